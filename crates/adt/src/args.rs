@@ -1,0 +1,209 @@
+//! [`Args`]: the words of one command, borrowed from wherever their bytes are.
+
+use crate::{Blob, ErrorReply};
+
+/// The words of one command, the command's name first. Never empty.
+#[derive(Clone, Copy, Debug)]
+pub struct Args<'a> {
+    buffer: &'a [u8],
+    spans: &'a [(u32, u32)],
+}
+
+impl<'a> Args<'a> {
+    /// Words given as `(start, end)` offsets into `buffer`.
+    ///
+    /// # Panics
+    /// If there is no word. A span outside of the buffer panics when it is read.
+    pub fn new(buffer: &'a [u8], spans: &'a [(u32, u32)]) -> Self {
+        assert!(!spans.is_empty(), "a command has a name");
+        Self { buffer, spans }
+    }
+
+    /// Number of words, the name included.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Word number `index`; 0 is the name.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        self.spans.get(index).map(|&(start, end)| &self.buffer[start as usize..end as usize])
+    }
+
+    /// Word number `index` as an owned byte string, or a syntax error where there is none.
+    pub fn blob(&self, index: usize) -> Result<Blob, ErrorReply> {
+        self.get(index).map(Blob::new).ok_or_else(ErrorReply::syntax)
+    }
+
+    /// Word number `index` as an integer.
+    pub fn int(&self, index: usize) -> Result<i64, ErrorReply> {
+        parse_int(self.get(index).ok_or_else(ErrorReply::syntax)?)
+    }
+
+    /// Word number `index` as a number that is not NaN (infinities are numbers here).
+    pub fn float(&self, index: usize) -> Result<f64, ErrorReply> {
+        parse_float(self.get(index).ok_or_else(ErrorReply::syntax)?)
+    }
+
+    /// Whether word number `index` is `word`, in any case.
+    pub fn is(&self, index: usize, word: &str) -> bool {
+        self.get(index).is_some_and(|w| w.eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    /// The words from number `from` on.
+    pub fn iter_from(&self, from: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let buffer = self.buffer;
+        let spans = self.spans.get(from..).unwrap_or(&[]);
+        spans.iter().map(move |&(start, end)| &buffer[start as usize..end as usize])
+    }
+
+    /// The words from number `from` on, without the earlier ones. `None` if nothing is left.
+    pub fn tail(&self, from: usize) -> Option<Args<'a>> {
+        match self.spans.get(from..) {
+            Some(spans) if !spans.is_empty() => Some(Args { buffer: self.buffer, spans }),
+            _ => None,
+        }
+    }
+}
+
+/// A signed 64-bit integer in canonical decimal form, as Redis takes it: no spaces, no plus sign,
+/// no leading zeros.
+pub fn parse_int(word: &[u8]) -> Result<i64, ErrorReply> {
+    let digits = word.strip_prefix(b"-").unwrap_or(word);
+    let canonical = match digits {
+        [b'0'] => word.len() == 1,
+        [b'1'..=b'9', rest @ ..] => rest.len() < 19 && rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    if !canonical {
+        return Err(ErrorReply::not_integer());
+    }
+    let negative = digits.len() != word.len();
+    let mut value: i64 = 0;
+    for digit in digits {
+        let digit = i64::from(digit - b'0');
+        value = value
+            .checked_mul(10)
+            .and_then(|v| if negative { v.checked_sub(digit) } else { v.checked_add(digit) })
+            .ok_or_else(ErrorReply::not_integer)?;
+    }
+    Ok(value)
+}
+
+/// A floating-point number as Redis takes it: decimal or exponent form, `inf`, `+inf`, `-inf`.
+pub fn parse_float(word: &[u8]) -> Result<f64, ErrorReply> {
+    let text = std::str::from_utf8(word).map_err(|_| ErrorReply::not_float())?;
+    match text.parse::<f64>() {
+        Ok(value) if !value.is_nan() => Ok(value),
+        _ => Err(ErrorReply::not_float()),
+    }
+}
+
+/// A floating-point number in the shortest form that reads back as the same number.
+pub fn format_float(value: f64) -> String {
+    if value == f64::INFINITY {
+        "inf".to_owned()
+    } else if value == f64::NEG_INFINITY {
+        "-inf".to_owned()
+    } else if value == value.trunc() && value.abs() < 1e17 {
+        format!("{value:.0}")
+    } else {
+        format!("{value}")
+    }
+}
+
+/// Collects the words of a command: how operations are written into the log.
+#[derive(Clone, Debug, Default)]
+pub struct ArgBuf {
+    buffer: Vec<u8>,
+    spans: Vec<(u32, u32)>,
+}
+
+impl ArgBuf {
+    /// No words yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets all words and keeps the memory.
+    pub fn clear(&mut self) {
+        self.buffer.clear();
+        self.spans.clear();
+    }
+
+    /// Adds a word.
+    pub fn push(&mut self, word: impl AsRef<[u8]>) -> &mut Self {
+        let start = self.buffer.len() as u32;
+        self.buffer.extend_from_slice(word.as_ref());
+        self.spans.push((start, self.buffer.len() as u32));
+        self
+    }
+
+    /// Adds an integer in decimal.
+    pub fn push_int(&mut self, value: i64) -> &mut Self {
+        use std::io::Write;
+        let start = self.buffer.len() as u32;
+        write!(self.buffer, "{value}").expect("writing to memory");
+        self.spans.push((start, self.buffer.len() as u32));
+        self
+    }
+
+    /// Adds a floating-point number that reads back as the same number.
+    pub fn push_float(&mut self, value: f64) -> &mut Self {
+        self.push(format_float(value))
+    }
+
+    /// Words given by a list: handy in tests.
+    pub fn of<W: AsRef<[u8]>>(words: impl IntoIterator<Item = W>) -> Self {
+        let mut buf = Self::new();
+        for word in words {
+            buf.push(word);
+        }
+        buf
+    }
+
+    /// The words.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn args(&self) -> Args<'_> {
+        Args::new(&self.buffer, &self.spans)
+    }
+
+    /// Number of words.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there is no word yet.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_canonical() {
+        for (word, value) in
+            [("0", 0), ("-1", -1), ("9223372036854775807", i64::MAX), ("-9223372036854775808", i64::MIN)]
+        {
+            assert_eq!(parse_int(word.as_bytes()), Ok(value));
+        }
+        for word in ["", "-", "-0", "+1", "01", " 1", "1 ", "9223372036854775808", "1.0", "1e3"] {
+            assert!(parse_int(word.as_bytes()).is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn floats_read_back() {
+        for value in [0.0, -0.5, 1e300, 3.0, 1.0 / 3.0, f64::INFINITY, f64::NEG_INFINITY, 1e17] {
+            assert_eq!(parse_float(format_float(value).as_bytes()), Ok(value));
+        }
+        assert!(parse_float(b"nan").is_err());
+        assert!(parse_float(b"").is_err());
+    }
+}

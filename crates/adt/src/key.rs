@@ -1,0 +1,439 @@
+//! Operations on a key whatever its type: existence, type, expiry, removal, moving whole values.
+//!
+//! Together they are a register beside the value ("absent, or present with a type and an expiry").
+//! See the Redis documentation of `DEL`, `EXISTS`, `EXPIRE`, `TTL`, `TYPE`, `RENAME` and `COPY`.
+
+use crate::{
+    ArgBuf, Args, Command, CommandSpec, Compound, ErrorReply, Flags, Handler, Keys, Merge, Op, Plan,
+    Record, Reply, Value, types::Corrupt, types::ValueSink, types::ValueSource,
+};
+use std::sync::Arc;
+
+/// An operation that every key has.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KeyOp {
+    /// Removes the key; answers 1 if it was there.
+    Del,
+    /// Answers 1 if the key is there.
+    Exists,
+    /// The name of the value's type, or `none`.
+    Type,
+    /// Sets when the key ceases to exist; answers 1 if it was set.
+    Expire {
+        /// The moment.
+        at: When,
+        /// Under which condition.
+        only: ExpireIf,
+    },
+    /// Removes the expiry; answers 1 if there was one.
+    Persist,
+    /// How long the key still lives.
+    Ttl(TtlForm),
+    /// How the value is held, for `OBJECT ENCODING`.
+    Encoding,
+    /// Approximate size in memory, for `MEMORY USAGE`.
+    Usage,
+    /// The whole record ([`Reply::Record`]), or nil.
+    Fetch,
+    /// Replaces the whole record.
+    Put(Box<Record>),
+    /// The leader's decision that the key has ceased to exist, if its expiry is still this one.
+    Reap {
+        /// The expiry that has passed, in milliseconds since 1970.
+        expire_at_ms: u64,
+    },
+}
+
+/// A moment, absolute or from now on, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Since 1970.
+    At(i64),
+    /// After the operation.
+    In(i64),
+}
+
+impl When {
+    /// Milliseconds since 1970; moments before 1970 count as 1970.
+    pub fn resolve(self, now_ms: u64) -> u64 {
+        match self {
+            Self::At(ms) => ms.max(0) as u64,
+            Self::In(ms) if ms >= 0 => now_ms.saturating_add(ms as u64),
+            Self::In(ms) => now_ms.saturating_sub(ms.unsigned_abs()),
+        }
+    }
+}
+
+/// Condition of `EXPIRE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpireIf {
+    /// In any case.
+    Always,
+    /// `NX`: only if there is no expiry.
+    None,
+    /// `XX`: only if there is an expiry.
+    Some,
+    /// `GT`: only if the new one is later (no expiry counts as never).
+    Later,
+    /// `LT`: only if the new one is earlier.
+    Earlier,
+}
+
+/// Form of the reply of the `TTL` family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TtlForm {
+    /// `TTL`: seconds left.
+    Seconds,
+    /// `PTTL`: milliseconds left.
+    Millis,
+    /// `EXPIRETIME`: second since 1970.
+    AtSeconds,
+    /// `PEXPIRETIME`: millisecond since 1970.
+    AtMillis,
+}
+
+impl KeyOp {
+    /// Whether the operation can change the key.
+    pub fn is_write(&self) -> bool {
+        matches!(
+            self,
+            Self::Del | Self::Expire { .. } | Self::Persist | Self::Put(_) | Self::Reap { .. }
+        )
+    }
+
+    /// Answers a read.
+    pub fn query(&self, record: Option<&Record>, now_ms: u64) -> Reply {
+        match self {
+            Self::Exists => Reply::Int(i64::from(record.is_some())),
+            Self::Type => Reply::Status(record.map_or("none", |r| r.value.type_name())),
+            Self::Ttl(form) => ttl(record, *form, now_ms),
+            Self::Encoding => record.map_or(Reply::Nil, |r| Reply::bulk(r.value.type_name())),
+            Self::Usage => record.map_or(Reply::Nil, |r| Reply::Int(r.heap_bytes() as i64)),
+            Self::Fetch => record.map_or(Reply::Nil, |r| Reply::Record(Box::new(r.clone()))),
+            _ => Reply::err("a write cannot be answered without being applied"),
+        }
+    }
+
+    /// Carries out a write on the record under the key.
+    pub fn apply(&self, slot: &mut Option<Record>, now_ms: u64) -> Reply {
+        match self {
+            Self::Put(record) => {
+                *slot = Some((**record).clone());
+                Reply::Ok
+            }
+            Self::Del => Reply::Int(i64::from(slot.take().is_some())),
+            Self::Reap { expire_at_ms } => {
+                let due = slot.as_ref().is_some_and(|r| r.expire_at_ms == Some(*expire_at_ms));
+                if due {
+                    *slot = None;
+                }
+                Reply::Int(i64::from(due))
+            }
+            Self::Persist => {
+                let had = slot.as_mut().and_then(|r| r.expire_at_ms.take()).is_some();
+                Reply::Int(i64::from(had))
+            }
+            Self::Expire { at, only } => expire(slot, at.resolve(now_ms), *only, now_ms),
+            _ => self.query(slot.as_ref(), now_ms),
+        }
+    }
+}
+
+fn ttl(record: Option<&Record>, form: TtlForm, now_ms: u64) -> Reply {
+    let Some(record) = record else { return Reply::Int(-2) };
+    let Some(at) = record.expire_at_ms else { return Reply::Int(-1) };
+    let left = at.saturating_sub(now_ms);
+    Reply::Int(match form {
+        TtlForm::Seconds => left.div_ceil(1000),
+        TtlForm::Millis => left,
+        TtlForm::AtSeconds => at / 1000,
+        TtlForm::AtMillis => at,
+    } as i64)
+}
+
+fn expire(slot: &mut Option<Record>, at: u64, only: ExpireIf, now_ms: u64) -> Reply {
+    let Some(record) = slot else { return Reply::Int(0) };
+    let allowed = match (only, record.expire_at_ms) {
+        (ExpireIf::Always, _) => true,
+        (ExpireIf::None, old) => old.is_none(),
+        (ExpireIf::Some, old) => old.is_some(),
+        (ExpireIf::Later, old) => old.is_some_and(|old| at > old),
+        (ExpireIf::Earlier, old) => old.is_none_or(|old| at < old),
+    };
+    if !allowed {
+        return Reply::Int(0);
+    }
+    if at <= now_ms {
+        *slot = None;
+    } else {
+        record.expire_at_ms = Some(at);
+    }
+    Reply::Int(1)
+}
+
+/// Longest expiry: far beyond any use, near enough that sums cannot overflow.
+const EXPIRE_MS_MAX: i64 = 1 << 52;
+
+/// Turns an expiry argument in `unit_ms` into milliseconds; `command` is for the error text.
+pub fn expiry_ms(value: i64, unit_ms: i64, command: &str) -> Result<i64, ErrorReply> {
+    value
+        .checked_mul(unit_ms)
+        .filter(|ms| (-EXPIRE_MS_MAX..=EXPIRE_MS_MAX).contains(ms))
+        .ok_or_else(|| {
+            ErrorReply::err(format!("invalid expire time in '{command}' command"))
+        })
+}
+
+fn parse_expire(args: &Args<'_>, unit_ms: i64, absolute: bool) -> Result<Command, ErrorReply> {
+    let name = String::from_utf8_lossy(args.get(0).unwrap_or_default()).to_lowercase();
+    let ms = expiry_ms(args.int(2)?, unit_ms, &name)?;
+    let at = if absolute { When::At(ms) } else { When::In(ms) };
+    let mut only = ExpireIf::Always;
+    for i in 3..args.len() {
+        let next = match () {
+            () if args.is(i, "NX") => ExpireIf::None,
+            () if args.is(i, "XX") => ExpireIf::Some,
+            () if args.is(i, "GT") => ExpireIf::Later,
+            () if args.is(i, "LT") => ExpireIf::Earlier,
+            () => {
+                return Err(ErrorReply::err(format!(
+                    "Unsupported option {}",
+                    args.get(i).unwrap_or_default().escape_ascii()
+                )));
+            }
+        };
+        if only != ExpireIf::Always && only != next {
+            return Err(ErrorReply::err(
+                "NX and XX, GT or LT options at the same time are not compatible",
+            ));
+        }
+        only = next;
+    }
+    Ok(Command::Single(args.blob(1)?, Op::Key(KeyOp::Expire { at, only })))
+}
+
+fn each(args: &Args<'_>, op: KeyOp) -> Result<Command, ErrorReply> {
+    if args.len() == 2 {
+        return Ok(Command::Single(args.blob(1)?, Op::Key(op)));
+    }
+    let ops = args.iter_from(1).map(|key| (key.into(), Op::Key(op.clone()))).collect();
+    Ok(Command::Multi { ops, merge: Merge::Sum })
+}
+
+fn single(args: &Args<'_>, op: KeyOp) -> Result<Command, ErrorReply> {
+    Ok(Command::Single(args.blob(1)?, Op::Key(op)))
+}
+
+fn move_record(args: &Args<'_>, keep: bool, replace: bool) -> Result<Command, ErrorReply> {
+    let (from, to) = (args.blob(1)?, args.blob(2)?);
+    let fetch = |key: &crate::Blob| (key.clone(), Op::Key(KeyOp::Fetch));
+    let reads = if from == to { vec![fetch(&from)] } else { vec![fetch(&from), fetch(&to)] };
+    let plan = move |replies: &[Reply]| {
+        let nothing = |reply| Plan { writes: Vec::new(), reply };
+        let Some(Reply::Record(record)) = replies.first() else {
+            return nothing(if keep { Reply::Int(0) } else { Reply::err("no such key") });
+        };
+        if from == to {
+            return nothing(match (keep, replace) {
+                (true, _) => Reply::err("source and destination objects are the same"),
+                (false, true) => Reply::Ok,
+                (false, false) => Reply::Int(0),
+            });
+        }
+        let occupied = matches!(replies.get(1), Some(Reply::Record(_)));
+        if occupied && !replace {
+            return nothing(Reply::Int(0));
+        }
+        let mut writes = vec![(to.clone(), Op::Key(KeyOp::Put(record.clone())))];
+        if !keep {
+            writes.push((from.clone(), Op::Key(KeyOp::Del)));
+        }
+        let reply = if !keep && replace { Reply::Ok } else { Reply::Int(1) };
+        Plan { writes, reply }
+    };
+    Ok(Command::Compound(Compound { reads, plan: Arc::new(plan) }))
+}
+
+fn parse_copy(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let mut replace = false;
+    for i in 3..args.len() {
+        if args.is(i, "REPLACE") {
+            replace = true;
+        } else {
+            return Err(ErrorReply::syntax());
+        }
+    }
+    move_record(args, true, replace)
+}
+
+fn parse_object(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    match args.len() {
+        3 if args.is(1, "ENCODING") => Ok(Command::Single(args.blob(2)?, Op::Key(KeyOp::Encoding))),
+        _ => Err(ErrorReply::err("only OBJECT ENCODING key is known here")),
+    }
+}
+
+fn parse_memory(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    if args.len() >= 3 && args.is(1, "USAGE") {
+        Ok(Command::Single(args.blob(2)?, Op::Key(KeyOp::Usage)))
+    } else {
+        Err(ErrorReply::err("only MEMORY USAGE key is known here"))
+    }
+}
+
+macro_rules! spec {
+    ($name:literal, $arity:literal, $flags:expr, $keys:expr, $summary:literal, $syntax:expr, $parse:expr) => {
+        CommandSpec {
+            name: $name,
+            arity: $arity,
+            flags: $flags,
+            keys: $keys,
+            group: "generic",
+            summary: $summary,
+            syntax: $syntax,
+            complexity: "O(1) per key",
+            handler: Handler::Data($parse),
+        }
+    };
+}
+
+const READ: Flags = Flags::READ.and(Flags::FAST);
+const WRITE: Flags = Flags::WRITE.and(Flags::FAST);
+const EXPIRE: &str = "key time [NX | XX | GT | LT]";
+
+/// The commands of this file.
+pub const COMMANDS: &[CommandSpec] = &[
+    spec!("del", -2, WRITE, Keys::ALL, "Removes keys.", "key [key ...]", |a| each(a, KeyOp::Del)),
+    spec!("unlink", -2, WRITE, Keys::ALL, "Removes keys; the same as DEL here.", "key [key ...]",
+        |a| each(a, KeyOp::Del)),
+    spec!("exists", -2, READ, Keys::ALL, "Counts how many of the keys exist.", "key [key ...]",
+        |a| each(a, KeyOp::Exists)),
+    spec!("touch", -2, READ, Keys::ALL, "Counts how many of the keys exist.", "key [key ...]",
+        |a| each(a, KeyOp::Exists)),
+    spec!("type", 2, READ, Keys::ONE, "Tells the type of the value.", "key",
+        |a| single(a, KeyOp::Type)),
+    spec!("expire", -3, WRITE, Keys::ONE, "Lets a key expire after seconds.", EXPIRE,
+        |a| parse_expire(a, 1000, false)),
+    spec!("pexpire", -3, WRITE, Keys::ONE, "Lets a key expire after milliseconds.", EXPIRE,
+        |a| parse_expire(a, 1, false)),
+    spec!("expireat", -3, WRITE, Keys::ONE, "Lets a key expire at a second since 1970.",
+        EXPIRE, |a| parse_expire(a, 1000, true)),
+    spec!("pexpireat", -3, WRITE, Keys::ONE, "Lets a key expire at a millisecond since 1970.",
+        EXPIRE, |a| parse_expire(a, 1, true)),
+    spec!("persist", 2, WRITE, Keys::ONE, "Removes a key's expiry.", "key",
+        |a| single(a, KeyOp::Persist)),
+    spec!("ttl", 2, READ, Keys::ONE, "Tells the seconds that a key still lives.", "key",
+        |a| single(a, KeyOp::Ttl(TtlForm::Seconds))),
+    spec!("pttl", 2, READ, Keys::ONE, "Tells the milliseconds that a key still lives.", "key",
+        |a| single(a, KeyOp::Ttl(TtlForm::Millis))),
+    spec!("expiretime", 2, READ, Keys::ONE, "Tells the second at which a key expires.", "key",
+        |a| single(a, KeyOp::Ttl(TtlForm::AtSeconds))),
+    spec!("pexpiretime", 2, READ, Keys::ONE, "Tells the millisecond at which a key expires.", "key",
+        |a| single(a, KeyOp::Ttl(TtlForm::AtMillis))),
+    spec!("rename", 3, Flags::WRITE, Keys::TWO, "Renames a key, replacing the other.",
+        "key newkey", |a| move_record(a, false, true)),
+    spec!("renamenx", 3, Flags::WRITE, Keys::TWO, "Renames a key if the new name is free.",
+        "key newkey", |a| move_record(a, false, false)),
+    spec!("copy", -3, Flags::WRITE.and(Flags::GROWS), Keys::TWO, "Copies a value to another key.",
+        "source destination [REPLACE]", parse_copy),
+    spec!("object", -2, READ, Keys::Range { first: 2, last: 2, step: 1 },
+        "Tells how a value is held.", "ENCODING key", parse_object),
+    spec!("memory", -2, READ, Keys::Range { first: 2, last: 2, step: 1 },
+        "Tells about how much memory a value takes.", "USAGE key [SAMPLES count]", parse_memory),
+];
+
+/// Forms that only the log uses; clients cannot send them.
+pub const INTERNAL: &[CommandSpec] = &[
+    spec!("record.fetch", 2, Flags::READ, Keys::ONE, "Reads a whole record.", "key",
+        |a| single(a, KeyOp::Fetch)),
+    spec!("record.put", -4, Flags::WRITE, Keys::ONE, "Replaces a whole record.",
+        "key type expiry part [part ...]", parse_put),
+    spec!("record.reap", 3, Flags::WRITE, Keys::ONE, "Removes an expired key.", "key time",
+        |a| single(a, KeyOp::Reap { expire_at_ms: a.int(2)?.max(0) as u64 })),
+];
+
+impl KeyOp {
+    /// Writes the operation as the words of a command that parses to the same operation.
+    pub fn encode(&self, key: &[u8], out: &mut ArgBuf) {
+        match self {
+            Self::Del => out.push("del").push(key),
+            Self::Exists => out.push("exists").push(key),
+            Self::Type => out.push("type").push(key),
+            Self::Persist => out.push("persist").push(key),
+            Self::Encoding => out.push("object").push("encoding").push(key),
+            Self::Usage => out.push("memory").push("usage").push(key),
+            Self::Fetch => out.push("record.fetch").push(key),
+            Self::Reap { expire_at_ms } => {
+                out.push("record.reap").push(key).push_int(*expire_at_ms as i64)
+            }
+            Self::Ttl(form) => out
+                .push(match form {
+                    TtlForm::Seconds => "ttl",
+                    TtlForm::Millis => "pttl",
+                    TtlForm::AtSeconds => "expiretime",
+                    TtlForm::AtMillis => "pexpiretime",
+                })
+                .push(key),
+            Self::Expire { at, only } => {
+                match at {
+                    When::At(ms) => out.push("pexpireat").push(key).push_int(*ms),
+                    When::In(ms) => out.push("pexpire").push(key).push_int(*ms),
+                };
+                match only {
+                    ExpireIf::Always => out,
+                    ExpireIf::None => out.push("nx"),
+                    ExpireIf::Some => out.push("xx"),
+                    ExpireIf::Later => out.push("gt"),
+                    ExpireIf::Earlier => out.push("lt"),
+                }
+            }
+            Self::Put(record) => {
+                out.push("record.put").push(key).push(record.value.type_name());
+                out.push_int(record.expire_at_ms.map_or(-1, |ms| ms as i64));
+                record.value.save(out);
+                out
+            }
+        };
+    }
+}
+
+/// The parts of a value as words: byte strings as they are, numbers in decimal.
+impl ValueSink for ArgBuf {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.push(bytes);
+    }
+    fn number(&mut self, number: u64) {
+        self.push_int(number as i64);
+    }
+}
+
+struct ArgSource<'a> {
+    args: Args<'a>,
+    next: usize,
+}
+
+impl ValueSource for ArgSource<'_> {
+    fn bytes(&mut self) -> Result<&[u8], Corrupt> {
+        self.next += 1;
+        self.args.get(self.next - 1).ok_or(Corrupt)
+    }
+    fn number(&mut self) -> Result<u64, Corrupt> {
+        self.next += 1;
+        self.args.int(self.next - 1).map(|n| n as u64).map_err(|_| Corrupt)
+    }
+    fn remaining(&self) -> usize {
+        self.args.len().saturating_sub(self.next)
+    }
+}
+
+fn parse_put(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let name = args.get(2).unwrap_or_default();
+    let expire_at_ms = u64::try_from(args.int(3)?).ok();
+    let mut source = ArgSource { args: *args, next: 4 };
+    let value = Value::load(name, &mut source)?;
+    if source.remaining() > 0 {
+        return Err(Corrupt.into());
+    }
+    let record = Record { expire_at_ms, ..Record::new(value) };
+    single(args, KeyOp::Put(Box::new(record)))
+}

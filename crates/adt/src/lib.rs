@@ -1,0 +1,29 @@
+//! What a value can do: data types, their operations and replies, and which operations commute.
+//!
+//! This crate is pure. It contains no clock, randomness, IO, threads or async, and it knows
+//! nothing of keys' places, shards, logs or locks: an operation is given a state and returns a
+//! reply. One file per data type holds everything about it (state, operations, command table,
+//! lock modes, commutativity, how to save it, tests); [`record`] is the registry.
+
+mod args;
+mod blob;
+pub mod collections;
+mod command;
+pub mod glob;
+pub mod key;
+pub mod record;
+mod reply;
+pub mod scan;
+pub mod set;
+mod types;
+
+pub use args::{ArgBuf, Args, format_float, parse_float, parse_int};
+pub use blob::Blob;
+pub use command::{
+    Attempt, Blocking, Command, CommandSpec, Compound, Flags, Handler, Keys, Merge, Plan, PlanFn,
+};
+pub use record::{Mode, Op, Record, Value};
+pub use reply::{ErrorReply, Reply};
+pub use types::{
+    Access, Corrupt, Ctx, DataType, Meta, OtherType, Timestamp, ValueSink, ValueSource, load_count,
+};

@@ -1,0 +1,328 @@
+//! The registry of data types, and [`Record`]: what is stored under a key.
+//!
+//! **To add a data type**: write its file, then add one line to `registry!` below. Nothing else in
+//! the product changes: the gateway finds its commands in the table, the lock manager asks for
+//! its modes, the log and the snapshots write its words and parts.
+
+use crate::key::{self, KeyOp};
+use crate::types::{Corrupt, ValueSink, ValueSource};
+use crate::{Access, ArgBuf, Args, Command, CommandSpec, Ctx, DataType, Meta, OtherType, Reply, Timestamp};
+use crate::{ErrorReply, Handler};
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+macro_rules! registry {
+    ($($variant:ident => $module:ident),* $(,)?) => {
+        /// A value of any data type.
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(missing_docs)]
+        pub enum Value { $($variant(crate::$module::Value)),* }
+
+        /// An operation of any data type, or on the key itself.
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(missing_docs)]
+        pub enum Op { Key(KeyOp), $($variant(crate::$module::Op)),* }
+
+        impl Value {
+            /// The type's name as `TYPE` tells it.
+            pub fn type_name(&self) -> &'static str {
+                match self { $(Self::$variant(_) => <crate::$module::Value as DataType>::NAME),* }
+            }
+
+            /// Whether the value is empty in a way that removes its key.
+            fn is_empty(&self) -> bool {
+                match self { $(Self::$variant(v) => v.is_empty()),* }
+            }
+
+            /// Writes the value's parts.
+            pub fn save(&self, sink: &mut dyn ValueSink) {
+                match self { $(Self::$variant(v) => v.save(sink)),* }
+            }
+
+            /// Reads a value of the type called `name` from its parts.
+            pub fn load(name: &[u8], source: &mut dyn ValueSource) -> Result<Self, Corrupt> {
+                $(if name == <crate::$module::Value as DataType>::NAME.as_bytes() {
+                    return <crate::$module::Value as DataType>::load(source).map(Self::$variant);
+                })*
+                Err(Corrupt)
+            }
+        }
+
+        impl Op {
+            /// Whether the operation can change its record.
+            pub fn is_write(&self) -> bool {
+                match self {
+                    Self::Key(op) => op.is_write(),
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::is_write(op)),*
+                }
+            }
+
+            /// Writes the operation as the words of a command that parses to the same operation.
+            pub fn encode(&self, key: &[u8], out: &mut ArgBuf) {
+                match self {
+                    Self::Key(op) => op.encode(key, out),
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::encode(op, key, out)),*
+                }
+            }
+
+            /// One operation with the effect of `self` and then `next`, if there is one.
+            pub fn combine(&self, next: &Self) -> Option<Self> {
+                match (self, next) {
+                    $((Self::$variant(a), Self::$variant(b)) =>
+                        <crate::$module::Value as DataType>::combine(a, b).map(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            fn preserves_key(&self) -> bool {
+                match self {
+                    Self::Key(op) => !op.is_write(),
+                    $(Self::$variant(op) => !<crate::$module::Value as DataType>::is_write(op)
+                        || <crate::$module::Value as DataType>::preserves_key(op)),*
+                }
+            }
+        }
+
+        /// The lock mode of an access.
+        pub fn mode(access: Access<'_, Op>) -> Mode {
+            #[allow(clippy::enum_variant_names)]
+            #[repr(u8)]
+            enum Type { Key, $($variant),* }
+            let observed = access.observed;
+            match access.op {
+                Op::Key(op) => Mode { data_type: Type::Key as u8, mode: u8::from(op.is_write()),
+                    shared: if op.is_write() { 0 } else { 1 }, reads: !op.is_write() },
+                $(Op::$variant(op) => {
+                    let mode = <crate::$module::Value as DataType>::mode(Access { op, observed });
+                    Mode {
+                        data_type: Type::$variant as u8,
+                        mode,
+                        shared: <crate::$module::Value as DataType>::SHARED[usize::from(mode & 7)],
+                        reads: !<crate::$module::Value as DataType>::is_write(op),
+                    }
+                }),*
+            }
+        }
+
+        /// Names of a mode's type and of the mode, for people.
+        pub fn mode_name(access: Access<'_, Op>) -> (&'static str, &'static str) {
+            let mode = usize::from(mode(access).mode);
+            match access.op {
+                Op::Key(_) => ("key", ["read", "write"][mode.min(1)]),
+                $(Op::$variant(_) => (<crate::$module::Value as DataType>::NAME,
+                    <crate::$module::Value as DataType>::MODES.get(mode).copied().unwrap_or("?"))),*
+            }
+        }
+
+        fn commutes_by_type(record: Option<&Record>, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
+            let (a_observed, b_observed) = (a.observed, b.observed);
+            match (a.op, b.op) {
+                $((Op::$variant(a), Op::$variant(b)) => {
+                    let a = Access { op: a, observed: a_observed };
+                    let b = Access { op: b, observed: b_observed };
+                    match record.map(|r| &r.value) {
+                        Some(Value::$variant(value)) => value.commutes(a, b),
+                        Some(_) => false,
+                        None => <crate::$module::Value as Default>::default().commutes(a, b),
+                    }
+                })*
+                _ => false,
+            }
+        }
+
+        fn query_value(value: Option<&Value>, op: &Op, ctx: &Ctx) -> Reply {
+            match (op, value) {
+                (Op::Key(_), _) => unreachable!("key operations are answered by the record"),
+                $((Op::$variant(op), Some(Value::$variant(value))) => value.query(op, ctx),
+                (Op::$variant(op), None) =>
+                    <crate::$module::Value as Default>::default().query(op, ctx),)*
+                _ => Reply::Error(ErrorReply::wrong_type()),
+            }
+        }
+
+        fn apply_value(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> Reply {
+            match op {
+                Op::Key(op) => op.apply(slot, ctx.now_ms),
+                $(Op::$variant(op) => {
+                    type V = crate::$module::Value;
+                    let mut meta = Meta {
+                        present: slot.is_some(),
+                        expire_at_ms: slot.as_ref().and_then(|r| r.expire_at_ms),
+                    };
+                    match slot {
+                        Some(record) => {
+                            let reply = if let Value::$variant(value) = &mut record.value {
+                                value.apply(op, ctx, &mut meta)
+                            } else {
+                                match V::on_other_type(op) {
+                                    OtherType::Refuse => return Reply::Error(ErrorReply::wrong_type()),
+                                    OtherType::Skip => return Reply::Nil,
+                                    OtherType::Replace => {
+                                        let mut value = V::default();
+                                        let reply = value.apply(op, ctx, &mut meta);
+                                        record.value = Value::$variant(value);
+                                        reply
+                                    }
+                                }
+                            };
+                            record.expire_at_ms = meta.expire_at_ms;
+                            if !meta.present {
+                                *slot = None;
+                            }
+                            reply
+                        }
+                        None => {
+                            let mut value = V::default();
+                            let reply = value.apply(op, ctx, &mut meta);
+                            if V::creates(op) && !reply.is_error() && !value.is_empty() {
+                                *slot = Some(Record {
+                                    expire_at_ms: meta.expire_at_ms,
+                                    ..Record::new(Value::$variant(value))
+                                });
+                            }
+                            reply
+                        }
+                    }
+                }),*
+            }
+        }
+
+        /// The commands of all data types and of keys.
+        pub fn data_commands() -> impl Iterator<Item = &'static CommandSpec> {
+            let types = [$(<crate::$module::Value as DataType>::COMMANDS),*];
+            key::COMMANDS.iter().chain(types.into_iter().flatten())
+        }
+    };
+}
+
+registry! {
+    Set => set,
+}
+
+/// A lock mode: comparing two of them is one mask test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode {
+    data_type: u8,
+    mode: u8,
+    shared: u8,
+    reads: bool,
+}
+
+impl Mode {
+    /// Whether accesses in the two modes commute in every state.
+    #[inline]
+    pub fn shares(self, other: Self) -> bool {
+        (self.reads && other.reads)
+            || (self.data_type == other.data_type && self.shared & (1 << (other.mode & 7)) != 0)
+    }
+}
+
+/// What is stored under a key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// The value.
+    pub value: Value,
+    /// When the key ceases to exist, in milliseconds since 1970.
+    pub expire_at_ms: Option<u64>,
+    /// Commit timestamp of the last operation that changed the record.
+    pub modified: Timestamp,
+}
+
+impl Record {
+    /// A record without expiry.
+    pub fn new(value: Value) -> Self {
+        Self { value, expire_at_ms: None, modified: Timestamp::ZERO }
+    }
+
+    /// Approximate size in memory, by counting the parts that a snapshot would write.
+    pub fn heap_bytes(&self) -> usize {
+        struct Sizer(usize);
+        impl ValueSink for Sizer {
+            fn bytes(&mut self, bytes: &[u8]) {
+                self.0 += bytes.len() + 24;
+            }
+            fn number(&mut self, _: u64) {
+                self.0 += 8;
+            }
+        }
+        let mut sizer = Sizer(size_of::<Self>());
+        self.value.save(&mut sizer);
+        sizer.0
+    }
+}
+
+/// Answers a read on the record under a key.
+pub fn query(record: Option<&Record>, op: &Op, ctx: &Ctx) -> Reply {
+    match op {
+        Op::Key(op) => op.query(record, ctx.now_ms),
+        _ => query_value(record.map(|r| &r.value), op, ctx),
+    }
+}
+
+/// Carries out an operation on the record under a key, and answers it. A read changes nothing.
+pub fn apply(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> Reply {
+    if !op.is_write() {
+        return query(slot.as_ref(), op, ctx);
+    }
+    let reply = apply_value(slot, op, ctx);
+    match slot {
+        Some(record) if record.value.is_empty() => *slot = None,
+        Some(record) if !reply.is_error() => record.modified = ctx.ts,
+        _ => {}
+    }
+    reply
+}
+
+/// Whether two accesses to the record under a key commute: see [`DataType::commutes`].
+pub fn commutes(record: Option<&Record>, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
+    match (a.op.is_write(), b.op.is_write()) {
+        (false, false) => return true,
+        // A write that may remove the key forgets its expiry, so its order with a write that
+        // would make the key anew shows in the expiry.
+        (true, true) if record.is_some_and(|r| r.expire_at_ms.is_some()) => {
+            return a.op.preserves_key() && b.op.preserves_key() && commutes_by_type(record, a, b);
+        }
+        _ => {}
+    }
+    match (a.op, b.op) {
+        (Op::Key(KeyOp::Exists | KeyOp::Type | KeyOp::Ttl(_)), other)
+        | (other, Op::Key(KeyOp::Exists | KeyOp::Type | KeyOp::Ttl(_))) => {
+            record.is_some() && other.preserves_key()
+        }
+        (Op::Key(_), _) | (_, Op::Key(_)) => false,
+        _ => commutes_by_type(record, a, b),
+    }
+}
+
+/// The data command called `name` (any case), internal forms excluded.
+pub fn command(name: &[u8]) -> Option<&'static CommandSpec> {
+    static TABLE: OnceLock<HashMap<&'static [u8], &'static CommandSpec>> = OnceLock::new();
+    lookup(TABLE.get_or_init(|| data_commands().map(|c| (c.name.as_bytes(), c)).collect()), name)
+}
+
+fn lookup(
+    table: &HashMap<&'static [u8], &'static CommandSpec>,
+    name: &[u8],
+) -> Option<&'static CommandSpec> {
+    let mut lower = [0; 32];
+    let lower = lower.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    table.get(&*lower).copied()
+}
+
+/// Reads an operation back from the words that [`Op::encode`] wrote.
+pub fn decode(args: &Args<'_>) -> Result<(crate::Blob, Op), ErrorReply> {
+    let name = args.get(0).unwrap_or_default();
+    let spec = command(name)
+        .or_else(|| key::INTERNAL.iter().find(|c| c.name.as_bytes() == name))
+        .ok_or_else(|| ErrorReply::err("unknown operation in the log"))?;
+    spec.check_arity(args.len())?;
+    let Handler::Data(parse) = spec.handler else {
+        return Err(ErrorReply::err("not a data command"));
+    };
+    match parse(args)? {
+        Command::Single(key, op) => Ok((key, op)),
+        _ => Err(ErrorReply::err("not an operation on one key")),
+    }
+}

@@ -1,0 +1,144 @@
+//! Replies: what an operation answers, before anybody decides how the bytes look.
+//!
+//! A reply says what it means (a set of members, a map, a score), and `wire` chooses between the
+//! RESP2 and the RESP3 form. See the Redis serialization protocol specification.
+
+use crate::{Blob, Record};
+use std::borrow::Cow;
+use std::fmt;
+
+/// The answer to one operation or command.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// `+OK`.
+    Ok,
+    /// A status such as `PONG` or `QUEUED`. Never contains CR or LF.
+    Status(&'static str),
+    /// No value: `$-1`, or `_` in RESP3.
+    Nil,
+    /// No array: `*-1`, or `_` in RESP3. A blocking pop that timed out, an `EXEC` that was not run.
+    NilArray,
+    /// A signed integer.
+    Int(i64),
+    /// A floating-point number; a bulk string in RESP2.
+    Double(f64),
+    /// A truth value; 0 or 1 in RESP2.
+    Bool(bool),
+    /// A byte string.
+    Bulk(Blob),
+    /// Text for people: verbatim text in RESP3, a bulk string in RESP2.
+    Text(String),
+    /// A sequence.
+    Array(Vec<Reply>),
+    /// An unordered collection; an array in RESP2.
+    Set(Vec<Reply>),
+    /// Pairs; a flat array in RESP2.
+    Map(Vec<(Reply, Reply)>),
+    /// Members with scores: a flat array in RESP2, an array of pairs in RESP3.
+    Scored(Vec<(Blob, f64)>),
+    /// An out-of-band message (pub/sub): a push in RESP3, an array in RESP2.
+    Push(Vec<Reply>),
+    /// The request was not carried out as asked; says why.
+    Error(ErrorReply),
+    /// A whole record, moved between keys by `RENAME` and `COPY`. Never leaves the server.
+    Record(Box<Record>),
+}
+
+impl Reply {
+    /// A bulk string copied from `bytes`.
+    pub fn bulk(bytes: impl AsRef<[u8]>) -> Self {
+        Self::Bulk(Blob::new(bytes.as_ref()))
+    }
+
+    /// An error with the general code `ERR`.
+    pub fn err(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::Error(ErrorReply::new("ERR", text))
+    }
+
+    /// Whether this is an error.
+    pub fn is_error(&self) -> bool {
+        matches!(self, Self::Error(_))
+    }
+}
+
+impl From<ErrorReply> for Reply {
+    fn from(error: ErrorReply) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// An error as a client sees it: a code in capitals, then what was wrong and what to do.
+///
+/// The text cannot contain CR or LF, so an error can never forge protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorReply {
+    code: &'static str,
+    text: Cow<'static, str>,
+}
+
+impl ErrorReply {
+    /// An error with `code` (one word in capitals, which clients switch on) and a text for people.
+    pub fn new(code: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
+        let text = text.into();
+        let text = if text.bytes().any(|b| b == b'\r' || b == b'\n') {
+            Cow::Owned(text.replace(['\r', '\n'], " "))
+        } else {
+            text
+        };
+        Self { code, text }
+    }
+
+    /// An error with the general code `ERR`.
+    pub fn err(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new("ERR", text)
+    }
+
+    /// The operation is of another data type than the value under the key.
+    pub fn wrong_type() -> Self {
+        Self::new("WRONGTYPE", "Operation against a key holding the wrong kind of value")
+    }
+
+    /// The argument is no integer in the range of 64 bits.
+    pub fn not_integer() -> Self {
+        Self::err("value is not an integer or out of range")
+    }
+
+    /// The argument is no finite number.
+    pub fn not_float() -> Self {
+        Self::err("value is not a valid float")
+    }
+
+    /// The options do not fit together.
+    pub fn syntax() -> Self {
+        Self::err("syntax error")
+    }
+
+    /// The code, without a space.
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// The text after the code.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for ErrorReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.code, self.text)
+    }
+}
+
+impl std::error::Error for ErrorReply {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_text_cannot_forge_protocol() {
+        let error = ErrorReply::err("bad name 'x\r\n+OK\r\n'".to_owned());
+        assert!(!error.to_string().contains(['\r', '\n']));
+    }
+}

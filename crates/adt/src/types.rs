@@ -1,0 +1,203 @@
+//! The contract of a data type, and the small values that every type shares.
+
+use crate::{ArgBuf, CommandSpec, ErrorReply, Reply};
+use std::fmt;
+
+/// A point in a shard's logical time: microseconds since 1970 in the upper bits, a counter in the
+/// lower twelve. Commit timestamps are totally ordered within a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// Before everything.
+    pub const ZERO: Self = Self(0);
+
+    /// The first timestamp of a microsecond since 1970.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros << 12)
+    }
+
+    /// The microsecond since 1970 that this timestamp lies in.
+    pub const fn micros(self) -> u64 {
+        self.0 >> 12
+    }
+
+    /// The next one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// What an operation may know besides the state. It is chosen by the leader and travels in the
+/// log, so that every replica computes the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ctx {
+    /// Wall-clock time in milliseconds since 1970.
+    pub now_ms: u64,
+    /// Commit timestamp of the transaction that the operation belongs to.
+    pub ts: Timestamp,
+    /// Random number for operations whose specification leaves a choice (`SPOP`).
+    pub seed: u64,
+}
+
+/// One operation, and whether its reply is seen by the program before the transaction commits.
+///
+/// A *void* access (`observed == false`) may be applied later, in commit-timestamp order: nobody
+/// has looked. See Weihl, "The impact of recovery on concurrency control" (1989): with deferred
+/// update, forward commutativity is the right condition.
+#[derive(Debug)]
+pub struct Access<'a, O> {
+    /// The operation.
+    pub op: &'a O,
+    /// Whether its reply constrains the order.
+    pub observed: bool,
+}
+
+impl<O> Clone for Access<'_, O> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<O> Copy for Access<'_, O> {}
+
+/// What a key knows beside its value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// Whether the key existed before the operation. An operation on a present key that sets this
+    /// to `false` removes the key (`GETDEL`).
+    pub present: bool,
+    /// When the key ceases to exist, in milliseconds since 1970.
+    pub expire_at_ms: Option<u64>,
+}
+
+/// What an operation does when the key holds a value of another type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherType {
+    /// Answers `WRONGTYPE` and changes nothing.
+    Refuse,
+    /// Replaces the value (`SET`).
+    Replace,
+    /// Answers no value and changes nothing (`SET NX`).
+    Skip,
+}
+
+/// A data type: its state, its operations and what commutes.
+///
+/// One file implements it, `record.rs` registers it, and nothing else knows that it exists. An
+/// implementation is a pure value: it never sees its key, its shard, a clock or a lock. The
+/// contract is kept narrow enough to be offered to sandboxed guests one day: values and words in,
+/// replies out.
+pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
+    /// The operations.
+    type Op: Clone + fmt::Debug + PartialEq;
+
+    /// Name as `TYPE` tells it.
+    const NAME: &'static str;
+
+    /// The commands of this type.
+    const COMMANDS: &'static [CommandSpec];
+
+    /// Whether `op` can change the state.
+    fn is_write(op: &Self::Op) -> bool;
+
+    /// Whether the value holds nothing, so that its key ceases to exist (Redis' rule). Types that
+    /// exist while empty say `false`.
+    fn is_empty(&self) -> bool;
+
+    /// Whether `op` on an absent key creates a value. A write that does not create answers as if
+    /// the value were empty and changes nothing.
+    fn creates(op: &Self::Op) -> bool;
+
+    /// Answers a read; `&Default::default()` stands for an absent key.
+    fn query(&self, op: &Self::Op, ctx: &Ctx) -> Reply;
+
+    /// Carries out a write and answers it. An error changes nothing. `meta` is what the key knows
+    /// beside the value; most operations leave it alone.
+    fn apply(&mut self, op: &Self::Op, ctx: &Ctx, meta: &mut Meta) -> Reply;
+
+    /// What happens when the key holds a value of another type.
+    fn on_other_type(_op: &Self::Op) -> OtherType {
+        OtherType::Refuse
+    }
+
+    /// Whether a write neither removes anything (so the key cannot cease to exist by it) nor
+    /// touches the key's expiry. `false` is always safe.
+    fn preserves_key(op: &Self::Op) -> bool;
+
+    /// Whether `a` and `b` commute in this state and in every state that other holders who were
+    /// granted by the same rule can bring about (*stable* for any number of holders): the same
+    /// final state and, for observed accesses, the same replies in both orders.
+    ///
+    /// Symmetric. `false` is always safe.
+    fn commutes(&self, a: Access<'_, Self::Op>, b: Access<'_, Self::Op>) -> bool;
+
+    /// The lock mode of an access: a number below 8. Accesses whose modes are in each other's
+    /// [`DataType::SHARED`] mask commute in every state, so that the usual grant is one mask test.
+    fn mode(access: Access<'_, Self::Op>) -> u8;
+
+    /// For each mode, the set of modes (bit i for mode i) that commute with it in every state.
+    const SHARED: [u8; 8];
+
+    /// Names of the modes, for people (metrics, `COMMAND DOCS`).
+    const MODES: &'static [&'static str];
+
+    /// Folds `next` into `earlier` (both void, on one key, `earlier` applied first) so that one
+    /// operation has the effect of both, if there is such an operation.
+    fn combine(earlier: &Self::Op, next: &Self::Op) -> Option<Self::Op>;
+
+    /// Writes `op` as the words of a command that parses to the same operation. `key` is the word
+    /// for the key. This is how operations are written into the log.
+    fn encode(op: &Self::Op, key: &[u8], out: &mut ArgBuf);
+
+    /// Writes the state, for snapshots and for moving a value between keys.
+    fn save(&self, sink: &mut dyn ValueSink);
+
+    /// Reads what [`DataType::save`] wrote. The input is hostile: lengths are checked before
+    /// anything is allocated, and whatever is wrong is [`Corrupt`].
+    fn load(source: &mut dyn ValueSource) -> Result<Self, Corrupt>;
+}
+
+/// Takes the parts of a value one after another.
+pub trait ValueSink {
+    /// A byte string.
+    fn bytes(&mut self, bytes: &[u8]);
+    /// A number: a count, an integer's two's complement, a float's bits.
+    fn number(&mut self, number: u64);
+}
+
+/// Gives back the parts that a [`ValueSink`] took.
+pub trait ValueSource {
+    /// The next part, which must be a byte string.
+    fn bytes(&mut self) -> Result<&[u8], Corrupt>;
+    /// The next part, which must be a number.
+    fn number(&mut self) -> Result<u64, Corrupt>;
+    /// How many more parts there can be at most: a bound for counts before allocating.
+    fn remaining(&self) -> usize;
+}
+
+/// A saved value that does not read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupt;
+
+impl fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a saved value does not read back")
+    }
+}
+
+impl std::error::Error for Corrupt {}
+
+impl From<Corrupt> for ErrorReply {
+    fn from(_: Corrupt) -> Self {
+        ErrorReply::err("bad data format of a saved value")
+    }
+}
+
+/// A count read from a [`ValueSource`], bounded by what can still follow at `parts` parts each.
+pub fn load_count(source: &mut dyn ValueSource, parts: usize) -> Result<usize, Corrupt> {
+    let count = source.number()?;
+    let limit = source.remaining() / parts.max(1);
+    if count <= limit as u64 { Ok(count as usize) } else { Err(Corrupt) }
+}
