@@ -1,0 +1,132 @@
+//! What is written into a shard's log.
+//!
+//! An [`Entry`] holds everything that a shard took in during one turn, so that consensus and the
+//! disk are paid once for all of it. `wire` turns entries into bytes through [`EntryCodec`]; the
+//! leader applies the typed entry that it kept, so bytes are read only by followers and at start.
+
+use crate::message::{Guard, KeyedOp, RequestId, ShardId, TxnId};
+use adt::{Blob, Corrupt, Record, Timestamp};
+use smallvec::SmallVec;
+
+/// One log entry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Wall-clock time at the leader, in milliseconds since 1970: what `EXPIRE` counts from.
+    pub now_ms: u64,
+    /// Commit timestamp of the first record; record `i` has the `i`-th one after it.
+    pub ts: Timestamp,
+    /// Random number from which operations with a choice (`SPOP`) take theirs.
+    pub seed: u64,
+    /// The records, in commit order.
+    pub records: Vec<LogRecord>,
+}
+
+impl Entry {
+    /// Timestamp of record number `index`.
+    pub fn ts_of(&self, index: usize) -> Timestamp {
+        Timestamp(self.ts.0 + index as u64)
+    }
+}
+
+/// One record of an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LogRecord {
+    /// A transaction (often of one operation) whose only participant is this shard.
+    Apply(Apply),
+    /// This shard's part of a transaction over several shards.
+    Prepare(Prepare),
+    /// A prepared transaction's fate: its commit timestamp, or `None` if it was aborted.
+    Outcome {
+        /// The transaction.
+        txn: TxnId,
+        /// Commit timestamp.
+        commit: Option<Timestamp>,
+    },
+    /// All records of the shard are removed (`FLUSHALL`).
+    Flush,
+}
+
+/// Operations that take effect together on one shard.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Apply {
+    /// The operations, in the order in which they see each other. Reads are answered at their
+    /// place; the codec leaves them out of the log unless `request` is set.
+    pub ops: SmallVec<[KeyedOp; 1]>,
+    /// What must still hold, or nothing takes effect (`WATCH`).
+    pub guards: Vec<Guard>,
+    /// Client and request number, so that a retry takes effect once.
+    pub request: Option<RequestId>,
+}
+
+/// One participant's part of a transaction over several shards.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prepare {
+    /// The transaction.
+    pub txn: TxnId,
+    /// All participants, ascending, this shard included.
+    pub participants: SmallVec<[ShardId; 4]>,
+    /// What is to be done here at the commit timestamp.
+    pub apply: Apply,
+}
+
+/// Turns entries into bytes and back. Bytes are hostile: `decode` checks every length before it
+/// allocates and reports [`Corrupt`] for whatever it does not understand.
+pub trait EntryCodec {
+    /// Appends the bytes of `entry` to `out`.
+    fn encode(&self, entry: &Entry, out: &mut Vec<u8>);
+    /// Reads an entry back. Reads that `encode` left out are missing.
+    fn decode(&self, bytes: &[u8]) -> Result<Entry, Corrupt>;
+}
+
+/// One part of a snapshot: a header, then any number of the others in any order, then the end.
+/// Every part is framed with its length and a CRC-32 by the codec.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SnapshotPart {
+    /// Comes first.
+    Header {
+        /// The shard.
+        shard: ShardId,
+        /// Index of the last log entry that the snapshot contains.
+        index: u64,
+        /// Term of that entry.
+        term: u64,
+        /// The shard's clock.
+        clock: Timestamp,
+        /// Timestamp of the last removal of a record.
+        removed: Timestamp,
+    },
+    /// A key and its record.
+    Record(Blob, Record),
+    /// A prepared transaction that is not executed yet, with its timestamp bound, and its commit
+    /// timestamp once that is decided.
+    Prepared {
+        /// The part that was prepared.
+        prepare: Prepare,
+        /// Its commit timestamp is at least this.
+        bound: Timestamp,
+        /// Commit timestamp, if decided.
+        commit: Option<Timestamp>,
+    },
+    /// A remembered outcome: replies are kept as their RESP2 bytes would be, by value.
+    Request {
+        /// Client and number.
+        request: RequestId,
+        /// When it took effect.
+        ts: Timestamp,
+        /// The replies of its operations.
+        replies: Vec<adt::Reply>,
+    },
+    /// Comes last.
+    End {
+        /// Number of parts before this one.
+        parts: u64,
+    },
+}
+
+/// Turns snapshot parts into framed bytes and back.
+pub trait SnapshotCodec {
+    /// Appends one framed part.
+    fn encode(&self, part: &SnapshotPart, out: &mut Vec<u8>);
+    /// Reads the next framed part; gives it and the number of bytes it took.
+    fn decode(&self, bytes: &[u8]) -> Result<(SnapshotPart, usize), Corrupt>;
+}

@@ -1,0 +1,69 @@
+//! Every bound of the product, in one place, with the relations between them checked at compile
+//! time. A limit that is reached gives an error that names it; nothing grows without one.
+
+/// Longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 64 << 10;
+/// Longest single argument (a value, a member), in bytes.
+pub const ARGUMENT_BYTES_MAX: usize = 8 << 20;
+/// Longest command frame, in bytes.
+pub const FRAME_BYTES_MAX: usize = 16 << 20;
+/// Most words in one command.
+pub const COMMAND_WORDS_MAX: usize = 1 << 20;
+/// Longest inline command, in bytes.
+pub const INLINE_BYTES_MAX: usize = 64 << 10;
+/// Most bytes of a frame before authentication.
+pub const UNAUTHENTICATED_FRAME_BYTES_MAX: usize = 1 << 10;
+/// How long a connection may stay unauthenticated when authentication is required, in milliseconds.
+pub const UNAUTHENTICATED_MS_MAX: u64 = 10_000;
+/// Most client connections of a server.
+pub const CONNECTIONS_MAX: usize = 12_000;
+/// Reply bytes that may wait for a slow reader before its connection is closed.
+pub const OUTPUT_BYTES_MAX: usize = 32 << 20;
+/// Reply bytes above which a connection's further requests are not read until it catches up.
+pub const OUTPUT_BYTES_PAUSE: usize = 1 << 20;
+/// Most requests of one connection that may be in progress; further ones are not read until then.
+pub const PIPELINE_REQUESTS_MAX: usize = 10_000;
+/// Most commands between `MULTI` and `EXEC`, and most buffered writes of an interactive transaction.
+pub const TRANSACTION_COMMANDS_MAX: usize = 100_000;
+/// Most bytes of commands buffered by one transaction.
+pub const TRANSACTION_BYTES_MAX: usize = 12 << 20;
+/// Most keys watched by one connection.
+pub const WATCHED_KEYS_MAX: usize = 10_000;
+/// Most channels and patterns one connection subscribes to.
+pub const SUBSCRIPTIONS_MAX: usize = 10_000;
+/// Most requests of a shard that wait for locks; beyond it new transactions are told to back off.
+pub const LOCK_WAITERS_MAX: usize = 20_000;
+/// Waiting requests above which a shard refuses new transactions (not ones that have begun).
+pub const LOCK_WAITERS_BUSY: usize = 5_000;
+/// Most requests blocked on a shard's keys (`BLPOP` and its family).
+pub const BLOCKED_MAX: usize = 50_000;
+/// Bytes of operations after which a shard closes a log entry and starts the next one.
+pub const ENTRY_BYTES_MAX: usize = 4 << 20;
+/// Most records in one log entry.
+pub const ENTRY_RECORDS_MAX: usize = 20_000;
+/// Clients whose request numbers a shard remembers; the longest silent ones are forgotten first.
+pub const REQUEST_CLIENTS_MAX: usize = 100_000;
+/// Outcomes remembered for one client.
+pub const REQUESTS_PER_CLIENT_MAX: usize = 64;
+/// Longest client name in a request number, in bytes.
+pub const REQUEST_CLIENT_BYTES_MAX: usize = 64;
+/// Expired keys that a shard removes in one turn at most, so that a turn stays short.
+pub const REAP_PER_TURN_MAX: usize = 200;
+/// Keys whose contention is counted, per shard.
+pub const HOT_KEYS_MAX: usize = 128;
+/// Most shards of one server.
+pub const SHARDS_MAX: usize = 64;
+/// How long an interactive transaction may sit idle while others wait for it, in microseconds.
+pub const IDLE_HOLDER_US_MAX: u64 = 5_000_000;
+/// Attempts of a one-shot transaction before it takes locks instead of trying again.
+pub const SNAPSHOT_ROUNDS_MAX: u32 = 8;
+/// Hash slots, as Redis Cluster has them.
+pub const SLOTS: u16 = 16_384;
+
+const _: () = assert!(ARGUMENT_BYTES_MAX < FRAME_BYTES_MAX);
+const _: () = assert!(KEY_BYTES_MAX < ARGUMENT_BYTES_MAX);
+const _: () = assert!(TRANSACTION_BYTES_MAX <= FRAME_BYTES_MAX);
+const _: () = assert!(OUTPUT_BYTES_PAUSE < OUTPUT_BYTES_MAX);
+const _: () = assert!(LOCK_WAITERS_BUSY < LOCK_WAITERS_MAX);
+const _: () = assert!(UNAUTHENTICATED_FRAME_BYTES_MAX < FRAME_BYTES_MAX);
+const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);

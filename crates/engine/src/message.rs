@@ -1,0 +1,350 @@
+//! What gateways and shards say to each other.
+//!
+//! A gateway numbers its requests with tokens of its own; a shard answers each request exactly
+//! once under that token, and sends notices that nobody asked for as [`Notice`]s.
+
+use crate::entry::Apply;
+use adt::{Blob, Op, Reply, Timestamp};
+use smallvec::SmallVec;
+use std::fmt;
+
+/// Number of a shard, from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShardId(pub u16);
+
+/// Number of a gateway, from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GatewayId(pub u16);
+
+/// A gateway's own number for a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// A key and an operation on it.
+pub type KeyedOp = (Blob, Op);
+
+/// The time as the driver of a state machine tells it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Wall clock: microseconds since 1970. May jump.
+    pub wall_us: u64,
+    /// Monotonic clock, in microseconds from any origin.
+    pub mono_us: u64,
+}
+
+impl Now {
+    /// Wall clock in milliseconds since 1970.
+    pub fn wall_ms(self) -> u64 {
+        self.wall_us / 1000
+    }
+}
+
+/// How old a transaction is: the smaller, the older. Kept across retries, so that every
+/// transaction becomes the oldest one day and cannot be wounded any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Age {
+    /// The gateway's logical clock when the transaction first began.
+    pub began: Timestamp,
+    /// The gateway, which makes ages unique.
+    pub gateway: GatewayId,
+}
+
+/// A transaction: its age and which attempt this is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TxnId {
+    /// Age.
+    pub age: Age,
+    /// Attempt, from 0.
+    pub attempt: u32,
+}
+
+impl fmt::Display for TxnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.age.began.0, self.age.gateway.0, self.attempt)
+    }
+}
+
+/// A client and its number for a request: a retry carries the same one and takes effect once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestId {
+    /// Name that the client chose for itself, unique for ever.
+    pub client: Blob,
+    /// Number, unique for the client.
+    pub number: u64,
+}
+
+/// A condition on a record: it has not changed since it was looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guard {
+    /// The key.
+    pub key: Blob,
+    /// Commit timestamp of the record's last change; `None` if there was no record.
+    pub version: Option<Timestamp>,
+}
+
+/// A request to a shard.
+#[derive(Debug)]
+pub struct Request {
+    /// Who asks.
+    pub gateway: GatewayId,
+    /// Under which token.
+    pub token: Token,
+    /// What.
+    pub body: Body,
+}
+
+/// What a gateway asks of a shard.
+#[derive(Debug)]
+pub enum Body {
+    /// One read outside of transactions. Answer: [`Answer::Reply`].
+    Read {
+        /// The key.
+        key: Blob,
+        /// The read.
+        op: Op,
+        /// The session has writes on this shard that are not answered yet: read after them.
+        fenced: bool,
+    },
+    /// Operations that take effect at once on this shard alone. Answer: [`Answer::Replies`] (one
+    /// per operation, in order) or [`Answer::GuardFailed`].
+    Apply(Apply),
+    /// Reads at one instant, without locks. Answer: [`Answer::Snapshot`].
+    Snapshot {
+        /// The reads.
+        ops: Vec<KeyedOp>,
+        /// Read as of this timestamp or later; the shard's clock is moved there.
+        at: Timestamp,
+        /// The session has writes on this shard that are not answered yet: read after them.
+        fenced: bool,
+    },
+    /// Access of an interactive transaction, under a lock that is held until the transaction ends.
+    /// Answer: [`Answer::Locked`] or [`Answer::Refused`]; [`Notice::Blocked`] if it has to wait.
+    Lock {
+        /// The transaction.
+        txn: TxnId,
+        /// The key.
+        key: Blob,
+        /// The operation.
+        op: Op,
+        /// The transaction's own earlier writes to the key, which the reply must show.
+        own: Vec<Op>,
+        /// Whether the program sees the reply before it commits. Reads always are observed.
+        observed: bool,
+    },
+    /// Vote of one participant. Answer: [`Answer::Prepared`], [`Answer::GuardFailed`] or
+    /// [`Answer::Refused`]; [`Notice::Blocked`] if it has to wait.
+    Prepare(crate::entry::Prepare),
+    /// The fate of a transaction that was prepared here. With a commit timestamp the answer is
+    /// [`Answer::Replies`] once the operations are executed; an abort has no answer. Locks of the
+    /// transaction are released.
+    Decide {
+        /// The transaction.
+        txn: TxnId,
+        /// Commit timestamp, or `None` for an abort.
+        commit: Option<Timestamp>,
+    },
+    /// A transaction that was not prepared here has ended: its locks are released, its requests
+    /// that still wait are dropped without answer. `after` moves the shard's clock. No answer.
+    Release {
+        /// The transaction.
+        txn: TxnId,
+        /// Commit timestamp of the transaction, or [`Timestamp::ZERO`].
+        after: Timestamp,
+    },
+    /// Answers [`Notice::Probe`]: the transaction was undecided after the probe was sent. No answer.
+    ProbeAck {
+        /// The transaction.
+        txn: TxnId,
+    },
+    /// The version of a record, for `WATCH`. Answer: [`Answer::Version`].
+    Version {
+        /// The key.
+        key: Blob,
+    },
+    /// Wait until a key holds something to take. No answer; [`Notice::Ready`] follows, once, until
+    /// the gateway sends `Block` again (nothing was there after all) or `Unblock`.
+    Block {
+        /// The keys on this shard.
+        keys: Vec<Blob>,
+    },
+    /// Ends the wait that was registered under this request's token. No answer.
+    Unblock,
+    /// One step of `SCAN` over the shard's keys. Answer: [`Answer::Reply`] as `SCAN` replies, with
+    /// the shard's own cursor.
+    Scan {
+        /// Cursor, pattern, count.
+        scan: adt::scan::ScanArgs,
+        /// Only keys of this type.
+        type_name: Option<Blob>,
+    },
+    /// All keys that match. Answer: [`Answer::Reply`] with an array.
+    Keys {
+        /// Glob.
+        pattern: Blob,
+    },
+    /// Number of keys. Answer: [`Answer::Reply`] with an integer.
+    Count,
+    /// An arbitrary key, or nil. Answer: [`Answer::Reply`].
+    RandomKey,
+    /// Removes everything. Answer: [`Answer::Reply`] with OK.
+    Flush,
+    /// What the shard has counted. Answer: [`Answer::Stats`].
+    Stats,
+    /// Keys of a hash slot. Answer: [`Answer::Reply`] with an array of at most `count` keys.
+    KeysInSlot {
+        /// The slot.
+        slot: u16,
+        /// At most so many.
+        count: usize,
+    },
+}
+
+/// A shard's answer to a request.
+#[derive(Debug)]
+pub struct Response {
+    /// Whom it is for.
+    pub gateway: GatewayId,
+    /// The request's token; meaningless for notices.
+    pub token: Token,
+    /// The answer.
+    pub answer: Answer,
+}
+
+/// What a shard answers.
+#[derive(Debug)]
+pub enum Answer {
+    /// One reply.
+    Reply(Reply),
+    /// One reply per operation.
+    Replies(SmallVec<[Reply; 1]>),
+    /// A guard did not hold: nothing took effect.
+    GuardFailed,
+    /// Values that were valid together on this shard from `since` to `until`, both included.
+    Snapshot {
+        /// One per read.
+        replies: Vec<Reply>,
+        /// The youngest of the values' timestamps.
+        since: Timestamp,
+        /// No later change has a timestamp at or below this one.
+        until: Timestamp,
+    },
+    /// The lock is held and the operation answered.
+    Locked {
+        /// The reply.
+        reply: Reply,
+        /// The shard's clock: the transaction must commit after it.
+        clock: Timestamp,
+    },
+    /// The participant's vote is yes, and durable.
+    Prepared {
+        /// The transaction must commit at or after this.
+        bound: Timestamp,
+    },
+    /// The request was not granted and the transaction must abort (and may be retried).
+    Refused(Refusal),
+    /// Version of a record.
+    Version(Option<Timestamp>),
+    /// What the shard has counted.
+    Stats(Box<crate::stats::ShardStats>),
+    /// Something that nobody asked for.
+    Notice(Notice),
+}
+
+/// Why a transaction must abort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Somebody else holds a conflicting lock, and this server does not queue (`--cc` without
+    /// phases).
+    Conflict,
+    /// Too many requests wait already.
+    Busy,
+    /// This shard no longer holds what the transaction had locked.
+    LocksLost,
+}
+
+/// What a shard tells a gateway without having been asked.
+#[derive(Debug)]
+pub enum Notice {
+    /// The request under this response's token waits for a lock.
+    Blocked {
+        /// The waiting transaction.
+        txn: TxnId,
+    },
+    /// An older request waits for what this transaction holds: abort it if it is waiting itself,
+    /// or as soon as it starts to (wound-wait, spared while it runs).
+    Wound {
+        /// The transaction that should give way.
+        txn: TxnId,
+        /// Microseconds that the holder has been idle at the shard while others wait.
+        idle_us: u64,
+    },
+    /// Answer with [`Body::ProbeAck`] to `shard` unless the transaction is decided already (then
+    /// the decision is on its way and settles it).
+    Probe {
+        /// The transaction.
+        txn: TxnId,
+        /// Who asks.
+        shard: ShardId,
+    },
+    /// A key that the request under this response's token is blocked on holds something.
+    Ready {
+        /// The key.
+        key: Blob,
+    },
+}
+
+/// Which parts of the concurrency control are on: the conditions of the published study, for
+/// measurement. Everything is on by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Concurrency {
+    /// Transactions take locks at all. Off: each operation of a transaction takes effect alone.
+    pub transactions: bool,
+    /// Locks are abstract (commuting operations share them) rather than reader/writer locks.
+    pub abstract_locks: bool,
+    /// Requests that conflict wait in phases rather than abort at once.
+    pub phases: bool,
+    /// Gateways share locks and values among their transactions.
+    pub combining: bool,
+    /// Void operations travel with the commit rather than lock early, and read-only transactions
+    /// take no locks.
+    pub deferred: bool,
+}
+
+impl Concurrency {
+    /// Everything.
+    pub const FULL: Self = Self {
+        transactions: true,
+        abstract_locks: true,
+        phases: true,
+        combining: true,
+        deferred: true,
+    };
+
+    /// The condition called `name`: `none`, `rw`, `rw+phase`, `boost`, `boost+phase`,
+    /// `boost+phase+combine` or `full`.
+    pub fn named(name: &str) -> Option<Self> {
+        let none = Self {
+            transactions: false,
+            abstract_locks: false,
+            phases: false,
+            combining: false,
+            deferred: false,
+        };
+        let rw = Self { transactions: true, ..none };
+        let boost = Self { abstract_locks: true, ..rw };
+        Some(match name {
+            "none" => none,
+            "rw" => rw,
+            "rw+phase" => Self { phases: true, ..rw },
+            "boost" => boost,
+            "boost+phase" => Self { phases: true, ..boost },
+            "boost+phase+combine" => Self { phases: true, combining: true, ..boost },
+            "full" => Self::FULL,
+            _ => return None,
+        })
+    }
+
+    /// The names that [`Concurrency::named`] knows.
+    pub const NAMES: [&'static str; 7] =
+        ["none", "rw", "rw+phase", "boost", "boost+phase", "boost+phase+combine", "full"];
+}
