@@ -46,6 +46,22 @@ impl<'a> Args<'a> {
         parse_float(self.get(index).ok_or_else(ErrorReply::syntax)?)
     }
 
+    /// Word number `index` as the timeout of a blocking command, given in seconds; in
+    /// milliseconds, rounded up. 0 means for ever.
+    pub fn timeout_ms(&self, index: usize) -> Result<u64, ErrorReply> {
+        let seconds = self
+            .float(index)
+            .map_err(|_| ErrorReply::err("timeout is not a float or out of range"))?;
+        if seconds < 0.0 {
+            return Err(ErrorReply::err("timeout is negative"));
+        }
+        let millis = (seconds * 1000.0).ceil();
+        if millis > i64::MAX as f64 {
+            return Err(ErrorReply::err("timeout is out of range"));
+        }
+        Ok(millis as u64)
+    }
+
     /// Whether word number `index` is `word`, in any case.
     pub fn is(&self, index: usize, word: &str) -> bool {
         self.get(index).is_some_and(|w| w.eq_ignore_ascii_case(word.as_bytes()))
@@ -188,9 +204,12 @@ mod tests {
 
     #[test]
     fn integers_are_canonical() {
-        for (word, value) in
-            [("0", 0), ("-1", -1), ("9223372036854775807", i64::MAX), ("-9223372036854775808", i64::MIN)]
-        {
+        for (word, value) in [
+            ("0", 0),
+            ("-1", -1),
+            ("9223372036854775807", i64::MAX),
+            ("-9223372036854775808", i64::MIN),
+        ] {
             assert_eq!(parse_int(word.as_bytes()), Ok(value));
         }
         for word in ["", "-", "-0", "+1", "01", " 1", "1 ", "9223372036854775808", "1.0", "1e3"] {

@@ -31,6 +31,25 @@ pub struct CommandSpec {
     pub handler: Handler,
 }
 
+/// A command table. Each row is `(name, arity, flags, keys, summary, syntax, complexity) => parser;`.
+macro_rules! commands {
+    ($group:literal; $(($name:literal, $arity:literal, $flags:expr, $keys:expr,
+        $summary:literal, $syntax:expr, $complexity:literal) => $parse:expr;)*) => {
+        &[$($crate::CommandSpec {
+            name: $name,
+            arity: $arity,
+            flags: $flags,
+            keys: $keys,
+            group: $group,
+            summary: $summary,
+            syntax: $syntax,
+            complexity: $complexity,
+            handler: $crate::Handler::Data($parse),
+        }),*]
+    };
+}
+pub(crate) use commands;
+
 /// Who executes a command.
 #[derive(Clone, Copy)]
 pub enum Handler {
@@ -182,7 +201,7 @@ pub enum Command {
 /// How the replies of a [`Command::Multi`] become one.
 #[derive(Clone)]
 pub enum Merge {
-    /// An array of all replies (`MGET`).
+    /// An array of all replies, nil for keys that hold another type (`MGET`).
     Array,
     /// The sum of integer replies (`DEL`, `EXISTS`).
     Sum,
@@ -201,10 +220,14 @@ impl Merge {
             return error.clone();
         }
         match self {
-            Self::Array => Reply::Array(replies),
-            Self::Sum => Reply::Int(
-                replies.iter().map(|r| if let Reply::Int(n) = r { *n } else { 0 }).sum(),
-            ),
+            Self::Array => {
+                let wrong = Reply::Error(ErrorReply::wrong_type());
+                let nil = |reply| if reply == wrong { Reply::Nil } else { reply };
+                Reply::Array(replies.into_iter().map(nil).collect())
+            }
+            Self::Sum => {
+                Reply::Int(replies.iter().map(|r| if let Reply::Int(n) = r { *n } else { 0 }).sum())
+            }
             Self::Ok => Reply::Ok,
             Self::With(f) => f(replies),
         }

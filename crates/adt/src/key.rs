@@ -3,9 +3,10 @@
 //! Together they are a register beside the value ("absent, or present with a type and an expiry").
 //! See the Redis documentation of `DEL`, `EXISTS`, `EXPIRE`, `TTL`, `TYPE`, `RENAME` and `COPY`.
 
+use crate::command::commands;
 use crate::{
-    ArgBuf, Args, Command, CommandSpec, Compound, ErrorReply, Flags, Handler, Keys, Merge, Op, Plan,
-    Record, Reply, Value, types::Corrupt, types::ValueSink, types::ValueSource,
+    ArgBuf, Args, Command, CommandSpec, Compound, ErrorReply, Flags, Keys, Merge, Op, Plan, Record,
+    Reply, Value, types::Corrupt, types::ValueSink, types::ValueSource,
 };
 use std::sync::Arc;
 
@@ -179,9 +180,7 @@ pub fn expiry_ms(value: i64, unit_ms: i64, command: &str) -> Result<i64, ErrorRe
     value
         .checked_mul(unit_ms)
         .filter(|ms| (-EXPIRE_MS_MAX..=EXPIRE_MS_MAX).contains(ms))
-        .ok_or_else(|| {
-            ErrorReply::err(format!("invalid expire time in '{command}' command"))
-        })
+        .ok_or_else(|| ErrorReply::err(format!("invalid expire time in '{command}' command")))
 }
 
 fn parse_expire(args: &Args<'_>, unit_ms: i64, absolute: bool) -> Result<Command, ErrorReply> {
@@ -281,76 +280,83 @@ fn parse_memory(args: &Args<'_>) -> Result<Command, ErrorReply> {
     }
 }
 
-macro_rules! spec {
-    ($name:literal, $arity:literal, $flags:expr, $keys:expr, $summary:literal, $syntax:expr, $parse:expr) => {
-        CommandSpec {
-            name: $name,
-            arity: $arity,
-            flags: $flags,
-            keys: $keys,
-            group: "generic",
-            summary: $summary,
-            syntax: $syntax,
-            complexity: "O(1) per key",
-            handler: Handler::Data($parse),
-        }
-    };
-}
-
 const READ: Flags = Flags::READ.and(Flags::FAST);
 const WRITE: Flags = Flags::WRITE.and(Flags::FAST);
 const EXPIRE: &str = "key time [NX | XX | GT | LT]";
 
 /// The commands of this file.
-pub const COMMANDS: &[CommandSpec] = &[
-    spec!("del", -2, WRITE, Keys::ALL, "Removes keys.", "key [key ...]", |a| each(a, KeyOp::Del)),
-    spec!("unlink", -2, WRITE, Keys::ALL, "Removes keys; the same as DEL here.", "key [key ...]",
-        |a| each(a, KeyOp::Del)),
-    spec!("exists", -2, READ, Keys::ALL, "Counts how many of the keys exist.", "key [key ...]",
-        |a| each(a, KeyOp::Exists)),
-    spec!("touch", -2, READ, Keys::ALL, "Counts how many of the keys exist.", "key [key ...]",
-        |a| each(a, KeyOp::Exists)),
-    spec!("type", 2, READ, Keys::ONE, "Tells the type of the value.", "key",
-        |a| single(a, KeyOp::Type)),
-    spec!("expire", -3, WRITE, Keys::ONE, "Lets a key expire after seconds.", EXPIRE,
-        |a| parse_expire(a, 1000, false)),
-    spec!("pexpire", -3, WRITE, Keys::ONE, "Lets a key expire after milliseconds.", EXPIRE,
-        |a| parse_expire(a, 1, false)),
-    spec!("expireat", -3, WRITE, Keys::ONE, "Lets a key expire at a second since 1970.",
-        EXPIRE, |a| parse_expire(a, 1000, true)),
-    spec!("pexpireat", -3, WRITE, Keys::ONE, "Lets a key expire at a millisecond since 1970.",
-        EXPIRE, |a| parse_expire(a, 1, true)),
-    spec!("persist", 2, WRITE, Keys::ONE, "Removes a key's expiry.", "key",
-        |a| single(a, KeyOp::Persist)),
-    spec!("ttl", 2, READ, Keys::ONE, "Tells the seconds that a key still lives.", "key",
-        |a| single(a, KeyOp::Ttl(TtlForm::Seconds))),
-    spec!("pttl", 2, READ, Keys::ONE, "Tells the milliseconds that a key still lives.", "key",
-        |a| single(a, KeyOp::Ttl(TtlForm::Millis))),
-    spec!("expiretime", 2, READ, Keys::ONE, "Tells the second at which a key expires.", "key",
-        |a| single(a, KeyOp::Ttl(TtlForm::AtSeconds))),
-    spec!("pexpiretime", 2, READ, Keys::ONE, "Tells the millisecond at which a key expires.", "key",
-        |a| single(a, KeyOp::Ttl(TtlForm::AtMillis))),
-    spec!("rename", 3, Flags::WRITE, Keys::TWO, "Renames a key, replacing the other.",
-        "key newkey", |a| move_record(a, false, true)),
-    spec!("renamenx", 3, Flags::WRITE, Keys::TWO, "Renames a key if the new name is free.",
-        "key newkey", |a| move_record(a, false, false)),
-    spec!("copy", -3, Flags::WRITE.and(Flags::GROWS), Keys::TWO, "Copies a value to another key.",
-        "source destination [REPLACE]", parse_copy),
-    spec!("object", -2, READ, Keys::Range { first: 2, last: 2, step: 1 },
-        "Tells how a value is held.", "ENCODING key", parse_object),
-    spec!("memory", -2, READ, Keys::Range { first: 2, last: 2, step: 1 },
-        "Tells about how much memory a value takes.", "USAGE key [SAMPLES count]", parse_memory),
-];
+pub const COMMANDS: &[CommandSpec] = commands! { "generic";
+    ("del", -2, WRITE, Keys::ALL,
+        "Removes keys.", "key [key ...]", "O(1) per key") =>
+        |a| each(a, KeyOp::Del);
+    ("unlink", -2, WRITE, Keys::ALL,
+        "Removes keys; the same as DEL here.", "key [key ...]", "O(1) per key") =>
+        |a| each(a, KeyOp::Del);
+    ("exists", -2, READ, Keys::ALL,
+        "Counts how many of the keys exist.", "key [key ...]", "O(1) per key") =>
+        |a| each(a, KeyOp::Exists);
+    ("touch", -2, READ, Keys::ALL,
+        "Counts how many of the keys exist.", "key [key ...]", "O(1) per key") =>
+        |a| each(a, KeyOp::Exists);
+    ("type", 2, READ, Keys::ONE,
+        "Tells the type of the value.", "key", "O(1) per key") =>
+        |a| single(a, KeyOp::Type);
+    ("expire", -3, WRITE, Keys::ONE,
+        "Lets a key expire after seconds.", EXPIRE, "O(1) per key") =>
+        |a| parse_expire(a, 1000, false);
+    ("pexpire", -3, WRITE, Keys::ONE,
+        "Lets a key expire after milliseconds.", EXPIRE, "O(1) per key") =>
+        |a| parse_expire(a, 1, false);
+    ("expireat", -3, WRITE, Keys::ONE,
+        "Lets a key expire at a second since 1970.", EXPIRE, "O(1) per key") =>
+        |a| parse_expire(a, 1000, true);
+    ("pexpireat", -3, WRITE, Keys::ONE,
+        "Lets a key expire at a millisecond since 1970.", EXPIRE, "O(1) per key") =>
+        |a| parse_expire(a, 1, true);
+    ("persist", 2, WRITE, Keys::ONE,
+        "Removes a key's expiry.", "key", "O(1) per key") =>
+        |a| single(a, KeyOp::Persist);
+    ("ttl", 2, READ, Keys::ONE,
+        "Tells the seconds that a key still lives.", "key", "O(1) per key") =>
+        |a| single(a, KeyOp::Ttl(TtlForm::Seconds));
+    ("pttl", 2, READ, Keys::ONE,
+        "Tells the milliseconds that a key still lives.", "key", "O(1) per key") =>
+        |a| single(a, KeyOp::Ttl(TtlForm::Millis));
+    ("expiretime", 2, READ, Keys::ONE,
+        "Tells the second at which a key expires.", "key", "O(1) per key") =>
+        |a| single(a, KeyOp::Ttl(TtlForm::AtSeconds));
+    ("pexpiretime", 2, READ, Keys::ONE,
+        "Tells the millisecond at which a key expires.", "key", "O(1) per key") =>
+        |a| single(a, KeyOp::Ttl(TtlForm::AtMillis));
+    ("rename", 3, Flags::WRITE, Keys::TWO,
+        "Renames a key, replacing the other.", "key newkey", "O(1) per key") =>
+        |a| move_record(a, false, true);
+    ("renamenx", 3, Flags::WRITE, Keys::TWO,
+        "Renames a key if the new name is free.", "key newkey", "O(1) per key") =>
+        |a| move_record(a, false, false);
+    ("copy", -3, Flags::WRITE.and(Flags::GROWS), Keys::TWO,
+        "Copies a value to another key.", "source destination [REPLACE]", "O(1) per key") =>
+        parse_copy;
+    ("object", -2, READ, Keys::Range { first: 2, last: 2, step: 1 },
+        "Tells how a value is held.", "ENCODING key", "O(1) per key") =>
+        parse_object;
+    ("memory", -2, READ, Keys::Range { first: 2, last: 2, step: 1 },
+        "Tells about how much memory a value takes.", "USAGE key [SAMPLES count]", "O(1) per key") =>
+        parse_memory;
+};
 
 /// Forms that only the log uses; clients cannot send them.
-pub const INTERNAL: &[CommandSpec] = &[
-    spec!("record.fetch", 2, Flags::READ, Keys::ONE, "Reads a whole record.", "key",
-        |a| single(a, KeyOp::Fetch)),
-    spec!("record.put", -4, Flags::WRITE, Keys::ONE, "Replaces a whole record.",
-        "key type expiry part [part ...]", parse_put),
-    spec!("record.reap", 3, Flags::WRITE, Keys::ONE, "Removes an expired key.", "key time",
-        |a| single(a, KeyOp::Reap { expire_at_ms: a.int(2)?.max(0) as u64 })),
-];
+pub const INTERNAL: &[CommandSpec] = commands! { "generic";
+    ("record.fetch", 2, Flags::READ, Keys::ONE,
+        "Reads a whole record.", "key", "O(1) per key") =>
+        |a| single(a, KeyOp::Fetch);
+    ("record.put", -4, Flags::WRITE, Keys::ONE,
+        "Replaces a whole record.", "key type expiry part [part ...]", "O(1) per key") =>
+        parse_put;
+    ("record.reap", 3, Flags::WRITE, Keys::ONE,
+        "Removes an expired key.", "key time", "O(1) per key") =>
+        |a| single(a, KeyOp::Reap { expire_at_ms: a.int(2)?.max(0) as u64 });
+};
 
 impl KeyOp {
     /// Writes the operation as the words of a command that parses to the same operation.

@@ -11,6 +11,7 @@ pub mod collections;
 mod command;
 pub mod glob;
 pub mod key;
+mod random;
 pub mod record;
 mod reply;
 pub mod scan;

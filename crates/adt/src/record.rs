@@ -6,7 +6,9 @@
 
 use crate::key::{self, KeyOp};
 use crate::types::{Corrupt, ValueSink, ValueSource};
-use crate::{Access, ArgBuf, Args, Command, CommandSpec, Ctx, DataType, Meta, OtherType, Reply, Timestamp};
+use crate::{
+    Access, ArgBuf, Args, Command, CommandSpec, Ctx, DataType, Meta, OtherType, Reply, Timestamp,
+};
 use crate::{ErrorReply, Handler};
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -156,7 +158,7 @@ macro_rules! registry {
                             } else {
                                 match V::on_other_type(op) {
                                     OtherType::Refuse => return Reply::Error(ErrorReply::wrong_type()),
-                                    OtherType::Skip => return Reply::Nil,
+                                    OtherType::Skip => return V::default().apply(op, ctx, &mut meta),
                                     OtherType::Replace => {
                                         let mut value = V::default();
                                         let reply = value.apply(op, ctx, &mut meta);

@@ -6,11 +6,14 @@
 //! of holders. Replies and limits follow the Redis documentation of the `S...` commands.
 
 use crate::collections;
-use crate::scan::ScanArgs;
+use crate::command::commands;
 use crate::key::KeyOp;
+use crate::random;
+pub(crate) use crate::random::Random;
+use crate::scan::ScanArgs;
 use crate::{
-    Access, ArgBuf, Args, Blob, Command, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply, Flags,
-    Handler, Keys, Merge, Meta, Op as AnyOp, Plan, Record, Reply, Value as AnyValue, ValueSink,
+    Access, ArgBuf, Args, Blob, Command, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply,
+    Flags, Keys, Merge, Meta, Op as AnyOp, Plan, Record, Reply, Value as AnyValue, ValueSink,
     ValueSource, load_count,
 };
 use smallvec::SmallVec;
@@ -49,7 +52,6 @@ pub enum Op {
     Scan(ScanArgs),
 }
 
-
 /// What an operation looks at and what it changes, for the commutativity rules.
 enum Touch<'a> {
     Nothing,
@@ -58,14 +60,6 @@ enum Touch<'a> {
 }
 
 impl Touch<'_> {
-    fn all(&self, test: impl Fn(&Blob) -> bool) -> bool {
-        match self {
-            Self::Nothing => true,
-            Self::Members(members) => members.iter().all(test),
-            Self::Everything => false,
-        }
-    }
-
     fn meets(&self, member: &Blob) -> bool {
         match self {
             Self::Nothing => false,
@@ -90,9 +84,7 @@ impl Value {
     /// Whether what `write` does leaves everything that `touch` looks at as it is.
     fn unseen(&self, write: &Op, touch: &Touch<'_>) -> bool {
         match write {
-            Op::Add(added) => {
-                added.iter().all(|m| !touch.meets(m) || self.members.contains(m))
-            }
+            Op::Add(added) => added.iter().all(|m| !touch.meets(m) || self.members.contains(m)),
             Op::Remove(removed) => {
                 removed.iter().all(|m| !touch.meets(m) || !self.members.contains(m))
             }
@@ -112,35 +104,8 @@ impl Value {
     }
 
     fn random(&self, count: i64, seed: u64) -> Vec<Reply> {
-        let mut random = Random(seed);
-        let len = self.members.len();
-        if len == 0 {
-            return Vec::new();
-        }
-        let pick = |i: usize| Reply::Bulk(self.members[i].clone());
-        if count < 0 {
-            return (0..count.unsigned_abs()).map(|_| pick(random.below(len))).collect();
-        }
-        let mut order: Vec<usize> = (0..len).collect();
-        let count = (count as usize).min(len);
-        for i in 0..count {
-            order.swap(i, i + random.below(len - i));
-        }
-        order[..count].iter().map(|&i| pick(i)).collect()
-    }
-}
-
-/// The random numbers of one operation, from the seed that the log carries (SplitMix64).
-pub(crate) struct Random(pub u64);
-
-impl Random {
-    /// A number below `bound`, which is not 0.
-    pub fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((u128::from(z ^ (z >> 31)) * bound as u128) >> 64) as usize
+        let chosen = random::choose(self.members.len(), count, seed);
+        chosen.into_iter().map(|i| Reply::Bulk(self.members[i].clone())).collect()
     }
 }
 
@@ -148,7 +113,8 @@ impl DataType for Value {
     type Op = Op;
     const NAME: &'static str = "set";
     const COMMANDS: &'static [CommandSpec] = COMMANDS;
-    const MODES: &'static [&'static str] = &["read", "add", "remove", "add+reply", "remove+reply", "pop"];
+    const MODES: &'static [&'static str] =
+        &["read", "add", "remove", "add+reply", "remove+reply", "pop"];
     const SHARED: [u8; 8] = [0b1, 0b10, 0b100, 0, 0, 0, 0, 0];
 
     fn is_write(op: &Op) -> bool {
@@ -307,16 +273,14 @@ fn one(args: &Args<'_>, op: Op) -> Result<Command, ErrorReply> {
 fn parse_pop(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let count = match args.len() {
         2 => None,
-        3 => Some(u64::try_from(args.int(2)?).map_err(|_| {
-            ErrorReply::err("value is out of range, must be positive")
-        })?),
+        3 => Some(
+            u64::try_from(args.int(2)?)
+                .map_err(|_| ErrorReply::err("value is out of range, must be positive"))?,
+        ),
         _ => return Err(ErrorReply::syntax()),
     };
     one(args, Op::Pop(count))
 }
-
-/// Most members that `SRANDMEMBER` with repetitions answers at once.
-const RANDOM_COUNT_MAX: u64 = 1_000_000;
 
 fn parse_random(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let count = match args.len() {
@@ -324,7 +288,7 @@ fn parse_random(args: &Args<'_>) -> Result<Command, ErrorReply> {
         3 => Some(args.int(2)?),
         _ => return Err(ErrorReply::syntax()),
     };
-    if count.is_some_and(|c| c < 0 && c.unsigned_abs() > RANDOM_COUNT_MAX) {
+    if count.is_some_and(|c| c < 0 && c.unsigned_abs() > random::REPEATED_MAX) {
         return Err(ErrorReply::err("value is out of range, at least -1000000"));
     }
     one(args, Op::Random(count))
@@ -442,67 +406,61 @@ fn parse_move(args: &Args<'_>) -> Result<Command, ErrorReply> {
     Ok(Command::Compound(Compound { reads, plan: Arc::new(plan) }))
 }
 
-const fn spec(
-    name: &'static str,
-    arity: i16,
-    flags: Flags,
-    keys: Keys,
-    doc: [&'static str; 3],
-    parse: fn(&Args<'_>) -> Result<Command, ErrorReply>,
-) -> CommandSpec {
-    let [summary, syntax, complexity] = doc;
-    let handler = Handler::Data(parse);
-    CommandSpec { name, arity, flags, keys, group: "set", summary, syntax, complexity, handler }
-}
-
 const READ: Flags = Flags::READ;
 const FAST_READ: Flags = Flags::READ.and(Flags::FAST);
 const FAST_WRITE: Flags = Flags::WRITE.and(Flags::FAST);
 const GROWS: Flags = Flags::WRITE.and(Flags::GROWS);
 
-const COMMANDS: &[CommandSpec] = &[
-    spec("sadd", -3, GROWS.and(Flags::FAST), Keys::ONE,
-        ["Adds members to a set.", "key member [member ...]", "O(1) per member"],
-        |a| one(a, Op::Add(members(a)))),
-    spec("srem", -3, FAST_WRITE, Keys::ONE,
-        ["Removes members from a set.", "key member [member ...]", "O(1) per member"],
-        |a| one(a, Op::Remove(members(a)))),
-    spec("spop", -2, FAST_WRITE, Keys::ONE,
-        ["Removes and returns arbitrary members.", "key [count]", "O(1) per member"], parse_pop),
-    spec("sismember", 3, FAST_READ, Keys::ONE,
-        ["Tells whether a member is in a set.", "key member", "O(1)"],
-        |a| one(a, Op::Contains(a.blob(2)?))),
-    spec("smismember", -3, FAST_READ, Keys::ONE,
-        ["Tells for each member whether it is in a set.", "key member [member ...]", "O(1) per member"],
-        |a| one(a, Op::ContainsEach(members(a)))),
-    spec("scard", 2, FAST_READ, Keys::ONE, ["Counts the members of a set.", "key", "O(1)"],
-        |a| one(a, Op::Card)),
-    spec("smembers", 2, READ, Keys::ONE, ["Returns all members of a set.", "key", "O(n)"],
-        |a| one(a, Op::All)),
-    spec("srandmember", -2, READ, Keys::ONE,
-        ["Returns arbitrary members.", "key [count]", "O(n)"], parse_random),
-    spec("sscan", -3, READ, Keys::ONE,
-        ["Iterates over the members of a set.", "key cursor [MATCH pattern] [COUNT count]", "O(1) per step"],
-        |a| one(a, Op::Scan(ScanArgs::parse(a, 2)?))),
-    spec("smove", 4, FAST_WRITE, Keys::TWO,
-        ["Moves a member to another set.", "source destination member", "O(1)"], parse_move),
-    spec("sinter", -2, READ, Keys::ALL, ["Intersects sets.", "key [key ...]", "O(n) in all members"],
-        |a| parse_algebra(a, Algebra::Inter)),
-    spec("sunion", -2, READ, Keys::ALL, ["Unites sets.", "key [key ...]", "O(n) in all members"],
-        |a| parse_algebra(a, Algebra::Union)),
-    spec("sdiff", -2, READ, Keys::ALL,
-        ["Returns the members of the first set that the others lack.", "key [key ...]", "O(n) in all members"],
-        |a| parse_algebra(a, Algebra::Diff)),
-    spec("sintercard", -3, READ, Keys::Counted { at: 1, also: 0 },
-        ["Counts the members of an intersection.", "numkeys key [key ...] [LIMIT limit]", "O(n) in all members"],
-        parse_intercard),
-    spec("sinterstore", -3, GROWS, Keys::ALL,
-        ["Stores an intersection.", "destination key [key ...]", "O(n) in all members"],
-        |a| parse_store(a, Algebra::Inter)),
-    spec("sunionstore", -3, GROWS, Keys::ALL,
-        ["Stores a union.", "destination key [key ...]", "O(n) in all members"],
-        |a| parse_store(a, Algebra::Union)),
-    spec("sdiffstore", -3, GROWS, Keys::ALL,
-        ["Stores a difference.", "destination key [key ...]", "O(n) in all members"],
-        |a| parse_store(a, Algebra::Diff)),
-];
+const COMMANDS: &[CommandSpec] = commands! { "set";
+    ("sadd", -3, GROWS.and(Flags::FAST), Keys::ONE,
+        "Adds members to a set.", "key member [member ...]", "O(1) per member") =>
+        |a| one(a, Op::Add(members(a)));
+    ("srem", -3, FAST_WRITE, Keys::ONE,
+        "Removes members from a set.", "key member [member ...]", "O(1) per member") =>
+        |a| one(a, Op::Remove(members(a)));
+    ("spop", -2, FAST_WRITE, Keys::ONE,
+        "Removes and returns arbitrary members.", "key [count]", "O(1) per member") =>
+        parse_pop;
+    ("sismember", 3, FAST_READ, Keys::ONE,
+        "Tells whether a member is in a set.", "key member", "O(1)") =>
+        |a| one(a, Op::Contains(a.blob(2)?));
+    ("smismember", -3, FAST_READ, Keys::ONE,
+        "Tells for each member whether it is in a set.", "key member [member ...]", "O(1) per member") =>
+        |a| one(a, Op::ContainsEach(members(a)));
+    ("scard", 2, FAST_READ, Keys::ONE,
+        "Counts the members of a set.", "key", "O(1)") =>
+        |a| one(a, Op::Card);
+    ("smembers", 2, READ, Keys::ONE,
+        "Returns all members of a set.", "key", "O(n)") =>
+        |a| one(a, Op::All);
+    ("srandmember", -2, READ, Keys::ONE,
+        "Returns arbitrary members.", "key [count]", "O(n)") =>
+        parse_random;
+    ("sscan", -3, READ, Keys::ONE,
+        "Iterates over the members of a set.", "key cursor [MATCH pattern] [COUNT count]", "O(1) per step") =>
+        |a| one(a, Op::Scan(ScanArgs::parse(a, 2)?));
+    ("smove", 4, FAST_WRITE, Keys::TWO,
+        "Moves a member to another set.", "source destination member", "O(1)") =>
+        parse_move;
+    ("sinter", -2, READ, Keys::ALL,
+        "Intersects sets.", "key [key ...]", "O(n) in all members") =>
+        |a| parse_algebra(a, Algebra::Inter);
+    ("sunion", -2, READ, Keys::ALL,
+        "Unites sets.", "key [key ...]", "O(n) in all members") =>
+        |a| parse_algebra(a, Algebra::Union);
+    ("sdiff", -2, READ, Keys::ALL,
+        "Returns the members of the first set that the others lack.", "key [key ...]", "O(n) in all members") =>
+        |a| parse_algebra(a, Algebra::Diff);
+    ("sintercard", -3, READ, Keys::Counted { at: 1, also: 0 },
+        "Counts the members of an intersection.", "numkeys key [key ...] [LIMIT limit]", "O(n) in all members") =>
+        parse_intercard;
+    ("sinterstore", -3, GROWS, Keys::ALL,
+        "Stores an intersection.", "destination key [key ...]", "O(n) in all members") =>
+        |a| parse_store(a, Algebra::Inter);
+    ("sunionstore", -3, GROWS, Keys::ALL,
+        "Stores a union.", "destination key [key ...]", "O(n) in all members") =>
+        |a| parse_store(a, Algebra::Union);
+    ("sdiffstore", -3, GROWS, Keys::ALL,
+        "Stores a difference.", "destination key [key ...]", "O(n) in all members") =>
+        |a| parse_store(a, Algebra::Diff);
+};

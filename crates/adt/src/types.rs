@@ -79,7 +79,7 @@ pub enum OtherType {
     Refuse,
     /// Replaces the value (`SET`).
     Replace,
-    /// Answers no value and changes nothing (`SET NX`).
+    /// Answers as if the key were there and changes nothing (`SET NX`, `SETNX`).
     Skip,
 }
 
