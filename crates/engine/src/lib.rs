@@ -6,6 +6,7 @@
 //! same types.
 
 pub mod entry;
+pub mod gateway;
 pub mod limits;
 pub mod message;
 pub mod slot;

@@ -1,0 +1,327 @@
+//! What goes into a gateway and comes out of it, besides what shards say.
+
+use crate::message::{Concurrency, GatewayId, Request, ShardId};
+use adt::{Blob, Reply};
+use std::collections::BTreeMap;
+
+/// A connection, as gateway and server call it. Never used twice by one gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// How a gateway is set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Number of this gateway.
+    pub id: GatewayId,
+    /// How many gateways the server has.
+    pub gateways: u16,
+    /// How many shards the server has.
+    pub shards: u16,
+    /// Which parts of the concurrency control are on.
+    pub concurrency: Concurrency,
+    /// Version of the product, for `INFO` and `HELLO`.
+    pub version: &'static str,
+    /// Users. A server without authentication has one that is called `default` and has no password.
+    pub users: Vec<UserConfig>,
+    /// Whether a connection must authenticate before anything else.
+    pub require_auth: bool,
+    /// Settings for `CONFIG GET`, by name.
+    pub settings: BTreeMap<String, String>,
+    /// From which choices are made that a client may not foresee (which key `RANDOMKEY` gives).
+    pub seed: u64,
+}
+
+/// A user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserConfig {
+    /// Name.
+    pub name: String,
+    /// Rules in the words of Redis' `ACL SETUSER`: `on`, `nopass`, `~*`, `&*`, `+@all`, `-flushall`.
+    pub rules: Vec<String>,
+    /// What a password is checked against (a salted hash with its parameters), or none if no
+    /// password fits. Not read by the gateway: it comes back in [`Output::Verify`].
+    pub verifier: Option<String>,
+}
+
+/// What is known about a connection when it opens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opening {
+    /// Address of the client.
+    pub peer: String,
+    /// Address that it connected to.
+    pub local_address: String,
+    /// Whether the connection is encrypted.
+    pub tls: bool,
+}
+
+/// What a gateway wants done. Outputs are carried out in the order in which they are polled.
+#[derive(Debug)]
+pub enum Output {
+    /// Send a reply (or an out-of-band message) to a client.
+    Reply {
+        /// To whom.
+        session: SessionId,
+        /// What.
+        reply: Reply,
+        /// RESP version, 2 or 3.
+        protocol: u8,
+    },
+    /// Close the connection once everything before is sent. [`super::Gateway::close`] follows.
+    Close {
+        /// Which.
+        session: SessionId,
+    },
+    /// Send a request to a shard.
+    Shard {
+        /// To which.
+        shard: ShardId,
+        /// What.
+        request: Request,
+    },
+    /// Send a message to another gateway of this server.
+    Peer {
+        /// To which.
+        to: GatewayId,
+        /// What.
+        message: PeerMessage,
+    },
+    /// Check a password away from the event loop; [`super::Gateway::verified`] brings the result.
+    Verify {
+        /// For which session.
+        session: SessionId,
+        /// User.
+        user: String,
+        /// Password that the client gave.
+        password: Blob,
+        /// What to check against. Empty for a user that does not exist or has no password: take
+        /// the usual time and say no.
+        verifier: String,
+    },
+    /// Do something to the server as a whole; [`super::Gateway::admin_done`] brings the reply.
+    Admin {
+        /// For which session.
+        session: SessionId,
+        /// What.
+        action: Admin,
+    },
+}
+
+/// Something that only the server as a whole can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admin {
+    /// `SHUTDOWN`: end the process. There is no reply unless it fails.
+    Shutdown {
+        /// Write a snapshot of every shard first.
+        save: bool,
+    },
+    /// `SAVE`: write a snapshot of every shard and answer when that is done.
+    Save,
+    /// `BGSAVE`: begin to write a snapshot of every shard.
+    BackgroundSave,
+    /// `CONFIG SET`: change settings, all or none. Every gateway is told by
+    /// [`super::Gateway::configure`].
+    ConfigSet(Vec<(String, String)>),
+    /// `CONFIG RESETSTAT`: set the counters to zero.
+    ResetStats,
+}
+
+/// What gateways of one server say to each other.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PeerMessage {
+    /// A question; exactly one [`PeerMessage::Tell`] answers it.
+    Ask {
+        /// The asking gateway's number for the question.
+        ask: u64,
+        /// The question.
+        question: Question,
+    },
+    /// Answers a question.
+    Tell {
+        /// Number of the question.
+        ask: u64,
+        /// The answer.
+        knowledge: Knowledge,
+    },
+}
+
+/// What one gateway asks another.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Question {
+    /// Deliver a message to the subscribers of a channel. Answer: [`Knowledge::Count`].
+    Publish {
+        /// The channel.
+        channel: Blob,
+        /// The message.
+        payload: Blob,
+    },
+    /// Lines of `CLIENT LIST`. Answer: [`Knowledge::Lines`].
+    ClientList(ClientFilter),
+    /// Close the connections that match. Answer: [`Knowledge::Count`].
+    ClientKill(ClientFilter),
+    /// End the wait of a blocked connection. Answer: [`Knowledge::Count`].
+    Unblock {
+        /// Number of the client.
+        client: u64,
+        /// Let the blocked command answer an error rather than time out.
+        error: bool,
+    },
+    /// Channels with subscribers. Answer: [`Knowledge::Names`].
+    Channels {
+        /// Glob.
+        pattern: Option<Blob>,
+    },
+    /// Numbers of subscribers of channels. Answer: [`Knowledge::Counts`].
+    Subscribers(Vec<Blob>),
+    /// Patterns with subscribers. Answer: [`Knowledge::Names`].
+    Patterns,
+    /// What the gateway has counted. Answer: [`Knowledge::Stats`].
+    Stats,
+}
+
+/// What a gateway answers another.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Knowledge {
+    /// A number.
+    Count(i64),
+    /// A number for each thing asked about.
+    Counts(Vec<i64>),
+    /// Lines of text with the number of the client that each is about.
+    Lines(Vec<(u64, String)>),
+    /// Names.
+    Names(Vec<Blob>),
+    /// Counters.
+    Stats(Box<GatewayStats>),
+}
+
+/// Which clients: those that match everything that is set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientFilter {
+    /// One of these numbers.
+    pub ids: Vec<u64>,
+    /// This address.
+    pub address: Option<String>,
+    /// This address of ours.
+    pub local_address: Option<String>,
+    /// This user.
+    pub user: Option<String>,
+    /// `normal` or `pubsub`.
+    pub kind: Option<String>,
+    /// Connected for at least so many seconds.
+    pub age_s_min: Option<u64>,
+    /// Not this number (the client that asks).
+    pub except: Option<u64>,
+}
+
+/// What the server tells its gateways about itself, for `INFO` and for refusing to grow.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// Process number.
+    pub process: u32,
+    /// TCP port.
+    pub port: u16,
+    /// Identifier of this server, 40 hexadecimal digits.
+    pub run_id: String,
+    /// Address that clients should use, for `CLUSTER SLOTS`.
+    pub address: String,
+    /// Seconds since the start.
+    pub uptime_s: u64,
+    /// Open connections of all workers.
+    pub connections: u64,
+    /// Connections accepted since the start.
+    pub connections_total: u64,
+    /// Connections refused since the start because there were too many.
+    pub connections_refused: u64,
+    /// Bytes of memory in use.
+    pub memory_bytes: u64,
+    /// Most bytes that were in use.
+    pub memory_peak_bytes: u64,
+    /// Bytes of memory that the server may use; 0 for no limit.
+    pub memory_limit_bytes: u64,
+    /// Writes that may need memory are refused.
+    pub over_memory_limit: bool,
+    /// Whether the server still loads its data.
+    pub loading: bool,
+    /// Seconds since 1970 of the last completed snapshot.
+    pub last_save_s: u64,
+    /// Whether a snapshot is being written.
+    pub saving: bool,
+    /// Whether commits wait for the disk.
+    pub durable: bool,
+    /// Processor time used by the process in user mode, in microseconds.
+    pub cpu_user_us: u64,
+    /// Processor time used by the process in system mode, in microseconds.
+    pub cpu_system_us: u64,
+    /// Bytes received from clients.
+    pub bytes_in: u64,
+    /// Bytes sent to clients.
+    pub bytes_out: u64,
+    /// More lines for `INFO`: section, name, value.
+    pub more: Vec<(&'static str, String, String)>,
+}
+
+/// Counters of one gateway since it started, and its present sizes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GatewayStats {
+    /// Commands received.
+    pub commands: u64,
+    /// Commands answered with an error.
+    pub errors: u64,
+    /// Messages sent to shards.
+    pub requests: u64,
+    /// Transactions committed (`EXEC`, `TXN COMMIT`, commands on several keys).
+    pub committed: u64,
+    /// Transactions that ended with `TXNABORT`.
+    pub aborted: u64,
+    /// Attempts that were repeated without the client seeing it.
+    pub retried: u64,
+    /// Transactions that a guard of `WATCH` stopped.
+    pub guard_failures: u64,
+    /// Rounds of reading snapshots over several shards.
+    pub snapshot_rounds: u64,
+    /// Locks joined without a message.
+    pub combined: u64,
+    /// Hints that a transaction should give way.
+    pub wounds: u64,
+    /// Messages published.
+    pub published: u64,
+    /// Failed authentications.
+    pub auth_failures: u64,
+    /// Commands refused by access control.
+    pub denied: u64,
+    /// Open sessions.
+    pub sessions: u64,
+    /// Sessions that wait in a blocking command.
+    pub blocked: u64,
+    /// Sessions that have subscribed to something.
+    pub subscribers: u64,
+    /// Interactive transactions in progress.
+    pub interactive: u64,
+}
+
+impl GatewayStats {
+    /// Adds the counters of another gateway.
+    pub fn add(&mut self, other: &Self) {
+        let pairs = [
+            (&mut self.commands, other.commands),
+            (&mut self.errors, other.errors),
+            (&mut self.requests, other.requests),
+            (&mut self.committed, other.committed),
+            (&mut self.aborted, other.aborted),
+            (&mut self.retried, other.retried),
+            (&mut self.guard_failures, other.guard_failures),
+            (&mut self.snapshot_rounds, other.snapshot_rounds),
+            (&mut self.combined, other.combined),
+            (&mut self.wounds, other.wounds),
+            (&mut self.published, other.published),
+            (&mut self.auth_failures, other.auth_failures),
+            (&mut self.denied, other.denied),
+            (&mut self.sessions, other.sessions),
+            (&mut self.blocked, other.blocked),
+            (&mut self.subscribers, other.subscribers),
+            (&mut self.interactive, other.interactive),
+        ];
+        for (mine, theirs) in pairs {
+            *mine += theirs;
+        }
+    }
+}
