@@ -1,1 +1,69 @@
-fn main() {}
+//! The one door for developers: `cargo xtask <task>`.
+//!
+//! Every task is ordinary Rust that starts ordinary programs, so that it runs the same on a
+//! laptop and in continuous integration. Nothing outside `target/` is written, except by `docs`
+//! and `night`, whose purpose it is.
+
+// A developer's tool talks on standard output.
+#![allow(clippy::print_stdout)]
+
+mod deny;
+mod docs;
+mod fuzz;
+mod night;
+mod paths;
+mod process;
+mod report;
+mod setup;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+usage: cargo xtask <task>
+
+  test             everything that a change must pass: installs what is missing, then formatting,
+                   tidy, lints, dependencies, tests, release build, black-box tests, simulation
+  setup            only the first step of `test`: install what the tests need
+  tidy             only the rules about the repository itself (also: cargo test -p xtask)
+  docs [--check]   write docs/reference/commands.md from the binary, or compare it
+  night [MINUTES]  simulate new seeds for so long (480 unless told), add a row to the ledger
+  fuzz [SECONDS]   run every fuzz target for so long (60 unless told)
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words[..] {
+        ["test"] => test::run(),
+        ["setup"] => setup::run(),
+        ["tidy"] => tidy::run(),
+        ["docs"] => docs::write(),
+        ["docs", "--check"] => docs::check(),
+        ["night"] => night::run(480),
+        ["night", minutes] => number("MINUTES", minutes).and_then(night::run),
+        ["fuzz"] => fuzz::run(60),
+        ["fuzz", seconds] => number("SECONDS", seconds).and_then(fuzz::run),
+        ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        [] => Err(format!("a task is missing\n\n{HELP}")),
+        _ => Err(format!("no such task: {}\n\n{HELP}", words.join(" "))),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn number(name: &str, word: &str) -> Result<u64, String> {
+    match word.parse() {
+        Ok(n) if n > 0 => Ok(n),
+        _ => Err(format!("{name} must be a whole number above 0, not {word:?}")),
+    }
+}
