@@ -16,6 +16,7 @@ pub mod record;
 mod reply;
 pub mod scan;
 pub mod set;
+pub mod syntax;
 mod types;
 
 pub use args::{ArgBuf, Args, format_float, parse_float, parse_int};

@@ -189,6 +189,16 @@ macro_rules! registry {
             }
         }
 
+        /// For each data type its name, the names of its lock modes, and which modes share a lock
+        /// in every state (see [`DataType::SHARED`]): the tables of the reference page.
+        pub fn lock_modes() -> Vec<(&'static str, &'static [&'static str], [u8; 8])> {
+            vec![$((
+                <crate::$module::Value as DataType>::NAME,
+                <crate::$module::Value as DataType>::MODES,
+                <crate::$module::Value as DataType>::SHARED,
+            )),*]
+        }
+
         /// The commands of all data types and of keys.
         pub fn data_commands() -> impl Iterator<Item = &'static CommandSpec> {
             let types = [$(<crate::$module::Value as DataType>::COMMANDS),*];
