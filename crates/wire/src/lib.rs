@@ -1,1 +1,6 @@
-//! wire
+//! What the bytes are: the protocol of clients, records of the log, snapshots.
+//!
+//! This crate is pure: it turns bytes into values and values into bytes. Decoders treat every
+//! length as hostile: nothing is allocated for what has only been announced.
+
+pub mod resp;
