@@ -9,5 +9,6 @@ pub mod entry;
 pub mod gateway;
 pub mod limits;
 pub mod message;
+pub mod shard;
 pub mod slot;
 pub mod stats;

@@ -106,7 +106,7 @@ pub enum Body {
         fenced: bool,
     },
     /// Operations that take effect at once on this shard alone. Answer: [`Answer::Replies`] (one
-    /// per operation, in order) or [`Answer::GuardFailed`].
+    /// per operation, in order), [`Answer::Repeated`] or [`Answer::GuardFailed`].
     Apply(Apply),
     /// Reads at one instant, without locks. Answer: [`Answer::Snapshot`].
     Snapshot {
@@ -217,6 +217,9 @@ pub enum Answer {
     Reply(Reply),
     /// One reply per operation.
     Replies(SmallVec<[Reply; 1]>),
+    /// The request took effect before, under the same request number; these were its replies on
+    /// this shard. Nothing was done now.
+    Repeated(SmallVec<[Reply; 1]>),
     /// A guard did not hold: nothing took effect.
     GuardFailed,
     /// Values that were valid together on this shard from `since` to `until`, both included.

@@ -1,0 +1,328 @@
+//! The replicated state of a shard, and the only place where records change.
+//!
+//! Every replica goes through the same committed records in the same order and ends with the same
+//! state. Whatever an operation may know besides the state (time, timestamp, random number) comes
+//! out of the log.
+
+use super::requests::Requests;
+use crate::entry::{Apply, Prepare};
+use crate::message::{KeyedOp, TxnId};
+use adt::collections::Map;
+use adt::record;
+use adt::{Access, Blob, Ctx, Op, Record, Reply, Timestamp};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Replies of the operations of one transaction on this shard, in their order.
+pub type Replies = SmallVec<[Reply; 1]>;
+
+/// What became of a set of operations.
+#[derive(Debug, PartialEq)]
+pub enum Outcome {
+    /// They took effect.
+    Done(Replies),
+    /// A guard did not hold: nothing took effect.
+    GuardFailed,
+    /// The same request took effect before; these were its replies.
+    Repeated(Replies),
+}
+
+/// A prepared transaction that is not executed yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prepared {
+    /// The part that this shard takes in it.
+    pub prepare: Prepare,
+    /// Its commit timestamp is at least this.
+    pub bound: Timestamp,
+    /// Commit timestamp, once decided.
+    pub commit: Option<Timestamp>,
+}
+
+/// A transaction whose operations were carried out by [`State::decide`].
+#[derive(Debug, PartialEq)]
+pub struct Executed {
+    /// The transaction.
+    pub txn: TxnId,
+    /// Its replies on this shard.
+    pub replies: Replies,
+}
+
+/// Records and everything else that a snapshot of the shard contains.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// Never `None` at rest: the option lets an operation take the record away in place.
+    records: Map<Blob, Option<Record>>,
+    expirations: BTreeSet<(u64, Blob)>,
+    prepared: BTreeMap<TxnId, Prepared>,
+    prepared_on: BTreeMap<Blob, SmallVec<[TxnId; 2]>>,
+    decided: BTreeSet<(Timestamp, TxnId)>,
+    requests: Requests,
+    removed: Timestamp,
+    changed: Vec<Blob>,
+    report_changes: bool,
+}
+
+impl State {
+    /// The record under a key.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Option<&Record> {
+        self.records.get(key)?.as_ref()
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there are no records.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The record at a position below [`State::len`]; history alone decides the positions.
+    pub fn at(&self, position: usize) -> Option<(&Blob, &Record)> {
+        let (key, slot) = self.records.get_index(position)?;
+        Some((key, slot.as_ref()?))
+    }
+
+    /// All records, by position.
+    pub fn iter(&self) -> impl Iterator<Item = (&Blob, &Record)> {
+        self.records.iter().filter_map(|(key, slot)| Some((key, slot.as_ref()?)))
+    }
+
+    /// Timestamp of the last removal of a record.
+    pub fn removed(&self) -> Timestamp {
+        self.removed
+    }
+
+    /// Remembered outcomes.
+    pub fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    /// Prepared transactions that are not executed.
+    pub fn prepared(&self) -> &BTreeMap<TxnId, Prepared> {
+        &self.prepared
+    }
+
+    /// Keys that are due to expire at `now_ms`, the longest overdue first.
+    pub fn due(&self, now_ms: u64) -> impl Iterator<Item = (u64, &Blob)> {
+        self.expirations.iter().map(|(at, key)| (*at, key)).take_while(move |(at, _)| *at <= now_ms)
+    }
+
+    /// When the next key expires, in milliseconds since 1970.
+    pub fn next_expiry_ms(&self) -> Option<u64> {
+        self.expirations.first().map(|(at, _)| *at)
+    }
+
+    /// Number of keys with an expiry.
+    pub fn expiring(&self) -> usize {
+        self.expirations.len()
+    }
+
+    /// From now on, remembers which keys are written, for [`State::take_changed`].
+    pub fn report_changes(&mut self, on: bool) {
+        self.report_changes = on;
+    }
+
+    /// Keys written since the last call.
+    pub fn take_changed(&mut self) -> Vec<Blob> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Carries out operations that are committed on this shard alone.
+    pub fn apply(&mut self, apply: &Apply, ctx: &Ctx) -> Outcome {
+        if let Some(request) = &apply.request
+            && let Some(replies) = self.requests.get(request)
+        {
+            return Outcome::Repeated(replies.iter().cloned().collect());
+        }
+        if !self.guards_hold(apply) {
+            return Outcome::GuardFailed;
+        }
+        let replies = self.run(apply, ctx);
+        Outcome::Done(replies)
+    }
+
+    /// Whether nothing that the guards name has changed.
+    pub fn guards_hold(&self, apply: &Apply) -> bool {
+        apply.guards.iter().all(|g| self.get(&g.key).map(|r| r.modified) == g.version)
+    }
+
+    fn run(&mut self, apply: &Apply, ctx: &Ctx) -> Replies {
+        let mut seed = ctx.seed;
+        let mut replies = Replies::with_capacity(apply.ops.len());
+        for (key, op) in &apply.ops {
+            seed = mix(seed);
+            replies.push(self.operate(key, op, &Ctx { seed, ..*ctx }));
+        }
+        if let Some(request) = &apply.request {
+            self.requests.remember(request.clone(), ctx.ts, replies.to_vec());
+        }
+        replies
+    }
+
+    fn operate(&mut self, key: &Blob, op: &Op, ctx: &Ctx) -> Reply {
+        if !op.is_write() {
+            return record::query(self.get(key), op, ctx);
+        }
+        if self.report_changes {
+            self.changed.push(key.clone());
+        }
+        let Some(position) = self.records.get_index_of(key) else {
+            let mut slot = None;
+            let reply = record::apply(&mut slot, op, ctx);
+            if let Some(record) = slot {
+                if let Some(at) = record.expire_at_ms {
+                    self.expirations.insert((at, key.clone()));
+                }
+                self.records.insert(key.clone(), Some(record));
+            }
+            return reply;
+        };
+        let (_, slot) = self.records.get_index_mut(position).expect("the position was found");
+        let before = slot.as_ref().and_then(|r| r.expire_at_ms);
+        let reply = record::apply(slot, op, ctx);
+        let after = slot.as_ref().and_then(|r| r.expire_at_ms);
+        if slot.is_none() {
+            self.records.swap_remove_index(position);
+            self.removed = self.removed.max(ctx.ts);
+        }
+        if before != after {
+            if let Some(at) = before {
+                self.expirations.remove(&(at, key.clone()));
+            }
+            if let Some(at) = after {
+                self.expirations.insert((at, key.clone()));
+            }
+        }
+        reply
+    }
+
+    /// Removes all records (`FLUSHALL`).
+    pub fn flush(&mut self, ts: Timestamp) {
+        if self.report_changes {
+            self.changed.extend(self.records.keys().cloned());
+        }
+        self.records.clear();
+        self.expirations.clear();
+        self.removed = self.removed.max(ts);
+    }
+
+    /// Notes this shard's part of a transaction whose fate is open.
+    pub fn prepare(&mut self, prepare: Prepare, bound: Timestamp) {
+        let txn = prepare.txn;
+        for (key, _) in &prepare.apply.ops {
+            let on = self.prepared_on.entry(key.clone()).or_default();
+            if !on.contains(&txn) {
+                on.push(txn);
+            }
+        }
+        self.prepared.insert(txn, Prepared { prepare, bound, commit: None });
+    }
+
+    /// Settles a prepared transaction, and carries out whatever has become ready by that, in
+    /// timestamp order. A transaction that is not known (any more) is left alone.
+    pub fn decide(&mut self, txn: TxnId, commit: Option<Timestamp>, now_ms: u64) -> Vec<Executed> {
+        match (self.prepared.get_mut(&txn), commit) {
+            (None, _) => return Vec::new(),
+            (Some(prepared), Some(ts)) => {
+                if prepared.commit.is_none() {
+                    prepared.commit = Some(ts);
+                    self.decided.insert((ts, txn));
+                }
+            }
+            (Some(_), None) => {
+                self.forget(txn);
+            }
+        }
+        self.execute_ready(now_ms)
+    }
+
+    fn execute_ready(&mut self, now_ms: u64) -> Vec<Executed> {
+        let mut executed = Vec::new();
+        loop {
+            let ready = self.decided.iter().find(|(ts, txn)| !self.must_wait(*ts, *txn)).copied();
+            let Some((ts, txn)) = ready else { return executed };
+            self.decided.remove(&(ts, txn));
+            let prepared = self.forget(txn).expect("a decided transaction is prepared");
+            let ctx = Ctx { now_ms, ts, seed: mix(ts.0) };
+            let replies = self.run(&prepared.prepare.apply, &ctx);
+            executed.push(Executed { txn, replies });
+        }
+    }
+
+    /// Whether a transaction that conflicts could still come before `(ts, txn)`.
+    fn must_wait(&self, ts: Timestamp, txn: TxnId) -> bool {
+        let ops = &self.prepared[&txn].prepare.apply.ops;
+        ops.iter().any(|(key, op)| {
+            self.prepared_on[key].iter().any(|other| {
+                let held = &self.prepared[other];
+                *other != txn
+                    && (held.commit.unwrap_or(held.bound), *other) < (ts, txn)
+                    && self.conflict_on(key, op, &held.prepare.apply.ops)
+            })
+        })
+    }
+
+    fn conflict_on(&self, key: &Blob, op: &Op, others: &[KeyedOp]) -> bool {
+        let record = self.get(key);
+        let asked = Access { op, observed: true };
+        others.iter().filter(|(k, _)| k == key).any(|(_, other)| {
+            let held = Access { op: other, observed: true };
+            !record::mode(asked).shares(record::mode(held))
+                && !record::commutes(record, held, asked)
+        })
+    }
+
+    fn forget(&mut self, txn: TxnId) -> Option<Prepared> {
+        let prepared = self.prepared.remove(&txn)?;
+        for (key, _) in &prepared.prepare.apply.ops {
+            if let Some(on) = self.prepared_on.get_mut(key) {
+                on.retain(|t| *t != txn);
+                if on.is_empty() {
+                    self.prepared_on.remove(key);
+                }
+            }
+        }
+        Some(prepared)
+    }
+
+    /// Puts a record of a snapshot in its place.
+    pub fn restore_record(&mut self, key: Blob, record: Record) {
+        if let Some(at) = record.expire_at_ms {
+            self.expirations.insert((at, key.clone()));
+        }
+        self.records.insert(key, Some(record));
+    }
+
+    /// Puts a prepared transaction of a snapshot in its place.
+    pub fn restore_prepared(&mut self, prepared: Prepared) {
+        let (txn, commit) = (prepared.prepare.txn, prepared.commit);
+        self.prepare(prepared.prepare, prepared.bound);
+        if let Some(ts) = commit {
+            if let Some(p) = self.prepared.get_mut(&txn) {
+                p.commit = Some(ts);
+            }
+            self.decided.insert((ts, txn));
+        }
+    }
+
+    /// Takes over the rest of a snapshot's header.
+    pub fn restore_removed(&mut self, removed: Timestamp) {
+        self.removed = removed;
+    }
+
+    /// Remembered outcomes, to restore them from a snapshot.
+    pub fn requests_mut(&mut self) -> &mut Requests {
+        &mut self.requests
+    }
+}
+
+/// Spreads a number over 64 bits (SplitMix64's finaliser).
+pub fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

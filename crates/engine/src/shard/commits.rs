@@ -1,0 +1,224 @@
+//! What happens when log entries come back durable, and when the fate of a transaction is known.
+
+use super::apply::{Executed, Outcome, State, mix};
+use super::{Batch, Shard, Target, TargetKind};
+use crate::entry::{Entry, LogRecord};
+use crate::message::{Answer, Now, Token, TxnId};
+use adt::{Ctx, Reply, Timestamp};
+
+impl Shard {
+    /// The oldest entry that was closed and not yet committed is durable on a majority: its
+    /// records take effect.
+    pub fn committed(&mut self, now: Now) {
+        let Some(batch) = self.in_flight.pop_front() else { return };
+        self.applied = batch.number;
+        for (index, record) in batch.records.iter().enumerate() {
+            let ctx = ctx_of(&batch, index);
+            self.commit_record(record, batch.targets[index], &ctx);
+        }
+        if batch.tracked {
+            self.land(&batch);
+        }
+        for key in self.state.take_changed() {
+            let ready = self.blocked.ready(&key, &self.state);
+            self.notify_ready(ready);
+        }
+        self.resume_after(now);
+        self.settle(now);
+    }
+
+    fn commit_record(&mut self, record: &LogRecord, target: Target, ctx: &Ctx) {
+        match record {
+            LogRecord::Apply(apply) => {
+                self.before_change(apply);
+                self.stats.operations += apply.ops.len() as u64;
+                let outcome = self.state.apply(apply, ctx);
+                self.tell(target, outcome);
+                if target.kind == TargetKind::Nobody
+                    && let Some((key, _)) = apply.ops.first()
+                    && self.reaping.remove(key)
+                {
+                    self.stats.expired += 1;
+                }
+            }
+            LogRecord::Prepare(prepare) => {
+                let TargetKind::Vote(txn) = target.kind else { return };
+                self.state.prepare(prepare.clone(), ctx.ts);
+                let Some(entry) = self.txns.get_mut(&txn) else {
+                    // Aborted in the meantime: the outcome is in the log behind it.
+                    let executed = self.state.decide(txn, None, ctx.now_ms);
+                    return self.finish(executed);
+                };
+                entry.vote = Some((target.token, ctx.ts));
+                self.vote_if_ready(txn);
+            }
+            // The leader acted when it was told the outcome; the record is for the others.
+            LogRecord::Outcome { .. } => {}
+            LogRecord::Flush => {
+                self.keep_all_for_snapshot();
+                self.state.flush(ctx.ts);
+                self.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
+            }
+        }
+    }
+
+    fn tell(&mut self, target: Target, outcome: Outcome) {
+        let answer = match outcome {
+            Outcome::Done(replies) => Answer::Replies(replies),
+            Outcome::GuardFailed => {
+                self.stats.guard_failures += 1;
+                Answer::GuardFailed
+            }
+            Outcome::Repeated(replies) => {
+                self.stats.duplicates += 1;
+                Answer::Repeated(replies)
+            }
+        };
+        match target.kind {
+            TargetKind::Nobody => return,
+            TargetKind::Commit(txn) => self.end_txn(txn),
+            _ => {}
+        }
+        self.answer(target.gateway, target.token, answer);
+    }
+
+    fn land(&mut self, batch: &Batch) {
+        for record in &batch.records {
+            let LogRecord::Apply(apply) = record else { continue };
+            for (key, op) in &apply.ops {
+                if op.is_write() && self.locks.land(key, batch.number) {
+                    self.dirty.push(key.clone());
+                }
+            }
+        }
+    }
+
+    fn resume_after(&mut self, now: Now) {
+        while self.after.front().is_some_and(|(number, _)| *number <= self.applied) {
+            let Some((_, request)) = self.after.pop_front() else { return };
+            match request.body {
+                crate::message::Body::Read { .. } => self.read(now, unfenced(request)),
+                crate::message::Body::Snapshot { .. } => self.snapshot_read(now, unfenced(request)),
+                _ => self.look(now, request),
+            }
+        }
+    }
+
+    /// The fate of a transaction that was asked to prepare here.
+    pub(super) fn decide(
+        &mut self,
+        now: Now,
+        token: Token,
+        txn: TxnId,
+        commit: Option<Timestamp>,
+    ) {
+        let Some(entry) = self.txns.get_mut(&txn) else { return };
+        if !entry.prepared {
+            // Its prepare never got as far as the log.
+            return self.end_txn(txn);
+        }
+        let gateway = entry.gateway;
+        entry.decided = Some(token);
+        entry.aborted = commit.is_none();
+        let target = Target { gateway, token, kind: TargetKind::Nobody };
+        self.log(LogRecord::Outcome { txn, commit }, target);
+        if let Some(ts) = commit {
+            self.move_clock(ts);
+        } else {
+            self.end_txn(txn);
+        }
+        self.probe_answered(txn);
+        if let Some(prepared) = self.state.prepared().get(&txn) {
+            let apply = prepared.prepare.apply.clone();
+            self.before_change(&apply);
+        }
+        let executed = self.state.decide(txn, commit, now.wall_ms());
+        self.finish(executed);
+        for key in self.state.take_changed() {
+            let ready = self.blocked.ready(&key, &self.state);
+            self.notify_ready(ready);
+        }
+    }
+
+    fn finish(&mut self, executed: Vec<Executed>) {
+        for Executed { txn, replies } in executed {
+            self.stats.operations += replies.len() as u64;
+            if let Some(entry) = self.txns.get(&txn) {
+                let (gateway, token) = (entry.gateway, entry.decided.unwrap_or_default());
+                self.answer(gateway, token, Answer::Replies(replies));
+            }
+            self.end_txn(txn);
+        }
+    }
+
+    /// `txn` is decided, or was certainly undecided when a vote that hangs on it was asked for.
+    pub(super) fn probe_answered(&mut self, txn: TxnId) {
+        let waiting: Vec<TxnId> = self
+            .txns
+            .iter()
+            .filter(|(_, t)| t.probes.contains(&txn))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in waiting {
+            if let Some(entry) = self.txns.get_mut(&id) {
+                entry.probes.remove(&txn);
+                // The vote must lie after what the answer has told.
+                if let Some((_, bound)) = &mut entry.vote {
+                    *bound = (*bound).max(self.clock.next());
+                }
+            }
+            self.vote_if_ready(id);
+        }
+    }
+
+    fn vote_if_ready(&mut self, txn: TxnId) {
+        let Some(entry) = self.txns.get_mut(&txn) else { return };
+        if !entry.probes.is_empty() {
+            return;
+        }
+        if let Some((token, bound)) = entry.vote.take() {
+            let gateway = entry.gateway;
+            let bound = bound.max(self.clock);
+            self.answer(gateway, token, Answer::Prepared { bound });
+        }
+    }
+
+    /// Applies an entry read back from the log: a follower's way, and a start's.
+    pub fn replay(&mut self, entry: Entry) {
+        replay_into(&mut self.state, &entry);
+        let last = Timestamp(entry.ts.0 + entry.records.len() as u64);
+        self.move_clock(last);
+    }
+}
+
+/// The read does not have to wait for the session's writes any more.
+fn unfenced(mut request: crate::message::Request) -> crate::message::Request {
+    match &mut request.body {
+        crate::message::Body::Read { fenced, .. }
+        | crate::message::Body::Snapshot { fenced, .. } => *fenced = false,
+        _ => {}
+    }
+    request
+}
+
+fn ctx_of(batch: &Batch, index: usize) -> Ctx {
+    let ts = Timestamp(batch.ts.0 + index as u64);
+    Ctx { now_ms: batch.now_ms, ts, seed: mix(batch.seed ^ ts.0) }
+}
+
+fn replay_into(state: &mut State, entry: &Entry) {
+    for (index, record) in entry.records.iter().enumerate() {
+        let ts = entry.ts_of(index);
+        let ctx = Ctx { now_ms: entry.now_ms, ts, seed: mix(entry.seed ^ ts.0) };
+        match record {
+            LogRecord::Apply(apply) => {
+                state.apply(apply, &ctx);
+            }
+            LogRecord::Prepare(prepare) => state.prepare(prepare.clone(), ts),
+            LogRecord::Outcome { txn, commit } => {
+                state.decide(*txn, *commit, entry.now_ms);
+            }
+            LogRecord::Flush => state.flush(ts),
+        }
+    }
+}

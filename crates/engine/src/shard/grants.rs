@@ -1,0 +1,455 @@
+//! Granting: which requests go ahead, which wait, and in which order waiting ones are admitted.
+
+use super::locks::{Barrier, Claim, Class, WaiterId};
+use super::{Shard, Target, TargetKind, Txn, Waiter};
+use crate::entry::{Apply, LogRecord, Prepare};
+use crate::limits::{IDLE_HOLDER_US_MAX, LOCK_WAITERS_MAX};
+use crate::message::{
+    Age, Answer, Body, GatewayId, Notice, Now, Refusal, Request, Token, TxnId,
+};
+use adt::key::KeyOp;
+use adt::record;
+use adt::{Blob, Op, Reply, Timestamp};
+use smallvec::SmallVec;
+
+/// What a request asks of which records.
+pub(super) fn claims_of(body: &Body) -> Vec<(Blob, Claim)> {
+    let guards = |apply: &Apply, class| {
+        let guard = move |key: &Blob| (key.clone(), Claim::new(Op::Key(KeyOp::Fetch), class));
+        apply.guards.iter().map(|g| guard(&g.key)).collect::<Vec<_>>()
+    };
+    let ops = |apply: &Apply, class| {
+        let claim = move |(key, op): &(Blob, Op)| (key.clone(), Claim::new(op.clone(), class));
+        apply.ops.iter().map(claim).collect::<Vec<_>>()
+    };
+    match body {
+        Body::Read { key, op, .. } => vec![(key.clone(), Claim::new(op.clone(), Class::Passing))],
+        Body::Version { key } => {
+            vec![(key.clone(), Claim::new(Op::Key(KeyOp::Fetch), Class::Passing))]
+        }
+        Body::Snapshot { ops, .. } => {
+            ops.iter().map(|(k, op)| (k.clone(), Claim::new(op.clone(), Class::Passing))).collect()
+        }
+        Body::Lock { key, op, observed, .. } => {
+            let observed = *observed || !op.is_write();
+            vec![(key.clone(), Claim::new(op.clone(), Class::Early { observed }))]
+        }
+        Body::Apply(apply) => {
+            let mut claims = ops(apply, Class::Apply);
+            claims.extend(guards(apply, Class::Passing));
+            claims
+        }
+        Body::Prepare(prepare) if prepare.participants.len() == 1 => {
+            let mut claims = ops(&prepare.apply, Class::Apply);
+            claims.extend(guards(&prepare.apply, Class::Passing));
+            claims
+        }
+        Body::Prepare(prepare) => {
+            let mut claims = ops(&prepare.apply, Class::Prepared);
+            claims.extend(guards(&prepare.apply, Class::Early { observed: true }));
+            claims
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn txn_of(body: &Body) -> Option<TxnId> {
+    match body {
+        Body::Lock { txn, .. } => Some(*txn),
+        Body::Prepare(prepare) => Some(prepare.txn),
+        _ => None,
+    }
+}
+
+impl Shard {
+    fn age_of(&self, now: Now, request: &Request) -> Age {
+        txn_of(&request.body).map_or(
+            Age { began: Timestamp::from_micros(now.wall_us), gateway: request.gateway },
+            |txn| txn.age,
+        )
+    }
+
+    /// Operations whose only participant is this shard.
+    pub(super) fn admit_apply(&mut self, now: Now, request: Request) {
+        let Body::Apply(ref apply) = request.body else { return };
+        if self.something_expired(now) {
+            let keys: SmallVec<[Blob; 4]> = apply.ops.iter().map(|(key, _)| key.clone()).collect();
+            for key in &keys {
+                self.reap(now, key);
+            }
+        }
+        let Body::Apply(ref apply) = request.body else { return };
+        let free = self.locks.is_empty()
+            || (self.txns.is_empty() && self.waiters.is_empty())
+            || (apply.guards.is_empty() && !self.apply_barred(now, &request));
+        if free {
+            self.put_apply(request, TargetKind::Replies);
+        } else {
+            self.begin_locking(now, request);
+        }
+    }
+
+    fn apply_barred(&self, now: Now, request: &Request) -> bool {
+        let age = (self.age_of(now, request), self.next_waiter);
+        claims_of(&request.body).iter().any(|(key, claim)| {
+            let (cc, record) = (self.config.concurrency, self.state.get(key));
+            self.locks.barrier(key, claim, None, Some(age), cc, record).is_some()
+        })
+    }
+
+    fn put_apply(&mut self, request: Request, kind: TargetKind) {
+        let (gateway, token) = (request.gateway, request.token);
+        let apply = match request.body {
+            Body::Apply(apply) => apply,
+            Body::Prepare(Prepare { apply, .. }) => apply,
+            _ => return,
+        };
+        self.log(LogRecord::Apply(apply), Target { gateway, token, kind });
+    }
+
+    /// A request that needs locks: granted at once, refused, or put into the queues.
+    pub(super) fn begin_locking(&mut self, now: Now, request: Request) {
+        self.track(now);
+        if let Some(txn) = txn_of(&request.body) {
+            let known = self.txns.contains_key(&txn);
+            if !known && self.is_busy() && !matches!(request.body, Body::Prepare(_)) {
+                self.stats.refused += 1;
+                return self.answer(request.gateway, request.token, Answer::Refused(Refusal::Busy));
+            }
+            let gateway = request.gateway;
+            let entry = self.txns.entry(txn).or_insert_with(|| Txn { gateway, ..Txn::default() });
+            entry.touched_us = now.mono_us;
+        }
+        self.reap_before_lock(now, &request);
+        let age = self.age_of(now, &request);
+        let claims = claims_of(&request.body);
+        let txn = txn_of(&request.body);
+        let queue_from = Some((age, self.next_waiter));
+        let barrier = claims.iter().find_map(|(key, claim)| {
+            let (cc, record) = (self.config.concurrency, self.state.get(key));
+            self.locks.barrier(key, claim, txn, queue_from, cc, record)
+        });
+        match barrier {
+            None => {
+                self.stats.granted += 1;
+                self.grant(now, request, claims);
+            }
+            Some(barrier) => self.wait_or_refuse(now, request, barrier),
+        }
+    }
+
+    fn reap_before_lock(&mut self, now: Now, request: &Request) {
+        if !self.something_expired(now) {
+            return;
+        }
+        for (key, _) in claims_of(&request.body) {
+            // The removal is in the log before this request and conflicts with it, so that the
+            // request waits for it in the ordinary way.
+            self.reap(now, &key);
+        }
+    }
+
+    fn wait_or_refuse(&mut self, now: Now, request: Request, barrier: Barrier) {
+        let interactive = matches!(request.body, Body::Lock { .. });
+        let no_wait = !self.config.concurrency.phases && interactive;
+        if no_wait && barrier != Barrier::InFlight {
+            self.count_conflict(&request);
+            self.stats.refused += 1;
+            let refused = Answer::Refused(Refusal::Conflict);
+            return self.answer(request.gateway, request.token, refused);
+        }
+        if self.waiters.len() >= LOCK_WAITERS_MAX {
+            self.stats.refused += 1;
+            let refused = Answer::Refused(Refusal::Busy);
+            return self.answer(request.gateway, request.token, refused);
+        }
+        self.count_conflict(&request);
+        self.enqueue(now, request);
+    }
+
+    /// Puts a request into the queues of all its records.
+    pub(super) fn enqueue(&mut self, now: Now, request: Request) {
+        let id = self.next_waiter;
+        self.next_waiter += 1;
+        self.stats.waited += 1;
+        let age = self.age_of(now, &request);
+        let mut keys = SmallVec::<[Blob; 2]>::new();
+        for (key, claim) in claims_of(&request.body) {
+            self.locks.enqueue(&key, age, id, claim);
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        let (gateway, token) = (request.gateway, request.token);
+        if let Some(txn) = txn_of(&request.body) {
+            if let Some(entry) = self.txns.get_mut(&txn) {
+                entry.waiter = Some(id);
+            }
+            self.notice(gateway, token, Notice::Blocked { txn });
+        }
+        self.waiters.insert(id, Waiter { age, since_us: now.mono_us, keys, request });
+        self.wound_for(now, id);
+    }
+
+    /// Lets younger holders that the waiter is blocked by know that they should give way.
+    fn wound_for(&mut self, now: Now, id: WaiterId) {
+        let Some(waiter) = self.waiters.get(&id) else { return };
+        let (age, own) = (waiter.age, txn_of(&waiter.request.body));
+        let mut hints: Vec<TxnId> = Vec::new();
+        for (key, claim) in claims_of(&waiter.request.body) {
+            let (cc, record) = (self.config.concurrency, self.state.get(&key));
+            for (txn, _) in self.locks.holders_against(&key, &claim, own, cc, record) {
+                if txn.age > age && !self.wounded.contains(&txn) {
+                    hints.push(txn);
+                }
+            }
+        }
+        for txn in hints {
+            self.wound(now, txn);
+        }
+    }
+
+    fn wound(&mut self, now: Now, txn: TxnId) {
+        let Some(holder) = self.txns.get(&txn) else { return };
+        let idle_us = now.mono_us.saturating_sub(holder.touched_us);
+        let gateway = holder.gateway;
+        self.wounded.insert(txn);
+        self.stats.wounds += 1;
+        self.notice(gateway, Token::default(), Notice::Wound { txn, idle_us });
+    }
+
+    /// Transactions that hold what others wait for and have been silent too long are told again.
+    pub(super) fn remind_idle_holders(&mut self, now: Now) {
+        if self.waiters.is_empty() {
+            return;
+        }
+        let idle: Vec<TxnId> = self
+            .txns
+            .iter()
+            .filter(|(_, txn)| {
+                txn.waiter.is_none()
+                    && !txn.prepared
+                    && now.mono_us.saturating_sub(txn.touched_us) > IDLE_HOLDER_US_MAX
+                    && txn.keys.iter().any(|key| self.locks.first(key).is_some())
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for txn in idle {
+            self.wound(now, txn);
+        }
+    }
+
+    fn count_conflict(&mut self, request: &Request) {
+        let own = txn_of(&request.body);
+        for (key, claim) in claims_of(&request.body) {
+            let (cc, record) = (self.config.concurrency, self.state.get(&key));
+            let held = self.locks.holders_against(&key, &claim, own, cc, record).next();
+            if let Some((_, held)) = held {
+                let names = (held.mode_name(), claim.mode_name());
+                self.contention.waits(names.0, names.1);
+                return;
+            }
+        }
+    }
+
+    /// Carries out a request whose claims are free.
+    fn grant(&mut self, now: Now, request: Request, claims: Vec<(Blob, Claim)>) {
+        match request.body {
+            Body::Lock { .. } => self.grant_lock(now, request, claims),
+            Body::Prepare(_) => self.grant_prepare(now, request, claims),
+            Body::Apply(_) => self.put_apply(request, TargetKind::Replies),
+            Body::Read { .. } => self.read(now, request),
+            Body::Snapshot { .. } => self.snapshot_read(now, request),
+            Body::Version { .. } => self.look(now, request),
+            _ => {}
+        }
+    }
+
+    fn hold(&mut self, txn: TxnId, key: &Blob, claim: Claim) {
+        self.locks.hold(key, txn, claim);
+        if let Some(entry) = self.txns.get_mut(&txn)
+            && !entry.keys.contains(key)
+        {
+            entry.keys.push(key.clone());
+        }
+    }
+
+    fn grant_lock(&mut self, now: Now, request: Request, claims: Vec<(Blob, Claim)>) {
+        let Body::Lock { txn, key, op, own, observed } = request.body else { return };
+        for (key, claim) in claims {
+            self.hold(txn, &key, claim);
+        }
+        let reply = if op.is_write() && !observed {
+            Reply::Status("QUEUED")
+        } else {
+            self.answer_early(now, &key, &op, &own)
+        };
+        let clock = self.clock.max(Timestamp::from_micros(now.wall_us));
+        self.clock = clock;
+        self.answer(request.gateway, request.token, Answer::Locked { reply, clock });
+    }
+
+    /// The reply of `op` on the committed state with the transaction's own writes on top.
+    fn answer_early(&mut self, now: Now, key: &Blob, op: &Op, own: &[Op]) -> Reply {
+        let ctx = self.ctx(now);
+        let committed = self.state.get(key);
+        if own.is_empty() && !op.is_write() {
+            return record::query(committed, op, &ctx);
+        }
+        let mut scratch = committed.cloned();
+        for earlier in own {
+            record::apply(&mut scratch, earlier, &ctx);
+        }
+        record::apply(&mut scratch, op, &ctx)
+    }
+
+    fn grant_prepare(&mut self, now: Now, request: Request, claims: Vec<(Blob, Claim)>) {
+        let (gateway, token) = (request.gateway, request.token);
+        let Body::Prepare(ref prepare) = request.body else { return };
+        let txn = prepare.txn;
+        if prepare.participants.len() == 1 {
+            return self.put_apply(request, TargetKind::Commit(txn));
+        }
+        if let Some(id) = &prepare.apply.request {
+            if let Some(replies) = self.state.requests().get(id) {
+                self.stats.duplicates += 1;
+                let replies = replies.iter().cloned().collect();
+                self.answer(gateway, token, Answer::Repeated(replies));
+                return self.end_txn(txn);
+            }
+            if self.open_requests.get(id).is_some_and(|open| *open != txn) {
+                self.answer(gateway, token, Answer::Refused(Refusal::Conflict));
+                return self.end_txn(txn);
+            }
+            self.open_requests.insert(id.clone(), txn);
+        }
+        if !self.state.guards_hold(&prepare.apply) {
+            self.stats.guard_failures += 1;
+            self.answer(gateway, token, Answer::GuardFailed);
+            return self.end_txn(txn);
+        }
+        let probes = self.probe_conflicts(txn, &claims);
+        for (key, claim) in claims {
+            self.hold(txn, &key, claim);
+        }
+        let Body::Prepare(prepare) = request.body else { return };
+        if let Some(entry) = self.txns.get_mut(&txn) {
+            entry.touched_us = now.mono_us;
+            entry.prepared = true;
+            entry.probes = probes;
+            entry.request = prepare.apply.request.clone();
+        }
+        let target = Target { gateway, token, kind: TargetKind::Vote(txn) };
+        self.log(LogRecord::Prepare(prepare), target);
+    }
+
+    /// A transaction is over here: it holds nothing and waits for nothing any more.
+    pub(super) fn end_txn(&mut self, txn: TxnId) {
+        let Some(entry) = self.txns.remove(&txn) else { return };
+        self.wounded.remove(&txn);
+        if let Some(request) = entry.request
+            && self.open_requests.get(&request) == Some(&txn)
+        {
+            self.open_requests.remove(&request);
+        }
+        if let Some(waiter) = entry.waiter.and_then(|id| Some((id, self.waiters.remove(&id)?))) {
+            self.leave_queues(waiter.0, &waiter.1);
+        }
+        for key in entry.keys {
+            if self.locks.release(&key, txn) {
+                self.dirty.push(key);
+            }
+        }
+        self.probe_answered(txn);
+    }
+
+    fn leave_queues(&mut self, id: WaiterId, waiter: &Waiter) {
+        for key in &waiter.keys {
+            self.locks.dequeue(key, id);
+            // Whoever stood behind may go now.
+            self.dirty.push(key.clone());
+        }
+    }
+
+    /// Admits whoever can go after the changes of this call.
+    pub(super) fn settle(&mut self, now: Now) {
+        while let Some(key) = self.dirty.pop() {
+            self.begin_phase(now, &key);
+        }
+    }
+
+    /// If the oldest waiter of `key` can go, a phase begins: it goes, and with it everybody who is
+    /// compatible with those admitted before.
+    fn begin_phase(&mut self, now: Now, key: &Blob) {
+        let Some(first) = self.locks.first(key) else { return };
+        if self.admit(now, first, key) {
+            self.stats.phases += 1;
+            for waiter in self.locks.queue(key) {
+                self.admit(now, waiter, key);
+            }
+        } else {
+            // Reads that take no lock never bar anybody, so they need not wait for their turn.
+            for waiter in self.locks.queue(key) {
+                let passing = self.waiters.get(&waiter).is_some_and(|w| {
+                    matches!(w.request.body, Body::Read { .. } | Body::Snapshot { .. } | Body::Version { .. })
+                });
+                if passing {
+                    self.admit(now, waiter, key);
+                }
+            }
+        }
+        if let Some(first) = self.locks.first(key) {
+            self.wound_for(now, first);
+        }
+    }
+
+    fn admit(&mut self, now: Now, id: WaiterId, hot: &Blob) -> bool {
+        let Some(waiter) = self.waiters.get(&id) else { return false };
+        let claims = claims_of(&waiter.request.body);
+        let txn = txn_of(&waiter.request.body);
+        let barred = claims.iter().any(|(key, claim)| {
+            let (cc, record) = (self.config.concurrency, self.state.get(key));
+            self.locks.barrier(key, claim, txn, None, cc, record).is_some()
+        });
+        if barred {
+            return false;
+        }
+        let Some(waiter) = self.waiters.remove(&id) else { return false };
+        let waited_us = now.mono_us.saturating_sub(waiter.since_us);
+        self.stats.waited_us += waited_us;
+        self.contention.waited(hot, waited_us);
+        for key in &waiter.keys {
+            self.locks.dequeue(key, id);
+            if key != hot && self.locks.first(key).is_some() {
+                self.dirty.push(key.clone());
+            }
+        }
+        if let Some(entry) = txn.and_then(|txn| self.txns.get_mut(&txn)) {
+            entry.waiter = None;
+            entry.touched_us = now.mono_us;
+        }
+        self.grant(now, waiter.request, claims);
+        true
+    }
+
+    /// Whom to ask whether a prepared transaction that matters to this one is decided already.
+    fn probe_conflicts(
+        &mut self,
+        txn: TxnId,
+        claims: &[(Blob, Claim)],
+    ) -> std::collections::BTreeSet<TxnId> {
+        let mut open = std::collections::BTreeSet::new();
+        for (key, claim) in claims {
+            let record = self.state.get(key);
+            open.extend(self.locks.prepared_conflicts(key, claim, txn, record).filter(|other| {
+                self.txns.get(other).is_some_and(|t| t.prepared && t.decided.is_none())
+            }));
+        }
+        for other in &open {
+            let gateway = self.txns.get(other).map_or(GatewayId::default(), |t| t.gateway);
+            let notice = Notice::Probe { txn: *other, shard: self.config.id };
+            self.notice(gateway, Token::default(), notice);
+        }
+        open
+    }
+}

@@ -1,0 +1,317 @@
+//! The lock table: who holds which record in which mode, and who waits.
+//!
+//! It lives in the leader's memory only. A record has an entry here while somebody holds it or
+//! waits for it. The table decides; what is then done with a request is the shard's business.
+
+use crate::message::{Age, Concurrency, TxnId};
+use adt::{Access, Blob, Mode, Op, Record, record};
+use adt::collections::Map;
+use smallvec::SmallVec;
+
+/// How an access relates to its transaction's commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Answered before the transaction commits, or (in conditions without deferral) locked early.
+    Early {
+        /// The program has seen the reply.
+        observed: bool,
+    },
+    /// In the log, or about to be: carried out in log order.
+    Apply,
+    /// Prepared for a transaction over several shards: carried out in timestamp order.
+    Prepared,
+    /// A read that takes no lock; waits only for prepared transactions.
+    Passing,
+}
+
+/// One access of a request or of a holder.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The operation.
+    pub op: Op,
+    /// Its class.
+    pub class: Class,
+    void: Mode,
+    seen: Mode,
+}
+
+impl Claim {
+    /// A claim for an operation.
+    pub fn new(op: Op, class: Class) -> Self {
+        let void = record::mode(Access { op: &op, observed: false });
+        let seen = record::mode(Access { op: &op, observed: true });
+        Self { op, class, void, seen }
+    }
+
+    fn mode(&self, observed: bool) -> Mode {
+        if observed { self.seen } else { self.void }
+    }
+
+    /// Whether `asked` must wait while `self` is held. See the table in
+    /// `docs/internals/transactions.md`.
+    pub fn bars(&self, asked: &Self, cc: Concurrency, record: Option<&Record>) -> bool {
+        use Class::{Apply, Early, Passing, Prepared};
+        let (held_observed, asked_observed) = match (self.class, asked.class) {
+            (Passing, _) | (Apply, Apply | Prepared | Passing) | (Prepared, Prepared) => return false,
+            (Early { .. }, Passing) => return false,
+            (Early { observed: a }, Early { observed: b }) => (a, b),
+            (Early { observed }, Apply | Prepared) => (observed, false),
+            (Apply | Prepared, Early { observed }) => (false, observed),
+            (Prepared, Apply) => (true, true),
+            (Prepared, Passing) => (false, true),
+        };
+        if !cc.abstract_locks {
+            return self.op.is_write() || asked.op.is_write();
+        }
+        !self.mode(held_observed).shares(asked.mode(asked_observed))
+            && !record::commutes(
+                record,
+                Access { op: &self.op, observed: held_observed },
+                Access { op: &asked.op, observed: asked_observed },
+            )
+    }
+
+    /// Type and mode, for people: `set add`.
+    pub fn mode_name(&self) -> String {
+        let observed = !matches!(self.class, Class::Early { observed: false });
+        let (data_type, mode) = record::mode_name(Access { op: &self.op, observed });
+        format!("{data_type} {mode}")
+    }
+}
+
+/// Number of a waiting request; grows, so that equal ages are served in order of arrival.
+pub type WaiterId = u64;
+
+/// Operations of one log entry on one record, in one mode.
+#[derive(Clone, Debug)]
+struct InFlight {
+    entry: u64,
+    count: u32,
+    claim: Claim,
+}
+
+#[derive(Clone, Debug)]
+struct Holder {
+    txn: TxnId,
+    claim: Claim,
+}
+
+/// Somebody in a record's queue, with what is asked of this record.
+#[derive(Clone, Debug)]
+struct Queued {
+    age: Age,
+    waiter: WaiterId,
+    claims: SmallVec<[Claim; 1]>,
+}
+
+/// Everything about one record.
+#[derive(Clone, Debug, Default)]
+struct RecordLock {
+    in_flight: SmallVec<[InFlight; 2]>,
+    holders: Vec<Holder>,
+    queue: Vec<Queued>,
+}
+
+impl RecordLock {
+    fn is_idle(&self) -> bool {
+        self.in_flight.is_empty() && self.holders.is_empty() && self.queue.is_empty()
+    }
+}
+
+/// Why a claim cannot be granted now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Barrier {
+    /// A transaction holds the record.
+    Holder(TxnId),
+    /// An operation in the log that is not applied yet.
+    InFlight,
+    /// An older request waits for the record.
+    Queue,
+}
+
+/// The lock table of a shard.
+#[derive(Clone, Debug, Default)]
+pub struct LockTable {
+    records: Map<Blob, RecordLock>,
+}
+
+impl LockTable {
+    /// Whether nobody holds or waits for anything.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// What stands in the way of `claim` by `txn` on `key`: holders of other transactions first,
+    /// then (if `age` is given) older requests in the queue that it conflicts with.
+    pub fn barrier(
+        &self,
+        key: &[u8],
+        claim: &Claim,
+        txn: Option<TxnId>,
+        age: Option<(Age, WaiterId)>,
+        cc: Concurrency,
+        record: Option<&Record>,
+    ) -> Option<Barrier> {
+        let lock = self.records.get(key)?;
+        for in_flight in &lock.in_flight {
+            let bars = in_flight.claim.bars(claim, cc, record);
+            // Several operations are represented by one; only their mode is known to be equal.
+            let crowd = in_flight.count > 1
+                && matches!(claim.class, Class::Early { .. })
+                && !in_flight.claim.mode(false).shares(claim.mode(true));
+            if bars || crowd {
+                return Some(Barrier::InFlight);
+            }
+        }
+        for holder in &lock.holders {
+            if Some(holder.txn) != txn && holder.claim.bars(claim, cc, record) {
+                return Some(Barrier::Holder(holder.txn));
+            }
+        }
+        let age = age?;
+        for queued in lock.queue.iter().take_while(|q| (q.age, q.waiter) < age) {
+            let conflict = |c: &Claim| c.bars(claim, cc, record) || claim.bars(c, cc, record);
+            if queued.claims.iter().any(conflict) {
+                return Some(Barrier::Queue);
+            }
+        }
+        None
+    }
+
+    /// All transactions that hold `key` against `claim`.
+    pub fn holders_against<'a>(
+        &'a self,
+        key: &[u8],
+        claim: &'a Claim,
+        txn: Option<TxnId>,
+        cc: Concurrency,
+        record: Option<&'a Record>,
+    ) -> impl Iterator<Item = (TxnId, &'a Claim)> {
+        let holders = self.records.get(key).map_or(&[][..], |lock| &lock.holders);
+        holders
+            .iter()
+            .filter(move |h| Some(h.txn) != txn && h.claim.bars(claim, cc, record))
+            .map(|h| (h.txn, &h.claim))
+    }
+
+    /// Prepared transactions on `key` whose order with `claim` matters.
+    pub fn prepared_conflicts<'a>(
+        &'a self,
+        key: &[u8],
+        claim: &'a Claim,
+        txn: TxnId,
+        record: Option<&'a Record>,
+    ) -> impl Iterator<Item = TxnId> + 'a {
+        let holders = self.records.get(key).map_or(&[][..], |lock| &lock.holders);
+        holders
+            .iter()
+            .filter(move |h| {
+                h.txn != txn
+                    && h.claim.class == Class::Prepared
+                    && !h.claim.seen.shares(claim.seen)
+                    && !record::commutes(
+                        record,
+                        Access { op: &h.claim.op, observed: true },
+                        Access { op: &claim.op, observed: true },
+                    )
+            })
+            .map(|h| h.txn)
+    }
+
+    /// Earliest log entry with an operation on `key`, not applied yet, that changes what `claim`
+    /// reads.
+    pub fn in_flight_against(
+        &self,
+        key: &[u8],
+        claim: &Claim,
+        cc: Concurrency,
+        record: Option<&Record>,
+    ) -> Option<u64> {
+        let early = Claim { class: Class::Early { observed: true }, ..claim.clone() };
+        let lock = self.records.get(key)?;
+        let bars =
+            |f: &&InFlight| f.count > 1 || f.claim.bars(&early, cc, record);
+        lock.in_flight.iter().filter(bars).map(|f| f.entry).min()
+    }
+
+    /// Lets `txn` hold `key`.
+    pub fn hold(&mut self, key: &Blob, txn: TxnId, claim: Claim) {
+        self.records.entry(key.clone()).or_default().holders.push(Holder { txn, claim });
+    }
+
+    /// Notes an operation of log entry `entry` on `key`.
+    pub fn fly(&mut self, key: &Blob, op: &Op, entry: u64) {
+        if !op.is_write() {
+            return;
+        }
+        let void = record::mode(Access { op, observed: false });
+        let lock = self.records.entry(key.clone()).or_default();
+        match lock.in_flight.iter_mut().find(|f| f.entry == entry && f.claim.void == void) {
+            Some(in_flight) => in_flight.count += 1,
+            None => {
+                let claim = Claim::new(op.clone(), Class::Apply);
+                lock.in_flight.push(InFlight { entry, count: 1, claim });
+            }
+        }
+    }
+
+    /// Log entry `entry` is applied: its operations on `key` are done. Tells whether somebody
+    /// waits for the record.
+    pub fn land(&mut self, key: &[u8], entry: u64) -> bool {
+        self.update(key, |lock| lock.in_flight.retain(|f| f.entry != entry))
+    }
+
+    /// `txn` no longer holds `key`. Tells whether somebody waits for the record.
+    pub fn release(&mut self, key: &[u8], txn: TxnId) -> bool {
+        self.update(key, |lock| lock.holders.retain(|h| h.txn != txn))
+    }
+
+    fn update(&mut self, key: &[u8], change: impl FnOnce(&mut RecordLock)) -> bool {
+        let Some((position, _, lock)) = self.records.get_full_mut(key) else { return false };
+        change(lock);
+        let waited_for = !lock.queue.is_empty();
+        if lock.is_idle() {
+            self.records.swap_remove_index(position);
+        }
+        waited_for
+    }
+
+    /// Puts a request into the queue of `key`.
+    pub fn enqueue(&mut self, key: &Blob, age: Age, waiter: WaiterId, claim: Claim) {
+        let lock = self.records.entry(key.clone()).or_default();
+        match lock.queue.iter_mut().find(|q| q.waiter == waiter) {
+            Some(queued) => queued.claims.push(claim),
+            None => {
+                let at = lock.queue.partition_point(|q| (q.age, q.waiter) < (age, waiter));
+                let claims = SmallVec::from_iter([claim]);
+                lock.queue.insert(at, Queued { age, waiter, claims });
+            }
+        }
+    }
+
+    /// Takes a request out of the queue of `key`.
+    pub fn dequeue(&mut self, key: &[u8], waiter: WaiterId) {
+        self.update(key, |lock| lock.queue.retain(|q| q.waiter != waiter));
+    }
+
+    /// The requests that wait for `key`, the oldest first.
+    pub fn queue(&self, key: &[u8]) -> Vec<WaiterId> {
+        self.records.get(key).map_or(Vec::new(), |l| l.queue.iter().map(|q| q.waiter).collect())
+    }
+
+    /// The oldest request that waits for `key`.
+    pub fn first(&self, key: &[u8]) -> Option<WaiterId> {
+        self.records.get(key)?.queue.first().map(|q| q.waiter)
+    }
+
+    /// Whether somebody holds `key` (log entries in flight do not count).
+    pub fn is_held(&self, key: &[u8]) -> bool {
+        self.records.get(key).is_some_and(|lock| !lock.holders.is_empty())
+    }
+
+    /// Whether anything is held or waited for, beyond log entries in flight.
+    pub fn in_use(&self) -> bool {
+        self.records.values().any(|l| !l.holders.is_empty() || !l.queue.is_empty())
+    }
+}

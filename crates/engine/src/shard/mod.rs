@@ -1,0 +1,419 @@
+//! A shard: records, the locks on them, and the way of a request from admission to its place in
+//! the log and back.
+//!
+//! `handle` takes a request, `end_turn` closes what the turn has collected into one log entry,
+//! `committed` tells that an entry is durable, and answers are polled. Records change only in
+//! [`apply`], only from committed entries. See `docs/internals/transactions.md` for the protocol.
+
+pub mod apply;
+mod blocked;
+mod commits;
+mod contention;
+mod grants;
+mod locks;
+mod reads;
+pub mod requests;
+pub mod snapshot;
+
+use crate::entry::{Apply, Entry, LogRecord};
+use crate::limits::{ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, REAP_PER_TURN_MAX};
+use crate::message::{
+    Age, Answer, Body, Concurrency, GatewayId, Notice, Now, Request, RequestId, Response,
+    ShardId, Token, TxnId,
+};
+use crate::stats::ShardStats;
+use adt::key::KeyOp;
+use adt::{Blob, Op, Reply, Timestamp};
+use apply::{State, mix};
+use blocked::Blocked;
+use contention::Contention;
+use locks::{LockTable, WaiterId};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What a shard is told when it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Its number.
+    pub id: ShardId,
+    /// Which parts of the concurrency control are on.
+    pub concurrency: Concurrency,
+    /// Seed of its random numbers.
+    pub seed: u64,
+}
+
+/// How long after the last lock operations in the log are still noted in the lock table. Without
+/// transactions there is nobody to protect, and single commands skip the table.
+const TRACKING_US: u64 = 1_000_000;
+
+/// Whom a log record's outcome is told.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    gateway: GatewayId,
+    token: Token,
+    kind: TargetKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum TargetKind {
+    /// Replies of the operations.
+    Replies,
+    /// Replies of the operations; then the transaction's locks are released.
+    Commit(TxnId),
+    /// The vote of a prepared transaction.
+    Vote(TxnId),
+    /// `OK`.
+    Flushed,
+    /// Nobody asked.
+    Nobody,
+}
+
+/// A log entry that is being built, or in the log and not applied yet.
+#[derive(Debug, Default)]
+struct Batch {
+    number: u64,
+    ts: Timestamp,
+    now_ms: u64,
+    seed: u64,
+    records: Vec<LogRecord>,
+    targets: Vec<Target>,
+    /// Its operations are noted in the lock table.
+    tracked: bool,
+}
+
+/// A transaction that holds or waits for something here.
+#[derive(Debug, Default)]
+struct Txn {
+    gateway: GatewayId,
+    keys: SmallVec<[Blob; 4]>,
+    touched_us: u64,
+    waiter: Option<WaiterId>,
+    /// Where the vote goes, while it is held back; and what holds it back.
+    vote: Option<(Token, Timestamp)>,
+    probes: BTreeSet<TxnId>,
+    /// Where the replies go once the transaction is executed.
+    decided: Option<Token>,
+    /// Aborted before its prepare record came back from the log.
+    aborted: bool,
+    prepared: bool,
+    request: Option<RequestId>,
+}
+
+/// A request that waits for locks.
+#[derive(Debug)]
+struct Waiter {
+    age: Age,
+    since_us: u64,
+    keys: SmallVec<[Blob; 2]>,
+    request: Request,
+}
+
+/// One shard at its leader.
+#[derive(Debug)]
+pub struct Shard {
+    config: Config,
+    state: State,
+    clock: Timestamp,
+    random: u64,
+    locks: LockTable,
+    tracking_until_us: Option<u64>,
+    building: Batch,
+    closed: VecDeque<Batch>,
+    in_flight: VecDeque<Batch>,
+    applied: u64,
+    txns: BTreeMap<TxnId, Txn>,
+    wounded: BTreeSet<TxnId>,
+    open_requests: BTreeMap<RequestId, TxnId>,
+    waiters: BTreeMap<WaiterId, Waiter>,
+    next_waiter: WaiterId,
+    after: VecDeque<(u64, Request)>,
+    reaping: BTreeSet<Blob>,
+    dirty: Vec<Blob>,
+    blocked: Blocked,
+    contention: Contention,
+    snapshot: Option<snapshot::Writer>,
+    outputs: VecDeque<Response>,
+    stats: ShardStats,
+}
+
+impl Shard {
+    /// An empty shard.
+    pub fn new(config: Config) -> Self {
+        Self::restored(config, State::default(), Timestamp::ZERO)
+    }
+
+    /// A shard with the state of a snapshot. Log entries after it are replayed with
+    /// [`Shard::replay`].
+    pub fn restored(config: Config, state: State, clock: Timestamp) -> Self {
+        Self {
+            config,
+            state,
+            clock,
+            random: mix(config.seed ^ u64::from(config.id.0)),
+            locks: LockTable::default(),
+            tracking_until_us: None,
+            building: Batch { number: 1, ..Batch::default() },
+            closed: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            applied: 0,
+            txns: BTreeMap::new(),
+            wounded: BTreeSet::new(),
+            open_requests: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+            next_waiter: 0,
+            after: VecDeque::new(),
+            reaping: BTreeSet::new(),
+            dirty: Vec::new(),
+            blocked: Blocked::default(),
+            contention: Contention::default(),
+            snapshot: None,
+            outputs: VecDeque::new(),
+            stats: ShardStats::default(),
+        }
+    }
+
+    /// The shard's number.
+    pub fn id(&self) -> ShardId {
+        self.config.id
+    }
+
+    /// The replicated state.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The shard's logical clock.
+    pub fn clock(&self) -> Timestamp {
+        self.clock
+    }
+
+    /// The next answer for a gateway.
+    #[inline]
+    pub fn poll(&mut self) -> Option<Response> {
+        self.outputs.pop_front()
+    }
+
+    /// When `tick` should be called at the latest, in monotonic microseconds, if ever.
+    pub fn next_timeout(&self, now: Now) -> Option<u64> {
+        let expiry = self.state.next_expiry_ms().map(|at| {
+            let wait_ms = at.saturating_sub(now.wall_ms()).clamp(1, 100);
+            now.mono_us + wait_ms * 1000
+        });
+        let waiting = (!self.waiters.is_empty()).then_some(now.mono_us + 100_000);
+        expiry.into_iter().chain(waiting).min()
+    }
+
+    /// Does what is due by time: expiry, and reminders to idle transactions that others wait for.
+    pub fn tick(&mut self, now: Now) {
+        self.reap_due(now);
+        self.remind_idle_holders(now);
+        if self.tracking_until_us.is_some_and(|until| until < now.mono_us) && !self.locks.in_use() {
+            self.tracking_until_us = None;
+        }
+        self.settle(now);
+    }
+
+    /// Takes a request from a gateway.
+    pub fn handle(&mut self, now: Now, request: Request) {
+        self.stats.requests += 1;
+        match request.body {
+            Body::Read { .. } => self.read(now, request),
+            Body::Apply(_) => self.admit_apply(now, request),
+            Body::Snapshot { .. } => self.snapshot_read(now, request),
+            Body::Lock { .. } | Body::Prepare(_) => self.begin_locking(now, request),
+            Body::Decide { txn, commit } => self.decide(now, request.token, txn, commit),
+            Body::Release { txn, after } => {
+                self.move_clock(after);
+                self.end_txn(txn);
+            }
+            Body::ProbeAck { txn } => self.probe_answered(txn),
+            Body::Block { ref keys } => {
+                let ready = self.blocked.block(request.gateway, request.token, keys, &self.state);
+                self.state.report_changes(true);
+                self.notify_ready(ready);
+            }
+            Body::Unblock => {
+                let freed = self.blocked.unblock(request.gateway, request.token);
+                for key in freed {
+                    let ready = self.blocked.ready(&key, &self.state);
+                    self.notify_ready(ready);
+                }
+                self.state.report_changes(!self.blocked.is_empty());
+            }
+            Body::Flush => {
+                let kind = TargetKind::Flushed;
+                let target = Target { gateway: request.gateway, token: request.token, kind };
+                self.log(LogRecord::Flush, target);
+            }
+            _ => self.look(now, request),
+        }
+        self.settle(now);
+    }
+
+    fn answer(&mut self, gateway: GatewayId, token: Token, answer: Answer) {
+        self.outputs.push_back(Response { gateway, token, answer });
+    }
+
+    fn notice(&mut self, gateway: GatewayId, token: Token, notice: Notice) {
+        self.answer(gateway, token, Answer::Notice(notice));
+    }
+
+    fn notify_ready(&mut self, ready: Option<(GatewayId, Token, Blob)>) {
+        if let Some((gateway, token, key)) = ready {
+            self.notice(gateway, token, Notice::Ready { key });
+        }
+    }
+
+    fn move_clock(&mut self, to: Timestamp) {
+        self.clock = self.clock.max(to);
+    }
+
+    /// Number of the batch that holds the newest record; what is applied up to it has seen all.
+    fn tail(&self) -> u64 {
+        if self.building.records.is_empty() { self.building.number - 1 } else { self.building.number }
+    }
+
+    fn has_unapplied(&self) -> bool {
+        self.tail() > self.applied
+    }
+
+    /// Puts a record into the entry of this turn.
+    fn log(&mut self, record: LogRecord, target: Target) {
+        if self.tracking_until_us.is_some() {
+            if self.building.records.is_empty() {
+                self.building.tracked = true;
+            }
+            if self.building.tracked
+                && let LogRecord::Apply(apply) = &record
+            {
+                for (key, op) in &apply.ops {
+                    self.locks.fly(key, op, self.building.number);
+                }
+            }
+        }
+        self.building.records.push(record);
+        self.building.targets.push(target);
+        if self.building.records.len() >= ENTRY_RECORDS_MAX {
+            self.close_building();
+        }
+    }
+
+    fn close_building(&mut self) {
+        let number = self.building.number + 1;
+        let full = std::mem::replace(&mut self.building, Batch { number, ..Batch::default() });
+        self.closed.push_back(full);
+    }
+
+    /// From now on, operations in the log are noted in the lock table, those on their way included.
+    fn track(&mut self, now: Now) {
+        let was_tracking = self.tracking_until_us.replace(now.mono_us + TRACKING_US).is_some();
+        if was_tracking {
+            return;
+        }
+        for batch in self.in_flight.iter_mut().chain(&mut self.closed).chain([&mut self.building]) {
+            if batch.tracked {
+                continue;
+            }
+            batch.tracked = true;
+            for record in &batch.records {
+                if let LogRecord::Apply(apply) = record {
+                    for (key, op) in &apply.ops {
+                        self.locks.fly(key, op, batch.number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether there is something to propose.
+    pub fn has_work(&self) -> bool {
+        !self.building.records.is_empty() || !self.closed.is_empty()
+    }
+
+    /// Closes the entry of this turn, if there is something in it. It is to be proposed at once;
+    /// [`Shard::committed`] is told when it is durable, in the order of the calls.
+    pub fn end_turn(&mut self, now: Now) -> Option<Entry> {
+        if self.closed.is_empty() && !self.building.records.is_empty() {
+            self.close_building();
+        }
+        let mut batch = self.closed.pop_front()?;
+        self.random = mix(self.random);
+        batch.ts = self.clock.next().max(Timestamp::from_micros(now.wall_us));
+        batch.now_ms = now.wall_ms();
+        batch.seed = self.random;
+        self.clock = Timestamp(batch.ts.0 + batch.records.len() as u64);
+        let records = std::mem::take(&mut batch.records);
+        let entry = Entry { now_ms: batch.now_ms, ts: batch.ts, seed: batch.seed, records };
+        self.stats.log_appends += 1;
+        self.stats.log_records += entry.records.len() as u64;
+        self.in_flight.push_back(batch);
+        Some(entry)
+    }
+
+    /// Gives back a proposed entry's records once they are encoded: the leader applies them from
+    /// memory. Belongs to the last [`Shard::end_turn`].
+    pub fn keep(&mut self, entry: Entry, encoded_bytes: usize) {
+        self.stats.log_bytes += encoded_bytes as u64;
+        let batch = self.in_flight.back_mut().expect("an entry was closed before");
+        batch.records = entry.records;
+    }
+
+    /// Removes expired keys that nobody has asked for.
+    fn reap_due(&mut self, now: Now) {
+        let due: Vec<Blob> = self
+            .state
+            .due(now.wall_ms())
+            .take(REAP_PER_TURN_MAX)
+            .map(|(_, key)| key.clone())
+            .collect();
+        for key in due {
+            self.reap(now, &key);
+        }
+    }
+
+    /// Decides that `key` has expired, if it is time and nobody holds it. Tells whether the
+    /// decision is on its way through the log.
+    fn reap(&mut self, now: Now, key: &Blob) -> bool {
+        if self.reaping.contains(key) {
+            return true;
+        }
+        let Some(expire_at_ms) = self.state.get(key).and_then(|r| r.expire_at_ms) else {
+            return false;
+        };
+        if expire_at_ms > now.wall_ms() || self.locks.is_held(key) {
+            return false;
+        }
+        self.reaping.insert(key.clone());
+        let op = Op::Key(KeyOp::Reap { expire_at_ms });
+        let apply = Apply { ops: SmallVec::from_iter([(key.clone(), op)]), ..Apply::default() };
+        let (gateway, token) = Default::default();
+        self.log(LogRecord::Apply(apply), Target { gateway, token, kind: TargetKind::Nobody });
+        true
+    }
+
+    /// Whether some key is due: one comparison in the usual case.
+    fn something_expired(&self, now: Now) -> bool {
+        self.state.next_expiry_ms().is_some_and(|at| at <= now.wall_ms())
+    }
+
+    /// Too many requests wait here: new transactions should come back later.
+    fn is_busy(&self) -> bool {
+        self.waiters.len() >= LOCK_WAITERS_BUSY
+    }
+
+    /// What the shard has counted, and its sizes now.
+    pub fn stats(&self) -> ShardStats {
+        let mut stats = self.stats.clone();
+        stats.keys = self.state.len() as u64;
+        stats.keys_with_expiry = self.state.expiring() as u64;
+        stats.waiting = self.waiters.len() as u64;
+        stats.prepared = self.state.prepared().len() as u64;
+        stats.conflicts = self.contention.conflicts();
+        stats.hot_keys = self.contention.hot_keys();
+        stats
+    }
+
+    fn reply(&mut self, request: &Request, reply: Reply) {
+        self.answer(request.gateway, request.token, Answer::Reply(reply));
+    }
+}

@@ -1,0 +1,166 @@
+//! Reads that take no lock, and looks at the shard as a whole.
+
+use super::grants::claims_of;
+use super::locks::{Claim, Class};
+use super::{Shard, apply::mix};
+use crate::message::{Answer, Body, Now, Request};
+use crate::slot::slot;
+use adt::key::KeyOp;
+use adt::record;
+use adt::{Blob, Ctx, Op, Reply, Timestamp, glob};
+
+impl Shard {
+    pub(super) fn ctx(&mut self, now: Now) -> Ctx {
+        self.random = mix(self.random);
+        Ctx { now_ms: now.wall_ms(), ts: self.clock, seed: self.random }
+    }
+
+    /// One read outside of transactions: answered from the applied state, unless the session must
+    /// see its own writes first or a transaction that may have been answered already is open on
+    /// the record.
+    pub(super) fn read(&mut self, now: Now, request: Request) {
+        let Body::Read { ref key, ref op, fenced } = request.body else { return };
+        if fenced && self.has_unapplied() {
+            self.after.push_back((self.tail(), request));
+            return;
+        }
+        if self.something_expired(now) {
+            let key = key.clone();
+            if self.reap(now, &key) {
+                self.after.push_back((self.tail(), request));
+                return;
+            }
+        }
+        if !self.locks.is_empty() && self.passing_barred(key, op) {
+            self.enqueue(now, request);
+            return;
+        }
+        let ctx = Ctx { now_ms: now.wall_ms(), ts: self.clock, seed: self.random };
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let reply = record::query(self.state.get(key), op, &ctx);
+        self.reply(&request, reply);
+    }
+
+    pub(super) fn passing_barred(&self, key: &Blob, op: &Op) -> bool {
+        if self.txns.is_empty() {
+            return false;
+        }
+        let claim = Claim::new(op.clone(), Class::Passing);
+        let record = self.state.get(key);
+        self.locks.barrier(key, &claim, None, None, self.config.concurrency, record).is_some()
+    }
+
+    /// Reads at one instant. See "Reads without locks" in `docs/internals/transactions.md`.
+    pub(super) fn snapshot_read(&mut self, now: Now, request: Request) {
+        let Body::Snapshot { ref ops, at, fenced } = request.body else { return };
+        if fenced && self.has_unapplied() {
+            self.after.push_back((self.tail(), request));
+            return;
+        }
+        self.track(now);
+        if self.something_expired(now) {
+            let keys: Vec<Blob> = ops.iter().map(|(key, _)| key.clone()).collect();
+            if keys.iter().filter(|key| self.reap(now, key)).count() > 0 {
+                self.after.push_back((self.tail(), request));
+                return;
+            }
+        }
+        let Body::Snapshot { ref ops, .. } = request.body else { return };
+        if !self.locks.is_empty() && ops.iter().any(|(key, op)| self.passing_barred(key, op)) {
+            self.enqueue(now, request);
+            return;
+        }
+        let clock = self.clock.max(at).max(Timestamp::from_micros(now.wall_us));
+        let mut until = clock;
+        let mut wait_for = None;
+        for (key, claim) in claims_of(&request.body) {
+            let record = self.state.get(&key);
+            let cc = self.config.concurrency;
+            let Some(entry) = self.locks.in_flight_against(&key, &claim, cc, record) else { continue };
+            // An entry that is still being built gets a timestamp above the clock.
+            let Some(batch) = self.in_flight.iter().find(|b| b.number == entry) else { continue };
+            if batch.ts <= at {
+                wait_for = wait_for.max(Some(entry));
+            } else {
+                until = until.min(Timestamp(batch.ts.0 - 1));
+            }
+        }
+        self.clock = clock;
+        if let Some(entry) = wait_for {
+            self.after.push_back((entry, request));
+            return;
+        }
+        let ctx = self.ctx(now);
+        let mut since = Timestamp::ZERO;
+        let mut replies = Vec::new();
+        let Body::Snapshot { ref ops, .. } = request.body else { return };
+        for (key, op) in ops {
+            let record = self.state.get(key);
+            since = since.max(record.map_or(self.state.removed(), |r| r.modified));
+            replies.push(record::query(record, op, &ctx));
+        }
+        let answer = Answer::Snapshot { replies, since, until };
+        self.answer(request.gateway, request.token, answer);
+    }
+
+    /// Requests that look at the shard as a whole.
+    pub(super) fn look(&mut self, now: Now, request: Request) {
+        let reply = match &request.body {
+            Body::Count => Reply::Int(self.state.len() as i64),
+            Body::Keys { pattern } => {
+                let matching = self.state.iter().filter(|(key, _)| glob::matches(pattern, key));
+                Reply::Array(matching.map(|(key, _)| Reply::Bulk(key.clone())).collect())
+            }
+            Body::RandomKey => {
+                self.random = mix(self.random);
+                let len = self.state.len() as u64;
+                let at = if len == 0 { 0 } else { (self.random % len) as usize };
+                self.state.at(at).map_or(Reply::Nil, |(key, _)| Reply::Bulk(key.clone()))
+            }
+            Body::KeysInSlot { slot: wanted, count } => {
+                let inside = self.state.iter().filter(|(key, _)| slot(key) == *wanted);
+                let keys = inside.take(*count).map(|(key, _)| Reply::Bulk(key.clone()));
+                Reply::Array(keys.collect())
+            }
+            Body::Scan { scan, type_name } => {
+                let now_ms = now.wall_ms();
+                scan.run(self.state.len(), |position, found| {
+                    let Some((key, record)) = self.state.at(position) else { return };
+                    let live = record.expire_at_ms.is_none_or(|at| at > now_ms);
+                    let of_type = type_name
+                        .as_ref()
+                        .is_none_or(|t| t.eq_ignore_ascii_case(record.value.type_name().as_bytes()));
+                    if live && of_type && scan.passes(key) {
+                        found.push(Reply::Bulk(key.clone()));
+                    }
+                })
+            }
+            Body::Version { key } => {
+                let key = key.clone();
+                if self.something_expired(now) {
+                    self.reap(now, &key);
+                }
+                // What is on its way settles first: the session's own writes are not to count as
+                // changes by others.
+                if self.has_unapplied() {
+                    self.after.push_back((self.tail(), request));
+                    return;
+                }
+                if self.passing_barred(&key, &Op::Key(KeyOp::Fetch)) {
+                    self.enqueue(now, request);
+                    return;
+                }
+                let version = self.state.get(&key).map(|r| r.modified);
+                self.answer(request.gateway, request.token, Answer::Version(version));
+                return;
+            }
+            Body::Stats => {
+                let stats = Box::new(self.stats());
+                self.answer(request.gateway, request.token, Answer::Stats(stats));
+                return;
+            }
+            _ => return,
+        };
+        self.reply(&request, reply);
+    }
+}

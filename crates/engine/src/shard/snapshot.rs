@@ -1,0 +1,158 @@
+//! Snapshots that are taken in small steps while the shard goes on working.
+//!
+//! A snapshot shows the state at the moment it was begun. Records are written by position, a few
+//! per step; a record that is about to change before its turn is written first, as it was. Keys
+//! that did not exist at the beginning are left out.
+
+use super::Shard;
+use super::apply::{Prepared, State};
+use crate::entry::{Apply, SnapshotPart};
+use crate::message::ShardId;
+use adt::collections::Set;
+use adt::{Blob, Corrupt, Timestamp};
+use std::collections::VecDeque;
+
+/// A snapshot in the making.
+#[derive(Debug)]
+pub struct Writer {
+    /// Keys that were there at the beginning and are not written yet.
+    left: Set<Blob>,
+    ready: VecDeque<SnapshotPart>,
+    parts: u64,
+    ended: bool,
+}
+
+impl Shard {
+    /// Begins a snapshot of the present state, which contains the log up to `index` of `term`. One
+    /// that was begun before is given up.
+    pub fn begin_snapshot(&mut self, index: u64, term: u64) {
+        let mut ready = VecDeque::new();
+        let (shard, clock, removed) = (self.config.id, self.clock, self.state.removed());
+        ready.push_back(SnapshotPart::Header { shard, index, term, clock, removed });
+        for p in self.state.prepared().values() {
+            let (prepare, bound, commit) = (p.prepare.clone(), p.bound, p.commit);
+            ready.push_back(SnapshotPart::Prepared { prepare, bound, commit });
+        }
+        for (request, ts, replies) in self.state.requests().iter() {
+            let replies = replies.to_vec();
+            ready.push_back(SnapshotPart::Request { request, ts, replies });
+        }
+        let left = self.state.iter().map(|(key, _)| key.clone()).collect();
+        self.snapshot = Some(Writer { left, ready, parts: 0, ended: false });
+    }
+
+    /// The next parts of the snapshot, at most `count`; none when it is complete (the last part is
+    /// the end mark) or none was begun.
+    pub fn snapshot_parts(&mut self, count: usize) -> Vec<SnapshotPart> {
+        let Some(writer) = &mut self.snapshot else { return Vec::new() };
+        let mut parts: Vec<SnapshotPart> = Vec::new();
+        while parts.len() < count {
+            if let Some(part) = writer.ready.pop_front() {
+                parts.push(part);
+            } else if let Some(key) = writer.left.pop() {
+                if let Some(record) = self.state.get(&key) {
+                    parts.push(SnapshotPart::Record(key, record.clone()));
+                }
+            } else {
+                break;
+            }
+        }
+        writer.parts += parts.len() as u64;
+        if parts.len() < count && !writer.ended {
+            writer.ended = true;
+            parts.push(SnapshotPart::End { parts: writer.parts });
+        }
+        if parts.is_empty() {
+            self.snapshot = None;
+        }
+        parts
+    }
+
+    /// Whether a snapshot is in the making.
+    pub fn is_taking_snapshot(&self) -> bool {
+        self.snapshot.is_some()
+    }
+
+    /// Records that are about to change go into the snapshot as they are.
+    pub(super) fn before_change(&mut self, apply: &Apply) {
+        let Some(writer) = &mut self.snapshot else { return };
+        for (key, op) in &apply.ops {
+            if op.is_write()
+                && writer.left.swap_remove(key)
+                && let Some(record) = self.state.get(key)
+            {
+                writer.ready.push_back(SnapshotPart::Record(key.clone(), record.clone()));
+            }
+        }
+    }
+
+    /// Everything is about to change.
+    pub(super) fn keep_all_for_snapshot(&mut self) {
+        let Some(writer) = &mut self.snapshot else { return };
+        while let Some(key) = writer.left.pop() {
+            if let Some(record) = self.state.get(&key) {
+                writer.ready.push_back(SnapshotPart::Record(key, record.clone()));
+            }
+        }
+    }
+}
+
+/// Reads a snapshot back.
+#[derive(Debug, Default)]
+pub struct Reader {
+    state: State,
+    header: Option<Header>,
+    parts: u64,
+    ended: bool,
+}
+
+/// What a snapshot says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The shard.
+    pub shard: ShardId,
+    /// Index of the last log entry in it.
+    pub index: u64,
+    /// Term of that entry.
+    pub term: u64,
+    /// The shard's clock.
+    pub clock: Timestamp,
+}
+
+impl Reader {
+    /// Takes the next part. Parts out of place are [`Corrupt`].
+    pub fn take(&mut self, part: SnapshotPart) -> Result<(), Corrupt> {
+        if self.ended || (self.header.is_none() != matches!(part, SnapshotPart::Header { .. })) {
+            return Err(Corrupt);
+        }
+        match part {
+            SnapshotPart::Header { shard, index, term, clock, removed } => {
+                self.header = Some(Header { shard, index, term, clock });
+                self.state.restore_removed(removed);
+            }
+            SnapshotPart::Record(key, record) => self.state.restore_record(key, record),
+            SnapshotPart::Prepared { prepare, bound, commit } => {
+                self.state.restore_prepared(Prepared { prepare, bound, commit });
+            }
+            SnapshotPart::Request { request, ts, replies } => {
+                self.state.requests_mut().remember(request, ts, replies);
+            }
+            SnapshotPart::End { parts } => {
+                if parts != self.parts {
+                    return Err(Corrupt);
+                }
+                self.ended = true;
+            }
+        }
+        self.parts += 1;
+        Ok(())
+    }
+
+    /// The state, once the end mark was read.
+    pub fn finish(self) -> Result<(Header, State), Corrupt> {
+        match self.header {
+            Some(header) if self.ended => Ok((header, self.state)),
+            _ => Err(Corrupt),
+        }
+    }
+}
