@@ -11,13 +11,18 @@ pub mod collections;
 mod command;
 pub mod glob;
 pub mod key;
+#[cfg(test)]
+mod laws;
+mod number;
 mod random;
 pub mod record;
 mod reply;
 pub mod scan;
 pub mod set;
+pub mod string;
 pub mod syntax;
 mod types;
+pub mod zset;
 
 pub use args::{ArgBuf, Args, format_float, parse_float, parse_int};
 pub use blob::Blob;

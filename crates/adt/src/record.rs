@@ -208,7 +208,9 @@ macro_rules! registry {
 }
 
 registry! {
+    String => string,
     Set => set,
+    ZSet => zset,
 }
 
 /// A lock mode: comparing two of them is one mask test.

@@ -1,0 +1,209 @@
+//! The laws of a data type, checked by enumeration over small domains.
+//!
+//! From a list of sample operations: states that can be reached by a few writes, all pairs and
+//! triples of accesses, observed and void. Whatever is declared to commute must give the same
+//! final state and the same observed replies in every order; for triples this is what "stable for
+//! any number of holders" means in practice. Also: operations and states read back as written.
+
+use crate::key::{ExpireIf, KeyOp, TtlForm, When};
+use crate::record::{apply, commutes, decode, mode};
+use crate::{Access, ArgBuf, Blob, Ctx, DataType, Op, Record, Reply};
+
+const KEY: &[u8] = b"key";
+
+/// Most states per type: the first ones that a breadth-first walk finds.
+const STATES_MAX: usize = 300;
+
+type Slot = Option<Record>;
+
+struct Act {
+    op: Op,
+    observed: bool,
+}
+
+impl Act {
+    fn access(&self) -> Access<'_, Op> {
+        Access { op: &self.op, observed: self.observed }
+    }
+}
+
+/// What the operation in one place of a tuple may know: it stays with the operation, whatever the
+/// order is.
+fn ctx(place: usize) -> Ctx {
+    let place = place as u64;
+    Ctx { now_ms: 1000 + 1000 * place, seed: 77 * place, ..Ctx::default() }
+}
+
+/// Checks that each operation reads back from the words it is written as.
+pub(crate) fn check_words(ops: &[Op]) {
+    for op in ops {
+        let mut words = ArgBuf::new();
+        op.encode(KEY, &mut words);
+        let read = decode(&words.args());
+        assert_eq!(read, Ok((Blob::new(KEY), op.clone())), "{op:?} as {words:?}");
+    }
+}
+
+/// Checks the laws for operations `ops` in the states that up to `depth` writes reach.
+pub(crate) fn check_laws<T: DataType>(ops: &[T::Op], depth: usize) {
+    let ops: Vec<Op> = ops.iter().map(generalized::<T>).chain(key_ops()).collect();
+    check_words(&ops);
+    let states = reachable(&ops, depth, T::NAME);
+    assert!(states.len() > 2, "the samples reach too few states");
+    let puts: Vec<Op> =
+        states.iter().flatten().map(|r| Op::Key(KeyOp::Put(Box::new(r.clone())))).collect();
+    check_words(&puts);
+    let mut acts = Vec::new();
+    for op in ops {
+        if op.is_write() {
+            acts.push(Act { op: op.clone(), observed: false });
+        }
+        acts.push(Act { op, observed: true });
+    }
+    let mut granted_pairs = 0;
+    for state in &states {
+        granted_pairs += check_state(state, &acts);
+    }
+    assert!(granted_pairs > 0);
+}
+
+fn generalized<T: DataType>(op: &T::Op) -> Op {
+    let mut words = ArgBuf::new();
+    T::encode(op, KEY, &mut words);
+    match decode(&words.args()) {
+        Ok((_, read)) => {
+            let mut again = ArgBuf::new();
+            read.encode(KEY, &mut again);
+            assert_eq!(format!("{words:?}"), format!("{again:?}"));
+            read
+        }
+        Err(error) => panic!("{op:?} does not read back: {error}"),
+    }
+}
+
+fn key_ops() -> Vec<Op> {
+    let at = |ms| KeyOp::Expire { at: When::At(ms), only: ExpireIf::Always };
+    [
+        KeyOp::Del,
+        KeyOp::Exists,
+        KeyOp::Type,
+        KeyOp::Ttl(TtlForm::AtMillis),
+        KeyOp::Persist,
+        at(1_000_000),
+        at(2_000_000),
+    ]
+    .map(Op::Key)
+    .to_vec()
+}
+
+fn reachable(ops: &[Op], depth: usize, name: &str) -> Vec<Slot> {
+    let foreign = ArgBuf::of(if name == "set" { ["rpush", "k", "x"] } else { ["sadd", "k", "x"] });
+    let mut other = None;
+    apply(&mut other, &decode(&foreign.args()).expect("a command").1, &ctx(0));
+    let mut states = vec![None, other];
+    let mut begin = 0;
+    for _ in 0..depth {
+        let end = states.len();
+        for from in begin..end {
+            for op in ops.iter().filter(|op| op.is_write()) {
+                let mut next = states[from].clone();
+                apply(&mut next, op, &ctx(0));
+                if states.len() < STATES_MAX && !states.contains(&next) {
+                    states.push(next);
+                }
+            }
+        }
+        begin = end;
+    }
+    states
+}
+
+/// Checks all pairs and triples in one state; gives the number of pairs that were granted.
+fn check_state(state: &Slot, acts: &[Act]) -> usize {
+    let n = acts.len();
+    let mut granted = vec![false; n * n];
+    let mut pairs = 0;
+    for (i, a) in acts.iter().enumerate() {
+        for (j, b) in acts.iter().enumerate() {
+            let commute = commutes(state.as_ref(), a.access(), b.access());
+            let shares = mode(a.access()).shares(mode(b.access()));
+            let steady = state.as_ref().is_none_or(|r| r.expire_at_ms.is_none());
+            if shares && steady && own_type(state, &a.op) {
+                assert!(commute, "modes share but {}", describe(state, &[a, b]));
+            }
+            granted[i * n + j] = commute || shares;
+            if j <= i {
+                assert_eq!(granted[i * n + j], granted[j * n + i], "{}", describe(state, &[a, b]));
+            }
+            if i <= j && granted[i * n + j] {
+                pairs += 1;
+                check_orders(state, &[a, b]);
+            }
+        }
+    }
+    let writes = |i: usize| usize::from(acts[i].op.is_write());
+    for i in 0..n {
+        for j in (i..n).filter(|j| granted[i * n + j]) {
+            for k in (j..n).filter(|k| granted[i * n + k] && granted[j * n + k]) {
+                // With one write among reads, the pairs say it all.
+                if writes(i) + writes(j) + writes(k) > 1 {
+                    check_orders(state, &[&acts[i], &acts[j], &acts[k]]);
+                }
+            }
+        }
+    }
+    pairs
+}
+
+/// Whether the state is absent or of the type that the operation belongs to.
+fn own_type(state: &Slot, op: &Op) -> bool {
+    let mut slot = state.clone();
+    let wrong = Reply::Error(crate::ErrorReply::wrong_type());
+    !matches!(op, Op::Key(_)) && apply(&mut slot, op, &ctx(0)) != wrong
+}
+
+fn describe(state: &Slot, acts: &[&Act]) -> String {
+    let acts: Vec<_> = acts.iter().map(|a| (&a.op, a.observed)).collect();
+    format!("{acts:?} in {state:?}")
+}
+
+fn check_orders(state: &Slot, acts: &[&Act]) {
+    const TWO: &[&[usize]] = &[&[0, 1], &[1, 0]];
+    const THREE: &[&[usize]] =
+        &[&[0, 1, 2], &[0, 2, 1], &[1, 0, 2], &[1, 2, 0], &[2, 0, 1], &[2, 1, 0]];
+    let orders = if acts.len() == 2 { TWO } else { THREE };
+    let first = run(state, acts, orders[0]);
+    for order in &orders[1..] {
+        let next = run(state, acts, order);
+        assert_eq!(first.0, next.0, "state of order {order:?}: {}", describe(state, acts));
+        for (place, act) in acts.iter().enumerate().filter(|(_, act)| act.observed) {
+            let (x, y) = (&first.1[place], &next.1[place]);
+            assert!(
+                x == y || unordered(x) == unordered(y),
+                "{:?} answers {x:?} or {y:?}: {}",
+                act.op,
+                describe(state, acts)
+            );
+        }
+    }
+}
+
+fn run(state: &Slot, acts: &[&Act], order: &[usize]) -> (Slot, Vec<Reply>) {
+    let mut slot = state.clone();
+    let mut replies = vec![Reply::Nil; acts.len()];
+    for &place in order {
+        replies[place] = apply(&mut slot, &acts[place].op, &ctx(place));
+    }
+    (slot, replies)
+}
+
+/// The reply with members of sets and maps in one order.
+fn unordered(reply: &Reply) -> String {
+    let mut parts: Vec<String> = match reply {
+        Reply::Set(members) => members.iter().map(|m| format!("{m:?}")).collect(),
+        Reply::Map(pairs) => pairs.iter().map(|p| format!("{p:?}")).collect(),
+        other => vec![format!("{other:?}")],
+    };
+    parts.sort();
+    parts.join(",")
+}
