@@ -44,8 +44,20 @@ const IMPURE_WORDS: &[&str] = &[
 ];
 
 /// Third-party crates that would carry the outside into a pure crate.
-const IMPURE_CRATES: &[&str] =
-    &["tokio", "mio", "rand", "getrandom", "fastrand", "chrono", "time", "rayon", "raft-engine"];
+const IMPURE_CRATES: &[&str] = &[
+    "tokio",
+    "mio",
+    "socket2",
+    "hyper",
+    "rustix",
+    "rand",
+    "getrandom",
+    "fastrand",
+    "chrono",
+    "time",
+    "rayon",
+    "raft-engine",
+];
 
 const DEPENDENCY_TABLES: &[&str] = &["dependencies", "dev-dependencies", "build-dependencies"];
 
