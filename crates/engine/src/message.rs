@@ -131,9 +131,18 @@ pub enum Body {
         /// Whether the program sees the reply before it commits. Reads always are observed.
         observed: bool,
     },
-    /// Vote of one participant. Answer: [`Answer::Prepared`], [`Answer::GuardFailed`] or
-    /// [`Answer::Refused`]; [`Notice::Blocked`] if it has to wait.
-    Prepare(crate::entry::Prepare),
+    /// Vote of one participant. Answer: [`Answer::Prepared`], [`Answer::Repeated`],
+    /// [`Answer::GuardFailed`] or [`Answer::Refused`]; [`Notice::Blocked`] if it has to wait.
+    ///
+    /// If the participants are this shard alone, its log record commits the transaction: the
+    /// answer is [`Answer::Replies`], and the transaction's locks here are released.
+    Prepare {
+        /// The shard's part.
+        prepare: crate::entry::Prepare,
+        /// The transaction must commit after this: the largest clock that its locks reported. So
+        /// the durable votes alone determine the commit timestamp.
+        floor: Timestamp,
+    },
     /// The fate of a transaction that was prepared here. With a commit timestamp the answer is
     /// [`Answer::Replies`] once the operations are executed; an abort has no answer. Locks of the
     /// transaction are released.

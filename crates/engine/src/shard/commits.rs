@@ -44,13 +44,13 @@ impl Shard {
             LogRecord::Prepare(prepare) => {
                 let TargetKind::Vote(txn) = target.kind else { return };
                 self.state.prepare(prepare.clone(), ctx.ts);
-                let Some(entry) = self.txns.get_mut(&txn) else {
+                let Some(entry) = self.txns.get(&txn) else {
                     // Aborted in the meantime: the outcome is in the log behind it.
                     let executed = self.state.decide(txn, None, ctx.now_ms);
                     return self.finish(executed);
                 };
-                entry.vote = Some((target.token, ctx.ts));
-                self.vote_if_ready(txn);
+                let prepared = Answer::Prepared { bound: ctx.ts };
+                self.answer(entry.gateway, target.token, prepared);
             }
             // The leader acted when it was told the outcome; the record is for the others.
             LogRecord::Outcome { .. } => {}
@@ -119,7 +119,6 @@ impl Shard {
         }
         let gateway = entry.gateway;
         entry.decided = Some(token);
-        entry.aborted = commit.is_none();
         let target = Target { gateway, token, kind: TargetKind::Nobody };
         self.log(LogRecord::Outcome { txn, commit }, target);
         if let Some(ts) = commit {
@@ -151,36 +150,13 @@ impl Shard {
         }
     }
 
-    /// `txn` is decided, or was certainly undecided when a vote that hangs on it was asked for.
-    pub(super) fn probe_answered(&mut self, txn: TxnId) {
-        let waiting: Vec<TxnId> = self
-            .txns
-            .iter()
-            .filter(|(_, t)| t.probes.contains(&txn))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in waiting {
-            if let Some(entry) = self.txns.get_mut(&id) {
-                entry.probes.remove(&txn);
-                // The vote must lie after what the answer has told.
-                if let Some((_, bound)) = &mut entry.vote {
-                    *bound = (*bound).max(self.clock.next());
-                }
-            }
-            self.vote_if_ready(id);
-        }
-    }
-
-    fn vote_if_ready(&mut self, txn: TxnId) {
-        let Some(entry) = self.txns.get_mut(&txn) else { return };
-        if !entry.probes.is_empty() {
-            return;
-        }
-        if let Some((token, bound)) = entry.vote.take() {
-            let gateway = entry.gateway;
-            let bound = bound.max(self.clock);
-            self.answer(gateway, token, Answer::Prepared { bound });
-        }
+    /// Settles a transaction that a start has found open, before there are any requests.
+    pub fn resolve(&mut self, now: Now, txn: TxnId, commit: Option<Timestamp>) {
+        let (gateway, token) = Default::default();
+        let target = Target { gateway, token, kind: TargetKind::Nobody };
+        self.log(LogRecord::Outcome { txn, commit }, target);
+        self.move_clock(commit.unwrap_or_default());
+        self.state.decide(txn, commit, now.wall_ms());
     }
 
     /// Applies an entry read back from the log: a follower's way, and a start's.

@@ -2,7 +2,7 @@
 
 use super::locks::{Barrier, Claim, Class, WaiterId};
 use super::{Shard, Target, TargetKind, Txn, Waiter};
-use crate::entry::{Apply, LogRecord, Prepare};
+use crate::entry::{Apply, LogRecord};
 use crate::limits::{IDLE_HOLDER_US_MAX, LOCK_WAITERS_MAX};
 use crate::message::{
     Age, Answer, Body, GatewayId, Notice, Now, Refusal, Request, Token, TxnId,
@@ -39,12 +39,12 @@ pub(super) fn claims_of(body: &Body) -> Vec<(Blob, Claim)> {
             claims.extend(guards(apply, Class::Passing));
             claims
         }
-        Body::Prepare(prepare) if prepare.participants.len() == 1 => {
+        Body::Prepare { prepare, .. } if prepare.participants.len() == 1 => {
             let mut claims = ops(&prepare.apply, Class::Apply);
             claims.extend(guards(&prepare.apply, Class::Passing));
             claims
         }
-        Body::Prepare(prepare) => {
+        Body::Prepare { prepare, .. } => {
             let mut claims = ops(&prepare.apply, Class::Prepared);
             claims.extend(guards(&prepare.apply, Class::Early { observed: true }));
             claims
@@ -56,7 +56,7 @@ pub(super) fn claims_of(body: &Body) -> Vec<(Blob, Claim)> {
 fn txn_of(body: &Body) -> Option<TxnId> {
     match body {
         Body::Lock { txn, .. } => Some(*txn),
-        Body::Prepare(prepare) => Some(prepare.txn),
+        Body::Prepare { prepare, .. } => Some(prepare.txn),
         _ => None,
     }
 }
@@ -101,7 +101,7 @@ impl Shard {
         let (gateway, token) = (request.gateway, request.token);
         let apply = match request.body {
             Body::Apply(apply) => apply,
-            Body::Prepare(Prepare { apply, .. }) => apply,
+            Body::Prepare { prepare, .. } => prepare.apply,
             _ => return,
         };
         self.log(LogRecord::Apply(apply), Target { gateway, token, kind });
@@ -112,7 +112,7 @@ impl Shard {
         self.track(now);
         if let Some(txn) = txn_of(&request.body) {
             let known = self.txns.contains_key(&txn);
-            if !known && self.is_busy() && !matches!(request.body, Body::Prepare(_)) {
+            if !known && self.is_busy() && !matches!(request.body, Body::Prepare { .. }) {
                 self.stats.refused += 1;
                 return self.answer(request.gateway, request.token, Answer::Refused(Refusal::Busy));
             }
@@ -256,7 +256,7 @@ impl Shard {
     fn grant(&mut self, now: Now, request: Request, claims: Vec<(Blob, Claim)>) {
         match request.body {
             Body::Lock { .. } => self.grant_lock(now, request, claims),
-            Body::Prepare(_) => self.grant_prepare(now, request, claims),
+            Body::Prepare { .. } => self.grant_prepare(now, request, claims),
             Body::Apply(_) => self.put_apply(request, TargetKind::Replies),
             Body::Read { .. } => self.read(now, request),
             Body::Snapshot { .. } => self.snapshot_read(now, request),
@@ -305,8 +305,9 @@ impl Shard {
 
     fn grant_prepare(&mut self, now: Now, request: Request, claims: Vec<(Blob, Claim)>) {
         let (gateway, token) = (request.gateway, request.token);
-        let Body::Prepare(ref prepare) = request.body else { return };
+        let Body::Prepare { ref prepare, floor } = request.body else { return };
         let txn = prepare.txn;
+        self.move_clock(floor);
         if prepare.participants.len() == 1 {
             return self.put_apply(request, TargetKind::Commit(txn));
         }
@@ -332,15 +333,43 @@ impl Shard {
         for (key, claim) in claims {
             self.hold(txn, &key, claim);
         }
-        let Body::Prepare(prepare) = request.body else { return };
+        let Body::Prepare { prepare, .. } = request.body else { return };
+        let target = Target { gateway, token, kind: TargetKind::Vote(txn) };
         if let Some(entry) = self.txns.get_mut(&txn) {
             entry.touched_us = now.mono_us;
-            entry.prepared = true;
             entry.probes = probes;
             entry.request = prepare.apply.request.clone();
+            entry.unlogged = Some((prepare, target));
         }
-        let target = Target { gateway, token, kind: TargetKind::Vote(txn) };
-        self.log(LogRecord::Prepare(prepare), target);
+        self.log_prepare_if_ready(txn);
+    }
+
+    /// Logs the prepare once everything that is decided before it is known to be (the record's
+    /// timestamp is taken from the clock then).
+    fn log_prepare_if_ready(&mut self, txn: TxnId) {
+        let Some(entry) = self.txns.get_mut(&txn) else { return };
+        if entry.probes.is_empty()
+            && let Some((prepare, target)) = entry.unlogged.take()
+        {
+            entry.prepared = true;
+            self.log(LogRecord::Prepare(prepare), target);
+        }
+    }
+
+    /// `txn` is decided, or was certainly undecided when a prepare that hangs on it was asked for.
+    pub(super) fn probe_answered(&mut self, txn: TxnId) {
+        let waiting: Vec<TxnId> = self
+            .probing
+            .remove(&txn)
+            .into_iter()
+            .flatten()
+            .collect();
+        for id in waiting {
+            if let Some(entry) = self.txns.get_mut(&id) {
+                entry.probes.remove(&txn);
+            }
+            self.log_prepare_if_ready(id);
+        }
     }
 
     /// A transaction is over here: it holds nothing and waits for nothing any more.
@@ -447,6 +476,7 @@ impl Shard {
         }
         for other in &open {
             let gateway = self.txns.get(other).map_or(GatewayId::default(), |t| t.gateway);
+            self.probing.entry(*other).or_default().push(txn);
             let notice = Notice::Probe { txn: *other, shard: self.config.id };
             self.notice(gateway, Token::default(), notice);
         }

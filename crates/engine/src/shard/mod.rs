@@ -88,13 +88,12 @@ struct Txn {
     keys: SmallVec<[Blob; 4]>,
     touched_us: u64,
     waiter: Option<WaiterId>,
-    /// Where the vote goes, while it is held back; and what holds it back.
-    vote: Option<(Token, Timestamp)>,
+    /// Its prepare, while it is held back, and the transactions that hold it back.
+    unlogged: Option<(crate::entry::Prepare, Target)>,
     probes: BTreeSet<TxnId>,
     /// Where the replies go once the transaction is executed.
     decided: Option<Token>,
-    /// Aborted before its prepare record came back from the log.
-    aborted: bool,
+    /// Its prepare is in the log.
     prepared: bool,
     request: Option<RequestId>,
 }
@@ -124,6 +123,7 @@ pub struct Shard {
     txns: BTreeMap<TxnId, Txn>,
     wounded: BTreeSet<TxnId>,
     open_requests: BTreeMap<RequestId, TxnId>,
+    probing: BTreeMap<TxnId, Vec<TxnId>>,
     waiters: BTreeMap<WaiterId, Waiter>,
     next_waiter: WaiterId,
     after: VecDeque<(u64, Request)>,
@@ -159,6 +159,7 @@ impl Shard {
             txns: BTreeMap::new(),
             wounded: BTreeSet::new(),
             open_requests: BTreeMap::new(),
+            probing: BTreeMap::new(),
             waiters: BTreeMap::new(),
             next_waiter: 0,
             after: VecDeque::new(),
@@ -220,7 +221,7 @@ impl Shard {
             Body::Read { .. } => self.read(now, request),
             Body::Apply(_) => self.admit_apply(now, request),
             Body::Snapshot { .. } => self.snapshot_read(now, request),
-            Body::Lock { .. } | Body::Prepare(_) => self.begin_locking(now, request),
+            Body::Lock { .. } | Body::Prepare { .. } => self.begin_locking(now, request),
             Body::Decide { txn, commit } => self.decide(now, request.token, txn, commit),
             Body::Release { txn, after } => {
                 self.move_clock(after);
