@@ -17,19 +17,28 @@ pub fn run() -> Result<(), String> {
     cargo_deny().map(|_| ())
 }
 
-/// Debian packages: the server that Claret is compared with, and its command line.
+/// Programs and the Debian packages that have them: the server that Claret is compared with and its
+/// command line, and what builds the C parts of dependencies.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("redis-server", "redis-server"),
+    ("redis-cli", "redis-tools"),
+    ("cc", "gcc"),
+    ("make", "make"),
+];
+
+/// Installs the packages whose programs are missing.
 pub fn packages() -> Result<(), String> {
     let mut missing = Vec::new();
-    for (program, package) in [("redis-server", "redis-server"), ("redis-cli", "redis-tools")] {
+    for (program, package) in PROGRAMS {
         if paths::find(program).is_none() {
-            missing.push(package);
+            missing.push(*package);
         }
     }
     if !succeeds(&mut command("python3", &["-c", "import venv, ensurepip"])) {
         missing.extend(["python3", "python3-venv"]);
     }
     if missing.is_empty() {
-        println!("redis-server, redis-cli and python3 are there");
+        println!("every program is there");
         return Ok(());
     }
     let names = missing.join(" ");
