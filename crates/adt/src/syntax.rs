@@ -36,11 +36,18 @@ pub fn parse(syntax: &str) -> Result<Vec<Part>, String> {
 /// The forms of a container's subcommands, with the subcommand's name (in lower case) and the
 /// words after it; none for a command that is no container.
 pub fn subcommands(syntax: &str) -> Vec<(String, &str)> {
-    let forms = forms(syntax);
-    if !container(&forms) {
+    let mut alternatives = forms(syntax);
+    // `[COUNT | INFO [name ...]]`: a container that also answers without a subcommand.
+    if let Some(inner) = syntax.strip_prefix('[').and_then(|s| s.strip_suffix(']')) {
+        alternatives = forms(inner);
+        if !alternatives.iter().any(|f| f.contains(' ')) {
+            return Vec::new();
+        }
+    }
+    if !container(&alternatives) {
         return Vec::new();
     }
-    forms
+    alternatives
         .iter()
         .map(|form| {
             let (name, rest) = form.split_once(' ').unwrap_or((form, ""));
@@ -369,6 +376,9 @@ mod tests {
         assert_eq!(names("COMMIT | ABORT"), ["commit", "abort"]);
         assert!(names("AND | OR | NOT destkey key [key ...]").is_empty());
         assert!(names("key [NX | XX]").is_empty());
+        assert_eq!(names("[COUNT | INFO [name ...]]"), ["count", "info"]);
+        assert!(names("[ASYNC | SYNC]").is_empty());
+        assert!(names("[key] [NX]").is_empty());
         assert!(names("").is_empty());
     }
 

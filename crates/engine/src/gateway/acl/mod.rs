@@ -1,0 +1,374 @@
+//! Access control: who may call which commands on which keys and channels.
+//!
+//! Rules are the words of Redis' `ACL SETUSER`. A new user may nothing; rules are applied from left
+//! to right. Decisions come from the command table that also parses and executes, and a test
+//! checks for every data command that its operations touch no key that was not checked.
+
+mod access;
+mod replies;
+mod units;
+
+pub use access::{KeyAccess, key_access};
+pub use replies::{cat, dry_run, get_user, list, user_names, who_am_i};
+pub use units::{Unit, Units, units};
+
+use super::UserConfig;
+use super::session_commands::position;
+use adt::{Args, Blob, CommandSpec, ErrorReply, glob};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Name of the user that a connection has before it authenticates.
+pub const DEFAULT_USER: &str = "default";
+/// Most users of a server.
+pub const USERS_MAX: usize = 10_000;
+/// Most key and channel patterns of one user.
+pub const PATTERNS_MAX: usize = 1_000;
+/// Longest rule, in bytes.
+pub const RULE_BYTES_MAX: usize = 1_024;
+
+/// All users.
+#[derive(Clone, Debug, Default)]
+pub struct Acl {
+    users: BTreeMap<String, Arc<User>>,
+}
+
+/// How an authentication goes on.
+#[derive(Clone, Debug)]
+pub enum Login {
+    /// Any password fits.
+    Accept(Arc<User>),
+    /// The password must be checked against the verifier, which is empty if none can fit.
+    Verify {
+        /// What to check against.
+        verifier: String,
+    },
+}
+
+impl Acl {
+    /// The users of a configuration, or what is wrong with it.
+    pub fn from_config(configs: &[UserConfig]) -> Result<Self, String> {
+        if configs.len() > USERS_MAX {
+            return Err(format!("there can be at most {USERS_MAX} users"));
+        }
+        let mut users = BTreeMap::new();
+        for config in configs {
+            let name = &config.name;
+            if name.is_empty() || name.bytes().any(|b| b <= b' ' || b == 0x7f) {
+                return Err(format!(
+                    "the user name {name:?} must have at least one character and no spaces or \
+                     control characters"
+                ));
+            }
+            let mut user = User::new(name);
+            user.verifier.clone_from(&config.verifier);
+            for rule in &config.rules {
+                user.apply(rule).map_err(|why| {
+                    format!("user '{name}': error in the rule '{}': {why}", rule.escape_debug())
+                })?;
+            }
+            if users.insert(name.clone(), Arc::new(user)).is_some() {
+                return Err(format!("the user '{name}' is there twice"));
+            }
+        }
+        Ok(Self { users })
+    }
+
+    /// One user who may do everything without a password: a server without authentication.
+    pub fn open() -> Self {
+        let mut user = User::new(DEFAULT_USER);
+        for rule in ["on", "nopass", "allkeys", "allchannels", "allcommands"] {
+            user.apply(rule).expect("a known rule");
+        }
+        Self { users: BTreeMap::from([(DEFAULT_USER.to_owned(), Arc::new(user))]) }
+    }
+
+    /// The user called `name`.
+    pub fn user(&self, name: &str) -> Option<&Arc<User>> {
+        self.users.get(name)
+    }
+
+    /// The users in the order of their names.
+    pub fn users(&self) -> impl Iterator<Item = &User> {
+        self.users.values().map(|user| &**user)
+    }
+
+    /// Who a new connection is without authentication: the default user, if it is switched on and
+    /// needs no password.
+    pub fn unauthenticated(&self) -> Option<&Arc<User>> {
+        self.users.get(DEFAULT_USER).filter(|user| user.enabled && user.nopass)
+    }
+
+    /// Begins the authentication as `name`. A user that does not exist, is switched off or has no
+    /// password looks like a wrong password, and takes as long.
+    pub fn login(&self, name: &[u8]) -> Login {
+        let user = std::str::from_utf8(name).ok().and_then(|name| self.users.get(name));
+        match user.filter(|user| user.enabled) {
+            Some(user) if user.nopass => Login::Accept(user.clone()),
+            Some(user) => Login::Verify { verifier: user.verifier.clone().unwrap_or_default() },
+            None => Login::Verify { verifier: String::new() },
+        }
+    }
+}
+
+/// A pattern of keys and what may be done with them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KeyRule {
+    pattern: Blob,
+    read: bool,
+    write: bool,
+}
+
+/// One user and what it may do.
+#[derive(Clone)]
+pub struct User {
+    name: String,
+    enabled: bool,
+    nopass: bool,
+    verifier: Option<String>,
+    /// One bit per unit.
+    allowed: Vec<u64>,
+    /// The command rules that led to `allowed`, for people.
+    commands: Vec<String>,
+    keys: Vec<KeyRule>,
+    all_keys: bool,
+    channels: Vec<Blob>,
+    all_channels: bool,
+    everything: bool,
+}
+
+impl std::fmt::Debug for User {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "User({})", self.name)
+    }
+}
+
+impl User {
+    /// A user who is switched off and may nothing.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            enabled: false,
+            nopass: false,
+            verifier: None,
+            allowed: vec![0; units().units.len().div_ceil(64)],
+            commands: vec!["-@all".to_owned()],
+            keys: Vec::new(),
+            all_keys: false,
+            channels: Vec::new(),
+            all_channels: false,
+            everything: false,
+        }
+    }
+
+    /// Name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the user can authenticate.
+    pub fn enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Whether nothing is forbidden: then [`User::check`] need not be asked.
+    #[inline]
+    pub fn everything(&self) -> bool {
+        self.everything
+    }
+
+    /// Applies one rule. An error says what is wrong and changes nothing.
+    pub fn apply(&mut self, rule: &str) -> Result<(), String> {
+        if rule.len() > RULE_BYTES_MAX {
+            return Err(format!("a rule has at most {RULE_BYTES_MAX} bytes"));
+        }
+        match rule.to_ascii_lowercase().as_str() {
+            "on" => self.enabled = true,
+            "off" => self.enabled = false,
+            "nopass" => {
+                self.nopass = true;
+                self.verifier = None;
+            }
+            "resetpass" => {
+                self.nopass = false;
+                self.verifier = None;
+            }
+            "reset" => *self = Self::new(&self.name),
+            "sanitize-payload" | "skip-sanitize-payload" => {}
+            "allkeys" => self.apply_key("~*")?,
+            "resetkeys" => {
+                self.keys.clear();
+                self.all_keys = false;
+            }
+            "allchannels" => self.apply_channel("*")?,
+            "resetchannels" => {
+                self.channels.clear();
+                self.all_channels = false;
+            }
+            "allcommands" => self.apply_command("+@all")?,
+            "nocommands" => self.apply_command("-@all")?,
+            lower => match rule.as_bytes().first() {
+                Some(b'+' | b'-') => self.apply_command(lower)?,
+                Some(b'~' | b'%') => self.apply_key(rule)?,
+                Some(b'&') => self.apply_channel(&rule[1..])?,
+                Some(b'>' | b'<' | b'#' | b'!') => {
+                    return Err("passwords are not rules: the configuration holds a verifier for \
+                                each user"
+                        .to_owned());
+                }
+                Some(b'(') => return Err("selectors are not known here".to_owned()),
+                _ => {
+                    return Err("syntax error; known are on, off, nopass, resetpass, reset, \
+                                +command, -command, +@category, -@category, ~keys, %R~keys, \
+                                %W~keys, resetkeys, &channels, resetchannels"
+                        .to_owned());
+                }
+            },
+        }
+        self.everything = self.all_keys
+            && self.all_channels
+            && (0..units().units.len()).all(|unit| self.may_call(unit));
+        Ok(())
+    }
+
+    fn apply_key(&mut self, rule: &str) -> Result<(), String> {
+        let (flags, pattern) =
+            rule.split_once('~').ok_or("a key rule is ~pattern, %R~pattern or %W~pattern")?;
+        let flags = flags.to_ascii_uppercase();
+        let (read, write) = match flags.as_str() {
+            "" | "%RW" | "%WR" => (true, true),
+            "%R" => (true, false),
+            "%W" => (false, true),
+            _ => return Err("a key rule is ~pattern, %R~pattern or %W~pattern".to_owned()),
+        };
+        if self.all_keys {
+            return Err("all keys are allowed already; 'resetkeys' starts anew".to_owned());
+        }
+        if pattern == "*" && read && write {
+            self.keys.clear();
+            self.all_keys = true;
+            return Ok(());
+        }
+        let rule = KeyRule { pattern: pattern.into(), read, write };
+        if !self.keys.contains(&rule) {
+            if self.keys.len() >= PATTERNS_MAX {
+                return Err(format!("a user has at most {PATTERNS_MAX} patterns"));
+            }
+            self.keys.push(rule);
+        }
+        Ok(())
+    }
+
+    fn apply_channel(&mut self, pattern: &str) -> Result<(), String> {
+        if self.all_channels {
+            return Err("all channels are allowed already; 'resetchannels' starts anew".to_owned());
+        }
+        if pattern == "*" {
+            self.channels.clear();
+            self.all_channels = true;
+        } else if !self.channels.iter().any(|c| c.as_slice() == pattern.as_bytes()) {
+            if self.channels.len() >= PATTERNS_MAX {
+                return Err(format!("a user has at most {PATTERNS_MAX} patterns"));
+            }
+            self.channels.push(pattern.into());
+        }
+        Ok(())
+    }
+
+    fn apply_command(&mut self, rule: &str) -> Result<(), String> {
+        let units = units();
+        let (sign, what) = rule.split_at(1);
+        let chosen: Vec<usize> = if what == "@all" {
+            self.commands.clear();
+            (0..units.units.len()).collect()
+        } else if let Some(category) = what.strip_prefix('@') {
+            let number = units.category(category).ok_or_else(|| {
+                format!("unknown category; known are all, {}", units.categories.join(", "))
+            })?;
+            (0..units.units.len()).filter(|&i| units.units[i].is_in(number)).collect()
+        } else {
+            units.named(what).ok_or("unknown command or subcommand")?
+        };
+        for unit in chosen {
+            let bit = 1 << (unit % 64);
+            if sign == "+" {
+                self.allowed[unit / 64] |= bit;
+            } else {
+                self.allowed[unit / 64] &= !bit;
+            }
+        }
+        self.commands.retain(|r| &r[1..] != what);
+        self.commands.push(rule.to_owned());
+        Ok(())
+    }
+
+    fn may_call(&self, unit: usize) -> bool {
+        self.allowed[unit / 64] & (1 << (unit % 64)) != 0
+    }
+
+    /// Whether the user may make this call; the error is the client's reply. The number of words
+    /// must have been checked before.
+    pub fn check(&self, spec: &CommandSpec, args: &Args<'_>) -> Result<(), ErrorReply> {
+        if self.everything {
+            return Ok(());
+        }
+        let denied = |name: &str| {
+            let user = &self.name;
+            let text = format!("User {user} has no permissions to run the '{name}' command");
+            Err(ErrorReply::new("NOPERM", text))
+        };
+        let Some(position) = position(spec.name.as_bytes()) else { return denied(spec.name) };
+        let unit = units().called(position, args);
+        if !self.may_call(unit) {
+            return denied(&units().units[unit].full_name());
+        }
+        self.check_keys(spec, args)?;
+        self.check_channels(spec, args)
+    }
+
+    fn check_keys(&self, spec: &CommandSpec, args: &Args<'_>) -> Result<(), ErrorReply> {
+        if self.all_keys {
+            return Ok(());
+        }
+        for (nth, at) in spec.keys.positions(args)?.into_iter().enumerate() {
+            let needs = key_access(spec, args, nth);
+            if !args.get(at).is_some_and(|key| self.may_access(key, needs)) {
+                return Err(ErrorReply::new("NOPERM", "No permissions to access a key"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the user may do `needs` with `key`. Reading and writing may come from two rules.
+    pub fn may_access(&self, key: &[u8], needs: KeyAccess) -> bool {
+        let by = |allows: fn(&KeyRule) -> bool| {
+            self.keys.iter().any(|rule| allows(rule) && glob::matches(&rule.pattern, key))
+        };
+        self.all_keys || ((!needs.read || by(|r| r.read)) && (!needs.write || by(|r| r.write)))
+    }
+
+    fn check_channels(&self, spec: &CommandSpec, args: &Args<'_>) -> Result<(), ErrorReply> {
+        let allowed = match spec.name {
+            "publish" => self.may_use_channel(args.get(1).unwrap_or_default()),
+            "subscribe" => args.iter_from(1).all(|channel| self.may_use_channel(channel)),
+            "psubscribe" => args.iter_from(1).all(|pattern| self.may_use_pattern(pattern)),
+            _ => true,
+        };
+        let error = || ErrorReply::new("NOPERM", "No permissions to access a channel");
+        if allowed { Ok(()) } else { Err(error()) }
+    }
+
+    /// Whether the user may publish and subscribe to `channel`.
+    pub fn may_use_channel(&self, channel: &[u8]) -> bool {
+        self.all_channels || self.channels.iter().any(|rule| glob::matches(rule, channel))
+    }
+
+    /// Whether the user may subscribe to `pattern`: it must be one of the user's own, since
+    /// whether one pattern lies within another is not decided here (as in Redis).
+    fn may_use_pattern(&self, pattern: &[u8]) -> bool {
+        self.all_channels || self.channels.iter().any(|rule| rule.as_slice() == pattern)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! Replies of the `ACL` command. Verifiers never leave the server: a salted hash can still be
+//! guessed at leisure.
+
+use super::{Acl, User, units};
+use crate::gateway::session_commands::lookup;
+use adt::{Args, ErrorReply, Reply};
+
+/// `ACL CAT [category]`: the categories, or the commands of one.
+pub fn cat(category: Option<&[u8]>) -> Reply {
+    let units = units();
+    let Some(name) = category else {
+        return Reply::Array(units.categories.iter().map(Reply::bulk).collect());
+    };
+    let number = std::str::from_utf8(name).ok().and_then(|name| units.category(name));
+    let Some(number) = number else {
+        return Reply::err(format!("Unknown category '{}'", name.escape_ascii()));
+    };
+    let members = units.units.iter().filter(|unit| unit.is_in(number));
+    Reply::Array(members.map(|unit| Reply::bulk(unit.full_name())).collect())
+}
+
+/// `ACL WHOAMI`.
+pub fn who_am_i(user: &User) -> Reply {
+    Reply::bulk(user.name())
+}
+
+/// `ACL USERS`.
+pub fn user_names(acl: &Acl) -> Reply {
+    Reply::Array(acl.users().map(|user| Reply::bulk(user.name())).collect())
+}
+
+/// `ACL LIST`: one line of rules per user.
+pub fn list(acl: &Acl) -> Reply {
+    Reply::Array(acl.users().map(|user| Reply::bulk(line(user))).collect())
+}
+
+fn line(user: &User) -> String {
+    let mut words = vec!["user".to_owned(), user.name.clone()];
+    words.extend(flags(user).into_iter().map(str::to_owned));
+    words.extend([keys(user), channels(user), user.commands.join(" ")]);
+    words.retain(|word| !word.is_empty());
+    words.join(" ")
+}
+
+fn flags(user: &User) -> Vec<&'static str> {
+    let mut flags = vec![if user.enabled { "on" } else { "off" }];
+    if user.nopass {
+        flags.push("nopass");
+    }
+    flags
+}
+
+fn keys(user: &User) -> String {
+    if user.all_keys {
+        return "~*".to_owned();
+    }
+    let rule = |rule: &super::KeyRule| {
+        let flags = match (rule.read, rule.write) {
+            (true, true) => "",
+            (true, false) => "%R",
+            (false, _) => "%W",
+        };
+        format!("{flags}~{}", rule.pattern.escape_ascii())
+    };
+    user.keys.iter().map(rule).collect::<Vec<_>>().join(" ")
+}
+
+fn channels(user: &User) -> String {
+    if user.all_channels {
+        return "&*".to_owned();
+    }
+    let names: Vec<_> = user.channels.iter().map(|c| format!("&{}", c.escape_ascii())).collect();
+    if names.is_empty() { "resetchannels".to_owned() } else { names.join(" ") }
+}
+
+/// `ACL GETUSER name`: a map in the shape of Redis 7, or nil. `passwords` says only whether there
+/// is one.
+pub fn get_user(acl: &Acl, name: &[u8]) -> Reply {
+    let user = std::str::from_utf8(name).ok().and_then(|name| acl.user(name));
+    let Some(user) = user else { return Reply::Nil };
+    let set = |words: Vec<&'static str>| Reply::Set(words.into_iter().map(Reply::bulk).collect());
+    let password = user.verifier.is_some().then(|| Reply::bulk("(hidden)"));
+    let channels =
+        if user.channels.is_empty() && !user.all_channels { String::new() } else { channels(user) };
+    Reply::Map(vec![
+        (Reply::bulk("flags"), set(flags(user))),
+        (Reply::bulk("passwords"), Reply::Array(password.into_iter().collect())),
+        (Reply::bulk("commands"), Reply::bulk(user.commands.join(" "))),
+        (Reply::bulk("keys"), Reply::bulk(keys(user))),
+        (Reply::bulk("channels"), Reply::bulk(channels)),
+        (Reply::bulk("selectors"), Reply::Array(Vec::new())),
+    ])
+}
+
+/// `ACL DRYRUN username command [arg ...]`: whether the user might make a call. `args` are all
+/// words of the `ACL` command.
+pub fn dry_run(acl: &Acl, args: &Args<'_>) -> Result<Reply, ErrorReply> {
+    let wrong = || ErrorReply::err("wrong number of arguments for 'acl|dryrun' command");
+    let name = args.get(2).ok_or_else(wrong)?;
+    let user = std::str::from_utf8(name).ok().and_then(|name| acl.user(name));
+    let user =
+        user.ok_or_else(|| ErrorReply::err(format!("User '{}' not found", name.escape_ascii())))?;
+    let call = args.tail(3).ok_or_else(wrong)?;
+    let command = call.get(0).unwrap_or_default();
+    let spec = lookup(command).ok_or_else(|| {
+        ErrorReply::err(format!("Command '{}' not found", command.escape_ascii()))
+    })?;
+    spec.check_arity(call.len())?;
+    Ok(match user.check(spec, &call) {
+        Ok(()) => Reply::Ok,
+        Err(error) if error.code() == "NOPERM" => Reply::bulk(error.text()),
+        Err(error) => error.into(),
+    })
+}

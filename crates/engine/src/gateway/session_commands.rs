@@ -1,0 +1,216 @@
+//! The commands that no data type owns: connection, server, transactions, pub/sub, cluster; and
+//! the table of all commands.
+//!
+//! Shapes and names follow the Redis documentation; `TXN` is ours. The session carries these
+//! commands out by their names.
+
+use adt::{CommandSpec, Flags, Handler, Keys};
+use foldhash::fast::FixedState;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+/// Longest command name, in bytes. A longer word is no command.
+pub const NAME_BYTES_MAX: usize = 32;
+
+/// A row is `(name, arity, flags, keys, summary, syntax, complexity)`.
+macro_rules! session_commands {
+    ($($group:literal: $(($name:literal, $arity:literal, $flags:expr, $keys:expr,
+        $summary:literal, $syntax:literal, $complexity:literal);)*)*) => {
+        &[$($(CommandSpec {
+            name: $name,
+            arity: $arity,
+            flags: $flags,
+            keys: $keys,
+            group: $group,
+            summary: $summary,
+            syntax: $syntax,
+            complexity: $complexity,
+            handler: Handler::Session,
+        }),*),*]
+    };
+}
+
+const NONE: Flags = Flags(0);
+const FAST: Flags = Flags::FAST;
+const OPENING: Flags = FAST.and(Flags::NO_AUTH);
+const ALONE: Flags = Flags::NO_MULTI;
+const READ: Flags = Flags::READ.and(ALONE);
+const ADMIN: Flags = Flags::ADMIN.and(Flags::DANGEROUS).and(ALONE);
+const WIPE: Flags = Flags::WRITE.and(Flags::DANGEROUS).and(ALONE);
+const TRANSACTION: Flags = Flags::TRANSACTION.and(FAST);
+const SUBSCRIBE: Flags = Flags::PUBSUB.and(ALONE);
+
+/// The commands that the session carries out.
+pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
+    "connection":
+    ("auth", -2, OPENING.and(ALONE), Keys::None,
+        "Authenticates the connection.", "[username] password", "O(1), deliberately slow");
+    ("client", -2, ALONE, Keys::None,
+        "Tells about connections and manages them.",
+        "GETNAME | ID | INFO | KILL <filter value [filter value ...]> | LIST [TYPE <NORMAL | PUBSUB>] [ID id [id ...]] | NO-EVICT <ON | OFF> | NO-TOUCH <ON | OFF> | REPLY <ON | OFF | SKIP> | SETINFO <LIB-NAME name | LIB-VER version> | SETNAME name | UNBLOCK id [TIMEOUT | ERROR]",
+        "O(1); LIST and KILL O(n) in connections");
+    ("echo", 2, FAST, Keys::None, "Returns its argument.", "message", "O(1)");
+    ("hello", -1, OPENING.and(ALONE), Keys::None,
+        "Chooses the protocol version and tells about the server.",
+        "[protover [AUTH username password] [SETNAME clientname]]", "O(1)");
+    ("ping", -1, FAST, Keys::None, "Answers PONG, or its argument.", "[message]", "O(1)");
+    ("quit", -1, OPENING, Keys::None, "Closes the connection.", "", "O(1)");
+    ("reset", 1, OPENING, Keys::None,
+        "Brings the connection into the state of a new one.", "", "O(1)");
+    ("select", 2, FAST, Keys::None, "Accepts database 0, the only one.", "index", "O(1)");
+
+    "server":
+    ("acl", -2, ADMIN, Keys::None,
+        "Tells about users and what they may do.",
+        "CAT [category] | DRYRUN username command [arg ...] | GETUSER username | LIST | USERS | WHOAMI",
+        "O(n) in users or commands");
+    ("bgsave", -1, ADMIN, Keys::None,
+        "Begins to write a snapshot of every shard.", "[SCHEDULE]", "O(n), in the background");
+    ("command", -1, NONE, Keys::None,
+        "Tells about commands.",
+        "[COUNT | DOCS [name ...] | GETKEYS command [arg ...] | INFO [name ...] | LIST [FILTERBY <ACLCAT category | PATTERN pattern>]]",
+        "O(n) in commands");
+    ("config", -2, ADMIN, Keys::None,
+        "Reads and changes settings.",
+        "GET pattern [pattern ...] | RESETSTAT | SET <setting value [setting value ...]>",
+        "O(n) in settings");
+    ("dbsize", 1, READ.and(FAST), Keys::None, "Counts the keys.", "", "O(1) per shard");
+    ("flushall", -1, WIPE, Keys::None, "Removes all keys.", "[ASYNC | SYNC]", "O(n)");
+    ("flushdb", -1, WIPE, Keys::None, "Removes all keys.", "[ASYNC | SYNC]", "O(n)");
+    ("info", -1, ALONE.and(Flags::DANGEROUS), Keys::None,
+        "Tells about the server.", "[section ...]", "O(1) per shard");
+    ("lastsave", 1, FAST.and(Flags::ADMIN).and(Flags::DANGEROUS), Keys::None,
+        "Tells the second of the last snapshot.", "", "O(1)");
+    ("role", 1, FAST.and(Flags::ADMIN).and(Flags::DANGEROUS), Keys::None,
+        "Tells the server's role in replication.", "", "O(1)");
+    ("save", 1, ADMIN, Keys::None, "Writes a snapshot of every shard.", "", "O(n)");
+    ("shutdown", -1, ADMIN, Keys::None, "Ends the server.", "[NOSAVE | SAVE]", "O(n) with SAVE");
+    ("time", 1, FAST, Keys::None, "Tells the server's time.", "", "O(1)");
+    ("wait", 3, Flags::BLOCKING, Keys::None,
+        "Tells how many replicas hold what was written; replies come after replication anyway.",
+        "numreplicas timeout", "O(1)");
+
+    "generic":
+    ("keys", 2, READ.and(Flags::DANGEROUS), Keys::None,
+        "Returns the keys that match a pattern.", "pattern", "O(n) in all keys");
+    ("randomkey", 1, READ, Keys::None, "Returns an arbitrary key.", "", "O(1)");
+    ("scan", -2, READ, Keys::None,
+        "Iterates over the keys.",
+        "cursor [MATCH pattern] [COUNT count] [TYPE type]", "O(1) per step");
+
+    "transactions":
+    ("discard", 1, TRANSACTION, Keys::None, "Forgets a MULTI transaction.", "", "O(1)");
+    ("exec", 1, Flags::TRANSACTION, Keys::None,
+        "Carries out a MULTI transaction, over any keys of any shards.", "",
+        "That of its commands");
+    ("multi", 1, TRANSACTION.and(ALONE), Keys::None, "Begins a MULTI transaction.", "", "O(1)");
+    ("txn", -2, TRANSACTION.and(ALONE), Keys::None,
+        "Begins and ends an interactive transaction, whose reads answer at once.",
+        "BEGIN [READONLY] [BLIND] | COMMIT | ABORT", "O(1); COMMIT that of the deferred commands");
+    ("unwatch", 1, TRANSACTION, Keys::None, "Forgets all watched keys.", "", "O(1)");
+    ("watch", -2, TRANSACTION.and(ALONE), Keys::ALL,
+        "Lets the next EXEC fail if one of the keys has changed.", "key [key ...]",
+        "O(1) per key");
+
+    "pubsub":
+    ("psubscribe", -2, SUBSCRIBE, Keys::None,
+        "Listens to the channels that match patterns.", "pattern [pattern ...]",
+        "O(log n) per pattern");
+    ("publish", 3, Flags::PUBSUB.and(FAST), Keys::None,
+        "Sends a message to a channel.", "channel message",
+        "O(n) in receivers and in patterns");
+    ("pubsub", -2, SUBSCRIBE, Keys::None,
+        "Tells about subscriptions.",
+        "CHANNELS [pattern] | NUMPAT | NUMSUB [channel ...]", "O(n) in channels");
+    ("punsubscribe", -1, SUBSCRIBE, Keys::None,
+        "Ends listening to patterns.", "[pattern ...]", "O(log n) per pattern");
+    ("subscribe", -2, SUBSCRIBE, Keys::None,
+        "Listens to channels.", "channel [channel ...]", "O(log n) per channel");
+    ("unsubscribe", -1, SUBSCRIBE, Keys::None,
+        "Ends listening to channels.", "[channel ...]", "O(log n) per channel");
+
+    "cluster":
+    ("asking", 1, FAST, Keys::None,
+        "Accepted for cluster clients; slots do not move in a way that needs it.", "", "O(1)");
+    ("cluster", -2, ALONE, Keys::None,
+        "Tells cluster clients where the slots are.",
+        "COUNTKEYSINSLOT slot | GETKEYSINSLOT slot count | INFO | KEYSLOT key | MYID | MYSHARDID | NODES | SHARDS | SLOTS",
+        "O(1); keys in a slot O(n)");
+    ("readonly", 1, FAST, Keys::None, "Accepted for cluster clients.", "", "O(1)");
+    ("readwrite", 1, FAST, Keys::None, "Accepted for cluster clients.", "", "O(1)");
+};
+
+struct Table {
+    all: Vec<&'static CommandSpec>,
+    positions: HashMap<&'static [u8], u16, FixedState>,
+}
+
+/// The table is built once. Its hash needs no secret key: nobody but us chooses the names in it.
+fn table() -> &'static Table {
+    static TABLE: OnceLock<Table> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let mut all: Vec<_> = adt::record::data_commands().chain(SESSION_COMMANDS).collect();
+        all.sort_by_key(|spec| spec.name);
+        let positions =
+            all.iter().enumerate().map(|(i, spec)| (spec.name.as_bytes(), i as u16)).collect();
+        Table { all, positions }
+    })
+}
+
+/// All commands, in the order of their names.
+pub fn all() -> &'static [&'static CommandSpec] {
+    &table().all
+}
+
+/// Where the command called `name` (in any case) is in [`all`].
+#[inline]
+pub fn position(name: &[u8]) -> Option<usize> {
+    let mut lower = [0; NAME_BYTES_MAX];
+    let lower = lower.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    table().positions.get(&*lower).map(|&i| usize::from(i))
+}
+
+/// The command called `name`, in any case.
+#[inline]
+pub fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
+    position(name).map(|i| table().all[i])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_short_and_in_lower_case() {
+        for pair in all().windows(2) {
+            assert!(pair[0].name < pair[1].name, "{} twice or out of order", pair[1].name);
+        }
+        for spec in all() {
+            assert!(spec.name.len() <= NAME_BYTES_MAX, "{}", spec.name);
+            assert_eq!(spec.name, spec.name.to_ascii_lowercase());
+            assert!(spec.summary.ends_with('.'), "{}", spec.name);
+            assert!(spec.arity != 0 && !spec.complexity.is_empty(), "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn names_are_found_in_any_case() {
+        assert_eq!(lookup(b"sAdD").map(|s| s.name), Some("sadd"));
+        assert_eq!(lookup(b"TXN").map(|s| s.name), Some("txn"));
+        assert_eq!(all()[position(b"ping").unwrap()].name, "ping");
+        for unknown in [&b""[..], b"nosuch", b"sadd ", &[b'a'; 33], &[b'a'; 1000], b"\xff\0"] {
+            assert!(lookup(unknown).is_none());
+        }
+    }
+
+    #[test]
+    fn every_command_of_the_session_has_a_syntax_that_fits_its_arity() {
+        for spec in SESSION_COMMANDS {
+            let calls = adt::syntax::sample_calls(spec);
+            assert!(calls.iter().all(|c| spec.check_arity(c.len()).is_ok()), "{}", spec.name);
+            assert!(!calls.is_empty(), "{}", spec.name);
+        }
+    }
+}
