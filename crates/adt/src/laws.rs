@@ -207,3 +207,16 @@ fn unordered(reply: &Reply) -> String {
     parts.sort();
     parts.join(",")
 }
+
+/// Runs one-operation command lines (words split at spaces) one after another on one key, at
+/// millisecond 1000, and compares the replies.
+pub(crate) fn dialogue(lines: &[(&str, Reply)]) {
+    let mut slot = None;
+    for (line, reply) in lines {
+        let answer = match decode(&ArgBuf::of(line.split(' ')).args()) {
+            Ok((_, op)) => apply(&mut slot, &op, &ctx(0)),
+            Err(error) => Reply::Error(error),
+        };
+        assert_eq!(answer, *reply, "{line}");
+    }
+}

@@ -9,7 +9,9 @@ mod args;
 mod blob;
 pub mod collections;
 mod command;
+pub mod counter;
 pub mod glob;
+pub mod hash;
 pub mod key;
 #[cfg(test)]
 mod laws;

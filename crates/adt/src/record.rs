@@ -209,7 +209,9 @@ macro_rules! registry {
 
 registry! {
     String => string,
+    Hash => hash,
     Set => set,
+    Counter => counter,
     ZSet => zset,
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::laws::{check_laws, check_words};
+use crate::laws::{check_laws, check_words, dialogue};
 use crate::record::{Record, apply, decode, query};
 use crate::{Command, Merge, Op as AnyOp, Value as AnyValue};
 
@@ -43,13 +43,6 @@ fn run(slot: &mut Option<Record>, line: &str) -> Reply {
     match decode(&ArgBuf::of(line.split(' ')).args()) {
         Ok((_, op)) => apply(slot, &op, &Ctx { now_ms: 1000, ..Ctx::default() }),
         Err(error) => Reply::Error(error),
-    }
-}
-
-fn dialogue(lines: &[(&str, Reply)]) {
-    let mut slot = None;
-    for (line, reply) in lines {
-        assert_eq!(run(&mut slot, line), *reply, "{line}");
     }
 }
 
