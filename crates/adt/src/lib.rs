@@ -6,6 +6,7 @@
 //! lock modes, commutativity, how to save it, tests); [`record`] is the registry.
 
 mod args;
+pub mod bag;
 mod blob;
 pub mod collections;
 mod command;
@@ -15,6 +16,8 @@ pub mod hash;
 pub mod key;
 #[cfg(test)]
 mod laws;
+pub mod list;
+pub mod log;
 mod number;
 mod random;
 pub mod record;
@@ -23,7 +26,9 @@ pub mod scan;
 pub mod set;
 pub mod string;
 pub mod syntax;
+pub mod topk;
 mod types;
+pub mod uid;
 pub mod zset;
 
 pub use args::{ArgBuf, Args, format_float, parse_float, parse_int};

@@ -210,9 +210,14 @@ macro_rules! registry {
 registry! {
     String => string,
     Hash => hash,
+    List => list,
     Set => set,
     Counter => counter,
     ZSet => zset,
+    Uid => uid,
+    TopK => topk,
+    Bag => bag,
+    Log => log,
 }
 
 /// A lock mode: comparing two of them is one mask test.
