@@ -7,7 +7,7 @@
 
 use crate::key::{ExpireIf, KeyOp, TtlForm, When};
 use crate::record::{apply, commutes, decode, mode};
-use crate::{Access, ArgBuf, Blob, Ctx, DataType, Op, Record, Reply};
+use crate::{Access, ArgBuf, Blob, Ctx, DataType, Op, Record, Reply, Timestamp};
 
 const KEY: &[u8] = b"key";
 
@@ -31,7 +31,7 @@ impl Act {
 /// order is.
 fn ctx(place: usize) -> Ctx {
     let place = place as u64;
-    Ctx { now_ms: 1000 + 1000 * place, seed: 77 * place, ..Ctx::default() }
+    Ctx { now_ms: 1000 + 1000 * place, ts: Timestamp(place << 12), seed: 77 * place }
 }
 
 /// Checks that each operation reads back from the words it is written as.
@@ -192,7 +192,11 @@ fn run(state: &Slot, acts: &[&Act], order: &[usize]) -> (Slot, Vec<Reply>) {
     let mut slot = state.clone();
     let mut replies = vec![Reply::Nil; acts.len()];
     for &place in order {
-        replies[place] = apply(&mut slot, &acts[place].op, &ctx(place));
+        replies[place] = apply(&mut slot, &acts[place].op, &ctx(place + 1));
+    }
+    // When the record was last changed tells of the order in which replicas apply, no more.
+    if let Some(record) = &mut slot {
+        record.modified = Timestamp::ZERO;
     }
     (slot, replies)
 }
