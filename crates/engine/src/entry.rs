@@ -116,6 +116,13 @@ pub enum SnapshotPart {
         /// The replies of its operations.
         replies: Vec<adt::Reply>,
     },
+    /// Commit timestamp of a transaction over several shards that was executed lately.
+    Outcome {
+        /// The transaction.
+        txn: TxnId,
+        /// Its commit timestamp.
+        commit: Timestamp,
+    },
     /// Comes last.
     End {
         /// Number of parts before this one.

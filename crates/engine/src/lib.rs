@@ -9,6 +9,8 @@ pub mod entry;
 pub mod gateway;
 pub mod limits;
 pub mod message;
+pub mod replica;
+pub mod replication;
 pub mod shard;
 pub mod slot;
 pub mod stats;

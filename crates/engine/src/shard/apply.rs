@@ -47,6 +47,11 @@ pub struct Executed {
     pub replies: Replies,
 }
 
+/// How long an executed transaction's outcome is remembered, in microseconds. All participants of
+/// a server log their outcomes in the same rounds of its one log, so a participant that still lacks
+/// its own is at most a few rounds behind.
+pub const OUTCOME_US: u64 = 10_000_000;
+
 /// Records and everything else that a snapshot of the shard contains.
 #[derive(Clone, Debug, Default)]
 pub struct State {
@@ -57,6 +62,9 @@ pub struct State {
     prepared_on: BTreeMap<Blob, SmallVec<[TxnId; 2]>>,
     decided: BTreeSet<(Timestamp, TxnId)>,
     requests: Requests,
+    /// Commit timestamps of transactions over several shards that were executed lately.
+    outcomes: BTreeMap<TxnId, Timestamp>,
+    outcomes_by_time: BTreeSet<(Timestamp, TxnId)>,
     removed: Timestamp,
     changed: Vec<Blob>,
     report_changes: bool,
@@ -239,6 +247,30 @@ impl State {
         self.execute_ready(now_ms)
     }
 
+    /// Commit timestamp of a transaction that was executed here lately. Another participant may
+    /// have lost its outcome record in a crash and asks.
+    pub fn outcome(&self, txn: TxnId) -> Option<Timestamp> {
+        self.outcomes.get(&txn).copied()
+    }
+
+    /// Outcomes that a snapshot has to contain.
+    pub fn outcomes(&self) -> impl Iterator<Item = (TxnId, Timestamp)> {
+        self.outcomes.iter().map(|(txn, ts)| (*txn, *ts))
+    }
+
+    /// Remembers an outcome for [`OUTCOME_US`] of logical time.
+    pub fn remember_outcome(&mut self, txn: TxnId, ts: Timestamp) {
+        self.outcomes.insert(txn, ts);
+        self.outcomes_by_time.insert((ts, txn));
+        while let Some((oldest, txn)) = self.outcomes_by_time.first().copied() {
+            if oldest.micros() + OUTCOME_US > ts.micros() {
+                break;
+            }
+            self.outcomes_by_time.pop_first();
+            self.outcomes.remove(&txn);
+        }
+    }
+
     fn execute_ready(&mut self, now_ms: u64) -> Vec<Executed> {
         let mut executed = Vec::new();
         loop {
@@ -248,6 +280,7 @@ impl State {
             let prepared = self.forget(txn).expect("a decided transaction is prepared");
             let ctx = Ctx { now_ms, ts, seed: mix(ts.0) };
             let replies = self.run(&prepared.prepare.apply, &ctx);
+            self.remember_outcome(txn, ts);
             executed.push(Executed { txn, replies });
         }
     }

@@ -33,7 +33,7 @@ impl Shard {
                 self.before_change(apply);
                 self.stats.operations += apply.ops.len() as u64;
                 let outcome = self.state.apply(apply, ctx);
-                self.tell(target, outcome);
+                self.tell(target, outcome, ctx.ts);
                 if target.kind == TargetKind::Nobody
                     && let Some((key, _)) = apply.ops.first()
                     && self.reaping.remove(key)
@@ -62,8 +62,11 @@ impl Shard {
         }
     }
 
-    fn tell(&mut self, target: Target, outcome: Outcome) {
+    fn tell(&mut self, target: Target, outcome: Outcome, ts: Timestamp) {
         let answer = match outcome {
+            Outcome::Done(replies) if matches!(target.kind, TargetKind::Commit(_)) => {
+                Answer::Committed { replies, ts }
+            }
             Outcome::Done(replies) => Answer::Replies(replies),
             Outcome::GuardFailed => {
                 self.stats.guard_failures += 1;

@@ -183,7 +183,7 @@ impl Shard {
         let (gateway, token) = (request.gateway, request.token);
         if let Some(txn) = txn_of(&request.body) {
             if let Some(entry) = self.txns.get_mut(&txn) {
-                entry.waiter = Some(id);
+                entry.waiters.push(id);
             }
             self.notice(gateway, token, Notice::Blocked { txn });
         }
@@ -205,17 +205,17 @@ impl Shard {
             }
         }
         for txn in hints {
-            self.wound(now, txn);
+            self.wound(now, txn, age);
         }
     }
 
-    fn wound(&mut self, now: Now, txn: TxnId) {
+    fn wound(&mut self, now: Now, txn: TxnId, by: Age) {
         let Some(holder) = self.txns.get(&txn) else { return };
         let idle_us = now.mono_us.saturating_sub(holder.touched_us);
         let gateway = holder.gateway;
         self.wounded.insert(txn);
         self.stats.wounds += 1;
-        self.notice(gateway, Token::default(), Notice::Wound { txn, idle_us });
+        self.notice(gateway, Token::default(), Notice::Wound { txn, idle_us, by });
     }
 
     /// Transactions that hold what others wait for and have been silent too long are told again.
@@ -227,7 +227,7 @@ impl Shard {
             .txns
             .iter()
             .filter(|(_, txn)| {
-                txn.waiter.is_none()
+                txn.waiters.is_empty()
                     && !txn.prepared
                     && now.mono_us.saturating_sub(txn.touched_us) > IDLE_HOLDER_US_MAX
                     && txn.keys.iter().any(|key| self.locks.first(key).is_some())
@@ -235,7 +235,7 @@ impl Shard {
             .map(|(id, _)| *id)
             .collect();
         for txn in idle {
-            self.wound(now, txn);
+            self.wound(now, txn, Age::default());
         }
     }
 
@@ -381,8 +381,10 @@ impl Shard {
         {
             self.open_requests.remove(&request);
         }
-        if let Some(waiter) = entry.waiter.and_then(|id| Some((id, self.waiters.remove(&id)?))) {
-            self.leave_queues(waiter.0, &waiter.1);
+        for id in entry.waiters {
+            if let Some(waiter) = self.waiters.remove(&id) {
+                self.leave_queues(id, &waiter);
+            }
         }
         for key in entry.keys {
             if self.locks.release(&key, txn) {
@@ -454,7 +456,7 @@ impl Shard {
             }
         }
         if let Some(entry) = txn.and_then(|txn| self.txns.get_mut(&txn)) {
-            entry.waiter = None;
+            entry.waiters.retain(|waiter| *waiter != id);
             entry.touched_us = now.mono_us;
         }
         self.grant(now, waiter.request, claims);

@@ -14,6 +14,8 @@ mod locks;
 mod reads;
 pub mod requests;
 pub mod snapshot;
+#[cfg(test)]
+mod tests;
 
 use crate::entry::{Apply, Entry, LogRecord};
 use crate::limits::{ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, REAP_PER_TURN_MAX};
@@ -87,7 +89,7 @@ struct Txn {
     gateway: GatewayId,
     keys: SmallVec<[Blob; 4]>,
     touched_us: u64,
-    waiter: Option<WaiterId>,
+    waiters: SmallVec<[WaiterId; 1]>,
     /// Its prepare, while it is held back, and the transactions that hold it back.
     unlogged: Option<(crate::entry::Prepare, Target)>,
     probes: BTreeSet<TxnId>,

@@ -37,6 +37,9 @@ impl Shard {
             let replies = replies.to_vec();
             ready.push_back(SnapshotPart::Request { request, ts, replies });
         }
+        for (txn, commit) in self.state.outcomes() {
+            ready.push_back(SnapshotPart::Outcome { txn, commit });
+        }
         let left = self.state.iter().map(|(key, _)| key.clone()).collect();
         self.snapshot = Some(Writer { left, ready, parts: 0, ended: false });
     }
@@ -134,6 +137,7 @@ impl Reader {
             SnapshotPart::Prepared { prepare, bound, commit } => {
                 self.state.restore_prepared(Prepared { prepare, bound, commit });
             }
+            SnapshotPart::Outcome { txn, commit } => self.state.remember_outcome(txn, commit),
             SnapshotPart::Request { request, ts, replies } => {
                 self.state.requests_mut().remember(request, ts, replies);
             }

@@ -1,0 +1,244 @@
+//! A shard together with its replicated log: what a server or a simulator drives.
+//!
+//! A turn looks like this: requests are handed to [`Replica::handle`]; [`Replica::end_turn`]
+//! proposes what they have written; [`Replica::take_persist`] gives what must become durable;
+//! when it is, [`Replica::persisted`] carries out the committed operations; answers are polled.
+
+use crate::entry::EntryCodec;
+use crate::message::{Now, Request, Response, ShardId, TxnId};
+use crate::replication::{Group, GroupError, Persist, Recovered};
+use crate::shard::apply::State;
+use crate::shard::snapshot::{Header, Reader};
+use crate::shard::{Config, Shard};
+use crate::entry::SnapshotPart;
+use adt::{Corrupt, Timestamp};
+use std::collections::VecDeque;
+use std::fmt;
+
+/// Why a replica cannot start or go on.
+#[derive(Debug)]
+pub enum ReplicaError {
+    /// The consensus library refused.
+    Group(GroupError),
+    /// A committed entry does not read back, although its checksum is right.
+    Entry {
+        /// The shard.
+        shard: ShardId,
+        /// Index of the entry.
+        index: u64,
+    },
+    /// A snapshot does not read back.
+    Snapshot(ShardId),
+}
+
+impl fmt::Display for ReplicaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Group(error) => error.fmt(f),
+            Self::Entry { shard, index } => write!(
+                f,
+                "entry {index} in the log of shard {} cannot be read; it was written by another \
+                 version, or it is damaged: start the version that wrote it, or restore a backup",
+                shard.0
+            ),
+            Self::Snapshot(shard) => write!(
+                f,
+                "the snapshot of shard {} is damaged: restore a backup of the data directory",
+                shard.0
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ReplicaError {}
+
+impl From<GroupError> for ReplicaError {
+    fn from(error: GroupError) -> Self {
+        Self::Group(error)
+    }
+}
+
+/// One shard and its replica of the log.
+#[derive(Debug)]
+pub struct Replica<C> {
+    shard: Shard,
+    group: Group,
+    codec: C,
+    proposed: VecDeque<u64>,
+    /// Size of the last entry: a guess for the next one.
+    payload_bytes: usize,
+}
+
+impl<C: EntryCodec> Replica<C> {
+    /// A replica with what a start has read back: the parts of the newest snapshot (none at the
+    /// first start) and the log after it. Drive it with [`Replica::take_persist`] and
+    /// [`Replica::persisted`] until it [`Replica::is_serving`].
+    pub fn recover(
+        config: Config,
+        codec: C,
+        snapshot: Vec<SnapshotPart>,
+        mut recovered: Recovered,
+    ) -> Result<Self, ReplicaError> {
+        let (header, state) = if snapshot.is_empty() {
+            let header = Header { shard: config.id, index: 0, term: 0, clock: Timestamp::ZERO };
+            (header, State::default())
+        } else {
+            let mut reader = Reader::default();
+            let damaged = |_: Corrupt| ReplicaError::Snapshot(config.id);
+            for part in snapshot {
+                reader.take(part).map_err(damaged)?;
+            }
+            reader.finish().map_err(damaged)?
+        };
+        if header.shard != config.id {
+            return Err(ReplicaError::Snapshot(config.id));
+        }
+        recovered.snapshot = (header.index, header.term);
+        recovered.entries.retain(|e| e.index > header.index);
+        Ok(Self {
+            shard: Shard::restored(config, state, header.clock),
+            group: Group::new(config.id, recovered)?,
+            codec,
+            proposed: VecDeque::new(),
+            payload_bytes: 0,
+        })
+    }
+
+    /// The shard's number.
+    pub fn id(&self) -> ShardId {
+        self.shard.id()
+    }
+
+    /// The shard.
+    pub fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
+    /// Whether requests may be handed in.
+    pub fn is_serving(&self) -> bool {
+        self.group.is_serving()
+    }
+
+    /// Takes a request from a gateway.
+    #[inline]
+    pub fn handle(&mut self, now: Now, request: Request) {
+        self.shard.handle(now, request);
+    }
+
+    /// Does what is due by time.
+    pub fn tick(&mut self, now: Now) {
+        self.shard.tick(now);
+    }
+
+    /// When [`Replica::tick`] should be called at the latest, in monotonic microseconds, if ever.
+    pub fn next_timeout(&self, now: Now) -> Option<u64> {
+        self.shard.next_timeout(now)
+    }
+
+    /// The next answer for a gateway.
+    #[inline]
+    pub fn poll(&mut self) -> Option<Response> {
+        self.shard.poll()
+    }
+
+    /// Proposes what this turn has written. While a batch is on its way to the disk, writes gather
+    /// for the next one: that is the group commit.
+    pub fn end_turn(&mut self, now: Now) -> Result<(), ReplicaError> {
+        if self.group.is_persisting() || !self.shard.has_work() {
+            return Ok(());
+        }
+        while let Some(entry) = self.shard.end_turn(now) {
+            let mut payload = Vec::with_capacity(self.payload_bytes);
+            self.codec.encode(&entry, &mut payload);
+            self.payload_bytes = payload.len();
+            let index = self.group.propose(payload)?;
+            self.proposed.push_back(index);
+            self.shard.keep(entry, self.payload_bytes);
+        }
+        Ok(())
+    }
+
+    /// What is to be made durable now.
+    pub fn take_persist(&mut self) -> Option<Persist> {
+        self.group.take_persist()
+    }
+
+    /// What was handed out under `number` is durable: carries out what is committed by that.
+    pub fn persisted(&mut self, now: Now, number: u64) -> Result<(), ReplicaError> {
+        self.group.persisted(number);
+        while let Some(committed) = self.group.committed() {
+            if self.proposed.front() == Some(&committed.index) {
+                self.proposed.pop_front();
+                self.shard.committed(now);
+            } else if !committed.payload.is_empty() {
+                let index = committed.index;
+                let entry = self
+                    .codec
+                    .decode(&committed.payload)
+                    .map_err(|_| ReplicaError::Entry { shard: self.shard.id(), index })?;
+                self.shard.replay(entry);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a snapshot of what is applied; its parts come from [`Replica::snapshot_parts`].
+    pub fn begin_snapshot(&mut self) -> (u64, u64) {
+        let (index, term) = self.group.applied();
+        self.shard.begin_snapshot(index, term);
+        (index, term)
+    }
+
+    /// The next parts of the snapshot; none when it is complete.
+    pub fn snapshot_parts(&mut self, count: usize) -> Vec<SnapshotPart> {
+        self.shard.snapshot_parts(count)
+    }
+
+    /// The snapshot that contains the log up to `index` is durable: forgets that part of the log.
+    pub fn compact(&mut self, index: u64) {
+        self.group.compact(index);
+    }
+
+    /// Settles a transaction that was open at the start; see [`resolve_open`].
+    pub fn resolve(&mut self, now: Now, txn: TxnId, commit: Option<Timestamp>) {
+        self.shard.resolve(now, txn, commit);
+    }
+}
+
+/// Settles the transactions that a crash has left open: committed if every participant has the
+/// prepare in its log, at the largest bound; aborted otherwise. All replicas of the server must be
+/// serving, and no requests may have been handed in. Returns how many were committed and aborted.
+pub fn resolve_open<C: EntryCodec>(replicas: &mut [Replica<C>], now: Now) -> (usize, usize) {
+    let mut open = std::collections::BTreeMap::<TxnId, (usize, usize, Timestamp, Option<Timestamp>)>::new();
+    for replica in replicas.iter() {
+        for (txn, prepared) in replica.shard.state().prepared() {
+            let vote = open.entry(*txn).or_insert((
+                prepared.prepare.participants.len(),
+                0,
+                Timestamp::ZERO,
+                None,
+            ));
+            vote.1 += 1;
+            vote.2 = vote.2.max(prepared.bound);
+            vote.3 = vote.3.max(prepared.commit);
+        }
+    }
+    // A participant that has executed and forgotten the transaction has logged its outcome, so the
+    // transaction was committed even if not all participants still have the prepare.
+    let (mut committed, mut aborted) = (0, 0);
+    for (txn, (participants, votes, bound, decided)) in open {
+        let outcome = decided.or((votes == participants).then_some(bound)).or_else(|| {
+            replicas.iter().find_map(|r| r.shard.state().outcome(txn))
+        });
+        match outcome {
+            Some(_) => committed += 1,
+            None => aborted += 1,
+        }
+        for replica in replicas.iter_mut() {
+            if replica.shard.state().prepared().contains_key(&txn) {
+                replica.resolve(now, txn, outcome);
+            }
+        }
+    }
+    (committed, aborted)
+}

@@ -1,0 +1,402 @@
+//! Stories about one shard: who waits, who goes, and what comes out.
+
+use super::*;
+use crate::entry::Prepare;
+use crate::message::{Guard, Refusal};
+use adt::set;
+
+const G: GatewayId = GatewayId(0);
+
+/// A shard with a clock and a log that is durable when the story says so.
+struct Story {
+    shard: Shard,
+    now: Now,
+    token: u64,
+}
+
+impl Story {
+    fn new() -> Self {
+        Self::with(Concurrency::FULL)
+    }
+
+    fn with(concurrency: Concurrency) -> Self {
+        let shard = Shard::new(Config { id: ShardId(0), concurrency, seed: 7 });
+        Self { shard, now: Now { wall_us: 1_000_000_000, mono_us: 5_000_000 }, token: 0 }
+    }
+
+    fn ask(&mut self, body: Body) -> u64 {
+        self.token += 1;
+        self.now.wall_us += 1;
+        self.now.mono_us += 1;
+        let request = Request { gateway: G, token: Token(self.token), body };
+        self.shard.handle(self.now, request);
+        self.token
+    }
+
+    /// Ends the turn: whatever is in the log becomes durable and is applied.
+    fn sync(&mut self) {
+        while let Some(entry) = self.shard.end_turn(self.now) {
+            self.shard.keep(entry, 0);
+        }
+        while !self.shard.in_flight.is_empty() {
+            self.shard.committed(self.now);
+        }
+    }
+
+    fn answers(&mut self) -> Vec<(u64, Answer)> {
+        std::iter::from_fn(|| self.shard.poll()).map(|r| (r.token.0, r.answer)).collect()
+    }
+
+    /// Answers in short form, for comparison.
+    fn seen(&mut self) -> Vec<String> {
+        self.answers().into_iter().map(|(token, answer)| format!("{token} {}", short(&answer))).collect()
+    }
+}
+
+fn short(answer: &Answer) -> String {
+    match answer {
+        Answer::Reply(Reply::Int(n)) => format!("= {n}"),
+        Answer::Reply(reply) => format!("= {reply:?}"),
+        Answer::Replies(replies) | Answer::Committed { replies, .. } => {
+            let ints: Vec<String> = replies
+                .iter()
+                .map(|r| if let Reply::Int(n) = r { n.to_string() } else { format!("{r:?}") })
+                .collect();
+            format!("done {}", ints.join(","))
+        }
+        Answer::Locked { reply: Reply::Int(n), .. } => format!("locked {n}"),
+        Answer::Locked { reply, .. } => format!("locked {reply:?}"),
+        Answer::Prepared { .. } => "prepared".into(),
+        Answer::GuardFailed => "guard failed".into(),
+        Answer::Refused(refusal) => format!("refused {refusal:?}"),
+        Answer::Notice(Notice::Blocked { .. }) => "blocked".into(),
+        Answer::Notice(Notice::Wound { txn, .. }) => format!("wound {}", txn.age.began.0),
+        Answer::Notice(Notice::Probe { txn, .. }) => format!("probe {}", txn.age.began.0),
+        Answer::Notice(Notice::Ready { .. }) => "ready".into(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn txn(age: u64) -> TxnId {
+    TxnId { age: Age { began: Timestamp(age), gateway: G }, attempt: 0 }
+}
+
+fn add(member: &str) -> Op {
+    Op::Set(set::Op::Add([Blob::from(member)].into_iter().collect()))
+}
+
+fn card() -> Op {
+    Op::Set(set::Op::Card)
+}
+
+fn apply(ops: &[(&str, Op)]) -> Apply {
+    let ops = ops.iter().map(|(k, op)| (Blob::from(*k), op.clone())).collect();
+    Apply { ops, ..Apply::default() }
+}
+
+fn one(key: &str, op: Op) -> Body {
+    Body::Apply(apply(&[(key, op)]))
+}
+
+fn lock(id: u64, key: &str, op: Op) -> Body {
+    Body::Lock { txn: txn(id), key: Blob::from(key), op, own: Vec::new(), observed: true }
+}
+
+fn read(key: &str, op: Op) -> Body {
+    Body::Read { key: Blob::from(key), op, fenced: false }
+}
+
+fn prepare(id: u64, ops: &[(&str, Op)]) -> Body {
+    let participants = [ShardId(0), ShardId(1)].into_iter().collect();
+    let prepare = Prepare { txn: txn(id), participants, apply: apply(ops) };
+    Body::Prepare { prepare, floor: Timestamp::ZERO }
+}
+
+fn decide(id: u64, commit: Option<u64>) -> Body {
+    Body::Decide { txn: txn(id), commit: commit.map(Timestamp) }
+}
+
+#[test]
+fn a_write_is_answered_when_it_is_durable_and_a_read_at_once() {
+    let mut story = Story::new();
+    story.ask(one("s", add("a")));
+    story.ask(read("s", card()));
+    assert_eq!(story.seen(), ["2 = 0"]);
+    story.sync();
+    assert_eq!(story.seen(), ["1 done 1"]);
+    story.ask(read("s", card()));
+    assert_eq!(story.seen(), ["3 = 1"]);
+}
+
+#[test]
+fn a_fenced_read_sees_the_writes_before_it() {
+    let mut story = Story::new();
+    story.ask(one("s", add("a")));
+    story.ask(Body::Read { key: Blob::from("s"), op: card(), fenced: true });
+    assert_eq!(story.seen(), Vec::<String>::new());
+    story.sync();
+    assert_eq!(story.seen(), ["1 done 1", "2 = 1"]);
+}
+
+#[test]
+fn adds_share_and_readers_share_but_they_take_turns() {
+    let mut story = Story::new();
+    story.ask(lock(1, "s", card()));
+    story.ask(lock(2, "s", card()));
+    assert_eq!(story.seen(), ["1 locked 0", "2 locked 0"]);
+    // Two adders wait for the readers, together.
+    story.ask(one("s", add("a")));
+    story.ask(one("s", add("b")));
+    story.sync();
+    assert_eq!(story.seen(), Vec::<String>::new());
+    // The transactions are older than the waiting adds: nobody is wounded.
+    story.ask(Body::Release { txn: txn(1), after: Timestamp::ZERO });
+    story.sync();
+    assert_eq!(story.seen(), Vec::<String>::new());
+    story.ask(Body::Release { txn: txn(2), after: Timestamp::ZERO });
+    story.sync();
+    assert_eq!(story.seen(), ["3 done 1", "4 done 1"]);
+}
+
+#[test]
+fn an_add_of_a_present_member_does_not_wait_for_a_reader() {
+    let mut story = Story::new();
+    story.ask(one("s", add("a")));
+    story.sync();
+    story.ask(lock(1, "s", card()));
+    story.ask(one("s", add("a")));
+    story.sync();
+    assert_eq!(story.seen(), ["1 done 1", "2 locked 1", "3 done 0"]);
+}
+
+#[test]
+fn a_newcomer_waits_behind_an_older_conflicting_waiter() {
+    let mut story = Story::new();
+    story.ask(lock(1, "s", card()));
+    story.ask(prepare(5, &[("s", add("a"))]));
+    // A younger reader would be compatible with the holder, but the adder came first.
+    story.ask(lock(9, "s", card()));
+    assert_eq!(story.seen(), ["1 locked 0", "2 blocked", "3 blocked"]);
+    story.ask(Body::Release { txn: txn(1), after: Timestamp::ZERO });
+    story.sync();
+    assert_eq!(story.seen(), ["2 prepared"]);
+    story.ask(decide(5, Some(2_000_000_000 << 12)));
+    assert_eq!(story.seen(), ["5 done 1", "3 locked 1"]);
+}
+
+#[test]
+fn an_older_request_wounds_a_younger_holder() {
+    let mut story = Story::new();
+    story.ask(lock(7, "s", card()));
+    story.ask(prepare(3, &[("s", add("a"))]));
+    assert_eq!(story.seen(), ["1 locked 0", "2 blocked", "0 wound 7"]);
+    story.ask(Body::Release { txn: txn(7), after: Timestamp::ZERO });
+    story.sync();
+    assert_eq!(story.seen(), ["2 prepared"]);
+}
+
+#[test]
+fn without_phases_a_conflict_is_refused() {
+    let rw = Concurrency::named("rw").unwrap();
+    let mut story = Story::with(rw);
+    story.ask(lock(1, "s", card()));
+    story.ask(Body::Lock {
+        txn: txn(2),
+        key: Blob::from("s"),
+        op: add("a"),
+        own: Vec::new(),
+        observed: false,
+    });
+    let refused = format!("2 refused {:?}", Refusal::Conflict);
+    assert_eq!(story.seen(), ["1 locked 0".to_owned(), refused]);
+}
+
+#[test]
+fn a_locked_read_waits_for_what_is_in_the_log() {
+    let mut story = Story::new();
+    story.ask(one("s", add("a")));
+    story.ask(lock(1, "s", card()));
+    assert_eq!(story.seen(), ["2 blocked"]);
+    story.sync();
+    assert_eq!(story.seen(), ["1 done 1", "2 locked 1"]);
+}
+
+#[test]
+fn prepared_transactions_are_carried_out_in_timestamp_order() {
+    let mut story = Story::new();
+    story.ask(prepare(1, &[("s", add("a"))]));
+    story.sync();
+    story.ask(prepare(2, &[("s", card())]));
+    // The second asks whether the first is decided, and is logged once the answer is there.
+    assert_eq!(story.seen(), ["1 prepared", "0 probe 1"]);
+    story.ask(Body::ProbeAck { txn: txn(1) });
+    story.sync();
+    assert_eq!(story.seen(), ["2 prepared"]);
+    let late = story.shard.clock().0;
+    // The second gets the smaller timestamp: it waits until the first is known to come later.
+    story.ask(decide(2, Some(late + 100)));
+    assert_eq!(story.seen(), Vec::<String>::new());
+    story.ask(decide(1, Some(late + 200)));
+    assert_eq!(story.seen(), ["4 done 0", "5 done 1"]);
+}
+
+#[test]
+fn a_plain_read_waits_for_a_transaction_that_may_have_been_answered() {
+    let mut story = Story::new();
+    story.ask(prepare(1, &[("s", add("a"))]));
+    story.sync();
+    story.ask(read("s", card()));
+    assert_eq!(story.seen(), ["1 prepared"]);
+    let ts = story.shard.clock().0 + 5;
+    story.ask(decide(1, Some(ts)));
+    assert_eq!(story.seen(), ["3 done 1", "2 = 1"]);
+}
+
+#[test]
+fn an_abort_before_the_prepare_is_durable_leaves_nothing() {
+    let mut story = Story::new();
+    story.ask(prepare(1, &[("s", add("a"))]));
+    story.ask(decide(1, None));
+    story.sync();
+    story.ask(read("s", card()));
+    assert_eq!(story.seen(), ["3 = 0"]);
+    assert!(story.shard.state().prepared().is_empty());
+    assert!(story.shard.locks.is_empty());
+}
+
+#[test]
+fn a_guard_fails_if_the_record_has_changed() {
+    let mut story = Story::new();
+    story.ask(one("s", add("a")));
+    story.sync();
+    let version = story.shard.state().get(b"s").map(|r| r.modified);
+    story.ask(one("s", add("b")));
+    story.sync();
+    story.seen();
+    let guards = vec![Guard { key: Blob::from("s"), version }];
+    story.ask(Body::Apply(Apply { guards, ..apply(&[("t", add("x"))]) }));
+    story.sync();
+    assert_eq!(story.seen(), ["3 guard failed"]);
+    assert!(story.shard.state().get(b"t").is_none());
+}
+
+#[test]
+fn a_retry_with_the_same_request_number_takes_effect_once() {
+    let mut story = Story::new();
+    let request = Some(RequestId { client: Blob::from("c"), number: 1 });
+    let body = || Body::Apply(Apply { request: request.clone(), ..apply(&[("s", add("a"))]) });
+    story.ask(body());
+    story.ask(body());
+    story.sync();
+    let answers = story.answers();
+    assert!(matches!(&answers[0].1, Answer::Replies(r) if r[..] == [Reply::Int(1)]));
+    assert!(matches!(&answers[1].1, Answer::Repeated(r) if r[..] == [Reply::Int(1)]));
+}
+
+#[test]
+fn a_snapshot_read_reports_its_interval() {
+    let mut story = Story::new();
+    story.ask(one("s", add("a")));
+    story.sync();
+    story.seen();
+    story.ask(Body::Snapshot {
+        ops: vec![(Blob::from("s"), card())],
+        at: Timestamp::ZERO,
+        fenced: false,
+    });
+    let (_, Answer::Snapshot { replies, since, until }) = story.answers().remove(0) else {
+        panic!("a snapshot answers with values and their interval");
+    };
+    assert_eq!(replies, [Reply::Int(1)]);
+    assert!(since <= until);
+    // A write on its way ends the interval.
+    story.ask(one("s", add("b")));
+    let entry = story.shard.end_turn(story.now).unwrap();
+    let ts = entry.ts;
+    story.shard.keep(entry, 0);
+    story.ask(Body::Snapshot {
+        ops: vec![(Blob::from("s"), card())],
+        at: Timestamp::ZERO,
+        fenced: false,
+    });
+    let (_, Answer::Snapshot { replies, until, .. }) = story.answers().remove(0) else {
+        panic!("a snapshot does not wait for writes that nobody was told of");
+    };
+    assert_eq!(replies, [Reply::Int(1)]);
+    assert!(until < ts);
+}
+
+#[test]
+fn a_snapshot_shows_the_state_at_its_beginning() {
+    let mut story = Story::new();
+    for key in ["a", "b", "c"] {
+        story.ask(one(key, add("1")));
+    }
+    story.sync();
+    story.shard.begin_snapshot(3, 1);
+    let mut parts = story.shard.snapshot_parts(2);
+    story.ask(one("a", add("2")));
+    story.ask(one("new", add("1")));
+    story.sync();
+    loop {
+        let more = story.shard.snapshot_parts(2);
+        if more.is_empty() {
+            break;
+        }
+        parts.extend(more);
+    }
+    let mut reader = snapshot::Reader::default();
+    for part in parts {
+        reader.take(part).unwrap();
+    }
+    let (header, state) = reader.finish().unwrap();
+    assert_eq!((header.index, header.term), (3, 1));
+    assert_eq!(state.len(), 3);
+    let card = adt::record::query(state.get(b"a"), &card(), &adt::Ctx::default());
+    assert_eq!(card, Reply::Int(1));
+}
+
+#[test]
+fn an_expired_key_is_removed_through_the_log_before_it_is_read() {
+    let mut story = Story::new();
+    story.ask(one("s", add("a")));
+    let at = adt::key::When::In(1);
+    let only = adt::key::ExpireIf::Always;
+    story.ask(one("s", Op::Key(KeyOp::Expire { at, only })));
+    story.sync();
+    story.seen();
+    story.now.wall_us += 5_000;
+    story.ask(read("s", card()));
+    assert_eq!(story.seen(), Vec::<String>::new());
+    story.sync();
+    assert_eq!(story.seen(), ["3 = 0"]);
+    assert_eq!(story.shard.stats().expired, 1);
+}
+
+#[test]
+fn replaying_the_log_gives_the_same_state() {
+    let mut story = Story::new();
+    let mut log = Vec::new();
+    let mut keep = |story: &mut Story| {
+        while let Some(entry) = story.shard.end_turn(story.now) {
+            log.push(entry.clone());
+            story.shard.keep(entry, 0);
+        }
+        story.sync();
+    };
+    story.ask(one("s", add("a")));
+    story.ask(prepare(1, &[("s", add("b")), ("t", add("x"))]));
+    keep(&mut story);
+    let ts = story.shard.clock().0 + 7;
+    story.ask(decide(1, Some(ts)));
+    story.ask(one("s", Op::Set(set::Op::Pop(None))));
+    keep(&mut story);
+    let mut follower = Shard::new(story.shard.config);
+    for entry in log {
+        follower.replay(entry);
+    }
+    let all = |shard: &Shard| {
+        shard.state().iter().map(|(k, r)| (k.clone(), r.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(all(&follower), all(&story.shard));
+}
