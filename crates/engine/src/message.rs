@@ -135,7 +135,7 @@ pub enum Body {
     /// [`Answer::GuardFailed`] or [`Answer::Refused`]; [`Notice::Blocked`] if it has to wait.
     ///
     /// If the participants are this shard alone, its log record commits the transaction: the
-    /// answer is [`Answer::Replies`], and the transaction's locks here are released.
+    /// answer is [`Answer::Committed`], and the transaction's locks here are released.
     Prepare {
         /// The shard's part.
         prepare: crate::entry::Prepare,
@@ -226,6 +226,13 @@ pub enum Answer {
     Reply(Reply),
     /// One reply per operation.
     Replies(SmallVec<[Reply; 1]>),
+    /// A transaction whose only participant is this shard has committed.
+    Committed {
+        /// One reply per operation.
+        replies: SmallVec<[Reply; 1]>,
+        /// Its commit timestamp: shards that it holds other locks on are told when it ends.
+        ts: Timestamp,
+    },
     /// The request took effect before, under the same request number; these were its replies on
     /// this shard. Nothing was done now.
     Repeated(SmallVec<[Reply; 1]>),
@@ -289,6 +296,8 @@ pub enum Notice {
         txn: TxnId,
         /// Microseconds that the holder has been idle at the shard while others wait.
         idle_us: u64,
+        /// Age of the request that waits.
+        by: Age,
     },
     /// Answer with [`Body::ProbeAck`] to `shard` unless the transaction is decided already (then
     /// the decision is on its way and settles it).
