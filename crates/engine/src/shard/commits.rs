@@ -67,6 +67,9 @@ impl Shard {
             Outcome::Done(replies) if matches!(target.kind, TargetKind::Commit(_)) => {
                 Answer::Committed { replies, ts }
             }
+            Outcome::Done(replies) if matches!(target.kind, TargetKind::Commit(_)) => {
+                Answer::Committed { replies, ts }
+            }
             Outcome::Done(replies) => Answer::Replies(replies),
             Outcome::GuardFailed => {
                 self.stats.guard_failures += 1;
@@ -108,13 +111,7 @@ impl Shard {
     }
 
     /// The fate of a transaction that was asked to prepare here.
-    pub(super) fn decide(
-        &mut self,
-        now: Now,
-        token: Token,
-        txn: TxnId,
-        commit: Option<Timestamp>,
-    ) {
+    pub(super) fn decide(&mut self, now: Now, token: Token, txn: TxnId, commit: Option<Timestamp>) {
         let Some(entry) = self.txns.get_mut(&txn) else { return };
         if !entry.prepared {
             // Its prepare never got as far as the log.

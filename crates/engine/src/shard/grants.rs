@@ -4,9 +4,7 @@ use super::locks::{Barrier, Claim, Class, WaiterId};
 use super::{Shard, Target, TargetKind, Txn, Waiter};
 use crate::entry::{Apply, LogRecord};
 use crate::limits::{IDLE_HOLDER_US_MAX, LOCK_WAITERS_MAX};
-use crate::message::{
-    Age, Answer, Body, GatewayId, Notice, Now, Refusal, Request, Token, TxnId,
-};
+use crate::message::{Age, Answer, Body, GatewayId, Notice, Now, Refusal, Request, Token, TxnId};
 use adt::key::KeyOp;
 use adt::record;
 use adt::{Blob, Op, Reply, Timestamp};
@@ -358,12 +356,7 @@ impl Shard {
 
     /// `txn` is decided, or was certainly undecided when a prepare that hangs on it was asked for.
     pub(super) fn probe_answered(&mut self, txn: TxnId) {
-        let waiting: Vec<TxnId> = self
-            .probing
-            .remove(&txn)
-            .into_iter()
-            .flatten()
-            .collect();
+        let waiting: Vec<TxnId> = self.probing.remove(&txn).into_iter().flatten().collect();
         for id in waiting {
             if let Some(entry) = self.txns.get_mut(&id) {
                 entry.probes.remove(&txn);
@@ -422,7 +415,10 @@ impl Shard {
             // Reads that take no lock never bar anybody, so they need not wait for their turn.
             for waiter in self.locks.queue(key) {
                 let passing = self.waiters.get(&waiter).is_some_and(|w| {
-                    matches!(w.request.body, Body::Read { .. } | Body::Snapshot { .. } | Body::Version { .. })
+                    matches!(
+                        w.request.body,
+                        Body::Read { .. } | Body::Snapshot { .. } | Body::Version { .. }
+                    )
                 });
                 if passing {
                     self.admit(now, waiter, key);

@@ -4,8 +4,8 @@
 //! waits for it. The table decides; what is then done with a request is the shard's business.
 
 use crate::message::{Age, Concurrency, TxnId};
-use adt::{Access, Blob, Mode, Op, Record, record};
 use adt::collections::Map;
+use adt::{Access, Blob, Mode, Op, Record, record};
 use smallvec::SmallVec;
 
 /// How an access relates to its transaction's commit.
@@ -52,7 +52,9 @@ impl Claim {
     pub fn bars(&self, asked: &Self, cc: Concurrency, record: Option<&Record>) -> bool {
         use Class::{Apply, Early, Passing, Prepared};
         let (held_observed, asked_observed) = match (self.class, asked.class) {
-            (Passing, _) | (Apply, Apply | Prepared | Passing) | (Prepared, Prepared) => return false,
+            (Passing, _) | (Apply, Apply | Prepared | Passing) | (Prepared, Prepared) => {
+                return false;
+            }
             (Early { .. }, Passing) => return false,
             (Early { observed: a }, Early { observed: b }) => (a, b),
             (Early { observed }, Apply | Prepared) => (observed, false),
@@ -230,8 +232,7 @@ impl LockTable {
     ) -> Option<u64> {
         let early = Claim { class: Class::Early { observed: true }, ..claim.clone() };
         let lock = self.records.get(key)?;
-        let bars =
-            |f: &&InFlight| f.count > 1 || f.claim.bars(&early, cc, record);
+        let bars = |f: &&InFlight| f.count > 1 || f.claim.bars(&early, cc, record);
         lock.in_flight.iter().filter(bars).map(|f| f.entry).min()
     }
 

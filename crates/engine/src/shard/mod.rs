@@ -20,8 +20,8 @@ mod tests;
 use crate::entry::{Apply, Entry, LogRecord};
 use crate::limits::{ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, REAP_PER_TURN_MAX};
 use crate::message::{
-    Age, Answer, Body, Concurrency, GatewayId, Notice, Now, Request, RequestId, Response,
-    ShardId, Token, TxnId,
+    Age, Answer, Body, Concurrency, GatewayId, Notice, Now, Request, RequestId, Response, ShardId,
+    Token, TxnId,
 };
 use crate::stats::ShardStats;
 use adt::key::KeyOp;
@@ -273,7 +273,11 @@ impl Shard {
 
     /// Number of the batch that holds the newest record; what is applied up to it has seen all.
     fn tail(&self) -> u64 {
-        if self.building.records.is_empty() { self.building.number - 1 } else { self.building.number }
+        if self.building.records.is_empty() {
+            self.building.number - 1
+        } else {
+            self.building.number
+        }
     }
 
     fn has_unapplied(&self) -> bool {

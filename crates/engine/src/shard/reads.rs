@@ -76,7 +76,9 @@ impl Shard {
         for (key, claim) in claims_of(&request.body) {
             let record = self.state.get(&key);
             let cc = self.config.concurrency;
-            let Some(entry) = self.locks.in_flight_against(&key, &claim, cc, record) else { continue };
+            let Some(entry) = self.locks.in_flight_against(&key, &claim, cc, record) else {
+                continue;
+            };
             // An entry that is still being built gets a timestamp above the clock.
             let Some(batch) = self.in_flight.iter().find(|b| b.number == entry) else { continue };
             if batch.ts <= at {
@@ -127,9 +129,9 @@ impl Shard {
                 scan.run(self.state.len(), |position, found| {
                     let Some((key, record)) = self.state.at(position) else { return };
                     let live = record.expire_at_ms.is_none_or(|at| at > now_ms);
-                    let of_type = type_name
-                        .as_ref()
-                        .is_none_or(|t| t.eq_ignore_ascii_case(record.value.type_name().as_bytes()));
+                    let of_type = type_name.as_ref().is_none_or(|t| {
+                        t.eq_ignore_ascii_case(record.value.type_name().as_bytes())
+                    });
                     if live && of_type && scan.passes(key) {
                         found.push(Reply::Bulk(key.clone()));
                     }

@@ -49,7 +49,10 @@ impl Story {
 
     /// Answers in short form, for comparison.
     fn seen(&mut self) -> Vec<String> {
-        self.answers().into_iter().map(|(token, answer)| format!("{token} {}", short(&answer))).collect()
+        self.answers()
+            .into_iter()
+            .map(|(token, answer)| format!("{token} {}", short(&answer)))
+            .collect()
     }
 }
 
