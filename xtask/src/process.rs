@@ -3,6 +3,7 @@
 use crate::paths;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 /// A command that will run in the repository's root.
@@ -76,12 +77,16 @@ pub fn judge(command: &Command, status: ExitStatus) -> Result<(), String> {
     Err(format!("{} ended with {status}{why}", show(command)))
 }
 
-/// The command as one would type it.
+/// The command as one would type it in the root: paths below it are relative, programs elsewhere
+/// go by their name.
 pub fn show(command: &Command) -> String {
-    let root = format!("{}/", paths::root().display());
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let root = paths::root();
+    let program = Path::new(command.get_program());
+    let outside = program.is_absolute() && !program.starts_with(&root);
+    let program = program.file_name().filter(|_| outside).unwrap_or(program.as_os_str());
+    let words = std::iter::once(program).chain(command.get_args());
     let line = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    line.replace(&root, "")
+    line.replace(&format!("{}/", root.display()), "")
 }
 
 fn announce(command: &Command) {
