@@ -3,6 +3,9 @@
 //! Together they are a register beside the value ("absent, or present with a type and an expiry").
 //! See the Redis documentation of `DEL`, `EXISTS`, `EXPIRE`, `TTL`, `TYPE`, `RENAME` and `COPY`.
 
+#[cfg(test)]
+mod tests;
+
 use crate::command::commands;
 use crate::{
     ArgBuf, Args, Command, CommandSpec, Compound, ErrorReply, Flags, Keys, Merge, Op, Plan, Record,
@@ -78,16 +81,18 @@ pub enum ExpireIf {
     Later,
     /// `LT`: only if the new one is earlier.
     Earlier,
+    /// `XX LT`: only if there is an expiry and the new one is earlier.
+    SomeEarlier,
 }
 
 /// Form of the reply of the `TTL` family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TtlForm {
-    /// `TTL`: seconds left.
+    /// `TTL`: seconds left, rounded to the nearest as Redis does.
     Seconds,
     /// `PTTL`: milliseconds left.
     Millis,
-    /// `EXPIRETIME`: second since 1970.
+    /// `EXPIRETIME`: second since 1970, rounded likewise.
     AtSeconds,
     /// `PEXPIRETIME`: millisecond since 1970.
     AtMillis,
@@ -145,9 +150,9 @@ fn ttl(record: Option<&Record>, form: TtlForm, now_ms: u64) -> Reply {
     let Some(at) = record.expire_at_ms else { return Reply::Int(-1) };
     let left = at.saturating_sub(now_ms);
     Reply::Int(match form {
-        TtlForm::Seconds => left.div_ceil(1000),
+        TtlForm::Seconds => (left + 500) / 1000,
         TtlForm::Millis => left,
-        TtlForm::AtSeconds => at / 1000,
+        TtlForm::AtSeconds => (at + 500) / 1000,
         TtlForm::AtMillis => at,
     } as i64)
 }
@@ -160,6 +165,7 @@ fn expire(slot: &mut Option<Record>, at: u64, only: ExpireIf, now_ms: u64) -> Re
         (ExpireIf::Some, old) => old.is_some(),
         (ExpireIf::Later, old) => old.is_some_and(|old| at > old),
         (ExpireIf::Earlier, old) => old.is_none_or(|old| at < old),
+        (ExpireIf::SomeEarlier, old) => old.is_some_and(|old| at < old),
     };
     if !allowed {
         return Reply::Int(0);
@@ -187,28 +193,38 @@ fn parse_expire(args: &Args<'_>, unit_ms: i64, absolute: bool) -> Result<Command
     let name = String::from_utf8_lossy(args.get(0).unwrap_or_default()).to_lowercase();
     let ms = expiry_ms(args.int(2)?, unit_ms, &name)?;
     let at = if absolute { When::At(ms) } else { When::In(ms) };
-    let mut only = ExpireIf::Always;
-    for i in 3..args.len() {
-        let next = match () {
-            () if args.is(i, "NX") => ExpireIf::None,
-            () if args.is(i, "XX") => ExpireIf::Some,
-            () if args.is(i, "GT") => ExpireIf::Later,
-            () if args.is(i, "LT") => ExpireIf::Earlier,
+    let only = parse_expire_if(args)?;
+    Ok(Command::Single(args.blob(1)?, Op::Key(KeyOp::Expire { at, only })))
+}
+
+fn parse_expire_if(args: &Args<'_>) -> Result<ExpireIf, ErrorReply> {
+    let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
+    for (i, word) in args.iter_from(3).enumerate() {
+        let flag = match () {
+            () if args.is(i + 3, "NX") => &mut nx,
+            () if args.is(i + 3, "XX") => &mut xx,
+            () if args.is(i + 3, "GT") => &mut gt,
+            () if args.is(i + 3, "LT") => &mut lt,
             () => {
-                return Err(ErrorReply::err(format!(
-                    "Unsupported option {}",
-                    args.get(i).unwrap_or_default().escape_ascii()
-                )));
+                return Err(ErrorReply::err(format!("Unsupported option {}", word.escape_ascii())));
             }
         };
-        if only != ExpireIf::Always && only != next {
-            return Err(ErrorReply::err(
-                "NX and XX, GT or LT options at the same time are not compatible",
-            ));
-        }
-        only = next;
+        *flag = true;
     }
-    Ok(Command::Single(args.blob(1)?, Op::Key(KeyOp::Expire { at, only })))
+    match (nx, xx, gt, lt) {
+        (true, false, false, false) => Ok(ExpireIf::None),
+        (true, ..) => {
+            Err(ErrorReply::err("NX and XX, GT or LT options at the same time are not compatible"))
+        }
+        (_, _, true, true) => {
+            Err(ErrorReply::err("GT and LT options at the same time are not compatible"))
+        }
+        (_, _, true, false) => Ok(ExpireIf::Later),
+        (_, true, false, true) => Ok(ExpireIf::SomeEarlier),
+        (_, false, false, true) => Ok(ExpireIf::Earlier),
+        (_, true, false, false) => Ok(ExpireIf::Some),
+        (_, false, false, false) => Ok(ExpireIf::Always),
+    }
 }
 
 fn each(args: &Args<'_>, op: KeyOp) -> Result<Command, ErrorReply> {
@@ -391,6 +407,7 @@ impl KeyOp {
                     ExpireIf::Some => out.push("xx"),
                     ExpireIf::Later => out.push("gt"),
                     ExpireIf::Earlier => out.push("lt"),
+                    ExpireIf::SomeEarlier => out.push("xx").push("lt"),
                 }
             }
             Self::Put(record) => {

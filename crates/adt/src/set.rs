@@ -5,11 +5,14 @@
 //! make one of them a no-op. All rules look at single members, so they are stable for any number
 //! of holders. Replies and limits follow the Redis documentation of the `S...` commands.
 
+#[cfg(test)]
+mod tests;
+
 use crate::collections;
 use crate::command::commands;
 use crate::key::KeyOp;
 use crate::random;
-pub(crate) use crate::random::Random;
+use crate::random::Random;
 use crate::scan::ScanArgs;
 use crate::{
     Access, ArgBuf, Args, Blob, Command, CommandSpec, Compound, Corrupt, Ctx, DataType, ErrorReply,
