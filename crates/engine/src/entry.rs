@@ -50,7 +50,8 @@ pub enum LogRecord {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Apply {
     /// The operations, in the order in which they see each other. Reads are answered at their
-    /// place; the codec leaves them out of the log unless `request` is set.
+    /// place; the codec leaves those after the last write out of the log unless `request` is set
+    /// (earlier ones stay, because random numbers are handed out by position).
     pub ops: SmallVec<[KeyedOp; 1]>,
     /// What must still hold, or nothing takes effect (`WATCH`).
     pub guards: Vec<Guard>,
