@@ -3,6 +3,11 @@
 
 pub mod acl;
 mod api;
+pub mod client_list;
+pub mod command_docs;
+pub mod hello;
+pub mod info;
+pub mod pubsub;
 pub mod session_commands;
 
 pub use api::{

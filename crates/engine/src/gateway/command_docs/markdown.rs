@@ -1,0 +1,157 @@
+//! The reference page of all commands.
+
+use super::{flag_names, units};
+use crate::gateway::session_commands::all;
+use adt::{CommandSpec, Handler, Keys, record};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const HEAD: &str = "# Commands
+
+This page is generated from the command table by `claret commands --markdown`; do not edit it.
+
+In a syntax, words in capitals stand for themselves (in any case), other words for arguments;
+`[...]` may be left out, `a | b` is a choice, `x [x ...]` is one or more. *Words* counts the name;
+with \"or more\" it is the least number. Names, arguments and replies are those of Redis unless a
+command says otherwise.
+";
+
+const LOCKS: &str = "
+## Lock modes
+
+Transactions that access one key run side by side when their accesses commute. Each access has one
+of its type's lock modes; a yes says that accesses in the two modes commute whatever the value is.
+Where the table says nothing, the members, fields and values decide. *Void* accesses are writes
+whose reply nobody sees before the transaction commits. Reads of any kind share with reads.
+";
+
+/// The page, in Markdown.
+pub fn markdown() -> String {
+    let mut groups: BTreeMap<&str, Vec<&CommandSpec>> = BTreeMap::new();
+    for spec in all() {
+        groups.entry(spec.group).or_default().push(spec);
+    }
+    let mut page = HEAD.to_owned();
+    for (group, commands) in &groups {
+        put(&mut page, format_args!("- [{}](#{group}):", title(group)));
+        let names: Vec<_> = commands.iter().map(|c| format!("[{0}](#{0})", c.name)).collect();
+        put(&mut page, format_args!(" {}\n", names.join(", ")));
+    }
+    let page = page.replacen("\n- [", "\n\n- [", 1);
+    let mut page = page + "- [Lock modes](#lock-modes)\n";
+    for (group, commands) in &groups {
+        put(&mut page, format_args!("\n## {}\n", title(group)));
+        for spec in commands {
+            command(&mut page, spec);
+        }
+    }
+    locks(&mut page);
+    page
+}
+
+fn put(page: &mut String, text: std::fmt::Arguments<'_>) {
+    page.write_fmt(text).expect("writing to memory");
+}
+
+fn title(group: &str) -> String {
+    let (first, rest) = group.split_at(1);
+    first.to_uppercase() + rest
+}
+
+fn command(page: &mut String, spec: &CommandSpec) {
+    let name = spec.name;
+    put(page, format_args!("\n### {name}\n\n`{} {}", name.to_uppercase(), spec.syntax));
+    if page.ends_with(' ') {
+        page.pop();
+    }
+    put(page, format_args!("`\n\n{}\n\n", spec.summary));
+    let more = if spec.arity < 0 { " or more" } else { "" };
+    put(page, format_args!("- Complexity: {}\n", spec.complexity));
+    put(page, format_args!("- Words: {}{more}\n", spec.arity.unsigned_abs()));
+    put(page, format_args!("- Keys: {}\n", keys(spec.keys)));
+    let flags = flag_names(spec).join(", ");
+    if !flags.is_empty() {
+        put(page, format_args!("- Flags: {flags}\n"));
+    }
+    let categories: Vec<_> = units().categories_of(spec).map(|c| format!("`@{c}`")).collect();
+    put(page, format_args!("- Access control: {}\n", categories.join(" ")));
+    if matches!(spec.handler, Handler::Session) && name == "txn" {
+        page.push_str("- Not in Redis\n");
+    }
+}
+
+fn keys(keys: Keys) -> String {
+    match keys {
+        Keys::None => "none".to_owned(),
+        Keys::Range { first, last, .. } if first == last => format!("argument {first}"),
+        Keys::Range { first, last, step } => {
+            let last = match last {
+                -1 => "the last".to_owned(),
+                last if last < 0 => format!("the last but {}", -1 - last),
+                last => last.to_string(),
+            };
+            let every = if step > 1 { format!(", every {step}.") } else { String::new() };
+            format!("arguments {first} to {last}{every}")
+        }
+        Keys::Counted { at, also } => {
+            let also = if also > 0 { format!("argument {also}, and ") } else { String::new() };
+            format!("{also}as many after argument {at} as it says")
+        }
+    }
+}
+
+fn locks(page: &mut String) {
+    page.push_str(LOCKS);
+    for (type_name, modes, shared) in record::lock_modes() {
+        put(page, format_args!("\n### Modes of {type_name}\n\n| |"));
+        for mode in modes {
+            put(page, format_args!(" {mode} |"));
+        }
+        put(page, format_args!("\n|---|{}\n", "---|".repeat(modes.len())));
+        for (i, mode) in modes.iter().enumerate() {
+            put(page, format_args!("| {mode} |"));
+            for other in 0..modes.len() {
+                let yes = shared.get(i).is_some_and(|mask| mask & (1 << other) != 0);
+                page.push_str(if yes { " yes |" } else { " |" });
+            }
+            page.push('\n');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_every_command_and_every_type() {
+        let page = markdown();
+        for spec in all() {
+            assert!(page.contains(&format!(
+                "\n### {}\n\n`{}",
+                spec.name,
+                spec.name.to_uppercase()
+            )));
+        }
+        for (type_name, modes, _) in record::lock_modes() {
+            assert!(page.contains(&format!("### Modes of {type_name}\n")));
+            assert!(modes.len() <= 8, "{type_name}");
+        }
+        assert!(!page.contains("\n\n\n") && !page.contains(" \n") && page.ends_with('\n'));
+    }
+
+    #[test]
+    fn tables_have_as_many_columns_as_their_head() {
+        let page = markdown();
+        let mut columns = 0;
+        for line in page.lines() {
+            if !line.starts_with('|') {
+                columns = 0;
+                continue;
+            }
+            let bars = line.matches('|').count();
+            assert!(columns == 0 || columns == bars, "{line}");
+            columns = bars;
+        }
+    }
+}
