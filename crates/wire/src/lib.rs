@@ -1,6 +1,10 @@
-//! What the bytes are: the protocol of clients, records of the log, snapshots.
+//! What the bytes are: the protocol of clients, entries of the log, snapshots.
 //!
 //! This crate is pure: it turns bytes into values and values into bytes. Decoders treat every
 //! length as hostile: nothing is allocated for what has only been announced.
 
+mod bytes;
+pub mod entry;
 pub mod resp;
+mod saved;
+pub mod snapshot;

@@ -3,6 +3,7 @@
 use super::inline;
 use super::number::{NumberLine, number_line};
 use adt::{Args, ErrorReply};
+use engine::limits;
 use memchr::memchr;
 use std::fmt;
 
@@ -23,12 +24,13 @@ pub struct Limits {
 }
 
 impl Default for Limits {
+    /// The limits of the product, for a client that has authenticated itself.
     fn default() -> Self {
         Self {
-            bulk_max_bytes: 64 << 20,
-            words_max: 1 << 20,
-            frame_max_bytes: 128 << 20,
-            inline_max_bytes: 64 << 10,
+            bulk_max_bytes: limits::ARGUMENT_BYTES_MAX as u32,
+            words_max: limits::COMMAND_WORDS_MAX as u32,
+            frame_max_bytes: limits::FRAME_BYTES_MAX as u32,
+            inline_max_bytes: limits::INLINE_BYTES_MAX as u32,
             authenticated: true,
         }
     }

@@ -1,0 +1,225 @@
+//! Log entries as bytes, version 1. `docs/internals/formats.md` has the layout.
+//!
+//! Operations are written as the words of a command that parses to the same operation, so that the
+//! format does not know the data types. Checksums are the log's business: it covers an entry
+//! together with its index and term.
+
+use crate::bytes::{Reader, put_count, put_option, put_u16, put_u32, put_u64, put_word};
+use adt::{ArgBuf, Args, Corrupt, Timestamp, record};
+use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare};
+use engine::limits::ENTRY_RECORDS_MAX;
+use engine::message::{Age, GatewayId, Guard, KeyedOp, RequestId, ShardId, TxnId};
+use smallvec::SmallVec;
+
+/// First byte of an entry.
+const VERSION: u8 = 1;
+/// Most records that an entry of this version can hold, whatever shards do today.
+const RECORDS_MAX: usize = 1 << 17;
+const _: () = assert!(4 * ENTRY_RECORDS_MAX < RECORDS_MAX);
+
+const APPLY: u8 = 1;
+const PREPARE: u8 = 2;
+const COMMIT: u8 = 3;
+const ABORT: u8 = 4;
+const FLUSH: u8 = 5;
+
+const HAS_REQUEST: u8 = 1;
+const HAS_GUARDS: u8 = 2;
+
+/// The log entry format of this version of the product.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EntryFormat;
+
+impl EntryCodec for EntryFormat {
+    /// # Panics
+    /// If the entry has more than 131,072 records; shards close entries long before.
+    fn encode(&self, entry: &Entry, out: &mut Vec<u8>) {
+        assert!(entry.records.len() <= RECORDS_MAX, "shards bound their entries");
+        out.push(VERSION);
+        put_u64(entry.now_ms, out);
+        put_u64(entry.ts.0, out);
+        put_u64(entry.seed, out);
+        put_count(entry.records.len(), out);
+        let mut words = Words::default();
+        for record in &entry.records {
+            put_record(record, &mut words, out);
+        }
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Entry, Corrupt> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8()? != VERSION {
+            return Err(Corrupt);
+        }
+        let (now_ms, ts, seed) = (reader.u64()?, Timestamp(reader.u64()?), reader.u64()?);
+        let count = reader.count(1)?;
+        if count > RECORDS_MAX {
+            return Err(Corrupt);
+        }
+        let mut spans = Vec::new();
+        let mut records = Vec::new();
+        for _ in 0..count {
+            records.push(read_record(&mut reader, &mut spans)?);
+        }
+        reader.finish()?;
+        Ok(Entry { now_ms, ts, seed, records })
+    }
+}
+
+fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
+    match record {
+        LogRecord::Apply(apply) => {
+            out.push(APPLY);
+            let logged = if apply.request.is_some() { &apply.ops[..] } else { needed(&apply.ops) };
+            put_apply(apply, logged, words, out);
+        }
+        LogRecord::Prepare(prepare) => {
+            out.push(PREPARE);
+            put_prepare(prepare, words, out);
+        }
+        LogRecord::Outcome { txn, commit: Some(ts) } => {
+            out.push(COMMIT);
+            put_txn(*txn, out);
+            put_u64(ts.0, out);
+        }
+        LogRecord::Outcome { txn, commit: None } => {
+            out.push(ABORT);
+            put_txn(*txn, out);
+        }
+        LogRecord::Flush => out.push(FLUSH),
+    }
+}
+
+fn read_record(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<LogRecord, Corrupt> {
+    Ok(match reader.u8()? {
+        APPLY => LogRecord::Apply(read_apply(reader, spans)?),
+        PREPARE => LogRecord::Prepare(read_prepare(reader, spans)?),
+        COMMIT => {
+            let txn = read_txn(reader)?;
+            LogRecord::Outcome { txn, commit: Some(Timestamp(reader.u64()?)) }
+        }
+        ABORT => LogRecord::Outcome { txn: read_txn(reader)?, commit: None },
+        FLUSH => LogRecord::Flush,
+        _ => return Err(Corrupt),
+    })
+}
+
+/// The operations that other replicas need: everything up to the last write. Earlier reads stay,
+/// because random numbers are handed out by position.
+fn needed(ops: &[KeyedOp]) -> &[KeyedOp] {
+    let last_write = ops.iter().rposition(|(_, op)| op.is_write());
+    &ops[..last_write.map_or(0, |i| i + 1)]
+}
+
+/// Words of one operation; the memory is used again.
+#[derive(Default)]
+pub(crate) struct Words(ArgBuf);
+
+/// Bounds of the words of one operation; the memory is used again.
+pub(crate) type Spans = Vec<(u32, u32)>;
+
+fn put_apply(apply: &Apply, ops: &[KeyedOp], words: &mut Words, out: &mut Vec<u8>) {
+    let request = if apply.request.is_some() { HAS_REQUEST } else { 0 };
+    let guards = if apply.guards.is_empty() { 0 } else { HAS_GUARDS };
+    out.push(request | guards);
+    if let Some(request) = &apply.request {
+        put_request(request, out);
+    }
+    if !apply.guards.is_empty() {
+        put_count(apply.guards.len(), out);
+        for guard in &apply.guards {
+            put_word(&guard.key, out);
+            put_option(guard.version.map(|ts| ts.0), out);
+        }
+    }
+    put_count(ops.len(), out);
+    for (key, op) in ops {
+        words.0.clear();
+        op.encode(key, &mut words.0);
+        let args = words.0.args();
+        put_count(args.len(), out);
+        for word in args.iter_from(0) {
+            put_word(word, out);
+        }
+    }
+}
+
+fn read_apply(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Apply, Corrupt> {
+    let flags = reader.u8()?;
+    if flags & !(HAS_REQUEST | HAS_GUARDS) != 0 {
+        return Err(Corrupt);
+    }
+    let mut apply = Apply::default();
+    if flags & HAS_REQUEST != 0 {
+        apply.request = Some(read_request(reader)?);
+    }
+    if flags & HAS_GUARDS != 0 {
+        for _ in 0..reader.count(5)? {
+            let key = reader.word()?.into();
+            let version = reader.option()?.map(Timestamp);
+            apply.guards.push(Guard { key, version });
+        }
+    }
+    for _ in 0..reader.count(4)? {
+        apply.ops.push(read_op(reader, spans)?);
+    }
+    Ok(apply)
+}
+
+fn read_op(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<KeyedOp, Corrupt> {
+    let count = reader.count(4)?;
+    let buffer = reader.rest();
+    let offset = |reader: &Reader<'_>| u32::try_from(buffer.len() - reader.rest().len());
+    spans.clear();
+    for _ in 0..count {
+        let len = reader.word()?.len() as u32;
+        let end = offset(reader).map_err(|_| Corrupt)?;
+        spans.push((end - len, end));
+    }
+    if spans.is_empty() {
+        return Err(Corrupt);
+    }
+    record::decode(&Args::new(buffer, spans)).map_err(|_| Corrupt)
+}
+
+/// All operations are written: reads of a prepared transaction hold back others until it is
+/// decided, on every replica alike.
+pub(crate) fn put_prepare(prepare: &Prepare, words: &mut Words, out: &mut Vec<u8>) {
+    put_txn(prepare.txn, out);
+    put_count(prepare.participants.len(), out);
+    for shard in &prepare.participants {
+        put_u16(shard.0, out);
+    }
+    put_apply(&prepare.apply, &prepare.apply.ops, words, out);
+}
+
+pub(crate) fn read_prepare(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Prepare, Corrupt> {
+    let txn = read_txn(reader)?;
+    let mut participants = SmallVec::new();
+    for _ in 0..reader.count(2)? {
+        participants.push(ShardId(reader.u16()?));
+    }
+    let apply = read_apply(reader, spans)?;
+    Ok(Prepare { txn, participants, apply })
+}
+
+pub(crate) fn put_request(request: &RequestId, out: &mut Vec<u8>) {
+    put_word(&request.client, out);
+    put_u64(request.number, out);
+}
+
+pub(crate) fn read_request(reader: &mut Reader<'_>) -> Result<RequestId, Corrupt> {
+    Ok(RequestId { client: reader.word()?.into(), number: reader.u64()? })
+}
+
+pub(crate) fn put_txn(txn: TxnId, out: &mut Vec<u8>) {
+    put_u64(txn.age.began.0, out);
+    put_u16(txn.age.gateway.0, out);
+    put_u32(txn.attempt, out);
+}
+
+pub(crate) fn read_txn(reader: &mut Reader<'_>) -> Result<TxnId, Corrupt> {
+    let began = Timestamp(reader.u64()?);
+    let gateway = GatewayId(reader.u16()?);
+    Ok(TxnId { age: Age { began, gateway }, attempt: reader.u32()? })
+}

@@ -1,0 +1,148 @@
+//! Snapshot parts as bytes, version 1. `docs/internals/formats.md` has the layout.
+//!
+//! Every part stands alone in a frame with its length and a CRC-32 (IEEE) of length and payload, so
+//! that a snapshot can be written, sent and checked in pieces of any size.
+
+use crate::bytes::{Reader, put_count, put_option, put_u16, put_u64, put_word};
+use crate::entry::{
+    Words, put_prepare, put_request, put_txn, read_prepare, read_request, read_txn,
+};
+use crate::saved::{put_record, put_reply, read_record, read_reply};
+use adt::{Corrupt, Timestamp};
+use engine::entry::{SnapshotCodec, SnapshotPart};
+use engine::message::ShardId;
+
+/// First byte of every payload.
+const VERSION: u8 = 1;
+/// Bytes before the payload: its length and the checksum.
+pub const FRAME_HEADER_BYTES: usize = 12;
+
+const HEADER: u8 = 1;
+const RECORD: u8 = 2;
+const PREPARED: u8 = 3;
+const REQUEST: u8 = 4;
+const OUTCOME: u8 = 5;
+const END: u8 = 6;
+
+/// The snapshot format of this version of the product.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SnapshotFormat;
+
+/// Length in bytes of the part that begins here, frame included, as its first eight bytes declare
+/// it; `None` if they are not all there or the length cannot be right. For readers who have to
+/// know how much to read. The length is not verified before [`SnapshotCodec::decode`].
+pub fn part_len(bytes: &[u8]) -> Option<u64> {
+    let (len, _) = bytes.split_first_chunk()?;
+    u64::from_le_bytes(*len).checked_add(FRAME_HEADER_BYTES as u64)
+}
+
+impl SnapshotCodec for SnapshotFormat {
+    fn encode(&self, part: &SnapshotPart, out: &mut Vec<u8>) {
+        let frame = out.len();
+        out.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
+        put_part(part, out);
+        let len = (out.len() - frame - FRAME_HEADER_BYTES) as u64;
+        let (header, payload) = out[frame..].split_at_mut(FRAME_HEADER_BYTES);
+        header[..8].copy_from_slice(&len.to_le_bytes());
+        header[8..].copy_from_slice(&checksum(len, payload).to_le_bytes());
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<(SnapshotPart, usize), Corrupt> {
+        let mut frame = Reader::new(bytes);
+        let (len, crc) = (frame.u64()?, frame.u32()?);
+        let payload = frame.take(usize::try_from(len).map_err(|_| Corrupt)?)?;
+        if checksum(len, payload) != crc {
+            return Err(Corrupt);
+        }
+        let mut reader = Reader::new(payload);
+        let part = read_part(&mut reader)?;
+        reader.finish()?;
+        Ok((part, FRAME_HEADER_BYTES + payload.len()))
+    }
+}
+
+fn checksum(len: u64, payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&len.to_le_bytes());
+    hasher.update(payload);
+    hasher.finalize()
+}
+
+fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
+    out.push(VERSION);
+    match part {
+        SnapshotPart::Header { shard, index, term, clock, removed } => {
+            out.push(HEADER);
+            put_u16(shard.0, out);
+            for number in [*index, *term, clock.0, removed.0] {
+                put_u64(number, out);
+            }
+        }
+        SnapshotPart::Record(key, record) => {
+            out.push(RECORD);
+            put_word(key, out);
+            put_record(record, out);
+        }
+        SnapshotPart::Prepared { prepare, bound, commit } => {
+            out.push(PREPARED);
+            put_u64(bound.0, out);
+            put_option(commit.map(|ts| ts.0), out);
+            put_prepare(prepare, &mut Words::default(), out);
+        }
+        SnapshotPart::Request { request, ts, replies } => {
+            out.push(REQUEST);
+            put_request(request, out);
+            put_u64(ts.0, out);
+            put_count(replies.len(), out);
+            for reply in replies {
+                put_reply(reply, out);
+            }
+        }
+        SnapshotPart::Outcome { txn, commit } => {
+            out.push(OUTCOME);
+            put_txn(*txn, out);
+            put_u64(commit.0, out);
+        }
+        SnapshotPart::End { parts } => {
+            out.push(END);
+            put_u64(*parts, out);
+        }
+    }
+}
+
+fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
+    if reader.u8()? != VERSION {
+        return Err(Corrupt);
+    }
+    Ok(match reader.u8()? {
+        HEADER => SnapshotPart::Header {
+            shard: ShardId(reader.u16()?),
+            index: reader.u64()?,
+            term: reader.u64()?,
+            clock: Timestamp(reader.u64()?),
+            removed: Timestamp(reader.u64()?),
+        },
+        RECORD => SnapshotPart::Record(reader.word()?.into(), read_record(reader)?),
+        PREPARED => {
+            let bound = Timestamp(reader.u64()?);
+            let commit = reader.option()?.map(Timestamp);
+            let prepare = read_prepare(reader, &mut Vec::new())?;
+            SnapshotPart::Prepared { prepare, bound, commit }
+        }
+        REQUEST => {
+            let request = read_request(reader)?;
+            let ts = Timestamp(reader.u64()?);
+            let mut replies = Vec::new();
+            for _ in 0..reader.count(1)? {
+                replies.push(read_reply(reader, 0)?);
+            }
+            SnapshotPart::Request { request, ts, replies }
+        }
+        OUTCOME => {
+            let txn = read_txn(reader)?;
+            SnapshotPart::Outcome { txn, commit: Timestamp(reader.u64()?) }
+        }
+        END => SnapshotPart::End { parts: reader.u64()? },
+        _ => return Err(Corrupt),
+    })
+}

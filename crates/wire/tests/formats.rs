@@ -1,0 +1,302 @@
+//! Log entries and snapshots: bytes of old versions still mean the same, everything written reads
+//! back, and whatever else comes is refused without harm.
+
+use adt::{ArgBuf, Blob, Corrupt, ErrorReply, Record, Reply, Timestamp, Value, record};
+use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec, SnapshotPart};
+use engine::message::{Age, GatewayId, Guard, KeyedOp, RequestId, ShardId, TxnId};
+use proptest::prelude::*;
+use smallvec::smallvec;
+use wire::entry::EntryFormat;
+use wire::snapshot::{SnapshotFormat, part_len};
+
+fn op(line: &str) -> KeyedOp {
+    record::decode(&ArgBuf::of(line.split(' ')).args()).unwrap()
+}
+
+fn txn(began: u64) -> TxnId {
+    TxnId { age: Age { began: Timestamp(began), gateway: GatewayId(3) }, attempt: 2 }
+}
+
+fn request() -> RequestId {
+    RequestId { client: Blob::from("client-1"), number: 42 }
+}
+
+fn prepare() -> Prepare {
+    Prepare {
+        txn: txn(9),
+        participants: smallvec![ShardId(0), ShardId(7)],
+        apply: Apply { ops: smallvec![op("sadd s a"), op("scard s")], ..Apply::default() },
+    }
+}
+
+/// What `fixtures/entry-v1.hex` holds.
+fn entry() -> Entry {
+    let apply = |ops| LogRecord::Apply(Apply { ops, ..Apply::default() });
+    Entry {
+        now_ms: 1_700_000_000_123,
+        ts: Timestamp(0x0102_0304_0506_0708),
+        seed: 99,
+        records: vec![
+            apply(smallvec![op("sadd tags red green")]),
+            apply(smallvec![]),
+            LogRecord::Apply(Apply {
+                ops: smallvec![op("exists a"), op("del a"), op("ttl a")],
+                guards: vec![
+                    Guard { key: Blob::from("a"), version: Some(Timestamp(5)) },
+                    Guard { key: Blob::from("b"), version: None },
+                ],
+                request: Some(request()),
+            }),
+            LogRecord::Prepare(prepare()),
+            LogRecord::Outcome { txn: txn(9), commit: Some(Timestamp(10)) },
+            LogRecord::Outcome { txn: txn(11), commit: None },
+            LogRecord::Flush,
+        ],
+    }
+}
+
+fn set(members: &[&str]) -> Record {
+    let ctx = adt::Ctx { ts: Timestamp(77), ..adt::Ctx::default() };
+    let (_, add) = op(&format!("sadd k {}", members.join(" ")));
+    let mut slot = None;
+    record::apply(&mut slot, &add, &ctx);
+    Record { modified: Timestamp(77), ..slot.unwrap() }
+}
+
+/// What `fixtures/snapshot-v1.hex` holds.
+fn parts() -> Vec<SnapshotPart> {
+    let replies = vec![
+        Reply::Ok,
+        Reply::Status("set"),
+        Reply::Nil,
+        Reply::NilArray,
+        Reply::Int(-5),
+        Reply::Double(0.5),
+        Reply::Bool(true),
+        Reply::bulk("bytes"),
+        Reply::Text("text".into()),
+        Reply::Array(vec![Reply::Int(1)]),
+        Reply::Set(vec![]),
+        Reply::Map(vec![(Reply::bulk("k"), Reply::Int(2))]),
+        Reply::Scored(vec![(Blob::from("m"), -1.25)]),
+        Reply::Push(vec![Reply::Ok]),
+        Reply::Error(ErrorReply::wrong_type()),
+        Reply::Record(Box::new(set(&["x"]))),
+    ];
+    vec![
+        SnapshotPart::Header {
+            shard: ShardId(7),
+            index: 1000,
+            term: 3,
+            clock: Timestamp(500),
+            removed: Timestamp(400),
+        },
+        SnapshotPart::Record(Blob::from("tags"), set(&["red", "green"])),
+        SnapshotPart::Record(
+            Blob::from("soon"),
+            Record { expire_at_ms: Some(1_700_000_000_999), ..set(&["gone"]) },
+        ),
+        SnapshotPart::Prepared { prepare: prepare(), bound: Timestamp(8), commit: None },
+        SnapshotPart::Prepared {
+            prepare: prepare(),
+            bound: Timestamp(8),
+            commit: Some(Timestamp(10)),
+        },
+        SnapshotPart::Request { request: request(), ts: Timestamp(6), replies },
+        SnapshotPart::Outcome { txn: txn(9), commit: Timestamp(10) },
+        SnapshotPart::End { parts: 7 },
+    ]
+}
+
+fn encoded(entry: &Entry) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    EntryFormat.encode(entry, &mut bytes);
+    bytes
+}
+
+fn framed(part: &SnapshotPart) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    SnapshotFormat.encode(part, &mut bytes);
+    bytes
+}
+
+/// Bytes written as hexadecimal digits, with spaces and comments after `#`.
+fn unhex(text: &str) -> Vec<u8> {
+    let digits: String = text.lines().flat_map(|l| l.split('#').next()).collect();
+    let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+#[test]
+fn entries_of_version_1_are_understood() {
+    let bytes = unhex(include_str!("fixtures/entry-v1.hex"));
+    assert_eq!(EntryFormat.decode(&bytes), Ok(entry()));
+    assert_eq!(encoded(&entry()), bytes, "the format changed: that takes a new version");
+}
+
+#[test]
+fn snapshots_of_version_1_are_understood() {
+    let bytes = unhex(include_str!("fixtures/snapshot-v1.hex"));
+    let mut at = 0;
+    for part in parts() {
+        assert_eq!(framed(&part), bytes[at..at + framed(&part).len()], "{part:?}");
+        let (found, len) = SnapshotFormat.decode(&bytes[at..]).unwrap();
+        assert_eq!(found, part);
+        assert_eq!(part_len(&bytes[at..at + 8]), Some(len as u64));
+        at += len;
+    }
+    assert_eq!(at, bytes.len());
+}
+
+#[test]
+fn reads_that_no_replica_needs_are_left_out() {
+    let apply = |ops| Apply { ops, ..Apply::default() };
+    let logged = |apply: Apply| {
+        let entry = Entry { records: vec![LogRecord::Apply(apply)], ..entry() };
+        match EntryFormat.decode(&encoded(&entry)).unwrap().records.remove(0) {
+            LogRecord::Apply(apply) => apply.ops,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (read, write) = (|| op("scard k"), || op("spop k"));
+    assert_eq!(logged(apply(smallvec![write(), read(), read()]))[..], [write()]);
+    assert_eq!(logged(apply(smallvec![read()]))[..], []);
+    // The random number of an operation depends on its position.
+    assert_eq!(logged(apply(smallvec![read(), write()]))[..], [read(), write()]);
+    let remembered = Apply { request: Some(request()), ..apply(smallvec![write(), read()]) };
+    assert_eq!(logged(remembered)[..], [write(), read()]);
+}
+
+#[test]
+fn a_part_of_an_entry_is_no_entry() {
+    let bytes = encoded(&entry());
+    for len in 0..bytes.len() {
+        assert_eq!(EntryFormat.decode(&bytes[..len]), Err(Corrupt), "{len}");
+    }
+    let mut longer = bytes.clone();
+    longer.push(0);
+    assert_eq!(EntryFormat.decode(&longer), Err(Corrupt));
+    let mut newer = bytes;
+    newer[0] = 2;
+    assert_eq!(EntryFormat.decode(&newer), Err(Corrupt));
+}
+
+#[test]
+fn a_damaged_snapshot_part_is_noticed() {
+    for part in parts() {
+        let bytes = framed(&part);
+        for len in 0..bytes.len() {
+            assert_eq!(SnapshotFormat.decode(&bytes[..len]), Err(Corrupt));
+        }
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(SnapshotFormat.decode(&damaged), Err(Corrupt), "bit {bit} of {part:?}");
+        }
+    }
+}
+
+#[test]
+fn words_of_other_versions_keep_their_meaning() {
+    let replies = vec![Reply::Status("Some day"), Reply::Error(ErrorReply::new("SOMEDAY", "text"))];
+    let part = SnapshotPart::Request { request: request(), ts: Timestamp(6), replies };
+    let Ok((SnapshotPart::Request { replies, .. }, _)) = SnapshotFormat.decode(&framed(&part))
+    else {
+        panic!("not a request");
+    };
+    assert_eq!(replies, [Reply::bulk("Some day"), Reply::err("SOMEDAY text")]);
+}
+
+#[test]
+fn deep_replies_are_refused() {
+    let nested = |depth| {
+        let reply = (0..depth).fold(Reply::Nil, |inner, _| Reply::Array(vec![inner]));
+        let part =
+            SnapshotPart::Request { request: request(), ts: Timestamp(6), replies: vec![reply] };
+        SnapshotFormat.decode(&framed(&part)).map(|(found, _)| assert_eq!(found, part))
+    };
+    assert_eq!((nested(32), nested(33)), (Ok(()), Err(Corrupt)));
+}
+
+#[test]
+fn announced_lengths_allocate_nothing() {
+    let mut bytes = encoded(&Entry { records: vec![], ..entry() });
+    let counts = bytes.len() - 4;
+    bytes[counts..].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert_eq!(EntryFormat.decode(&bytes), Err(Corrupt));
+    bytes[counts..].copy_from_slice(&1u32.to_le_bytes());
+    // One record, no flags, 2^32 - 1 operations.
+    bytes.extend_from_slice(&[1, 0, 0xff, 0xff, 0xff, 0xff]);
+    assert_eq!(EntryFormat.decode(&bytes), Err(Corrupt));
+    assert_eq!(SnapshotFormat.decode(&[0xff; 40]), Err(Corrupt));
+    assert_eq!(part_len(&[0xff; 8]), None);
+    assert_eq!(part_len(&[0; 7]), None);
+}
+
+#[test]
+fn an_entry_holds_as_many_records_as_its_version_allows() {
+    let with = |count: usize| {
+        let mut bytes = encoded(&Entry { records: vec![], ..entry() });
+        let counts = bytes.len() - 4;
+        bytes[counts..].copy_from_slice(&(count as u32).to_le_bytes());
+        bytes.resize(bytes.len() + count, 5);
+        EntryFormat.decode(&bytes).map(|entry| entry.records.len())
+    };
+    assert_eq!(with(1 << 17), Ok(1 << 17));
+    assert_eq!(with((1 << 17) + 1), Err(Corrupt));
+}
+
+#[test]
+fn a_value_has_no_bytes_left_over() {
+    let part = SnapshotPart::Record(Blob::from("k"), set(&["a"]));
+    let SnapshotPart::Record(_, record) = &part else { unreachable!() };
+    assert!(matches!(record.value, Value::Set(_)));
+    let mut payload = framed(&part)[12..].to_vec();
+    payload.extend_from_slice(&[0; 8]);
+    let mut frame = (payload.len() as u64).to_le_bytes().to_vec();
+    let crc = crc32fast::hash(&[&frame[..], &payload[..]].concat());
+    frame.extend_from_slice(&crc.to_le_bytes());
+    frame.extend_from_slice(&payload);
+    assert_eq!(SnapshotFormat.decode(&frame), Err(Corrupt));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn entries_read_back(
+        now_ms: u64, ts: u64, seed: u64,
+        batches in prop::collection::vec(
+            prop::collection::vec(
+                (prop::collection::vec(any::<u8>(), 0..40), prop::collection::vec(any::<u8>(), 0..40)),
+                1..4),
+            0..10),
+        commit in prop::option::of(any::<u64>()),
+    ) {
+        let add = |(key, member): (Vec<u8>, Vec<u8>)| {
+            let words = ArgBuf::of([b"sadd".to_vec(), key, member]);
+            record::decode(&words.args()).unwrap()
+        };
+        let mut records: Vec<LogRecord> = batches
+            .into_iter()
+            .map(|ops| Apply { ops: ops.into_iter().map(add).collect(), ..Apply::default() })
+            .map(LogRecord::Apply)
+            .collect();
+        records.push(LogRecord::Outcome { txn: txn(ts), commit: commit.map(Timestamp) });
+        let entry = Entry { now_ms, ts: Timestamp(ts), seed, records };
+        prop_assert_eq!(EntryFormat.decode(&encoded(&entry)), Ok(entry));
+    }
+
+    #[test]
+    fn damaged_entries_do_no_harm(at: prop::sample::Index, byte: u8) {
+        let mut bytes = encoded(&entry());
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        if let Ok(entry) = EntryFormat.decode(&bytes) {
+            prop_assert_eq!(EntryFormat.decode(&encoded(&entry)).is_ok(), true);
+        }
+    }
+}
