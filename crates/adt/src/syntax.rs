@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(names("COMMIT | ABORT"), ["commit", "abort"]);
         assert!(names("AND | OR | NOT destkey key [key ...]").is_empty());
         assert!(names("key [NX | XX]").is_empty());
-        assert_eq!(names("[COUNT | INFO [name ...]]"), ["count", "info"]);
+        assert_eq!(names("[INFO [name ...] | COUNT]"), ["info", "count"]);
         assert!(names("[ASYNC | SYNC]").is_empty());
         assert!(names("[key] [NX]").is_empty());
         assert!(names("").is_empty());
