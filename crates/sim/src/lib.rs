@@ -1,1 +1,117 @@
-//! sim
+//! Does it survive? The product's own gateways, shards and replicated logs under virtual time.
+//!
+//! A run is drawn from one seed: sizes, delays, crashes, disks that lose what was not synced,
+//! clocks that jump, clients that vanish and come back. Two checkers judge what the clients have
+//! seen. The same seed gives the same run, to the last event; a failing seed is repeated with the
+//! command that the report names.
+
+mod client;
+mod disk;
+mod plant;
+mod positions;
+mod random;
+mod server;
+mod workload;
+mod world;
+
+pub use plant::Plant;
+pub use world::Outcome;
+
+use check::{Bank, History, Verdict};
+use std::collections::BTreeMap;
+use workload::{ACCOUNTS, DEPOSIT, account};
+use world::World;
+
+/// What one seed showed.
+#[derive(Debug)]
+pub struct Run {
+    /// The seed.
+    pub seed: u64,
+    /// What happened.
+    pub outcome: Outcome,
+    /// What the checkers say.
+    pub verdicts: Vec<Verdict>,
+    /// Why the seed fails, if it does.
+    pub failure: Option<String>,
+}
+
+/// Runs one seed.
+pub fn run(seed: u64, plant: Option<Plant>) -> Run {
+    let mut outcome = World::new(seed, plant).run();
+    let mut failure = outcome.failure.take();
+    let mut verdicts = Vec::new();
+    match judge(&mut outcome) {
+        Ok(judged) => verdicts = judged,
+        Err(error) => failure = failure.or(Some(error)),
+    }
+    let wrong = verdicts.iter().find(|v| !v.valid).map(Verdict::to_text);
+    Run { seed, outcome, verdicts, failure: failure.or(wrong) }
+}
+
+fn judge(outcome: &mut Outcome) -> Result<Vec<Verdict>, String> {
+    positions::stamp(&mut outcome.events, &outcome.disk)?;
+    let mut history =
+        History::from_events(outcome.events.iter().cloned()).map_err(|e| e.to_string())?;
+    let accounts = (0..ACCOUNTS).map(|i| account(i).into_bytes()).collect();
+    history.bank = Some(Bank { accounts, total: ACCOUNTS as i64 * DEPOSIT });
+    Ok(check::check_all(&history))
+}
+
+/// What many seeds showed.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Number of seeds.
+    pub seeds: u64,
+    /// Seeds that failed.
+    pub failures: u64,
+    /// Trace hash of the last seed.
+    pub trace_hash: u64,
+    /// Virtual time of all runs, in microseconds.
+    pub simulated_us: u64,
+    /// Transactions that the checkers saw.
+    pub transactions: u64,
+    /// Faults by kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// The first failing seed and why.
+    pub first_failure: Option<(u64, String)>,
+}
+
+impl Report {
+    /// Adds a run.
+    pub fn add(&mut self, run: &Run) {
+        self.seeds += 1;
+        self.trace_hash = run.outcome.trace_hash;
+        self.simulated_us += run.outcome.simulated_us;
+        self.transactions += (run.outcome.events.len() / 2) as u64;
+        for (kind, count) in &run.outcome.faults {
+            *self.faults.entry(kind).or_default() += count;
+        }
+        if let Some(failure) = &run.failure {
+            self.failures += 1;
+            self.first_failure.get_or_insert((run.seed, failure.clone()));
+        }
+    }
+
+    /// The report as one JSON document, in the form that scripts rely on.
+    pub fn to_json(&self, plant: Option<Plant>) -> serde_json::Value {
+        let mut document = serde_json::json!({
+            "seeds": self.seeds,
+            "failures": self.failures,
+            "simulated_s": self.simulated_us as f64 / 1e6,
+            "transactions": self.transactions,
+            "faults": self.faults,
+        });
+        if self.seeds == 1 {
+            document["trace_hash"] = format!("{:016x}", self.trace_hash).into();
+        }
+        if let Some((seed, why)) = &self.first_failure {
+            let mut command = format!("claret sim --seed {seed}");
+            if let Some(plant) = plant {
+                command.push_str(&format!(" --plant {}", plant.name()));
+            }
+            document["first_failure"] =
+                serde_json::json!({ "seed": seed, "command": command, "why": why });
+        }
+        document
+    }
+}

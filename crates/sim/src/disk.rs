@@ -1,0 +1,104 @@
+//! A disk for the logs and snapshots of one server: what is synced stays, what is not may be lost.
+//!
+//! Log batches of all shards go into one sequence, as in the server. A crash keeps every batch
+//! that was synced and a random beginning of the ones that were not; a batch that was torn is
+//! recognised by its checksum in the real log, so here it is simply gone.
+
+use crate::random::Random;
+use engine::message::ShardId;
+use engine::replication::{Persist, Recovered};
+use raft::eraftpb::{Entry, HardState};
+use std::collections::BTreeMap;
+
+/// One shard's part of what is on the disk.
+#[derive(Clone, Debug, Default)]
+struct Log {
+    hard_state: HardState,
+    entries: Vec<Entry>,
+}
+
+impl Log {
+    fn write(&mut self, persist: &Persist) {
+        if let Some(state) = &persist.hard_state {
+            self.hard_state = state.clone();
+        }
+        if let Some(first) = persist.entries.first() {
+            self.entries.retain(|e| e.index < first.index);
+            self.entries.extend(persist.entries.iter().cloned());
+        }
+    }
+}
+
+/// The disk of one server.
+#[derive(Clone, Debug, Default)]
+pub struct Disk {
+    logs: BTreeMap<ShardId, Log>,
+    unsynced: Vec<Persist>,
+    snapshots: BTreeMap<ShardId, Vec<u8>>,
+    /// Every entry that was ever durable: what the log would be without snapshots.
+    archive: BTreeMap<(ShardId, u64), Entry>,
+}
+
+impl Disk {
+    /// Hands a batch to the disk; it is not safe yet.
+    pub fn write(&mut self, persist: Persist) {
+        self.unsynced.push(persist);
+    }
+
+    /// Everything written so far is safe.
+    pub fn sync(&mut self) {
+        for persist in std::mem::take(&mut self.unsynced) {
+            self.settle(&persist);
+        }
+    }
+
+    fn settle(&mut self, persist: &Persist) {
+        self.logs.entry(persist.group).or_default().write(persist);
+        if let Some(first) = persist.entries.first() {
+            self.archive.retain(|(g, index), _| *g != persist.group || *index < first.index);
+        }
+        for entry in &persist.entries {
+            self.archive.insert((persist.group, entry.index), entry.clone());
+        }
+    }
+
+    /// The power fails: of what was not synced, a random beginning is kept.
+    pub fn crash(&mut self, random: &mut Random) {
+        let unsynced = std::mem::take(&mut self.unsynced);
+        let kept = random.below(unsynced.len() as u64 + 1) as usize;
+        for persist in &unsynced[..kept] {
+            self.settle(persist);
+        }
+    }
+
+    /// Drops the last batch of a shard although it was synced. No disk that keeps its word does
+    /// this: it is one of the planted bugs.
+    pub fn lose_last_entry(&mut self, shard: ShardId) {
+        if let Some(log) = self.logs.get_mut(&shard)
+            && let Some(entry) = log.entries.pop()
+        {
+            self.archive.remove(&(shard, entry.index));
+        }
+    }
+
+    /// Puts a complete snapshot in the place of the one before.
+    pub fn save_snapshot(&mut self, shard: ShardId, bytes: Vec<u8>, index: u64) {
+        self.snapshots.insert(shard, bytes);
+        if let Some(log) = self.logs.get_mut(&shard) {
+            log.entries.retain(|e| e.index > index);
+        }
+    }
+
+    /// What a start reads.
+    pub fn read(&self, shard: ShardId) -> (Vec<u8>, Recovered) {
+        let log = self.logs.get(&shard).cloned().unwrap_or_default();
+        let recovered =
+            Recovered { snapshot: (0, 0), hard_state: log.hard_state, entries: log.entries };
+        (self.snapshots.get(&shard).cloned().unwrap_or_default(), recovered)
+    }
+
+    /// Every durable entry of every shard, in log order.
+    pub fn archive(&self) -> impl Iterator<Item = (ShardId, &Entry)> {
+        self.archive.iter().map(|((shard, _), entry)| (*shard, entry))
+    }
+}

@@ -1,0 +1,116 @@
+//! Planted bugs: each breaks one promise that the product relies on, from outside, by doing to a
+//! message, a disk or a start what a bug in that mechanism would do. The checkers must notice.
+
+use engine::message::{Answer, Body, Notice, Request, Response, Token};
+
+/// A planted bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Plant {
+    /// Writes are answered before they are on disk.
+    EarlyReply,
+    /// A crash takes an entry that was synced.
+    LostEntry,
+    /// One participant aborts what the others commit.
+    TornTransaction,
+    /// Request numbers are ignored, so that a retry takes effect twice.
+    ForgottenRequest,
+    /// `WATCH` watches nothing.
+    DroppedGuard,
+    /// Locks are released as soon as they are granted.
+    EarlyRelease,
+    /// Values read from several shards are taken for a snapshot whatever their times are.
+    MixedSnapshot,
+    /// Transactions that a crash has left open are not settled.
+    NoResolve,
+    /// Wound hints get lost, so that deadlocks stay.
+    LostWound,
+    /// A message to a shard arrives twice.
+    DuplicateMessage,
+    /// Messages that end a transaction's locks get lost.
+    LostRelease,
+    /// A transaction does not see its own writes.
+    LostOwnWrites,
+}
+
+impl Plant {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::EarlyReply,
+        Self::LostEntry,
+        Self::TornTransaction,
+        Self::ForgottenRequest,
+        Self::DroppedGuard,
+        Self::EarlyRelease,
+        Self::MixedSnapshot,
+        Self::NoResolve,
+        Self::LostWound,
+        Self::DuplicateMessage,
+        Self::LostRelease,
+        Self::LostOwnWrites,
+    ];
+
+    /// Name for the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::EarlyReply => "early-reply",
+            Self::LostEntry => "lost-entry",
+            Self::TornTransaction => "torn-transaction",
+            Self::ForgottenRequest => "forgotten-request",
+            Self::DroppedGuard => "dropped-guard",
+            Self::EarlyRelease => "early-release",
+            Self::MixedSnapshot => "mixed-snapshot",
+            Self::NoResolve => "no-resolve",
+            Self::LostWound => "lost-wound",
+            Self::DuplicateMessage => "duplicate-message",
+            Self::LostRelease => "lost-release",
+            Self::LostOwnWrites => "lost-own-writes",
+        }
+    }
+
+    /// The bug called `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|p| p.name() == name)
+    }
+
+    /// What becomes of a request on its way to a shard: the requests that arrive.
+    pub fn requests(self, mut request: Request, shard: u16) -> Vec<Request> {
+        match (self, &mut request.body) {
+            (Self::TornTransaction, Body::Decide { commit, .. }) if shard == 0 => *commit = None,
+            (Self::ForgottenRequest, Body::Apply(apply)) => apply.request = None,
+            (Self::ForgottenRequest, Body::Prepare { prepare, .. }) => prepare.apply.request = None,
+            (Self::DroppedGuard, Body::Apply(apply)) => apply.guards.clear(),
+            (Self::DroppedGuard, Body::Prepare { prepare, .. }) => prepare.apply.guards.clear(),
+            (Self::LostOwnWrites, Body::Lock { own, .. }) => own.clear(),
+            (Self::LostRelease, Body::Release { .. }) => return Vec::new(),
+            (Self::EarlyRelease, Body::Lock { txn, .. }) => {
+                let (gateway, token, txn) = (request.gateway, Token(0), *txn);
+                let after = adt::Timestamp::ZERO;
+                let release = Request { gateway, token, body: Body::Release { txn, after } };
+                return vec![request, release];
+            }
+            (Self::DuplicateMessage, Body::Apply(apply)) => {
+                let (gateway, token) = (request.gateway, Token(u64::MAX));
+                let again = Request { gateway, token, body: Body::Apply(apply.clone()) };
+                return vec![request, again];
+            }
+            _ => {}
+        }
+        vec![request]
+    }
+
+    /// What becomes of an answer on its way to a gateway, if it arrives.
+    pub fn response(self, mut response: Response) -> Option<Response> {
+        match (self, &mut response.answer) {
+            (Self::MixedSnapshot, Answer::Snapshot { since, until, .. }) => {
+                *since = adt::Timestamp::ZERO;
+                *until = adt::Timestamp(u64::MAX);
+            }
+            (Self::LostWound, Answer::Notice(Notice::Wound { .. })) => return None,
+            _ => {}
+        }
+        if response.token == Token(u64::MAX) {
+            return None;
+        }
+        Some(response)
+    }
+}

@@ -1,0 +1,104 @@
+//! Where in the log each transaction is: read from the bytes on the disk, not asked of the server.
+//!
+//! Every writing transaction writes at least one value that nobody else writes, so a log record
+//! tells which transaction it belongs to. Commit timestamps are those of the records, or of the
+//! outcomes for transactions over several shards.
+
+use crate::disk::Disk;
+use adt::ArgBuf;
+use check::{Event, EventKind};
+use engine::entry::{EntryCodec, LogRecord};
+use engine::message::{KeyedOp, TxnId};
+use std::collections::BTreeMap;
+use wire::entry::EntryFormat;
+
+/// A place in commit order: timestamp, and what orders equal ones.
+type Position = (u64, Option<u64>);
+
+/// Position of every unique value that is in the log and took effect.
+fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
+    let mut values: BTreeMap<Vec<u8>, Position> = BTreeMap::new();
+    let mut prepared: BTreeMap<TxnId, Vec<Vec<u8>>> = BTreeMap::new();
+    let mut outcomes: BTreeMap<TxnId, u64> = BTreeMap::new();
+    for (shard, raft_entry) in disk.archive() {
+        if raft_entry.data.is_empty() {
+            continue;
+        }
+        let unreadable =
+            || format!("entry {} of shard {} does not read back", raft_entry.index, shard.0);
+        let entry = EntryFormat.decode(&raft_entry.data).map_err(|_| unreadable())?;
+        let first = entry.ts.0;
+        for (index, record) in entry.records.into_iter().enumerate() {
+            match record {
+                LogRecord::Apply(apply) => {
+                    for value in unique_values(&apply.ops) {
+                        // A retry of a numbered request is in the log again and does nothing.
+                        values.entry(value).or_insert((first + index as u64, None));
+                    }
+                }
+                LogRecord::Prepare(prepare) => {
+                    let values = unique_values(&prepare.apply.ops);
+                    prepared.entry(prepare.txn).or_default().extend(values);
+                }
+                LogRecord::Outcome { txn, commit: Some(ts) } => {
+                    outcomes.insert(txn, ts.0);
+                }
+                LogRecord::Outcome { .. } | LogRecord::Flush => {}
+            }
+        }
+    }
+    for (txn, written) in prepared {
+        let Some(ts) = outcomes.get(&txn) else { continue };
+        let tie = txn.age.began.0 ^ u64::from(txn.age.gateway.0) ^ (u64::from(txn.attempt) << 48);
+        for value in written {
+            values.entry(value).or_insert((*ts, Some(tie)));
+        }
+    }
+    Ok(values)
+}
+
+/// The values in operations that look like those of the workload.
+fn unique_values(ops: &[KeyedOp]) -> Vec<Vec<u8>> {
+    let mut words = ArgBuf::new();
+    let mut values = Vec::new();
+    for (key, op) in ops {
+        words.clear();
+        op.encode(key, &mut words);
+        let args = words.args();
+        let value = args.get(2).filter(|value| is_unique(args.get(0).unwrap_or_default(), value));
+        values.extend(value.map(<[u8]>::to_vec));
+    }
+    values
+}
+
+fn is_unique(command: &[u8], value: &[u8]) -> bool {
+    let writes = [&b"rpush"[..], b"sadd", b"set"].contains(&command);
+    writes && (value == b"deposit" || value.iter().filter(|b| **b == b'-').count() == 1)
+}
+
+/// Gives every completion (and every open transaction) the position that the log has for it.
+pub fn stamp(events: &mut Vec<Event>, disk: &Disk) -> Result<(), String> {
+    let positions = positions(disk)?;
+    let mut open: BTreeMap<u64, Option<Position>> = BTreeMap::new();
+    for event in events.iter_mut() {
+        match event.kind {
+            EventKind::Invoke => {
+                let written = event.txn.iter().filter_map(|op| {
+                    let (name, value) = (op.first()?, op.get(2)?);
+                    positions.get(value).filter(|_| is_unique(name, value))
+                });
+                open.insert(event.process, written.max().copied());
+            }
+            EventKind::Ok | EventKind::Info => {
+                if let Some((ts, tie)) = open.remove(&event.process).flatten() {
+                    event.ts = Some(ts);
+                    event.tie = tie;
+                }
+            }
+            EventKind::Fail => {
+                open.remove(&event.process);
+            }
+        }
+    }
+    Ok(())
+}
