@@ -213,8 +213,9 @@ impl Value {
                 let Some(new) = only.outcome(change, Some(old))? else { return Ok(None) };
                 if new != old {
                     *entry.get_mut() = new;
-                    self.order.remove(old, entry.key());
-                    self.order.insert(new, entry.key().clone());
+                    if let Some(member) = self.order.remove(old, entry.key()) {
+                        self.order.insert(new, member);
+                    }
                 }
                 Ok(Some((Some(old), new)))
             }
