@@ -102,6 +102,8 @@ pub fn purity(tree: &Tree) -> Vec<String> {
     let mut violations = Vec::new();
     for crate_name in PURE {
         for (path, code) in production(tree, &format!("crates/{crate_name}/src/")) {
+            // What the compiler was told about its target is a constant, not the environment.
+            let code = code.replace("std::env::consts::", "");
             for word in IMPURE_WORDS {
                 let lines = lines_with_word(&code, word);
                 violations.extend(lines.map(|line| format!("{path}:{line}: {word}")));
@@ -226,6 +228,7 @@ mod tests {
             ("crates/engine/src/laws.rs", "use std::env;"),
             ("crates/engine/src/lawsuit.rs", "fn g() { println!() }"),
             ("crates/server/src/lib.rs", "use std::env;"),
+            ("crates/wire/src/lib.rs", "const OS: &str = std::env::consts::OS;"),
         ]);
         let expected = [
             "crates/engine/src/lawsuit.rs:1: println!",
