@@ -452,10 +452,12 @@ const COMMANDS: &[CommandSpec] = commands! { "set";
         "Unites sets.", "key [key ...]", "O(n) in all members") =>
         |a| parse_algebra(a, Algebra::Union);
     ("sdiff", -2, READ, Keys::ALL,
-        "Returns the members of the first set that the others lack.", "key [key ...]", "O(n) in all members") =>
+        "Returns the members of the first set that the others lack.", "key [key ...]",
+        "O(n) in all members") =>
         |a| parse_algebra(a, Algebra::Diff);
     ("sintercard", -3, READ, Keys::Counted { at: 1, also: 0 },
-        "Counts the members of an intersection.", "numkeys key [key ...] [LIMIT limit]", "O(n) in all members") =>
+        "Counts the members of an intersection.", "numkeys key [key ...] [LIMIT limit]",
+        "O(n) in all members") =>
         parse_intercard;
     ("sinterstore", -3, GROWS, Keys::ALL,
         "Stores an intersection.", "destination key [key ...]", "O(n) in all members") =>

@@ -43,7 +43,8 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn a_pipeline_gives_its_commands() {
-    let bytes = b"*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$0\r\n\r\n*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n";
+    let bytes = b"*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$0\r\n\r\n\
+                  *2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n";
     let expected: Vec<Words> = vec![
         words("PING"),
         vec![b"SET".to_vec(), b"k".to_vec(), b"".to_vec()],

@@ -1,3 +1,5 @@
+//! Tests of the hash type.
+
 use super::*;
 use crate::laws::{check_laws, check_words, dialogue};
 use crate::{ErrorReply, Op as AnyOp};

@@ -1,3 +1,5 @@
+//! Tests of operations on keys.
+
 use super::*;
 use crate::laws::{check_words, dialogue};
 use crate::{Ctx, Timestamp, record};

@@ -1,3 +1,5 @@
+//! Tests of the list type.
+
 use super::*;
 use crate::laws::{check_laws, check_words, dialogue};
 use crate::{Attempt, Command, ErrorReply, Handler, Op as AnyOp};

@@ -1,3 +1,5 @@
+//! Tests of the string type.
+
 use super::*;
 use crate::laws::{check_laws, check_words, dialogue};
 use crate::record::{Record, apply, decode, query};

@@ -1,3 +1,5 @@
+//! Tests of the sorted set type.
+
 use super::*;
 use crate::record::{apply, decode, query};
 use crate::{Command, Op as AnyOp, Record, Timestamp, Value as AnyValue};

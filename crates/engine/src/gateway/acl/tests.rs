@@ -1,3 +1,5 @@
+//! Tests of access control.
+
 use super::*;
 use crate::gateway::session_commands::{all, lookup};
 use adt::{
