@@ -1,0 +1,48 @@
+"""Transactions for Claret, on top of redis-py.
+
+Everything that works with redis-py goes on working: :class:`Claret` *is* a ``redis.Redis`` (and
+:class:`claret.aio.Claret` a ``redis.asyncio.Redis``). What is new:
+
+* :meth:`Claret.run` and :func:`transactional`: a function of a transaction that is run again until
+  it commits. It composes: given a transaction instead of a database, it joins it.
+* :meth:`Claret.begin`: one attempt, as a context manager.
+* :meth:`Claret.batch`: commands that take effect together, in one round trip, over any keys.
+* :meth:`Claret.snapshot`: reads at one instant that never wait for writers' locks.
+* handles (:class:`Register`, :class:`Map`, :class:`Members`, :class:`Scores`, :class:`Queue`,
+  :class:`Counter`, :class:`Best`, :class:`Log`) that work on a database and in a transaction.
+* errors that say what may be done: see :mod:`claret.errors`.
+"""
+
+from .client import Claret
+from .errors import (
+    BusyError,
+    ClaretError,
+    CommitUnknown,
+    ConflictError,
+    RepeatedError,
+    TransactionClosed,
+)
+from .handles import Best, Counter, Log, Map, Members, Queue, Register, Scores
+from .transaction import Deferred, RetryPolicy, Transaction, transactional
+
+__all__ = [
+    "Best",
+    "BusyError",
+    "Claret",
+    "ClaretError",
+    "CommitUnknown",
+    "ConflictError",
+    "Counter",
+    "Deferred",
+    "Log",
+    "Map",
+    "Members",
+    "Queue",
+    "Register",
+    "RepeatedError",
+    "RetryPolicy",
+    "Scores",
+    "Transaction",
+    "TransactionClosed",
+    "transactional",
+]
