@@ -1,0 +1,468 @@
+//! What a server is told: flags over a TOML file over defaults.
+//!
+//! [`Settings`] is what was said, [`Options`] what it amounts to. Everything is checked before
+//! anything is touched.
+
+use crate::secret::Secret;
+use engine::limits::{CONNECTIONS_MAX, SHARDS_MAX};
+use engine::message::Concurrency;
+use serde::Deserialize;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// When it is on the disk.
+    #[default]
+    Always,
+    /// When it is written; the disk follows every second. A power failure may lose the last second.
+    Everysec,
+    /// At once. A crash loses everything since the last snapshot.
+    None,
+}
+
+impl Durability {
+    /// The name, as in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::Everysec => "everysec",
+            Self::None => "none",
+        }
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Durability {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Self, String> {
+        [Self::Always, Self::Everysec, Self::None]
+            .into_iter()
+            .find(|durability| durability.name() == name)
+            .ok_or_else(|| "durability is always, everysec or none".to_owned())
+    }
+}
+
+/// A number of bytes, written as `1000`, `64kb`, `512mb`, `2gb` (powers of 1024, as in Redis).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl FromStr for Bytes {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let lower = text.trim().to_ascii_lowercase();
+        let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let shift = match &lower[digits.len()..] {
+            "" | "b" => 0,
+            "k" | "kb" => 10,
+            "m" | "mb" => 20,
+            "g" | "gb" => 30,
+            "t" | "tb" => 40,
+            _ => 64,
+        };
+        let number = digits.trim().parse::<u64>().ok();
+        number
+            .and_then(|number| number.checked_mul(1u64.checked_shl(shift)?))
+            .map(Self)
+            .ok_or_else(|| format!("'{text}' is no size such as 100mb or 2gb"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Number(u64),
+            Text(String),
+        }
+        match Form::deserialize(deserializer)? {
+            Form::Number(bytes) => Ok(Self(bytes)),
+            Form::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+/// Where TLS finds its things.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsSettings {
+    /// TCP port.
+    pub port: u16,
+    /// Certificate chain, PEM.
+    pub cert: PathBuf,
+    /// Private key, PEM.
+    pub key: PathBuf,
+    /// Certificates of authorities; clients must then show a certificate that one of them signed.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// A user with a password and rules.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserSettings {
+    /// Name.
+    pub name: String,
+    /// Password.
+    pub password: Option<Secret>,
+    /// Instead of a password: what `claret` would have made of it, an Argon2 string in PHC form.
+    pub password_hash: Option<String>,
+    /// Rules in the words of Redis' `ACL SETUSER`.
+    #[serde(default)]
+    pub rules: Vec<String>,
+}
+
+/// What was said, in a file or by flags. What is absent was not said.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Data directory.
+    pub dir: Option<PathBuf>,
+    /// Address to listen on.
+    pub bind: Option<IpAddr>,
+    /// TCP port; 0 for any.
+    pub port: Option<u16>,
+    /// Number of shards.
+    pub shards: Option<u16>,
+    /// Number of worker threads.
+    pub workers: Option<u16>,
+    /// When a write is acknowledged.
+    pub durability: Option<Durability>,
+    /// Concurrency control, by name; see [`Concurrency::named`].
+    pub cc: Option<String>,
+    /// Memory beyond which writes that grow are refused; 0 for no limit.
+    pub maxmemory: Option<Bytes>,
+    /// Most client connections.
+    pub maxclients: Option<usize>,
+    /// Password of the user `default`.
+    pub password: Option<Secret>,
+    /// Further users.
+    pub users: Vec<UserSettings>,
+    /// TLS.
+    pub tls: Option<TlsSettings>,
+    /// Serve other machines without encryption.
+    pub insecure: Option<bool>,
+    /// TCP port of `/metrics` and `/health`.
+    pub metrics_port: Option<u16>,
+    /// Bytes of log of a shard after which a snapshot of it is written.
+    pub snapshot_log_bytes: Option<Bytes>,
+    /// What is written to standard error: `error`, `warn`, `info`, `debug` or `trace`.
+    pub log_level: Option<String>,
+}
+
+/// What is wrong with what was said.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(String);
+
+impl ConfigError {
+    fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl Settings {
+    /// Reads a TOML file.
+    ///
+    /// # Errors
+    /// Names the file, the line and the key.
+    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            ConfigError::new(format!("{} cannot be read: {error}", path.display()))
+        })?;
+        toml::from_str(&text)
+            .map_err(|error| ConfigError::new(format!("in {}: {error}", path.display())))
+    }
+
+    /// These settings, and `below` where these say nothing.
+    pub fn over(self, below: Self) -> Self {
+        Self {
+            dir: self.dir.or(below.dir),
+            bind: self.bind.or(below.bind),
+            port: self.port.or(below.port),
+            shards: self.shards.or(below.shards),
+            workers: self.workers.or(below.workers),
+            durability: self.durability.or(below.durability),
+            cc: self.cc.or(below.cc),
+            maxmemory: self.maxmemory.or(below.maxmemory),
+            maxclients: self.maxclients.or(below.maxclients),
+            password: self.password.or(below.password),
+            users: if self.users.is_empty() { below.users } else { self.users },
+            tls: self.tls.or(below.tls),
+            insecure: self.insecure.or(below.insecure),
+            metrics_port: self.metrics_port.or(below.metrics_port),
+            snapshot_log_bytes: self.snapshot_log_bytes.or(below.snapshot_log_bytes),
+            log_level: self.log_level.or(below.log_level),
+        }
+    }
+}
+
+/// How a server is to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Data directory.
+    pub dir: PathBuf,
+    /// Address to listen on.
+    pub bind: IpAddr,
+    /// TCP port; 0 for any.
+    pub port: u16,
+    /// Number of shards, if it was said; an existing data directory knows its own.
+    pub shards: Option<u16>,
+    /// Number of worker threads.
+    pub workers: u16,
+    /// When a write is acknowledged.
+    pub durability: Durability,
+    /// Concurrency control.
+    pub concurrency: Concurrency,
+    /// Name of the concurrency control.
+    pub cc: String,
+    /// Memory beyond which writes that grow are refused; 0 for no limit.
+    pub memory_limit_bytes: u64,
+    /// Most client connections.
+    pub connections_max: usize,
+    /// Password of the user `default`.
+    pub password: Option<Secret>,
+    /// Further users.
+    pub users: Vec<UserSettings>,
+    /// TLS.
+    pub tls: Option<TlsSettings>,
+    /// Serve other machines without encryption.
+    pub insecure: bool,
+    /// TCP port of `/metrics` and `/health`.
+    pub metrics_port: Option<u16>,
+    /// Bytes of log of a shard after which a snapshot of it is written.
+    pub snapshot_log_bytes: u64,
+    /// What is written to standard error.
+    pub log_level: String,
+    /// Tells how many bytes of memory are in use, if the program can tell better than the system.
+    pub allocated_bytes: Option<fn() -> Option<u64>>,
+}
+
+impl Options {
+    /// Checks settings and fills in what was not said.
+    ///
+    /// # Errors
+    /// Says which setting is wrong and what is allowed.
+    pub fn resolve(settings: Settings) -> Result<Self, ConfigError> {
+        let cores = cores();
+        let count = |name: &str, value: Option<u16>, max: usize| match value {
+            Some(value) if value == 0 || usize::from(value) > max => {
+                Err(ConfigError::new(format!("{name} must be from 1 to {max}, not {value}")))
+            }
+            other => Ok(other),
+        };
+        let shards = count("shards", settings.shards, SHARDS_MAX)?;
+        let workers = count("workers", settings.workers, SHARDS_MAX)?;
+        let cc = settings.cc.unwrap_or_else(|| "full".to_owned());
+        let Some(concurrency) = Concurrency::named(&cc) else {
+            let names = Concurrency::NAMES.join(", ");
+            return Err(ConfigError::new(format!("cc must be one of {names}, not '{cc}'")));
+        };
+        let connections_max = settings.maxclients.unwrap_or(CONNECTIONS_MAX);
+        if connections_max == 0 || connections_max > CONNECTIONS_MAX {
+            return Err(ConfigError::new(format!(
+                "maxclients must be from 1 to {CONNECTIONS_MAX}, not {connections_max}"
+            )));
+        }
+        let log_level = settings.log_level.unwrap_or_else(|| "info".to_owned());
+        if !["error", "warn", "info", "debug", "trace"].contains(&log_level.as_str()) {
+            return Err(ConfigError::new(format!(
+                "log_level must be error, warn, info, debug or trace, not '{log_level}'"
+            )));
+        }
+        let snapshot_log_bytes = settings.snapshot_log_bytes.map_or(64 << 20, |bytes| bytes.0);
+        if snapshot_log_bytes < 1 << 20 {
+            return Err(ConfigError::new("snapshot_log_bytes must be at least 1mb"));
+        }
+        check_users(&settings.users)?;
+        let options = Self {
+            dir: settings.dir.unwrap_or_else(|| PathBuf::from("claret-data")),
+            bind: settings.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            port: settings.port.unwrap_or(6379),
+            shards,
+            workers: workers.unwrap_or(cores),
+            durability: settings.durability.unwrap_or_default(),
+            concurrency,
+            cc,
+            memory_limit_bytes: settings
+                .maxmemory
+                .map_or_else(|| crate::memory::available_bytes() / 4 * 3, |bytes| bytes.0),
+            connections_max,
+            password: settings.password.filter(|password| !password.reveal().is_empty()),
+            users: settings.users,
+            tls: settings.tls,
+            insecure: settings.insecure.unwrap_or(false),
+            metrics_port: settings.metrics_port,
+            snapshot_log_bytes,
+            log_level,
+            allocated_bytes: None,
+        };
+        options.check_exposure()?;
+        Ok(options)
+    }
+
+    /// A server that other machines can reach must know who they are, and keep what is said private.
+    fn check_exposure(&self) -> Result<(), ConfigError> {
+        if self.bind.to_canonical().is_loopback() {
+            return Ok(());
+        }
+        if !self.requires_auth() {
+            return Err(ConfigError::new(format!(
+                "bind = {} lets other machines connect, so a password must be set (password, or \
+                 users with passwords)",
+                self.bind
+            )));
+        }
+        if self.tls.is_none() && !self.insecure {
+            return Err(ConfigError::new(format!(
+                "bind = {} lets other machines connect, so set up TLS ([tls] with port, cert and \
+                 key), or say insecure = true if the network is trusted",
+                self.bind
+            )));
+        }
+        Ok(())
+    }
+
+    /// Whether a connection must authenticate.
+    pub fn requires_auth(&self) -> bool {
+        self.password.is_some()
+            || self.users.iter().any(|user| user.name == "default" && has_password(user))
+    }
+
+    /// Where plain connections are accepted.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.bind, self.port)
+    }
+
+    /// Number of shards of a new data directory.
+    pub fn shards_default(&self) -> u16 {
+        cores().min(SHARDS_MAX as u16)
+    }
+}
+
+fn has_password(user: &UserSettings) -> bool {
+    user.password.is_some() || user.password_hash.is_some()
+}
+
+fn check_users(users: &[UserSettings]) -> Result<(), ConfigError> {
+    for (index, user) in users.iter().enumerate() {
+        if user.name.is_empty() || user.name.contains(char::is_whitespace) {
+            return Err(ConfigError::new(format!("users: '{}' is no name", user.name)));
+        }
+        if users[..index].iter().any(|other| other.name == user.name) {
+            return Err(ConfigError::new(format!("users: {} is there twice", user.name)));
+        }
+        if user.password.is_some() && user.password_hash.is_some() {
+            return Err(ConfigError::new(format!(
+                "users: {} has both password and password_hash; give one",
+                user.name
+            )));
+        }
+        if let Some(hash) = &user.password_hash {
+            crate::password::check_verifier(hash).map_err(|reason| {
+                ConfigError::new(format!("users: password_hash of {} {reason}", user.name))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Processor cores that this process may use, at most as many as there can be shards.
+fn cores() -> u16 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(SHARDS_MAX) as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> Result<Settings, ConfigError> {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("claret.toml");
+        std::fs::write(&path, text).unwrap();
+        Settings::from_file(&path)
+    }
+
+    #[test]
+    fn a_file_is_read() {
+        let settings = file(
+            "dir = 'x'\nport = 7000\ndurability = 'everysec'\nmaxmemory = '2gb'\npassword = 's'\n\
+             [tls]\nport = 7001\ncert = 'c'\nkey = 'k'\n\
+             [[users]]\nname = 'a'\npassword = 'p'\nrules = ['+@all', '~*']\n",
+        )
+        .unwrap();
+        assert_eq!(settings.port, Some(7000));
+        assert_eq!(settings.maxmemory, Some(Bytes(2 << 30)));
+        let options = Options::resolve(settings).unwrap();
+        assert_eq!(options.durability, Durability::Everysec);
+        assert_eq!(options.users[0].rules.len(), 2);
+        assert!(options.requires_auth());
+        assert!(!format!("{options:?}").contains("\"p\""), "passwords do not print");
+    }
+
+    #[test]
+    fn errors_name_file_line_and_key() {
+        let error = file("port = 7000\nprot = 1\n").unwrap_err().to_string();
+        assert!(error.contains("claret.toml"), "{error}");
+        assert!(error.contains("line 2"), "{error}");
+        assert!(error.contains("prot"), "{error}");
+        let error = file("durability = 'maybe'").unwrap_err().to_string();
+        assert!(error.contains("line 1") && error.contains("everysec"), "{error}");
+        let error = file("maxmemory = 'lots'").unwrap_err().to_string();
+        assert!(error.contains("100mb"), "{error}");
+    }
+
+    #[test]
+    fn flags_go_over_the_file() {
+        let flags = Settings { port: Some(1), ..Settings::default() };
+        let file = Settings { port: Some(2), workers: Some(3), ..Settings::default() };
+        let both = flags.over(file);
+        assert_eq!((both.port, both.workers), (Some(1), Some(3)));
+    }
+
+    #[test]
+    fn a_reachable_server_needs_a_password_and_encryption() {
+        let bind = Some("0.0.0.0".parse().unwrap());
+        let refused = |settings: Settings| Options::resolve(settings).unwrap_err().to_string();
+        let open = Settings { bind, ..Settings::default() };
+        assert!(refused(open.clone()).contains("password"));
+        let with_password = Settings { password: Some(Secret::new("x")), ..open };
+        assert!(refused(with_password.clone()).contains("insecure"));
+        let insecure = Settings { insecure: Some(true), ..with_password };
+        assert!(Options::resolve(insecure).is_ok());
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused() {
+        for settings in [
+            Settings { shards: Some(0), ..Settings::default() },
+            Settings { shards: Some(SHARDS_MAX as u16 + 1), ..Settings::default() },
+            Settings { workers: Some(0), ..Settings::default() },
+            Settings { cc: Some("best".to_owned()), ..Settings::default() },
+            Settings { maxclients: Some(CONNECTIONS_MAX + 1), ..Settings::default() },
+            Settings { log_level: Some("loud".to_owned()), ..Settings::default() },
+            Settings { snapshot_log_bytes: Some(Bytes(1)), ..Settings::default() },
+        ] {
+            assert!(Options::resolve(settings).is_err());
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_as_redis_reads_them() {
+        for (text, bytes) in [("100", 100), ("1kb", 1024), ("3 MB", 3 << 20), ("2g", 2 << 30)] {
+            assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
+        }
+        for text in ["", "x", "-1", "1.5gb", "1xb", "99999999999999999999"] {
+            assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+    }
+}

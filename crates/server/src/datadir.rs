@@ -1,0 +1,561 @@
+//! The data directory: whose it is, which version wrote it, and the snapshots in it.
+//!
+//! ```text
+//! claret-data/            0700
+//!   LOCK                  held while a server runs
+//!   MANIFEST              format, server, shards: written once
+//!   log/                  the log of all shards
+//!   snapshots/            shard-S-INDEX.snap: shard S with its log up to INDEX
+//! ```
+
+use crate::log::tail::LogTag;
+use engine::entry::{SnapshotCodec, SnapshotPart};
+use engine::limits::SHARDS_MAX;
+use engine::message::ShardId;
+use serde::{Deserialize, Serialize};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use wire::snapshot::{FRAME_HEADER_BYTES, SnapshotFormat, part_len};
+
+/// The layout that this version reads and writes.
+pub const FORMAT: u32 = 1;
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DirError {
+    /// The file system refuses.
+    #[error("{} cannot be {what}: {error}", path.display())]
+    Io {
+        /// What it is about.
+        path: PathBuf,
+        /// What was attempted.
+        what: &'static str,
+        /// Why not.
+        error: io::Error,
+    },
+    /// Another process has it.
+    #[error(
+        "another server is running in {}: stop it, or choose another directory with --dir",
+        .0.display()
+    )]
+    Locked(PathBuf),
+    /// Something else's files.
+    #[error(
+        "{} is not empty and holds no MANIFEST, so it is no data directory: choose another one \
+         with --dir", .0.display()
+    )]
+    Foreign(PathBuf),
+    /// The manifest does not read.
+    #[error("{} cannot be understood ({reason}): restore it from a backup", path.display())]
+    Manifest {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Another version of the layout.
+    #[error(
+        "{} has format {found}, and this version of claret reads format {FORMAT}: start the version \
+         that wrote it", path.display()
+    )]
+    Format {
+        /// The directory.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+    /// Another number of shards.
+    #[error(
+        "{} was created with {found} shards, not {wanted}: start with --shards {found}, or leave \
+         the option out", path.display()
+    )]
+    Shards {
+        /// The directory.
+        path: PathBuf,
+        /// Its number of shards.
+        found: u16,
+        /// What was asked for.
+        wanted: u16,
+    },
+    /// A snapshot is bad.
+    #[error(
+        "the snapshot {} is damaged and nothing replaces it: restore the data directory from a \
+         backup, and check the disk", .0.display()
+    )]
+    Snapshot(PathBuf),
+}
+
+fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> DirError {
+    let path = path.to_owned();
+    move |error| DirError::Io { path, what, error }
+}
+
+/// What is written down once, when a data directory is created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Layout of the directory.
+    pub format: u32,
+    /// Identifier of the server: 40 hexadecimal digits.
+    pub server: String,
+    /// Number of shards.
+    pub shards: u16,
+    /// Version of claret that created it.
+    pub created_by: String,
+    /// Seconds since 1970.
+    pub created_s: u64,
+    /// Marks the records of the log (32 hexadecimal digits).
+    pub log_tag: String,
+}
+
+/// A data directory that is ours as long as this value lives.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    manifest: Manifest,
+    tag: LogTag,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Opens a data directory, or creates one. `shards` is what the user asked for; a new
+    /// directory gets `shards_default` otherwise.
+    ///
+    /// # Errors
+    /// If it is another server's, another version's or of another number of shards; nothing is
+    /// changed then.
+    pub fn open(
+        path: &Path,
+        shards: Option<u16>,
+        shards_default: u16,
+        now_s: u64,
+    ) -> Result<Self, DirError> {
+        if !path.exists() {
+            make_dir(path)?;
+        }
+        let manifest_path = path.join("MANIFEST");
+        if !manifest_path.exists() && !is_fresh(path)? {
+            return Err(DirError::Foreign(path.to_owned()));
+        }
+        let lock = lock(path)?;
+        let manifest = if manifest_path.exists() {
+            let manifest = read_manifest(&manifest_path)?;
+            match shards {
+                Some(wanted) if wanted != manifest.shards => {
+                    let found = manifest.shards;
+                    return Err(DirError::Shards { path: path.to_owned(), found, wanted });
+                }
+                _ => manifest,
+            }
+        } else {
+            let manifest = Manifest {
+                format: FORMAT,
+                server: hex(&random::<20>()),
+                shards: shards.unwrap_or(shards_default),
+                created_by: env!("CARGO_PKG_VERSION").to_owned(),
+                created_s: now_s,
+                log_tag: hex(&random::<16>()),
+            };
+            write_manifest(&manifest_path, &manifest)?;
+            manifest
+        };
+        let tag = unhex(&manifest.log_tag).ok_or_else(|| DirError::Manifest {
+            path: manifest_path,
+            reason: "log_tag is not 32 hexadecimal digits".to_owned(),
+        })?;
+        let dir = Self { path: path.to_owned(), manifest, tag, _lock: lock };
+        let snapshots = dir.snapshots();
+        if !snapshots.exists() {
+            make_dir(&snapshots)?;
+        }
+        dir.remove_leftovers()?;
+        Ok(dir)
+    }
+
+    /// Reads the manifest of a data directory without opening it; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be understood or is of another format.
+    pub fn peek(path: &Path) -> Result<Option<Manifest>, DirError> {
+        let path = path.join("MANIFEST");
+        if path.exists() { read_manifest(&path).map(Some) } else { Ok(None) }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What was written down when it was created.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Marks the records of the log.
+    pub fn log_tag(&self) -> LogTag {
+        self.tag
+    }
+
+    /// The directory of the log.
+    pub fn log(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
+    fn snapshots(&self) -> PathBuf {
+        self.path.join("snapshots")
+    }
+
+    fn remove_leftovers(&self) -> Result<(), DirError> {
+        let dir = self.snapshots();
+        for entry in std::fs::read_dir(&dir).map_err(failed(&dir, "read"))? {
+            let path = entry.map_err(failed(&dir, "read"))?.path();
+            if path.extension().is_some_and(|extension| extension == "tmp") {
+                std::fs::remove_file(&path).map_err(failed(&path, "removed"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The snapshots of a shard, newest first: index and file.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn snapshots_of(&self, shard: ShardId) -> Result<Vec<(u64, PathBuf)>, DirError> {
+        let dir = self.snapshots();
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(&dir).map_err(failed(&dir, "read"))? {
+            let path = entry.map_err(failed(&dir, "read"))?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            if let Some((of, index)) = name.and_then(parse_snapshot_name)
+                && of == shard.0
+            {
+                found.push((index, path));
+            }
+        }
+        found.sort_by_key(|(index, _)| std::cmp::Reverse(*index));
+        Ok(found)
+    }
+
+    /// The newest snapshot of a shard that is good; no parts if there is none. The first number is
+    /// the index that the log must reach: a bad snapshot may be passed over only if the log still
+    /// holds everything that it held.
+    ///
+    /// # Errors
+    /// If files cannot be read, or there are only bad snapshots.
+    pub fn load_snapshot(&self, shard: ShardId) -> Result<(u64, Vec<SnapshotPart>), DirError> {
+        let mut reach = 0;
+        let candidates = self.snapshots_of(shard)?;
+        for (index, path) in &candidates {
+            reach = reach.max(*index);
+            match read_snapshot(path) {
+                Ok(parts) => return Ok((reach, parts)),
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    tracing::warn!(
+                        "the snapshot {} is damaged; trying an older one",
+                        path.display()
+                    );
+                }
+                Err(error) => return Err(failed(path, "read")(error)),
+            }
+        }
+        match candidates.into_iter().next() {
+            Some((_, path)) => Err(DirError::Snapshot(path)),
+            None => Ok((reach, Vec::new())),
+        }
+    }
+
+    /// A file for a new snapshot of a shard with its log up to `index`.
+    ///
+    /// # Errors
+    /// If it cannot be created.
+    pub fn create_snapshot(&self, shard: ShardId, index: u64) -> Result<SnapshotFile, DirError> {
+        SnapshotFile::create(&self.snapshots(), shard, index)
+    }
+}
+
+/// A snapshot that is being written. It counts only once it is finished.
+#[derive(Debug)]
+pub struct SnapshotFile {
+    file: File,
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+impl SnapshotFile {
+    fn create(dir: &Path, shard: ShardId, index: u64) -> Result<Self, DirError> {
+        let path = dir.join(format!("shard-{}-{index}.snap", shard.0));
+        let temporary = path.with_extension("tmp");
+        let file = create_file(&temporary).map_err(failed(&temporary, "created"))?;
+        Ok(Self { file, temporary, path })
+    }
+
+    /// Appends bytes.
+    ///
+    /// # Errors
+    /// If the disk refuses; the snapshot is to be given up then.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), DirError> {
+        self.file.write_all(bytes).map_err(failed(&self.temporary, "written"))
+    }
+
+    /// Makes the snapshot durable and gives it its name.
+    ///
+    /// # Errors
+    /// If the disk refuses; the snapshot does not count then.
+    pub fn finish(self) -> Result<(), DirError> {
+        self.file.sync_all().map_err(failed(&self.temporary, "made durable"))?;
+        std::fs::rename(&self.temporary, &self.path).map_err(failed(&self.path, "named"))?;
+        sync_parent(&self.path).map_err(failed(&self.path, "made durable"))
+    }
+
+    /// Gives the snapshot up.
+    pub fn abandon(self) {
+        if let Err(error) = std::fs::remove_file(&self.temporary) {
+            tracing::warn!("{} cannot be removed: {error}", self.temporary.display());
+        }
+    }
+}
+
+fn parse_snapshot_name(name: &str) -> Option<(u16, u64)> {
+    let (shard, index) = name.strip_prefix("shard-")?.strip_suffix(".snap")?.split_once('-')?;
+    Some((shard.parse().ok()?, index.parse().ok()?))
+}
+
+/// Reads all parts of a snapshot. A bad one gives [`io::ErrorKind::InvalidData`].
+fn read_snapshot(path: &Path) -> io::Result<Vec<SnapshotPart>> {
+    let file = File::open(path)?;
+    let mut left = file.metadata()?.len();
+    let mut reader = BufReader::with_capacity(1 << 20, file);
+    let (mut parts, mut buffer) = (Vec::new(), Vec::new());
+    let bad = || io::Error::from(io::ErrorKind::InvalidData);
+    while left > 0 {
+        let mut header = [0; FRAME_HEADER_BYTES];
+        if left < header.len() as u64 {
+            return Err(bad());
+        }
+        reader.read_exact(&mut header)?;
+        let length = part_len(&header).filter(|length| *length <= left).ok_or_else(bad)?;
+        buffer.clear();
+        buffer.extend_from_slice(&header);
+        reader.by_ref().take(length - header.len() as u64).read_to_end(&mut buffer)?;
+        let (part, _) = SnapshotFormat.decode(&buffer).map_err(|_| bad())?;
+        parts.push(part);
+        left -= length;
+    }
+    let whole = match (parts.first(), parts.last()) {
+        (Some(SnapshotPart::Header { .. }), Some(SnapshotPart::End { parts: count })) => {
+            *count == parts.len() as u64 - 1
+        }
+        _ => false,
+    };
+    if whole { Ok(parts) } else { Err(bad()) }
+}
+
+fn make_dir(path: &Path) -> Result<(), DirError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed(path, "created"))?;
+    sync_parent(path).map_err(failed(path, "made durable"))
+}
+
+fn create_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+/// Makes the name of a file durable.
+///
+/// # Errors
+/// If the directory cannot be synchronised.
+pub fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(parent)?.sync_all()
+}
+
+/// Whether a directory holds nothing but what a start that was interrupted leaves.
+fn is_fresh(path: &Path) -> Result<bool, DirError> {
+    for entry in std::fs::read_dir(path).map_err(failed(path, "read"))? {
+        let name = entry.map_err(failed(path, "read"))?.file_name();
+        if name != "LOCK" && name != "MANIFEST.tmp" && name != "lost+found" {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn lock(path: &Path) -> Result<File, DirError> {
+    let mode = std::fs::metadata(path).map_err(failed(path, "read"))?.permissions().mode();
+    if mode & 0o077 != 0 {
+        tracing::warn!("{} can be read by other users: chmod 700 it", path.display());
+    }
+    let file = path.join("LOCK");
+    let lock = create_file(&file).map_err(failed(&file, "created"))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(DirError::Locked(path.to_owned())),
+        Err(TryLockError::Error(error)) => Err(failed(&file, "locked")(error)),
+    }
+}
+
+fn read_manifest(path: &Path) -> Result<Manifest, DirError> {
+    let text = std::fs::read_to_string(path).map_err(failed(path, "read"))?;
+    let manifest_error = |reason: String| DirError::Manifest { path: path.to_owned(), reason };
+    let table: toml::Table =
+        text.parse().map_err(|e: toml::de::Error| manifest_error(e.to_string()))?;
+    // The format comes first: another one may have other fields.
+    let format = table.get("format").and_then(toml::Value::as_integer);
+    let format = format.and_then(|format| u32::try_from(format).ok());
+    match format {
+        Some(FORMAT) => {}
+        Some(found) => {
+            let path = path.parent().unwrap_or(path).to_owned();
+            return Err(DirError::Format { path, found });
+        }
+        None => return Err(manifest_error("it has no format".to_owned())),
+    }
+    let manifest: Manifest =
+        table.try_into().map_err(|e: toml::de::Error| manifest_error(e.to_string()))?;
+    if manifest.shards == 0 || usize::from(manifest.shards) > SHARDS_MAX {
+        return Err(manifest_error(format!(
+            "{} shards are not from 1 to {SHARDS_MAX}",
+            manifest.shards
+        )));
+    }
+    Ok(manifest)
+}
+
+fn write_manifest(path: &Path, manifest: &Manifest) -> Result<(), DirError> {
+    let text = toml::to_string(manifest)
+        .map_err(|error| failed(path, "written")(io::Error::other(error)))?;
+    let temporary = path.with_extension("tmp");
+    let mut file = create_file(&temporary).map_err(failed(&temporary, "created"))?;
+    file.write_all(text.as_bytes()).map_err(failed(&temporary, "written"))?;
+    file.sync_all().map_err(failed(&temporary, "made durable"))?;
+    std::fs::rename(&temporary, path).map_err(failed(path, "named"))?;
+    sync_parent(path).map_err(failed(path, "made durable"))
+}
+
+/// Random bytes of the system.
+///
+/// # Panics
+/// If the system has none, which no supported system does.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the system's random generator");
+    bytes
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<LogTag> {
+    let mut tag = LogTag::default();
+    if text.len() != 2 * tag.len() || !text.is_ascii() {
+        return None;
+    }
+    for (byte, digits) in tag.iter_mut().zip(text.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adt::Timestamp;
+
+    fn open(path: &Path, shards: Option<u16>) -> Result<DataDir, DirError> {
+        DataDir::open(path, shards, 2, 1_700_000_000)
+    }
+
+    #[test]
+    fn a_directory_is_created_private_and_opened_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("data");
+        let first = open(&path, None).unwrap().manifest().clone();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        let manifest = std::fs::metadata(path.join("MANIFEST")).unwrap();
+        assert_eq!(manifest.permissions().mode() & 0o777, 0o600);
+        assert_eq!((first.shards, first.server.len()), (2, 40));
+        let again = open(&path, Some(2)).unwrap();
+        assert_eq!(*again.manifest(), first);
+        assert_eq!(hex(&again.log_tag()), first.log_tag);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_reason() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("data");
+        let dir = open(&path, Some(3)).unwrap();
+        assert!(matches!(open(&path, None), Err(DirError::Locked(_))));
+        drop(dir);
+        assert!(matches!(open(&path, Some(4)), Err(DirError::Shards { found: 3, wanted: 4, .. })));
+        let text = std::fs::read_to_string(path.join("MANIFEST")).unwrap();
+        std::fs::write(path.join("MANIFEST"), text.replace("format = 1", "format = 9")).unwrap();
+        assert!(matches!(open(&path, None), Err(DirError::Format { found: 9, .. })));
+        std::fs::write(path.join("MANIFEST"), "format = 1\n???").unwrap();
+        assert!(matches!(open(&path, None), Err(DirError::Manifest { .. })));
+        let foreign = temp.path().join("foreign");
+        std::fs::create_dir(&foreign).unwrap();
+        std::fs::write(foreign.join("holiday.jpg"), "x").unwrap();
+        assert!(matches!(open(&foreign, None), Err(DirError::Foreign(_))));
+        assert!(!foreign.join("LOCK").exists(), "nothing was changed");
+    }
+
+    fn snapshot(dir: &DataDir, index: u64) -> PathBuf {
+        let shard = ShardId(1);
+        let header = SnapshotPart::Header {
+            shard,
+            index,
+            term: 1,
+            clock: Timestamp(5),
+            removed: Timestamp::ZERO,
+        };
+        let mut bytes = Vec::new();
+        SnapshotFormat.encode(&header, &mut bytes);
+        SnapshotFormat.encode(&SnapshotPart::End { parts: 1 }, &mut bytes);
+        let mut file = dir.create_snapshot(shard, index).unwrap();
+        file.write(&bytes).unwrap();
+        file.finish().unwrap();
+        dir.snapshots_of(shard).unwrap()[0].1.clone()
+    }
+
+    #[test]
+    fn the_newest_good_snapshot_is_used() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = open(&temp.path().join("data"), None).unwrap();
+        assert_eq!(dir.load_snapshot(ShardId(1)).unwrap(), (0, vec![]));
+        let first = snapshot(&dir, 7);
+        let second = snapshot(&dir, 12);
+        let (reach, parts) = dir.load_snapshot(ShardId(1)).unwrap();
+        assert_eq!((reach, parts.len()), (12, 2));
+        for cut in 0..std::fs::metadata(&second).unwrap().len() {
+            let whole = std::fs::read(&second).unwrap();
+            std::fs::write(&second, &whole[..cut as usize]).unwrap();
+            let (reach, parts) = dir.load_snapshot(ShardId(1)).unwrap();
+            assert_eq!(reach, 12, "the log must make up for the bad one");
+            assert!(matches!(parts[0], SnapshotPart::Header { index: 7, .. }));
+            std::fs::write(&second, &whole).unwrap();
+        }
+        std::fs::write(&first, "x").unwrap();
+        std::fs::write(&second, "x").unwrap();
+        assert!(matches!(dir.load_snapshot(ShardId(1)), Err(DirError::Snapshot(_))));
+        assert_eq!(dir.load_snapshot(ShardId(0)).unwrap().1, vec![]);
+    }
+
+    #[test]
+    fn an_unfinished_snapshot_is_removed_at_the_next_start() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("data");
+        let dir = open(&path, None).unwrap();
+        let mut file = dir.create_snapshot(ShardId(0), 3).unwrap();
+        file.write(b"half").unwrap();
+        drop((file, dir));
+        assert!(path.join("snapshots/shard-0-3.tmp").exists());
+        let dir = open(&path, None).unwrap();
+        assert!(!path.join("snapshots/shard-0-3.tmp").exists());
+        assert!(dir.snapshots_of(ShardId(0)).unwrap().is_empty());
+    }
+}

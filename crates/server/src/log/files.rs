@@ -1,0 +1,168 @@
+//! The files of the log as raft-engine sees them: readable by their owner only, and a process that
+//! ends with a clear message when the disk refuses.
+//!
+//! After a write or an fsync that failed, nobody knows what is on the disk and what is not, and
+//! asking again proves nothing: the kernel may have dropped the dirty pages with the first error
+//! (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020). So the process
+//! stops, and what the disk really holds is read at the next start.
+
+use raft_engine::env::{FileSystem, Handle, Permission, WriteExt};
+use rustix::fs::FallocateFlags;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Result, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What to do when the disk has failed: must not return.
+pub type OnDiskFailure = fn(&Path, &str, &io::Error) -> !;
+
+/// Ends the process.
+pub fn stop_process(path: &Path, what: &str, error: &io::Error) -> ! {
+    tracing::error!(
+        "{what} of {} failed: {error}. The server stops, because it cannot know what is on the \
+         disk; nothing was acknowledged that is not. Check the disk and its free space, then start \
+         the server again.",
+        path.display()
+    );
+    eprintln!("claret: {what} of {} failed: {error}; stopped", path.display());
+    std::process::exit(74)
+}
+
+/// The file system below the log.
+pub struct LogFiles {
+    on_failure: OnDiskFailure,
+}
+
+impl LogFiles {
+    /// A file system that calls `on_failure` when a write or an fsync fails.
+    pub fn new(on_failure: OnDiskFailure) -> Self {
+        Self { on_failure }
+    }
+}
+
+/// An open file of the log.
+pub struct LogFile {
+    path: PathBuf,
+    file: File,
+    on_failure: OnDiskFailure,
+}
+
+impl Handle for LogFile {
+    fn truncate(&self, offset: usize) -> Result<()> {
+        self.file.set_len(offset as u64)
+    }
+
+    fn file_size(&self) -> Result<usize> {
+        Ok(self.file.metadata()?.len() as usize)
+    }
+
+    fn sync(&self) -> Result<()> {
+        match self.file.sync_data() {
+            Ok(()) => Ok(()),
+            Err(error) => (self.on_failure)(&self.path, "fsync", &error),
+        }
+    }
+}
+
+/// A position in a file of the log.
+pub struct Cursor {
+    file: Arc<LogFile>,
+    offset: u64,
+}
+
+impl Read for Cursor {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let count = self.file.file.read_at(buffer, self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+}
+
+impl Write for Cursor {
+    fn write(&mut self, buffer: &[u8]) -> Result<usize> {
+        match self.file.file.write_at(buffer, self.offset) {
+            Ok(count) => {
+                self.offset += count as u64;
+                Ok(count)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
+            Err(error) => (self.file.on_failure)(&self.file.path, "write", &error),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for Cursor {
+    fn seek(&mut self, to: SeekFrom) -> Result<u64> {
+        let (base, distance) = match to {
+            SeekFrom::Start(offset) => (offset, 0),
+            SeekFrom::Current(distance) => (self.offset, distance),
+            SeekFrom::End(distance) => (self.file.file_size()? as u64, distance),
+        };
+        self.offset = base
+            .checked_add_signed(distance)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        Ok(self.offset)
+    }
+}
+
+impl WriteExt for Cursor {
+    fn truncate(&mut self, offset: usize) -> Result<()> {
+        self.file.truncate(offset)?;
+        self.offset = offset as u64;
+        Ok(())
+    }
+
+    fn allocate(&mut self, offset: usize, size: usize) -> Result<()> {
+        let file = &self.file.file;
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), offset as u64, size as u64) {
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+}
+
+impl LogFiles {
+    fn wrap(&self, path: &Path, file: File) -> LogFile {
+        LogFile { path: path.to_owned(), file, on_failure: self.on_failure }
+    }
+}
+
+impl FileSystem for LogFiles {
+    type Handle = LogFile;
+    type Reader = Cursor;
+    type Writer = Cursor;
+
+    fn create<P: AsRef<Path>>(&self, path: P) -> Result<LogFile> {
+        let path = path.as_ref();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        Ok(self.wrap(path, options.open(path)?))
+    }
+
+    fn open<P: AsRef<Path>>(&self, path: P, permission: Permission) -> Result<LogFile> {
+        let path = path.as_ref();
+        let write = permission == Permission::ReadWrite;
+        Ok(self.wrap(path, OpenOptions::new().read(true).write(write).open(path)?))
+    }
+
+    fn delete<P: AsRef<Path>>(&self, path: P) -> Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn rename<P: AsRef<Path>>(&self, from: P, to: P) -> Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn new_reader(&self, file: Arc<LogFile>) -> Result<Cursor> {
+        Ok(Cursor { file, offset: 0 })
+    }
+
+    fn new_writer(&self, file: Arc<LogFile>) -> Result<Cursor> {
+        Ok(Cursor { file, offset: 0 })
+    }
+}

@@ -1,0 +1,349 @@
+//! The log of all shards of a server on disk.
+//!
+//! One log for all groups: what all of them want to have durable is written in one append and made
+//! durable by at most one fsync ([`LogStore::append`]), by one thread ([`LogThread`]). Entries are
+//! read back only at the start; after that the groups have what they need in memory.
+//!
+//! Below is raft-engine 0.4.2 with three precautions of our own: the end of the log is examined
+//! before it is opened ([`tail`]), its files end the process when the disk fails ([`files`]), and
+//! its `sync` is not used, because it does nothing when there is nothing to write.
+
+pub mod files;
+pub mod tail;
+mod thread;
+
+pub use thread::{Completion, LogSender, LogThread};
+
+use engine::message::ShardId;
+use engine::replication::{Persist, Recovered};
+use files::{LogFiles, OnDiskFailure};
+use raft::eraftpb::{Entry, HardState};
+use raft_engine::{Command, Config, Engine, LogBatch, MessageExt, ReadableSize, RecoveryMode};
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tail::{LogTag, Marker, Tail};
+
+/// Key of a group's hard state.
+const HARD_STATE: &[u8] = b"hard_state";
+/// Key of the marker.
+const MARKER: &[u8] = b"marker";
+/// The group whose only key is the marker.
+const MARKER_GROUP: u64 = u64::MAX;
+/// Size at which the log goes on in a new file.
+const FILE_BYTES: u64 = 32 << 20;
+
+/// Why the log cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// A record that had been durable is bad.
+    #[error(
+        "the log is damaged: {} holds a bad record at offset {at} that had been durable (the record \
+         at offset {proof} proves it). Nothing was changed. Cutting the log there would lose \
+         acknowledged writes: restore the data directory from a backup, or start with an empty one \
+         if there is none, and check the disk", file.display()
+    )]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// Offset of the bad record.
+        at: u64,
+        /// Offset of the marker that proves that it had been durable.
+        proof: u64,
+    },
+    /// Entries are missing.
+    #[error(
+        "the log of shard {shard} begins with entry {first}, but the newest good snapshot ends with \
+         entry {snapshot}: entries between them are missing. Restore the data directory from a backup"
+    )]
+    Gap {
+        /// The shard.
+        shard: u16,
+        /// First entry in the log.
+        first: u64,
+        /// Last entry in the snapshot.
+        snapshot: u64,
+    },
+    /// Entries are missing at the end.
+    #[error(
+        "the newest snapshot of shard {shard} is damaged, and the log ends with entry {last}, before \
+         the end of that snapshot (entry {reach}). Restore the data directory from a backup"
+    )]
+    Short {
+        /// The shard.
+        shard: u16,
+        /// Last entry in the log.
+        last: u64,
+        /// Where it must reach.
+        reach: u64,
+    },
+    /// The store below refuses.
+    #[error("the log in {} cannot be {what}: {reason}", dir.display())]
+    Store {
+        /// The log's directory.
+        dir: PathBuf,
+        /// What was attempted.
+        what: &'static str,
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// How the log is kept.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// What marks its records (see [`tail`]).
+    pub tag: LogTag,
+    /// Bytes of log beyond which old files are given up, as far as snapshots allow.
+    pub keep_bytes: u64,
+    /// What to do when the disk fails.
+    pub on_failure: OnDiskFailure,
+}
+
+/// How raft-engine reads the entries.
+struct RaftEntries;
+
+impl MessageExt for RaftEntries {
+    type Entry = Entry;
+    fn index(entry: &Entry) -> u64 {
+        entry.index
+    }
+}
+
+/// The log on disk.
+pub struct LogStore {
+    engine: Engine<LogFiles>,
+    options: LogOptions,
+    batch: LogBatch,
+    marker: Marker,
+    /// Something was written after the last fsync.
+    unsynced: bool,
+}
+
+impl LogStore {
+    /// Opens the log, or creates an empty one. What a crash left half written at the end is cut off.
+    ///
+    /// # Errors
+    /// If a record is bad that had been durable, or the files cannot be read.
+    pub fn open(options: LogOptions) -> Result<Self, LogError> {
+        let store_error =
+            |what, reason: String| LogError::Store { dir: options.dir.clone(), what, reason };
+        mend_tail(&options)?;
+        let config = Config {
+            dir: options.dir.to_string_lossy().into_owned(),
+            recovery_mode: RecoveryMode::AbsoluteConsistency,
+            recovery_threads: 1,
+            batch_compression_threshold: ReadableSize(0),
+            target_file_size: ReadableSize(FILE_BYTES),
+            purge_threshold: ReadableSize(options.keep_bytes.max(4 * FILE_BYTES)),
+            // Records of an earlier life in the unwritten part of a file could be taken for damage.
+            enable_log_recycle: false,
+            ..Config::default()
+        };
+        let files = Arc::new(LogFiles::new(options.on_failure));
+        let engine = Engine::open_with_file_system(config, files)
+            .map_err(|error| store_error("opened", error.to_string()))?;
+        let marker = engine.get(MARKER_GROUP, MARKER);
+        let marker = marker.and_then(|bytes| Marker::decode(&bytes, &options.tag));
+        let number = marker.unwrap_or_default().number;
+        // The tail was made durable before the engine was opened.
+        let marker = Marker { number, durable: number };
+        Ok(Self { engine, options, batch: LogBatch::default(), marker, unsynced: false })
+    }
+
+    fn error(&self, what: &'static str, error: impl std::fmt::Display) -> LogError {
+        LogError::Store { dir: self.options.dir.clone(), what, reason: error.to_string() }
+    }
+
+    /// What the log holds of a shard after its snapshot, which ends with this index and term. The
+    /// log must reach to entry `reach`, unless the snapshot does.
+    ///
+    /// # Errors
+    /// If entries are missing, or the files cannot be read.
+    pub fn recover(
+        &mut self,
+        shard: ShardId,
+        snapshot: (u64, u64),
+        reach: u64,
+    ) -> Result<Recovered, LogError> {
+        let group = group(shard);
+        let hard_state = self.engine.get_message::<HardState>(group, HARD_STATE);
+        let hard_state = hard_state.map_err(|error| self.error("read", error))?;
+        let mut entries: Vec<Entry> = Vec::new();
+        let bounds = self.engine.first_index(group).zip(self.engine.last_index(group));
+        let last = bounds.map_or(0, |(_, last)| last).max(snapshot.0);
+        if last < reach {
+            return Err(LogError::Short { shard: shard.0, last, reach });
+        }
+        if let Some((first, last)) = bounds {
+            if last <= snapshot.0 {
+                // The snapshot reaches further than the log: the log goes on after a gap, which is
+                // right only if nothing is before it.
+                self.batch.add_command(group, Command::Compact { index: last + 1 });
+            } else if first > snapshot.0 + 1 {
+                return Err(LogError::Gap { shard: shard.0, first, snapshot: snapshot.0 });
+            } else {
+                self.engine
+                    .fetch_entries_to::<RaftEntries>(
+                        group,
+                        snapshot.0 + 1,
+                        last + 1,
+                        None,
+                        &mut entries,
+                    )
+                    .map_err(|error| self.error("read", error))?;
+            }
+        }
+        if hard_state.is_none() && !entries.is_empty() {
+            return Err(self.error("read", format!("the state of shard {} is missing", shard.0)));
+        }
+        Ok(Recovered { snapshot, hard_state: hard_state.unwrap_or_default(), entries })
+    }
+
+    /// Appends what several groups want to have durable, in one write; with `sync` it is durable on
+    /// return.
+    ///
+    /// # Errors
+    /// If the batch cannot be written. The log must not be used any more then.
+    pub fn append(&mut self, persists: &[Persist], sync: bool) -> Result<(), LogError> {
+        for persist in persists {
+            let group = group(persist.group);
+            if let Err(error) = self.batch.add_entries::<RaftEntries>(group, &persist.entries) {
+                return Err(self.error("written", error));
+            }
+            if let Some(hard_state) = &persist.hard_state {
+                let put = self.batch.put_message(group, HARD_STATE.to_vec(), hard_state);
+                put.map_err(|error| self.error("written", error))?;
+            }
+        }
+        self.write(sync)
+    }
+
+    /// Writes the batch with a marker.
+    fn write(&mut self, sync: bool) -> Result<(), LogError> {
+        self.marker.number += 1;
+        let marker = self.marker.encode(&self.options.tag);
+        let put = self.batch.put(MARKER_GROUP, MARKER.to_vec(), marker);
+        put.map_err(|error| self.error("written", error))?;
+        let written = self.engine.write(&mut self.batch, sync);
+        written.map_err(|error| self.error("written", error))?;
+        self.unsynced = !sync;
+        if sync {
+            self.marker.durable = self.marker.number;
+        }
+        Ok(())
+    }
+
+    /// Whether something was written that may not be on the disk yet.
+    pub fn is_unsynced(&self) -> bool {
+        self.unsynced
+    }
+
+    /// Makes everything durable that was written.
+    ///
+    /// # Errors
+    /// If it cannot be written. The log must not be used any more then.
+    pub fn sync(&mut self) -> Result<(), LogError> {
+        if self.unsynced { self.write(true) } else { Ok(()) }
+    }
+
+    /// Closes the log with a batch that proves that everything before it was durable.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn close(mut self) -> Result<(), LogError> {
+        self.sync()?;
+        self.write(true)
+    }
+
+    /// A snapshot holds a shard's entries up to `index`: they are not needed any more. Files that
+    /// hold nothing needed are removed.
+    ///
+    /// # Errors
+    /// If the files cannot be written.
+    pub fn compact(&mut self, shard: ShardId, index: u64) -> Result<(), LogError> {
+        self.batch.add_command(group(shard), Command::Compact { index: index + 1 });
+        self.write(true)?;
+        match self.engine.purge_expired_files() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.error("purged", error)),
+        }
+    }
+}
+
+/// The engine's number of a shard's group.
+fn group(shard: ShardId) -> u64 {
+    u64::from(shard.0) + 1
+}
+
+/// Cuts off what a crash left at the end of the log, and makes the rest durable.
+fn mend_tail(options: &LogOptions) -> Result<(), LogError> {
+    for suffix in ["raftlog", "rewrite"] {
+        // A file of which nothing is left is removed; then the one before it is the last.
+        while mend_last_file(options, suffix)? {}
+    }
+    Ok(())
+}
+
+/// Mends the newest file with a suffix; tells whether it was removed.
+fn mend_last_file(options: &LogOptions, suffix: &str) -> Result<bool, LogError> {
+    let store_error = |error: std::io::Error| LogError::Store {
+        dir: options.dir.clone(),
+        what: "examined",
+        reason: error.to_string(),
+    };
+    let Some((file, number)) = last_file(&options.dir, suffix).map_err(store_error)? else {
+        return Ok(false);
+    };
+    let end = match tail::examine(&file, number, &options.tag).map_err(store_error)? {
+        Tail::Whole => None,
+        Tail::Reserved { end } => Some(end),
+        Tail::Damaged { at, proof } => return Err(LogError::Damaged { file, at, proof }),
+        Tail::Torn { end, torn_bytes } => {
+            tracing::warn!(
+                "the last records of {} were not completely written before the last stop; cut \
+                 {torn_bytes} bytes at offset {end} that were never acknowledged as durable",
+                file.display()
+            );
+            Some(end)
+        }
+    };
+    cut(&file, end).map_err(store_error)?;
+    Ok(end == Some(0))
+}
+
+/// Shortens a file, removes it if nothing is left, and makes it durable.
+fn cut(file: &Path, end: Option<u64>) -> std::io::Result<()> {
+    if end == Some(0) {
+        std::fs::remove_file(file)?;
+        return crate::datadir::sync_parent(file);
+    }
+    let open = OpenOptions::new().write(true).open(file)?;
+    if let Some(end) = end {
+        open.set_len(end)?;
+    }
+    open.sync_all()
+}
+
+/// The newest file with a suffix, and its number.
+fn last_file(dir: &Path, suffix: &str) -> std::io::Result<Option<(PathBuf, u64)>> {
+    let mut newest = None;
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let number = name.and_then(|name| tail::file_number(name, suffix));
+        if let Some(number) = number
+            && newest.as_ref().is_none_or(|(_, newest)| *newest < number)
+        {
+            newest = Some((path, number));
+        }
+    }
+    Ok(newest)
+}

@@ -1,0 +1,162 @@
+//! The one thread that writes the log.
+//!
+//! It takes everything that is waiting, writes it in one append with at most one fsync, and reports
+//! it as durable. While it waits for the disk, more is gathered: the slower the disk, the larger
+//! the batches (group commit).
+
+use super::{LogError, LogStore};
+use crate::config::Durability;
+use engine::message::ShardId;
+use engine::replication::Persist;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Most messages that wait for the thread. A shard has at most one write outstanding and compacts
+/// rarely, so that this is never reached.
+const QUEUE_MAX: usize = 4 * engine::limits::SHARDS_MAX;
+/// How often the log is made durable with `everysec`.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the thread is asked to do.
+enum Job {
+    Persist(Persist),
+    Compact(ShardId, u64),
+    Stop,
+}
+
+/// A number that was given out with a [`Persist`], and its shard.
+pub type Completion = (ShardId, u64);
+
+/// Where work for the thread goes.
+#[derive(Clone)]
+pub struct LogSender(SyncSender<Job>);
+
+impl LogSender {
+    /// Asks for something to be written.
+    pub fn persist(&self, persist: Persist) {
+        self.send(Job::Persist(persist));
+    }
+
+    /// Says that a snapshot holds a shard's entries up to an index.
+    pub fn compact(&self, shard: ShardId, index: u64) {
+        self.send(Job::Compact(shard, index));
+    }
+
+    /// The thread ends only after everybody has stopped sending, or with the process.
+    fn send(&self, job: Job) {
+        if self.0.send(job).is_err() {
+            tracing::error!("the log thread has ended; nothing more is written");
+        }
+    }
+}
+
+/// The thread.
+pub struct LogThread {
+    sender: LogSender,
+    thread: JoinHandle<()>,
+}
+
+/// What is waiting, gathered into one batch.
+#[derive(Default)]
+struct Batch {
+    persists: Vec<Persist>,
+    compact: Vec<(ShardId, u64)>,
+    stop: bool,
+}
+
+impl Batch {
+    fn add(&mut self, job: Job) {
+        match job {
+            Job::Persist(persist) => self.persists.push(persist),
+            Job::Compact(shard, index) => self.compact.push((shard, index)),
+            Job::Stop => self.stop = true,
+        }
+    }
+}
+
+impl LogThread {
+    /// Starts the thread. `complete` is called with what has become as durable as `durability` says.
+    ///
+    /// # Errors
+    /// If the system has no thread left.
+    pub fn spawn(
+        store: LogStore,
+        durability: Durability,
+        complete: impl Fn(&[Completion]) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (sender, receiver) = sync_channel(QUEUE_MAX);
+        let thread = std::thread::Builder::new().name("log".to_owned()).spawn(move || {
+            if let Err(error) = run(store, &receiver, durability, &complete) {
+                tracing::error!("{error}; the server stops");
+                eprintln!("claret: {error}; stopped");
+                std::process::exit(74);
+            }
+        })?;
+        Ok(Self { sender: LogSender(sender), thread })
+    }
+
+    /// Where work for the thread goes.
+    pub fn sender(&self) -> LogSender {
+        self.sender.clone()
+    }
+
+    /// Writes everything that was sent, makes it durable and ends the thread.
+    pub fn stop(self) {
+        self.sender.send(Job::Stop);
+        if self.thread.join().is_err() {
+            tracing::error!("the log thread has panicked");
+        }
+    }
+}
+
+fn run(
+    mut store: LogStore,
+    receiver: &Receiver<Job>,
+    durability: Durability,
+    complete: &dyn Fn(&[Completion]),
+) -> Result<(), LogError> {
+    let sync = durability == Durability::Always;
+    let mut synced = Instant::now();
+    let mut completions = Vec::new();
+    loop {
+        let mut batch = Batch::default();
+        let first = if store.is_unsynced() {
+            match receiver.recv_timeout(SYNC_INTERVAL.saturating_sub(synced.elapsed())) {
+                Err(RecvTimeoutError::Disconnected) => Some(Job::Stop),
+                other => other.ok(),
+            }
+        } else {
+            Some(receiver.recv().unwrap_or(Job::Stop))
+        };
+        if let Some(first) = first {
+            batch.add(first);
+        }
+        loop {
+            match receiver.try_recv() {
+                Ok(job) => batch.add(job),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    batch.stop = true;
+                    break;
+                }
+            }
+        }
+        if !batch.persists.is_empty() {
+            store.append(&batch.persists, sync)?;
+            completions.extend(batch.persists.iter().map(|p| (p.group, p.number)));
+            complete(&completions);
+            completions.clear();
+        }
+        if store.is_unsynced() && synced.elapsed() >= SYNC_INTERVAL {
+            store.sync()?;
+            synced = Instant::now();
+        }
+        for (shard, index) in batch.compact {
+            store.compact(shard, index)?;
+        }
+        if batch.stop {
+            return store.close();
+        }
+    }
+}
