@@ -1,0 +1,183 @@
+//! Lists of unique elements: a read shows the whole version history, so the order is known.
+
+use super::observe::{KeyFacts, Step, View};
+use super::{Builder, NOTHING, Note};
+use crate::graph::Kind;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a transaction saw of others' doing, and whether its reads fit its own writes.
+struct Seen {
+    /// The list before the transaction's own appends, for each read that shows it.
+    external: Vec<Vec<usize>>,
+    /// What the transaction read before it first wrote, if it then wrote.
+    updated: Option<Vec<usize>>,
+    /// What a read should have shown.
+    contradiction: Option<(Vec<usize>, bool)>,
+}
+
+fn look(view: &View) -> Seen {
+    let mut seen = Seen { external: Vec::new(), updated: None, contradiction: None };
+    let mut known: Option<Vec<usize>> = None;
+    let mut own: Vec<usize> = Vec::new();
+    for step in &view.steps {
+        match step {
+            Step::Write(value) => {
+                if own.is_empty() {
+                    seen.updated.clone_from(&known);
+                }
+                own.push(*value);
+                if let Some(known) = &mut known {
+                    known.push(*value);
+                }
+            }
+            Step::Read(read) => {
+                let fits = match &known {
+                    Some(known) => read == known,
+                    None => read.ends_with(&own),
+                };
+                if !fits {
+                    let whole = known.is_some();
+                    seen.contradiction = Some((known.take().unwrap_or(own.clone()), whole));
+                }
+                if own.is_empty() || (fits && known.is_none()) {
+                    seen.external.push(read[..read.len() - own.len()].to_vec());
+                }
+                known = Some(read.clone());
+            }
+        }
+    }
+    seen
+}
+
+pub(super) fn infer(builder: &mut Builder<'_>, facts: &KeyFacts) {
+    let committed: Vec<&View> = facts.views.iter().filter(|view| builder.is_ok(view.txn)).collect();
+    let order = check_reads(builder, facts, &committed);
+    let writers: Vec<Option<usize>> = order
+        .iter()
+        .map(|value| facts.writers.get(value).map(|writer| writer.txn))
+        .map(|txn| txn.filter(|txn| builder.committed(*txn)))
+        .collect();
+    let note = |before: Option<&usize>, after: usize| Note {
+        key: facts.key,
+        before: before.copied().unwrap_or(NOTHING),
+        after,
+    };
+    // Elements that are committed but in no read come after everything that is.
+    let read: BTreeSet<usize> = order.iter().copied().collect();
+    let mut unseen: Vec<(usize, usize)> = Vec::new();
+    for view in &committed {
+        if let Some(value) = view.writes().find(|value| !read.contains(value)) {
+            unseen.push((view.txn, value));
+        }
+    }
+    let mut last: Option<(usize, usize)> = None;
+    for (value, txn) in order.iter().zip(&writers) {
+        let Some(txn) = *txn else { continue };
+        if let Some((before, written)) = last {
+            builder.edge(before, txn, Kind::Ww, note(Some(&written), *value));
+        }
+        last = Some((txn, *value));
+    }
+    if let Some((before, written)) = last {
+        for &(txn, value) in &unseen {
+            builder.edge(before, txn, Kind::Ww, note(Some(&written), value));
+        }
+    }
+    let mut updaters: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
+    for view in &committed {
+        let seen = look(view);
+        for version in &seen.external {
+            read_edges(builder, facts, view.txn, version, &order, &writers, &unseen);
+        }
+        if let Some(version) = seen.updated {
+            updaters.entry(version).or_default().push(view.txn);
+        }
+    }
+    for (version, txns) in updaters {
+        builder.check_lost_update(facts, &version, &txns);
+    }
+    builder.verdict.count("list_keys", 1);
+}
+
+/// Reports reads that no order explains; answers the longest version.
+fn check_reads(builder: &mut Builder<'_>, facts: &KeyFacts, views: &[&View]) -> Vec<usize> {
+    let mut longest: (usize, &[usize]) = (usize::MAX, &[]);
+    for view in views {
+        for read in view.reads() {
+            builder.check_sources(facts, view.txn, read);
+            let mut sorted = read.clone();
+            sorted.sort_unstable();
+            if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+                let text = format!(
+                    "T{} saw {} more than once in {}, but it was appended once",
+                    view.txn,
+                    builder.name(pair[0]),
+                    builder.name(facts.key)
+                );
+                builder.report("duplicate-elements", text, vec![view.txn]);
+            } else if read.len() > longest.1.len() {
+                longest = (view.txn, read);
+            }
+        }
+        let seen = look(view);
+        let expected = seen.contradiction.map(|(values, whole)| {
+            let shown: Vec<String> = values.iter().map(|value| builder.name(*value)).collect();
+            let how = if whole { "be" } else { "end with" };
+            format!("a read should {how} [{}]", shown.join(" "))
+        });
+        builder.check_internal(facts, view.txn, expected);
+        for version in &seen.external {
+            if let Some(value) = version.last() {
+                builder.check_intermediate(facts, view.txn, *value);
+            }
+        }
+    }
+    let (longest_reader, longest) = longest;
+    for view in views {
+        if let Some(read) = view.reads().find(|read| !longest.starts_with(read)) {
+            let mut sorted = read.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            if sorted.len() < read.len() {
+                continue; // Reported as duplicate above.
+            }
+            let text = format!(
+                "T{longest_reader} and T{} saw {} in orders of which neither begins with the other",
+                view.txn,
+                builder.name(facts.key)
+            );
+            builder.report("incompatible-order", text, vec![longest_reader, view.txn]);
+        }
+    }
+    longest.to_vec()
+}
+
+/// Adds what one read tells: it follows the last element's writer and precedes the next one's.
+fn read_edges(
+    builder: &mut Builder<'_>,
+    facts: &KeyFacts,
+    reader: usize,
+    version: &[usize],
+    order: &[usize],
+    writers: &[Option<usize>],
+    unseen: &[(usize, usize)],
+) {
+    let last = version.last().copied().unwrap_or(NOTHING);
+    if let Some(writer) = facts.writers.get(&last).filter(|w| builder.committed(w.txn)) {
+        let note = Note { key: facts.key, before: NOTHING, after: last };
+        builder.edge(writer.txn, reader, Kind::Wr, note);
+    }
+    if !order.starts_with(version) {
+        return;
+    }
+    let mut rest = order.iter().zip(writers).skip(version.len());
+    let next = rest.find_map(|(value, txn)| txn.map(|txn| (txn, *value)));
+    let next = match &next {
+        Some(next) => std::slice::from_ref(next),
+        None => unseen,
+    };
+    for &(txn, value) in next {
+        let note = Note { key: facts.key, before: last, after: value };
+        builder.edge(reader, txn, Kind::Rw, note);
+    }
+}

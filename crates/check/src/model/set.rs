@@ -1,0 +1,44 @@
+//! Sets: a list of distinct members.
+
+use super::{Done, Held, Model, Reply, count, texts, truth, wrong_arity};
+use crate::history::Word;
+
+type Set = Vec<Word>;
+
+fn with(model: &mut Model, key: &Word, work: impl FnOnce(&mut Set) -> Done) -> Done {
+    let open = |held| match held {
+        Held::Set(set) => Some(set),
+        _ => None,
+    };
+    let close = |set: Set| if set.is_empty() { None } else { Some(Held::Set(set)) };
+    model.with(key, Vec::new(), open, close, work)
+}
+
+pub(super) fn apply(model: &mut Model, name: &str, key: &Word, args: &[Word]) -> Option<Done> {
+    Some(match (name, args) {
+        ("sadd", [_, ..]) => with(model, key, |set| {
+            let before = set.len();
+            for member in args {
+                if !set.contains(member) {
+                    set.push(member.clone());
+                }
+            }
+            Ok(count(set.len() - before))
+        }),
+        ("srem", [_, ..]) => with(model, key, |set| {
+            let before = set.len();
+            set.retain(|member| !args.contains(member));
+            Ok(count(before - set.len()))
+        }),
+        ("sismember", [member]) => with(model, key, |set| Ok(truth(set.contains(member)))),
+        ("smismember", [_, ..]) => with(model, key, |set| {
+            Ok(Reply::List(args.iter().map(|member| truth(set.contains(member))).collect()))
+        }),
+        ("scard", []) => with(model, key, |set| Ok(count(set.len()))),
+        ("smembers", []) => with(model, key, |set| Ok(texts(set.iter()))),
+        ("sadd" | "srem" | "sismember" | "smismember" | "scard" | "smembers", _) => {
+            Err(wrong_arity(name))
+        }
+        _ => return None,
+    })
+}

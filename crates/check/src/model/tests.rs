@@ -1,0 +1,162 @@
+//! Dialogues with the model, one per type.
+
+use super::*;
+use crate::dialogue;
+
+/// Every reply in the dialogue must be the model's.
+fn holds(text: &str) {
+    let mut model = Model::default();
+    for txn in dialogue::parse(text).unwrap().txns {
+        for op in &txn.ops {
+            let answer = model.try_apply(&op.words).expect("modelled");
+            let expected = op.reply.as_ref().expect("a reply");
+            assert!(agree(&op.words, expected, &answer), "{op}, but the model says {answer}");
+        }
+    }
+}
+
+#[test]
+fn strings() {
+    holds(
+        "p0 : get x -> nil | set x 1 -> OK | GET x -> 1 | strlen x -> 1 | exists x y x -> 2
+         p0 : setnx x 2 -> 0 | setnx y 2 -> 1 | getset x 3 -> 1 | getset z 1 -> nil
+         p0 : incr x -> 4 | incrby x -10 -> -6 | decr x -> -7 | decrby x 3 -> -10 | incr n -> 1
+         p0 : append x ab -> 5 | get x -> -10ab | incr x -> !ERR | incrby y 1.5 -> !ERR
+         p0 : set m 9223372036854775807 -> OK | incr m -> !ERR | get m -> \"9223372036854775807\"
+         p0 : decrby m -9223372036854775808 -> !ERR | set q 01 -> OK | incr q -> !ERR
+         p0 : set x 5 nx -> nil | set x 5 xx get -> -10ab | set new 5 xx -> nil | set x 1 nx xx -> !ERR
+         p0 : mset a 1 b 2 -> OK | mget a c b -> [1 nil 2] | del a b c -> 2 | type x -> string
+         p0 : getdel x -> 5 | get x -> nil | get x y -> !ERR | mset a -> !ERR",
+    );
+}
+
+#[test]
+fn hashes() {
+    holds(
+        "p0 : hset h f 1 g 2 -> 2 | hset h f 3 -> 0 | hget h f -> 3 | hget h no -> nil | hlen h -> 2
+         p0 : hincrby h f 4 -> 7 | hincrby h new 1 -> 1 | hexists h f -> 1 | hexists h no -> 0
+         p0 : hgetall h -> {new 1 f 7 g 2} | hkeys h -> [f g new] | hmget h g no -> [2 nil]
+         p0 : hset h s abc -> 1 | hincrby h s 1 -> !ERR | hsetnx h f 1 -> 0 | hset h f -> !ERR
+         p0 : hdel h f g f no -> 2 | hdel h new s -> 2 | exists h -> 0 | hgetall h -> {}",
+    );
+}
+
+#[test]
+fn sets() {
+    holds(
+        "p0 : sadd s a b a -> 2 | sadd s a -> 0 | scard s -> 2 | smembers s -> [b a]
+         p0 : sismember s a -> 1 | smismember s a c -> [1 0] | srem s a c -> 1 | srem s b -> 1
+         p0 : type s -> none | smembers s -> [] | sadd s -> !ERR",
+    );
+}
+
+#[test]
+fn sorted_sets() {
+    holds(
+        "p0 : zadd z 2 b 1 a 2 aa -> 3 | zadd z 5 a -> 0 | zscore z a -> 5.0 | zscore z q -> nil
+         p0 : zrange z 0 -1 -> [aa b a] | zrange z 0 -1 withscores -> [aa 2.0 b 2.0 a 5.0]
+         p0 : zincrby z -4 a -> 1.0 | zincrby z 1.5 new -> 1.5 | zcard z -> 4 | zrank z b -> 3
+         p0 : zrangebyscore z (1 2 -> [new aa b] | zcount z -inf +inf -> 4 | zrange z 5 9 -> []
+         p0 : zadd z inf i -> 1 | zincrby z -inf i -> !ERR | zadd z x y -> !ERR | zadd z 1 -> !ERR
+         p0 : zrem z i new a aa b no -> 5 | exists z -> 0 | zadd z 1 a 2 -> !ERR",
+    );
+}
+
+#[test]
+fn lists() {
+    holds(
+        "p0 : rpush l b c -> 2 | lpush l a z -> 4 | lrange l 0 -1 -> [z a b c] | lrange l 1 2 -> [a b]
+         p0 : lrange l -2 -1 -> [b c] | lindex l 0 -> z | lindex l -1 -> c | lindex l 9 -> nil
+         p0 : lindex l -9 -> nil | lrange l 3 1 -> [] | lpop l -> z | rpop l -> c | llen l -> 2
+         p0 : lpop l 9 -> [a b] | lpop l -> nil | lpop l 2 -> nil | lpop l -1 -> !ERR | exists l -> 0",
+    );
+}
+
+#[test]
+fn counters() {
+    holds(
+        "p0 : counter.get c -> 0 | exists c -> 0 | counter.add c 5 -> OK | counter.incr c -> 6
+         p0 : counter.incr c -4 -> 2 | counter.try c -3 -> 1 | counter.get c -> -1
+         p0 : counter.set c 5 min 0 max 9 -> OK | counter.try c -6 -> 0 | counter.try c 5 -> 0
+         p0 : counter.try c -5 -> 1 | counter.add c -1 -> !ERR | counter.incr c 10 -> !ERR
+         p0 : counter.get c -> 0 | counter.set c 1 max 0 -> !ERR | counter.set c x -> !ERR
+         p0 : counter.try new -1 -> 1 | exists new -> 1 | type c -> counter",
+    );
+}
+
+#[test]
+fn top_k_bags_and_logs() {
+    holds(
+        "p0 : topk.put t 1 a 5 b -> OK | topk.put t 3 a 2 b -> OK | topk.count t -> 2
+         p0 : topk.best t -> [b 5.0 a 3.0] | topk.best t 1 -> [b 5.0] | topk.best none 3 -> []
+         p0 : bag.add b 3 -4 10 -> OK | bag.count b -> 3 | bag.sum b -> 9 | bag.sum none -> 0
+         p0 : log.append l x -> OK | log.append l y z -> OK | log.len l -> 3 | log.tail l 2 -> [y z]
+         p0 : log.tail l 9 -> [x y z] | log.tail l -1 -> !ERR | topk.put t x y -> !ERR",
+    );
+    let mut model = Model::default();
+    for score in 0..150 {
+        model.apply(&["topk.put".into(), "t".into(), format!("{score}").into(), "i".into()]);
+        let item = format!("i{score}");
+        model.apply(&["topk.put".into(), "t".into(), format!("{score}").into(), item.into()]);
+    }
+    assert_eq!(model.apply(&["topk.count".into(), "t".into()]), Reply::Int(100));
+}
+
+#[test]
+fn a_type_refuses_the_operations_of_another() {
+    let make = [
+        "set k 1",
+        "hset k f 1",
+        "sadd k a",
+        "zadd k 1 a",
+        "rpush k a",
+        "counter.add k 1",
+        "topk.put k 1 a",
+        "bag.add k 1",
+        "log.append k a",
+    ];
+    let read = [
+        "get k",
+        "hlen k",
+        "scard k",
+        "zcard k",
+        "llen k",
+        "counter.get k",
+        "topk.count k",
+        "bag.count k",
+        "log.len k",
+    ];
+    for (i, make) in make.iter().enumerate() {
+        for (j, read) in read.iter().enumerate() {
+            let text = format!("p0 : {make} | {read} | set k 1 -> OK");
+            let mut model = Model::default();
+            let ops = &dialogue::parse(&text).unwrap().txns[0].ops;
+            assert!(!model.apply(&ops[0].words).is_error());
+            let answer = model.apply(&ops[1].words);
+            assert_eq!(answer.agrees(&wrong_type()), i != j, "{make}, {read}: {answer}");
+            assert_eq!(model.apply(&ops[2].words), Reply::ok());
+        }
+    }
+}
+
+#[test]
+fn what_is_not_modelled_is_said_so() {
+    for text in ["object encoding x", "set x 1 ex 5", "zadd z gt 1 a", "zrange z 0 1 rev", "ping"] {
+        let words: Vec<Word> = text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        let mut model = Model::default();
+        assert_eq!(model.try_apply(&words), None, "{text}");
+        assert!(model.apply(&words).is_error());
+        assert_eq!(model, Model::default());
+    }
+    assert_eq!(Model::default().try_apply(&[]), None);
+}
+
+#[test]
+fn keys_and_reads_are_known() {
+    let words =
+        |text: &str| -> Vec<Word> { text.split(' ').map(|w| w.as_bytes().to_vec()).collect() };
+    assert_eq!(keys_of(&words("DEL a b")).len(), 2);
+    assert_eq!(keys_of(&words("mset a 1 b 2")), [b"a", b"b"]);
+    assert_eq!(keys_of(&words("zadd a 1 b")), [b"a"]);
+    assert!(is_read(&words("LRANGE a 0 1")) && !is_read(&words("getset a b")));
+}

@@ -1,0 +1,239 @@
+//! Places for indefinite transactions that somebody must have seen.
+//!
+//! When a reply cannot be explained, those of the open indefinite transactions that write the
+//! key are tried: first any few of them just before the observer, then up to [`DEEP_MAX`] of them
+//! at any earlier places. Only transactions on connected keys are replayed for that.
+
+use super::{Mismatch, Replay, replay, writes};
+use crate::history::{Op, Outcome, Txn, Word};
+use crate::model;
+use crate::value::Value;
+use std::collections::BTreeSet;
+
+/// How many transactions all searches in one history may replay.
+pub(super) const STEPS_MAX: usize = 5_000_000;
+
+/// So many candidates are tried together just before the observer; all subsets of them.
+const TOGETHER_MAX: usize = 8;
+
+/// So many transactions are given earlier places because of one reply.
+const DEEP_MAX: usize = 4;
+
+/// So many unfinished arrangements are followed at each depth.
+const UNFINISHED_MAX: usize = 48;
+
+/// A transaction with its place in the whole order; one that is to be inserted goes before the
+/// one that has this place now.
+type Placed = (usize, usize);
+
+/// What an arrangement explains.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Explains {
+    /// Everything including the observer.
+    All,
+    /// Everything before the observer.
+    Before,
+    Less,
+}
+
+/// The search for one mismatch.
+struct Search<'a, 'h> {
+    replay: &'a Replay<'h>,
+    /// Keys of the observer and the candidates, and what commands connect with them.
+    keys: BTreeSet<Word>,
+    steps_left: usize,
+}
+
+impl Replay<'_> {
+    /// Inserts indefinite transactions so that the reply at `mismatch` and all before it are
+    /// explained; answers whether that was possible.
+    pub(super) fn place_indefinite(&mut self, mismatch: &Mismatch) -> bool {
+        let candidates = self.candidates(mismatch);
+        let keys = self.connected(&candidates, mismatch);
+        let mut search = Search { replay: self, keys, steps_left: self.steps_left };
+        let found = search.run(mismatch.place, &candidates);
+        self.steps_left = search.steps_left;
+        let Some(arrangement) = found else { return false };
+        let chosen: Vec<Placed> =
+            arrangement.into_iter().filter(|(id, _)| candidates.contains(id)).collect();
+        for (inserted, &(id, place)) in chosen.iter().enumerate() {
+            self.order.insert(place + inserted, id);
+            self.loose.retain(|loose| *loose != id);
+        }
+        true
+    }
+
+    /// Loose transactions that write a key of the reply and may precede it. If some of them wrote
+    /// a value that the reply has and should not have, only those.
+    fn candidates(&self, mismatch: &Mismatch) -> Vec<usize> {
+        let observer = &self.txns[self.order[mismatch.place]];
+        let op = &observer.ops[mismatch.op];
+        let seen_keys = model::keys_of(&op.words);
+        let on_key = |op: &&Op| {
+            !model::is_read(&op.words)
+                && model::keys_of(&op.words).iter().any(|key| seen_keys.contains(key))
+        };
+        let possible = |id: &usize| {
+            let txn = &self.txns[*id];
+            writes(txn) && !observer.precedes(txn) && txn.ops.iter().any(|op| on_key(&op))
+        };
+        let all: Vec<usize> = self.loose.iter().copied().filter(possible).collect();
+        let parts = |value: &Value| -> BTreeSet<Word> {
+            value.flat().iter().map(Value::canonical).collect()
+        };
+        let expected = parts(&mismatch.expected);
+        let mut extra = op.reply.as_ref().map(parts).unwrap_or_default();
+        extra.retain(|part| !expected.contains(part));
+        let wrote_extra = |id: &usize| {
+            let ops = self.txns[*id].ops.iter().filter(on_key);
+            ops.flat_map(|op| op.words.iter().skip(2)).any(|word| extra.contains(word))
+        };
+        let named: Vec<usize> = all.iter().copied().filter(wrote_extra).collect();
+        if named.is_empty() { all } else { named }
+    }
+
+    /// The keys of the mismatch and of `chosen`, and all that commands connect with them.
+    fn connected(&self, chosen: &[usize], mismatch: &Mismatch) -> BTreeSet<Word> {
+        let observer = &self.txns[self.order[mismatch.place]];
+        let mut keys: BTreeSet<Word> =
+            model::keys_of(&observer.ops[mismatch.op].words).into_iter().cloned().collect();
+        let ops = chosen.iter().flat_map(|&id| &self.txns[id].ops);
+        keys.extend(ops.flat_map(|op| model::keys_of(&op.words)).cloned());
+        let several: Vec<Vec<&Word>> = self
+            .order
+            .iter()
+            .chain(chosen)
+            .flat_map(|&id| &self.txns[id].ops)
+            .map(|op| model::keys_of(&op.words))
+            .filter(|keys| keys.len() > 1)
+            .collect();
+        loop {
+            let before = keys.len();
+            for together in &several {
+                if together.iter().any(|key| keys.contains(*key)) {
+                    keys.extend(together.iter().map(|key| (*key).clone()));
+                }
+            }
+            if keys.len() == before {
+                return keys;
+            }
+        }
+    }
+
+    /// First and last place in the order at which a transaction can be inserted.
+    fn bounds(&self, id: usize) -> (usize, usize) {
+        let txn = &self.txns[id];
+        let dispatched = |other: &Txn| {
+            other.process == txn.process
+                && other.session_seq.is_some()
+                && (other.outcome == Outcome::Ok || other.ts.is_some())
+        };
+        let before = |other: &Txn| other.precedes(txn) || (dispatched(other) && other.id < id);
+        let after = |other: &Txn| dispatched(other) && other.id > id;
+        let others = || self.order.iter().map(|&other| &self.txns[other]);
+        let first = others().rposition(before).map_or(0, |place| place + 1);
+        let last = others().position(after).unwrap_or(self.order.len());
+        (first, last)
+    }
+}
+
+impl Search<'_, '_> {
+    fn run(&mut self, end: usize, candidates: &[usize]) -> Option<Vec<Placed>> {
+        let touches = |id: usize| self.replay.txns[id].ops.iter().any(|op| self.on_keys(&op.words));
+        let order = &self.replay.order[..=end];
+        let sequence: Vec<Placed> = order
+            .iter()
+            .enumerate()
+            .filter(|(place, id)| *place == end || touches(**id))
+            .map(|(place, &id)| (id, place))
+            .collect();
+        let candidates: Vec<(usize, (usize, usize))> =
+            candidates.iter().map(|&id| (id, self.replay.bounds(id))).collect();
+        self.together(&sequence, &candidates)
+            .or_else(|| self.deep(&sequence, &candidates, DEEP_MAX))
+    }
+
+    fn on_keys(&self, words: &[Word]) -> bool {
+        model::keys_of(words).into_iter().any(|key| self.keys.contains(key))
+    }
+
+    /// Some of the candidates, youngest ones preferred, all just before the observer.
+    fn together(
+        &mut self,
+        sequence: &[Placed],
+        candidates: &[(usize, (usize, usize))],
+    ) -> Option<Vec<Placed>> {
+        let (observer, before) = sequence.split_last()?;
+        let place = observer.1;
+        let fitting: Vec<usize> = candidates
+            .iter()
+            .filter(|(_, (first, last))| *first <= place && place <= *last)
+            .map(|(id, _)| *id)
+            .collect();
+        let fitting = &fitting[fitting.len().saturating_sub(TOGETHER_MAX)..];
+        let mut subsets: Vec<usize> = (1..1 << fitting.len()).collect();
+        subsets.sort_by_key(|subset: &usize| subset.count_ones());
+        for subset in subsets {
+            let mut arrangement = before.to_vec();
+            let chosen = (0..fitting.len()).filter(|bit| subset & (1 << bit) != 0);
+            arrangement.extend(chosen.map(|bit| (fitting[bit], place)));
+            arrangement.push(*observer);
+            if self.explains(&arrangement) == Explains::All {
+                return Some(arrangement);
+            }
+        }
+        None
+    }
+
+    /// One candidate at any place, latest first; then further ones where that alone is not enough.
+    fn deep(
+        &mut self,
+        sequence: &[Placed],
+        candidates: &[(usize, (usize, usize))],
+        depth: usize,
+    ) -> Option<Vec<Placed>> {
+        let mut unfinished = Vec::new();
+        for (i, (id, bounds)) in candidates.iter().enumerate() {
+            for at in (0..sequence.len()).rev() {
+                let Some(place) = gap(sequence, at, *bounds) else { continue };
+                let mut arrangement = sequence.to_vec();
+                arrangement.insert(at, (*id, place));
+                match self.explains(&arrangement) {
+                    Explains::All => return Some(arrangement),
+                    Explains::Before if depth > 1 && unfinished.len() < UNFINISHED_MAX => {
+                        unfinished.push((i, arrangement));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        unfinished
+            .into_iter()
+            .find_map(|(i, arrangement)| self.deep(&arrangement, &candidates[i + 1..], depth - 1))
+    }
+
+    fn explains(&mut self, arrangement: &[Placed]) -> Explains {
+        if self.steps_left < arrangement.len() {
+            return Explains::Less;
+        }
+        self.steps_left -= arrangement.len();
+        let ids: Vec<usize> = arrangement.iter().map(|(id, _)| *id).collect();
+        match replay(self.replay.txns, &ids, |words| self.on_keys(words)) {
+            Ok(_) => Explains::All,
+            Err(mismatch) if mismatch.place + 1 == ids.len() => Explains::Before,
+            Err(_) => Explains::Less,
+        }
+    }
+}
+
+/// The latest place in the whole order that lies just before entry `at` of the sequence and
+/// within the bounds.
+fn gap(sequence: &[Placed], at: usize, (first, last): (usize, usize)) -> Option<usize> {
+    let place = sequence[at].1.min(last);
+    let after_previous = match at.checked_sub(1) {
+        None => true,
+        // What is to be inserted has the place of the one that it goes before.
+        Some(previous) => sequence[previous].1 < place || sequence[previous].1 == sequence[at].1,
+    };
+    (first <= place && after_previous).then_some(place)
+}
