@@ -2,7 +2,7 @@
 
 use super::{flag_names, units};
 use crate::gateway::session_commands::all;
-use adt::{CommandSpec, Handler, Keys, record};
+use adt::{CommandSpec, Keys, record};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -33,14 +33,17 @@ pub fn markdown() -> String {
     }
     let mut page = HEAD.to_owned();
     for (group, commands) in &groups {
-        put(&mut page, format_args!("- [{}](#{group}):", title(group)));
-        let names: Vec<_> = commands.iter().map(|c| format!("[{0}](#{0})", c.name)).collect();
+        put(&mut page, format_args!("- [{}](#{group}-commands):", title(group)));
+        let names: Vec<_> = commands
+            .iter()
+            .map(|c| format!("[{}](#{})", c.name, c.name.replace('.', "")))
+            .collect();
         put(&mut page, format_args!(" {}\n", names.join(", ")));
     }
     let page = page.replacen("\n- [", "\n\n- [", 1);
     let mut page = page + "- [Lock modes](#lock-modes)\n";
     for (group, commands) in &groups {
-        put(&mut page, format_args!("\n## {}\n", title(group)));
+        put(&mut page, format_args!("\n## {} commands\n", title(group)));
         for spec in commands {
             command(&mut page, spec);
         }
@@ -75,8 +78,8 @@ fn command(page: &mut String, spec: &CommandSpec) {
     }
     let categories: Vec<_> = units().categories_of(spec).map(|c| format!("`@{c}`")).collect();
     put(page, format_args!("- Access control: {}\n", categories.join(" ")));
-    if matches!(spec.handler, Handler::Session) && name == "txn" {
-        page.push_str("- Not in Redis\n");
+    if name == "txn" || name.contains('.') {
+        page.push_str("- Redis does not have it.\n");
     }
 }
 
@@ -138,6 +141,21 @@ mod tests {
             assert!(modes.len() <= 8, "{type_name}");
         }
         assert!(!page.contains("\n\n\n") && !page.contains(" \n") && page.ends_with('\n'));
+    }
+
+    #[test]
+    fn links_lead_to_headings() {
+        let page = markdown();
+        let anchor = |line: &str| {
+            let title = line.trim_start_matches('#').trim().to_lowercase();
+            title.replace(' ', "-").replace('.', "")
+        };
+        let headings: Vec<String> =
+            page.lines().filter(|l| l.starts_with('#')).map(anchor).collect();
+        for (i, _) in page.match_indices("](#") {
+            let target = page[i + 3..].split(')').next().unwrap();
+            assert_eq!(headings.iter().filter(|h| *h == target).count(), 1, "{target}");
+        }
     }
 
     #[test]
