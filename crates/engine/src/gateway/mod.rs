@@ -1,89 +1,170 @@
 //! Gateways: they own the sessions of clients, turn commands into requests to shards, coordinate
 //! transactions and put the replies back into the order of the commands.
+//!
+//! One command takes this way: [`Gateway::command`] finds it in the table, checks what the session
+//! may do (`dispatch`), and sends its operations (`data`). What needs more than one message is a
+//! *job*: a transaction (`txn`, `calls`, `commit`), a snapshot over several shards (`snapshot`), a
+//! read-only interactive transaction (`readonly`), a blocking command (`blocking`), something that
+//! asks everybody (`gather`). While a job runs, its session's further commands are held back, so
+//! that a pipeline is carried out in order.
 
 pub mod acl;
 mod api;
+mod blocking;
+mod calls;
 pub mod client_list;
+mod cluster;
 pub mod command_docs;
+mod commands;
+mod commit;
+mod connection;
+mod data;
+mod dispatch;
+mod gather;
 pub mod hello;
 pub mod info;
+mod interactive;
+mod lease;
+mod mail;
+mod multi;
+mod publish;
 pub mod pubsub;
+mod readonly;
+mod reply;
+mod response;
+mod session;
 pub mod session_commands;
+mod slab;
+mod snapshot;
+mod timer;
+mod txn;
+mod work;
 
 pub use api::{
     Admin, ClientFilter, Config, Facts, GatewayStats, Knowledge, Opening, Output, PeerMessage,
     Question, SessionId, UserConfig,
 };
 
-use crate::message::{GatewayId, Now, Response};
-use adt::{Args, ErrorReply, Reply};
+use crate::limits::{PIPELINE_REQUESTS_MAX, TRANSACTION_BYTES_MAX};
+use crate::message::{Now, TxnId};
+use acl::Acl;
+use adt::collections::Map;
+use adt::{Blob, Timestamp};
+use mail::Mail;
+use session::{Held, Mode, Session};
+use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
+use timer::Timer;
+
+/// Something that takes more than one message.
+enum Job {
+    Txn(Box<txn::Txn>),
+    Snapshot(Box<snapshot::Snapshot>),
+    Intervals(Box<readonly::Intervals>),
+    Wait(Box<blocking::Wait>),
+    Gather(Box<gather::Gather>),
+}
 
 /// One gateway. The server feeds it and carries out what [`Gateway::poll`] gives.
 pub struct Gateway {
     config: Config,
+    acl: Acl,
     facts: Facts,
-    stats: GatewayStats,
-    outputs: VecDeque<Output>,
-    sessions: BTreeMap<SessionId, Opening>,
-    next: u64,
+    now: Now,
+    /// Logical clock that ages are taken from.
+    clock: Timestamp,
+    seed: u64,
+    mail: Mail,
+    sessions: Slab<Session>,
+    next_client: u64,
+    /// Sessions whose held commands may go on.
+    resumable: Vec<SessionId>,
+    jobs: Slab<Job>,
+    txns: BTreeMap<TxnId, u64>,
+    timers: BTreeMap<(u64, u64), Timer>,
+    pubsub: pubsub::PubSub,
+    leases: Slab<lease::Lease>,
+    lease_ids: BTreeMap<TxnId, u64>,
+    readers: Map<Blob, lease::Readers>,
 }
 
 impl Gateway {
-    /// A gateway without sessions.
-    pub fn new(config: Config, _now: Now) -> Self {
-        Self {
-            config,
-            facts: Facts::default(),
-            stats: GatewayStats::default(),
+    /// A gateway without sessions. The users must be those that [`Acl::from_config`] accepts:
+    /// otherwise nobody can log in.
+    pub fn new(config: Config, now: Now) -> Self {
+        let mail = Mail {
+            gateway: config.id,
+            shards: config.shards,
             outputs: VecDeque::new(),
-            sessions: BTreeMap::new(),
-            next: 0,
+            pending: Slab::default(),
+            stats: GatewayStats::default(),
+        };
+        Self {
+            acl: Acl::from_config(&config.users).unwrap_or_default(),
+            facts: Facts::default(),
+            now,
+            clock: Timestamp::ZERO,
+            seed: config.seed ^ u64::from(config.id.0),
+            mail,
+            sessions: Slab::default(),
+            next_client: 0,
+            resumable: Vec::new(),
+            jobs: Slab::default(),
+            txns: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            pubsub: pubsub::PubSub::new(),
+            leases: Slab::default(),
+            lease_ids: BTreeMap::new(),
+            readers: Map::default(),
+            config,
         }
     }
 
     /// A client has connected.
-    pub fn open(&mut self, _now: Now, opening: Opening) -> SessionId {
-        self.next += 1;
-        self.stats.sessions += 1;
-        self.sessions.insert(SessionId(self.next), opening);
-        SessionId(self.next)
+    pub fn open(&mut self, now: Now, opening: Opening) -> SessionId {
+        self.now = now;
+        // Numbers of clients differ between gateways.
+        let client =
+            self.next_client * u64::from(self.config.gateways) + u64::from(self.config.id.0) + 1;
+        self.next_client += 1;
+        let mut session = Session::new(opening, client, self.config.shards, self.first_user());
+        session.active_us = now.mono_us;
+        session.about.opened_us = now.mono_us;
+        self.mail.stats.sessions += 1;
+        SessionId(self.sessions.insert(session))
     }
 
     /// A connection is gone: its transaction is aborted, its waits and subscriptions end.
-    pub fn close(&mut self, _now: Now, session: SessionId) {
-        if self.sessions.remove(&session).is_some() {
-            self.stats.sessions -= 1;
+    pub fn close(&mut self, now: Now, id: SessionId) {
+        self.now = now;
+        if self.sessions.get(id.0).is_none() {
+            return;
+        }
+        self.end_transactions(id);
+        let blocked = self.sessions.get(id.0).and_then(|session| session.blocked);
+        if let Some(job) = blocked {
+            self.forget_wait(job);
+        }
+        self.pubsub.close(id);
+        self.sessions.remove(id.0);
+        self.mail.stats.sessions -= 1;
+        self.mail.stats.subscribers = self.pubsub.subscribers() as u64;
+        self.settle();
+    }
+
+    /// Ends the interactive transaction of a session, unless it is being committed.
+    fn end_transactions(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get(id.0) else { return };
+        if let Mode::Interactive(job) = session.mode
+            && !self.is_committing(job)
+        {
+            self.drop_interactive(job);
         }
     }
 
-    /// One command of a client.
-    pub fn command(&mut self, _now: Now, session: SessionId, args: &Args<'_>) {
-        self.stats.commands += 1;
-        let name = args.get(0).unwrap_or_default().escape_ascii().to_string();
-        let reply = Reply::err(format!("unknown command '{name}'"));
-        self.outputs.push_back(Output::Reply { session, reply, protocol: 2 });
-    }
-
-    /// The client broke the protocol: it is told so, after the replies that it still gets, and the
-    /// connection is closed.
-    pub fn protocol_error(&mut self, _now: Now, session: SessionId, error: ErrorReply) {
-        self.outputs.push_back(Output::Reply { session, reply: error.into(), protocol: 2 });
-        self.outputs.push_back(Output::Close { session });
-    }
-
-    /// A shard has answered or noticed something.
-    pub fn response(&mut self, _now: Now, _response: Response) {}
-
-    /// Another gateway of the server says something.
-    pub fn peer(&mut self, _now: Now, _from: GatewayId, _message: PeerMessage) {}
-
-    /// The password that [`Output::Verify`] was about fits, or does not.
-    pub fn verified(&mut self, _now: Now, _session: SessionId, _ok: bool) {}
-
-    /// What [`Output::Admin`] asked for is done, or refused.
-    pub fn admin_done(&mut self, _now: Now, session: SessionId, reply: Reply) {
-        self.outputs.push_back(Output::Reply { session, reply, protocol: 2 });
+    fn is_committing(&self, job: u64) -> bool {
+        let Some(Job::Txn(txn)) = self.jobs.get(job) else { return false };
+        matches!(txn.role, txn::Role::Interactive { commit: Some(_), .. })
     }
 
     /// A setting has a new value.
@@ -98,39 +179,40 @@ impl Gateway {
 
     /// Sets the counters to zero.
     pub fn reset_stats(&mut self) {
-        self.stats = GatewayStats { sessions: self.stats.sessions, ..GatewayStats::default() };
-    }
-
-    /// Time has passed.
-    pub fn tick(&mut self, _now: Now) {}
-
-    /// When [`Gateway::tick`] has something to do, on the monotonic clock in microseconds.
-    pub fn next_timeout(&self) -> Option<u64> {
-        None
+        let GatewayStats { sessions, blocked, subscribers, interactive, .. } = self.mail.stats;
+        let kept =
+            GatewayStats { sessions, blocked, subscribers, interactive, ..Default::default() };
+        self.mail.stats = kept;
     }
 
     /// The next thing to do.
+    #[inline]
     pub fn poll(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.mail.outputs.pop_front()
     }
 
-    /// How many requests of a session are not answered yet.
-    pub fn in_progress(&self, _session: SessionId) -> usize {
-        0
+    /// How many requests of a session are not answered yet; a number above all limits if what it
+    /// has sent ahead takes too much memory.
+    pub fn in_progress(&self, id: SessionId) -> usize {
+        self.sessions.get(id.0).map_or(0, |session| {
+            let full = session.held_bytes > TRANSACTION_BYTES_MAX;
+            let more = if full { PIPELINE_REQUESTS_MAX } else { 0 };
+            session.queue.len() + session.held.len() + more
+        })
     }
 
     /// RESP version of a session: 2 or 3.
-    pub fn protocol(&self, _session: SessionId) -> u8 {
-        2
+    pub fn protocol(&self, id: SessionId) -> u8 {
+        self.sessions.get(id.0).map_or(2, |session| session.protocol)
     }
 
     /// Whether a session may send commands; until then its frames must be short.
-    pub fn authenticated(&self, _session: SessionId) -> bool {
-        !self.config.require_auth
+    pub fn authenticated(&self, id: SessionId) -> bool {
+        self.sessions.get(id.0).is_some_and(|session| session.user.is_some())
     }
 
     /// What the gateway has counted.
     pub fn stats(&self) -> &GatewayStats {
-        &self.stats
+        &self.mail.stats
     }
 }

@@ -1,0 +1,210 @@
+//! Commands that wait for something to take (`BLPOP` and its family).
+//!
+//! First every attempt is made once, in order. If none finds anything, the session waits: every
+//! shard with one of its keys tells when such a key holds something and it is this session's turn;
+//! then the attempts on that key are made again.
+
+use super::api::SessionId;
+use super::calls::found_nothing;
+use super::data::{Route, long_key};
+use super::mail::{ATTEMPT, Pending, Target};
+use super::work::{Form, Program, Step};
+use super::{Gateway, Job, Timer};
+use crate::entry::Apply;
+use crate::message::{Answer, Body, ShardId};
+use adt::{Attempt, Blob, Blocking, ErrorReply, Reply};
+use smallvec::smallvec;
+use std::collections::{BTreeMap, VecDeque};
+
+/// A session that waits in a blocking command.
+pub(super) struct Wait {
+    target: Target,
+    blocking: Blocking,
+    /// Attempts to make now, by number.
+    to_try: VecDeque<usize>,
+    /// An attempt is under way.
+    trying: Option<usize>,
+    /// The waits at the shards: shard, token, keys.
+    waits: Vec<(ShardId, u64, Vec<Blob>)>,
+    /// The reply to give when the present attempt finds nothing, because the wait is over.
+    over: Option<Reply>,
+    deadline_us: Option<u64>,
+}
+
+impl Gateway {
+    /// A blocking command outside of a transaction.
+    pub(super) fn begin_blocking(&mut self, id: SessionId, blocking: Blocking) {
+        let steps = [Step::Attempts(blocking)];
+        if let Some(error) = long_key(&steps) {
+            return self.reply(id, error.into());
+        }
+        let [Step::Attempts(blocking)] = steps else { return };
+        let target = self.place(id, None);
+        self.bar(target);
+        let deadline_us = (blocking.timeout_ms > 0)
+            .then(|| self.now.mono_us.saturating_add(blocking.timeout_ms.saturating_mul(1000)));
+        let to_try = (0..blocking.attempts.len()).collect();
+        let wait = Wait {
+            target,
+            blocking,
+            to_try,
+            trying: None,
+            waits: Vec::new(),
+            over: None,
+            deadline_us,
+        };
+        let job = self.jobs.insert(Job::Wait(Box::new(wait)));
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.blocked = Some(job);
+        }
+        self.mail.stats.blocked += 1;
+        self.try_next(job);
+    }
+
+    /// Makes the next attempt, or waits.
+    fn try_next(&mut self, job: u64) {
+        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
+        if wait.trying.is_some() {
+            return;
+        }
+        let Some(number) = wait.to_try.pop_front() else {
+            return match wait.over.take() {
+                Some(reply) => self.end_wait(job, reply),
+                None => self.wait_at_shards(job),
+            };
+        };
+        wait.trying = Some(number);
+        let target = wait.target;
+        match wait.blocking.attempts[number].clone() {
+            (key, Attempt::Take { op, .. }) => {
+                let shard = self.mail.shard_of(&key);
+                let body = if op.is_write() {
+                    Body::Apply(Apply { ops: smallvec![(key, op)], ..Apply::default() })
+                } else {
+                    Body::Read { key, op, fenced: false }
+                };
+                self.mail.ask(shard, Pending::Attempt { job }, body);
+            }
+            (_, Attempt::Move(compound)) => {
+                let target = Target { item: ATTEMPT, ..target };
+                let steps = vec![Step::Compound(compound)];
+                let (guards, request) = (Vec::new(), None);
+                let program = Program { target, steps, form: Form::One, guards, request };
+                self.launch(program, Route::Many);
+            }
+        }
+    }
+
+    /// The present attempt has been answered by a shard.
+    pub(super) fn attempted(&mut self, job: u64, answer: Answer) {
+        let Some(Job::Wait(wait)) = self.jobs.get(job) else { return };
+        let reply = match answer {
+            Answer::Reply(reply) => reply,
+            Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
+            _ => Reply::Nil,
+        };
+        let Some(number) = wait.trying else { return };
+        let reply = match &wait.blocking.attempts[number] {
+            (key, Attempt::Take { wrap, .. }) if !reply.is_error() && !found_nothing(&reply) => {
+                wrap(key, reply)
+            }
+            _ => reply,
+        };
+        self.attempt_done(job, reply);
+    }
+
+    /// A session's present attempt has given a reply.
+    pub(super) fn attempt_done(&mut self, job: u64, reply: Reply) {
+        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
+        wait.trying = None;
+        if found_nothing(&reply) {
+            self.try_next(job);
+        } else {
+            self.end_wait(job, reply);
+        }
+    }
+
+    fn wait_at_shards(&mut self, job: u64) {
+        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
+        if wait.waits.is_empty() {
+            let mut keys: BTreeMap<ShardId, Vec<Blob>> = BTreeMap::new();
+            for (key, _) in &wait.blocking.attempts {
+                keys.entry(self.mail.shard_of(key)).or_default().push(key.clone());
+            }
+            for (shard, keys) in keys {
+                let body = Body::Block { keys: keys.clone() };
+                let token = self.mail.ask(shard, Pending::Wait { job }, body);
+                wait.waits.push((shard, token, keys));
+            }
+            if let Some(at_us) = wait.deadline_us {
+                self.timers.insert((at_us, job), Timer::Deadline { job });
+            }
+        } else {
+            for (shard, token, keys) in &wait.waits {
+                self.mail.send(*shard, *token, Body::Block { keys: keys.clone() });
+            }
+        }
+    }
+
+    /// A key holds something, and it is this session's turn.
+    pub(super) fn ready(&mut self, job: u64, key: &Blob) {
+        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
+        for (number, (k, _)) in wait.blocking.attempts.iter().enumerate() {
+            if k == key && !wait.to_try.contains(&number) {
+                wait.to_try.push_back(number);
+            }
+        }
+        self.try_next(job);
+    }
+
+    /// The wait is over, with this reply: by its timeout, or by `CLIENT UNBLOCK`.
+    pub(super) fn stop_waiting(&mut self, job: u64, reply: Reply) {
+        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
+        wait.over = Some(reply);
+        wait.to_try.clear();
+        self.try_next(job);
+    }
+
+    /// The time of a blocking command is over.
+    pub(super) fn timed_out(&mut self, job: u64) {
+        if let Some(Job::Wait(wait)) = self.jobs.get(job) {
+            let reply = wait.blocking.on_timeout.clone();
+            self.stop_waiting(job, reply);
+        }
+    }
+
+    /// `CLIENT UNBLOCK`: whether the client was waiting.
+    pub(super) fn unblock(&mut self, client: u64, error: bool) -> bool {
+        let waiting = self.sessions.iter().find(|(_, s)| s.about.client == client);
+        let Some(job) = waiting.and_then(|(_, session)| session.blocked) else { return false };
+        if error {
+            let error = ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK");
+            self.stop_waiting(job, error.into());
+        } else {
+            self.timed_out(job);
+        }
+        true
+    }
+
+    fn end_wait(&mut self, job: u64, reply: Reply) {
+        let Some(target) = self.forget_wait(job) else { return };
+        self.finish(target, reply);
+    }
+
+    /// Ends a wait without a reply; tells where the reply would have gone.
+    pub(super) fn forget_wait(&mut self, job: u64) -> Option<Target> {
+        let Some(Job::Wait(wait)) = self.jobs.remove(job) else { return None };
+        self.mail.stats.blocked -= 1;
+        for (shard, token, _) in wait.waits {
+            self.mail.pending.remove(token);
+            self.mail.send(shard, token, Body::Unblock);
+        }
+        if let Some(at_us) = wait.deadline_us {
+            self.timers.remove(&(at_us, job));
+        }
+        if let Some(session) = self.sessions.get_mut(wait.target.session.0) {
+            session.blocked = None;
+        }
+        Some(wait.target)
+    }
+}

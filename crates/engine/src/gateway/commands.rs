@@ -1,0 +1,337 @@
+//! Commands that no data type owns: from the name to whoever carries it out, and the short ones.
+
+use super::api::{Admin, Output, SessionId};
+use super::dispatch::Handled;
+use super::gather::{What, split_cursor};
+use super::mail::Target;
+use super::session::Mode;
+use super::{Gateway, acl, command_docs, info};
+use crate::message::{Body, Now};
+use adt::scan::ScanArgs;
+use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Reply, glob};
+
+/// The error for a subcommand that does not exist.
+pub(super) fn unknown_subcommand(args: &Args<'_>) -> ErrorReply {
+    let word = args.get(1).unwrap_or_default();
+    let shown = String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
+    let name = String::from_utf8_lossy(args.get(0).unwrap_or_default()).to_ascii_uppercase();
+    ErrorReply::err(format!("unknown subcommand '{shown}'. Try COMMAND DOCS {name}."))
+}
+
+/// The error for a subcommand with too few or too many words.
+pub(super) fn wrong_words(container: &str, subcommand: &str) -> ErrorReply {
+    let text = format!("wrong number of arguments for '{container}|{subcommand}' command");
+    ErrorReply::err(text)
+}
+
+impl Gateway {
+    /// Carries out a command of the session. Tells whether it went ahead.
+    pub(super) fn session_command(
+        &mut self,
+        id: SessionId,
+        spec: &'static CommandSpec,
+        args: &Args<'_>,
+    ) -> bool {
+        match self.handle(id, spec, args, None) {
+            Handled::Reply(reply) => self.reply(id, reply),
+            Handled::Later => {}
+            Handled::Hold => return false,
+        }
+        true
+    }
+
+    /// Carries out a command of the session, whose reply goes to `place` if one is given.
+    pub(super) fn handle(
+        &mut self,
+        id: SessionId,
+        spec: &'static CommandSpec,
+        args: &Args<'_>,
+        place: Option<Target>,
+    ) -> Handled {
+        match spec.name {
+            "ping" => self.ping(id, args),
+            "echo" => Reply::bulk(args.get(1).unwrap_or_default()).into(),
+            "multi" => self.multi(id),
+            "exec" => self.exec(id),
+            "discard" => self.discard(id),
+            "watch" => self.watch(id, args),
+            "unwatch" => self.unwatch(id),
+            "txn" => self.txn_command(id, args),
+            "publish" => self.publish(id, args, place),
+            "subscribe" | "psubscribe" | "unsubscribe" | "punsubscribe" => {
+                self.subscriptions(id, spec.name, args)
+            }
+            "pubsub" => self.pubsub_command(id, args),
+            "hello" => self.hello(id, args),
+            "auth" => self.auth(id, args),
+            "client" => self.client(id, args),
+            "quit" => self.quit(id),
+            "reset" => self.reset(id),
+            "select" => select(args),
+            "command" => match command_docs::reply(args) {
+                Ok(reply) => reply.into(),
+                Err(error) => error.into(),
+            },
+            "time" => self.time(),
+            "readonly" | "readwrite" | "asking" => Reply::Ok.into(),
+            "cluster" => self.cluster(id, args),
+            "role" => {
+                Reply::Array(vec![Reply::bulk("master"), Reply::Int(0), Reply::Array(vec![])])
+                    .into()
+            }
+            "wait" => self.wait(id, args),
+            "lastsave" => Reply::Int(self.facts.last_save_s as i64).into(),
+            "info" => self.info(id, args),
+            "config" => self.config(id, args),
+            "acl" => self.acl(id, args),
+            "save" => self.admin(id, Admin::Save),
+            "bgsave" => self.admin(id, Admin::BackgroundSave),
+            "shutdown" => self.shutdown(id, args),
+            _ => self.keyspace(id, spec, args),
+        }
+    }
+
+    /// Commands that look at all keys, or remove them.
+    fn keyspace(&mut self, id: SessionId, spec: &CommandSpec, args: &Args<'_>) -> Handled {
+        match spec.name {
+            "dbsize" => self.everywhere(id, What::Sum, || Body::Count),
+            "keys" => {
+                let pattern = Blob::from(args.get(1).unwrap_or_default());
+                self.everywhere(id, What::Concat, || Body::Keys { pattern: pattern.clone() })
+            }
+            "randomkey" => self.everywhere(id, What::Any, || Body::RandomKey),
+            "flushall" | "flushdb" => {
+                let known = args.len() == 1
+                    || (args.len() == 2 && (args.is(1, "ASYNC") || args.is(1, "SYNC")));
+                if !known {
+                    return ErrorReply::syntax().into();
+                }
+                self.everywhere(id, What::Ok, || Body::Flush)
+            }
+            "scan" => self.scan(id, args),
+            name => ErrorReply::err(format!("the command '{name}' has nobody who carries it out"))
+                .into(),
+        }
+    }
+
+    /// Asks all shards the same, once everything before is answered.
+    fn everywhere(&mut self, id: SessionId, what: What, body: impl Fn() -> Body) -> Handled {
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        let target = self.place(id, None);
+        self.bar(target);
+        self.gather(target, what, |_| Some(body()), None);
+        Handled::Later
+    }
+
+    /// Whether everything that the session has sent is answered.
+    pub(super) fn is_idle(&self, id: SessionId) -> bool {
+        self.sessions.get(id.0).is_none_or(|session| session.queue.is_empty())
+    }
+
+    fn scan(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let mut words = ArgBuf::new();
+        let mut type_name = None;
+        let mut i = 0;
+        while i < args.len() {
+            if i >= 2 && i % 2 == 0 && args.is(i, "TYPE") {
+                match args.blob(i + 1) {
+                    Ok(name) => type_name = Some(name),
+                    Err(error) => return error.into(),
+                }
+                i += 2;
+            } else {
+                words.push(args.get(i).unwrap_or_default());
+                i += 1;
+            }
+        }
+        let parsed = ScanArgs::parse(&words.args(), 1).and_then(|scan| {
+            let (shard, cursor) = split_cursor(scan.cursor, self.config.shards)?;
+            Ok((shard, ScanArgs { cursor, ..scan }))
+        });
+        let (shard, scan) = match parsed {
+            Ok(parsed) => parsed,
+            Err(error) => return error.into(),
+        };
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        let target = self.place(id, None);
+        self.bar(target);
+        let body = |s| {
+            let (scan, type_name) = (scan.clone(), type_name.clone());
+            (s == shard).then_some(Body::Scan { scan, type_name })
+        };
+        self.gather(target, What::Scan(shard), body, None);
+        Handled::Later
+    }
+
+    fn ping(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        if args.len() > 2 {
+            return ErrorReply::err("wrong number of arguments for 'ping' command").into();
+        }
+        let subscribed = self.sessions.get(id.0).is_some_and(|s| s.only_subscribes());
+        if subscribed {
+            let message = Reply::bulk(args.get(1).unwrap_or_default());
+            return Reply::Array(vec![Reply::bulk("pong"), message]).into();
+        }
+        args.get(1).map_or(Reply::Status("PONG"), Reply::bulk).into()
+    }
+
+    fn time(&self) -> Handled {
+        let us = self.now.wall_us;
+        let parts = [us / 1_000_000, us % 1_000_000];
+        Reply::Array(parts.map(|n| Reply::bulk(n.to_string())).to_vec()).into()
+    }
+
+    /// `WAIT`: what is answered is replicated already, and a single server has no replicas.
+    fn wait(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let numbers = args.int(1).and_then(|n| Ok((n, args.int(2)?)));
+        match numbers {
+            Err(error) => error.into(),
+            Ok((_, timeout)) if timeout < 0 => ErrorReply::err("timeout is negative").into(),
+            Ok(_) if !self.is_idle(id) => Handled::Hold,
+            Ok(_) => Reply::Int(0).into(),
+        }
+    }
+
+    fn info(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        let wanted = info::Wanted::parse(args);
+        let ask_shards = wanted.needs_shards();
+        let target = self.place(id, None);
+        self.bar(target);
+        let question = super::Question::Stats;
+        self.gather(
+            target,
+            What::Info(wanted),
+            |_| ask_shards.then_some(Body::Stats),
+            Some(question),
+        );
+        Handled::Later
+    }
+
+    fn config(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        if args.is(1, "GET") {
+            if args.len() < 3 {
+                return wrong_words("config", "get").into();
+            }
+            let wanted = |name: &str| {
+                args.iter_from(2)
+                    .any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
+            };
+            let settings = self.config.settings.iter().filter(|(name, _)| wanted(name));
+            return Reply::Map(settings.map(|(n, v)| (Reply::bulk(n), Reply::bulk(v))).collect())
+                .into();
+        }
+        if args.is(1, "RESETSTAT") && args.len() == 2 {
+            return self.admin(id, Admin::ResetStats);
+        }
+        if args.is(1, "SET") {
+            if args.len() < 4 || !args.len().is_multiple_of(2) {
+                return wrong_words("config", "set").into();
+            }
+            let text = |i| String::from_utf8_lossy(args.get(i).unwrap_or_default()).into_owned();
+            let pairs = (2..args.len()).step_by(2).map(|i| (text(i).to_lowercase(), text(i + 1)));
+            return self.admin(id, Admin::ConfigSet(pairs.collect()));
+        }
+        unknown_subcommand(args).into()
+    }
+
+    fn acl(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let reply = match args.len() {
+            2 | 3 if args.is(1, "CAT") => acl::cat(args.get(2)),
+            2 if args.is(1, "LIST") => acl::list(&self.acl),
+            2 if args.is(1, "USERS") => acl::user_names(&self.acl),
+            2 if args.is(1, "WHOAMI") => {
+                let user = self.sessions.get(id.0).and_then(|session| session.user.as_ref());
+                user.map_or(Reply::Nil, |user| acl::who_am_i(user))
+            }
+            3 if args.is(1, "GETUSER") => acl::get_user(&self.acl, args.get(2).unwrap_or_default()),
+            _ if args.is(1, "DRYRUN") => match acl::dry_run(&self.acl, args) {
+                Ok(reply) => reply,
+                Err(error) => error.into(),
+            },
+            _ => unknown_subcommand(args).into(),
+        };
+        reply.into()
+    }
+
+    fn shutdown(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let mut save = false;
+        for i in 1..args.len() {
+            match () {
+                () if args.is(i, "SAVE") => save = true,
+                () if args.is(i, "NOSAVE") => save = false,
+                () if args.is(i, "NOW") || args.is(i, "FORCE") => {}
+                () => return ErrorReply::syntax().into(),
+            }
+        }
+        self.admin(id, Admin::Shutdown { save })
+    }
+
+    /// Lets the server do something, and waits for it.
+    fn admin(&mut self, id: SessionId, action: Admin) -> Handled {
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        let target = self.place(id, None);
+        self.bar(target);
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.about.admin = Some(target);
+        }
+        self.mail.outputs.push_back(Output::Admin { session: id, action });
+        Handled::Later
+    }
+
+    /// What [`Output::Admin`] asked for is done, or refused.
+    pub fn admin_done(&mut self, now: Now, id: SessionId, reply: Reply) {
+        self.now = now;
+        let target = self.sessions.get_mut(id.0).and_then(|session| session.about.admin.take());
+        if let Some(target) = target {
+            self.finish(target, reply);
+        }
+        self.settle();
+    }
+
+    fn quit(&mut self, id: SessionId) -> Handled {
+        self.reply(id, Reply::Ok);
+        self.close_after_replies(id);
+        Handled::Later
+    }
+
+    /// `RESET`: the connection is as if it had just been opened.
+    fn reset(&mut self, id: SessionId) -> Handled {
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        self.end_transactions(id);
+        self.pubsub.close(id);
+        self.count_subscriptions(id);
+        let user = self.first_user();
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        session.mode = Mode::Single;
+        session.watched.clear();
+        session.retry = None;
+        session.request = None;
+        session.user = user;
+        session.protocol = 2;
+        session.replies = super::session::Replies::On;
+        session.about.name.clear();
+        session.about.no_evict = false;
+        session.about.no_touch = false;
+        session.refresh();
+        Reply::Status("RESET").into()
+    }
+}
+
+fn select(args: &Args<'_>) -> Handled {
+    match args.int(1) {
+        Ok(0) => Reply::Ok.into(),
+        Ok(_) => ErrorReply::err("DB index is out of range").into(),
+        Err(error) => error.into(),
+    }
+}

@@ -1,0 +1,286 @@
+//! How a transaction commits: votes, the decision, the replies.
+
+use super::mail::{Pending, Target};
+use super::session::Mode;
+use super::txn::{Cause, Role, Stage, Txn};
+use super::work::{Finish, Outcome, Step};
+use super::{Gateway, Job};
+use crate::entry::{Apply, Prepare};
+use crate::message::{Answer, Body, ShardId};
+use adt::{ErrorReply, Reply, Timestamp};
+use smallvec::{SmallVec, smallvec};
+use std::collections::BTreeMap;
+
+/// What the participants do, by shard.
+fn parts(txn: &Txn, shard_of: impl Fn(&[u8]) -> ShardId) -> BTreeMap<ShardId, Apply> {
+    let mut parts: BTreeMap<ShardId, Apply> = BTreeMap::new();
+    for op in &txn.work.ops {
+        parts.entry(shard_of(&op.0)).or_default().ops.push(op.clone());
+    }
+    for guard in &txn.guards {
+        parts.entry(shard_of(&guard.key)).or_default().guards.push(guard.clone());
+    }
+    if let Some(request) = &txn.request {
+        // A program's outcome is remembered at its first shard. What an interactive transaction
+        // touches may differ from try to try, so the name of the client decides.
+        let interactive = matches!(txn.role, Role::Interactive { .. });
+        let home = if interactive { None } else { parts.keys().next().copied() };
+        let home = home.unwrap_or_else(|| shard_of(&request.client));
+        parts.entry(home).or_default().request = Some(request.clone());
+    }
+    parts
+}
+
+/// Whether the replies that a shard remembers are all that the transaction's reply is made of.
+fn is_whole(txn: &Txn, replies: &[Reply]) -> bool {
+    let direct = match &txn.role {
+        Role::Program { steps, .. } => steps.iter().all(Step::is_direct),
+        Role::Interactive { .. } => true,
+    };
+    let participants = txn.touched.iter().filter(|t| t.prepared).count();
+    direct && participants == 1 && replies.len() == txn.work.ops.len()
+}
+
+impl Gateway {
+    /// Everything is known: the transaction commits, if the participants agree.
+    pub(super) fn commit(&mut self, job: u64) {
+        if !self.config.concurrency.transactions {
+            return self.commit_loosely(job);
+        }
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        txn.stage = Stage::Upgrading;
+        if txn.calls.len() > 0 {
+            return;
+        }
+        let mail = &mut self.mail;
+        let parts = parts(txn, |key| mail.shard_of(key));
+        if parts.is_empty() {
+            let commit = txn.clock.next();
+            return self.committed(job, commit);
+        }
+        txn.stage = Stage::Preparing;
+        txn.left = parts.len();
+        let participants: SmallVec<[ShardId; 4]> = parts.keys().copied().collect();
+        for (shard, apply) in parts {
+            let prepare = Prepare { txn: txn.id, participants: participants.clone(), apply };
+            let body = Body::Prepare { prepare, floor: txn.clock };
+            txn.touch(shard).prepared = true;
+            let token = mail.ask(shard, Pending::Vote { job, shard, blocked: false }, body);
+            txn.tokens.push(token);
+        }
+    }
+
+    /// The locks that the transaction needed for itself are there.
+    pub(super) fn upgraded(&mut self, job: u64) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        if txn.stage == Stage::Upgrading {
+            self.commit(job);
+        }
+    }
+
+    /// A participant has voted.
+    pub(super) fn voted(
+        &mut self,
+        token: u64,
+        (job, shard, blocked): (u64, ShardId, bool),
+        answer: Answer,
+    ) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        txn.settled(token, blocked);
+        match answer {
+            Answer::Prepared { bound } => {
+                super::mail::raise(&mut txn.bound, bound);
+                txn.left -= 1;
+                if txn.left == 0 {
+                    self.decide(job);
+                }
+            }
+            Answer::Committed { replies, ts } => self.committed_there(job, shard, replies, ts),
+            Answer::Repeated(replies) if is_whole(txn, &replies) => {
+                self.committed_there(job, shard, replies, Timestamp::ZERO);
+            }
+            Answer::Repeated(_) => {
+                let text = "this request number took effect before; its reply is not kept, since \
+                            it came from several shards or depended on what was read then";
+                self.end_without_effect(job, ErrorReply::new("REPEATED", text).into());
+            }
+            Answer::GuardFailed => {
+                self.mail.stats.guard_failures += 1;
+                self.end_without_effect(job, Reply::NilArray);
+            }
+            Answer::Refused(refusal) => self.abort(job, Cause::Refused(refusal)),
+            _ => {}
+        }
+    }
+
+    /// The only participant has committed the transaction.
+    fn committed_there(
+        &mut self,
+        job: u64,
+        shard: ShardId,
+        replies: SmallVec<[Reply; 1]>,
+        ts: Timestamp,
+    ) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        txn.answers.push((shard, replies));
+        self.committed(job, ts);
+    }
+
+    /// All have voted: from now on the transaction is committed.
+    fn decide(&mut self, job: u64) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        let commit = txn.bound.max(txn.clock.next());
+        txn.bound = commit;
+        txn.stage = Stage::Deciding;
+        for touched in std::mem::take(&mut txn.touched) {
+            let id = txn.id;
+            if touched.prepared {
+                let shard = touched.shard;
+                let body = Body::Decide { txn: id, commit: Some(commit) };
+                self.mail.ask(shard, Pending::Execution { job, shard }, body);
+                txn.left += 1;
+            } else {
+                self.mail.tell(touched.shard, Body::Release { txn: id, after: commit });
+            }
+        }
+    }
+
+    /// A participant has carried out its part.
+    pub(super) fn executed(&mut self, job: u64, shard: ShardId, answer: Answer) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        if let Answer::Replies(replies) = answer {
+            txn.answers.push((shard, replies));
+        }
+        txn.left -= 1;
+        if txn.left == 0 {
+            let commit = txn.bound;
+            self.committed(job, commit);
+        }
+    }
+
+    /// The transaction is over, at `commit`: locks are let go and the reply is made.
+    fn committed(&mut self, job: u64, commit: Timestamp) {
+        self.leave_leases(job, commit);
+        let Some(mut txn) = self.drop_txn(job) else { return };
+        self.mail.stats.committed += 1;
+        for touched in txn.touched.drain(..) {
+            if !touched.prepared {
+                self.mail.tell(touched.shard, Body::Release { txn: txn.id, after: commit });
+            }
+        }
+        let mut answers: BTreeMap<ShardId, _> =
+            txn.answers.drain(..).map(|(shard, replies)| (shard, replies.into_iter())).collect();
+        let shards: Vec<ShardId> =
+            txn.work.ops.iter().map(|(key, _)| self.mail.shard_of(key)).collect();
+        let replies = shards.iter().filter_map(|s| answers.get_mut(s).and_then(Iterator::next));
+        let replies: Vec<Reply> = replies.collect();
+        self.reply_to_txn(*txn, replies);
+    }
+
+    fn reply_to_txn(&mut self, mut txn: Txn, replies: Vec<Reply>) {
+        let mut outcomes = std::mem::take(&mut txn.work.outcomes);
+        if let (Some(reread), Role::Program { target, .. }) = (&txn.reread, &txn.role)
+            && let Some(Outcome::Fixed(Reply::Array(replies))) = outcomes.pop()
+        {
+            return self.complete(*target, reread, replies.into_iter());
+        }
+        let finish = Finish { outcomes, form: txn.form, later: std::mem::take(&mut txn.later) };
+        match txn.role {
+            Role::Program { target, .. } => self.complete(target, &finish, replies.into_iter()),
+            Role::Interactive { commit, .. } => {
+                self.leave_transaction(&txn, true);
+                if let Some(target) = commit {
+                    self.complete(target, &finish, replies.into_iter());
+                }
+            }
+        }
+    }
+
+    /// The session is outside of a transaction again.
+    pub(super) fn leave_transaction(&mut self, txn: &Txn, done: bool) {
+        if let Some(session) = self.sessions.get_mut(txn.session.0) {
+            session.mode = Mode::Single;
+            session.retry = if done { None } else { Some(txn.id) };
+            session.refresh();
+        }
+    }
+
+    /// The transaction ends without effect, and not to be tried again.
+    fn end_without_effect(&mut self, job: u64, reply: Reply) {
+        self.leave_leases(job, Timestamp::ZERO);
+        let Some(mut txn) = self.drop_txn(job) else { return };
+        txn.withdraw(&mut self.mail);
+        let target = match txn.role {
+            Role::Program { target, .. } => Some(target),
+            Role::Interactive { commit, .. } => {
+                self.leave_transaction(&txn, true);
+                commit
+            }
+        };
+        if let Some(target) = target {
+            self.finish(target, reply);
+        }
+    }
+
+    /// Without transactions every operation takes effect on its own.
+    fn commit_loosely(&mut self, job: u64) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        txn.stage = Stage::Deciding;
+        txn.left = txn.work.ops.len();
+        let nothing = txn.left == 0;
+        for (index, (key, op)) in txn.work.ops.iter().cloned().enumerate() {
+            let shard = self.mail.shard_of(&key);
+            let index = index as u32;
+            txn.answers.push((shard, smallvec![Reply::Nil]));
+            let body = if op.is_write() {
+                Body::Apply(Apply { ops: smallvec![(key, op)], ..Apply::default() })
+            } else {
+                Body::Read { key, op, fenced: false }
+            };
+            self.mail.ask(shard, Pending::Loose { job, index }, body);
+        }
+        if nothing {
+            self.committed_loosely(job);
+        }
+    }
+
+    /// One operation without transactions is answered.
+    pub(super) fn loose(&mut self, job: u64, index: u32, answer: Answer) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        let reply = match answer {
+            Answer::Reply(reply) => reply,
+            Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
+            _ => Reply::Nil,
+        };
+        txn.answers[index as usize].1[0] = reply;
+        txn.left -= 1;
+        if txn.left == 0 {
+            self.committed_loosely(job);
+        }
+    }
+
+    fn committed_loosely(&mut self, job: u64) {
+        let Some(mut txn) = self.drop_txn(job) else { return };
+        self.mail.stats.committed += 1;
+        let replies = txn.answers.drain(..).filter_map(|(_, r)| r.into_iter().next()).collect();
+        self.reply_to_txn(*txn, replies);
+    }
+
+    /// A shard asks whether a transaction is decided, because another one hangs on it.
+    pub(super) fn probed(&mut self, txn: crate::message::TxnId, shard: ShardId) {
+        let Some(&job) = self.txns.get(&txn) else { return };
+        let Some(Job::Txn(open)) = self.jobs.get(job) else { return };
+        if open.stage != Stage::Deciding {
+            self.mail.tell(shard, Body::ProbeAck { txn });
+        }
+    }
+
+    /// Where the reply of a transaction goes that is being committed.
+    pub(super) fn commit_target(&mut self, job: u64, target: Target) {
+        if let Some(Job::Txn(txn)) = self.jobs.get_mut(job)
+            && let Role::Interactive { commit, .. } = &mut txn.role
+        {
+            *commit = Some(target);
+        }
+    }
+}

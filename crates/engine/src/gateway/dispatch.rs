@@ -1,0 +1,253 @@
+//! From the words of a command to whoever carries it out: table, number of words, access control,
+//! memory, and what the session is in the middle of.
+
+use super::api::SessionId;
+use super::session::{Held, Mode, Replies};
+use super::{Gateway, session_commands};
+use crate::limits::PIPELINE_REQUESTS_MAX;
+use crate::message::Now;
+use adt::{ArgBuf, Args, Command, CommandSpec, ErrorReply, Flags, Handler, Reply};
+
+/// How a command of the session went.
+pub(super) enum Handled {
+    /// This is its reply.
+    Reply(Reply),
+    /// Its reply comes later, or has been sent.
+    Later,
+    /// It must wait until everything before it is answered.
+    Hold,
+}
+
+impl From<Reply> for Handled {
+    fn from(reply: Reply) -> Self {
+        Self::Reply(reply)
+    }
+}
+
+impl From<ErrorReply> for Handled {
+    fn from(error: ErrorReply) -> Self {
+        Self::Reply(error.into())
+    }
+}
+
+impl Gateway {
+    /// One command of a client.
+    pub fn command(&mut self, now: Now, id: SessionId, args: &Args<'_>) {
+        self.now = now;
+        self.mail.stats.commands += 1;
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        if session.closing {
+            return;
+        }
+        session.active_us = now.mono_us;
+        let wait = session.barrier.is_some() || !session.held.is_empty();
+        if wait || !self.run(id, args) {
+            self.hold(id, args);
+        }
+        self.settle();
+    }
+
+    /// Keeps a command until its turn comes.
+    fn hold(&mut self, id: SessionId, args: &Args<'_>) {
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        if session.held.len() >= 2 * PIPELINE_REQUESTS_MAX {
+            let text = "too many commands were sent before the replies to earlier ones";
+            session.held.push_back(Held::Fault(ErrorReply::err(text)));
+            session.closing = true;
+            return;
+        }
+        let words = ArgBuf::of(args.iter_from(0));
+        let bytes = args.iter_from(0).map(<[u8]>::len).sum::<usize>() + args.len() * 8;
+        session.held_bytes += bytes;
+        session.held.push_back(Held::Command(words, bytes));
+    }
+
+    /// The client broke the protocol: it is told so, after the replies that it still gets, and the
+    /// connection is closed.
+    pub fn protocol_error(&mut self, now: Now, id: SessionId, error: ErrorReply) {
+        self.now = now;
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        if session.closing {
+            return;
+        }
+        if session.barrier.is_some() || !session.held.is_empty() {
+            session.held.push_back(Held::Fault(error));
+            session.closing = true;
+        } else {
+            self.reply_fault(id, error);
+        }
+    }
+
+    pub(super) fn reply_fault(&mut self, id: SessionId, error: ErrorReply) {
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.queue.push_back(super::session::Slot {
+                state: super::session::SlotState::Waiting,
+                silent: false,
+                last: false,
+            });
+            let seq = session.base + session.queue.len() as u64 - 1;
+            self.close_after_replies(id);
+            let target = super::mail::Target { session: id, seq, item: super::mail::WHOLE };
+            self.finish(target, error.into());
+        }
+    }
+
+    /// Carries out a command, or says that it must wait for the replies before it.
+    pub(super) fn run(&mut self, id: SessionId, args: &Args<'_>) -> bool {
+        let spec = match self.find(args) {
+            Ok(spec) => spec,
+            Err(error) => {
+                self.refuse(id, error);
+                return true;
+            }
+        };
+        let Some(session) = self.sessions.get_mut(id.0) else { return true };
+        session.command = spec.name;
+        if !session.plain || (self.facts.over_memory_limit && spec.flags.has(Flags::GROWS)) {
+            return self.run_checked(id, spec, args);
+        }
+        match spec.handler {
+            Handler::Data(parse) => match parse(args) {
+                Ok(Command::Single(key, op)) => {
+                    self.single(id, key, op);
+                    true
+                }
+                Ok(command) => self.data(id, command),
+                Err(error) => {
+                    self.reply(id, error.into());
+                    true
+                }
+            },
+            Handler::Session => {
+                let done = self.session_command(id, spec, args);
+                if done {
+                    self.replies_after(id, false);
+                }
+                done
+            }
+        }
+    }
+
+    /// The command that the words call.
+    fn find(&self, args: &Args<'_>) -> Result<&'static CommandSpec, ErrorReply> {
+        let name = args.get(0).unwrap_or_default();
+        let spec = session_commands::lookup(name).ok_or_else(|| unknown(args))?;
+        spec.check_arity(args.len())?;
+        Ok(spec)
+    }
+
+    fn run_checked(&mut self, id: SessionId, spec: &'static CommandSpec, args: &Args<'_>) -> bool {
+        if let Err(error) = self.permit(id, spec, args) {
+            self.refuse(id, error);
+            return true;
+        }
+        let Some(session) = self.sessions.get_mut(id.0) else { return true };
+        let skip = session.replies == Replies::SkipNext;
+        let done = match &session.mode {
+            Mode::Single => self.run_single(id, spec, args),
+            Mode::Multi(_) => self.run_in_multi(id, spec, args),
+            Mode::Interactive(job) => {
+                let job = *job;
+                self.run_in_transaction(id, job, spec, args)
+            }
+            Mode::Aborted(error) => {
+                let error = error.clone();
+                self.run_in_aborted(id, error, spec, args)
+            }
+        };
+        if done {
+            self.replies_after(id, skip);
+        }
+        done
+    }
+
+    /// Which replies the client wants after a command, which was to be skipped or not.
+    fn replies_after(&mut self, id: SessionId, skip: bool) {
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        match session.replies {
+            Replies::SkipThis => session.replies = Replies::SkipNext,
+            Replies::SkipNext if skip => {
+                session.replies = Replies::On;
+                session.refresh();
+            }
+            _ => {}
+        }
+    }
+
+    fn run_single(&mut self, id: SessionId, spec: &'static CommandSpec, args: &Args<'_>) -> bool {
+        match spec.handler {
+            Handler::Session => self.session_command(id, spec, args),
+            Handler::Data(parse) => match parse(args) {
+                Ok(command) => self.data(id, command),
+                Err(error) => {
+                    self.reply(id, error.into());
+                    true
+                }
+            },
+        }
+    }
+
+    /// Whether the session may call this now.
+    fn permit(
+        &mut self,
+        id: SessionId,
+        spec: &CommandSpec,
+        args: &Args<'_>,
+    ) -> Result<(), ErrorReply> {
+        let Some(session) = self.sessions.get_mut(id.0) else { return Ok(()) };
+        match &session.user {
+            None if spec.flags.has(Flags::NO_AUTH) => {}
+            None => return Err(ErrorReply::new("NOAUTH", "Authentication required.")),
+            Some(user) => {
+                if let Err(error) = user.check(spec, args)
+                    && !spec.flags.has(Flags::NO_AUTH)
+                {
+                    self.mail.stats.denied += 1;
+                    return Err(error);
+                }
+            }
+        }
+        let managing =
+            ["subscribe", "psubscribe", "unsubscribe", "punsubscribe", "ping", "quit", "reset"];
+        if session.only_subscribes() && !managing.contains(&spec.name) {
+            let text = format!(
+                "Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
+                 are allowed in this context",
+                spec.name
+            );
+            return Err(ErrorReply::err(text));
+        }
+        if self.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {
+            let text = "command not allowed when used memory > 'maxmemory'";
+            return Err(ErrorReply::new("OOM", text));
+        }
+        Ok(())
+    }
+
+    /// Answers a command that is not carried out; a transaction that it was meant for fails.
+    pub(super) fn refuse(&mut self, id: SessionId, error: ErrorReply) {
+        if let Some(session) = self.sessions.get_mut(id.0)
+            && let Mode::Multi(multi) = &mut session.mode
+        {
+            multi.failed = true;
+        }
+        self.reply(id, error.into());
+    }
+}
+
+/// The error for a name that is no command, word by word as Redis has it.
+fn unknown(args: &Args<'_>) -> ErrorReply {
+    let shown = |word: &[u8], most: usize| {
+        String::from_utf8_lossy(&word[..word.len().min(most)]).into_owned()
+    };
+    let mut rest = String::new();
+    for word in args.iter_from(1) {
+        if rest.len() >= 128 {
+            break;
+        }
+        let most = 128 - rest.len();
+        rest.push_str(&format!("'{}' ", shown(word, most)));
+    }
+    let name = shown(args.get(0).unwrap_or_default(), 128);
+    ErrorReply::err(format!("unknown command '{name}', with args beginning with: {rest}"))
+}

@@ -1,0 +1,266 @@
+//! What concerns all shards or all gateways: everybody is asked, and the answers make one reply.
+
+use super::api::{Knowledge, Output, PeerMessage, Question};
+use super::mail::{Pending, Target};
+use super::{Gateway, GatewayStats, Job, client_list, info, pubsub};
+use crate::limits::SHARDS_MAX;
+use crate::message::{Answer, Body, GatewayId, Now, ShardId};
+use crate::stats::ShardStats;
+use adt::{Blob, ErrorReply, Reply};
+
+/// A question that is being answered.
+pub(super) struct Gather {
+    target: Target,
+    what: What,
+    left: usize,
+    replies: Vec<Reply>,
+    stats: Vec<ShardStats>,
+    knowledge: Vec<Knowledge>,
+}
+
+/// What is being asked, as far as it matters for the reply.
+pub(super) enum What {
+    /// `DBSIZE`, `CLUSTER COUNTKEYSINSLOT`, `PUBLISH`: the sum of the numbers.
+    Sum,
+    /// `KEYS`: all arrays in one.
+    Concat,
+    /// `CLUSTER COUNTKEYSINSLOT`: how many items there are.
+    Length,
+    /// `RANDOMKEY`: any that is not nil.
+    Any,
+    /// `FLUSHALL`: `OK`.
+    Ok,
+    /// `SCAN`: the step of this shard.
+    Scan(ShardId),
+    /// `INFO`.
+    Info(info::Wanted),
+    /// `CLIENT LIST`.
+    Clients,
+    /// `CLIENT KILL` in its old form.
+    KilledOne,
+    /// `CLIENT UNBLOCK`: 1 if anybody was waiting.
+    Unblocked,
+    /// `PUBSUB CHANNELS`.
+    Channels,
+    /// `PUBSUB NUMSUB` of these channels.
+    Subscribers(Vec<Blob>),
+    /// `PUBSUB NUMPAT`.
+    Patterns,
+}
+
+impl Gateway {
+    /// Asks every shard, every gateway, or both.
+    pub(super) fn gather(
+        &mut self,
+        target: Target,
+        what: What,
+        to_shards: impl Fn(ShardId) -> Option<Body>,
+        question: Option<Question>,
+    ) {
+        let gather = Gather {
+            target,
+            what,
+            left: 1,
+            replies: Vec::new(),
+            stats: Vec::new(),
+            knowledge: Vec::new(),
+        };
+        let job = self.jobs.insert(Job::Gather(Box::new(gather)));
+        let mut asked = 0;
+        for shard in (0..self.config.shards).map(ShardId) {
+            if let Some(body) = to_shards(shard) {
+                self.mail.ask(shard, Pending::Gather { job }, body);
+                asked += 1;
+            }
+        }
+        let mut own = None;
+        if let Some(question) = question {
+            let others = (0..self.config.gateways).map(GatewayId).filter(|g| *g != self.config.id);
+            for to in others {
+                let message = PeerMessage::Ask { ask: job, question: question.clone() };
+                self.mail.outputs.push_back(Output::Peer { to, message });
+                asked += 1;
+            }
+            own = Some(self.know(&question));
+        }
+        if let Some(Job::Gather(gather)) = self.jobs.get_mut(job) {
+            gather.left = asked;
+            gather.knowledge.extend(own);
+            if asked == 0 {
+                self.finish_gather(job);
+            }
+        }
+    }
+
+    /// A shard has answered.
+    pub(super) fn gathered(&mut self, job: u64, answer: Answer) {
+        let Some(Job::Gather(gather)) = self.jobs.get_mut(job) else { return };
+        match answer {
+            Answer::Reply(reply) => gather.replies.push(reply),
+            Answer::Stats(stats) => gather.stats.push(*stats),
+            _ => {}
+        }
+        gather.left -= 1;
+        if gather.left == 0 {
+            self.finish_gather(job);
+        }
+    }
+
+    /// Another gateway of the server says something.
+    pub fn peer(&mut self, now: Now, from: GatewayId, message: PeerMessage) {
+        self.now = now;
+        match message {
+            PeerMessage::Ask { ask, question } => {
+                let knowledge = self.know(&question);
+                let message = PeerMessage::Tell { ask, knowledge };
+                self.mail.outputs.push_back(Output::Peer { to: from, message });
+            }
+            PeerMessage::Tell { ask, knowledge } => {
+                if let Some(Job::Gather(gather)) = self.jobs.get_mut(ask) {
+                    gather.knowledge.push(knowledge);
+                    gather.left -= 1;
+                    if gather.left == 0 {
+                        self.finish_gather(ask);
+                    }
+                }
+            }
+        }
+        self.settle();
+    }
+
+    fn finish_gather(&mut self, job: u64) {
+        let Some(Job::Gather(gather)) = self.jobs.remove(job) else { return };
+        let Gather { target, what, replies, stats, knowledge, .. } = *gather;
+        let count = || {
+            let known = knowledge.iter().map(|k| if let Knowledge::Count(n) = k { *n } else { 0 });
+            let told = replies.iter().map(|r| if let Reply::Int(n) = r { *n } else { 0 });
+            known.chain(told).sum::<i64>()
+        };
+        let names = |knowledge: Vec<Knowledge>| {
+            knowledge.into_iter().filter_map(|k| match k {
+                Knowledge::Names(names) => Some(names),
+                _ => None,
+            })
+        };
+        let reply = match what {
+            What::Sum => Reply::Int(count()),
+            What::Ok => Reply::Ok,
+            What::Unblocked => Reply::Int(count().min(1)),
+            What::KilledOne if count() > 0 => Reply::Ok,
+            What::KilledOne => client_list::no_such_client().into(),
+            What::Concat => Reply::Array(items(replies).collect()),
+            What::Length => Reply::Int(items(replies).count() as i64),
+            What::Any => {
+                let found: Vec<Reply> = replies.into_iter().filter(|r| *r != Reply::Nil).collect();
+                let at = (self.random() % found.len().max(1) as u64) as usize;
+                found.into_iter().nth(at).unwrap_or(Reply::Nil)
+            }
+            What::Scan(shard) => {
+                let reply = replies.into_iter().next().unwrap_or(Reply::Nil);
+                scan_reply(reply, shard, self.config.shards)
+            }
+            What::Info(wanted) => self.info_reply(&wanted, &stats, knowledge),
+            What::Clients => {
+                let lines = knowledge.into_iter().filter_map(|k| match k {
+                    Knowledge::Lines(lines) => Some(lines),
+                    _ => None,
+                });
+                Reply::Text(client_list::text(lines.flatten().collect()))
+            }
+            What::Channels => pubsub::channels_reply(names(knowledge)),
+            What::Patterns => pubsub::numpat_reply(names(knowledge)),
+            What::Subscribers(channels) => {
+                let mut sums = vec![0; channels.len()];
+                for told in &knowledge {
+                    if let Knowledge::Counts(counts) = told {
+                        sums.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
+                    }
+                }
+                pubsub::numsub_reply(&channels, &sums)
+            }
+        };
+        self.finish(target, reply);
+    }
+
+    fn info_reply(
+        &self,
+        wanted: &info::Wanted,
+        shards: &[ShardStats],
+        knowledge: Vec<Knowledge>,
+    ) -> Reply {
+        let mut total = GatewayStats::default();
+        for known in knowledge {
+            if let Knowledge::Stats(stats) = known {
+                total.add(&stats);
+            }
+        }
+        let sources = info::Sources {
+            version: self.config.version,
+            facts: &self.facts,
+            gateway: &total,
+            gateways: self.config.gateways,
+            shards,
+        };
+        info::reply(&sources, wanted)
+    }
+}
+
+fn items(replies: Vec<Reply>) -> impl Iterator<Item = Reply> {
+    replies.into_iter().flat_map(|reply| match reply {
+        Reply::Array(items) => items,
+        _ => Vec::new(),
+    })
+}
+
+/// The shard and its own cursor from a client's cursor.
+pub(super) fn split_cursor(cursor: u64, shards: u16) -> Result<(ShardId, u64), ErrorReply> {
+    let shard = (cursor % SHARDS_MAX as u64) as u16;
+    if shard >= shards {
+        return Err(ErrorReply::err("invalid cursor"));
+    }
+    Ok((ShardId(shard), cursor / SHARDS_MAX as u64))
+}
+
+/// A shard's reply to `SCAN` with the client's cursor in place of the shard's.
+fn scan_reply(reply: Reply, shard: ShardId, shards: u16) -> Reply {
+    let Reply::Array(mut parts) = reply else { return reply };
+    let inner = match parts.first() {
+        Some(Reply::Bulk(cursor)) => {
+            std::str::from_utf8(cursor).ok().and_then(|c| c.parse::<u64>().ok()).unwrap_or(0)
+        }
+        _ => 0,
+    };
+    let cursor = match inner {
+        0 if shard.0 + 1 < shards => u64::from(shard.0 + 1),
+        0 => 0,
+        inner => inner * SHARDS_MAX as u64 + u64::from(shard.0),
+    };
+    if let Some(first) = parts.first_mut() {
+        *first = Reply::bulk(cursor.to_string());
+    }
+    Reply::Array(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_goes_through_all_shards_and_ends_at_zero() {
+        let step = |cursor: u64, inner: &str| {
+            let (shard, _) = split_cursor(cursor, 3).unwrap();
+            let reply = Reply::Array(vec![Reply::bulk(inner), Reply::Array(vec![])]);
+            let Reply::Array(parts) = scan_reply(reply, shard, 3) else { panic!("an array") };
+            let Reply::Bulk(next) = &parts[0] else { panic!("a cursor") };
+            std::str::from_utf8(next).unwrap().parse::<u64>().unwrap()
+        };
+        let cursor = step(0, "7");
+        assert_eq!(split_cursor(cursor, 3), Ok((ShardId(0), 7)));
+        let cursor = step(cursor, "0");
+        assert_eq!(split_cursor(cursor, 3), Ok((ShardId(1), 0)));
+        let cursor = step(step(cursor, "0"), "5");
+        assert_eq!(split_cursor(cursor, 3), Ok((ShardId(2), 5)));
+        assert_eq!(step(cursor, "0"), 0);
+        assert!(split_cursor(3, 3).is_err());
+    }
+}

@@ -1,0 +1,291 @@
+//! Interactive transactions: `TXN BEGIN`, commands that are answered as they come, `TXN COMMIT`.
+//!
+//! Without `BLIND`, writers answer with their value, which an early lock keeps true until the
+//! commit. With it they answer `QUEUED` and are deferred, so that they wait for nobody; their
+//! replies come with the commit.
+
+use super::api::SessionId;
+use super::data::long_key;
+use super::dispatch::Handled;
+use super::mail::{Target, WHOLE};
+use super::readonly::Intervals;
+use super::session::{Mode, Session};
+use super::txn::{Cause, Role, Txn};
+use super::work::Step;
+use super::{Gateway, Job};
+use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX};
+use crate::message::{KeyedOp, TxnId};
+use adt::{Args, CommandSpec, ErrorReply, Flags, Handler, Merge, Reply};
+
+fn in_transaction(name: &str) -> ErrorReply {
+    ErrorReply::err(format!("'{name}' is not allowed inside a TXN transaction"))
+}
+
+impl Gateway {
+    /// `TXN BEGIN [READONLY] [BLIND]`, `TXN COMMIT`, `TXN ABORT`.
+    pub(super) fn txn_command(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let one_word = args.len() == 2;
+        if args.is(1, "BEGIN") {
+            let mut options = (false, false);
+            for i in 2..args.len() {
+                match () {
+                    () if args.is(i, "READONLY") => options.0 = true,
+                    () if args.is(i, "BLIND") => options.1 = true,
+                    () => return ErrorReply::syntax().into(),
+                }
+            }
+            return self.begin_interactive(id, options.0, options.1);
+        }
+        match () {
+            () if args.is(1, "COMMIT") && one_word => self.commit_interactive(id),
+            () if args.is(1, "ABORT") && one_word => self.give_up_interactive(id),
+            () => {
+                ErrorReply::err("unknown subcommand; try TXN BEGIN, TXN COMMIT or TXN ABORT").into()
+            }
+        }
+    }
+
+    fn begin_interactive(&mut self, id: SessionId, readonly: bool, blind: bool) -> Handled {
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        if matches!(session.mode, Mode::Interactive(_)) {
+            return ErrorReply::err("TXN calls can not be nested").into();
+        }
+        if !session.watched.is_empty() || session.watching > 0 {
+            return ErrorReply::err("TXN BEGIN after WATCH: EXEC or UNWATCH first").into();
+        }
+        if !session.queue.is_empty() {
+            return Handled::Hold;
+        }
+        let retry = session.retry.take();
+        let request = session.request.take();
+        let txn = match retry {
+            Some(old) => TxnId { attempt: old.attempt + 1, ..old },
+            None => TxnId { age: self.new_age(), attempt: 0 },
+        };
+        let cc = self.config.concurrency;
+        let job = if readonly && cc.deferred {
+            self.jobs.insert(Job::Intervals(Box::new(Intervals::new(txn, id))))
+        } else {
+            let role = Role::Interactive { blind, readonly, commit: None };
+            let mut open = Txn::new(txn, id, role);
+            open.request = request;
+            self.add_txn(open)
+        };
+        self.mail.stats.interactive += 1;
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.mode = Mode::Interactive(job);
+            session.refresh();
+        }
+        Reply::Ok.into()
+    }
+
+    fn commit_interactive(&mut self, id: SessionId) -> Handled {
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        let job = match &session.mode {
+            Mode::Interactive(job) => *job,
+            Mode::Aborted(error) => {
+                let error = error.clone();
+                session.mode = Mode::Single;
+                session.refresh();
+                return error.into();
+            }
+            _ => return ErrorReply::err("TXN COMMIT without TXN BEGIN").into(),
+        };
+        if !session.queue.is_empty() {
+            return Handled::Hold;
+        }
+        if matches!(self.jobs.get(job), Some(Job::Intervals(_))) {
+            self.end_intervals(job, true);
+            return Reply::Array(Vec::new()).into();
+        }
+        let target = self.place(id, None);
+        self.bar(target);
+        self.commit_target(job, target);
+        self.commit(job);
+        Handled::Later
+    }
+
+    fn give_up_interactive(&mut self, id: SessionId) -> Handled {
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        match session.mode {
+            Mode::Interactive(_) if !session.queue.is_empty() => return Handled::Hold,
+            Mode::Interactive(job) => self.drop_interactive(job),
+            Mode::Aborted(_) => {
+                session.mode = Mode::Single;
+                session.refresh();
+            }
+            _ => return ErrorReply::err("TXN ABORT without TXN BEGIN").into(),
+        }
+        Reply::Ok.into()
+    }
+
+    /// Ends an interactive transaction without effect, because its client wants so or is gone.
+    pub(super) fn drop_interactive(&mut self, job: u64) {
+        if matches!(self.jobs.get(job), Some(Job::Intervals(_))) {
+            return self.end_intervals(job, false);
+        }
+        self.leave_leases(job, adt::Timestamp::ZERO);
+        if let Some(mut txn) = self.drop_txn(job) {
+            txn.withdraw(&mut self.mail);
+            self.leave_transaction(&txn, true);
+        }
+    }
+
+    /// A command between `TXN BEGIN` and `TXN COMMIT`.
+    pub(super) fn run_in_transaction(
+        &mut self,
+        id: SessionId,
+        job: u64,
+        spec: &'static CommandSpec,
+        args: &Args<'_>,
+    ) -> bool {
+        let Handler::Data(parse) = spec.handler else {
+            let ours = ["txn", "quit", "reset"].contains(&spec.name);
+            if !ours && (spec.flags.has(Flags::NO_MULTI) || spec.name == "publish") {
+                self.reply(id, in_transaction(spec.name).into());
+                return true;
+            }
+            return self.session_command(id, spec, args);
+        };
+        let step = match parse(args) {
+            Ok(command) => Step::from(command),
+            Err(error) => {
+                self.reply(id, error.into());
+                return true;
+            }
+        };
+        let bytes = args.iter_from(0).map(<[u8]>::len).sum();
+        if let Err(error) = self.check_step(job, spec, &step, bytes) {
+            self.reply(id, error.into());
+            return true;
+        }
+        self.run_step(id, job, step);
+        true
+    }
+
+    /// Whether a command has room in a transaction and may be in it.
+    fn check_step(
+        &mut self,
+        job: u64,
+        spec: &CommandSpec,
+        step: &Step,
+        bytes: usize,
+    ) -> Result<(), ErrorReply> {
+        if let Some(error) = long_key(std::slice::from_ref(step)) {
+            return Err(error);
+        }
+        let full = || {
+            ErrorReply::err(format!(
+                "a transaction has at most {TRANSACTION_COMMANDS_MAX} operations and \
+                 {TRANSACTION_BYTES_MAX} bytes of commands"
+            ))
+        };
+        let readonly = match self.jobs.get_mut(job) {
+            Some(Job::Intervals(txn)) => {
+                txn.bytes += bytes;
+                if txn.reads >= TRANSACTION_COMMANDS_MAX || txn.bytes > TRANSACTION_BYTES_MAX {
+                    return Err(full());
+                }
+                true
+            }
+            Some(Job::Txn(txn)) => {
+                txn.bytes += bytes;
+                let commands = txn.work.ops.len().max(txn.work.outcomes.len());
+                if commands >= TRANSACTION_COMMANDS_MAX || txn.bytes > TRANSACTION_BYTES_MAX {
+                    return Err(full());
+                }
+                matches!(txn.role, Role::Interactive { readonly: true, .. })
+            }
+            _ => false,
+        };
+        let only_reads = match step {
+            Step::Ops(ops, _) => ops.iter().all(|(_, op)| !op.is_write()),
+            _ => false,
+        };
+        if readonly && !only_reads {
+            let text = format!("'{}' can write, and this transaction is READONLY", spec.name);
+            return Err(ErrorReply::err(text));
+        }
+        Ok(())
+    }
+
+    fn run_step(&mut self, id: SessionId, job: u64, step: Step) {
+        let seq = self.sessions.get_mut(id.0).map_or(0, Session::push);
+        let target = Target { session: id, seq, item: WHOLE };
+        if matches!(self.jobs.get(job), Some(Job::Intervals(_))) {
+            if let Step::Ops(ops, merge) = step {
+                self.read_in_interval(job, ops, merge, target);
+            }
+            return;
+        }
+        match step {
+            Step::Ops(ops, merge) if ops.iter().all(|(_, op)| !op.is_write()) => {
+                self.call_reads(job, ops, merge, Some(target));
+            }
+            Step::Ops(ops, merge) => self.write_in_transaction(job, ops, merge, target),
+            Step::Compound(compound) => {
+                self.bar(target);
+                self.call_compound(job, compound, target);
+            }
+            Step::Attempts(blocking) => {
+                self.bar(target);
+                self.call_attempt(job, blocking, 0, target);
+            }
+            Step::Fixed(reply) => self.finish(target, reply),
+            Step::Later(_) => {}
+        }
+    }
+
+    fn write_in_transaction(
+        &mut self,
+        job: u64,
+        ops: Vec<KeyedOp>,
+        merge: Option<Merge>,
+        target: Target,
+    ) {
+        let cc = self.config.concurrency;
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        match txn.role {
+            Role::Interactive { blind: true, .. } if cc.deferred || !cc.transactions => {
+                txn.work.add(ops.clone(), merge);
+                self.upgrade_for(job, &ops);
+                self.finish(target, Reply::Status("QUEUED"));
+            }
+            Role::Interactive { blind: true, .. } => {
+                self.upgrade_for(job, &ops);
+                self.call_locks(job, ops, merge, target);
+            }
+            _ => self.call_writes(job, ops, merge, target),
+        }
+    }
+
+    /// A command after the transaction was aborted and before the client has ended it.
+    pub(super) fn run_in_aborted(
+        &mut self,
+        id: SessionId,
+        error: ErrorReply,
+        spec: &'static CommandSpec,
+        args: &Args<'_>,
+    ) -> bool {
+        match spec.handler {
+            Handler::Data(_) => {
+                self.reply(id, error.into());
+                true
+            }
+            Handler::Session if ["multi", "watch", "publish"].contains(&spec.name) => {
+                self.reply(id, error.into());
+                true
+            }
+            Handler::Session => self.session_command(id, spec, args),
+        }
+    }
+
+    /// The transaction of a session was aborted: its commands answer so from now on.
+    pub(super) fn enter_aborted(&mut self, id: SessionId, txn: TxnId, cause: Cause, over: bool) {
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.retry = Some(txn);
+            session.mode = if over { Mode::Single } else { Mode::Aborted(cause.error()) };
+            session.refresh();
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Leases: read locks that several interactive transactions of a gateway share.
+//!
+//! The first reader of a key locks it for itself. When a second transaction reads the key in the
+//! meantime, the gateway takes a lock on its own account, a *lease*, that later readers join
+//! without a message; it ends with its last member. To the shard a lease is one transaction. Its
+//! age lies a little in the future, so that every member is older, and nobody joins a lease who is
+//! younger: what waits for a lease without wounding it is younger than all members, so that every
+//! cycle of waiting is still broken. A wound hint recalls a lease: nobody joins it any more, and
+//! members that are younger than the one who waits give way as if they held the lock alone.
+//! A member that writes the key locks it for itself first and leaves.
+
+use super::mail::Pending;
+use super::txn::{Cause, Role};
+use super::{Gateway, Job};
+use crate::limits::IDLE_HOLDER_US_MAX;
+use crate::message::{Age, Answer, Body, KeyedOp, ShardId, TxnId};
+use adt::{Blob, Op, Reply, Timestamp};
+use smallvec::SmallVec;
+
+/// How much younger a lease is than the moment in which it is made, in microseconds: so long can
+/// it be joined.
+const JOINABLE_US: u64 = 1_000;
+
+/// A shared read lock.
+pub(super) struct Lease {
+    id: TxnId,
+    key: Blob,
+    op: Op,
+    shard: ShardId,
+    reply: Option<Reply>,
+    clock: Timestamp,
+    members: Vec<u64>,
+    /// Accesses that wait for the lock: job, call, index.
+    waiting: Vec<(u64, u64, u32)>,
+    recalled: bool,
+    blocked: bool,
+    token: u64,
+    /// The latest commit of a member.
+    after: Timestamp,
+}
+
+/// Who reads a key under locks of this gateway.
+#[derive(Default)]
+pub(super) struct Readers {
+    alone: u32,
+    leases: SmallVec<[u64; 2]>,
+}
+
+impl Gateway {
+    /// A read of an interactive transaction, shared with others where that is possible.
+    pub(super) fn read_combined(&mut self, job: u64, call: u64, index: u32, (key, op): KeyedOp) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        if op.is_write() || txn.work.writes(&key) {
+            return self.access_alone(job, call, index, (key, op));
+        }
+        let age = txn.id.age;
+        let readers = self.readers.entry(key.clone()).or_default();
+        let leases = &self.leases;
+        let joinable = readers.leases.iter().copied().find(|&lease| {
+            leases.get(lease).is_some_and(|l| !l.recalled && l.op == op && age <= l.id.age)
+        });
+        if let Some(lease) = joinable {
+            return self.join(job, call, index, lease);
+        }
+        if readers.alone == 0 && readers.leases.is_empty() {
+            readers.alone += 1;
+            txn.reading.push(key.clone());
+            return self.access_alone(job, call, index, (key, op));
+        }
+        self.new_lease(job, call, index, (key, op));
+    }
+
+    fn join(&mut self, job: u64, call: u64, index: u32, number: u64) {
+        let Some(lease) = self.leases.get_mut(number) else { return };
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        if !lease.members.contains(&job) {
+            lease.members.push(job);
+            txn.leases.push((number, false));
+        }
+        self.mail.stats.combined += 1;
+        match lease.reply.clone() {
+            Some(reply) => {
+                let clock = lease.clock;
+                self.access_done(job, call, index, reply, clock);
+            }
+            None => {
+                lease.waiting.push((job, call, index));
+                if lease.blocked {
+                    self.now_blocked(job);
+                }
+            }
+        }
+    }
+
+    fn new_lease(&mut self, job: u64, call: u64, index: u32, (key, op): KeyedOp) {
+        let now = self.new_age();
+        let began = Timestamp(now.began.0 + Timestamp::from_micros(JOINABLE_US).0);
+        // No other transaction has this attempt, so that the future age is nobody else's.
+        let id = TxnId { age: Age { began, ..now }, attempt: u32::MAX };
+        let shard = self.mail.shard_of(&key);
+        let number = self.leases.insert(Lease {
+            id,
+            key: key.clone(),
+            op: op.clone(),
+            shard,
+            reply: None,
+            clock: Timestamp::ZERO,
+            members: vec![job],
+            waiting: vec![(job, call, index)],
+            recalled: false,
+            blocked: false,
+            token: 0,
+            after: Timestamp::ZERO,
+        });
+        self.lease_ids.insert(id, number);
+        self.readers.entry(key.clone()).or_default().leases.push(number);
+        let body = Body::Lock { txn: id, key, op, own: Vec::new(), observed: true };
+        let token = self.mail.ask(shard, Pending::Lease { lease: number }, body);
+        if let Some(lease) = self.leases.get_mut(number) {
+            lease.token = token;
+        }
+        if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
+            txn.leases.push((number, false));
+        }
+    }
+
+    /// The shard has answered a lease's request.
+    pub(super) fn leased(&mut self, number: u64, answer: Answer) {
+        let Some(lease) = self.leases.get_mut(number) else { return };
+        let was_blocked = std::mem::take(&mut lease.blocked);
+        lease.token = 0;
+        let waiting = std::mem::take(&mut lease.waiting);
+        let granted = match answer {
+            Answer::Locked { reply, clock } => {
+                lease.reply = Some(reply.clone());
+                lease.clock = clock;
+                Ok((reply, clock))
+            }
+            Answer::Refused(refusal) => {
+                lease.recalled = true;
+                Err(Cause::Refused(refusal))
+            }
+            _ => return,
+        };
+        for (job, call, index) in waiting {
+            if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
+                txn.blocked -= u32::from(was_blocked);
+                match &granted {
+                    Ok((reply, clock)) => self.access_done(job, call, index, reply.clone(), *clock),
+                    Err(cause) => self.abort(job, *cause),
+                }
+            }
+        }
+    }
+
+    /// A lease's request waits at the shard, and so do those who wait for the lease.
+    pub(super) fn lease_blocked(&mut self, number: u64) {
+        let Some(lease) = self.leases.get_mut(number) else { return };
+        lease.blocked = true;
+        for (job, _, _) in lease.waiting.clone() {
+            self.now_blocked(job);
+        }
+    }
+
+    /// Somebody waits for a lease.
+    pub(super) fn wound_lease(&mut self, id: TxnId, idle_us: u64, by: Age) {
+        let Some(lease) = self.lease_ids.get(&id).and_then(|&n| self.leases.get_mut(n)) else {
+            return;
+        };
+        lease.recalled = true;
+        for job in lease.members.clone() {
+            let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { continue };
+            if txn.id.age <= by {
+                continue;
+            }
+            txn.wounded = true;
+            let in_commit = !matches!(txn.role, Role::Interactive { commit: None, .. });
+            if txn.blocked > 0 {
+                self.abort(job, Cause::Wounded);
+            } else if idle_us > IDLE_HOLDER_US_MAX && txn.tokens.is_empty() && !in_commit {
+                self.abort(job, Cause::Idle);
+            }
+        }
+    }
+
+    /// Before a transaction writes keys whose locks it shares, it locks them for itself.
+    pub(super) fn upgrade_for(&mut self, job: u64, writes: &[KeyedOp]) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        let mut shared = Vec::new();
+        for (number, upgrading) in &mut txn.leases {
+            let Some(lease) = self.leases.get(*number) else { continue };
+            if *upgrading || !writes.iter().any(|(key, op)| *key == lease.key && op.is_write()) {
+                continue;
+            }
+            *upgrading = true;
+            let op = (lease.key.clone(), lease.op.clone());
+            shared.push((*number, op, lease.reply.clone()));
+        }
+        if !shared.is_empty() {
+            self.call_upgrade(job, shared);
+        }
+    }
+
+    /// The transaction has a lock of its own now, with this reply. Tells whether all is as it was.
+    pub(super) fn upgrade(
+        &mut self,
+        job: u64,
+        number: u64,
+        old: Option<Reply>,
+        new: &Reply,
+    ) -> bool {
+        let Some(lease) = self.leases.get_mut(number) else { return true };
+        if old.is_some_and(|old| old != *new) {
+            return false;
+        }
+        let mine: Vec<_> = lease.waiting.iter().copied().filter(|w| w.0 == job).collect();
+        let was_blocked = lease.blocked;
+        self.leave_lease(job, number, Timestamp::ZERO);
+        for (job, call, index) in mine {
+            if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
+                txn.blocked -= u32::from(was_blocked);
+            }
+            self.access_done(job, call, index, new.clone(), Timestamp::ZERO);
+        }
+        true
+    }
+
+    /// A transaction gives up its part in a lease.
+    fn leave_lease(&mut self, job: u64, number: u64, commit: Timestamp) {
+        if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
+            txn.leases.retain(|(lease, _)| *lease != number);
+        }
+        let Some(lease) = self.leases.get_mut(number) else { return };
+        super::mail::raise(&mut lease.after, commit);
+        lease.members.retain(|member| *member != job);
+        lease.waiting.retain(|waiting| waiting.0 != job);
+        if !lease.members.is_empty() {
+            return;
+        }
+        let Some(lease) = self.leases.remove(number) else { return };
+        self.lease_ids.remove(&lease.id);
+        self.mail.pending.remove(lease.token);
+        self.mail.tell(lease.shard, Body::Release { txn: lease.id, after: lease.after });
+        if let Some(readers) = self.readers.get_mut(&lease.key) {
+            readers.leases.retain(|l| *l != number);
+            if readers.alone == 0 && readers.leases.is_empty() {
+                self.readers.swap_remove(&lease.key);
+            }
+        }
+    }
+
+    /// A transaction ends: at `commit`, or without effect (at zero).
+    pub(super) fn leave_leases(&mut self, job: u64, commit: Timestamp) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        let reading = std::mem::take(&mut txn.reading);
+        let leases = std::mem::take(&mut txn.leases);
+        for (number, _) in leases {
+            self.leave_lease(job, number, commit);
+        }
+        for key in reading {
+            if let Some(readers) = self.readers.get_mut(&key) {
+                readers.alone -= 1;
+                if readers.alone == 0 && readers.leases.is_empty() {
+                    self.readers.swap_remove(&key);
+                }
+            }
+        }
+    }
+}

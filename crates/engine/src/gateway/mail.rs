@@ -1,0 +1,97 @@
+//! What a gateway waits for from shards, and what it sends.
+
+use super::api::{GatewayStats, Output, SessionId};
+use super::slab::Slab;
+use super::work::Finish;
+use crate::message::{Body, GatewayId, Request, ShardId, Token};
+use adt::{Blob, Timestamp};
+use std::collections::VecDeque;
+
+/// Where a reply goes: a place in a session's queue of replies, or an item of the array there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub session: SessionId,
+    pub seq: u64,
+    pub item: u32,
+}
+
+/// The whole reply rather than an item of it.
+pub(super) const WHOLE: u32 = u32::MAX;
+
+/// The reply of an attempt of the blocking command that the session waits in.
+pub(super) const ATTEMPT: u32 = u32::MAX - 1;
+
+/// A request that a shard has not answered yet.
+#[derive(Debug)]
+pub(super) enum Pending {
+    /// One operation of a session; its reply is the reply.
+    Single { target: Target, wrote: Option<ShardId> },
+    /// Operations of a session on one shard.
+    Work { target: Target, wrote: Option<ShardId>, finish: Box<Finish> },
+    /// An early access of a transaction: one reply of a call.
+    Access { job: u64, call: u64, index: u32, blocked: bool },
+    /// The vote of a participant.
+    Vote { job: u64, shard: ShardId, blocked: bool },
+    /// The replies of a participant after the decision.
+    Execution { job: u64, shard: ShardId },
+    /// One operation of a transaction that is carried out without transactions.
+    Loose { job: u64, index: u32 },
+    /// Part of a snapshot over several shards.
+    Snapshot { job: u64, part: u32 },
+    /// A read, or reads asked again, of a read-only interactive transaction.
+    Interval { job: u64, query: Option<u64>, part: u32 },
+    /// The version of a watched key.
+    Version { target: Target, key: Blob },
+    /// An attempt of a blocking command.
+    Attempt { job: u64 },
+    /// A wait for keys on a shard. Stays until it is ended.
+    Wait { job: u64 },
+    /// A shard's part of something that asks all of them.
+    Gather { job: u64 },
+    /// A lock that several transactions share.
+    Lease { lease: u64 },
+}
+
+/// The way to the shards.
+#[derive(Debug)]
+pub(super) struct Mail {
+    pub gateway: GatewayId,
+    pub shards: u16,
+    pub outputs: VecDeque<Output>,
+    pub pending: Slab<Pending>,
+    pub stats: GatewayStats,
+}
+
+impl Mail {
+    /// Sends a request that will be answered.
+    #[inline]
+    pub fn ask(&mut self, shard: ShardId, pending: Pending, body: Body) -> u64 {
+        let token = self.pending.insert(pending);
+        self.send(shard, token, body);
+        token
+    }
+
+    /// Sends a request under a token.
+    #[inline]
+    pub fn send(&mut self, shard: ShardId, token: u64, body: Body) {
+        self.stats.requests += 1;
+        let request = Request { gateway: self.gateway, token: Token(token), body };
+        self.outputs.push_back(Output::Shard { shard, request });
+    }
+
+    /// Tells a shard something that it does not answer.
+    pub fn tell(&mut self, shard: ShardId, body: Body) {
+        self.send(shard, 0, body);
+    }
+
+    /// The shard of a key.
+    #[inline]
+    pub fn shard_of(&self, key: &[u8]) -> ShardId {
+        crate::slot::shard_of(key, self.shards)
+    }
+}
+
+/// The later of two timestamps, kept in the first.
+pub(super) fn raise(timestamp: &mut Timestamp, to: Timestamp) {
+    *timestamp = (*timestamp).max(to);
+}

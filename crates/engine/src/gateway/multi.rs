@@ -1,0 +1,192 @@
+//! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`, as the Redis documentation of transactions has
+//! them, over any keys of any shards.
+
+use super::api::SessionId;
+use super::data::{key_too_long, long_key};
+use super::dispatch::Handled;
+use super::mail::{Pending, Target};
+use super::session::{Mode, Multi, Session};
+use super::work::{Form, Program, Step};
+use super::{Gateway, session_commands};
+use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX};
+use crate::message::{Answer, Body, Guard};
+use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Flags, Handler, Reply};
+
+/// Commands that are carried out at once although `EXEC` has not come.
+const AT_ONCE: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "reset"];
+
+impl Gateway {
+    /// A command between `MULTI` and `EXEC`.
+    pub(super) fn run_in_multi(
+        &mut self,
+        id: SessionId,
+        spec: &'static CommandSpec,
+        args: &Args<'_>,
+    ) -> bool {
+        if AT_ONCE.contains(&spec.name) {
+            return self.session_command(id, spec, args);
+        }
+        if spec.flags.has(Flags::NO_MULTI) {
+            self.refuse(id, ErrorReply::err("Command not allowed inside a transaction"));
+            return true;
+        }
+        let step = match spec.handler {
+            Handler::Session => Step::Later(ArgBuf::of(args.iter_from(0))),
+            // A command whose words are wrong fails alone, when its turn comes.
+            Handler::Data(parse) => parse(args).map_or_else(|e| Step::Fixed(e.into()), Step::from),
+        };
+        let Some(Session { mode: Mode::Multi(multi), .. }) = self.sessions.get_mut(id.0) else {
+            return true;
+        };
+        let bytes: usize = args.iter_from(0).map(<[u8]>::len).sum();
+        let full = multi.steps.len() >= TRANSACTION_COMMANDS_MAX
+            || multi.bytes + bytes > TRANSACTION_BYTES_MAX;
+        if full {
+            self.refuse(
+                id,
+                ErrorReply::err(format!(
+                    "a transaction has at most {TRANSACTION_COMMANDS_MAX} commands and \
+                     {TRANSACTION_BYTES_MAX} bytes"
+                )),
+            );
+            return true;
+        }
+        if let Some(error) = long_key(std::slice::from_ref(&step)) {
+            self.refuse(id, error);
+            return true;
+        }
+        multi.bytes += bytes;
+        multi.steps.push(step);
+        self.reply(id, Reply::Status("QUEUED"));
+        true
+    }
+
+    /// `MULTI`.
+    pub(super) fn multi(&mut self, id: SessionId) -> Handled {
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        if matches!(session.mode, Mode::Multi(_)) {
+            return ErrorReply::err("MULTI calls can not be nested").into();
+        }
+        let multi = Multi { request: session.request.take(), ..Multi::default() };
+        session.mode = Mode::Multi(Box::new(multi));
+        session.refresh();
+        Reply::Ok.into()
+    }
+
+    /// `DISCARD`.
+    pub(super) fn discard(&mut self, id: SessionId) -> Handled {
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        if !matches!(session.mode, Mode::Multi(_)) {
+            return ErrorReply::err("DISCARD without MULTI").into();
+        }
+        session.mode = Mode::Single;
+        session.watched.clear();
+        session.refresh();
+        Reply::Ok.into()
+    }
+
+    /// `EXEC`.
+    pub(super) fn exec(&mut self, id: SessionId) -> Handled {
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        if session.watching > 0 {
+            return Handled::Hold;
+        }
+        let Mode::Multi(multi) = &mut session.mode else {
+            return ErrorReply::err("EXEC without MULTI").into();
+        };
+        let multi = std::mem::take(&mut **multi);
+        if multi.failed {
+            session.mode = Mode::Single;
+            session.watched.clear();
+            session.refresh();
+            let text = "Transaction discarded because of previous errors.";
+            return ErrorReply::new("EXECABORT", text).into();
+        }
+        let guards = std::mem::take(&mut session.watched);
+        let route = self.route(&multi.steps, &guards);
+        let may_launch = self.may_launch(id, &multi.steps, route);
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        if !may_launch {
+            session.watched = guards;
+            session.mode = Mode::Multi(Box::new(multi));
+            return Handled::Hold;
+        }
+        session.mode = Mode::Single;
+        session.refresh();
+        let target = self.place(id, None);
+        let Multi { steps, request, .. } = multi;
+        if steps.iter().any(|step| matches!(step, Step::Later(_))) {
+            self.bar(target);
+        }
+        self.launch(Program { target, steps, form: Form::Array, guards, request }, route);
+        Handled::Later
+    }
+
+    /// A command of the session that was queued: carried out after the operations on keys.
+    pub(super) fn run_later(&mut self, target: Target, args: &Args<'_>) {
+        let Some(spec) = session_commands::lookup(args.get(0).unwrap_or_default()) else { return };
+        match self.handle(target.session, spec, args, Some(target)) {
+            Handled::Reply(reply) => self.finish(target, reply),
+            Handled::Later => {}
+            Handled::Hold => {
+                let error = ErrorReply::err(format!("'{}' cannot be run by EXEC", spec.name));
+                self.finish(target, error.into());
+            }
+        }
+    }
+
+    /// `WATCH`.
+    pub(super) fn watch(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        if matches!(session.mode, Mode::Multi(_)) {
+            return ErrorReply::err("WATCH inside MULTI is not allowed").into();
+        }
+        // The session's own earlier writes must not look like changes by somebody else.
+        if !session.queue.is_empty() {
+            return Handled::Hold;
+        }
+        let keys: Vec<Blob> = args.iter_from(1).map(Blob::from).collect();
+        if let Some(error) = keys.iter().find_map(key_too_long) {
+            return error.into();
+        }
+        if session.watched.len() + keys.len() > WATCHED_KEYS_MAX {
+            let text = format!("a connection can watch at most {WATCHED_KEYS_MAX} keys");
+            return ErrorReply::err(text).into();
+        }
+        session.watching = keys.len() as u32;
+        let target = self.place(id, None);
+        for key in keys {
+            let shard = self.mail.shard_of(&key);
+            let pending = Pending::Version { target, key: key.clone() };
+            self.mail.ask(shard, pending, Body::Version { key });
+        }
+        Handled::Later
+    }
+
+    /// The version of a watched key is known.
+    pub(super) fn watched(&mut self, target: Target, key: Blob, answer: Answer) {
+        let Some(session) = self.sessions.get_mut(target.session.0) else { return };
+        let Answer::Version(version) = answer else { return };
+        if session.watching == 0 {
+            return;
+        }
+        session.watching -= 1;
+        // What was seen first counts.
+        if !session.watched.iter().any(|guard| guard.key == key) {
+            session.watched.push(Guard { key, version });
+        }
+        if session.watching == 0 {
+            self.finish(target, Reply::Ok);
+        }
+    }
+
+    /// `UNWATCH`.
+    pub(super) fn unwatch(&mut self, id: SessionId) -> Handled {
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        if session.watching > 0 {
+            return Handled::Hold;
+        }
+        session.watched.clear();
+        Reply::Ok.into()
+    }
+}

@@ -1,0 +1,148 @@
+//! Replies find their place: in the order of the commands, whatever the order of the answers.
+
+use super::api::{Output, SessionId};
+use super::mail::{ATTEMPT, Mail, Target, WHOLE};
+use super::session::{Replies, Session, Slot, SlotState};
+use super::{Gateway, Held};
+use adt::Reply;
+
+impl Gateway {
+    /// A reply that is known at once.
+    pub(super) fn reply(&mut self, id: SessionId, reply: Reply) {
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        let silent = session.replies != Replies::On;
+        let slot = Slot { state: SlotState::Done(reply), silent, last: false };
+        session.queue.push_back(slot);
+        if session.queue.len() == 1 {
+            flush(&mut self.mail, id, session);
+        }
+    }
+
+    /// A place for a reply that will be known later: the one given, or a new one.
+    pub(super) fn place(&mut self, id: SessionId, given: Option<Target>) -> Target {
+        given.unwrap_or_else(|| {
+            let seq = self.sessions.get_mut(id.0).map_or(0, Session::push);
+            Target { session: id, seq, item: WHOLE }
+        })
+    }
+
+    /// The reply for a place has become known.
+    pub(super) fn finish(&mut self, target: Target, reply: Reply) {
+        let Some(session) = self.sessions.get_mut(target.session.0) else { return };
+        if target.item == ATTEMPT {
+            if let Some(job) = session.blocked {
+                self.attempt_done(job, reply);
+            }
+            return;
+        }
+        let index = target.seq.wrapping_sub(session.base) as usize;
+        let Some(slot) = session.queue.get_mut(index) else { return };
+        match &mut slot.state {
+            SlotState::Partial(items, missing) if target.item != WHOLE => {
+                if let Some(item) = items.get_mut(target.item as usize) {
+                    *item = reply;
+                }
+                *missing -= 1;
+                if *missing > 0 {
+                    return;
+                }
+                let items = std::mem::take(items);
+                slot.state = SlotState::Done(Reply::Array(items));
+            }
+            _ => slot.state = SlotState::Done(reply),
+        }
+        if session.barrier == Some(target.seq) {
+            session.barrier = None;
+        }
+        if index == 0 {
+            flush(&mut self.mail, target.session, session);
+        }
+        if !session.held.is_empty() && session.barrier.is_none() && session.queue.is_empty() {
+            self.resumable.push(target.session);
+        }
+    }
+
+    /// Makes a place an array of which `missing` items come later.
+    pub(super) fn finish_partly(&mut self, target: Target, items: Vec<Reply>, missing: u32) {
+        let Some(session) = self.sessions.get_mut(target.session.0) else { return };
+        let index = target.seq.wrapping_sub(session.base) as usize;
+        if let Some(slot) = session.queue.get_mut(index) {
+            slot.state = SlotState::Partial(items, missing);
+        }
+    }
+
+    /// Nothing after this command is looked at before its reply is known.
+    pub(super) fn bar(&mut self, target: Target) {
+        if let Some(session) = self.sessions.get_mut(target.session.0) {
+            session.barrier = Some(target.seq);
+        }
+    }
+
+    /// The connection is closed once the newest reply is sent.
+    pub(super) fn close_after_replies(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        session.closing = true;
+        session.held.clear();
+        match session.queue.back_mut() {
+            Some(slot) => slot.last = true,
+            None => self.mail.outputs.push_back(Output::Close { session: id }),
+        }
+    }
+
+    /// Lets sessions go on with what they held back, where that has become possible.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        while let Some(id) = self.resumable.pop() {
+            self.resume(id);
+        }
+    }
+
+    fn resume(&mut self, id: SessionId) {
+        while let Some(session) = self.sessions.get_mut(id.0) {
+            if session.barrier.is_some() {
+                return;
+            }
+            match session.held.pop_front() {
+                None => return,
+                Some(Held::Fault(error)) => {
+                    self.reply_fault(id, error);
+                    return;
+                }
+                Some(Held::Command(words, bytes)) => {
+                    session.held_bytes -= bytes;
+                    if !self.run(id, &words.args()) {
+                        if let Some(session) = self.sessions.get_mut(id.0) {
+                            session.held_bytes += bytes;
+                            session.held.push_front(Held::Command(words, bytes));
+                        }
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Sends the replies whose turn it is.
+fn flush(mail: &mut Mail, id: SessionId, session: &mut Session) {
+    while let Some(slot) = session.queue.front() {
+        if !matches!(slot.state, SlotState::Done(_)) {
+            return;
+        }
+        let Some(Slot { state: SlotState::Done(reply), silent, last }) = session.queue.pop_front()
+        else {
+            return;
+        };
+        session.base += 1;
+        if reply.is_error() {
+            mail.stats.errors += 1;
+        }
+        if !silent {
+            let protocol = session.protocol;
+            mail.outputs.push_back(Output::Reply { session: id, reply, protocol });
+        }
+        if last {
+            mail.outputs.push_back(Output::Close { session: id });
+        }
+    }
+}

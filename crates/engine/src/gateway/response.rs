@@ -1,0 +1,117 @@
+//! What shards say, and whom it concerns.
+
+use super::mail::Pending;
+use super::work::Outcome;
+use super::{Gateway, mail::Target};
+use crate::message::{Answer, Notice, Now, Refusal, Response, ShardId};
+use adt::{ErrorReply, Reply};
+
+impl Gateway {
+    /// A shard has answered or noticed something.
+    pub fn response(&mut self, now: Now, response: Response) {
+        self.now = now;
+        let token = response.token.0;
+        match response.answer {
+            Answer::Notice(notice) => self.notice(token, notice),
+            answer => {
+                if let Some(pending) = self.mail.pending.remove(token) {
+                    self.answer(token, pending, answer);
+                }
+            }
+        }
+        self.settle();
+    }
+
+    #[inline]
+    fn answer(&mut self, token: u64, pending: Pending, answer: Answer) {
+        match pending {
+            Pending::Single { target, wrote } => self.single_answered(target, wrote, answer),
+            Pending::Work { target, wrote, finish } => {
+                self.written(target, wrote);
+                match answer {
+                    Answer::Replies(replies) | Answer::Repeated(replies) => {
+                        self.count_committed(wrote, &finish.outcomes);
+                        self.complete(target, &finish, replies.into_iter());
+                    }
+                    Answer::Snapshot { replies, .. } => {
+                        self.complete(target, &finish, replies.into_iter());
+                    }
+                    Answer::GuardFailed => {
+                        self.mail.stats.guard_failures += 1;
+                        self.finish(target, Reply::NilArray);
+                    }
+                    other => self.finish(target, unexpected(&other)),
+                }
+            }
+            Pending::Access { job, call, index, blocked } => {
+                self.accessed(token, (job, call, index, blocked), answer);
+            }
+            Pending::Vote { job, shard, blocked } => {
+                self.voted(token, (job, shard, blocked), answer);
+            }
+            Pending::Execution { job, shard } => self.executed(job, shard, answer),
+            Pending::Loose { job, index } => self.loose(job, index, answer),
+            Pending::Snapshot { job, part } => self.snapshot_part(job, part, answer),
+            Pending::Interval { job, query, part } => self.interval(job, query, part, answer),
+            Pending::Version { target, key } => self.watched(target, key, answer),
+            Pending::Attempt { job } => self.attempted(job, answer),
+            Pending::Gather { job } => self.gathered(job, answer),
+            Pending::Lease { lease } => self.leased(lease, answer),
+            Pending::Wait { .. } => {}
+        }
+    }
+
+    #[inline]
+    fn single_answered(&mut self, target: Target, wrote: Option<ShardId>, answer: Answer) {
+        self.written(target, wrote);
+        let reply = match answer {
+            Answer::Reply(reply) => reply,
+            Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
+            other => unexpected(&other),
+        };
+        self.finish(target, reply);
+    }
+
+    fn count_committed(&mut self, wrote: Option<ShardId>, outcomes: &[Outcome]) {
+        if wrote.is_some() && outcomes.len() > 1 {
+            self.mail.stats.committed += 1;
+        }
+    }
+
+    fn notice(&mut self, token: u64, notice: Notice) {
+        match notice {
+            Notice::Wound { txn, idle_us, by } => self.wound(txn, idle_us, by),
+            Notice::Probe { txn, shard } => self.probed(txn, shard),
+            Notice::Blocked { .. } => match self.mail.pending.get_mut(token) {
+                Some(Pending::Access { job, blocked, .. } | Pending::Vote { job, blocked, .. }) => {
+                    *blocked = true;
+                    let job = *job;
+                    self.now_blocked(job);
+                }
+                Some(Pending::Lease { lease }) => {
+                    let lease = *lease;
+                    self.lease_blocked(lease);
+                }
+                _ => {}
+            },
+            Notice::Ready { key } => {
+                if let Some(Pending::Wait { job }) = self.mail.pending.get(token) {
+                    let job = *job;
+                    self.ready(job, &key);
+                }
+            }
+        }
+    }
+}
+
+/// The reply for an answer that does not belong to its request, or a refusal.
+fn unexpected(answer: &Answer) -> Reply {
+    match answer {
+        Answer::Refused(Refusal::Busy) => {
+            let text = "too many requests wait already; wait a little and try again";
+            ErrorReply::new("BUSY", text).into()
+        }
+        Answer::Refused(_) => super::txn::Cause::Refused(Refusal::Conflict).error().into(),
+        _ => Reply::err("a shard gave an answer that does not belong to the request"),
+    }
+}

@@ -1,0 +1,210 @@
+//! What a gateway knows about a connection: the replies it waits for, the commands held back, and
+//! whether it is in the middle of a transaction.
+
+use super::acl::User;
+use super::api::Opening;
+use super::hello::Hello;
+use super::mail::Target;
+use super::work::Step;
+use crate::message::{Guard, RequestId, ShardId, TxnId};
+use adt::{ArgBuf, ErrorReply, Reply};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A connection.
+pub(super) struct Session {
+    /// Replies in the order of their commands; the first one is not known yet.
+    pub queue: VecDeque<Slot>,
+    /// Number of the first reply in the queue.
+    pub base: u64,
+    /// How many writes each shard has not answered yet.
+    pub writes: SmallVec<[u32; 8]>,
+    /// RESP version.
+    pub protocol: u8,
+    /// Commands may go the short way: nothing but their operation matters.
+    pub plain: bool,
+    /// Nothing more is read from this connection.
+    pub closing: bool,
+    /// The reply that must be known before the next command is looked at.
+    pub barrier: Option<u64>,
+    /// Commands that wait for the barrier, or for all earlier replies.
+    pub held: VecDeque<Held>,
+    /// Bytes of the commands that are held back.
+    pub held_bytes: usize,
+    /// Monotonic time of the last command, in microseconds.
+    pub active_us: u64,
+    /// What the last command was.
+    pub command: &'static str,
+    pub mode: Mode,
+    pub user: Option<Arc<User>>,
+    pub replies: Replies,
+    pub watched: Vec<Guard>,
+    /// Watched keys whose version is not known yet.
+    pub watching: u32,
+    /// Request number for the next command or transaction.
+    pub request: Option<RequestId>,
+    /// Transaction that was aborted: the next one is as old.
+    pub retry: Option<TxnId>,
+    /// The job of the blocking command that the session waits in.
+    pub blocked: Option<u64>,
+    /// Channels and patterns that it has subscribed to.
+    pub subscriptions: u32,
+    pub about: Box<About>,
+}
+
+/// What is seldom looked at.
+pub(super) struct About {
+    pub client: u64,
+    pub opening: Opening,
+    pub opened_us: u64,
+    pub name: String,
+    pub library: String,
+    pub library_version: String,
+    pub no_evict: bool,
+    pub no_touch: bool,
+    /// An authentication that waits for its verdict.
+    pub verdict: Option<Verdict>,
+    /// Where the reply of what the server does for the session goes.
+    pub admin: Option<Target>,
+}
+
+/// An authentication that waits for its verdict.
+pub(super) struct Verdict {
+    pub user: String,
+    pub hello: Option<Hello>,
+    pub target: Target,
+}
+
+/// A command that must wait.
+pub(super) enum Held {
+    Command(ArgBuf, usize),
+    /// The client broke the protocol after the commands before this.
+    Fault(ErrorReply),
+}
+
+/// What kind of commands the session sends now.
+pub(super) enum Mode {
+    /// Commands are carried out one by one.
+    Single,
+    /// Between `MULTI` and `EXEC`.
+    Multi(Box<Multi>),
+    /// Between `TXN BEGIN` and `TXN COMMIT`: the job of the transaction.
+    Interactive(u64),
+    /// The interactive transaction was aborted, and its commands answer so until it is ended.
+    Aborted(ErrorReply),
+}
+
+/// Commands between `MULTI` and `EXEC`.
+#[derive(Default)]
+pub(super) struct Multi {
+    pub steps: Vec<Step>,
+    pub bytes: usize,
+    /// A command was refused, so that `EXEC` will refuse as well.
+    pub failed: bool,
+    pub request: Option<RequestId>,
+}
+
+/// Which replies the client wants (`CLIENT REPLY`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replies {
+    On,
+    Off,
+    /// Only the next command's reply is dropped.
+    SkipNext,
+    /// The command that says so is not finished yet.
+    SkipThis,
+}
+
+/// A reply that its turn or its value is missing for.
+pub(super) struct Slot {
+    pub state: SlotState,
+    /// The client does not want it.
+    pub silent: bool,
+    /// The connection is closed after it.
+    pub last: bool,
+}
+
+pub(super) enum SlotState {
+    Waiting,
+    /// An array, some items of which are missing.
+    Partial(Vec<Reply>, u32),
+    Done(Reply),
+}
+
+impl Session {
+    pub fn new(opening: Opening, client: u64, shards: u16, user: Option<Arc<User>>) -> Self {
+        let about = About {
+            client,
+            opening,
+            opened_us: 0,
+            name: String::new(),
+            library: String::new(),
+            library_version: String::new(),
+            no_evict: false,
+            no_touch: false,
+            verdict: None,
+            admin: None,
+        };
+        let mut session = Self {
+            queue: VecDeque::new(),
+            base: 0,
+            writes: SmallVec::from_elem(0, usize::from(shards)),
+            protocol: 2,
+            plain: false,
+            closing: false,
+            barrier: None,
+            held: VecDeque::new(),
+            held_bytes: 0,
+            active_us: 0,
+            command: "NULL",
+            mode: Mode::Single,
+            user,
+            replies: Replies::On,
+            watched: Vec::new(),
+            watching: 0,
+            request: None,
+            retry: None,
+            blocked: None,
+            subscriptions: 0,
+            about: Box::new(about),
+        };
+        session.refresh();
+        session
+    }
+
+    /// Works out again whether commands may go the short way.
+    pub fn refresh(&mut self) {
+        self.plain = matches!(self.mode, Mode::Single)
+            && self.replies == Replies::On
+            && self.request.is_none()
+            && (self.subscriptions == 0 || self.protocol == 3)
+            && self.user.as_ref().is_some_and(|user| user.everything());
+    }
+
+    /// Adds a place for a reply that is not known yet; gives its number.
+    #[inline]
+    pub fn push(&mut self) -> u64 {
+        let seq = self.base + self.queue.len() as u64;
+        let silent = self.replies != Replies::On;
+        self.queue.push_back(Slot { state: SlotState::Waiting, silent, last: false });
+        seq
+    }
+
+    /// A write to `shard` is on its way.
+    #[inline]
+    pub fn writes_to(&mut self, shard: ShardId) {
+        self.writes[usize::from(shard.0)] += 1;
+    }
+
+    /// Whether the session has writes on `shard` that are not answered yet.
+    #[inline]
+    pub fn is_fenced(&self, shard: ShardId) -> bool {
+        self.writes[usize::from(shard.0)] > 0
+    }
+
+    /// Whether the client may only manage its subscriptions (RESP2 has no place for other replies).
+    pub fn only_subscribes(&self) -> bool {
+        self.subscriptions > 0 && self.protocol == 2
+    }
+}

@@ -1,0 +1,140 @@
+//! Reads over several shards at one instant, without locks.
+//!
+//! Every shard tells in which interval its values were valid together. If one instant lies in all
+//! intervals, the values are a snapshot at that instant. Otherwise those shards whose values ended
+//! too early are read again, later. See "Reads without locks" in `docs/internals/transactions.md`.
+
+use super::mail::{Pending, Target};
+use super::work::{Finish, Program, Step};
+use super::{Gateway, Job};
+use crate::limits::SNAPSHOT_ROUNDS_MAX;
+use crate::message::{Answer, Body, KeyedOp, ShardId};
+use adt::{Reply, Timestamp};
+
+/// How far behind the youngest value the shards are read again, in microseconds; doubles with
+/// every round.
+const MARGIN_US: u64 = 50;
+
+/// A snapshot that is being put together.
+pub(super) struct Snapshot {
+    target: Target,
+    finish: Finish,
+    parts: Vec<Part>,
+    /// For each operation, the part that it is in.
+    order: Vec<u8>,
+    round: u32,
+    left: usize,
+}
+
+/// What one shard reads.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub shard: ShardId,
+    pub ops: Vec<KeyedOp>,
+    pub replies: Vec<Reply>,
+    pub since: Timestamp,
+    pub until: Timestamp,
+}
+
+impl Part {
+    pub fn new(shard: ShardId) -> Self {
+        Self {
+            shard,
+            ops: Vec::new(),
+            replies: Vec::new(),
+            since: Timestamp::ZERO,
+            until: Timestamp(u64::MAX),
+        }
+    }
+}
+
+/// The instant that all parts must reach: the youngest of their values.
+pub(super) fn instant(parts: &[Part]) -> Timestamp {
+    parts.iter().map(|part| part.since).max().unwrap_or_default()
+}
+
+/// When to read again in this round.
+pub(super) fn later(instant: Timestamp, round: u32) -> Timestamp {
+    Timestamp::from_micros(instant.micros() + (MARGIN_US << round.min(20)))
+}
+
+impl Gateway {
+    /// Reads on several shards.
+    pub(super) fn begin_snapshot(&mut self, target: Target, ops: Vec<KeyedOp>, finish: Finish) {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut order = Vec::with_capacity(ops.len());
+        for (key, op) in ops {
+            let shard = self.mail.shard_of(&key);
+            let at = parts.iter().position(|p| p.shard == shard).unwrap_or_else(|| {
+                parts.push(Part::new(shard));
+                parts.len() - 1
+            });
+            order.push(at as u8);
+            parts[at].ops.push((key, op));
+        }
+        let snapshot = Snapshot { target, finish, parts, order, round: 0, left: 0 };
+        let job = self.jobs.insert(Job::Snapshot(Box::new(snapshot)));
+        self.read_parts(job, Timestamp::ZERO, |_| true);
+    }
+
+    /// Asks the shards of some parts (again).
+    fn read_parts(&mut self, job: u64, at: Timestamp, which: impl Fn(&Part) -> bool) {
+        let Some(Job::Snapshot(snapshot)) = self.jobs.get_mut(job) else { return };
+        self.mail.stats.snapshot_rounds += 1;
+        for (index, part) in snapshot.parts.iter().enumerate().filter(|(_, part)| which(part)) {
+            let body = Body::Snapshot { ops: part.ops.clone(), at, fenced: false };
+            self.mail.ask(part.shard, Pending::Snapshot { job, part: index as u32 }, body);
+            snapshot.left += 1;
+        }
+    }
+
+    /// One shard has answered.
+    pub(super) fn snapshot_part(&mut self, job: u64, index: u32, answer: Answer) {
+        let Some(Job::Snapshot(snapshot)) = self.jobs.get_mut(job) else { return };
+        let part = &mut snapshot.parts[index as usize];
+        if let Answer::Snapshot { replies, since, until } = answer {
+            (part.replies, part.since, part.until) = (replies, since, until);
+        }
+        snapshot.left -= 1;
+        if snapshot.left > 0 {
+            return;
+        }
+        let instant = instant(&snapshot.parts);
+        if snapshot.parts.iter().all(|part| instant <= part.until) {
+            return self.finish_snapshot(job);
+        }
+        snapshot.round += 1;
+        if snapshot.round >= SNAPSHOT_ROUNDS_MAX {
+            return self.lock_instead(job);
+        }
+        let at = later(instant, snapshot.round);
+        self.read_parts(job, at, |part| part.until < instant);
+    }
+
+    fn finish_snapshot(&mut self, job: u64) {
+        let Some(Job::Snapshot(snapshot)) = self.jobs.remove(job) else { return };
+        self.mail.stats.committed += 1;
+        let Snapshot { target, finish, parts, order, .. } = *snapshot;
+        let mut replies: Vec<_> = parts.into_iter().map(|part| part.replies.into_iter()).collect();
+        let in_order = order.iter().filter_map(|&part| replies[usize::from(part)].next());
+        let in_order: Vec<Reply> = in_order.collect();
+        self.complete(target, &finish, in_order.into_iter());
+    }
+
+    /// The values change too fast: read them under locks.
+    fn lock_instead(&mut self, job: u64) {
+        let Some(Job::Snapshot(snapshot)) = self.jobs.remove(job) else { return };
+        let Snapshot { target, finish, parts, order, .. } = *snapshot;
+        let mut ops: Vec<_> = parts.into_iter().map(|part| part.ops.into_iter()).collect();
+        let in_order = order.iter().filter_map(|&part| ops[usize::from(part)].next()).collect();
+        let merge = adt::Merge::Array;
+        let program = Program {
+            target,
+            steps: vec![Step::Ops(in_order, Some(merge))],
+            form: super::work::Form::One,
+            guards: Vec::new(),
+            request: None,
+        };
+        self.begin_txn(program, Some(finish));
+    }
+}

@@ -1,0 +1,46 @@
+//! What a gateway does when time has passed.
+
+use super::Gateway;
+use crate::message::Now;
+
+/// Something that is to happen at a moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Timer {
+    /// A refused program is tried again.
+    Again { job: u64 },
+    /// The time of a blocking command is over.
+    Deadline { job: u64 },
+}
+
+impl Gateway {
+    pub(super) fn set_timer(&mut self, in_us: u64, timer: Timer) {
+        let (Timer::Again { job } | Timer::Deadline { job }) = timer;
+        self.timers.insert((self.now.mono_us.saturating_add(in_us), job), timer);
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Now) {
+        self.now = now;
+        while let Some(entry) = self.timers.first_entry() {
+            if entry.key().0 > now.mono_us {
+                break;
+            }
+            match entry.remove() {
+                Timer::Again { job } => self.again(job),
+                Timer::Deadline { job } => self.timed_out(job),
+            }
+        }
+        self.settle();
+    }
+
+    /// When [`Gateway::tick`] has something to do, on the monotonic clock in microseconds.
+    pub fn next_timeout(&self) -> Option<u64> {
+        self.timers.first_key_value().map(|(key, _)| key.0)
+    }
+
+    /// A random number (SplitMix64).
+    pub(super) fn random(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        crate::shard::apply::mix(self.seed)
+    }
+}

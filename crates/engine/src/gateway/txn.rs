@@ -1,0 +1,385 @@
+//! Transactions: what a gateway remembers about one, and how one ends.
+//!
+//! A transaction is a *program* (its steps are known when it begins: `EXEC`, a command on several
+//! shards, a compound command) or *interactive* (its steps come one by one). Early accesses go out
+//! as locks ([`super::calls`]); at the end everything deferred is prepared on all participants and
+//! decided ([`super::commit`]). See `docs/internals/transactions.md`.
+
+use super::api::SessionId;
+use super::calls::Call;
+use super::mail::{Mail, Target};
+use super::slab::Slab;
+use super::work::{Finish, Form, Program, Step, Work};
+use super::{Gateway, Job};
+use crate::message::{Age, Body, Guard, KeyedOp, Refusal, RequestId, ShardId, TxnId};
+use adt::{ArgBuf, Blob, ErrorReply, Reply, Timestamp};
+use smallvec::SmallVec;
+
+/// Attempts after which a program that is refused again and again gives up (conditions without
+/// waiting only: where conflicting requests wait, the age sees to it that everybody gets through).
+const ATTEMPTS_MAX: u32 = 80;
+
+/// Microseconds before the first repetition of a refused program; doubles up to 64 times as much.
+const BACKOFF_US: u64 = 100;
+
+/// A transaction.
+pub(super) struct Txn {
+    pub id: TxnId,
+    pub session: SessionId,
+    pub role: Role,
+    pub stage: Stage,
+    /// What is to be done at the commit, and the replies that it gives.
+    pub work: Work,
+    pub form: Form,
+    pub later: Vec<(u32, ArgBuf)>,
+    pub guards: Vec<Guard>,
+    pub request: Option<RequestId>,
+    pub calls: Slab<Call>,
+    pub touched: SmallVec<[Touched; 4]>,
+    /// Requests that are not answered yet.
+    pub tokens: SmallVec<[u64; 8]>,
+    /// The largest clock that a lock reported.
+    pub clock: Timestamp,
+    /// The largest bound that a participant voted.
+    pub bound: Timestamp,
+    /// Answers missing in this stage.
+    pub left: usize,
+    /// Requests that wait for locks.
+    pub blocked: u32,
+    /// An older transaction waits for this one.
+    pub wounded: bool,
+    /// Replies of the participants.
+    pub answers: SmallVec<[(ShardId, SmallVec<[Reply; 1]>); 4]>,
+    /// Leases that it is a member of, and whether it is about to leave them.
+    pub leases: SmallVec<[(u64, bool); 4]>,
+    /// Keys that it has locked for reading alone, where others may share such locks.
+    pub reading: SmallVec<[Blob; 4]>,
+    /// Bytes of its commands.
+    pub bytes: usize,
+    /// What makes the reply out of those of its reads, for a snapshot that is read under locks.
+    pub reread: Option<Finish>,
+}
+
+/// Who says what the transaction does.
+pub(super) enum Role {
+    /// All steps are known. `next` is the first that is not carried out.
+    Program { target: Target, steps: Vec<Step>, next: usize, reads: bool },
+    /// The client sends them one by one; `commit` is where the reply of its `COMMIT` goes.
+    Interactive { blind: bool, readonly: bool, commit: Option<Target> },
+}
+
+/// How far a transaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It reads and collects.
+    Running,
+    /// It has to give up shared locks first, because it writes what they protect.
+    Upgrading,
+    /// The votes are being collected.
+    Preparing,
+    /// It is committed, and being carried out.
+    Deciding,
+    /// It waits before it is tried again.
+    Resting,
+}
+
+/// A shard that knows of the transaction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Touched {
+    pub shard: ShardId,
+    /// It was asked to prepare.
+    pub prepared: bool,
+}
+
+/// Why an attempt cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// An older transaction waits for it while it waits itself.
+    Wounded,
+    /// It sat idle while others waited for it.
+    Idle,
+    /// A shard refused.
+    Refused(Refusal),
+    /// What it had read has changed.
+    Changed,
+}
+
+impl Cause {
+    /// The error for the client.
+    pub fn error(self) -> ErrorReply {
+        let why = match self {
+            Self::Wounded => "an older transaction needs what it holds",
+            Self::Idle => "it was idle while others waited for what it holds",
+            Self::Refused(Refusal::Conflict) => "another transaction holds what it needs",
+            Self::Refused(Refusal::LocksLost) => "its locks were lost",
+            Self::Changed => "what it had read was changed",
+            Self::Refused(Refusal::Busy) => {
+                let text = "too many requests wait already; wait a little and try again";
+                return ErrorReply::new("BUSY", text);
+            }
+        };
+        let text =
+            format!("the transaction was aborted because {why}; it had no effect, try it again");
+        ErrorReply::new("TXNABORT", text)
+    }
+}
+
+impl Txn {
+    pub fn new(id: TxnId, session: SessionId, role: Role) -> Self {
+        Self {
+            id,
+            session,
+            role,
+            stage: Stage::Running,
+            work: Work::default(),
+            form: Form::Array,
+            later: Vec::new(),
+            guards: Vec::new(),
+            request: None,
+            calls: Slab::default(),
+            touched: SmallVec::new(),
+            tokens: SmallVec::new(),
+            clock: Timestamp::ZERO,
+            bound: Timestamp::ZERO,
+            left: 0,
+            blocked: 0,
+            wounded: false,
+            answers: SmallVec::new(),
+            leases: SmallVec::new(),
+            reading: SmallVec::new(),
+            bytes: 0,
+            reread: None,
+        }
+    }
+
+    /// A shard is about to learn of the transaction.
+    pub fn touch(&mut self, shard: ShardId) -> &mut Touched {
+        let at = match self.touched.iter().position(|t| t.shard == shard) {
+            Some(at) => at,
+            None => {
+                self.touched.push(Touched { shard, prepared: false });
+                self.touched.len() - 1
+            }
+        };
+        &mut self.touched[at]
+    }
+
+    /// A request is answered.
+    pub fn settled(&mut self, token: u64, blocked: bool) {
+        if let Some(at) = self.tokens.iter().position(|t| *t == token) {
+            self.tokens.swap_remove(at);
+        }
+        self.blocked -= u32::from(blocked);
+    }
+
+    /// Lets go of everything at the shards: nothing of this attempt takes effect.
+    pub fn withdraw(&mut self, mail: &mut Mail) {
+        let txn = self.id;
+        for touched in self.touched.drain(..) {
+            let body = if touched.prepared {
+                Body::Decide { txn, commit: None }
+            } else {
+                Body::Release { txn, after: Timestamp::ZERO }
+            };
+            mail.tell(touched.shard, body);
+        }
+        for token in self.tokens.drain(..) {
+            mail.pending.remove(token);
+        }
+        self.blocked = 0;
+        self.wounded = false;
+        self.clock = Timestamp::ZERO;
+        self.bound = Timestamp::ZERO;
+        self.answers.clear();
+        self.calls = Slab::default();
+    }
+}
+
+impl Gateway {
+    /// A new age, smaller than all later ones of this gateway.
+    pub(super) fn new_age(&mut self) -> Age {
+        self.clock = self.clock.next().max(Timestamp::from_micros(self.now.wall_us));
+        Age { began: self.clock, gateway: self.config.id }
+    }
+
+    /// Makes a transaction known; gives its job.
+    pub(super) fn add_txn(&mut self, txn: Txn) -> u64 {
+        let id = txn.id;
+        let job = self.jobs.insert(Job::Txn(Box::new(txn)));
+        self.txns.insert(id, job);
+        job
+    }
+
+    /// Forgets a transaction.
+    pub(super) fn drop_txn(&mut self, job: u64) -> Option<Box<Txn>> {
+        let Some(Job::Txn(txn)) = self.jobs.remove(job) else { return None };
+        self.txns.remove(&txn.id);
+        if matches!(txn.role, Role::Interactive { .. }) {
+            self.mail.stats.interactive -= 1;
+        }
+        Some(txn)
+    }
+
+    /// Begins a program step by step; with `reread`, all its reads are carried out under locks, and
+    /// `reread` makes the reply out of theirs then.
+    pub(super) fn begin_txn(&mut self, program: Program, reread: Option<Finish>) {
+        let id = TxnId { age: self.new_age(), attempt: 0 };
+        let Program { target, steps, form, guards, request } = program;
+        let role = Role::Program { target, steps, next: 0, reads: reread.is_some() };
+        let mut txn = Txn::new(id, target.session, role);
+        txn.reread = reread;
+        txn.form = form;
+        txn.guards = guards;
+        txn.request = request;
+        let job = self.add_txn(txn);
+        self.advance(job);
+    }
+
+    /// Begins a program whose operations are all known.
+    pub(super) fn begin_direct(
+        &mut self,
+        target: Target,
+        ops: Vec<KeyedOp>,
+        finish: Finish,
+        guards: Vec<Guard>,
+        request: Option<RequestId>,
+    ) {
+        let id = TxnId { age: self.new_age(), attempt: 0 };
+        let role = Role::Program { target, steps: Vec::new(), next: 0, reads: false };
+        let mut txn = Txn::new(id, target.session, role);
+        txn.form = finish.form;
+        txn.later = finish.later;
+        txn.work.ops = ops;
+        txn.work.outcomes = finish.outcomes;
+        txn.guards = guards;
+        txn.request = request;
+        let job = self.add_txn(txn);
+        self.commit(job);
+    }
+
+    /// Carries out the steps of a program up to the next one that has to look at something.
+    pub(super) fn advance(&mut self, job: u64) {
+        loop {
+            let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+            let Role::Program { target, steps, next, reads } = &mut txn.role else { return };
+            let (target, step) = (*target, steps.get(*next).cloned());
+            *next += 1;
+            match step {
+                None => return self.commit(job),
+                Some(Step::Fixed(reply)) => {
+                    txn.work.outcomes.push(super::work::Outcome::Fixed(reply));
+                }
+                Some(Step::Later(words)) => {
+                    txn.later.push((txn.work.outcomes.len() as u32, words));
+                    txn.work.outcomes.push(super::work::Outcome::Fixed(Reply::Nil));
+                }
+                Some(Step::Ops(ops, merge)) if *reads => {
+                    return self.call_reads(job, ops, merge, None);
+                }
+                Some(Step::Ops(ops, merge)) => txn.work.add(ops, merge),
+                Some(Step::Compound(compound)) => return self.call_compound(job, compound, target),
+                Some(Step::Attempts(blocking)) => {
+                    return self.call_attempt(job, blocking, 0, target);
+                }
+            }
+        }
+    }
+
+    /// The attempt cannot go on. A program is tried again, with its age; the client of an
+    /// interactive transaction is told to do so.
+    pub(super) fn abort(&mut self, job: u64, cause: Cause) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        if txn.stage == Stage::Deciding {
+            return;
+        }
+        self.leave_leases(job, Timestamp::ZERO);
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        match &mut txn.role {
+            Role::Program { target, next, steps, .. } => {
+                let target = *target;
+                let direct = steps.is_empty();
+                *next = 0;
+                txn.withdraw(&mut self.mail);
+                if !direct {
+                    txn.work = Work::default();
+                    txn.later.clear();
+                }
+                let attempt = txn.id.attempt + 1;
+                let give_up = cause == Cause::Refused(Refusal::Busy)
+                    || (cause != Cause::Wounded && attempt >= ATTEMPTS_MAX);
+                if give_up {
+                    self.mail.stats.aborted += 1;
+                    self.drop_txn(job);
+                    return self.finish(target, cause.error().into());
+                }
+                self.mail.stats.retried += 1;
+                self.txns.remove(&txn.id);
+                txn.id.attempt = attempt;
+                self.txns.insert(txn.id, job);
+                txn.stage = Stage::Resting;
+                let most = BACKOFF_US << attempt.min(6);
+                if cause == Cause::Wounded {
+                    return self.again(job);
+                }
+                let wait = most / 2 + self.random() % most;
+                self.set_timer(wait, super::Timer::Again { job });
+            }
+            Role::Interactive { .. } => self.abort_interactive(job, cause),
+        }
+    }
+
+    /// Tries a program once more.
+    pub(super) fn again(&mut self, job: u64) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        if txn.stage != Stage::Resting {
+            return;
+        }
+        txn.stage = Stage::Running;
+        if matches!(&txn.role, Role::Program { steps, .. } if steps.is_empty()) {
+            self.commit(job);
+        } else {
+            self.advance(job);
+        }
+    }
+
+    fn abort_interactive(&mut self, job: u64, cause: Cause) {
+        let Some(mut txn) = self.drop_txn(job) else { return };
+        self.mail.stats.aborted += 1;
+        let error = cause.error();
+        let waiting: Vec<Target> = txn.calls.iter().filter_map(|(_, call)| call.target).collect();
+        let Role::Interactive { commit, .. } = txn.role else { return };
+        txn.withdraw(&mut self.mail);
+        self.enter_aborted(txn.session, txn.id, cause, commit.is_some());
+        for target in waiting.into_iter().chain(commit) {
+            self.finish(target, error.clone().into());
+        }
+    }
+
+    /// An older transaction waits for what `id` holds.
+    pub(super) fn wound(&mut self, id: TxnId, idle_us: u64, by: Age) {
+        self.mail.stats.wounds += 1;
+        let Some(&job) = self.txns.get(&id) else {
+            return self.wound_lease(id, idle_us, by);
+        };
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        txn.wounded = true;
+        let interactive = matches!(txn.role, Role::Interactive { commit: None, .. });
+        if txn.blocked > 0 {
+            self.abort(job, Cause::Wounded);
+        } else if interactive
+            && txn.tokens.is_empty()
+            && idle_us > crate::limits::IDLE_HOLDER_US_MAX
+        {
+            self.abort(job, Cause::Idle);
+        }
+    }
+
+    /// A request of a transaction waits for locks.
+    pub(super) fn now_blocked(&mut self, job: u64) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        txn.blocked += 1;
+        if txn.wounded {
+            self.abort(job, Cause::Wounded);
+        }
+    }
+}
