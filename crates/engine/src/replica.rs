@@ -5,12 +5,12 @@
 //! when it is, [`Replica::persisted`] carries out the committed operations; answers are polled.
 
 use crate::entry::EntryCodec;
+use crate::entry::SnapshotPart;
 use crate::message::{Now, Request, Response, ShardId, TxnId};
 use crate::replication::{Group, GroupError, Persist, Recovered};
 use crate::shard::apply::State;
 use crate::shard::snapshot::{Header, Reader};
 use crate::shard::{Config, Shard};
-use crate::entry::SnapshotPart;
 use adt::{Corrupt, Timestamp};
 use std::collections::VecDeque;
 use std::fmt;
@@ -209,7 +209,8 @@ impl<C: EntryCodec> Replica<C> {
 /// prepare in its log, at the largest bound; aborted otherwise. All replicas of the server must be
 /// serving, and no requests may have been handed in. Returns how many were committed and aborted.
 pub fn resolve_open<C: EntryCodec>(replicas: &mut [Replica<C>], now: Now) -> (usize, usize) {
-    let mut open = std::collections::BTreeMap::<TxnId, (usize, usize, Timestamp, Option<Timestamp>)>::new();
+    let mut open =
+        std::collections::BTreeMap::<TxnId, (usize, usize, Timestamp, Option<Timestamp>)>::new();
     for replica in replicas.iter() {
         for (txn, prepared) in replica.shard.state().prepared() {
             let vote = open.entry(*txn).or_insert((
@@ -227,9 +228,9 @@ pub fn resolve_open<C: EntryCodec>(replicas: &mut [Replica<C>], now: Now) -> (us
     // transaction was committed even if not all participants still have the prepare.
     let (mut committed, mut aborted) = (0, 0);
     for (txn, (participants, votes, bound, decided)) in open {
-        let outcome = decided.or((votes == participants).then_some(bound)).or_else(|| {
-            replicas.iter().find_map(|r| r.shard.state().outcome(txn))
-        });
+        let outcome = decided
+            .or((votes == participants).then_some(bound))
+            .or_else(|| replicas.iter().find_map(|r| r.shard.state().outcome(txn)));
         match outcome {
             Some(_) => committed += 1,
             None => aborted += 1,

@@ -202,6 +202,10 @@ fn commands(client: u64, script: &Script, number: u64) -> VecDeque<Vec<String>> 
 fn outcome(running: &Running) -> Option<Vec<Option<Value>>> {
     let seen = |reply: &Reply| Some(value_of(reply));
     let last = running.replies.last()?;
+    if matches!(last, Reply::Error(e) if e.code() == "REPEATED") {
+        // It took effect before the connection broke; what it answered is not known any more.
+        return Some(vec![None; running.script.ops.len()]);
+    }
     match running.script.form {
         Form::Single => (!last.is_error()).then(|| vec![seen(last)]),
         Form::Multi | Form::Watch => match last {

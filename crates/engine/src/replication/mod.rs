@@ -135,7 +135,9 @@ impl Group {
     /// Whether this replica leads the group and has applied everything that was committed before
     /// it did.
     pub fn is_serving(&self) -> bool {
-        self.node.raft.state == StateRole::Leader && self.serving_from.is_some() && self.committed.is_empty()
+        self.node.raft.state == StateRole::Leader
+            && self.serving_from.is_some()
+            && self.committed.is_empty()
     }
 
     /// Term of this replica.
