@@ -6,7 +6,8 @@ Everything that works with redis-py goes on working: :class:`Claret` *is* a ``re
 * :meth:`Claret.run` and :func:`transactional`: a function of a transaction that is run again until
   it commits. It composes: given a transaction instead of a database, it joins it.
 * :meth:`Claret.begin`: one attempt, as a context manager.
-* :meth:`Claret.batch`: commands that take effect together, in one round trip, over any keys.
+* :meth:`Claret.batch`: commands that take effect together, in one round trip, over any keys, and
+  once even if the connection breaks.
 * :meth:`Claret.snapshot`: reads at one instant that never wait for writers' locks.
 * handles (:class:`Register`, :class:`Map`, :class:`Members`, :class:`Scores`, :class:`Queue`,
   :class:`Counter`, :class:`Best`, :class:`Log`) that work on a database and in a transaction.
@@ -21,11 +22,14 @@ from .errors import (
     ConflictError,
     RepeatedError,
     TransactionClosed,
+    WriteRefused,
 )
 from .handles import Best, Counter, Log, Map, Members, Queue, Register, Scores
-from .transaction import Deferred, RetryPolicy, Transaction, transactional
+from .script import Deferred, RetryPolicy
+from .transaction import Batch, Transaction, transactional
 
 __all__ = [
+    "Batch",
     "Best",
     "BusyError",
     "Claret",
@@ -44,5 +48,6 @@ __all__ = [
     "Scores",
     "Transaction",
     "TransactionClosed",
+    "WriteRefused",
     "transactional",
 ]

@@ -1,7 +1,7 @@
 """Errors with labels: what a program may do about them.
 
 ``retryable``
-    The transaction had no effect; running it again may succeed.
+    It had no effect; running it again may succeed.
 ``maybe_committed``
     Nobody knows whether it took effect.
 ``busy``
@@ -39,7 +39,21 @@ class CommitUnknown(ClaretError):
 
 
 class RepeatedError(ClaretError, ResponseError):
-    """The request took effect before, under the same request number; its replies are not kept."""
+    """It took effect, once, but its replies are lost: the connection broke before they came."""
+
+
+class WriteRefused(ClaretError, ResponseError):
+    """The transaction took effect, except for writes that their key's value does not allow.
+
+    A counter that would leave its bounds, or a push to what is a set. As in ``MULTI``, the other
+    writes stay. :attr:`errors` has the pairs of command and error.
+    """
+
+    def __init__(self, errors):
+        self.errors = errors
+        (name, first), others = errors[0], len(errors) - 1
+        more = f", and {others} more" if others else ""
+        super().__init__(f"committed, but {name} was refused: {first}{more}")
 
 
 class TransactionClosed(ClaretError):

@@ -1,96 +1,70 @@
-"""Transactions: what is sent when, and what is done when one has to give way."""
+"""Transactions of the blocking client."""
 
 import functools
-import random
 import time
-from dataclasses import dataclass
-from typing import Optional
 
 from redis.commands.core import CoreCommands
 from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
 
-from .errors import BusyError, CommitUnknown, ConflictError, TransactionClosed, translate
+from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
+from .script import IMMEDIATE, Script, begin_words, is_connected, pool_words
 
 
-@dataclass(frozen=True)
-class RetryPolicy:
-    """How often and how long a transaction is run again.
+class Lane:
+    """A connection on loan from the pool, taken when it is first needed.
 
-    Pauses grow from ``pause_s_min`` to ``pause_s_max`` and are drawn at random below that, so that
-    rivals do not meet again.
+    A transaction that is run again stays on its connection, because that is where the server
+    remembers how old it is.
     """
 
-    deadline_s: float = 10.0
-    attempts_max: Optional[int] = None
-    pause_s_min: float = 0.0005
-    pause_s_max: float = 0.1
+    def __init__(self, db):
+        self._pool = db.connection_pool
+        self._connection = None
+        # The server still thinks that this connection is in a transaction.
+        self.unended = False
 
-    def pause(self, attempt):
-        """Seconds to wait before attempt number ``attempt`` (1 is the first retry)."""
-        return random.uniform(0, min(self.pause_s_max, self.pause_s_min * 2**attempt))
+    def exchange(self, commands, first):
+        """Sends commands in one packet; gives their replies, errors as values."""
+        if first:
+            self._open()
+            self.unended = False
+        elif not is_connected(self._connection):
+            raise ConnectionError("the connection of the transaction was closed")
+        packed = self._connection.pack_commands(commands)
+        # A health check could replace the connection in the middle of the transaction.
+        self._connection.send_packed_command(packed, check_health=first)
+        return [self._read() for _ in commands]
 
-    def allows(self, attempt, since):
-        """Whether attempt number ``attempt`` may still be made."""
-        if self.attempts_max is not None and attempt >= self.attempts_max:
-            return False
-        return time.monotonic() - since < self.deadline_s
+    def _open(self):
+        if self._connection is None:
+            self._connection = self._pool.get_connection(*pool_words(self._pool))
 
+    def _read(self):
+        try:
+            return self._connection.read_response()
+        except ResponseError as error:
+            return error
 
-class Deferred:
-    """The reply of a write in a transaction: known once the transaction has committed."""
+    def abandon(self):
+        """Gives the connection up: nobody knows what would still come from it."""
+        if self._connection is not None:
+            self._connection.disconnect()
+        self.close()
 
-    __slots__ = ("_known", "_value")
-
-    def __init__(self):
-        self._known = False
-        self._value = None
-
-    def _set(self, value):
-        self._known, self._value = True, value
-
-    @property
-    def value(self):
-        """The reply.
-
-        Raises :class:`TransactionClosed` while the transaction is open or if it was rolled back.
-        """
-        if not self._known:
-            raise TransactionClosed("a write is answered when its transaction commits")
-        if isinstance(self._value, Exception):
-            raise self._value
-        return self._value
-
-    def __repr__(self):
-        return f"Deferred({self._value!r})" if self._known else "Deferred(...)"
-
-
-class Script:
-    """What a transaction has sent and still has to send: shared by both kinds of client."""
-
-    def __init__(self, begin, request):
-        self.unsent = [["CLIENT", "REQUEST", *request]] if request else []
-        self.unsent.append(begin)
-        # What to do with each reply that is still to come, in order.
-        self.expected = [None] * len(self.unsent)
-        self.deferred = []
-
-    def defer(self, command):
-        reply = Deferred()
-        self.unsent.append(list(command))
-        self.expected.append(None)
-        self.deferred.append((command[0], reply))
-        return reply
-
-    def take(self, *last):
-        """Commands to send now, ``last`` being the one whose reply is waited for."""
-        commands, self.unsent = self.unsent + [list(last)], []
-        self.expected = []
-        return commands
-
-    def settle(self, replies):
-        """Hands out the replies of a commit."""
-        for (_, reply), value in zip(self.deferred, replies or []):
-            reply._set(value)
+    def close(self):
+        """Gives the connection back."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            if self.unended and is_connected(connection):
+                self.unended = False
+                connection.send_command("TXN", "ABORT", check_health=False)
+                connection.read_response()
+        except RedisError:
+            connection.disconnect()
+        finally:
+            self._pool.release(connection)
 
 
 class Transaction(CoreCommands):
@@ -104,16 +78,12 @@ class Transaction(CoreCommands):
     Leaving the ``with`` block commits; an exception rolls back.
     """
 
-    def __init__(self, db, readonly=False, now=False, request=None):
+    def __init__(self, db, readonly=False, now=False, request=None, lane=None):
         self._db = db
-        self._now = now or readonly
-        begin = ["TXN", "BEGIN"]
-        if readonly:
-            begin.append("READONLY")
-        elif not now:
-            begin.append("BLIND")
-        self._script = Script(begin, request)
-        self._connection = db.connection_pool.get_connection()
+        self._writes = frozenset() if now or readonly else db.writers()
+        self._script = Script(begin_words(readonly, now), ["TXN", "COMMIT"], request)
+        self._lane = lane or Lane(db)
+        self._lane_is_own = lane is None
         self._open = True
 
     def __enter__(self):
@@ -127,96 +97,157 @@ class Transaction(CoreCommands):
         else:
             self.rollback()
 
+    def get_encoder(self):
+        """For redis-py's command methods."""
+        return self._db.get_encoder()
+
+    def get_connection_kwargs(self):
+        """For redis-py's command methods."""
+        return self._db.get_connection_kwargs()
+
     def execute_command(self, *args, **options):
         """Sends a command: at once if its reply is needed, with the next one otherwise."""
+        self._check_open()
+        name = str(args[0]).upper()
+        if name in self._writes and name not in IMMEDIATE:
+            return self._script.defer(list(args), options)
+        try:
+            reply = self._exchange(list(args))
+        except (ConflictError, BusyError):
+            self._lane.unended = True
+            self._end()
+            raise
+        callback = self._db.response_callbacks.get(args[0])
+        options.pop("keys", None)
+        return callback(reply, **options) if callback else reply
+
+    def flush(self):
+        """Sends the writes that wait, so that the server can already look at them."""
+        self.execute_command("PING")
+
+    def _check_open(self):
         if not self._open:
             raise TransactionClosed("the transaction has ended; begin another one")
-        if not self._now and self._db.is_write(args[0]):
-            return self._script.defer(args)
-        return self._ask(args, options)
 
-    def _ask(self, args, options):
-        commands = self._script.take(*args)
+    def _exchange(self, last=None):
+        first = not self._script.started
+        commands = self._script.take(last)
         try:
-            self._send(commands)
-            for _ in commands[:-1]:
-                self._drain()
-            return self._db.parse_response(self._connection, args[0], **options)
-        except ResponseError as error:
-            error = translate(error)
-            if isinstance(error, (ConflictError, BusyError)):
-                self._end(broken=False)
-            raise error from None
-        except (ConnectionError, TimeoutError):
+            replies = self._lane.exchange(commands, first)
+        except BaseException:
             self._end(broken=True)
             raise
-
-    def _send(self, commands):
-        self._connection.send_packed_command(self._connection.pack_commands(commands))
-
-    def _drain(self):
-        # The reply of a write that was queued, or of BEGIN. An error there makes the last command
-        # fail as well, with the reason.
-        try:
-            self._connection.read_response()
-        except ResponseError as error:
-            if isinstance(translate(error), (ConflictError, BusyError)):
-                return
-            raise
+        return self._script.digest(replies)
 
     def commit(self):
-        """Makes everything take effect. Raises :class:`ConflictError` if it had to give way."""
-        if not self._open:
-            raise TransactionClosed("the transaction has ended; begin another one")
-        commands = self._script.take("TXN", "COMMIT")
-        try:
-            self._send(commands)
-            errors = []
-            for _ in commands[:-1]:
-                try:
-                    self._connection.read_response()
-                except ResponseError as error:
-                    errors.append(translate(error))
-            replies = self._connection.read_response()
-        except ResponseError as error:
-            self._end(broken=False)
-            raise translate(errors[0] if errors else error) from None
-        except (ConnectionError, TimeoutError) as error:
-            self._end(broken=True)
-            raise CommitUnknown(f"the connection broke during the commit: {error}") from error
-        self._end(broken=False)
-        self._settle(replies)
+        """Makes everything take effect.
 
-    def _settle(self, replies):
-        callbacks = self._db.response_callbacks
-        named = []
-        for (name, _), value in zip(self._script.deferred, replies or []):
-            callback = callbacks.get(name)
-            failed = isinstance(value, Exception) or callback is None
-            named.append(value if failed else callback(value))
-        self._script.settle(named)
+        Raises :class:`ConflictError` if it had to give way, :class:`CommitUnknown` if the
+        connection broke, :class:`WriteRefused` if a value did not allow a write.
+        """
+        self._check_open()
+        try:
+            replies = self._exchange()
+        except (ConnectionError, TimeoutError) as error:
+            raise CommitUnknown(f"the connection broke during the commit: {error}") from error
+        finally:
+            if self._open:
+                self._end()
+        self._script.settle(replies, self._db.response_callbacks)
 
     def rollback(self):
         """Gives the transaction up: nothing of it takes effect."""
-        if not self._open:
-            return
-        if self._script.expected:
-            # Nothing has been sent yet.
-            return self._end(broken=False)
-        try:
-            self._connection.send_command("TXN", "ABORT")
-            self._connection.read_response()
-        except ResponseError:
-            pass
-        except RedisError:
-            return self._end(broken=True)
-        self._end(broken=False)
+        self._check_open()
+        self._lane.unended = self._script.started
+        self._end()
 
-    def _end(self, broken):
+    def lose(self):
+        """It is known by other means that it took effect: its replies are lost."""
+        self._script.lose()
+
+    def _end(self, broken=False):
         self._open = False
         if broken:
-            self._connection.disconnect()
-        self._db.connection_pool.release(self._connection)
+            self._lane.abandon()
+        elif self._lane_is_own:
+            self._lane.close()
+
+
+class Batch(CoreCommands):
+    """Commands that take effect together, over any keys, in one round trip.
+
+    Every command answers a :class:`Deferred`. Leaving the ``with`` block carries the batch out, and
+    so does :meth:`execute`. A batch has a request number: if the connection breaks it is sent
+    again, and takes effect once.
+    """
+
+    def __init__(self, db, policy):
+        self._db = db
+        self._policy = policy
+        self._begin()
+
+    def _begin(self):
+        self._script = Script(["MULTI"], ["EXEC"], self._db.requests.next())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind is None and len(self):
+            try:
+                self.execute()
+            except RepeatedError:
+                # It took effect, and who looks at a reply will be told that it is lost.
+                pass
+
+    def __len__(self):
+        return len(self._script)
+
+    def get_encoder(self):
+        """For redis-py's command methods."""
+        return self._db.get_encoder()
+
+    def get_connection_kwargs(self):
+        """For redis-py's command methods."""
+        return self._db.get_connection_kwargs()
+
+    def execute_command(self, *args, **options):
+        """Adds a command."""
+        return self._script.defer(list(args), options)
+
+    def execute(self, raise_on_error=True):
+        """Carries the commands out and gives their replies; the batch is empty afterwards.
+
+        Raises :class:`WriteRefused` if there are errors among the replies, which otherwise stand
+        in the list; :class:`RepeatedError` if it took effect but the replies are lost;
+        :class:`CommitUnknown` if the server could not be reached again.
+        """
+        script, last = self._script, None
+        self._begin()
+        commands = script.take()
+        for pause in self._policy.pauses():
+            time.sleep(pause)
+            try:
+                reply = self._attempt(script, commands)
+                return script.settle(reply, self._db.response_callbacks, raise_on_error)
+            except RepeatedError:
+                script.lose()
+                raise
+            except (BusyError, ConnectionError, TimeoutError) as error:
+                last = error
+        if isinstance(last, BusyError):
+            raise last
+        raise CommitUnknown(f"the connection broke: {last}") from last
+
+    def _attempt(self, script, commands):
+        lane = Lane(self._db)
+        try:
+            replies = lane.exchange(commands, first=True)
+        except BaseException:
+            lane.abandon()
+            raise
+        lane.close()
+        return script.digest(replies)
 
 
 def transactional(function):

@@ -1,0 +1,330 @@
+"""The same for asyncio: :class:`Claret` on top of ``redis.asyncio``.
+
+``async with`` and ``await`` where the blocking client has ``with`` and nothing. A write in a
+transaction may be awaited or not: it is deferred either way. Tasks may share a transaction, their
+commands then take turns.
+"""
+
+import asyncio
+import functools
+
+import redis.asyncio
+from redis.commands.core import AsyncCoreCommands
+from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
+
+from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
+from .script import (
+    IMMEDIATE,
+    Awaitable,
+    Requests,
+    RetryPolicy,
+    Script,
+    begin_words,
+    is_connected,
+    pool_words,
+    writers,
+)
+
+
+class Lane:
+    """A connection on loan from the pool; see :class:`claret.transaction.Lane`."""
+
+    def __init__(self, db):
+        self._pool = db.connection_pool
+        self._connection = None
+        self.unended = False
+
+    async def exchange(self, commands, first):
+        """Sends commands in one packet; gives their replies, errors as values."""
+        if first:
+            if self._connection is None:
+                self._connection = await self._pool.get_connection(*pool_words(self._pool))
+            self.unended = False
+        elif not is_connected(self._connection):
+            raise ConnectionError("the connection of the transaction was closed")
+        packed = self._connection.pack_commands(commands)
+        await self._connection.send_packed_command(packed, check_health=first)
+        return [await self._read() for _ in commands]
+
+    async def _read(self):
+        try:
+            return await self._connection.read_response()
+        except ResponseError as error:
+            return error
+
+    async def abandon(self):
+        """Gives the connection up: nobody knows what would still come from it."""
+        if self._connection is not None:
+            await self._connection.disconnect(nowait=True)
+        await self.close()
+
+    async def close(self):
+        """Gives the connection back."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            if self.unended and is_connected(connection):
+                self.unended = False
+                await connection.send_command("TXN", "ABORT", check_health=False)
+                await connection.read_response()
+        except RedisError:
+            await connection.disconnect(nowait=True)
+        finally:
+            await self._pool.release(connection)
+
+
+class Transaction(AsyncCoreCommands):
+    """One attempt at a transaction; see :class:`claret.Transaction`."""
+
+    def __init__(self, db, readonly=False, now=False, request=None, lane=None):
+        self._db = db
+        self._deferring = not (now or readonly)
+        self._writes = frozenset()
+        words = begin_words(readonly, now)
+        self._script = Script(words, ["TXN", "COMMIT"], request, deferred=Awaitable)
+        self._lane = lane or Lane(db)
+        self._lane_is_own = lane is None
+        self._turn = asyncio.Lock()
+        self._open = True
+
+    async def __aenter__(self):
+        if self._deferring:
+            self._writes = await self._db.writers()
+        return self
+
+    async def __aexit__(self, kind, error, trace):
+        if not self._open:
+            return
+        if kind is None:
+            await self.commit()
+        else:
+            await self.rollback()
+
+    def get_encoder(self):
+        """For redis-py's command methods."""
+        return self._db.get_encoder()
+
+    def get_connection_kwargs(self):
+        """For redis-py's command methods."""
+        return self._db.get_connection_kwargs()
+
+    def execute_command(self, *args, **options):
+        """Sends a command: at once if its reply is needed, with the next one otherwise."""
+        self._check_open()
+        name = str(args[0]).upper()
+        if name in self._writes and name not in IMMEDIATE:
+            return self._script.defer(list(args), options)
+        return self._ask(list(args), options)
+
+    async def _ask(self, args, options):
+        try:
+            reply = await self._exchange(args)
+        except (ConflictError, BusyError):
+            self._lane.unended = True
+            await self._end()
+            raise
+        callback = self._db.response_callbacks.get(args[0])
+        options.pop("keys", None)
+        return callback(reply, **options) if callback else reply
+
+    async def flush(self):
+        """Sends the writes that wait, so that the server can already look at them."""
+        await self.execute_command("PING")
+
+    def _check_open(self):
+        if not self._open:
+            raise TransactionClosed("the transaction has ended; begin another one")
+
+    async def _exchange(self, last=None):
+        async with self._turn:
+            self._check_open()
+            first = not self._script.started
+            commands = self._script.take(last)
+            try:
+                replies = await self._lane.exchange(commands, first)
+            except BaseException:
+                await self._end(broken=True)
+                raise
+            return self._script.digest(replies)
+
+    async def commit(self):
+        """Makes everything take effect; see :meth:`claret.Transaction.commit`."""
+        self._check_open()
+        try:
+            replies = await self._exchange()
+        except (ConnectionError, TimeoutError) as error:
+            raise CommitUnknown(f"the connection broke during the commit: {error}") from error
+        finally:
+            if self._open:
+                await self._end()
+        self._script.settle(replies, self._db.response_callbacks)
+
+    async def rollback(self):
+        """Gives the transaction up: nothing of it takes effect."""
+        self._check_open()
+        self._lane.unended = self._script.started
+        await self._end()
+
+    def lose(self):
+        """It is known by other means that it took effect: its replies are lost."""
+        self._script.lose()
+
+    async def _end(self, broken=False):
+        self._open = False
+        if broken:
+            await self._lane.abandon()
+        elif self._lane_is_own:
+            await self._lane.close()
+
+
+class Batch(AsyncCoreCommands):
+    """Commands that take effect together; see :class:`claret.Batch`."""
+
+    def __init__(self, db, policy):
+        self._db = db
+        self._policy = policy
+        self._begin()
+
+    def _begin(self):
+        request = self._db.requests.next()
+        self._script = Script(["MULTI"], ["EXEC"], request, deferred=Awaitable)
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, kind, error, trace):
+        if kind is None and len(self):
+            try:
+                await self.execute()
+            except RepeatedError:
+                # It took effect, and who looks at a reply will be told that it is lost.
+                pass
+
+    def __len__(self):
+        return len(self._script)
+
+    def get_encoder(self):
+        """For redis-py's command methods."""
+        return self._db.get_encoder()
+
+    def get_connection_kwargs(self):
+        """For redis-py's command methods."""
+        return self._db.get_connection_kwargs()
+
+    def execute_command(self, *args, **options):
+        """Adds a command."""
+        return self._script.defer(list(args), options)
+
+    async def execute(self, raise_on_error=True):
+        """Carries the commands out; see :meth:`claret.Batch.execute`."""
+        script, last = self._script, None
+        self._begin()
+        commands = script.take()
+        for pause in self._policy.pauses():
+            await asyncio.sleep(pause)
+            try:
+                reply = await self._attempt(script, commands)
+                return script.settle(reply, self._db.response_callbacks, raise_on_error)
+            except RepeatedError:
+                script.lose()
+                raise
+            except (BusyError, ConnectionError, TimeoutError) as error:
+                last = error
+        if isinstance(last, BusyError):
+            raise last
+        raise CommitUnknown(f"the connection broke: {last}") from last
+
+    async def _attempt(self, script, commands):
+        lane = Lane(self._db)
+        try:
+            replies = await lane.exchange(commands, first=True)
+        except BaseException:
+            await lane.abandon()
+            raise
+        await lane.close()
+        return script.digest(replies)
+
+
+class Claret(redis.asyncio.Redis):
+    """A ``redis.asyncio.Redis`` that can do more; see :class:`claret.Claret`."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.requests = Requests()
+        self._writers = None
+
+    async def writers(self):
+        """Names of the commands that may change something, by the server's own table."""
+        if self._writers is None:
+            self._writers = writers(await self.execute_command("COMMAND"))
+        return self._writers
+
+    def begin(self, readonly=False, now=False):
+        """One attempt at a transaction, as an asynchronous context manager."""
+        return Transaction(self, readonly=readonly, now=now)
+
+    def snapshot(self):
+        """A transaction of reads that all show one instant, and that takes no locks."""
+        return Transaction(self, readonly=True)
+
+    def batch(self, policy=RetryPolicy()):
+        """Commands that take effect together, over any keys, in one round trip."""
+        return Batch(self, policy)
+
+    async def run(self, function, *args, readonly=False, now=False, policy=RetryPolicy(), **kwargs):
+        """Awaits ``function(transaction, *args)`` in a transaction until it commits.
+
+        See :meth:`claret.Claret.run`.
+        """
+        request = None if readonly else self.requests.next()
+        lane, last = Lane(self), None
+        try:
+            for pause in policy.pauses():
+                await asyncio.sleep(pause)
+                transaction = Transaction(self, readonly, now, request, lane)
+                try:
+                    async with transaction:
+                        result = await function(transaction, *args, **kwargs)
+                    return result
+                except CommitUnknown as error:
+                    if readonly:
+                        return result
+                    if await self._took_effect(request, policy, error):
+                        transaction.lose()
+                        return result
+                    # The old number is spent: it will never take effect.
+                    request = self.requests.next()
+                    last = error
+                except (ConflictError, BusyError, ConnectionError, TimeoutError) as error:
+                    last = error
+        finally:
+            await lane.close()
+        raise last
+
+    async def _took_effect(self, request, policy, error):
+        """Asks whether a commit whose answer was lost took effect, and settles it."""
+        for pause in policy.pauses():
+            await asyncio.sleep(pause)
+            try:
+                return bool(await self.execute_command("TXN", "RESOLVE", *request))
+            except (ConnectionError, TimeoutError):
+                continue
+            except ResponseError as refused:
+                raise CommitUnknown(f"{error}; asking was refused: {refused}") from error
+        raise CommitUnknown(f"{error}; the server could not be asked either") from error
+
+
+def transactional(function):
+    """Decorator for coroutine functions whose first parameter is a database or a transaction.
+
+    See :func:`claret.transactional`.
+    """
+
+    @functools.wraps(function)
+    async def wrapper(db, *args, **kwargs):
+        if isinstance(db, Transaction):
+            return await function(db, *args, **kwargs)
+        return await db.run(function, *args, **kwargs)
+
+    return wrapper

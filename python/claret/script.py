@@ -1,0 +1,240 @@
+"""What a transaction has sent and still has to send, without any input or output.
+
+Shared by the blocking client and the one for asyncio: they only carry bytes.
+"""
+
+import inspect
+import itertools
+import os
+import random
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Optional
+
+from redis.exceptions import ResponseError
+
+from .errors import ClaretError, RepeatedError, TransactionClosed, WriteRefused, translate
+
+# Writers whose reply is the point of calling them. The server has to look before it can carry
+# them out, so they are answered at once in any transaction, without waiting in vain for elements.
+IMMEDIATE = frozenset(
+    "BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH BZMPOP BZPOPMAX BZPOPMIN LMOVE RPOPLPUSH".split()
+)
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often and how long a transaction is run again.
+
+    Pauses grow from ``pause_s_min`` to ``pause_s_max`` and are drawn at random below that, so that
+    rivals do not meet again.
+    """
+
+    deadline_s: float = 10.0
+    attempts_max: Optional[int] = None
+    pause_s_min: float = 0.0005
+    pause_s_max: float = 0.1
+
+    def pause(self, attempt):
+        """Seconds to wait before attempt number ``attempt`` (1 is the first retry)."""
+        longest = self.pause_s_min * 2 ** min(attempt, 30)
+        return random.uniform(0, min(self.pause_s_max, longest))
+
+    def pauses(self):
+        """For each attempt that may be made, the seconds to wait before it."""
+        since = time.monotonic()
+        for attempt in itertools.count():
+            if attempt and attempt == self.attempts_max:
+                return
+            if attempt and time.monotonic() - since >= self.deadline_s:
+                return
+            yield self.pause(attempt) if attempt else 0
+
+
+class Requests:
+    """Request numbers: a name for this client that is unique for ever, and a count."""
+
+    def __init__(self):
+        self._begin()
+
+    def _begin(self):
+        self._name = f"py-{uuid.uuid4().hex}"
+        self._numbers = itertools.count(1)
+        self._process = os.getpid()
+
+    def next(self):
+        """A name and a number that were never given out before, not even before a fork."""
+        if self._process != os.getpid():
+            self._begin()
+        return [self._name, next(self._numbers)]
+
+
+class Deferred:
+    """The reply of a write in a transaction: known once the transaction has committed."""
+
+    __slots__ = ("_conversions", "_state", "_value")
+
+    def __init__(self):
+        self._conversions = ()
+        self._state = "open"
+        self._value = None
+
+    def _set(self, value):
+        if not isinstance(value, Exception):
+            for convert in self._conversions:
+                value = convert(value)
+        self._state, self._value = "known", value
+
+    def _lose(self):
+        self._state = "lost"
+
+    def _then(self, convert):
+        self._conversions += (convert,)
+        return self
+
+    @property
+    def value(self):
+        """The reply; raises the error if it is one.
+
+        Raises :class:`TransactionClosed` while the transaction is open or if it was rolled back,
+        and :class:`RepeatedError` if the transaction took effect but the replies were lost.
+        """
+        if self._state == "lost":
+            raise RepeatedError("it took effect, but the connection broke before its replies came")
+        if self._state == "open":
+            raise TransactionClosed("a write is answered when its transaction commits")
+        if isinstance(self._value, Exception):
+            raise self._value
+        return self._value
+
+    def __repr__(self):
+        return f"Deferred({self._value!r})" if self._state == "known" else f"Deferred({self._state})"
+
+
+class Awaitable(Deferred):
+    """A :class:`Deferred` that may be awaited, which gives itself: for asyncio."""
+
+    __slots__ = ()
+
+    def __await__(self):
+        return self
+        yield
+
+
+class Script:
+    """The commands of one attempt. ``begin`` opens it and ``end`` makes it take effect."""
+
+    def __init__(self, begin, end, request=None, deferred=Deferred):
+        opening = [["CLIENT", "REQUEST", *request]] if request else []
+        opening.append(begin)
+        self._end = end
+        self._deferred = deferred
+        # Commands that are not sent yet, each with what is known about a deferred one.
+        self._unsent = [(command, None) for command in opening]
+        self._flying = []
+        # Deferred commands in the order in which the commit will answer them.
+        self._queued = []
+        # Replies of deferred commands that the server gave at once; good if the commit is.
+        self._early = []
+        # Why the commit must not be sent any more.
+        self._fault = None
+        self.started = False
+
+    def __len__(self):
+        waiting = sum(about is not None for _, about in self._unsent)
+        return waiting + len(self._queued) + len(self._early)
+
+    def defer(self, command, options):
+        """Adds a command whose reply comes with the commit."""
+        reply = self._deferred()
+        self._unsent.append((command, (command[0], options, reply)))
+        return reply
+
+    def take(self, last=None):
+        """Commands to send now; the reply of the last one is waited for. ``None``: the end."""
+        if last is None and self._fault:
+            raise self._fault
+        self.started = True
+        self._flying, self._unsent = self._unsent, []
+        return [command for command, _ in self._flying] + [last or self._end]
+
+    def digest(self, replies):
+        """Takes the replies of what :meth:`take` gave, errors as values; gives the last reply.
+
+        Raises what stands in the way of the transaction, or else the error of the last command.
+        """
+        *earlier, last = replies
+        for (_, about), reply in zip(self._flying, earlier):
+            if isinstance(reply, ResponseError):
+                self._fault = self._fault or translate(reply)
+            elif about is None:
+                continue
+            elif reply in (b"QUEUED", "QUEUED"):
+                self._queued.append(about)
+            else:
+                self._early.append((about, reply))
+        if isinstance(last, ResponseError):
+            last = translate(last)
+            raise last if isinstance(last, ClaretError) or not self._fault else self._fault
+        if self._fault:
+            raise self._fault
+        return last
+
+    def settle(self, replies, callbacks, strict=True):
+        """Hands out the replies of a commit and gives them as a list.
+
+        With ``strict`` it raises :class:`WriteRefused` if there are errors among them.
+        """
+        pairs = self._early + list(zip(self._queued, replies or []))
+        errors, values = [], []
+        for (name, options, reply), value in pairs:
+            if isinstance(value, Exception):
+                errors.append((name, translate(value)))
+            elif name in callbacks:
+                options = {key: option for key, option in options.items() if key != "keys"}
+                value = callbacks[name](value, **options)
+            reply._set(value)
+            values.append(value)
+        if errors and strict:
+            raise WriteRefused(errors)
+        return values
+
+    def lose(self):
+        """The transaction took effect, but nobody will ever see its replies."""
+        for about in [about for _, about in self._flying if about] + self._queued:
+            about[2]._lose()
+        for about, _ in self._early:
+            about[2]._lose()
+
+
+def begin_words(readonly, now):
+    """The command that begins a transaction."""
+    if readonly:
+        return ["TXN", "BEGIN", "READONLY"]
+    return ["TXN", "BEGIN"] if now else ["TXN", "BEGIN", "BLIND"]
+
+
+def writers(table):
+    """Names of the commands that change something, from the reply of ``COMMAND``."""
+    flags = {str(name).upper(): {_text(f) for f in about["flags"]} for name, about in table.items()}
+    if "TXN" not in flags:
+        raise ClaretError("this server has no command TXN, so it is not Claret: use redis.Redis")
+    return frozenset(name for name, found in flags.items() if "write" in found)
+
+
+def _text(word):
+    return word.decode() if isinstance(word, bytes) else str(word)
+
+
+def pool_words(pool):
+    """What ``get_connection`` of a pool must be given: newer versions of redis-py want nothing."""
+    parameter = inspect.signature(pool.get_connection).parameters.get("command_name")
+    needed = parameter is not None and parameter.default is inspect.Parameter.empty
+    return ["TXN"] if needed else []
+
+
+def is_connected(connection):
+    """Whether a connection is open. One that is not would silently be opened again."""
+    known = getattr(connection, "is_connected", None)
+    return getattr(connection, "_sock", None) is not None if known is None else bool(known)

@@ -1,0 +1,107 @@
+"""A pool with connections whose replies are written down beforehand."""
+
+from redis.exceptions import ConnectionError, ResponseError
+
+TABLE = {
+    name: {"flags": flags}
+    for name, flags in {
+        "get": ["readonly"],
+        "set": ["write"],
+        "incrby": ["write"],
+        "lmove": ["write"],
+        "rename": ["write"],
+        "zpopmin": ["write"],
+        "txn": ["fast"],
+    }.items()
+}
+
+BREAK = ConnectionError("gone")
+
+
+def error(text):
+    """An error reply."""
+    return ResponseError(text)
+
+
+class Connection:
+    """Answers from a list; an exception that is no error reply breaks the connection."""
+
+    def __init__(self, replies, sent):
+        self._replies = replies
+        self._sent = sent
+        self.is_connected = True
+        self.releases = 0
+
+    def pack_commands(self, commands):
+        return [list(command) for command in commands]
+
+    def send_packed_command(self, packed, check_health=True):
+        self._sent.append([" ".join(map(str, command)) for command in packed])
+
+    def send_command(self, *args, check_health=True):
+        self._sent.append([" ".join(map(str, args))])
+
+    def read_response(self):
+        reply = self._replies.pop(0)
+        if isinstance(reply, Exception):
+            if not isinstance(reply, ResponseError):
+                self.is_connected = False
+            raise reply
+        return reply
+
+    def disconnect(self, nowait=False):
+        self.is_connected = False
+
+
+class Pool:
+    """Gives out one connection after the other, each with its list of replies."""
+
+    def __init__(self, *replies):
+        self.sent = []
+        self._connections = [Connection(list(one), self.sent) for one in replies]
+        self.out = 0
+
+    def get_connection(self):
+        self.out += 1
+        return self._connections[0]
+
+    def disconnect(self):
+        """Redis-py calls this when a client is collected."""
+
+    def release(self, connection):
+        self.out -= 1
+        if not connection.is_connected:
+            self._connections.remove(connection)
+
+
+class AsyncConnection(Connection):
+    """The same for asyncio."""
+
+    async def send_packed_command(self, packed, check_health=True):
+        super().send_packed_command(packed)
+
+    async def send_command(self, *args, check_health=True):
+        super().send_command(*args)
+
+    async def read_response(self):
+        return super().read_response()
+
+    async def disconnect(self, nowait=False):
+        super().disconnect()
+
+
+class AsyncPool(Pool):
+    """The same for asyncio."""
+
+    def __init__(self, *replies):
+        super().__init__()
+        self._connections = [AsyncConnection(list(one), self.sent) for one in replies]
+
+    async def get_connection(self):
+        return super().get_connection()
+
+    async def release(self, connection):
+        super().release(connection)
+
+    async def disconnect(self):
+        """Redis-py calls this when a client is closed."""
