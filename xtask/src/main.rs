@@ -15,6 +15,7 @@ mod paths;
 mod process;
 mod report;
 mod setup;
+mod simulation;
 mod test;
 mod tidy;
 

@@ -1,8 +1,8 @@
 //! `cargo xtask night`: the long form of the simulation, and its row in the ledger.
 
 use crate::paths;
-use crate::process::{cargo, command, judge, output, start};
-use crate::test::Summary;
+use crate::process::{cargo, command, output, start};
+use crate::simulation::{self, Summary};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -20,8 +20,8 @@ network and disk, under faults drawn from the seed, with every history checked. 
 repeated from its first seed and its commit. Failures are kept here for ever; each has a scenario
 or a fix that names it.
 
-| date (UTC) | commit | minutes | seeds (from) | simulated hours | faults injected | failures |
-|---|---|---|---|---|---|---|
+| date (UTC) | commit | minutes | seeds (from) | simulated hours | transactions | faults injected | failures |
+|---|---|---|---|---|---|---|---|
 ";
 
 /// Simulates seeds that no night had before, for `minutes`.
@@ -46,20 +46,16 @@ pub fn run(minutes: u64) -> Result<(), String> {
     }
     let row = night.row(&date(now_s), &commit()?, begin.elapsed().as_secs() / 60, first);
     append(&row)?;
-    match night.repeat.is_empty() {
-        true => Ok(()),
-        false => Err(format!("failures; repeat with:\n  {}", night.repeat.join("\n  "))),
+    match night.failures {
+        0 => Ok(()),
+        n => Err(format!("{n} seeds failed; repeat with:\n  {}", night.repeat.join("\n  "))),
     }
 }
 
 /// One call of the simulator, from `first` on.
 fn batch(first: u64) -> Result<Summary, String> {
     let (first, count) = (first.to_string(), BATCH.to_string());
-    let words = ["sim", "--first-seed", &first, "--seeds", &count, "--json"];
-    let mut sim = command(paths::claret(), &words);
-    let (status, text) = output(&mut sim)?;
-    // A failing seed makes the status non-zero too, but then there is a document.
-    Summary::read(&text).map_err(|why| judge(&sim, status).err().unwrap_or(why))
+    simulation::run(&["--first", &first, "--seeds", &count]).map(|(_, summary)| summary)
 }
 
 /// Sums over a night.
@@ -68,6 +64,7 @@ struct Night {
     seeds: u64,
     failures: u64,
     simulated_s: f64,
+    transactions: u64,
     faults: BTreeMap<String, u64>,
     repeat: Vec<String>,
 }
@@ -77,10 +74,11 @@ impl Night {
         self.seeds += summary.seeds.max(1);
         self.failures += summary.failures;
         self.simulated_s += summary.simulated_s;
+        self.transactions += summary.transactions;
         for (kind, count) in summary.faults {
             *self.faults.entry(kind).or_default() += count;
         }
-        self.repeat.extend(summary.repeat);
+        self.repeat.extend(summary.first_failure.map(|failure| failure.command));
     }
 
     fn row(&self, date: &str, commit: &str, minutes: u64, first: u64) -> String {
@@ -90,9 +88,10 @@ impl Night {
             commands => format!("{} (`{}`)", self.failures, commands.join("`, `")),
         };
         format!(
-            "| {date} | {commit} | {minutes} | {} ({first}) | {:.1} | {} | {failures} |\n",
+            "| {date} | {commit} | {minutes} | {} ({first}) | {:.1} | {} | {} | {failures} |\n",
             self.seeds,
             self.simulated_s / 3600.0,
+            self.transactions,
             faults.join(", "),
         )
     }
@@ -151,6 +150,7 @@ fn days_of(year: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simulation::Failure;
 
     #[test]
     fn days_are_named_as_in_the_calendar() {
@@ -165,13 +165,19 @@ mod tests {
     #[test]
     fn a_night_is_one_row() {
         let mut night = Night::default();
-        for repeat in [None, Some("claret sim --seed 9".to_owned())] {
-            let failures = u64::from(repeat.is_some());
-            let faults = vec![("crash".to_owned(), 3)];
-            night.add(Summary { seeds: 100, failures, simulated_s: 5400.0, faults, repeat });
+        let failure = Failure { command: "claret sim --seed 9".into(), why: "lost".into() };
+        for first_failure in [None, Some(failure)] {
+            night.add(Summary {
+                seeds: 100,
+                failures: u64::from(first_failure.is_some()),
+                simulated_s: 5400.0,
+                transactions: 50,
+                faults: vec![("crash".to_owned(), 3)],
+                first_failure,
+            });
         }
         let row = night.row("2030-01-02", "abc1234", 60, 7);
-        let expected = "| 2030-01-02 | abc1234 | 60 | 200 (7) | 3.0 | crash 6 | 1 (`claret sim \
+        let expected = "| 2030-01-02 | abc1234 | 60 | 200 (7) | 3.0 | 100 | crash 6 | 1 (`claret sim \
                         --seed 9`) |\n";
         assert_eq!(row, expected);
         assert_eq!(HEAD.lines().last().unwrap().matches('|').count(), row.matches('|').count());

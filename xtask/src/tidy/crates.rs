@@ -15,7 +15,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("server", &["adt", "engine", "wire"]),
     ("client", &["adt", "wire"]),
     ("sim", &["adt", "engine", "wire", "check"]),
-    ("bench", &["adt", "client", "sim", "check", "model"]),
+    ("bench", &["adt", "wire", "client", "sim", "check", "model"]),
     (
         "claret",
         &["adt", "engine", "wire", "server", "client", "probe", "model", "check", "sim", "bench"],

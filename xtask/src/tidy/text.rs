@@ -36,7 +36,10 @@ pub fn sizes(tree: &Tree) -> Vec<String> {
     for (path, text) in tree.with_extension("rs") {
         for (number, line) in text.lines().enumerate() {
             let columns = line.chars().count();
-            if columns > LINE_COLUMNS {
+            // A row of a table in a comment cannot be broken.
+            let table =
+                line.trim_start().starts_with("//! |") || line.trim_start().starts_with("/// |");
+            if columns > LINE_COLUMNS && !table {
                 let place = format!("{path}:{}", number + 1);
                 violations.push(format!("{place} has {columns} columns; at most {LINE_COLUMNS}"));
             }
@@ -101,7 +104,9 @@ mod tests {
     fn long_files_and_lines_are_seen_at_the_limit_plus_one() {
         let (fits, long) = ("x\n".repeat(FILE_LINES), "x\n".repeat(FILE_LINES + 1));
         let (narrow, wide) = ("x".repeat(LINE_COLUMNS), "x".repeat(LINE_COLUMNS + 1));
-        let good = Tree::of(&[("a.rs", &fits), ("b.rs", &narrow), ("c.md", &wide)]);
+        let table = format!("//! | {wide} |");
+        let good = [("a.rs", &fits), ("b.rs", &narrow), ("c.md", &wide), ("d.rs", &table)];
+        let good = Tree::of(&good.map(|(path, text)| (path, text.as_str())));
         assert!(sizes(&good).is_empty());
         assert_eq!(sizes(&Tree::of(&[("a.py", &long), ("b.rs", &wide)])).len(), 2);
     }

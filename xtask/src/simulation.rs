@@ -1,0 +1,163 @@
+//! Runs of the simulator: the short one of every change, and planted bugs that it must find.
+
+use crate::paths;
+use crate::process::{command, judge, limited, output, show};
+use crate::report::{Count, Outcome};
+use serde_json::Value;
+use std::process::ExitStatus;
+
+/// Bound on one run, in seconds; a simulation that hangs has found something.
+const RUN_SECONDS: u64 = 600;
+
+/// Seeds per change, and seeds within which every planted bug must be found. The long form is
+/// `cargo xtask night`.
+const SEEDS: &str = "200";
+
+/// The short simulation; a failing seed is shown with the command that repeats it.
+pub fn short() -> Result<Outcome, String> {
+    if !offered()? {
+        return Ok(Outcome::NotRun("the binary has no `sim` command".into()));
+    }
+    let (status, summary) = run(&["--seeds", SEEDS])?;
+    let Summary { seeds, failures, simulated_s, transactions, .. } = summary;
+    println!("{seeds} seeds, {simulated_s:.0} simulated seconds, {transactions} transactions");
+    if let Some(failure) = &summary.first_failure {
+        println!("{}\nrepeat with: {}", failure.why, failure.command);
+    }
+    if failures == 0 && !status.success() {
+        return Err(format!("no seed failed, but claret sim ended with {status}"));
+    }
+    Ok(Outcome::Ran(Count { passed: seeds.saturating_sub(failures), failed: failures }))
+}
+
+/// Each planted bug must be found: a simulation that cannot fail proves nothing.
+pub fn planted_bugs() -> Result<Outcome, String> {
+    if !offered()? {
+        return Ok(Outcome::NotRun("the binary has no `sim` command".into()));
+    }
+    let (_, document) = sim(&["--plant", "all", "--seeds", SEEDS])?;
+    let plants = document["plants"].as_array().ok_or("claret sim printed no `plants`")?;
+    let mut count = Count::default();
+    for plant in plants {
+        let (name, seeds) = (plant["plant"].as_str().unwrap_or("?"), &plant["seeds"]);
+        if plant["found"] == true {
+            count.passed += 1;
+            println!("{name}: found after {seeds} seeds");
+        } else {
+            count.failed += 1;
+            println!("{name}: NOT FOUND in {seeds} seeds");
+        }
+    }
+    if count == Count::default() {
+        return Err("claret sim has no planted bugs".into());
+    }
+    Ok(Outcome::Ran(count))
+}
+
+/// Simulates some seeds. A seed that fails is not an error: it is in the summary.
+pub fn run(words: &[&str]) -> Result<(ExitStatus, Summary), String> {
+    let (status, document) = sim(words)?;
+    Ok((status, Summary::read(&document)?))
+}
+
+fn sim(words: &[&str]) -> Result<(ExitStatus, Value), String> {
+    let mut inner = command(paths::claret(), &["sim", "--json"]);
+    inner.args(words);
+    println!("$ {}", show(&inner));
+    let mut limited = limited(RUN_SECONDS, &inner);
+    let (status, text) = output(&mut limited)?;
+    match serde_json::from_str(&text) {
+        Ok(document) => Ok((status, document)),
+        // Without a document the exit status tells more than the parser's complaint.
+        Err(e) => {
+            judge(&limited, status)?;
+            Err(format!("claret sim did not print one JSON document: {e}"))
+        }
+    }
+}
+
+/// Whether the binary's help names the command.
+fn offered() -> Result<bool, String> {
+    let (_, help) = output(&mut command(paths::claret(), &["--help"]))?;
+    Ok(help.lines().any(|line| line.split_whitespace().next() == Some("sim")))
+}
+
+/// What `claret sim --json` says.
+#[derive(Debug, PartialEq)]
+pub struct Summary {
+    /// How many seeds were run.
+    pub seeds: u64,
+    /// How many of them failed.
+    pub failures: u64,
+    /// Virtual time of all seeds, in seconds.
+    pub simulated_s: f64,
+    /// Transactions of all seeds.
+    pub transactions: u64,
+    /// Injected faults by kind.
+    pub faults: Vec<(String, u64)>,
+    /// The first seed that failed.
+    pub first_failure: Option<Failure>,
+}
+
+/// A seed that failed.
+#[derive(Debug, PartialEq)]
+pub struct Failure {
+    /// The command that repeats it.
+    pub command: String,
+    /// What was wrong.
+    pub why: String,
+}
+
+impl Summary {
+    fn read(document: &Value) -> Result<Self, String> {
+        let number = |name: &str| {
+            document[name].as_u64().ok_or_else(|| format!("claret sim printed no number `{name}`"))
+        };
+        let faults = document["faults"].as_object().into_iter().flatten();
+        let failure = document["first_failure"].as_object().map(|failure| {
+            let text = |name: &str| failure.get(name).and_then(Value::as_str).unwrap_or_default();
+            Failure { command: text("command").to_owned(), why: text("why").to_owned() }
+        });
+        Ok(Self {
+            seeds: number("seeds")?,
+            failures: number("failures")?,
+            simulated_s: document["simulated_s"].as_f64().unwrap_or(0.0),
+            transactions: document["transactions"].as_u64().unwrap_or(0),
+            faults: faults.map(|(kind, n)| (kind.clone(), n.as_u64().unwrap_or(0))).collect(),
+            first_failure: failure,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_summary_is_read() {
+        let document = json!({
+            "seeds": 20, "failures": 1, "simulated_s": 12.5, "transactions": 99,
+            "faults": {"crash": 7},
+            "first_failure": {"seed": 3, "command": "claret sim --seed 3", "why": "lost"},
+        });
+        let expected = Summary {
+            seeds: 20,
+            failures: 1,
+            simulated_s: 12.5,
+            transactions: 99,
+            faults: vec![("crash".into(), 7)],
+            first_failure: Some(Failure {
+                command: "claret sim --seed 3".into(),
+                why: "lost".into(),
+            }),
+        };
+        assert_eq!(Summary::read(&document), Ok(expected));
+    }
+
+    #[test]
+    fn an_incomplete_summary_is_refused() {
+        let error = Summary::read(&json!({"seeds": 20})).unwrap_err();
+        assert!(error.contains("`failures`"), "{error}");
+    }
+}
