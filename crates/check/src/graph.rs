@@ -12,11 +12,11 @@ pub(crate) enum Kind {
     Wr,
     /// The other one overwrote what it read.
     Rw,
-    /// As `Ww`, but inferred: somebody saw both, and of this version only the other one.
+    /// As `Ww`, but inferred: else a reader that comes later would not have seen the second one.
     WwByReads,
-    /// As `Ww`, but the order of the versions is known only from real time.
+    /// As `WwByReads`, with the help of session or real-time order.
     WwByTime,
-    /// As `Rw`, but the order of the versions is known only from real time.
+    /// As `Rw`, inferred with the help of session or real-time order.
     RwByTime,
     /// Same session, issued earlier.
     Session,
@@ -83,6 +83,40 @@ impl Graph {
         search.found
     }
 
+    /// The transitive closure; `None` if there is a cycle.
+    pub(crate) fn closure(&self, mask: u16) -> Option<Reach> {
+        let len = self.edges.len();
+        let mut incoming = vec![0_usize; len];
+        for edge in (0..len).flat_map(|node| self.successors(node, mask)) {
+            incoming[edge.to] += 1;
+        }
+        let mut sorted: Vec<usize> = (0..len).filter(|&node| incoming[node] == 0).collect();
+        let mut next = 0;
+        while let Some(&node) = sorted.get(next) {
+            next += 1;
+            for edge in self.successors(node, mask) {
+                incoming[edge.to] -= 1;
+                if incoming[edge.to] == 0 {
+                    sorted.push(edge.to);
+                }
+            }
+        }
+        if sorted.len() < len {
+            return None;
+        }
+        let words = len.div_ceil(64);
+        let mut reach = Reach { words, bits: vec![0; len * words] };
+        for &node in sorted.iter().rev() {
+            for edge in self.successors(node, mask) {
+                if !reach.has(node, edge.to) {
+                    reach.set(node, edge.to);
+                    reach.include(node, edge.to);
+                }
+            }
+        }
+        Some(reach)
+    }
+
     /// A shortest path from `from` to `to` inside `members` (sorted), as edges with their origin.
     /// `from == to` asks for a cycle.
     pub(crate) fn path(
@@ -128,6 +162,29 @@ impl Graph {
         let cycles =
             members.iter().take(STARTS_MAX).filter_map(|&n| self.path(n, n, members, mask));
         cycles.min_by_key(Vec::len)
+    }
+}
+
+/// Which nodes can be reached from which.
+pub(crate) struct Reach {
+    words: usize,
+    bits: Vec<u64>,
+}
+
+impl Reach {
+    pub(crate) fn has(&self, from: usize, to: usize) -> bool {
+        self.bits[from * self.words + to / 64] & (1 << (to % 64)) != 0
+    }
+
+    fn set(&mut self, from: usize, to: usize) {
+        self.bits[from * self.words + to / 64] |= 1 << (to % 64);
+    }
+
+    fn include(&mut self, from: usize, via: usize) {
+        let (from, via) = (from * self.words, via * self.words);
+        for word in 0..self.words {
+            self.bits[from + word] |= self.bits[via + word];
+        }
     }
 }
 
@@ -265,6 +322,16 @@ mod tests {
         assert_eq!(path.iter().map(|(from, _)| *from).collect::<Vec<_>>(), vec![2, 0]);
         assert!(graph.path(3, 0, &[0, 3, 4], mask).is_none());
         assert!(graph.components(Kind::Rw.bit()).is_empty());
+        assert!(graph.closure(mask).is_none());
+        assert!(!graph.closure(Kind::Rw.bit()).unwrap().has(0, 1));
+    }
+
+    #[test]
+    fn the_closure_knows_what_can_be_reached() {
+        let edges: Vec<(usize, usize)> = (0..99).map(|node| (node + 1, node)).collect();
+        let reach = graph(100, &edges).closure(Kind::Ww.bit()).unwrap();
+        assert!(reach.has(99, 0) && reach.has(70, 3));
+        assert!(!reach.has(0, 99) && !reach.has(5, 5));
     }
 
     #[test]

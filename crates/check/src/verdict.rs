@@ -54,9 +54,11 @@ impl Verdict {
         }
     }
 
-    /// Adds `number` to the count called `name`.
+    /// Adds `number` to the count called `name`; what stays zero is left out.
     pub fn count(&mut self, name: &'static str, number: usize) {
-        *self.counts.entry(name).or_default() += number as u64;
+        if number > 0 {
+            *self.counts.entry(name).or_default() += number as u64;
+        }
     }
 
     /// Whether an anomaly of `kind` is listed.

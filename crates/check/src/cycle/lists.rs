@@ -3,6 +3,7 @@
 use super::observe::{KeyFacts, Step, View};
 use super::{Builder, NOTHING, Note};
 use crate::graph::Kind;
+use crate::history::Outcome;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a transaction saw of others' doing, and whether its reads fit its own writes.
@@ -51,7 +52,8 @@ fn look(view: &View) -> Seen {
 
 pub(super) fn infer(builder: &mut Builder<'_>, facts: &KeyFacts) {
     let committed: Vec<&View> = facts.views.iter().filter(|view| builder.is_ok(view.txn)).collect();
-    let order = check_reads(builder, facts, &committed);
+    let mut order = check_reads(builder, facts, &committed);
+    extend_by_places(builder, facts, &mut order);
     let writers: Vec<Option<usize>> = order
         .iter()
         .map(|value| facts.writers.get(value).map(|writer| writer.txn))
@@ -69,6 +71,9 @@ pub(super) fn infer(builder: &mut Builder<'_>, facts: &KeyFacts) {
         if let Some(value) = view.writes().find(|value| !read.contains(value)) {
             unseen.push((view.txn, value));
         }
+    }
+    for ((from, before), (to, after)) in later_places(builder, facts, &order) {
+        builder.edge(from, to, Kind::Ww, note(Some(&before), after));
     }
     let mut last: Option<(usize, usize)> = None;
     for (value, txn) in order.iter().zip(&writers) {
@@ -99,6 +104,78 @@ pub(super) fn infer(builder: &mut Builder<'_>, facts: &KeyFacts) {
     builder.verdict.count("list_keys", 1);
 }
 
+/// Checks the places that appends told against what was read, and adds those that follow.
+fn extend_by_places(builder: &mut Builder<'_>, facts: &KeyFacts, order: &mut Vec<usize>) {
+    let mut places = facts.places.clone();
+    places.sort_unstable();
+    for (place, value) in places {
+        let Some(writer) = facts.writers.get(&value).filter(|w| builder.is_ok(w.txn)) else {
+            continue;
+        };
+        let read = order.iter().position(|read| *read == value);
+        if place == order.len() && read.is_none() {
+            order.push(value);
+        } else if place < order.len() && order[place] != value
+            || read.is_some_and(|read| read != place)
+        {
+            let text = format!(
+                "T{} was told that {} is element {} of {}, but others saw another order",
+                writer.txn,
+                builder.name(value),
+                place.wrapping_add(1),
+                builder.name(facts.key)
+            );
+            builder.report("incompatible-order", text, vec![writer.txn]);
+        }
+    }
+}
+
+/// The order of elements beyond a gap in `order`, as appends told it; reports places that are
+/// told twice, and gaps that nothing can fill.
+fn later_places(
+    builder: &mut Builder<'_>,
+    facts: &KeyFacts,
+    order: &[usize],
+) -> Vec<((usize, usize), (usize, usize))> {
+    let ok = |value: &usize| facts.writers.get(value).filter(|w| builder.is_ok(w.txn)).copied();
+    let mut places: Vec<(usize, usize, usize)> = facts
+        .places
+        .iter()
+        .filter(|(place, _)| *place >= order.len())
+        .filter_map(|(place, value)| Some((*place, *value, ok(value)?.txn)))
+        .collect();
+    places.sort_unstable();
+    let Some(&(last, value, writer)) = places.last() else { return Vec::new() };
+    if let Some(pair) = places.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        let text = format!(
+            "T{} and T{} were told the same place in {}",
+            pair[0].2,
+            pair[1].2,
+            builder.name(facts.key)
+        );
+        builder.report("incompatible-order", text, vec![pair[0].2, pair[1].2]);
+    }
+    let known: BTreeSet<usize> =
+        order.iter().copied().chain(places.iter().map(|(_, value, _)| *value)).collect();
+    let possible = |(value, w): &(&usize, &super::observe::Writer)| {
+        !known.contains(value) && builder.txns[w.txn].outcome != Outcome::Fail
+    };
+    let fillers = facts.writers.iter().filter(possible).count();
+    let gaps = (last + 1).saturating_sub(known.len());
+    if gaps > fillers {
+        let text = format!(
+            "T{writer} was told that {} is element {} of {}, but only {} others can precede it",
+            builder.name(value),
+            last.wrapping_add(1),
+            builder.name(facts.key),
+            known.len() - 1 + fillers
+        );
+        builder.report("lost-append", text, vec![writer]);
+    }
+    let pair = |pair: &[(usize, usize, usize)]| ((pair[0].2, pair[0].1), (pair[1].2, pair[1].1));
+    places.windows(2).map(pair).collect()
+}
+
 /// Reports reads that no order explains; answers the longest version.
 fn check_reads(builder: &mut Builder<'_>, facts: &KeyFacts, views: &[&View]) -> Vec<usize> {
     let mut longest: (usize, &[usize]) = (usize::MAX, &[]);
@@ -127,6 +204,7 @@ fn check_reads(builder: &mut Builder<'_>, facts: &KeyFacts, views: &[&View]) -> 
         });
         builder.check_internal(facts, view.txn, expected);
         for version in &seen.external {
+            builder.check_own_future(facts, view.txn, version);
             if let Some(value) = version.last() {
                 builder.check_intermediate(facts, view.txn, *value);
             }

@@ -4,7 +4,7 @@ use super::{NOTHING, is, refused};
 use crate::history::{Op, Txn, Word};
 use crate::model;
 use crate::value::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// How a key is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,15 @@ pub(super) enum Step {
     Read(Vec<usize>),
 }
 
+impl Step {
+    fn written(&self) -> Option<usize> {
+        match self {
+            Self::Write(value) => Some(*value),
+            Self::Read(_) => None,
+        }
+    }
+}
+
 /// What one transaction did to one key.
 #[derive(Debug)]
 pub(super) struct View {
@@ -58,10 +67,7 @@ impl View {
     }
 
     pub(super) fn writes(&self) -> impl Iterator<Item = usize> {
-        self.steps.iter().filter_map(|step| match step {
-            Step::Write(value) => Some(*value),
-            Step::Read(_) => None,
-        })
+        self.steps.iter().filter_map(Step::written)
     }
 }
 
@@ -81,6 +87,8 @@ pub(super) struct KeyFacts {
     /// In order of transactions, failed and indefinite ones included.
     pub(super) views: Vec<View>,
     pub(super) writers: BTreeMap<usize, Writer>,
+    /// Places in a list that appends told by their reply, the list's length: (place, value).
+    pub(super) places: Vec<(usize, usize)>,
 }
 
 /// Collects the facts, in order of keys.
@@ -97,9 +105,15 @@ pub(super) fn observe(txns: &[Txn]) -> (Names, Vec<KeyFacts>) {
                     class,
                     views: Vec::new(),
                     writers: BTreeMap::new(),
+                    places: Vec::new(),
                 });
                 if facts.class != class {
                     facts.class = Class::Other;
+                }
+                if let (Class::List, Some(Value::Int(length))) = (class, &op.reply) {
+                    let written = steps.iter().filter_map(Step::written);
+                    let first = usize::try_from(*length).unwrap_or(0).wrapping_sub(steps.len());
+                    facts.places.extend((first..).zip(written));
                 }
                 match facts.views.last_mut() {
                     Some(view) if view.txn == txn.id => view.steps.extend(steps),
@@ -123,19 +137,6 @@ fn find_writers(facts: &mut KeyFacts) {
             }
         }
     }
-}
-
-/// For each transaction those whose writes it saw, on any key that says so.
-pub(super) fn sources(keys: &[KeyFacts]) -> BTreeMap<usize, BTreeSet<usize>> {
-    let mut sources: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-    for facts in keys.iter().filter(|facts| facts.class != Class::Other) {
-        for view in &facts.views {
-            let writers = view.reads().flatten().filter_map(|value| facts.writers.get(value));
-            let writers = writers.map(|writer| writer.txn).filter(|txn| *txn != view.txn);
-            sources.entry(view.txn).or_default().extend(writers);
-        }
-    }
-    sources
 }
 
 /// What a command does to each of its keys. Reads that say too little are left out.

@@ -1,14 +1,31 @@
-//! Registers with unique values: a read names its writer, but the order of versions must be
-//! inferred.
+//! Registers with unique values: a read names its writer, but the order of writes is not shown.
 //!
-//! Sources, from certain to indirect: within a transaction (read, then written; written, then
-//! written); nothing precedes everything; what one reader saw together; real time and sessions. What follows from real time is
-//! left out where it contradicts the rest, because then the cycle among transactions shows it.
+//! Reads of nothing come before every write. All else is inferred by saturation: a transaction
+//! that saw one write cannot have another write between the two. So, when R saw W1's value and W2
+//! wrote the same key: if W2 precedes R it precedes W1, and if W1 precedes W2 then so does R.
+//! Each such conclusion may allow further ones. (Biswas and Enea, "On the complexity of checking
+//! transactional consistency", OOPSLA 2019, show what this decides and what remains NP-hard.)
 
 use super::observe::{KeyFacts, Step, View};
 use super::{Builder, NOTHING, Note};
-use crate::graph::{Graph, Kind, realtime_pairs};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::graph::Kind;
+use std::collections::BTreeMap;
+
+/// With more transactions than this nothing is inferred beyond what reads show directly.
+const TXNS_MAX: usize = 8_192;
+
+/// So often conclusions are drawn from conclusions.
+const ROUNDS_MAX: usize = 12;
+
+/// Who wrote and who read one register.
+#[derive(Debug)]
+pub(super) struct Register {
+    key: usize,
+    /// Transactions with their last value.
+    writes: Vec<(usize, usize)>,
+    /// Readers, the transactions whose value they saw, and the value.
+    reads: Vec<(usize, usize, usize)>,
+}
 
 /// What a transaction saw and left behind.
 #[derive(Debug, Default)]
@@ -18,18 +35,6 @@ struct Seen {
     writes: Vec<usize>,
     /// What a read should have shown.
     contradiction: Option<usize>,
-}
-
-impl Seen {
-    /// The version that the transaction met, if it says so.
-    fn first(&self) -> Option<usize> {
-        self.external.first().or(self.writes.first()).copied()
-    }
-
-    /// The version that the transaction left.
-    fn left(&self) -> Option<usize> {
-        self.writes.last().or(self.external.last()).copied()
-    }
 }
 
 fn look(view: &View) -> Seen {
@@ -56,215 +61,99 @@ fn look(view: &View) -> Seen {
     seen
 }
 
-/// How certain an order of two versions is.
-const CERTAIN: Kind = Kind::Ww;
-/// Somebody saw other writes of the one that wrote the first, and the second.
-const BY_READS: Kind = Kind::WwByReads;
-/// From real time, to a version that is written later.
-const WRITTEN_LATER: Kind = Kind::WwByTime;
-/// From real time, to a version that is read later.
-const READ_LATER: Kind = Kind::RwByTime;
-
-/// Adds the edges of one register; answers what is wrong if its versions go round in a circle.
-pub(super) fn infer(builder: &mut Builder<'_>, facts: &KeyFacts) -> Option<String> {
+/// Adds what the reads of one register show directly; answers what is left to infer from.
+pub(super) fn infer(builder: &mut Builder<'_>, facts: &KeyFacts) -> Register {
     builder.verdict.count("register_keys", 1);
-    let mut seen: BTreeMap<usize, Seen> = BTreeMap::new();
+    let mut register = Register { key: facts.key, writes: Vec::new(), reads: Vec::new() };
+    let mut of_nothing: Vec<usize> = Vec::new();
+    let mut updaters: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for view in &facts.views {
         if !builder.committed(view.txn) {
             continue;
         }
-        let mut one = look(view);
-        if builder.is_ok(view.txn) {
-            view.reads().for_each(|read| builder.check_sources(facts, view.txn, read));
-            let expected = one.contradiction.map(|value| match value {
-                NOTHING => "a read should answer nil".to_owned(),
-                value => format!("a read should answer {}", builder.name(value)),
-            });
-            builder.check_internal(facts, view.txn, expected);
-            for &value in &one.external {
-                builder.check_intermediate(facts, view.txn, value);
-            }
-        } else {
-            one.external.clear();
+        let seen = look(view);
+        register.writes.extend(seen.writes.last().map(|value| (view.txn, *value)));
+        if !builder.is_ok(view.txn) {
+            continue;
         }
-        seen.insert(view.txn, one);
+        check_reads(builder, facts, view, &seen);
+        for &value in &seen.external {
+            match facts.writers.get(&value) {
+                _ if value == NOTHING => of_nothing.push(view.txn),
+                Some(writer) if builder.committed(writer.txn) => {
+                    let note = Note { key: facts.key, before: NOTHING, after: value };
+                    builder.edge(writer.txn, view.txn, Kind::Wr, note);
+                    register.reads.push((view.txn, writer.txn, value));
+                }
+                _ => {}
+            }
+        }
+        if let (Some(version), false) = (seen.external.last(), seen.writes.is_empty()) {
+            updaters.entry(*version).or_default().push(view.txn);
+        }
     }
-    check_updates(builder, facts, &seen);
-    let (values, versions) = version_order(builder, facts, &seen);
-    let mut kinds = vec![CERTAIN, BY_READS, WRITTEN_LATER, READ_LATER];
-    let mask = |kinds: &[Kind]| kinds.iter().fold(0, |mask, kind| mask | kind.bit());
-    let cyclic = !versions.components(mask(&kinds)).is_empty();
-    while !versions.components(mask(&kinds)).is_empty() {
-        kinds.pop();
-    }
-    add_edges(builder, facts, &seen, &values, &versions, mask(&kinds));
-    cyclic.then(|| {
-        format!("no order of the values of {} fits all reads and writes", builder.name(facts.key))
-    })
-}
-
-fn check_updates(builder: &mut Builder<'_>, facts: &KeyFacts, seen: &BTreeMap<usize, Seen>) {
-    let mut updaters: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (txn, one) in seen {
-        if let (Some(version), false) = (one.external.last(), one.writes.is_empty()) {
-            updaters.entry(*version).or_default().push(*txn);
+    for reader in of_nothing {
+        for &(writer, value) in &register.writes {
+            let note = Note { key: facts.key, before: NOTHING, after: value };
+            builder.edge(reader, writer, Kind::Rw, note);
         }
     }
     for (version, txns) in updaters {
         let version: &[usize] = if version == NOTHING { &[] } else { &[version] };
         builder.check_lost_update(facts, version, &txns);
     }
+    register
 }
 
-/// The values that occur, sorted, and a graph over their places in that list.
-fn version_order(
-    builder: &Builder<'_>,
-    facts: &KeyFacts,
-    seen: &BTreeMap<usize, Seen>,
-) -> (Vec<usize>, Graph) {
-    let all = seen.values().flat_map(|one| one.external.iter().chain(&one.writes));
-    let values: BTreeSet<usize> = all.copied().chain([NOTHING]).collect();
-    let values: Vec<usize> = values.into_iter().collect();
-    let mut pairs: BTreeSet<(Kind, usize, usize)> = BTreeSet::new();
-    for one in seen.values() {
-        let chain: Vec<usize> =
-            one.external.last().into_iter().chain(&one.writes).copied().collect();
-        if !one.writes.is_empty() {
-            pairs.extend(chain.windows(2).map(|pair| (CERTAIN, pair[0], pair[1])));
-        }
+fn check_reads(builder: &mut Builder<'_>, facts: &KeyFacts, view: &View, seen: &Seen) {
+    view.reads().for_each(|read| builder.check_sources(facts, view.txn, read));
+    let expected = seen.contradiction.map(|value| match value {
+        NOTHING => "a read should answer nil".to_owned(),
+        value => format!("a read should answer {}", builder.name(value)),
+    });
+    builder.check_internal(facts, view.txn, expected);
+    builder.check_own_future(facts, view.txn, &seen.external);
+    for &value in &seen.external {
+        builder.check_intermediate(facts, view.txn, value);
     }
-    by_reads(builder, facts, seen, &mut pairs);
-    let ids: Vec<usize> = seen.keys().copied().collect();
-    written_later(builder, seen, &ids, &mut pairs);
-    for (before, after) in realtime_pairs(builder.txns, &ids) {
-        if let (Some(left), Some(met)) = (seen[&before].left(), seen[&after].first()) {
-            pairs.insert((READ_LATER, left, met));
-        }
-    }
-    let overwritten: BTreeSet<usize> =
-        pairs.iter().filter(|(kind, ..)| *kind == CERTAIN).map(|(_, _, after)| *after).collect();
-    for value in values.iter().filter(|value| !overwritten.contains(value)) {
-        pairs.insert((CERTAIN, NOTHING, *value));
-    }
-    let mut graph = Graph::new(values.len());
-    let place = |value| values.binary_search(value).expect("collected above");
-    for (kind, before, after) in &pairs {
-        // Nothing comes before "no value"; a read of it too late shows as a cycle of transactions.
-        if *after != NOTHING {
-            graph.add(place(before), place(after), *kind, 0);
-        }
-    }
-    (values, graph)
 }
 
-/// Whoever saw anything of a transaction comes after all of it: if it saw another value here, that
-/// one is younger.
-fn by_reads(
-    builder: &Builder<'_>,
-    facts: &KeyFacts,
-    seen: &BTreeMap<usize, Seen>,
-    pairs: &mut BTreeSet<(Kind, usize, usize)>,
+/// Draws conclusions until there are no new ones, from edges of `mask`; adds them as the kinds
+/// `ww` and `rw`. Stops when there is a cycle, because then everything follows.
+pub(super) fn saturate(
+    builder: &mut Builder<'_>,
+    registers: &[Register],
+    mask: u16,
+    [ww, rw]: [Kind; 2],
 ) {
-    for (reader, one) in seen {
-        for value in &one.external {
-            // A version of nobody committed is reported elsewhere.
-            let Some(writer) = facts.writers.get(value) else { continue };
-            for source in builder.sources.get(reader).into_iter().flatten() {
-                if let Some(left) = seen.get(source).and_then(|source| source.writes.last())
-                    && *source != writer.txn
-                {
-                    pairs.insert((BY_READS, *left, *value));
+    if builder.txns.len() > TXNS_MAX {
+        builder.verdict.count("registers_not_inferred", registers.len());
+        return;
+    }
+    for _ in 0..ROUNDS_MAX {
+        let Some(reach) = builder.graph.closure(mask) else { return };
+        let mut found = Vec::new();
+        for register in registers {
+            let key = register.key;
+            for &(reader, source, seen) in &register.reads {
+                for &(other, value) in register.writes.iter().filter(|(w, _)| *w != source) {
+                    if other == reader {
+                        continue;
+                    }
+                    if reach.has(other, reader) && !reach.has(other, source) {
+                        found.push((other, source, ww, Note { key, before: value, after: seen }));
+                    }
+                    if reach.has(source, other) && !reach.has(reader, other) {
+                        found.push((reader, other, rw, Note { key, before: seen, after: value }));
+                    }
                 }
             }
         }
-    }
-}
-
-/// Orders what a transaction left before what a later one wrote, by real time and by session.
-/// Entries are dropped when a write that follows them has been answered.
-fn written_later(
-    builder: &Builder<'_>,
-    seen: &BTreeMap<usize, Seen>,
-    ids: &[usize],
-    pairs: &mut BTreeSet<(Kind, usize, usize)>,
-) {
-    let mut moments: Vec<(u64, u8, usize)> = Vec::new();
-    for &id in ids {
-        let txn = &builder.txns[id];
-        moments.push((txn.invoke_us, 0, id));
-        moments.extend(txn.complete_us.map(|complete_us| (complete_us, 1, id)));
-    }
-    moments.sort_unstable();
-    let mut frontier: Vec<(usize, usize)> = Vec::new();
-    for (_, answer, id) in moments {
-        let one = &seen[&id];
-        if answer == 0 {
-            if let Some(written) = one.writes.first() {
-                pairs.extend(frontier.iter().map(|(_, left)| (WRITTEN_LATER, *left, *written)));
-            }
-        } else if let Some(left) = one.left() {
-            let txn = &builder.txns[id];
-            let kept = |other: usize, value: usize| {
-                let followed = builder.txns[other].precedes(txn);
-                !followed || (one.writes.is_empty() && value != left)
-            };
-            frontier.retain(|(other, value)| kept(*other, *value));
-            frontier.push((id, left));
+        if found.is_empty() {
+            return;
         }
-    }
-    let mut sessions: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    // An indefinite transaction may take effect after its session's next one.
-    for &id in ids.iter().filter(|id| builder.is_ok(**id)) {
-        sessions.entry(builder.txns[id].process).or_default().push(id);
-    }
-    for issued in sessions.into_values() {
-        let mut left: Vec<usize> = Vec::new();
-        for one in issued.iter().map(|id| &seen[id]) {
-            if let Some(written) = one.writes.first() {
-                pairs.extend(left.drain(..).map(|value| (WRITTEN_LATER, value, *written)));
-            }
-            left.extend(one.left());
-        }
-    }
-}
-
-fn add_edges(
-    builder: &mut Builder<'_>,
-    facts: &KeyFacts,
-    seen: &BTreeMap<usize, Seen>,
-    values: &[usize],
-    versions: &Graph,
-    mask: u16,
-) {
-    let writer = |builder: &Builder<'_>, value: usize| {
-        facts.writers.get(&value).map(|w| w.txn).filter(|txn| builder.committed(*txn))
-    };
-    let mut readers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (&txn, one) in seen {
-        for &value in &one.external {
-            readers.entry(value).or_default().push(txn);
-            if let Some(from) = writer(builder, value) {
-                let note = Note { key: facts.key, before: NOTHING, after: value };
-                builder.edge(from, txn, Kind::Wr, note);
-            }
-        }
-    }
-    for (place, edges) in versions.edges.iter().enumerate() {
-        for edge in edges.iter().filter(|edge| edge.kind.bit() & mask != 0) {
-            let (before, after) = (values[place], values[edge.to]);
-            let Some(to) = writer(builder, after) else { continue };
-            let (ww, rw) = match edge.kind {
-                CERTAIN => (Kind::Ww, Kind::Rw),
-                BY_READS => (Kind::WwByReads, Kind::Rw),
-                _ => (Kind::WwByTime, Kind::RwByTime),
-            };
-            let note = Note { key: facts.key, before, after };
-            if let Some(from) = writer(builder, before) {
-                builder.edge(from, to, ww, note);
-            }
-            for &reader in readers.get(&before).map_or(&[][..], |readers| &readers[..]) {
-                builder.edge(reader, to, rw, note);
-            }
+        for (from, to, kind, note) in found {
+            builder.edge(from, to, kind, note);
         }
     }
 }

@@ -7,10 +7,12 @@ const WW: u16 = Kind::Ww.bit();
 const WR: u16 = Kind::Wr.bit();
 /// What is inferred from a read counts as an anti-dependency: if it were wrong there would be one.
 const RW: u16 = Kind::Rw.bit() | Kind::WwByReads.bit();
-const WW_BY_TIME: u16 = Kind::WwByTime.bit();
-const RW_BY_TIME: u16 = Kind::RwByTime.bit();
+const RW_BY_TIME: u16 = Kind::WwByTime.bit() | Kind::RwByTime.bit();
 const SESSION: u16 = Kind::Session.bit();
 const REALTIME: u16 = Kind::Realtime.bit();
+
+/// Dependencies that need neither session nor real-time order.
+pub(super) const DIRECT: u16 = WW | WR | RW;
 
 /// So many read-write edges of a component are tried as the only one of a cycle.
 const SINGLES_MAX: usize = 2_000;
@@ -23,15 +25,12 @@ pub(super) fn cycles(
     graph: &Graph,
     explain: impl Fn(usize, &Edge) -> String,
 ) -> Vec<(String, String, Vec<usize>)> {
-    let variants = [
-        ("", 0, 0, 0),
-        ("-process", SESSION, 0, 0),
-        ("-realtime", SESSION | REALTIME, WW_BY_TIME, RW_BY_TIME),
-    ];
+    let variants =
+        [("", 0, 0), ("-process", SESSION, 0), ("-realtime", SESSION | REALTIME, RW_BY_TIME)];
     let mut reported: BTreeSet<usize> = BTreeSet::new();
     let mut found = Vec::new();
-    for (suffix, order, ww, rw) in variants {
-        let ww = order | WW | ww;
+    for (suffix, order, rw) in variants {
+        let ww = order | WW;
         let rw = RW | rw;
         let stages: [(&str, u16, u16); 4] = [
             ("G0", ww, 0),

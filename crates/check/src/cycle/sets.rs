@@ -64,6 +64,7 @@ pub(super) fn infer(builder: &mut Builder<'_>, facts: &KeyFacts) {
         let expected =
             wrong.map(|value| format!("its reads disagree about {}", builder.name(value)));
         builder.check_internal(facts, view.txn, expected);
+        external.iter().for_each(|read| builder.check_own_future(facts, view.txn, read));
         reads.extend(external.into_iter().map(|read| (view.txn, read)));
     }
     for (reader, read) in &reads {

@@ -1,8 +1,9 @@
 //! Places for indefinite transactions that somebody must have seen.
 //!
 //! When a reply cannot be explained, those of the open indefinite transactions that write the
-//! key are tried: first any few of them just before the observer, then up to [`DEEP_MAX`] of them
-//! at any earlier places. Only transactions on connected keys are replayed for that.
+//! key are tried: any few of them just before the observer, and up to [`DEEP_MAX`] of them at any
+//! earlier places. Only transactions on connected keys are replayed for that. If a later reply
+//! shows that the choice was wrong, the next one is taken.
 
 use super::{Mismatch, Replay, replay, writes};
 use crate::history::{Op, Outcome, Txn, Word};
@@ -11,7 +12,7 @@ use crate::value::Value;
 use std::collections::BTreeSet;
 
 /// How many transactions all searches in one history may replay.
-pub(super) const STEPS_MAX: usize = 5_000_000;
+pub(super) const STEPS_MAX: usize = 3_000_000;
 
 /// So many candidates are tried together just before the observer; all subsets of them.
 const TOGETHER_MAX: usize = 8;
@@ -19,12 +20,15 @@ const TOGETHER_MAX: usize = 8;
 /// So many transactions are given earlier places because of one reply.
 const DEEP_MAX: usize = 4;
 
+/// When so many explanations are known, deeper ones are not looked for.
+const OPTIONS_MAX: usize = 24;
+
 /// So many unfinished arrangements are followed at each depth.
 const UNFINISHED_MAX: usize = 48;
 
 /// A transaction with its place in the whole order; one that is to be inserted goes before the
 /// one that has this place now.
-type Placed = (usize, usize);
+pub(super) type Placed = (usize, usize);
 
 /// What an arrangement explains.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,25 +46,44 @@ struct Search<'a, 'h> {
     /// Keys of the observer and the candidates, and what commands connect with them.
     keys: BTreeSet<Word>,
     steps_left: usize,
+    /// Arrangements that explain everything up to the observer.
+    found: Vec<Vec<Placed>>,
 }
 
 impl Replay<'_> {
-    /// Inserts indefinite transactions so that the reply at `mismatch` and all before it are
-    /// explained; answers whether that was possible.
-    pub(super) fn place_indefinite(&mut self, mismatch: &Mismatch) -> bool {
+    /// What could be inserted so that the reply at `mismatch` and all before it are explained,
+    /// likeliest first.
+    pub(super) fn options(&mut self, mismatch: &Mismatch) -> Vec<Vec<Placed>> {
         let candidates = self.candidates(mismatch);
+        if candidates.is_empty() || self.steps_left < self.order.len() {
+            return Vec::new();
+        }
         let keys = self.connected(&candidates, mismatch);
-        let mut search = Search { replay: self, keys, steps_left: self.steps_left };
-        let found = search.run(mismatch.place, &candidates);
-        self.steps_left = search.steps_left;
-        let Some(arrangement) = found else { return false };
-        let chosen: Vec<Placed> =
-            arrangement.into_iter().filter(|(id, _)| candidates.contains(id)).collect();
+        let steps_left = self.steps_left - self.order.len();
+        let mut search = Search { replay: self, keys, steps_left, found: Vec::new() };
+        search.run(mismatch.place, &candidates);
+        let (steps_left, found) = (search.steps_left, search.found);
+        self.steps_left = steps_left;
+        let chosen = |arrangement: Vec<Placed>| -> Vec<Placed> {
+            arrangement.into_iter().filter(|(id, _)| candidates.contains(id)).collect()
+        };
+        let mut options: Vec<Vec<Placed>> = Vec::new();
+        for option in found.into_iter().map(chosen) {
+            if !options.contains(&option) {
+                options.push(option);
+            }
+        }
+        // Few are likelier than many; the sort keeps what was found first in front.
+        options.sort_by_key(Vec::len);
+        options
+    }
+
+    /// Inserts what [`Replay::options`] found.
+    pub(super) fn insert(&mut self, chosen: &[Placed]) {
         for (inserted, &(id, place)) in chosen.iter().enumerate() {
             self.order.insert(place + inserted, id);
             self.loose.retain(|loose| *loose != id);
         }
-        true
     }
 
     /// Loose transactions that write a key of the reply and may precede it. If some of them wrote
@@ -138,7 +161,7 @@ impl Replay<'_> {
 }
 
 impl Search<'_, '_> {
-    fn run(&mut self, end: usize, candidates: &[usize]) -> Option<Vec<Placed>> {
+    fn run(&mut self, end: usize, candidates: &[usize]) {
         let touches = |id: usize| self.replay.txns[id].ops.iter().any(|op| self.on_keys(&op.words));
         let order = &self.replay.order[..=end];
         let sequence: Vec<Placed> = order
@@ -149,8 +172,8 @@ impl Search<'_, '_> {
             .collect();
         let candidates: Vec<(usize, (usize, usize))> =
             candidates.iter().map(|&id| (id, self.replay.bounds(id))).collect();
-        self.together(&sequence, &candidates)
-            .or_else(|| self.deep(&sequence, &candidates, DEEP_MAX))
+        self.together(&sequence, &candidates);
+        self.deep(&sequence, &candidates, DEEP_MAX);
     }
 
     fn on_keys(&self, words: &[Word]) -> bool {
@@ -158,12 +181,8 @@ impl Search<'_, '_> {
     }
 
     /// Some of the candidates, youngest ones preferred, all just before the observer.
-    fn together(
-        &mut self,
-        sequence: &[Placed],
-        candidates: &[(usize, (usize, usize))],
-    ) -> Option<Vec<Placed>> {
-        let (observer, before) = sequence.split_last()?;
+    fn together(&mut self, sequence: &[Placed], candidates: &[(usize, (usize, usize))]) {
+        let Some((observer, before)) = sequence.split_last() else { return };
         let place = observer.1;
         let fitting: Vec<usize> = candidates
             .iter()
@@ -179,19 +198,16 @@ impl Search<'_, '_> {
             arrangement.extend(chosen.map(|bit| (fitting[bit], place)));
             arrangement.push(*observer);
             if self.explains(&arrangement) == Explains::All {
-                return Some(arrangement);
+                self.found.push(arrangement);
+                if self.found.len() >= OPTIONS_MAX {
+                    return;
+                }
             }
         }
-        None
     }
 
     /// One candidate at any place, latest first; then further ones where that alone is not enough.
-    fn deep(
-        &mut self,
-        sequence: &[Placed],
-        candidates: &[(usize, (usize, usize))],
-        depth: usize,
-    ) -> Option<Vec<Placed>> {
+    fn deep(&mut self, sequence: &[Placed], candidates: &[(usize, (usize, usize))], depth: usize) {
         let mut unfinished = Vec::new();
         for (i, (id, bounds)) in candidates.iter().enumerate() {
             for at in (0..sequence.len()).rev() {
@@ -199,7 +215,7 @@ impl Search<'_, '_> {
                 let mut arrangement = sequence.to_vec();
                 arrangement.insert(at, (*id, place));
                 match self.explains(&arrangement) {
-                    Explains::All => return Some(arrangement),
+                    Explains::All => self.found.push(arrangement),
                     Explains::Before if depth > 1 && unfinished.len() < UNFINISHED_MAX => {
                         unfinished.push((i, arrangement));
                     }
@@ -207,9 +223,12 @@ impl Search<'_, '_> {
                 }
             }
         }
-        unfinished
-            .into_iter()
-            .find_map(|(i, arrangement)| self.deep(&arrangement, &candidates[i + 1..], depth - 1))
+        for (i, arrangement) in unfinished {
+            if self.found.len() >= OPTIONS_MAX {
+                return;
+            }
+            self.deep(&arrangement, &candidates[i + 1..], depth - 1);
+        }
     }
 
     fn explains(&mut self, arrangement: &[Placed]) -> Explains {

@@ -213,6 +213,14 @@ struct Replay<'h> {
     steps_left: usize,
 }
 
+/// A point to which the search can return.
+struct Branch {
+    order: Vec<usize>,
+    loose: Vec<usize>,
+    /// What else could be inserted there, likeliest first.
+    options: Vec<Vec<indefinite::Placed>>,
+}
+
 /// A reply that differs from the model's.
 #[derive(Clone, Debug)]
 struct Mismatch {
@@ -231,15 +239,30 @@ struct Counts {
 
 impl Replay<'_> {
     fn run(&mut self) -> Result<Counts, Mismatch> {
+        let mut trail: Vec<Branch> = Vec::new();
+        let mut furthest: Option<(Vec<usize>, Mismatch)> = None;
         loop {
-            match replay(self.txns, &self.order, |_| true) {
+            let mismatch = match replay(self.txns, &self.order, |_| true) {
                 Ok(counts) => return Ok(counts),
-                Err(mismatch) => {
-                    if !self.place_indefinite(&mismatch) {
-                        return Err(mismatch);
-                    }
-                }
+                Err(mismatch) => mismatch,
+            };
+            let options = self.options(&mismatch);
+            if furthest.as_ref().is_none_or(|(_, best)| best.place < mismatch.place) {
+                furthest = Some((self.order.clone(), mismatch));
             }
+            trail.push(Branch { order: self.order.clone(), loose: self.loose.clone(), options });
+            while trail.last().is_some_and(|branch| branch.options.is_empty()) {
+                trail.pop();
+            }
+            let Some(branch) = trail.last_mut() else {
+                let (order, mismatch) = furthest.expect("set above");
+                self.order = order;
+                return Err(mismatch);
+            };
+            self.order.clone_from(&branch.order);
+            self.loose.clone_from(&branch.loose);
+            let chosen = branch.options.remove(0);
+            self.insert(&chosen);
         }
     }
 }
