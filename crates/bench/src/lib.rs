@@ -1,1 +1,40 @@
-//! bench
+//! Load generators and measurements: `claret bench`.
+//!
+//! Client and server usually share a machine here, so the client must be cheap: one thread drives
+//! all connections as state machines ([`driver`]), commands are written straight into buffers and
+//! replies are only scanned ([`resp`]). What is sent is a [`workload`]; how it is sent, one by one,
+//! in an interactive transaction or all at once, is the [`runner`]'s business, so that every
+//! condition runs the same transactions.
+
+pub mod args;
+pub mod cell;
+pub mod control;
+pub mod driver;
+pub mod ops;
+pub mod process;
+pub mod random;
+pub mod rawmix;
+pub mod recorder;
+pub mod report;
+pub mod resp;
+pub mod runner;
+pub mod sweep;
+pub mod timers;
+pub mod workload;
+
+use args::Bench;
+use report::Report;
+use std::io;
+use std::path::Path;
+
+/// Runs a bench; `program` is the binary that serves. Returns the report, the columns for people,
+/// and whether a document was asked for instead.
+///
+/// # Errors
+/// A server cannot be started or fails.
+pub fn run(bench: &Bench, program: &Path) -> io::Result<(Report, &'static [&'static str], bool)> {
+    Ok(match bench {
+        Bench::Rawmix(args) => (rawmix::run(args, program)?, &rawmix::COLUMNS, args.common.json),
+        Bench::Ops(args) => (ops::run(args, program)?, &ops::COLUMNS, args.json),
+    })
+}

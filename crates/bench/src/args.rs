@@ -1,0 +1,255 @@
+//! What a bench is told on the command line.
+
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The names of the conditions, in the order in which they add something.
+pub const CONDITIONS: [&str; 7] =
+    ["none", "rw", "rw+phase", "boost", "boost+phase", "boost+phase+combine", "full"];
+
+/// The load to run.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Bench {
+    /// Transactions of a few operations on a thousand sets: adds and sizes, keys by zipf.
+    ///
+    /// Starts a server of its own for every condition and compares the peaks. Example: how far
+    /// abstract locks go beyond reader/writer locks on hot keys:
+    ///
+    ///   claret bench rawmix --zipf 1.4 --cc none,rw,rw+phase,full
+    #[command(verbatim_doc_comment)]
+    Rawmix(RawmixArgs),
+    /// Single commands, pipelined or not, beside redis-server.
+    Ops(OpsArgs),
+}
+
+/// Another server to measure in the same run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Peer {
+    /// The `redis-server` of this machine.
+    Redis,
+}
+
+/// What all transaction loads share.
+#[derive(Clone, Debug, Args)]
+pub struct Common {
+    /// Conditions, separated by commas: none (no transactions), rw (reader/writer locks that
+    /// refuse at once), rw+phase (that queue), boost (abstract locks), boost+phase,
+    /// boost+phase+combine, full (everything; the default of the server); or all.
+    #[arg(long, value_delimiter = ',', default_value = "none,rw,rw+phase,full",
+        value_parser = parse_condition)]
+    pub cc: Vec<String>,
+    /// Numbers of clients, separated by commas; without it each condition is driven to its peak.
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub clients: Vec<u32>,
+    /// Network round trip to emulate between client and server, such as 150us or 1ms.
+    #[arg(long, default_value = "0", value_parser = parse_duration)]
+    pub rtt: Duration,
+    /// Measured seconds per cell.
+    #[arg(long, default_value_t = 3.0, value_parser = parse_seconds)]
+    pub seconds: f64,
+    /// Seconds of load before each measurement.
+    #[arg(long, default_value_t = 0.5, value_parser = parse_seconds)]
+    pub warmup: f64,
+    /// When a commit is acknowledged: when it is on the disk, written, or at once.
+    #[arg(long, default_value = "always", value_parser = ["always", "everysec", "none"])]
+    pub durability: String,
+    /// Shards of each server.
+    #[arg(long, default_value_t = 4)]
+    pub shards: u16,
+    /// Worker threads of each server.
+    #[arg(long, default_value_t = 1)]
+    pub workers: u16,
+    /// Where the servers' data directories are made.
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    pub dir: PathBuf,
+    /// Where random choices begin.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON document instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Common {
+    /// The conditions to run, each once.
+    pub fn conditions(&self) -> Vec<&str> {
+        let wanted = |name: &&str| self.cc.iter().any(|cc| cc == name || cc == "all");
+        CONDITIONS.into_iter().filter(wanted).collect()
+    }
+}
+
+/// Where added elements come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Elements {
+    /// Every element is new.
+    New,
+    /// From a pool ten times as large as the sets are in the beginning.
+    #[value(name = "pool10x")]
+    Pool10x,
+    /// From a pool of 100.
+    #[value(name = "pool100")]
+    Pool100,
+}
+
+/// Options of `rawmix`.
+#[derive(Clone, Debug, Args)]
+pub struct RawmixArgs {
+    /// What all loads share.
+    #[command(flatten)]
+    pub common: Common,
+    /// Number of sets.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub keys: u32,
+    /// Exponent of the keys' popularity.
+    #[arg(long, default_value_t = 0.6)]
+    pub zipf: f64,
+    /// Share of operations that add an element; the others ask for the size.
+    #[arg(long, default_value_t = 0.5, value_parser = parse_share)]
+    pub updates: f64,
+    /// Operations per transaction.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub txn_len: u32,
+    /// Which elements are added.
+    #[arg(long, value_enum, default_value = "pool10x")]
+    pub elements: Elements,
+    /// Run the mix against this server too, with MULTI/EXEC and with WATCH.
+    #[arg(long, value_enum)]
+    pub vs: Option<Peer>,
+}
+
+/// Options of `rubis`.
+#[derive(Clone, Debug, Args)]
+pub struct MixArgs {
+    /// What all loads share.
+    #[command(flatten)]
+    pub common: Common,
+    /// Which mix of transactions.
+    #[arg(long, default_value = "bid-heavy", value_parser = ["bid-heavy", "read-heavy"])]
+    pub mix: String,
+    /// Items for sale in the beginning.
+    #[arg(long, default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
+    pub items: u32,
+    /// Longest auction, in seconds.
+    #[arg(long, default_value_t = 60.0, value_parser = parse_seconds)]
+    pub auction_seconds: f64,
+}
+
+/// Options of `retwis`.
+#[derive(Clone, Debug, Args)]
+pub struct RetwisArgs {
+    /// What all loads share.
+    #[command(flatten)]
+    pub common: Common,
+    /// Which mix of transactions.
+    #[arg(long, default_value = "post-heavy", value_parser = ["post-heavy", "read-heavy"])]
+    pub mix: String,
+    /// The graph has up to two to this power users.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(4..=22))]
+    pub scale: u32,
+    /// Generated links per possible user.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub edge_factor: u32,
+}
+
+/// Options of `ops`.
+#[derive(Clone, Debug, Args)]
+pub struct OpsArgs {
+    /// Measure this server too, in turns.
+    #[arg(long, value_enum)]
+    pub vs: Option<Peer>,
+    /// Commands, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "GET,SET,INCR,SADD,ZADD",
+        value_parser = ["GET", "SET", "INCR", "SADD", "ZADD"], ignore_case = true)]
+    pub commands: Vec<String>,
+    /// How many commands travel together, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "1,16",
+        value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub pipeline: Vec<u32>,
+    /// Durability: no (nothing waits for the disk), everysec, always; separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "no,always",
+        value_parser = ["no", "everysec", "always"])]
+    pub fsync: Vec<String>,
+    /// Claret servers as workers:shards, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "1:1,2:2", value_parser = parse_sizes)]
+    pub sizes: Vec<(u16, u16)>,
+    /// Connections.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub clients: u32,
+    /// Runs of each cell; the median counts.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Measured seconds per run.
+    #[arg(long, default_value_t = 1.0, value_parser = parse_seconds)]
+    pub seconds: f64,
+    /// Where the servers' data directories are made.
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    pub dir: PathBuf,
+    /// Print one JSON document instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn parse_condition(text: &str) -> Result<String, String> {
+    if text == "all" || CONDITIONS.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("a condition is one of {} or all", CONDITIONS.join(", ")))
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "a share is a number from 0 to 1".to_owned())
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let digits = text.strip_suffix('s').unwrap_or(text);
+    let seconds = digits.parse().ok().filter(|seconds| (0.05..=86_400.0).contains(seconds));
+    seconds.ok_or_else(|| "seconds are a number from 0.05 to 86400".to_owned())
+}
+
+fn parse_sizes(text: &str) -> Result<(u16, u16), String> {
+    let sizes = text.split_once(':').and_then(|(w, s)| Some((w.parse().ok()?, s.parse().ok()?)));
+    let sizes = sizes.filter(|(workers, shards)| *workers > 0 && *shards > 0);
+    sizes.ok_or_else(|| "a size is workers:shards, such as 2:4".to_owned())
+}
+
+/// A duration with its unit, `150us`, `1.5ms`, `2s`; plain numbers are microseconds.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale = match &text[number.len()..] {
+        "us" | "" => 1.0,
+        "ms" => 1e3,
+        "s" => 1e6,
+        _ => f64::NAN,
+    };
+    let us = number.parse::<f64>().unwrap_or(f64::NAN) * scale;
+    if (0.0..=60e6).contains(&us) {
+        return Ok(Duration::from_nanos((us * 1e3) as u64));
+    }
+    Err("a duration is a number with us, ms or s, up to a minute".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(parse_duration("150us"), Ok(Duration::from_micros(150)));
+        assert_eq!(parse_duration("1.5ms"), Ok(Duration::from_micros(1500)));
+        assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
+        for wrong in ["", "x", "-1ms", "1h", "61s", "nan"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn other_words_are_checked() {
+        assert_eq!(parse_sizes("2:4"), Ok((2, 4)));
+        assert!(parse_sizes("2").is_err() && parse_sizes("0:1").is_err());
+        assert!(parse_share("1.1").is_err() && parse_share("0.5").is_ok());
+        assert!(parse_condition("rw+phase").is_ok() && parse_condition("mvcc").is_err());
+        assert_eq!(parse_seconds("2s"), Ok(2.0));
+    }
+}

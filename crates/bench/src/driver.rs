@@ -1,0 +1,244 @@
+//! The engine under all load generators: one thread, readiness events, any number of connections,
+//! each with at most one conversation in flight (a closed loop).
+//!
+//! A network round trip is emulated by holding what a client sends next. With one conversation per
+//! connection, half the round trip on the way there and half on the way back are, for the server,
+//! the same as the whole of it between its reply and the client's next message; the client's clock
+//! is moved by the half that its reply would have travelled.
+
+use crate::resp::{Frame, NoReply, frame_len};
+use crate::timers::Timers;
+use mio::net::TcpStream;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+
+const TIMER: Token = Token(usize::MAX);
+const READ_BYTES: usize = 64 << 10;
+
+/// What a client waits for after it has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Replies that must arrive before its next turn; at least 1.
+    pub replies: u32,
+    /// How long it pauses before it sends, in nanoseconds.
+    pub hold_ns: u64,
+}
+
+/// Clients of a server, by number. It is a state machine: replies come in, and when all that a
+/// client waits for are there it has its turn.
+pub trait Fleet {
+    /// A reply for a client.
+    ///
+    /// # Errors
+    /// What makes the whole run worthless, in words.
+    fn reply(&mut self, client: usize, frame: Frame<'_>) -> Result<(), String>;
+
+    /// Appends what a client sends next to `out`, at `now_ns` of the client's clock.
+    fn turn(&mut self, client: usize, now_ns: u64, out: &mut Vec<u8>) -> Turn;
+}
+
+/// Why a run ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// The operating system refused something.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The server sent no RESP.
+    #[error("{0}")]
+    NoReply(#[from] NoReply),
+    /// The server closed a connection.
+    #[error("the server closed a connection")]
+    Closed,
+    /// A fleet gave up.
+    #[error("{0}")]
+    Fleet(String),
+}
+
+struct Connection {
+    stream: TcpStream,
+    out: Vec<u8>,
+    written: usize,
+    /// Bytes that the server sent and that are no whole reply yet.
+    input: Vec<u8>,
+    awaited: u32,
+    /// What is in `out` may be sent.
+    released: bool,
+}
+
+/// Connections with the loop that serves them.
+pub struct Driver {
+    poll: Poll,
+    events: Events,
+    timers: Timers,
+    connections: Vec<Connection>,
+    rtt_ns: u64,
+    started: bool,
+    scratch: Vec<u8>,
+}
+
+impl Driver {
+    /// Opens `clients` connections.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub fn connect(server: SocketAddr, clients: usize, rtt_ns: u64) -> Result<Self, DriveError> {
+        let poll = Poll::new()?;
+        let timers = Timers::new()?;
+        let descriptor = timers.descriptor();
+        poll.registry().register(&mut SourceFd(&descriptor), TIMER, Interest::READABLE)?;
+        let mut connections = Vec::with_capacity(clients);
+        for client in 0..clients {
+            let stream = std::net::TcpStream::connect(server)?;
+            stream.set_nodelay(true)?;
+            stream.set_nonblocking(true)?;
+            let mut stream = TcpStream::from_std(stream);
+            let both = Interest::READABLE | Interest::WRITABLE;
+            poll.registry().register(&mut stream, Token(client), both)?;
+            connections.push(Connection {
+                stream,
+                out: Vec::with_capacity(1024),
+                written: 0,
+                input: Vec::new(),
+                awaited: 0,
+                released: true,
+            });
+        }
+        let events = Events::with_capacity(1024);
+        let scratch = vec![0; READ_BYTES];
+        Ok(Self { poll, events, timers, connections, rtt_ns, started: false, scratch })
+    }
+
+    /// The driver's clock, in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        self.timers.now_ns()
+    }
+
+    /// Lets the clients talk until the driver's clock says `until_ns`. May be called again.
+    ///
+    /// # Errors
+    /// See [`DriveError`].
+    pub fn run(&mut self, fleet: &mut impl Fleet, until_ns: u64) -> Result<(), DriveError> {
+        if !std::mem::replace(&mut self.started, true) {
+            for client in 0..self.connections.len() {
+                let now_ns = self.now_ns();
+                self.turn(fleet, client, now_ns, self.rtt_ns / 2)?;
+            }
+        }
+        loop {
+            let now_ns = self.now_ns();
+            if now_ns >= until_ns {
+                return Ok(());
+            }
+            while let Some(client) = self.timers.pop(now_ns) {
+                self.connections[client].released = true;
+                self.flush(client)?;
+            }
+            self.timers.arm(until_ns)?;
+            match self.poll.poll(&mut self.events, None) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            }
+            let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+            for event in events.iter().filter(|event| event.token() != TIMER) {
+                let client = event.token().0;
+                if event.is_writable() && !self.connections[client].out.is_empty() {
+                    self.flush(client)?;
+                }
+                if event.is_readable() {
+                    self.receive(fleet, client)?;
+                }
+            }
+            self.events = events;
+        }
+    }
+
+    fn turn(
+        &mut self,
+        fleet: &mut impl Fleet,
+        client: usize,
+        now_ns: u64,
+        travel_ns: u64,
+    ) -> Result<(), DriveError> {
+        let connection = &mut self.connections[client];
+        let turn = fleet.turn(client, now_ns, &mut connection.out);
+        connection.awaited = turn.replies;
+        let wait_ns = travel_ns + turn.hold_ns;
+        if wait_ns == 0 {
+            return self.flush(client);
+        }
+        connection.released = false;
+        self.timers.add(self.timers.now_ns() + wait_ns, client);
+        Ok(())
+    }
+
+    fn flush(&mut self, client: usize) -> Result<(), DriveError> {
+        let connection = &mut self.connections[client];
+        if !connection.released {
+            return Ok(());
+        }
+        while connection.written < connection.out.len() {
+            match connection.stream.write(&connection.out[connection.written..]) {
+                Ok(0) => return Err(DriveError::Closed),
+                Ok(written) => connection.written += written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        connection.out.clear();
+        connection.written = 0;
+        Ok(())
+    }
+
+    fn receive(&mut self, fleet: &mut impl Fleet, client: usize) -> Result<(), DriveError> {
+        loop {
+            let read = match self.connections[client].stream.read(&mut self.scratch) {
+                Ok(0) => return Err(DriveError::Closed),
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error.into()),
+            };
+            // The usual case: whole replies, taken from where they were read to.
+            let mut input = std::mem::take(&mut self.connections[client].input);
+            let scratch = std::mem::take(&mut self.scratch);
+            let taken = if input.is_empty() {
+                let taken = self.take_replies(fleet, client, &scratch[..read])?;
+                input.extend_from_slice(&scratch[taken..read]);
+                0
+            } else {
+                input.extend_from_slice(&scratch[..read]);
+                self.take_replies(fleet, client, &input)?
+            };
+            self.scratch = scratch;
+            input.drain(..taken);
+            self.connections[client].input = input;
+            if read < READ_BYTES {
+                // Nothing more was there; what comes later is a new event.
+                return Ok(());
+            }
+        }
+    }
+
+    fn take_replies(
+        &mut self,
+        fleet: &mut impl Fleet,
+        client: usize,
+        bytes: &[u8],
+    ) -> Result<usize, DriveError> {
+        let mut at = 0;
+        while let Some(len) = frame_len(&bytes[at..])? {
+            fleet.reply(client, Frame(&bytes[at..at + len])).map_err(DriveError::Fleet)?;
+            at += len;
+            let connection = &mut self.connections[client];
+            connection.awaited = connection.awaited.checked_sub(1).ok_or(NoReply)?;
+            if connection.awaited == 0 {
+                let now_ns = self.timers.now_ns() + self.rtt_ns / 2;
+                self.turn(fleet, client, now_ns, self.rtt_ns)?;
+            }
+        }
+        Ok(at)
+    }
+}

@@ -1,0 +1,187 @@
+//! Servers as child processes, and what processes cost.
+
+use crate::control::Control;
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How a Claret server is started.
+#[derive(Clone, Debug)]
+pub struct ClaretOptions {
+    /// The binary.
+    pub program: PathBuf,
+    /// Concurrency control, by name.
+    pub cc: String,
+    /// Number of shards.
+    pub shards: u16,
+    /// Number of worker threads.
+    pub workers: u16,
+    /// `always`, `everysec` or `none`.
+    pub durability: String,
+}
+
+/// A server that ends with this value, with a data directory that goes with it.
+pub struct Server {
+    child: Child,
+    address: SocketAddr,
+    /// Held open so that the server can write to it.
+    _stdout: Option<BufReader<ChildStdout>>,
+    _dir: TempDir,
+}
+
+impl Server {
+    /// Starts Claret with its data in a new directory under `parent`.
+    ///
+    /// # Errors
+    /// It does not become ready; the end of what it wrote is told.
+    pub fn claret(options: &ClaretOptions, parent: &Path) -> io::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("claret-bench-").tempdir_in(parent)?;
+        let log = dir.path().join("stderr.log");
+        let data = dir.path().join("data");
+        let mut child = Command::new(&options.program)
+            .args(["serve", "--port", "0", "--cc", &options.cc])
+            .args(["--durability", &options.durability])
+            .args(["--shards", &options.shards.to_string()])
+            .args(["--workers", &options.workers.to_string()])
+            .arg("--dir")
+            .arg(&data)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&log)?)
+            .spawn()?;
+        let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no standard output"))?;
+        let mut stdout = BufReader::new(stdout);
+        let mut server = Self { child, address: unknown(), _stdout: None, _dir: dir };
+        let mut line = String::new();
+        while stdout.read_line(&mut line)? > 0 {
+            if let Some(address) = ready_address(&line) {
+                server.address = address;
+                server._stdout = Some(stdout);
+                return Ok(server);
+            }
+            line.clear();
+        }
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        let mut last: Vec<&str> = said.lines().rev().take(5).collect();
+        last.reverse();
+        Err(io::Error::other(format!("the server did not start: {}", last.join("; "))))
+    }
+
+    /// Starts `redis-server` without snapshots; `durability` chooses its append-only file.
+    ///
+    /// # Errors
+    /// It is not installed or does not become ready.
+    pub fn redis(durability: &str, parent: &Path) -> io::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("redis-bench-").tempdir_in(parent)?;
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let fsync: &[&str] = match durability {
+            "none" => &["--appendonly", "no"],
+            policy => &["--appendonly", "yes", "--appendfsync", policy],
+        };
+        let child = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .args(["--auto-aof-rewrite-percentage", "0"])
+            .args(fsync)
+            .arg("--dir")
+            .arg(dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| io::Error::other(format!("redis-server: {error}")))?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let server = Self { child, address, _stdout: None, _dir: dir };
+        let start = Instant::now();
+        loop {
+            let ready = Control::connect(address).and_then(|mut c| c.call(&["PING"]));
+            match ready {
+                Ok(_) => return Ok(server),
+                Err(error) if start.elapsed() > PATIENCE => return Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Processor time that it has used, in microseconds.
+    pub fn cpu_us(&self) -> u64 {
+        cpu_us(&self.child.id().to_string())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Its data are thrown away: there is nothing to end properly.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn unknown() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
+}
+
+/// The address in the line that a server writes when it is ready.
+fn ready_address(line: &str) -> Option<SocketAddr> {
+    line.strip_prefix("claret is ready on ")?.split_whitespace().next()?.parse().ok()
+}
+
+/// Processor time that a process (`self` for this one) has used in all its threads, in
+/// microseconds; 0 where `/proc` does not tell.
+pub fn cpu_us(process: &str) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name in parentheses may hold anything; user and system time are fields 14 and 15.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks: u64 = fields.split_whitespace().skip(11).take(2).flat_map(str::parse::<u64>).sum();
+    ticks * 1_000_000 / rustix::param::clock_ticks_per_second().max(1)
+}
+
+/// Processor time that the whole machine has used, in microseconds.
+pub fn machine_cpu_us() -> u64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let fields: Vec<u64> = stat
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(1)
+        .flat_map(str::parse)
+        .collect();
+    // user, nice, system, (idle, iowait,) irq, softirq
+    let busy: u64 = [0, 1, 2, 5, 6].iter().filter_map(|i| fields.get(*i)).sum();
+    busy * 1_000_000 / rustix::param::clock_ticks_per_second().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ready_line_tells_the_address() {
+        let line = "claret is ready on 127.0.0.1:4321 (data in d, 4 shards)\n";
+        assert_eq!(ready_address(line), Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 4321))));
+        assert_eq!(ready_address("claret is thinking\n"), None);
+    }
+
+    #[test]
+    fn processor_time_grows_with_work() {
+        let before = cpu_us("self");
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(300) {
+            std::hint::black_box(start.elapsed());
+        }
+        assert!(cpu_us("self") > before);
+        assert!(machine_cpu_us() >= cpu_us("self"));
+        assert_eq!(cpu_us("nobody"), 0);
+    }
+}

@@ -1,0 +1,305 @@
+//! The raw mix: short transactions of adds and sizes over sets whose popularity follows a power
+//! law. It is the micro benchmark of the study on transactions over abstract data types.
+
+use crate::args::{Elements, Peer, RawmixArgs};
+use crate::cell::{Contestant, Setting};
+use crate::control::Control;
+use crate::process::{ClaretOptions, Server};
+use crate::random::{Rng, Zipf};
+use crate::report::{Report, ratio, rounded};
+use crate::resp;
+use crate::runner::{Api, Retry};
+use crate::sweep::{Reached, sweep};
+use crate::workload::{Ops, Shape, Workload};
+use serde_json::{Map, Value};
+use std::io;
+use std::path::Path;
+use wire::resp::ClientReply;
+
+/// Members of all sets together in the beginning, if that gives each at least [`PRELOAD_MIN`].
+const PRELOADED: u32 = 100_000;
+/// Fewest members of each set in the beginning.
+const PRELOAD_MIN: u32 = 10;
+const POOL_SMALL: u32 = 100;
+
+/// The sets and what is done with them.
+#[derive(Clone, Debug)]
+pub struct RawMix {
+    popularity: Zipf,
+    keys: u32,
+    updates: f64,
+    txn_len: usize,
+    preload: u32,
+    /// Number of different elements; `None` if every element is new.
+    pool: Option<u32>,
+    added: u64,
+}
+
+/// An operation with all choices made.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    key: u64,
+    /// The element to add; `None` to ask for the size.
+    element: Option<u64>,
+}
+
+/// A transaction of the raw mix.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    choices: Vec<Choice>,
+    done: bool,
+}
+
+impl RawMix {
+    /// The mix that the options describe.
+    pub fn new(args: &RawmixArgs) -> Self {
+        let (preload, pool) = match args.elements {
+            Elements::Pool100 => (PRELOAD_MIN, Some(POOL_SMALL)),
+            Elements::Pool10x => {
+                let preload = (PRELOADED / args.keys).max(PRELOAD_MIN);
+                (preload, Some(10 * preload))
+            }
+            Elements::New => ((PRELOADED / args.keys).max(PRELOAD_MIN), None),
+        };
+        Self {
+            popularity: Zipf::new(args.keys as usize, args.zipf),
+            keys: args.keys,
+            updates: args.updates,
+            txn_len: args.txn_len as usize,
+            preload,
+            pool,
+            added: 0,
+        }
+    }
+
+    /// Empties the server and fills the sets.
+    ///
+    /// # Errors
+    /// The server fails.
+    pub fn fill(&self, control: &mut Control) -> io::Result<()> {
+        control.call(&["FLUSHALL"])?;
+        let mut rng = Rng::new(42);
+        let range = u64::from(self.pool.unwrap_or(self.preload));
+        control.load((0..u64::from(self.keys)).map(|key| {
+            let mut bytes = Vec::new();
+            resp::header(&mut bytes, 2 + self.preload as usize);
+            resp::word(&mut bytes, b"SADD");
+            resp::numbered(&mut bytes, b"set:", key);
+            for _ in 0..self.preload {
+                resp::numbered(&mut bytes, b"m", rng.below(range));
+            }
+            bytes
+        }))
+    }
+}
+
+impl Workload for RawMix {
+    type Txn = Transaction;
+    const LOOKS: bool = false;
+
+    fn kinds(&self) -> &'static [&'static str] {
+        &["mix"]
+    }
+
+    fn begin(&mut self, _client: usize, _now_ns: u64, rng: &mut Rng) -> Transaction {
+        let choices = (0..self.txn_len)
+            .map(|_| {
+                let key = self.popularity.draw(rng) as u64;
+                let element = rng.chance(self.updates).then(|| match self.pool {
+                    Some(pool) => rng.below(u64::from(pool)),
+                    None => {
+                        self.added += 1;
+                        u64::from(self.preload) + self.added
+                    }
+                });
+                Choice { key, element }
+            })
+            .collect();
+        Transaction { choices, done: false }
+    }
+
+    fn kind(&self, _txn: &Transaction) -> usize {
+        0
+    }
+
+    fn shape(&self, txn: &Transaction) -> Shape {
+        match txn.choices.iter().all(|choice| choice.element.is_none()) {
+            _ if txn.choices.len() == 1 => Shape::Single,
+            true => Shape::Reads,
+            false => Shape::Updates,
+        }
+    }
+
+    fn step(&mut self, txn: &mut Transaction, _replies: &[ClientReply], ops: &mut Ops) -> bool {
+        if std::mem::replace(&mut txn.done, true) {
+            return false;
+        }
+        for choice in &txn.choices {
+            match choice.element {
+                None => ops.read("SCARD", ("set:", choice.key), &[]),
+                Some(element) => {
+                    let mut buffer = itoa::Buffer::new();
+                    let member = ["m", buffer.format(element)].concat();
+                    ops.write("SADD", ("set:", choice.key), &[member.as_bytes()]);
+                }
+            }
+        }
+        true
+    }
+
+    fn restart(&mut self, txn: &mut Transaction) {
+        txn.done = false;
+    }
+
+    fn committed(&mut self, _client: usize, _txn: Transaction, _now_ns: u64, _rng: &mut Rng) {}
+}
+
+/// How the clients of a condition talk and retry.
+pub fn manner(condition: &str) -> (Api, Retry) {
+    match condition {
+        "none" => (Api::Plain, Retry::PATIENT),
+        "full" => (Api::Client, Retry::PATIENT),
+        "rw" | "boost" => (Api::Interactive, Retry::NO_WAIT),
+        _ => (Api::Interactive, Retry::PATIENT),
+    }
+}
+
+/// The peaks of conditions as ratios: `full_over_none` and its like, and `overload`.
+pub fn ratios(contestants: &[Contestant<'_>], reached: &[Reached]) -> Map<String, Value> {
+    let find = |cc: &str| {
+        let at = contestants.iter().position(|c| {
+            c.claret && c.labels.get("cc") == Some(&cc.into()) && c.api == manner(cc).0
+        });
+        at.and_then(|at| reached.get(at))
+    };
+    let peak = |cc: &str| find(cc).and_then(Reached::peak);
+    let mut ratios = Map::new();
+    for (name, cc) in
+        [("full_over_none", "none"), ("full_over_rw", "rw"), ("full_over_rw_phase", "rw+phase")]
+    {
+        ratios.insert(name.into(), ratio(peak("full"), peak(cc)));
+    }
+    let overload = find("full").and_then(|full| full.overload);
+    ratios.insert("overload".into(), overload.map_or(Value::Null, rounded));
+    ratios
+}
+
+/// What tells the rows of a Claret server apart.
+pub fn claret_labels(options: &ClaretOptions) -> Map<String, Value> {
+    let labels = [
+        ("server", Value::from("claret")),
+        ("cc", Value::from(options.cc.as_str())),
+        ("durability", Value::from(options.durability.as_str())),
+        ("shards", Value::from(options.shards)),
+        ("workers", Value::from(options.workers)),
+    ];
+    labels.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Columns of the table for people.
+pub const COLUMNS: [&str; 15] = [
+    "server",
+    "cc",
+    "api",
+    "clients",
+    "txn_per_s",
+    "p50_us",
+    "p99_us",
+    "aborts_per_commit",
+    "given_up_share",
+    "round_trips_per_txn",
+    "messages_per_txn",
+    "log_records_per_txn",
+    "server_cpu_us_per_txn",
+    "client_cpu_us_per_txn",
+    "foreign_cpus",
+];
+
+/// Runs the bench.
+///
+/// # Errors
+/// A server cannot be started or fails.
+pub fn run(args: &RawmixArgs, program: &Path) -> io::Result<Report> {
+    let common = &args.common;
+    let mut servers = Vec::new();
+    for cc in common.conditions() {
+        let options = ClaretOptions {
+            program: program.to_owned(),
+            cc: cc.to_owned(),
+            shards: common.shards,
+            workers: common.workers,
+            durability: common.durability.clone(),
+        };
+        servers.push((Server::claret(&options, &common.dir)?, claret_labels(&options)));
+    }
+    let redis = match args.vs {
+        Some(Peer::Redis) => Some(Server::redis(&common.durability, &common.dir)?),
+        None => None,
+    };
+    let mut contestants = Vec::new();
+    for (server, labels) in &servers {
+        let cc = labels.get("cc").and_then(Value::as_str).unwrap_or_default();
+        let (api, retry) = manner(cc);
+        let mut add = |api| {
+            let labels = labels.clone();
+            contestants.push(Contestant { server, claret: true, labels, api, retry });
+        };
+        add(api);
+        match cc {
+            "none" => add(Api::Pipelined),
+            "full" => add(Api::Oneshot),
+            _ => {}
+        }
+    }
+    if let Some(server) = &redis {
+        for api in [Api::Pipelined, Api::Oneshot, Api::Watch] {
+            let mut labels = Map::new();
+            labels.insert("server".into(), "redis".into());
+            labels.insert("durability".into(), common.durability.as_str().into());
+            let retry = Retry::AT_ONCE;
+            contestants.push(Contestant { server, claret: false, labels, api, retry });
+        }
+    }
+    let mix = RawMix::new(args);
+    for contestant in &mut contestants {
+        let fields = [
+            ("keys", Value::from(args.keys)),
+            ("zipf", Value::from(args.zipf)),
+            ("updates", Value::from(args.updates)),
+            ("txn_len", Value::from(args.txn_len)),
+            ("pool", mix.pool.map_or(Value::Null, Value::from)),
+            ("preload", Value::from(mix.preload)),
+        ];
+        contestant.labels.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    }
+    let setting = Setting {
+        rtt: common.rtt,
+        seconds: common.seconds,
+        warmup: common.warmup,
+        seed: common.seed,
+    };
+    let clients: Vec<usize> = common.clients.iter().map(|n| *n as usize).collect();
+    let (rows, reached) = sweep(&contestants, &clients, &setting, |_, control, _| {
+        mix.fill(control)?;
+        Ok(mix.clone())
+    })?;
+    let mut ratios = ratios(&contestants, &reached);
+    let peak = |claret: bool, api: Api| {
+        let at = contestants.iter().position(|c| c.claret == claret && c.api == api);
+        at.and_then(|at| reached[at].peak())
+    };
+    ratios.insert(
+        "oneshot_over_none_pipelined".into(),
+        ratio(peak(true, Api::Oneshot), peak(true, Api::Pipelined)),
+    );
+    if redis.is_some() {
+        for (name, ours, theirs) in [
+            ("oneshot_over_redis_pipelined", Api::Oneshot, Api::Pipelined),
+            ("oneshot_over_redis_oneshot", Api::Oneshot, Api::Oneshot),
+            ("full_over_redis_watch", Api::Client, Api::Watch),
+        ] {
+            ratios.insert(name.into(), ratio(peak(true, ours), peak(false, theirs)));
+        }
+    }
+    Ok(Report { rows, ratios, more: Map::new() })
+}

@@ -1,0 +1,133 @@
+//! What a load is made of, independent of how its operations reach the server.
+
+use crate::random::Rng;
+use crate::resp;
+use wire::resp::ClientReply;
+
+/// What a transaction as a whole does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Exactly one operation.
+    Single,
+    /// Only reads.
+    Reads,
+    /// Anything.
+    Updates,
+}
+
+/// One operation in [`Ops`].
+#[derive(Clone, Copy, Debug)]
+pub struct Op {
+    /// Where its bytes end; they begin where those of the operation before end.
+    pub end: usize,
+    /// Where its key is.
+    pub key: (usize, usize),
+    /// A read; otherwise a write whose reply nobody looks at.
+    pub read: bool,
+    /// Sent together with the operation before it rather than after that one's reply.
+    pub joined: bool,
+}
+
+/// Operations as the bytes of commands.
+#[derive(Clone, Debug, Default)]
+pub struct Ops {
+    /// The commands one after another.
+    pub bytes: Vec<u8>,
+    /// The operations in order.
+    pub list: Vec<Op>,
+}
+
+impl Ops {
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.list.clear();
+    }
+
+    /// Adds a command: its name, the prefix and number of its key, and further words.
+    pub fn push(&mut self, read: bool, name: &str, key: (&str, u64), words: &[&[u8]]) {
+        resp::header(&mut self.bytes, 2 + words.len());
+        resp::word(&mut self.bytes, name.as_bytes());
+        let before = self.bytes.len();
+        resp::numbered(&mut self.bytes, key.0.as_bytes(), key.1);
+        let end = self.bytes.len() - 2;
+        let digits = key.1.checked_ilog10().map_or(1, |log| log as usize + 1);
+        let start = end - key.0.len() - digits;
+        debug_assert!(start > before);
+        words.iter().for_each(|word| resp::word(&mut self.bytes, word));
+        let end_of_command = self.bytes.len();
+        self.list.push(Op { end: end_of_command, key: (start, end), read, joined: false });
+    }
+
+    /// Adds a read, whose reply the next step is given.
+    pub fn read(&mut self, name: &str, key: (&str, u64), words: &[&[u8]]) {
+        self.push(true, name, key, words);
+    }
+
+    /// Adds a write whose reply nobody looks at.
+    pub fn write(&mut self, name: &str, key: (&str, u64), words: &[&[u8]]) {
+        self.push(false, name, key, words);
+    }
+
+    /// Lets the last operation travel with the one before it.
+    pub fn join(&mut self) {
+        if let Some(last) = self.list.last_mut() {
+            last.joined = true;
+        }
+    }
+
+    /// The bytes of an operation.
+    pub fn command(&self, index: usize) -> &[u8] {
+        let start = if index == 0 { 0 } else { self.list[index - 1].end };
+        &self.bytes[start..self.list[index].end]
+    }
+}
+
+/// A mix of transactions. Each is a program in steps: a step may look at the replies of the reads
+/// of the step before and adds the operations that come next.
+pub trait Workload {
+    /// A transaction in progress, with all random choices made, so that it can be run again.
+    type Txn;
+
+    /// Whether steps look at replies; otherwise none are decoded.
+    const LOOKS: bool;
+
+    /// Names of the kinds of transactions.
+    fn kinds(&self) -> &'static [&'static str];
+
+    /// The next transaction of a client. `now_ns` is the client's clock.
+    fn begin(&mut self, client: usize, now_ns: u64, rng: &mut Rng) -> Self::Txn;
+
+    /// Which kind it is: an index into [`Workload::kinds`].
+    fn kind(&self, txn: &Self::Txn) -> usize;
+
+    /// What it does as a whole.
+    fn shape(&self, txn: &Self::Txn) -> Shape;
+
+    /// Adds the operations of the next step; `false` when there is none.
+    fn step(&mut self, txn: &mut Self::Txn, replies: &[ClientReply], ops: &mut Ops) -> bool;
+
+    /// Puts it back to its first step.
+    fn restart(&mut self, txn: &mut Self::Txn);
+
+    /// It has taken effect.
+    fn committed(&mut self, client: usize, txn: Self::Txn, now_ns: u64, rng: &mut Rng);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_found_in_the_commands() {
+        let mut ops = Ops::default();
+        ops.read("SCARD", ("set:", 0), &[]);
+        ops.write("SADD", ("set:", 120), &[b"x"]);
+        ops.join();
+        let key = |i: usize| &ops.bytes[ops.list[i].key.0..ops.list[i].key.1];
+        assert_eq!((key(0), key(1)), (&b"set:0"[..], &b"set:120"[..]));
+        let second = b"*3\r\n$4\r\nSADD\r\n$7\r\nset:120\r\n$1\r\nx\r\n";
+        assert_eq!(ops.command(1), second);
+        assert!(ops.list[1].joined && !ops.list[0].joined);
+    }
+}

@@ -1,0 +1,49 @@
+//! `claret bench`: loads against servers of its own, compared in one run.
+
+use bench::args::Bench;
+use clap::Args;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Measures conditions, and other servers, side by side.
+///
+/// Every condition gets a server of its own with fresh data; cells of different conditions take
+/// turns, so that a change in the machine's mood meets all of them. Rows tell what a transaction
+/// cost in round trips, messages to shards, log records and processor time, and how much of the
+/// machine others used meanwhile (foreign_cpus): compare costs, not only throughput, when that is
+/// not near 0. With --json exactly one document is printed: rows, and ratios of the peaks.
+///
+/// Examples:
+///
+///   claret bench rawmix                               four conditions, each driven to its peak
+///   claret bench rawmix --zipf 1.4 --cc rw+phase,full --clients 16,64
+///   claret bench rawmix --rtt 500us --durability none --cc none,full
+///   claret bench ops --vs redis                       processor time per command
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+/// Runs the command.
+pub fn main(args: &BenchArgs) -> ExitCode {
+    server::raise_descriptor_limit();
+    let done = std::env::current_exe().and_then(|program| bench::run(&args.bench, &program));
+    let written = done.and_then(|(report, columns, json)| {
+        let mut text = if json {
+            serde_json::to_string_pretty(&report).map_err(std::io::Error::other)?
+        } else {
+            report.table(columns)
+        };
+        text.push('\n');
+        std::io::stdout().write_all(text.as_bytes())
+    });
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("claret: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
