@@ -162,7 +162,6 @@ fn apply(counter: &mut Counter, txn: &Txn, op: &Op, verdict: &mut Verdict) {
         }
     }
     let delta = match (name.as_str(), op.words.get(2)) {
-        ("counter.incr", None) => Some(1),
         ("counter.add" | "counter.incr" | "counter.try", Some(word)) => {
             std::str::from_utf8(word).ok().and_then(|text| text.parse::<i64>().ok())
         }
@@ -222,7 +221,7 @@ mod tests {
         assert!(judge("p0 : counter.try c -3 -> 1\np0 : counter.try c -1 -> 0"));
         assert!(!judge("p0 : counter.try c -3 -> 1\np0 : counter.try c -1 -> 1"));
         assert!(judge(
-            "p0 : counter.try c -3 -> 1\np1 > counter.add c 1\np0 : counter.try c -1 -> 1"
+            "p0 : counter.try c -3 -> 1\np1 > counter.try c 1\np0 : counter.try c -1 -> 1"
         ));
         assert!(judge("p0 : counter.try c -3 -> 1\np1 > counter.try c -1\np1 ?"));
         assert!(!judge("p0 : counter.try c 7 -> 1"));

@@ -127,7 +127,7 @@ pub(super) fn saturate(
     [ww, rw]: [Kind; 2],
 ) {
     if builder.txns.len() > TXNS_MAX {
-        builder.verdict.count("registers_not_inferred", registers.len());
+        builder.verdict.counts.insert("registers_not_inferred", registers.len() as u64);
         return;
     }
     for _ in 0..ROUNDS_MAX {

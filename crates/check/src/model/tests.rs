@@ -75,31 +75,44 @@ fn lists() {
 #[test]
 fn counters() {
     holds(
-        "p0 : counter.get c -> 0 | exists c -> 0 | counter.add c 5 -> OK | counter.incr c -> 6
+        "p0 : counter.get c -> 0 | exists c -> 0 | counter.add c 5 -> OK | counter.incr c 1 -> 6
          p0 : counter.incr c -4 -> 2 | counter.try c -3 -> 1 | counter.get c -> -1
+         p0 : counter.atleast c -1 -> 1 | counter.atleast c 0 -> 0 | counter.bounds c -> [nil nil]
          p0 : counter.set c 5 min 0 max 9 -> OK | counter.try c -6 -> 0 | counter.try c 5 -> 0
-         p0 : counter.try c -5 -> 1 | counter.add c -1 -> !ERR | counter.incr c 10 -> !ERR
+         p0 : counter.try c -5 -> 1 | counter.add c 1 -> !ERR | counter.incr c 10 -> !ERR
          p0 : counter.get c -> 0 | counter.set c 1 max 0 -> !ERR | counter.set c x -> !ERR
-         p0 : counter.try new -1 -> 1 | exists new -> 1 | type c -> counter",
+         p0 : counter.set c 1 max 2 max 2 -> !ERR | counter.set c 1 max -> !ERR | counter.bounds c -> [0 9]
+         p0 : counter.try new -1 -> 1 | exists new -> 1 | type c -> counter | counter.incr c -> !ERR
+         p0 : counter.add w 9223372036854775807 -> OK | counter.incr w 1 -> !ERR | counter.add w 1 -> OK
+         p0 : counter.get w -> !ERR | counter.add w -1 -> OK | counter.atleast w 9223372036854775807 -> 1",
     );
 }
 
 #[test]
 fn top_k_bags_and_logs() {
     holds(
-        "p0 : topk.put t 1 a 5 b -> OK | topk.put t 3 a 2 b -> OK | topk.count t -> 2
-         p0 : topk.best t -> [b 5.0 a 3.0] | topk.best t 1 -> [b 5.0] | topk.best none 3 -> []
-         p0 : bag.add b 3 -4 10 -> OK | bag.count b -> 3 | bag.sum b -> 9 | bag.sum none -> 0
-         p0 : log.append l x -> OK | log.append l y z -> OK | log.len l -> 3 | log.tail l 2 -> [y z]
-         p0 : log.tail l 9 -> [x y z] | log.tail l -1 -> !ERR | topk.put t x y -> !ERR",
+        "p0 : topk.put t a 1 b 5 -> OK | topk.put t a 3 b 2 -> OK | topk.count t -> 2
+         p0 : topk.best t withscores -> [b 5.0 a 3.0] | topk.best t 1 -> [b] | topk.best none 3 -> []
+         p0 : topk.capacity t -> 10 | topk.init t 10 -> OK | topk.init t 3 -> !ERR | topk.init u 0 -> !ERR
+         p0 : topk.init u 2 -> OK | exists u -> 1 | topk.put u c 2 b 2 -> OK | topk.put u d 2 -> OK
+         p0 : topk.best u -> [d c] | topk.rankof u c -> 1 | topk.rankof u b -> nil | topk.put t x y -> !ERR
+         p0 : bag.add b 3 -4 0.10 -> OK | bag.count b -> 3 | bag.sum b -> \"-0.9\" | bag.sum none -> \"0\"
+         p0 : bag.min b -> \"-4\" | bag.max b -> \"3\" | bag.max none -> nil | bag.add b .5 -> !ERR
+         p0 : log.append l x -> 1-0-0 | log.append l y z -> 2-0-1 | log.len l -> 3
+         p0 : log.tail l 2 -> [[2-0-1 z] [2-0-0 y]] | log.range l - + -> [[i x] [j y] [k z]]
+         p0 : log.tail l -1 -> !ERR | log.trim l maxlen 1 -> 2 | log.len l -> 1 | log.trim l maxlen 0 -> 1
+         p0 : exists l -> 1 | caplog.init c 2 -> OK | log.append c a b c -> 3-0-2 | log.len c -> 2
+         p0 : caplog.init c 2 -> OK | caplog.init c 3 -> !ERR | log.range c - + -> [[i b] [j c]]",
     );
-    let mut model = Model::default();
-    for score in 0..150 {
-        model.apply(&["topk.put".into(), "t".into(), format!("{score}").into(), "i".into()]);
-        let item = format!("i{score}");
-        model.apply(&["topk.put".into(), "t".into(), format!("{score}").into(), item.into()]);
-    }
-    assert_eq!(model.apply(&["topk.count".into(), "t".into()]), Reply::Int(100));
+    let words =
+        |text: &str| -> Vec<Word> { text.split(' ').map(|w| w.as_bytes().to_vec()).collect() };
+    let reply = |text: &str| {
+        dialogue::parse(&format!("p0 : x -> {text}")).unwrap().txns[0].ops[0].reply.clone().unwrap()
+    };
+    let tail = words("log.tail l 2");
+    assert!(!agree(&tail, &reply("[[i x] [j y]]"), &reply("[[i y] [j x]]")));
+    assert!(!agree(&tail, &reply("[[i x]]"), &reply("nil")));
+    assert!(!agree(&words("log.append l x"), &reply("i"), &reply("!ERR")));
 }
 
 #[test]
@@ -111,7 +124,7 @@ fn a_type_refuses_the_operations_of_another() {
         "zadd k 1 a",
         "rpush k a",
         "counter.add k 1",
-        "topk.put k 1 a",
+        "topk.put k a 1",
         "bag.add k 1",
         "log.append k a",
     ];

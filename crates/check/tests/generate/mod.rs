@@ -157,6 +157,7 @@ fn command(random: &mut SplitMix64, options: &Options, unique: &mut u64) -> Stri
         Workload::Unique => *random.pick(&[Workload::Lists, Workload::Registers, Workload::Sets]),
         other => other,
     };
+    let everything: Vec<&str> = EVERYTHING.split("; ").collect();
     let forms: &[&str] = match workload {
         Workload::Lists => &["rpush lK V", "lrange lK 0 -1"],
         Workload::Registers => {
@@ -164,7 +165,7 @@ fn command(random: &mut SplitMix64, options: &Options, unique: &mut u64) -> Stri
         }
         Workload::Sets => &["sadd sK V", "smembers sK"],
         Workload::Counters => &["incr cK", "get cK", "incrby cK D", "set cK D"],
-        _ => &EVERYTHING,
+        _ => &everything,
     };
     let form = random.pick(forms);
     let small = random.below(5).to_string();
@@ -176,64 +177,16 @@ fn command(random: &mut SplitMix64, options: &Options, unique: &mut u64) -> Stri
 }
 
 /// `K` and `J` stand for keys, `V` for a unique value, `D` for a small number.
-const EVERYTHING: [&str; 56] = [
-    "set rK V",
-    "get rK",
-    "getset rK V",
-    "setnx rK V",
-    "append rK V",
-    "strlen rK",
-    "del rK",
-    "exists rK rJ",
-    "mset rK V rJ D",
-    "mget rK rJ",
-    "set nK D",
-    "incr nK",
-    "incrby nK D",
-    "get nK",
-    "hset hK fD V",
-    "hget hK fD",
-    "hdel hK fD",
-    "hincrby hK nD D",
-    "hgetall hK",
-    "hlen hK",
-    "hexists hK fD",
-    "sadd sK D",
-    "sadd sK V",
-    "srem sK D",
-    "sismember sK D",
-    "scard sK",
-    "smembers sK",
-    "zadd zK D mD",
-    "zadd zK D mV",
-    "zrem zK mD",
-    "zscore zK mD",
-    "zcard zK",
-    "zincrby zK D mD",
-    "zrange zK 0 -1 withscores",
-    "zrangebyscore zK 1 3",
-    "rpush lK V",
-    "lpush lK V",
-    "lpop lK",
-    "rpop lK",
-    "llen lK",
-    "lrange lK 0 -1",
-    "lrange lK 0 D",
-    "counter.add cK D",
-    "counter.incr cK D",
-    "counter.get cK",
-    "counter.try cK -D",
-    "topk.put tK D iD",
-    "topk.best tK D",
-    "topk.count tK",
-    "bag.add bK D D",
-    "bag.count bK",
-    "bag.sum bK",
-    "log.append gK V",
-    "log.tail gK D",
-    "get hK",
-    "sadd lK V",
-];
+const EVERYTHING: &str = "set rK V; get rK; getset rK V; setnx rK V; append rK V; strlen rK; del rK; \
+    exists rK rJ; mset rK V rJ D; mget rK rJ; set nK D; incr nK; incrby nK D; get nK; \
+    hset hK fD V; hget hK fD; hdel hK fD; hincrby hK nD D; hgetall hK; hlen hK; \
+    hexists hK fD; sadd sK D; sadd sK V; srem sK D; sismember sK D; scard sK; smembers sK; \
+    zadd zK D mD; zadd zK D mV; zrem zK mD; zscore zK mD; zcard zK; zincrby zK D mD; \
+    zrange zK 0 -1 withscores; zrangebyscore zK 1 3; rpush lK V; lpush lK V; lpop lK; \
+    rpop lK; llen lK; lrange lK 0 -1; lrange lK 0 D; counter.add cK D; counter.incr cK D; \
+    counter.get cK; counter.try cK -D; topk.put tK iD D; topk.best tK D; topk.count tK; \
+    bag.add bK D 0.D; bag.count bK; bag.sum bK; log.append gK V; log.tail gK D; \
+    counter.atleast cK D; topk.best tK D withscores; bag.max bK; get hK; sadd lK V";
 
 /// Whether some command of the history reads what it is said to read: the generator is alive.
 pub fn observed_values(history: &History) -> usize {
