@@ -182,6 +182,11 @@ impl<C: EntryCodec> Replica<C> {
         Ok(())
     }
 
+    /// Index and term of the last entry that was carried out.
+    pub fn applied(&self) -> (u64, u64) {
+        self.group.applied()
+    }
+
     /// Begins a snapshot of what is applied; its parts come from [`Replica::snapshot_parts`].
     pub fn begin_snapshot(&mut self) -> (u64, u64) {
         let (index, term) = self.group.applied();
