@@ -1,1 +1,35 @@
-fn main() {}
+//! The `claret` program: one subcommand per job. Each has its own file; here is only the list.
+
+mod bench;
+mod doctor;
+mod memory;
+mod serve;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// A strongly consistent store that speaks the Redis protocol.
+#[derive(Parser)]
+#[command(name = "claret", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    job: Job,
+}
+
+#[derive(Subcommand)]
+enum Job {
+    /// Run a server.
+    Serve(serve::ServeArgs),
+    /// Measure conditions, and other servers, side by side.
+    Bench(bench::BenchArgs),
+    /// Say what is wrong or risky with this machine and configuration.
+    Doctor(doctor::DoctorArgs),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().job {
+        Job::Serve(args) => serve::main(&args),
+        Job::Bench(args) => bench::main(&args),
+        Job::Doctor(args) => doctor::main(&args),
+    }
+}

@@ -1,8 +1,24 @@
 //! How the store runs on a machine: sockets, TLS, disk, threads, configuration, metrics.
+//!
+//! [`start`] runs a whole server inside the calling process and gives a [`Handle`] to it.
 
+pub mod clock;
 pub mod config;
+mod control;
 pub mod datadir;
+pub mod doctor;
+mod http;
+mod listen;
 pub mod log;
+mod mail;
 pub mod memory;
+mod metrics;
 pub mod password;
+mod recovery;
 pub mod secret;
+mod server;
+mod snapshot;
+mod tls;
+mod worker;
+
+pub use server::{Handle, Remote, StartError, raise_descriptor_limit, start};

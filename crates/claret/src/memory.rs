@@ -1,0 +1,28 @@
+//! The allocator of the program, and what it knows.
+
+use tikv_jemalloc_ctl::{epoch, stats};
+
+/// jemalloc fragments less than the system's allocator when values of many sizes come and go, and
+/// can tell how much is in use.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Bytes that the program has allocated.
+pub fn allocated_bytes() -> Option<u64> {
+    // The numbers are those of the last epoch.
+    epoch::advance().ok()?;
+    stats::allocated::read().ok().map(|bytes| bytes as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_allocator_tells_what_is_in_use() {
+        let before = allocated_bytes().unwrap();
+        let block = vec![1u8; 32 << 20];
+        assert!(allocated_bytes().unwrap() >= before + (32 << 20));
+        drop(block);
+    }
+}

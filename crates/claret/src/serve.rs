@@ -1,0 +1,152 @@
+//! `claret serve`: run a server until it is told to stop.
+
+use clap::Args;
+use server::config::{Bytes, ConfigError, Durability, Options, Settings};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::Write;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// What a server is told, by flags and by a file.
+#[derive(Args, Debug, Default)]
+pub struct ServeArgs {
+    /// Configuration file (TOML); flags go over it.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Data directory [default: claret-data].
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Address to listen on [default: 127.0.0.1].
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Option<IpAddr>,
+    /// TCP port [default: 6379]; 0 for any.
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+    /// Number of shards of a new data directory [default: one per core].
+    #[arg(long, value_name = "N")]
+    shards: Option<u16>,
+    /// Number of worker threads [default: one per core].
+    #[arg(long, value_name = "N")]
+    workers: Option<u16>,
+    /// When a write is acknowledged: always (on disk), everysec, none [default: always].
+    #[arg(long, value_name = "WHEN")]
+    durability: Option<Durability>,
+    /// Concurrency control, for measurements [default: full].
+    #[arg(long, value_name = "NAME")]
+    cc: Option<String>,
+    /// Memory beyond which writes that grow are refused, such as 2gb; 0 for no limit [default:
+    /// three quarters of what there is].
+    #[arg(long, value_name = "SIZE")]
+    maxmemory: Option<Bytes>,
+    /// Most client connections.
+    #[arg(long, value_name = "N")]
+    maxclients: Option<usize>,
+    /// Serve /metrics and /health on this port.
+    #[arg(long, value_name = "PORT")]
+    metrics_port: Option<u16>,
+    /// What is written to standard error: error, warn, info, debug, trace [default: info].
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+}
+
+impl ServeArgs {
+    /// What flags and file amount to.
+    pub fn options(&self) -> Result<Options, ConfigError> {
+        let file = match &self.config {
+            Some(path) => Settings::from_file(path)?,
+            None => Settings::default(),
+        };
+        let flags = Settings {
+            dir: self.dir.clone(),
+            bind: self.bind,
+            port: self.port,
+            shards: self.shards,
+            workers: self.workers,
+            durability: self.durability,
+            cc: self.cc.clone(),
+            maxmemory: self.maxmemory,
+            maxclients: self.maxclients,
+            metrics_port: self.metrics_port,
+            log_level: self.log_level.clone(),
+            ..Settings::default()
+        };
+        let mut options = Options::resolve(flags.over(file))?;
+        options.allocated_bytes = Some(crate::memory::allocated_bytes);
+        Ok(options)
+    }
+}
+
+/// Runs the command.
+pub fn main(args: &ServeArgs) -> ExitCode {
+    let options = match args.options() {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("claret: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    log_to_stderr(&options.log_level);
+    server::raise_descriptor_limit();
+    // Before anything is started, so that no signal ends the process half-way.
+    let signals = match Signals::new([SIGINT, SIGTERM, SIGHUP]) {
+        Ok(signals) => signals,
+        Err(error) => {
+            eprintln!("claret: signals cannot be received: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let handle = match server::start(options) {
+        Ok(handle) => handle,
+        Err(error) => {
+            eprintln!("claret: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut stdout = std::io::stdout();
+    if writeln!(stdout, "{}", handle.ready_line()).and_then(|()| stdout.flush()).is_err() {
+        tracing::warn!("nobody reads the standard output");
+    }
+    let remote = handle.remote();
+    let watching = std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || watch(signals, &remote));
+    if let Err(error) = watching {
+        eprintln!("claret: signals cannot be received: {error}");
+        return ExitCode::FAILURE;
+    }
+    handle.wait();
+    tracing::info!("stopped");
+    ExitCode::SUCCESS
+}
+
+/// Passes signals on; a second one to stop does not wait.
+fn watch(mut signals: Signals, remote: &server::Remote) {
+    let mut stopping = false;
+    for signal in signals.forever() {
+        match signal {
+            SIGHUP => remote.reload(),
+            _ if stopping => {
+                eprintln!("claret: stopped without waiting");
+                std::process::exit(1);
+            }
+            _ => {
+                tracing::info!("stopping");
+                stopping = true;
+                remote.stop();
+            }
+        }
+    }
+}
+
+/// Writes events to standard error; `RUST_LOG` goes over `level`.
+fn log_to_stderr(level: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+}

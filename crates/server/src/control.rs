@@ -1,0 +1,376 @@
+//! The thread that looks after the server as a whole: memory, administration, stopping.
+
+use crate::clock::Clock;
+use crate::listen::{Connections, Listener};
+use crate::mail::{Mail, Mailbox, Report};
+use crate::memory;
+use crate::tls::Tls;
+use crate::worker::Traffic;
+use adt::Reply;
+use engine::gateway::{Admin, Facts, SessionId};
+use engine::message::{GatewayId, ShardId};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// How often memory is looked at.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+/// How often the workers are told about the server.
+const FACTS_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a worker may take for a report.
+const REPORT_WAIT: Duration = Duration::from_secs(1);
+/// How long a stop waits for the workers to finish what they have read.
+const DRAIN_WAIT: Duration = Duration::from_secs(5);
+
+/// What the thread is told.
+pub enum Notice {
+    /// A client asks for something.
+    Admin {
+        /// The client's gateway.
+        gateway: GatewayId,
+        /// The client.
+        session: SessionId,
+        /// What it asks for.
+        action: Admin,
+    },
+    /// A shard's snapshot is durable, or has failed.
+    Snapshot {
+        /// The shard.
+        shard: ShardId,
+        /// Whether it is durable.
+        ok: bool,
+        /// Whether it was begun because of [`Mail::Snapshot`].
+        asked: bool,
+    },
+    /// A worker has finished what it had read.
+    Drained,
+    /// Stop the server.
+    Stop,
+    /// Read certificates again.
+    Reload,
+    /// Somebody wants to know how the server is.
+    Status(Sender<Status>),
+}
+
+/// How the server is.
+pub struct Status {
+    /// What the server knows about itself.
+    pub facts: Facts,
+    /// What the workers know about themselves; fewer than workers if some do not answer.
+    pub reports: Vec<Report>,
+    /// How many workers there are.
+    pub workers: usize,
+}
+
+/// Whoever waits for a snapshot of all shards.
+struct Saving {
+    missing: BTreeSet<ShardId>,
+    ok: bool,
+    /// Who is told.
+    waiting: Vec<(GatewayId, SessionId)>,
+}
+
+/// What the thread works with.
+pub struct Control {
+    /// Its mail.
+    pub receiver: Receiver<Notice>,
+    /// The workers.
+    pub workers: Vec<Mailbox>,
+    /// What the workers count.
+    pub traffic: Vec<Arc<Traffic>>,
+    /// What the acceptor counts.
+    pub connections: Arc<Connections>,
+    /// Certificates.
+    pub tls: Option<Arc<Tls>>,
+    /// The facts that do not change, and those that do.
+    pub facts: Facts,
+    /// Number of shards.
+    pub shards: u16,
+    /// When the server started.
+    pub started: Instant,
+    /// The clock.
+    pub clock: Clock,
+    /// Tells how many bytes are in use, if the program can tell better than the system.
+    pub allocated_bytes: Option<fn() -> Option<u64>>,
+    /// A snapshot is written when the server stops.
+    pub save_at_stop: bool,
+    /// The thread that accepts connections.
+    pub listener: Option<Listener>,
+}
+
+/// The thread's work. It runs until the server is to stop; everything that was read is done then, and the snapshots that
+/// were asked for are written.
+pub struct Runner {
+    control: Control,
+    saving: Option<Saving>,
+    facts_sent: Instant,
+}
+
+impl Runner {
+    /// Ready to run.
+    pub fn new(control: Control) -> Self {
+        let facts_sent = control.started;
+        Self { control, saving: None, facts_sent }
+    }
+
+    /// Runs.
+    pub fn run(mut self) {
+        self.watch(true);
+        let mut watched = Instant::now();
+        loop {
+            match self.control.receiver.recv_timeout(WATCH_INTERVAL) {
+                Ok(Notice::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                    let save = self.control.save_at_stop;
+                    return self.stop(save);
+                }
+                Ok(Notice::Admin { action: Admin::Shutdown { save }, .. }) => {
+                    tracing::info!("a client has asked the server to shut down");
+                    let save = save || self.control.save_at_stop;
+                    return self.stop(save);
+                }
+                Ok(notice) => self.take(notice),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if watched.elapsed() >= WATCH_INTERVAL {
+                self.watch(false);
+                watched = Instant::now();
+            }
+        }
+    }
+
+    fn take(&mut self, notice: Notice) {
+        match notice {
+            Notice::Admin { gateway, session, action } => self.admin(gateway, session, action),
+            Notice::Snapshot { shard, ok, asked } => self.saved(shard, ok, asked),
+            Notice::Reload => self.reload(),
+            Notice::Status(reply) => {
+                let status = self.status();
+                // Whoever asked may have given up waiting.
+                let _ = reply.send(status);
+            }
+            Notice::Drained | Notice::Stop => {}
+        }
+    }
+
+    fn answer(&self, gateway: GatewayId, session: SessionId, reply: Reply) {
+        self.control.workers[usize::from(gateway.0)].send(Mail::AdminDone(session, reply));
+    }
+
+    fn admin(&mut self, gateway: GatewayId, session: SessionId, action: Admin) {
+        match action {
+            Admin::Shutdown { .. } => {}
+            Admin::Save => self.save(Some((gateway, session))),
+            Admin::BackgroundSave => {
+                self.save(None);
+                self.answer(gateway, session, Reply::Status("Background saving started"));
+            }
+            Admin::ConfigSet(settings) => {
+                let reply = match self.configure(&settings) {
+                    Ok(()) => Reply::Ok,
+                    Err(reason) => Reply::err(reason),
+                };
+                self.answer(gateway, session, reply);
+            }
+            Admin::ResetStats => {
+                for worker in &self.control.workers {
+                    worker.send(Mail::ResetStats);
+                }
+                self.answer(gateway, session, Reply::Ok);
+            }
+        }
+    }
+
+    /// Changes settings that can change while the server runs: all of them or none.
+    fn configure(&mut self, settings: &[(String, String)]) -> Result<(), String> {
+        let mut limit = None;
+        let mut shown = Vec::new();
+        for (name, value) in settings {
+            match name.to_ascii_lowercase().as_str() {
+                "maxmemory" => {
+                    let bytes: crate::config::Bytes = value.parse()?;
+                    limit = Some(bytes.0);
+                    shown.push(("maxmemory".to_owned(), bytes.0.to_string()));
+                }
+                _ => {
+                    return Err(format!(
+                        "'{name}' cannot be changed while the server runs: change the configuration \
+                         file and restart (only maxmemory can be set)"
+                    ));
+                }
+            }
+        }
+        if let Some(bytes) = limit {
+            self.control.facts.memory_limit_bytes = bytes;
+            let shown = Arc::new(shown);
+            for worker in &self.control.workers {
+                worker.send(Mail::Configure(shown.clone()));
+            }
+            self.watch(true);
+        }
+        Ok(())
+    }
+
+    /// Begins a snapshot of all shards, or waits for the one under way.
+    fn save(&mut self, waiting: Option<(GatewayId, SessionId)>) {
+        if let Some(saving) = &mut self.saving {
+            saving.waiting.extend(waiting);
+            return;
+        }
+        let missing = (0..self.control.shards).map(ShardId).collect();
+        self.saving = Some(Saving { missing, ok: true, waiting: waiting.into_iter().collect() });
+        for worker in &self.control.workers {
+            worker.send(Mail::Snapshot);
+        }
+        self.watch(true);
+    }
+
+    fn saved(&mut self, shard: ShardId, ok: bool, asked: bool) {
+        if ok {
+            self.control.facts.last_save_s = self.control.clock.now().wall_us / 1_000_000;
+        }
+        let Some(saving) = self.saving.as_mut().filter(|_| asked) else { return };
+        saving.missing.remove(&shard);
+        saving.ok &= ok;
+        if !saving.missing.is_empty() {
+            return;
+        }
+        if let Some(saving) = self.saving.take() {
+            for (gateway, session) in saving.waiting {
+                let failed = || Reply::err("the snapshot failed; the server's log says why");
+                self.answer(gateway, session, if saving.ok { Reply::Ok } else { failed() });
+            }
+        }
+        self.watch(true);
+    }
+
+    fn reload(&self) {
+        match &self.control.tls {
+            None => tracing::info!("there are no certificates to read again"),
+            Some(tls) => match tls.reload() {
+                Ok(()) => tracing::info!("certificates were read again; new connections use them"),
+                Err(error) => tracing::error!("{error}; the old certificates stay in use"),
+            },
+        }
+    }
+
+    /// Looks at memory, and tells the workers about the server when it is time or `now`.
+    fn watch(&mut self, now: bool) {
+        let control = &mut self.control;
+        let facts = &mut control.facts;
+        let allocated = control.allocated_bytes.and_then(|allocated| allocated());
+        facts.memory_bytes = allocated.unwrap_or_else(memory::resident_bytes);
+        facts.memory_peak_bytes = facts.memory_peak_bytes.max(facts.memory_bytes);
+        let limit = facts.memory_limit_bytes;
+        let over = limit > 0 && facts.memory_bytes > limit;
+        let changed = over != facts.over_memory_limit;
+        if changed {
+            facts.over_memory_limit = over;
+            let (used, limit) = (facts.memory_bytes >> 20, limit >> 20);
+            if over {
+                tracing::warn!(
+                    "{used} MiB of {limit} MiB are in use: writes that grow are refused"
+                );
+            } else {
+                tracing::info!("{used} MiB of {limit} MiB are in use: writes are taken again");
+            }
+        }
+        if now || changed || self.facts_sent.elapsed() >= FACTS_INTERVAL {
+            self.refresh();
+            self.facts_sent = Instant::now();
+            let facts = Arc::new(self.control.facts.clone());
+            for worker in &self.control.workers {
+                worker.send(Mail::Facts(facts.clone()));
+            }
+        }
+    }
+
+    fn refresh(&mut self) {
+        let control = &mut self.control;
+        let facts = &mut control.facts;
+        facts.uptime_s = control.started.elapsed().as_secs();
+        facts.connections = control.connections.open.load(Ordering::Relaxed);
+        facts.connections_total = control.connections.total.load(Ordering::Relaxed);
+        facts.connections_refused = control.connections.refused.load(Ordering::Relaxed);
+        (facts.cpu_user_us, facts.cpu_system_us) = memory::cpu_us();
+        facts.saving = self.saving.is_some();
+        let sum = |of: fn(&Traffic) -> u64| control.traffic.iter().map(|t| of(t)).sum();
+        facts.bytes_in = sum(|traffic| traffic.bytes_in.load(Ordering::Relaxed));
+        facts.bytes_out = sum(|traffic| traffic.bytes_out.load(Ordering::Relaxed));
+    }
+
+    fn status(&mut self) -> Status {
+        self.refresh();
+        let (sender, receiver) = channel();
+        for worker in &self.control.workers {
+            worker.send(Mail::Report(sender.clone()));
+        }
+        drop(sender);
+        let deadline = Instant::now() + REPORT_WAIT;
+        let mut reports = Vec::new();
+        while reports.len() < self.control.workers.len() {
+            match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(report) => reports.push(report),
+                Err(_) => break,
+            }
+        }
+        Status { facts: self.control.facts.clone(), reports, workers: self.control.workers.len() }
+    }
+
+    /// Lets the workers finish what they have read, writes snapshots if they are wanted, and ends
+    /// the workers.
+    fn stop(mut self, save: bool) {
+        if let Some(listener) = self.control.listener.take() {
+            listener.stop();
+        }
+        for worker in &self.control.workers {
+            worker.send(Mail::Drain);
+        }
+        let deadline = Instant::now() + DRAIN_WAIT;
+        let mut drained = 0;
+        while drained < self.control.workers.len() {
+            match self.wait(deadline) {
+                Some(Notice::Drained) => drained += 1,
+                Some(notice) => self.take_while_stopping(notice),
+                None => {
+                    tracing::warn!("stopped without waiting any longer for requests under way");
+                    break;
+                }
+            }
+        }
+        if save {
+            tracing::info!("writing a snapshot");
+            // One that was begun before the last request does not count.
+            self.finish_saving();
+            self.save(None);
+            self.finish_saving();
+        }
+        for worker in &self.control.workers {
+            worker.send(Mail::Stop);
+        }
+    }
+
+    fn finish_saving(&mut self) {
+        while self.saving.is_some() {
+            match self.control.receiver.recv() {
+                Ok(notice) => self.take_while_stopping(notice),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn take_while_stopping(&mut self, notice: Notice) {
+        match notice {
+            Notice::Admin { gateway, session, .. } => {
+                self.answer(gateway, session, Reply::err("the server is stopping"));
+            }
+            other => self.take(other),
+        }
+    }
+
+    fn wait(&self, deadline: Instant) -> Option<Notice> {
+        let wait = deadline.saturating_duration_since(Instant::now());
+        self.control.receiver.recv_timeout(wait).ok()
+    }
+}

@@ -1,0 +1,150 @@
+//! The HTTP face: `/metrics` for Prometheus and `/health` for whoever supervises the server.
+//!
+//! It runs on a thread of its own and never touches data: what it tells it asks the workers for.
+
+use crate::control::{Notice, Status};
+use crate::metrics;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
+
+/// Most HTTP connections at once.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a client may take for its request's header.
+const HEADER_WAIT: Duration = Duration::from_secs(5);
+/// How long the server may take to tell how it is.
+const STATUS_WAIT: Duration = Duration::from_secs(2);
+
+/// The thread.
+pub struct HttpThread {
+    /// Where it listens.
+    pub address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl HttpThread {
+    /// Opens the port and starts the thread.
+    ///
+    /// # Errors
+    /// If the port cannot be had.
+    pub fn start(address: SocketAddr, control: Sender<Notice>) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind(address)
+            .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("http".to_owned()).spawn(move || {
+            let local = LocalSet::new();
+            local.spawn_local(async move {
+                match TcpListener::from_std(listener) {
+                    Ok(listener) => accept(listener, control).await,
+                    Err(error) => tracing::error!("metrics cannot be served: {error}"),
+                }
+            });
+            // Either way of ending means the same.
+            let _ = runtime.block_on(local.run_until(stopped));
+        })?;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for HttpThread {
+    fn drop(&mut self) {
+        // Dropping the sender is the signal.
+        self.stop = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that serves metrics has panicked");
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, control: Sender<Notice>) {
+    let open = Rc::new(Cell::new(0));
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) if open.get() < CONNECTIONS_MAX => {
+                open.set(open.get() + 1);
+                let (open, control) = (open.clone(), control.clone());
+                tokio::task::spawn_local(async move {
+                    serve(stream, control).await;
+                    open.set(open.get() - 1);
+                });
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!("an HTTP connection cannot be accepted: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, control: Sender<Notice>) {
+    let service = service_fn(move |request| {
+        let control = control.clone();
+        async move { Ok::<_, Infallible>(answer(&request, &control).await) }
+    });
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_WAIT)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!("an HTTP connection broke: {error}");
+    }
+}
+
+async fn answer(request: &Request<Incoming>, control: &Sender<Notice>) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET {
+        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is served here\n".to_owned());
+    }
+    match request.uri().path() {
+        "/metrics" => match status(control).await.map(|status| metrics::render(&status)) {
+            Some(Ok(page)) => text(StatusCode::OK, page),
+            Some(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+            None => {
+                text(StatusCode::SERVICE_UNAVAILABLE, "the server does not answer\n".to_owned())
+            }
+        },
+        "/health" => match status(control).await {
+            Some(status) if status.reports.len() == status.workers => {
+                text(StatusCode::OK, "ok\n".to_owned())
+            }
+            _ => text(StatusCode::SERVICE_UNAVAILABLE, "workers do not answer\n".to_owned()),
+        },
+        _ => text(StatusCode::NOT_FOUND, "there is /metrics and /health\n".to_owned()),
+    }
+}
+
+/// Asks the server how it is.
+async fn status(control: &Sender<Notice>) -> Option<Status> {
+    let (sender, receiver) = channel();
+    control.send(Notice::Status(sender)).ok()?;
+    let waiting = tokio::task::spawn_blocking(move || receiver.recv_timeout(STATUS_WAIT));
+    waiting.await.ok()?.ok()
+}
+
+fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let kind = hyper::header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
+    response
+}

@@ -1,0 +1,221 @@
+//! The thread that accepts connections and deals them out to the workers in turn.
+//!
+//! It survives everything that accepting can fail with: a client that is gone already, a process or
+//! machine without file descriptors. A client that cannot be served is told why.
+
+use crate::mail::{Mail, Mailbox};
+use crate::tls::Tls;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+use rustls::ServerConnection;
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Connections that wait in the kernel to be accepted.
+const BACKLOG: i32 = 1024;
+/// How long to wait when the system has no file descriptor left.
+const RETRY: Duration = Duration::from_millis(50);
+/// After so much silence the kernel asks whether the client still exists.
+const KEEPALIVE: Duration = Duration::from_secs(300);
+
+const PLAIN: Token = Token(0);
+const ENCRYPTED: Token = Token(1);
+const WAKE: Token = Token(2);
+
+const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
+const DENIED: &[u8] =
+    b"-DENIED This server takes connections of other machines on its TLS port only, \
+    because what they say would be readable by everybody on the way. Connect to the TLS port, or \
+    connect from the server's own machine, or set insecure = true in its configuration if the \
+    network is trusted.\r\n";
+
+/// A connection that was accepted.
+pub struct Accepted {
+    /// The socket, not blocking.
+    pub stream: TcpStream,
+    /// The encrypting side, for a connection to the TLS port.
+    pub tls: Option<ServerConnection>,
+    /// Address of the client.
+    pub peer: SocketAddr,
+    /// Address that it connected to.
+    pub local: SocketAddr,
+}
+
+/// Counts connections.
+#[derive(Debug, Default)]
+pub struct Connections {
+    /// Open now.
+    pub open: AtomicU64,
+    /// Accepted since the start.
+    pub total: AtomicU64,
+    /// Refused since the start.
+    pub refused: AtomicU64,
+}
+
+/// What the thread needs to know.
+pub struct Listening {
+    /// Where plain connections are accepted.
+    pub address: SocketAddr,
+    /// Where encrypted connections are accepted.
+    pub tls_address: Option<SocketAddr>,
+    /// Certificates.
+    pub tls: Option<Arc<Tls>>,
+    /// Serve other machines without encryption.
+    pub insecure: bool,
+    /// Most connections.
+    pub connections_max: usize,
+    /// The counters.
+    pub connections: Arc<Connections>,
+    /// The workers.
+    pub workers: Vec<Mailbox>,
+}
+
+/// The thread.
+pub struct Listener {
+    thread: JoinHandle<()>,
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+    /// Where plain connections are accepted.
+    pub address: SocketAddr,
+    /// Where encrypted connections are accepted.
+    pub tls_address: Option<SocketAddr>,
+}
+
+impl Listener {
+    /// Opens the ports and starts the thread.
+    ///
+    /// # Errors
+    /// If a port cannot be had.
+    pub fn start(listening: Listening) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let plain = open(&poll, listening.address, PLAIN)?;
+        let encrypted = listening.tls_address.map(|address| open(&poll, address, ENCRYPTED));
+        let encrypted = encrypted.transpose()?;
+        let waker = Waker::new(poll.registry(), WAKE)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let address = plain.local_addr()?;
+        let tls_address = encrypted.as_ref().map(TcpListener::local_addr).transpose()?;
+        let mut acceptor =
+            Acceptor { poll, plain, encrypted, listening, stop: stop.clone(), next: 0 };
+        let thread =
+            std::thread::Builder::new().name("accept".to_owned()).spawn(move || acceptor.run())?;
+        Ok(Self { thread, stop, waker, address, tls_address })
+    }
+
+    /// Closes the ports and ends the thread.
+    pub fn stop(self) {
+        self.stop.store(true, Ordering::Release);
+        if self.waker.wake().is_err() || self.thread.join().is_err() {
+            tracing::error!("the thread that accepts connections cannot be stopped");
+        }
+    }
+}
+
+/// A listening socket that `poll` watches.
+fn open(poll: &Poll, address: SocketAddr, token: Token) -> io::Result<TcpListener> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into()).map_err(named)?;
+    socket.listen(BACKLOG).map_err(named)?;
+    let mut listener = TcpListener::from_std(socket.into());
+    poll.registry().register(&mut listener, token, Interest::READABLE)?;
+    Ok(listener)
+}
+
+struct Acceptor {
+    poll: Poll,
+    plain: TcpListener,
+    encrypted: Option<TcpListener>,
+    listening: Listening,
+    stop: Arc<AtomicBool>,
+    /// The worker that gets the next connection.
+    next: usize,
+}
+
+impl Acceptor {
+    fn run(&mut self) {
+        let mut events = Events::with_capacity(8);
+        let mut retry = false;
+        while !self.stop.load(Ordering::Acquire) {
+            if let Err(error) = self.poll.poll(&mut events, retry.then_some(RETRY))
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                tracing::error!("no more connections are accepted: {error}");
+                return;
+            }
+            // Events come once per change only, so both ports are emptied every time.
+            retry = self.accept_all(false) | self.accept_all(true);
+        }
+    }
+
+    /// Accepts everything that waits on a port. Tells whether to try again soon.
+    fn accept_all(&mut self, encrypted: bool) -> bool {
+        loop {
+            let listener = if encrypted { self.encrypted.as_ref() } else { Some(&self.plain) };
+            let Some(listener) = listener else { return false };
+            match listener.accept() {
+                Ok((stream, peer)) => self.deal(stream, peer, encrypted),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return false,
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    _ => {
+                        tracing::warn!(
+                            "a connection cannot be accepted: {error}; trying again. If file \
+                             descriptors are missing, raise the limit (ulimit -n)"
+                        );
+                        return true;
+                    }
+                },
+            }
+        }
+    }
+
+    fn deal(&mut self, mut stream: TcpStream, peer: SocketAddr, encrypted: bool) {
+        let counters = &self.listening.connections;
+        let full = counters.open.load(Ordering::Relaxed) >= self.listening.connections_max as u64;
+        let open_to_all = encrypted || self.listening.insecure;
+        let denied = !open_to_all && !peer.ip().to_canonical().is_loopback();
+        if full || denied {
+            counters.refused.fetch_add(1, Ordering::Relaxed);
+            if !encrypted {
+                // The buffer of a new socket is empty, so this does not block; a client that is
+                // gone already misses nothing.
+                let _ = stream.write(if denied { DENIED } else { FULL });
+            }
+            return;
+        }
+        match self.prepare(stream, peer, encrypted) {
+            Ok(accepted) => {
+                counters.open.fetch_add(1, Ordering::Relaxed);
+                counters.total.fetch_add(1, Ordering::Relaxed);
+                self.listening.workers[self.next].send(Mail::Connect(Box::new(accepted)));
+                self.next = (self.next + 1) % self.listening.workers.len();
+            }
+            Err(error) => tracing::debug!("a connection from {peer} is gone: {error}"),
+        }
+    }
+
+    fn prepare(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        encrypted: bool,
+    ) -> io::Result<Accepted> {
+        stream.set_nodelay(true)?;
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
+        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+        let local = stream.local_addr()?;
+        let tls = match &self.listening.tls {
+            Some(tls) if encrypted => Some(tls.accept().map_err(io::Error::other)?),
+            _ => None,
+        };
+        Ok(Accepted { stream, tls, peer, local })
+    }
+}

@@ -1,0 +1,148 @@
+//! What the threads of a server send each other.
+//!
+//! Every worker has an inbox. Whoever sends wakes the worker's event loop unless somebody else has
+//! woken it already and it has not looked yet: a burst of mail costs one wake-up.
+
+use crate::listen::Accepted;
+use crate::log::Completion;
+use engine::gateway::{Facts, GatewayStats, PeerMessage, SessionId};
+use engine::message::{GatewayId, Request, Response, ShardId};
+use engine::stats::ShardStats;
+use mio::Waker;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// What one turn of one worker has for another.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Requests to shards of the receiver.
+    pub requests: Vec<(ShardId, Request)>,
+    /// Responses to the receiver's gateway.
+    pub responses: Vec<Response>,
+    /// Messages of the sender's gateway to the receiver's.
+    pub peers: Vec<PeerMessage>,
+}
+
+impl Batch {
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty() && self.responses.is_empty() && self.peers.is_empty()
+    }
+}
+
+/// What a worker knows about itself and its shards.
+#[derive(Debug)]
+pub struct Report {
+    /// Counters of the gateway.
+    pub gateway: GatewayStats,
+    /// Counters of each shard.
+    pub shards: Vec<(ShardId, ShardStats)>,
+    /// Turns of the event loop.
+    pub turns: u64,
+    /// Shards whose snapshot is being written.
+    pub snapshots: u64,
+}
+
+/// What a worker is told.
+pub enum Mail {
+    /// A client has connected.
+    Connect(Box<Accepted>),
+    /// A turn of another worker.
+    Batch(GatewayId, Batch),
+    /// These writes are durable.
+    Durable(Vec<Completion>),
+    /// A password fits, or does not.
+    Verified(SessionId, bool),
+    /// What a session asked of the server is done.
+    AdminDone(SessionId, adt::Reply),
+    /// What the server knows about itself.
+    Facts(Arc<Facts>),
+    /// Settings with new values.
+    Configure(Arc<Vec<(String, String)>>),
+    /// The counters begin anew.
+    ResetStats,
+    /// Write a snapshot of every shard.
+    Snapshot,
+    /// The files thread has taken a piece of a shard's snapshot.
+    SnapshotTaken(ShardId),
+    /// A shard's snapshot is durable, or has failed.
+    SnapshotDone(ShardId, bool),
+    /// Send a report.
+    Report(Sender<Report>),
+    /// Read nothing more from clients; say so once everything that was read is done.
+    Drain,
+    /// End.
+    Stop,
+}
+
+/// Where a worker's mail goes.
+#[derive(Clone)]
+pub struct Mailbox {
+    sender: Sender<Mail>,
+    waker: Arc<Waker>,
+    woken: Arc<AtomicBool>,
+}
+
+impl Mailbox {
+    /// Puts mail into the worker's inbox and wakes it. A worker that has ended gets nothing.
+    pub fn send(&self, mail: Mail) {
+        if self.sender.send(mail).is_ok()
+            && !self.woken.swap(true, Ordering::AcqRel)
+            && let Err(error) = self.waker.wake()
+        {
+            tracing::error!("a worker cannot be woken: {error}");
+        }
+    }
+}
+
+/// A worker's end.
+pub struct Inbox {
+    receiver: Receiver<Mail>,
+    woken: Arc<AtomicBool>,
+}
+
+impl Inbox {
+    /// Says that mail from now on needs a wake-up. To be called before the inbox is emptied.
+    pub fn open(&self) {
+        self.woken.store(false, Ordering::Release);
+    }
+
+    /// The next piece of mail.
+    pub fn take(&self) -> Option<Mail> {
+        self.receiver.try_recv().ok()
+    }
+}
+
+/// An inbox and the way to it. What is in an inbox is bounded by what the senders may have under
+/// way: requests by [`engine::limits::PIPELINE_REQUESTS_MAX`], writes of the log by one per shard.
+pub fn inbox(waker: Arc<Waker>) -> (Mailbox, Inbox) {
+    let (sender, receiver) = channel();
+    let woken = Arc::new(AtomicBool::new(false));
+    (Mailbox { sender, waker, woken: woken.clone() }, Inbox { receiver, woken })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mio::{Events, Poll, Token};
+    use std::time::Duration;
+
+    #[test]
+    fn a_burst_of_mail_is_one_wake_up() {
+        let mut poll = Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
+        let (mailbox, inbox) = inbox(waker);
+        for _ in 0..5 {
+            mailbox.send(Mail::ResetStats);
+        }
+        let mut events = Events::with_capacity(8);
+        poll.poll(&mut events, Some(Duration::from_secs(5))).unwrap();
+        assert_eq!(events.iter().count(), 1);
+        inbox.open();
+        assert_eq!(std::iter::from_fn(|| inbox.take()).count(), 5);
+        mailbox.send(Mail::ResetStats);
+        poll.poll(&mut events, Some(Duration::from_secs(5))).unwrap();
+        assert_eq!(events.iter().count(), 1);
+    }
+}

@@ -1,0 +1,170 @@
+//! What a server measures about itself, in the text format of Prometheus.
+
+use crate::control::Status;
+use prometheus::{Encoder, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector};
+
+/// The metrics of a server, gathered for one answer.
+struct Sheet {
+    registry: Registry,
+}
+
+/// Writes down how the server is. The log's own measurements (fsync latency among them) are part
+/// of it.
+///
+/// # Errors
+/// If two metrics have the same name, which is a mistake in this file.
+pub fn render(status: &Status) -> Result<String, prometheus::Error> {
+    let sheet = Sheet { registry: Registry::new_custom(Some("claret".to_owned()), None)? };
+    sheet.server(status)?;
+    sheet.gateways(status)?;
+    sheet.shards(status)?;
+    let mut text = Vec::new();
+    let encoder = TextEncoder::new();
+    encoder.encode(&sheet.registry.gather(), &mut text)?;
+    encoder.encode(&prometheus::gather(), &mut text)?;
+    String::from_utf8(text).map_err(|error| prometheus::Error::Msg(error.to_string()))
+}
+
+impl Sheet {
+    fn add(&self, collector: impl Collector + 'static) -> Result<(), prometheus::Error> {
+        self.registry.register(Box::new(collector))
+    }
+
+    fn value(&self, name: &str, help: &str, value: u64) -> Result<(), prometheus::Error> {
+        let gauge = IntGauge::new(name, help)?;
+        gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        self.add(gauge)
+    }
+
+    fn server(&self, status: &Status) -> Result<(), prometheus::Error> {
+        let facts = &status.facts;
+        for (name, help, value) in [
+            ("uptime_seconds", "Seconds since the start", facts.uptime_s),
+            ("connections", "Open connections", facts.connections),
+            ("connections_total", "Connections accepted", facts.connections_total),
+            ("connections_refused_total", "Connections refused", facts.connections_refused),
+            ("memory_bytes", "Memory in use", facts.memory_bytes),
+            ("memory_peak_bytes", "Most memory that was in use", facts.memory_peak_bytes),
+            ("memory_limit_bytes", "Memory limit, 0 for none", facts.memory_limit_bytes),
+            (
+                "memory_over_limit",
+                "1 while writes that grow are refused",
+                u64::from(facts.over_memory_limit),
+            ),
+            ("received_bytes_total", "Bytes received from clients", facts.bytes_in),
+            ("sent_bytes_total", "Bytes sent to clients", facts.bytes_out),
+            ("cpu_user_microseconds_total", "Processor time in user mode", facts.cpu_user_us),
+            ("cpu_system_microseconds_total", "Processor time in system mode", facts.cpu_system_us),
+            ("last_snapshot_timestamp_seconds", "When a snapshot was completed", facts.last_save_s),
+            ("workers", "Worker threads", status.workers as u64),
+            ("workers_answering", "Workers that answered at once", status.reports.len() as u64),
+            (
+                "turns_total",
+                "Turns of the workers' event loops",
+                status.reports.iter().map(|report| report.turns).sum(),
+            ),
+            (
+                "snapshots_in_progress",
+                "Shards whose snapshot is being written",
+                status.reports.iter().map(|report| report.snapshots).sum(),
+            ),
+        ] {
+            self.value(name, help, value)?;
+        }
+        Ok(())
+    }
+
+    fn gateways(&self, status: &Status) -> Result<(), prometheus::Error> {
+        let mut sum = engine::gateway::GatewayStats::default();
+        for report in &status.reports {
+            sum.add(&report.gateway);
+        }
+        for (name, help, value) in [
+            ("commands_total", "Commands received", sum.commands),
+            ("errors_total", "Commands answered with an error", sum.errors),
+            ("shard_requests_total", "Messages sent to shards", sum.requests),
+            ("transactions_committed_total", "Transactions committed", sum.committed),
+            ("transactions_aborted_total", "Transactions aborted", sum.aborted),
+            ("transactions_retried_total", "Attempts repeated by the server", sum.retried),
+            ("watch_failures_total", "Transactions stopped by WATCH", sum.guard_failures),
+            ("snapshot_rounds_total", "Rounds of snapshot reads", sum.snapshot_rounds),
+            ("locks_combined_total", "Locks joined without a message", sum.combined),
+            ("gateway_wounds_total", "Hints to give way received", sum.wounds),
+            ("published_total", "Messages published", sum.published),
+            ("auth_failures_total", "Failed authentications", sum.auth_failures),
+            ("denied_total", "Commands refused by access control", sum.denied),
+            ("sessions", "Open sessions", sum.sessions),
+            ("sessions_blocked", "Sessions in a blocking command", sum.blocked),
+            ("sessions_subscribed", "Sessions with subscriptions", sum.subscribers),
+            ("transactions_interactive", "Interactive transactions in progress", sum.interactive),
+        ] {
+            self.value(name, help, value)?;
+        }
+        Ok(())
+    }
+
+    fn shards(&self, status: &Status) -> Result<(), prometheus::Error> {
+        let names = [
+            ("keys", "Records"),
+            ("keys_with_expiry", "Records that expire"),
+            ("requests_total", "Requests received"),
+            ("operations_total", "Operations applied"),
+            ("log_appends_total", "Log entries proposed"),
+            ("log_records_total", "Records in log entries"),
+            ("log_bytes_total", "Bytes of log entries"),
+            ("locks_granted_total", "Lock requests granted at once"),
+            ("locks_waited_total", "Requests that waited for a lock"),
+            ("locks_waited_microseconds_total", "Time that requests waited for locks"),
+            ("refused_total", "Requests refused"),
+            ("phases_total", "Phases begun under contention"),
+            ("wounds_total", "Hints to give way sent"),
+            ("waiting", "Requests waiting for locks"),
+            ("prepared", "Transactions prepared and not executed"),
+            ("expired_total", "Records removed because they had expired"),
+            ("guard_failures_total", "Guards that did not hold"),
+            ("duplicates_total", "Retries recognised by their request number"),
+        ];
+        let mut gauges = Vec::new();
+        for (name, help) in names {
+            gauges.push(IntGaugeVec::new(Opts::new(format!("shard_{name}"), help), &["shard"])?);
+        }
+        let conflicts = IntGaugeVec::new(
+            Opts::new("conflicts_total", "Waits by lock mode held and asked for"),
+            &["held", "asked"],
+        )?;
+        for (shard, stats) in status.reports.iter().flat_map(|report| &report.shards) {
+            let values = [
+                stats.keys,
+                stats.keys_with_expiry,
+                stats.requests,
+                stats.operations,
+                stats.log_appends,
+                stats.log_records,
+                stats.log_bytes,
+                stats.granted,
+                stats.waited,
+                stats.waited_us,
+                stats.refused,
+                stats.phases,
+                stats.wounds,
+                stats.waiting,
+                stats.prepared,
+                stats.expired,
+                stats.guard_failures,
+                stats.duplicates,
+            ];
+            let label = shard.0.to_string();
+            for (gauge, value) in gauges.iter().zip(values) {
+                gauge.with_label_values(&[&label]).set(i64::try_from(value).unwrap_or(i64::MAX));
+            }
+            for ((held, asked), count) in &stats.conflicts {
+                let count = i64::try_from(*count).unwrap_or(i64::MAX);
+                conflicts.with_label_values(&[held, asked]).add(count);
+            }
+        }
+        for gauge in gauges {
+            self.add(gauge)?;
+        }
+        self.add(conflicts)
+    }
+}

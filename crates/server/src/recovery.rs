@@ -1,0 +1,90 @@
+//! From what is on the disk to shards that serve.
+
+use crate::clock::Clock;
+use crate::config::{Durability, Options};
+use crate::datadir::{DataDir, random};
+use crate::log::LogStore;
+use crate::server::StartError;
+use engine::entry::SnapshotPart;
+use engine::message::ShardId;
+use engine::replica::{Replica, resolve_open};
+use engine::replication::Recovered;
+use engine::shard::Config;
+use std::time::Instant;
+use wire::entry::EntryFormat;
+
+/// Restores all shards: the newest snapshot, the log after it, and the fate of transactions that a
+/// crash has left open.
+///
+/// # Errors
+/// If something is damaged or missing; nothing is served then.
+pub fn recover(
+    options: &Options,
+    dir: &DataDir,
+    mut store: Option<&mut LogStore>,
+    clock: Clock,
+) -> Result<Vec<Replica<EntryFormat>>, StartError> {
+    let began = Instant::now();
+    let mut replicas = Vec::new();
+    let (mut parts, mut entries) = (0, 0);
+    for shard in (0..dir.manifest().shards).map(ShardId) {
+        let (reach, snapshot) = dir.load_snapshot(shard)?;
+        let end = match snapshot.first() {
+            Some(SnapshotPart::Header { index, term, .. }) => (*index, *term),
+            _ => (0, 0),
+        };
+        let recovered = match &mut store {
+            Some(store) => store.recover(shard, end, reach)?,
+            None => Recovered { snapshot: end, ..Recovered::default() },
+        };
+        parts += snapshot.len();
+        entries += recovered.entries.len();
+        let config = Config {
+            id: shard,
+            concurrency: options.concurrency,
+            seed: u64::from_le_bytes(random()),
+        };
+        replicas.push(Replica::recover(config, EntryFormat, snapshot, recovered)?);
+    }
+    // Without durability nothing is written, whatever an earlier run has left.
+    let mut store = store.filter(|_| options.durability != Durability::None);
+    settle(&mut replicas, store.as_deref_mut(), clock)?;
+    let (committed, aborted) = resolve_open(&mut replicas, clock.now());
+    settle(&mut replicas, store, clock)?;
+    if parts + entries > 0 {
+        tracing::info!(
+            "loaded {parts} parts of snapshots and {entries} log entries in {:.1} s",
+            began.elapsed().as_secs_f64()
+        );
+    }
+    if committed + aborted > 0 {
+        tracing::info!(
+            "transactions that were open at the last stop: {committed} committed, {aborted} aborted"
+        );
+    }
+    Ok(replicas)
+}
+
+/// Drives all shards until they serve and have nothing left to write.
+fn settle(
+    replicas: &mut [Replica<EntryFormat>],
+    mut store: Option<&mut LogStore>,
+    clock: Clock,
+) -> Result<(), StartError> {
+    loop {
+        let mut quiet = true;
+        for replica in replicas.iter_mut() {
+            replica.end_turn(clock.now())?;
+            if let Some(persist) = replica.take_persist() {
+                quiet = false;
+                if let Some(store) = &mut store {
+                    store.append(std::slice::from_ref(&persist), true)?;
+                }
+                replica.persisted(clock.now(), persist.number)?;
+            }
+        }
+        if quiet {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! A server from start to stop.
+
+use crate::clock::Clock;
+use crate::config::{Durability, Options, UserSettings};
+use crate::control::{Control, Notice, Runner};
+use crate::datadir::{DataDir, DirError, random};
+use crate::http::HttpThread;
+use crate::listen::{Connections, Listener, Listening};
+use crate::log::files::stop_process;
+use crate::log::{LogError, LogOptions, LogStore, LogThread};
+use crate::mail::{Inbox, Mail, Mailbox, inbox};
+use crate::password::{self, PasswordThread};
+use crate::recovery;
+use crate::snapshot::SnapshotThread;
+use crate::tls::{Tls, TlsError};
+use crate::worker::{INBOX, Origin, Peers, Traffic, Worker};
+use engine::gateway::{Config as GatewayConfig, Facts, Gateway, UserConfig};
+use engine::message::GatewayId;
+use engine::replica::{Replica, ReplicaError};
+use mio::{Poll, Waker};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+use wire::entry::EntryFormat;
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory.
+    #[error(transparent)]
+    Dir(#[from] DirError),
+    /// The log.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A shard.
+    #[error(transparent)]
+    Replica(#[from] ReplicaError),
+    /// The certificates.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A port.
+    #[error("cannot listen on {0}. Another server may be running: choose another port with --port")]
+    Listen(std::io::Error),
+    /// Something that every process gets.
+    #[error("the system refuses what a server needs: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// A running server. Dropping the handle lets it run on.
+pub struct Handle {
+    address: SocketAddr,
+    tls_address: Option<SocketAddr>,
+    metrics_address: Option<SocketAddr>,
+    dir: PathBuf,
+    shards: u16,
+    workers: u16,
+    durability: Durability,
+    control: Sender<Notice>,
+    supervisor: JoinHandle<()>,
+}
+
+/// Tells a server to stop, from anywhere.
+#[derive(Clone)]
+pub struct Remote(Sender<Notice>);
+
+impl Remote {
+    /// Stops the server: it accepts nothing more, finishes what it has read, and ends.
+    pub fn stop(&self) {
+        // If nobody listens any more, it has stopped.
+        let _ = self.0.send(Notice::Stop);
+    }
+
+    /// Has certificates read again.
+    pub fn reload(&self) {
+        // If nobody listens any more, it has stopped.
+        let _ = self.0.send(Notice::Reload);
+    }
+}
+
+impl Handle {
+    /// Where plain connections are accepted.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where encrypted connections are accepted.
+    pub fn tls_address(&self) -> Option<SocketAddr> {
+        self.tls_address
+    }
+
+    /// Where `/metrics` and `/health` are.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics_address
+    }
+
+    /// The data directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What is printed when the server is ready.
+    pub fn ready_line(&self) -> String {
+        let shards = match self.shards {
+            1 => "1 shard".to_owned(),
+            count => format!("{count} shards"),
+        };
+        let mut line = format!(
+            "claret is ready on {} (data in {}, {shards}, durability {})",
+            self.address,
+            self.dir.display(),
+            self.durability
+        );
+        for (what, address) in [("TLS", self.tls_address), ("metrics", self.metrics_address)] {
+            if let Some(address) = address {
+                line.push_str(&format!(", {what} on {address}"));
+            }
+        }
+        line
+    }
+
+    /// Number of worker threads.
+    pub fn workers(&self) -> u16 {
+        self.workers
+    }
+
+    /// Something to stop the server with.
+    pub fn remote(&self) -> Remote {
+        Remote(self.control.clone())
+    }
+
+    /// Stops the server and waits until it has ended.
+    pub fn stop(self) {
+        self.remote().stop();
+        self.wait();
+    }
+
+    /// Waits until the server has ended.
+    pub fn wait(self) {
+        if self.supervisor.join().is_err() {
+            tracing::error!("the server's main thread has panicked");
+        }
+    }
+}
+
+/// Starts a server; it serves when this returns.
+///
+/// # Errors
+/// Says what is missing or does not fit; nothing is left running.
+pub fn start(options: Options) -> Result<Handle, StartError> {
+    let clock = Clock::new();
+    let tls = options.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+    let now_s = clock.now().wall_us / 1_000_000;
+    let dir = DataDir::open(&options.dir, options.shards, options.shards_default(), now_s)?;
+    let dir = Arc::new(dir);
+    let shards = dir.manifest().shards;
+    let mut store = open_log(&options, &dir)?;
+    let replicas = recovery::recover(&options, &dir, store.as_mut(), clock)?;
+    if options.durability == Durability::None {
+        store = None;
+    }
+    Starting { options, clock, dir, shards, tls }.finish(store, replicas)
+}
+
+/// Opens the log if there is to be one, or if there is one.
+fn open_log(options: &Options, dir: &DataDir) -> Result<Option<LogStore>, LogError> {
+    if options.durability == Durability::None && !dir.log().exists() {
+        return Ok(None);
+    }
+    let shards = u64::from(dir.manifest().shards);
+    LogStore::open(LogOptions {
+        dir: dir.log(),
+        tag: dir.log_tag(),
+        keep_bytes: 2 * shards * options.snapshot_log_bytes,
+        on_failure: stop_process,
+    })
+    .map(Some)
+}
+
+/// A server whose data is loaded.
+struct Starting {
+    options: Options,
+    clock: Clock,
+    dir: Arc<DataDir>,
+    shards: u16,
+    tls: Option<Arc<Tls>>,
+}
+
+/// A worker's end before the worker exists.
+struct Seat {
+    poll: Poll,
+    inbox: Inbox,
+}
+
+/// Threads that end when they are dropped, in this order, after the workers.
+struct Helpers {
+    log: Option<LogThread>,
+    _http: Option<HttpThread>,
+    _passwords: PasswordThread<Origin>,
+    _snapshots: SnapshotThread,
+}
+
+impl Starting {
+    fn finish(
+        self,
+        store: Option<LogStore>,
+        replicas: Vec<Replica<EntryFormat>>,
+    ) -> Result<Handle, StartError> {
+        let (seats, mailboxes) = seats(self.options.workers)?;
+        let (control, notices) = channel();
+        let connections = Arc::new(Connections::default());
+        let listener = self.listen(&mailboxes, connections.clone()).map_err(StartError::Listen)?;
+        let (address, tls_address) = (listener.address, listener.tls_address);
+        let http = match self.options.metrics_port {
+            None => None,
+            Some(port) => {
+                let address = SocketAddr::new(self.options.bind, port);
+                Some(HttpThread::start(address, control.clone()).map_err(StartError::Listen)?)
+            }
+        };
+        let metrics_address = http.as_ref().map(|http| http.address);
+        let helpers = self.helpers(store, http, &mailboxes)?;
+        let traffic: Vec<Arc<Traffic>> = mailboxes.iter().map(|_| Arc::default()).collect();
+        let peers = |traffic: &Arc<Traffic>| Peers {
+            workers: mailboxes.clone(),
+            log: helpers.log.as_ref().map(LogThread::sender),
+            snapshots: helpers._snapshots.sender(),
+            passwords: helpers._passwords.sender(),
+            control: control.clone(),
+            connections: connections.clone(),
+            traffic: traffic.clone(),
+        };
+        let facts = self.facts(address);
+        let workers =
+            self.workers(seats, replicas, address, traffic.iter().map(peers).collect())?;
+        let runner = Runner::new(Control {
+            receiver: notices,
+            workers: mailboxes.clone(),
+            traffic: traffic.clone(),
+            connections: connections.clone(),
+            tls: self.tls,
+            facts,
+            shards: self.shards,
+            started: Instant::now(),
+            clock: self.clock,
+            allocated_bytes: self.options.allocated_bytes,
+            save_at_stop: self.options.durability == Durability::None,
+            listener: Some(listener),
+        });
+        let dir = self.dir.clone();
+        let supervisor =
+            std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+                runner.run();
+                for worker in workers {
+                    if worker.join().is_err() {
+                        tracing::error!("a worker has panicked");
+                    }
+                }
+                let Helpers { log, .. } = helpers;
+                if let Some(log) = log {
+                    log.stop();
+                }
+                drop(dir);
+            })?;
+        Ok(Handle {
+            address,
+            tls_address,
+            metrics_address,
+            dir: self.options.dir,
+            shards: self.shards,
+            workers: self.options.workers,
+            durability: self.options.durability,
+            control,
+            supervisor,
+        })
+    }
+
+    fn listen(
+        &self,
+        mailboxes: &[Mailbox],
+        connections: Arc<Connections>,
+    ) -> std::io::Result<Listener> {
+        let tls_address =
+            self.options.tls.as_ref().map(|tls| SocketAddr::new(self.options.bind, tls.port));
+        Listener::start(Listening {
+            address: self.options.address(),
+            tls_address,
+            tls: self.tls.clone(),
+            insecure: self.options.insecure,
+            connections_max: self.options.connections_max,
+            connections,
+            workers: mailboxes.to_vec(),
+        })
+    }
+
+    fn helpers(
+        &self,
+        store: Option<LogStore>,
+        http: Option<HttpThread>,
+        mailboxes: &[Mailbox],
+    ) -> std::io::Result<Helpers> {
+        let log = match store {
+            None => None,
+            Some(store) => {
+                let workers = mailboxes.to_vec();
+                Some(LogThread::spawn(store, self.options.durability, move |completions| {
+                    for (index, worker) in workers.iter().enumerate() {
+                        let own = completions
+                            .iter()
+                            .filter(|(shard, _)| usize::from(shard.0) % workers.len() == index);
+                        let own: Vec<_> = own.copied().collect();
+                        if !own.is_empty() {
+                            worker.send(Mail::Durable(own));
+                        }
+                    }
+                })?)
+            }
+        };
+        let workers = mailboxes.to_vec();
+        let passwords = PasswordThread::spawn(move |(gateway, session): Origin, ok| {
+            workers[usize::from(gateway.0)].send(Mail::Verified(session, ok));
+        })?;
+        let snapshots = SnapshotThread::spawn(self.dir.clone(), mailboxes.to_vec())?;
+        Ok(Helpers { log, _http: http, _passwords: passwords, _snapshots: snapshots })
+    }
+
+    fn workers(
+        &self,
+        seats: Vec<Seat>,
+        replicas: Vec<Replica<EntryFormat>>,
+        address: SocketAddr,
+        peers: Vec<Peers>,
+    ) -> std::io::Result<Vec<JoinHandle<()>>> {
+        let count = usize::from(self.options.workers);
+        let mut own: Vec<Vec<Replica<EntryFormat>>> = Vec::new();
+        own.resize_with(count, Vec::new);
+        for replica in replicas {
+            own[usize::from(replica.id().0) % count].push(replica);
+        }
+        let config = self.gateway_config(address);
+        let mut threads = Vec::new();
+        for (index, ((seat, own), peers)) in seats.into_iter().zip(own).zip(peers).enumerate() {
+            let id = GatewayId(index as u16);
+            let seed = u64::from_le_bytes(random());
+            let gateway =
+                Gateway::new(GatewayConfig { id, seed, ..config.clone() }, self.clock.now());
+            let worker = Worker::new(
+                self.clock,
+                seat.poll,
+                seat.inbox,
+                gateway,
+                id,
+                self.shards,
+                own,
+                peers,
+                self.options.snapshot_log_bytes,
+            );
+            let name = format!("worker-{index}");
+            threads.push(std::thread::Builder::new().name(name).spawn(move || {
+                if let Err(error) = worker.run() {
+                    tracing::error!("a worker cannot go on: {error}; the server stops");
+                    std::process::exit(71);
+                }
+            })?);
+        }
+        Ok(threads)
+    }
+
+    fn gateway_config(&self, address: SocketAddr) -> GatewayConfig {
+        let options = &self.options;
+        GatewayConfig {
+            id: GatewayId(0),
+            gateways: options.workers,
+            shards: self.shards,
+            concurrency: options.concurrency,
+            version: env!("CARGO_PKG_VERSION"),
+            users: users(options),
+            require_auth: options.requires_auth(),
+            settings: settings(options, self.shards, address),
+            seed: 0,
+        }
+    }
+
+    fn facts(&self, address: SocketAddr) -> Facts {
+        Facts {
+            process: std::process::id(),
+            port: address.port(),
+            run_id: self.dir.manifest().server.clone(),
+            address: address.ip().to_string(),
+            memory_limit_bytes: self.options.memory_limit_bytes,
+            durable: self.options.durability == Durability::Always,
+            ..Facts::default()
+        }
+    }
+}
+
+/// Event loops and inboxes for the workers.
+fn seats(workers: u16) -> std::io::Result<(Vec<Seat>, Vec<Mailbox>)> {
+    let (mut seats, mut mailboxes) = (Vec::new(), Vec::new());
+    for _ in 0..workers {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), INBOX)?);
+        let (mailbox, inbox) = inbox(waker);
+        seats.push(Seat { poll, inbox });
+        mailboxes.push(mailbox);
+    }
+    Ok((seats, mailboxes))
+}
+
+/// The users in the gateway's terms. Passwords are replaced by what they are checked against.
+fn users(options: &Options) -> Vec<UserConfig> {
+    let verifier_of = |user: &UserSettings| {
+        let made = user.password.as_ref().map(|secret| password::verifier(secret.reveal()));
+        user.password_hash.clone().or(made)
+    };
+    let mut users: Vec<UserConfig> = options
+        .users
+        .iter()
+        .map(|user| UserConfig {
+            name: user.name.clone(),
+            rules: user.rules.clone(),
+            verifier: verifier_of(user),
+        })
+        .collect();
+    if !users.iter().any(|user| user.name == "default") {
+        let all = ["on", "~*", "&*", "+@all"].map(str::to_owned).to_vec();
+        let verifier = options.password.as_ref().map(|secret| password::verifier(secret.reveal()));
+        let mut rules = all;
+        if verifier.is_none() {
+            rules.push("nopass".to_owned());
+        }
+        users.insert(0, UserConfig { name: "default".to_owned(), rules, verifier });
+    }
+    users
+}
+
+/// What `CONFIG GET` shows, by Redis' names where Redis has one.
+fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<String, String> {
+    let durable = options.durability != Durability::None;
+    let fsync = if durable { options.durability.name() } else { "no" };
+    let pairs = [
+        ("appendfsync", fsync.to_owned()),
+        ("appendonly", if durable { "yes" } else { "no" }.to_owned()),
+        ("bind", options.bind.to_string()),
+        ("cc", options.cc.clone()),
+        ("databases", "1".to_owned()),
+        ("dir", options.dir.display().to_string()),
+        ("durability", options.durability.to_string()),
+        ("maxclients", options.connections_max.to_string()),
+        ("maxmemory", options.memory_limit_bytes.to_string()),
+        ("maxmemory-policy", "noeviction".to_owned()),
+        ("port", address.port().to_string()),
+        ("save", String::new()),
+        ("shards", shards.to_string()),
+        ("snapshot_log_bytes", options.snapshot_log_bytes.to_string()),
+        ("tls-port", options.tls.as_ref().map_or(0, |tls| tls.port).to_string()),
+        ("workers", options.workers.to_string()),
+    ];
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Lets this process have as many file descriptors as it may; every connection needs one.
+pub fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!("the limit of file descriptors cannot be raised: {error}");
+    }
+}

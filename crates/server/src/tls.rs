@@ -1,0 +1,93 @@
+//! TLS: certificates, their reload, and the side of a connection that encrypts.
+//!
+//! Versions 1.2 and 1.3 (RFC 8446) by rustls. A client certificate is required if authorities are
+//! named for it.
+
+use crate::config::TlsSettings;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Why TLS cannot be set up.
+#[derive(Debug, thiserror::Error)]
+#[error("TLS cannot be set up: {0}")]
+pub struct TlsError(String);
+
+/// The certificates in use.
+pub struct Tls {
+    settings: TlsSettings,
+    config: RwLock<Arc<ServerConfig>>,
+}
+
+impl Tls {
+    /// Reads certificates and key.
+    ///
+    /// # Errors
+    /// Names the file that does not read or fit.
+    pub fn load(settings: TlsSettings) -> Result<Self, TlsError> {
+        let config = RwLock::new(Arc::new(load(&settings)?));
+        Ok(Self { settings, config })
+    }
+
+    /// Reads certificates and key again; connections from now on use them.
+    ///
+    /// # Errors
+    /// Names the file that does not read or fit; the old ones stay in use then.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let config = Arc::new(load(&self.settings)?);
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+        Ok(())
+    }
+
+    /// The server's side of a new connection.
+    ///
+    /// # Errors
+    /// If rustls refuses the configuration.
+    pub fn accept(&self) -> Result<ServerConnection, rustls::Error> {
+        let config = self.config.read().unwrap_or_else(PoisonError::into_inner).clone();
+        ServerConnection::new(config)
+    }
+}
+
+fn load(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
+    let chain = certificates(&settings.cert)?;
+    let key = PrivateKeyDer::from_pem_file(&settings.key)
+        .map_err(|error| TlsError(format!("{}: {error}", settings.key.display())))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError(error.to_string()))?;
+    let builder = match &settings.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(file) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(file)? {
+                roots
+                    .add(certificate)
+                    .map_err(|error| TlsError(format!("{}: {error}", file.display())))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .map_err(|error| TlsError(format!("{}: {error}", file.display())))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let config = builder.with_single_cert(chain, key);
+    config.map_err(|error| {
+        TlsError(format!("{} and {}: {error}", settings.cert.display(), settings.key.display()))
+    })
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed =
+        |error: rustls::pki_types::pem::Error| TlsError(format!("{}: {error}", file.display()));
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).map_err(failed)?.collect();
+    let chain = chain.map_err(failed)?;
+    if chain.is_empty() {
+        return Err(TlsError(format!("{} holds no certificate", file.display())));
+    }
+    Ok(chain)
+}

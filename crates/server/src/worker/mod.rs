@@ -1,0 +1,423 @@
+//! A worker: one thread with an event loop, a gateway, its connections and its shards.
+//!
+//! One wake-up of the loop is one **turn**: everything that can be read is read once per
+//! connection, all complete commands in it are executed, what they write goes into one log entry
+//! per shard, and every connection with replies gets one write. So the costs of a system call, of
+//! consensus and of the disk are shared by all that has come in at the same time, and the busier a
+//! worker is, the less each request costs. A request whose shard lives on the same worker never
+//! leaves it; the rest travels in one batch per worker and turn.
+
+mod connection;
+mod reading;
+mod routing;
+mod snapshots;
+
+use crate::clock::Clock;
+use crate::control::Notice;
+use crate::listen::{Accepted, Connections};
+use crate::log::{Completion, LogSender};
+use crate::mail::{Batch, Inbox, Mail, Mailbox, Report};
+use crate::password::Attempt;
+use crate::snapshot::Piece;
+use connection::Connection;
+use engine::gateway::{Gateway, Opening, SessionId};
+use engine::limits::UNAUTHENTICATED_MS_MAX;
+use engine::message::{GatewayId, Now, ShardId};
+use engine::replica::Replica;
+use foldhash::fast::RandomState;
+use mio::{Events, Interest, Poll, Token};
+use slab::Slab;
+use snapshots::Snapshots;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, SyncSender};
+use std::time::Duration;
+use wire::entry::EntryFormat;
+
+/// The event of the inbox.
+pub const INBOX: Token = Token(usize::MAX);
+/// Most events that one wake-up takes.
+const EVENTS_MAX: usize = 1024;
+/// Bytes that are read from a connection at once.
+const READ_BYTES: usize = 64 << 10;
+/// How long a worker that is to stop waits for requests that are under way.
+const DRAIN_US_MAX: u64 = 2_000_000;
+/// A worker is done with what it has read when nothing has moved for so long.
+const DRAIN_QUIET_US: u64 = 20_000;
+
+/// Where a password attempt came from.
+pub type Origin = (GatewayId, SessionId);
+
+/// What a worker counts for everybody to see.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// Bytes received from clients.
+    pub bytes_in: AtomicU64,
+    /// Bytes sent to clients.
+    pub bytes_out: AtomicU64,
+}
+
+/// Whom a worker talks to.
+pub struct Peers {
+    /// The inboxes of all workers, this one's included.
+    pub workers: Vec<Mailbox>,
+    /// The log; none if nothing is to be durable.
+    pub log: Option<LogSender>,
+    /// The thread that writes snapshots.
+    pub snapshots: SyncSender<Piece>,
+    /// The thread that checks passwords.
+    pub passwords: Sender<Attempt<Origin>>,
+    /// The thread that looks after the server as a whole.
+    pub control: Sender<Notice>,
+    /// The counters of connections.
+    pub connections: Arc<Connections>,
+    /// The counters of this worker.
+    pub traffic: Arc<Traffic>,
+}
+
+/// A worker.
+pub struct Worker {
+    id: GatewayId,
+    clock: Clock,
+    poll: Poll,
+    inbox: Inbox,
+    gateway: Gateway,
+    /// All shards by number, those of other workers absent.
+    replicas: Vec<Option<Replica<EntryFormat>>>,
+    /// The numbers of this worker's shards.
+    local: Vec<usize>,
+    peers: Peers,
+    connections: Slab<Connection>,
+    sessions: HashMap<SessionId, usize, RandomState>,
+    /// The session that was last asked for, since replies come in bursts.
+    recent: (SessionId, usize),
+    /// Connections to be read in this turn.
+    ready: Vec<usize>,
+    /// Connections with something to be sent in this turn.
+    dirty: Vec<usize>,
+    /// Connections whose commands wait until earlier ones are answered.
+    paused: Vec<usize>,
+    /// Connections that may be unauthenticated, in the order of their deadlines (µs).
+    unproven: VecDeque<(u64, usize, SessionId)>,
+    /// What this turn has for the other workers.
+    outbound: Vec<Batch>,
+    scratch: Vec<u8>,
+    snapshots: Snapshots,
+    received_bytes: u64,
+    sent_bytes: u64,
+    turns: u64,
+    /// There is more to do at once.
+    again: bool,
+    /// Since when nothing more is read from clients.
+    draining: Option<u64>,
+    /// When anything moved last.
+    moved_us: u64,
+    stopping: bool,
+}
+
+/// Ends the process if a worker panics: its shards would never answer again.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+impl Worker {
+    /// A worker with its shards; `shards` is the number of shards of the whole server.
+    pub fn new(
+        clock: Clock,
+        poll: Poll,
+        inbox: Inbox,
+        gateway: Gateway,
+        id: GatewayId,
+        shards: u16,
+        own: Vec<Replica<EntryFormat>>,
+        peers: Peers,
+        snapshot_log_bytes: u64,
+    ) -> Self {
+        let mut replicas: Vec<Option<Replica<EntryFormat>>> = Vec::new();
+        replicas.resize_with(usize::from(shards), || None);
+        let local: Vec<usize> = own.iter().map(|replica| usize::from(replica.id().0)).collect();
+        for replica in own {
+            let shard = usize::from(replica.id().0);
+            replicas[shard] = Some(replica);
+        }
+        let mut outbound = Vec::new();
+        outbound.resize_with(peers.workers.len(), Batch::default);
+        Self {
+            id,
+            clock,
+            poll,
+            inbox,
+            gateway,
+            snapshots: Snapshots::new(usize::from(shards), snapshot_log_bytes, peers.log.is_some()),
+            replicas,
+            local,
+            peers,
+            connections: Slab::new(),
+            sessions: HashMap::default(),
+            recent: (SessionId(u64::MAX), 0),
+            ready: Vec::new(),
+            dirty: Vec::new(),
+            paused: Vec::new(),
+            unproven: VecDeque::new(),
+            outbound,
+            scratch: vec![0; READ_BYTES],
+            received_bytes: 0,
+            sent_bytes: 0,
+            turns: 0,
+            again: false,
+            draining: None,
+            moved_us: 0,
+            stopping: false,
+        }
+    }
+
+    /// Runs until it is told to stop.
+    ///
+    /// # Errors
+    /// If the system refuses to tell about events.
+    pub fn run(mut self) -> io::Result<()> {
+        let _guard = AbortOnPanic;
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        while !self.stopping {
+            let timeout = self.timeout();
+            if let Err(error) = self.poll.poll(&mut events, timeout)
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                return Err(error);
+            }
+            self.turn(&events);
+        }
+        Ok(())
+    }
+
+    /// How long to sleep.
+    fn timeout(&self) -> Option<Duration> {
+        if self.again || !self.ready.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let now = self.clock.now();
+        let shards = self.local.iter().filter_map(|&shard| self.replicas[shard].as_ref());
+        let next = shards
+            .filter_map(|replica| replica.next_timeout(now))
+            .chain(self.gateway.next_timeout())
+            .chain(self.unproven.front().map(|(deadline, ..)| *deadline))
+            .chain(self.draining.map(|_| now.mono_us + DRAIN_QUIET_US))
+            .min();
+        next.map(|at| Duration::from_micros(at.saturating_sub(now.mono_us)))
+    }
+
+    /// One turn.
+    fn turn(&mut self, events: &Events) {
+        let now = self.clock.now();
+        self.turns += 1;
+        self.again = false;
+        let mut mail = false;
+        for event in events {
+            if event.token() == INBOX {
+                mail = true;
+                continue;
+            }
+            let slot = event.token().0;
+            let Some(connection) = self.connections.get_mut(slot) else { continue };
+            connection.hangup |= event.is_read_closed() || event.is_error();
+            if event.is_readable() || connection.hangup {
+                connection.readable = true;
+                self.queue(slot);
+            }
+            if event.is_writable() {
+                self.mark_dirty(slot);
+            }
+        }
+        if mail {
+            self.take_mail(now);
+        }
+        for &shard in &self.local {
+            if let Some(replica) = &mut self.replicas[shard]
+                && replica.next_timeout(now).is_some_and(|at| at <= now.mono_us)
+            {
+                replica.tick(now);
+            }
+        }
+        if self.gateway.next_timeout().is_some_and(|at| at <= now.mono_us) {
+            self.gateway.tick(now);
+        }
+        self.expire_unproven(now);
+        self.read_ready(now);
+        self.settle(now);
+        self.write_snapshots();
+        self.flush(now);
+        self.resume();
+        self.send_batches();
+        self.count_traffic();
+        self.drain(now);
+    }
+
+    fn take_mail(&mut self, now: Now) {
+        self.inbox.open();
+        while let Some(mail) = self.inbox.take() {
+            self.moved_us = now.mono_us;
+            match mail {
+                Mail::Connect(accepted) => self.connect(now, *accepted),
+                Mail::Batch(from, batch) => self.take_batch(now, from, batch),
+                Mail::Durable(completions) => self.durable(now, &completions),
+                Mail::Verified(session, ok) => self.gateway.verified(now, session, ok),
+                Mail::AdminDone(session, reply) => self.gateway.admin_done(now, session, reply),
+                Mail::Facts(facts) => self.gateway.set_facts((*facts).clone()),
+                Mail::Configure(settings) => {
+                    for (name, value) in settings.iter() {
+                        self.gateway.configure(name, value);
+                    }
+                }
+                Mail::ResetStats => self.gateway.reset_stats(),
+                Mail::Snapshot => self.snapshots.begin_all(&self.local),
+                Mail::SnapshotTaken(shard) => self.snapshots.taken(shard),
+                Mail::SnapshotDone(shard, ok) => self.snapshot_done(shard, ok),
+                Mail::Report(reply) => {
+                    // Whoever asked may have given up waiting.
+                    let _ = reply.send(self.report());
+                }
+                Mail::Drain => self.draining = Some(now.mono_us),
+                Mail::Stop => self.stopping = true,
+            }
+        }
+    }
+
+    fn connect(&mut self, now: Now, mut accepted: Accepted) {
+        if self.draining.is_some() {
+            self.peers.connections.open.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let opening = Opening {
+            peer: accepted.peer.to_string(),
+            local_address: accepted.local.to_string(),
+            tls: accepted.tls.is_some(),
+        };
+        let entry = self.connections.vacant_entry();
+        let slot = entry.key();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registered = self.poll.registry().register(&mut accepted.stream, Token(slot), interest);
+        if let Err(error) = registered {
+            tracing::warn!("a connection from {} cannot be watched: {error}", accepted.peer);
+            self.peers.connections.open.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let session = self.gateway.open(now, opening);
+        let mut connection = Connection::new(accepted, session);
+        connection.authenticated = self.gateway.authenticated(session);
+        if !connection.authenticated || connection.is_handshaking() {
+            let deadline = now.mono_us + UNAUTHENTICATED_MS_MAX * 1000;
+            self.unproven.push_back((deadline, slot, session));
+        }
+        entry.insert(connection);
+        self.sessions.insert(session, slot);
+    }
+
+    /// Closes connections that have not authenticated themselves in time.
+    fn expire_unproven(&mut self, now: Now) {
+        while let Some(&(deadline, slot, session)) = self.unproven.front()
+            && deadline <= now.mono_us
+        {
+            self.unproven.pop_front();
+            let Some(connection) = self.connections.get(slot) else { continue };
+            let proven = self.gateway.authenticated(session) && !connection.is_handshaking();
+            if connection.session == session && !proven {
+                tracing::debug!("closed a connection that did not authenticate in time");
+                self.close(now, slot);
+            }
+        }
+    }
+
+    /// Ends a connection, whatever state it is in.
+    fn close(&mut self, now: Now, slot: usize) {
+        let Some(mut connection) = self.connections.try_remove(slot) else { return };
+        self.gateway.close(now, connection.session);
+        self.sessions.remove(&connection.session);
+        self.recent = (SessionId(u64::MAX), 0);
+        if let Err(error) = self.poll.registry().deregister(connection.stream()) {
+            tracing::debug!("a connection was closed that is not watched: {error}");
+        }
+        self.peers.connections.open.fetch_sub(1, Ordering::Relaxed);
+        // Closing may abort a transaction, which has things to say to shards.
+        self.again = true;
+    }
+
+    fn durable(&mut self, now: Now, completions: &[Completion]) {
+        for (shard, number) in completions {
+            if let Some(replica) = &mut self.replicas[usize::from(shard.0)]
+                && let Err(error) = replica.persisted(now, *number)
+            {
+                fail(*shard, &error);
+            }
+        }
+    }
+
+    /// Puts a connection into the list of those to be read.
+    fn queue(&mut self, slot: usize) {
+        if let Some(connection) = self.connections.get_mut(slot)
+            && !connection.queued
+        {
+            connection.queued = true;
+            self.ready.push(slot);
+        }
+    }
+
+    /// Puts a connection into the list of those with something to be sent.
+    fn mark_dirty(&mut self, slot: usize) {
+        if let Some(connection) = self.connections.get_mut(slot)
+            && !connection.dirty
+        {
+            connection.dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    fn count_traffic(&mut self) {
+        let traffic = &self.peers.traffic;
+        if self.received_bytes > 0 {
+            traffic.bytes_in.fetch_add(std::mem::take(&mut self.received_bytes), Ordering::Relaxed);
+        }
+        if self.sent_bytes > 0 {
+            traffic.bytes_out.fetch_add(std::mem::take(&mut self.sent_bytes), Ordering::Relaxed);
+        }
+    }
+
+    fn report(&self) -> Report {
+        let shards = self.local.iter().filter_map(|&shard| self.replicas[shard].as_ref());
+        Report {
+            gateway: self.gateway.stats().clone(),
+            shards: shards.map(|replica| (replica.id(), replica.shard().stats())).collect(),
+            turns: self.turns,
+            snapshots: self.snapshots.under_way() as u64,
+        }
+    }
+
+    /// Says when everything is done that was read before the worker was told to drain.
+    fn drain(&mut self, now: Now) {
+        let Some(since) = self.draining else { return };
+        let quiet = now.mono_us.saturating_sub(self.moved_us.max(since)) >= DRAIN_QUIET_US;
+        if quiet || now.mono_us.saturating_sub(since) >= DRAIN_US_MAX {
+            self.draining = None;
+            self.ready.clear();
+            for (_, connection) in &mut self.connections {
+                connection.deaf = true;
+            }
+            // The control thread is gone only when the process ends.
+            let _ = self.peers.control.send(Notice::Drained);
+        }
+    }
+}
+
+/// A shard cannot go on: neither can the process, for nobody else has its data.
+fn fail(shard: ShardId, error: &dyn std::fmt::Display) -> ! {
+    tracing::error!("shard {}: {error}; the server stops", shard.0);
+    eprintln!("claret: shard {}: {error}; stopped", shard.0);
+    std::process::exit(70)
+}

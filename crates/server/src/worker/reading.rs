@@ -1,0 +1,166 @@
+//! From bytes to commands.
+
+use super::connection::{Connection, LIMITS, Received, UNAUTHENTICATED_LIMITS};
+use super::{READ_BYTES, Worker};
+use engine::gateway::Gateway;
+use engine::limits::{OUTPUT_BYTES_PAUSE, PIPELINE_REQUESTS_MAX};
+use engine::message::Now;
+
+/// So many connections are read before what they want is passed on to the shards.
+const ROUTE_EVERY: usize = 16;
+
+impl Worker {
+    /// Reads every connection that has something, once.
+    pub(super) fn read_ready(&mut self, now: Now) {
+        let ready = std::mem::take(&mut self.ready);
+        if self.draining.is_some() {
+            return;
+        }
+        for (count, &slot) in ready.iter().enumerate() {
+            self.read(now, slot);
+            if count % ROUTE_EVERY == ROUTE_EVERY - 1 {
+                self.route(now);
+            }
+        }
+        if self.ready.is_empty() {
+            // Keeps the memory.
+            self.ready = ready;
+            self.ready.clear();
+        }
+    }
+
+    fn read(&mut self, now: Now, slot: usize) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.queued = false;
+        if connection.paused {
+            return;
+        }
+        if !connection.input.is_empty() {
+            // Commands that waited until earlier ones were answered.
+            let input = std::mem::take(&mut connection.input);
+            let consumed = take_commands(connection, &mut self.gateway, &input, now);
+            keep_rest(connection, input, consumed);
+        }
+        if connection.readable && !connection.paused && !connection.deaf {
+            let held = connection.input.len();
+            let received = if held == 0 {
+                connection.receive(&mut self.scratch[..READ_BYTES])
+            } else {
+                connection.receive_more()
+            };
+            match received {
+                Ok(Received::Bytes { count, more }) => {
+                    connection.readable = more;
+                    self.received_bytes += count as u64;
+                    if held == 0 {
+                        let bytes = &self.scratch[..count];
+                        let consumed = take_commands(connection, &mut self.gateway, bytes, now);
+                        if consumed < count {
+                            connection.input.extend_from_slice(&bytes[consumed..]);
+                        }
+                    } else {
+                        let input = std::mem::take(&mut connection.input);
+                        let consumed = take_commands(connection, &mut self.gateway, &input, now);
+                        keep_rest(connection, input, consumed);
+                    }
+                }
+                Ok(Received::Nothing) => connection.readable = false,
+                Ok(Received::End) => return self.close(now, slot),
+                Err(error) => {
+                    tracing::debug!("a connection broke: {error}");
+                    return self.close(now, slot);
+                }
+            }
+            if connection.is_handshaking() {
+                self.mark_dirty(slot);
+            }
+        }
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.paused {
+            self.paused.push(slot);
+        } else if connection.readable && !connection.deaf {
+            self.queue(slot);
+        }
+    }
+
+    /// Lets connections go on whose earlier commands are answered and sent.
+    pub(super) fn resume(&mut self) {
+        if self.paused.is_empty() {
+            return;
+        }
+        let mut paused = std::mem::take(&mut self.paused);
+        paused.retain(|&slot| {
+            let Some(connection) = self.connections.get_mut(slot) else { return false };
+            if !connection.paused {
+                return false;
+            }
+            if must_wait(connection, &self.gateway) {
+                return true;
+            }
+            connection.paused = false;
+            self.queue(slot);
+            false
+        });
+        self.paused = paused;
+    }
+}
+
+/// Whether a connection has enough under way for now.
+fn must_wait(connection: &mut Connection, gateway: &Gateway) -> bool {
+    if connection.unsent() > OUTPUT_BYTES_PAUSE {
+        return true;
+    }
+    let under_way = gateway.in_progress(connection.session);
+    if !connection.authenticated {
+        connection.authenticated = gateway.authenticated(connection.session);
+        // What follows an AUTH may be longer once the AUTH is granted.
+        return !connection.authenticated && under_way > 0;
+    }
+    under_way >= PIPELINE_REQUESTS_MAX
+}
+
+/// Executes the complete commands in `bytes`; gives the number of bytes they took.
+fn take_commands(
+    connection: &mut Connection,
+    gateway: &mut Gateway,
+    bytes: &[u8],
+    now: Now,
+) -> usize {
+    let mut at = 0;
+    if must_wait(connection, gateway) {
+        connection.paused = true;
+        return at;
+    }
+    while !connection.deaf && at < bytes.len() {
+        let limits = if connection.authenticated { &LIMITS } else { &UNAUTHENTICATED_LIMITS };
+        match connection.decoder.next(&bytes[at..], limits) {
+            Ok(Some(frame)) => {
+                if let Some(args) = connection.decoder.args(&bytes[at..]) {
+                    gateway.command(now, connection.session, &args);
+                }
+                at += frame.consumed;
+                if !connection.authenticated && must_wait(connection, gateway) {
+                    connection.paused = true;
+                    break;
+                }
+            }
+            Ok(None) => break,
+            Err(error) => {
+                gateway.protocol_error(now, connection.session, error.into());
+                connection.deaf = true;
+            }
+        }
+    }
+    at
+}
+
+/// Puts back what was not consumed.
+fn keep_rest(connection: &mut Connection, mut input: Vec<u8>, consumed: usize) {
+    if consumed < input.len() {
+        input.drain(..consumed);
+        connection.input = input;
+    } else if input.capacity() <= READ_BYTES {
+        input.clear();
+        connection.input = input;
+    }
+}

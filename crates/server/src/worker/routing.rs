@@ -1,0 +1,213 @@
+//! From commands to shards, other workers and threads, and the replies on their way back.
+
+use super::{Worker, fail};
+use crate::control::Notice;
+use crate::mail::{Batch, Mail};
+use crate::password::Attempt;
+use adt::Reply;
+use engine::gateway::{Output, SessionId};
+use engine::limits::OUTPUT_BYTES_MAX;
+use engine::message::{GatewayId, Now, Response};
+use wire::resp::{Protocol, encode};
+
+/// Rounds between gateway and shards after which a turn is ended even if there is more to do.
+const ROUNDS_MAX: usize = 256;
+
+impl Worker {
+    /// Passes on what the gateway wants and what the shards answer, until neither has anything left
+    /// that does not wait for the disk or for another worker.
+    pub(super) fn settle(&mut self, now: Now) {
+        for _ in 0..ROUNDS_MAX {
+            let moved = self.route(now);
+            if moved {
+                self.moved_us = now.mono_us;
+            }
+            // Everything is taken in: what was written goes into the log.
+            if !self.end_turn(now) && !moved {
+                return;
+            }
+        }
+        self.again = true;
+    }
+
+    /// Passes messages on; tells whether there were any.
+    pub(super) fn route(&mut self, now: Now) -> bool {
+        let mut moved = false;
+        loop {
+            let mut more = false;
+            while let Some(output) = self.gateway.poll() {
+                more = true;
+                self.carry_out(now, output);
+            }
+            for index in 0..self.local.len() {
+                let shard = self.local[index];
+                while let Some(response) =
+                    self.replicas[shard].as_mut().and_then(|replica| replica.poll())
+                {
+                    more = true;
+                    self.deliver(now, response);
+                }
+            }
+            if !more {
+                return moved;
+            }
+            moved = true;
+        }
+    }
+
+    /// Closes the log entries of this turn; tells whether that has made anything durable at once.
+    fn end_turn(&mut self, now: Now) -> bool {
+        let mut durable = false;
+        for index in 0..self.local.len() {
+            let shard = self.local[index];
+            let Some(replica) = self.replicas[shard].as_mut() else { continue };
+            let id = replica.id();
+            if let Err(error) = replica.end_turn(now) {
+                fail(id, &error);
+            }
+            let Some(persist) = replica.take_persist() else { continue };
+            let bytes = persist.entries.iter().map(|entry| entry.data.len() as u64).sum();
+            self.snapshots.logged(id, bytes);
+            match &self.peers.log {
+                Some(log) => log.persist(persist),
+                None => {
+                    durable = true;
+                    if let Err(error) = replica.persisted(now, persist.number) {
+                        fail(id, &error);
+                    }
+                }
+            }
+        }
+        durable
+    }
+
+    pub(super) fn take_batch(&mut self, now: Now, from: GatewayId, batch: Batch) {
+        for (shard, request) in batch.requests {
+            if let Some(replica) = &mut self.replicas[usize::from(shard.0)] {
+                replica.handle(now, request);
+            }
+        }
+        for response in batch.responses {
+            self.gateway.response(now, response);
+        }
+        for message in batch.peers {
+            self.gateway.peer(now, from, message);
+        }
+    }
+
+    fn deliver(&mut self, now: Now, response: Response) {
+        if response.gateway == self.id {
+            self.gateway.response(now, response);
+        } else {
+            let to = usize::from(response.gateway.0);
+            if let Some(batch) = self.outbound.get_mut(to) {
+                batch.responses.push(response);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, now: Now, output: Output) {
+        match output {
+            Output::Reply { session, reply, protocol } => {
+                self.reply(now, session, &reply, protocol)
+            }
+            Output::Shard { shard, request } => {
+                let index = usize::from(shard.0);
+                match &mut self.replicas[index] {
+                    Some(replica) => replica.handle(now, request),
+                    None => {
+                        let worker = index % self.outbound.len();
+                        self.outbound[worker].requests.push((shard, request));
+                    }
+                }
+            }
+            Output::Close { session } => {
+                if let Some(slot) = self.slot(session)
+                    && let Some(connection) = self.connections.get_mut(slot)
+                {
+                    connection.deaf = true;
+                    connection.closing = true;
+                    self.mark_dirty(slot);
+                }
+            }
+            Output::Peer { to, message } if to == self.id => self.gateway.peer(now, to, message),
+            Output::Peer { to, message } => {
+                self.outbound[usize::from(to.0)].peers.push(message);
+            }
+            Output::Verify { session, user: _, password, verifier } => {
+                let origin = (self.id, session);
+                let attempt = Attempt { origin, password: password.to_vec(), verifier };
+                if self.peers.passwords.send(attempt).is_err() {
+                    self.gateway.verified(now, session, false);
+                }
+            }
+            Output::Admin { session, action } => {
+                let notice = Notice::Admin { gateway: self.id, session, action };
+                if self.peers.control.send(notice).is_err() {
+                    self.gateway.admin_done(now, session, Reply::err("the server is stopping"));
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn slot(&mut self, session: SessionId) -> Option<usize> {
+        if self.recent.0 != session {
+            self.recent = (session, *self.sessions.get(&session)?);
+        }
+        Some(self.recent.1)
+    }
+
+    #[inline]
+    fn reply(&mut self, now: Now, session: SessionId, reply: &Reply, protocol: u8) {
+        let Some(slot) = self.slot(session) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let protocol = if protocol == 3 { Protocol::Resp3 } else { Protocol::Resp2 };
+        encode(reply, protocol, &mut connection.output);
+        if connection.unsent() > OUTPUT_BYTES_MAX {
+            tracing::warn!(
+                "closed a connection that does not read its replies: {} bytes are waiting, at most \
+                 {OUTPUT_BYTES_MAX} may",
+                connection.unsent()
+            );
+            return self.close(now, slot);
+        }
+        if !connection.dirty {
+            connection.dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    /// Sends what every connection has got in this turn.
+    pub(super) fn flush(&mut self, now: Now) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for slot in dirty.drain(..) {
+            let Some(connection) = self.connections.get_mut(slot) else { continue };
+            connection.dirty = false;
+            let before = connection.unsent();
+            let flushed = connection.flush();
+            self.sent_bytes += (before - connection.unsent().min(before)) as u64;
+            let done = connection.closing && connection.unsent() == 0;
+            match flushed {
+                Ok(()) if !done => {}
+                Ok(()) => self.close(now, slot),
+                Err(error) => {
+                    tracing::debug!("a connection broke: {error}");
+                    self.close(now, slot);
+                }
+            }
+        }
+        // Closing connections marks none as having something to be sent.
+        self.dirty = dirty;
+    }
+
+    /// Sends the other workers what this turn has for them.
+    pub(super) fn send_batches(&mut self) {
+        for (to, batch) in self.outbound.iter_mut().enumerate() {
+            if !batch.is_empty() {
+                let batch = std::mem::take(batch);
+                self.peers.workers[to].send(Mail::Batch(self.id, batch));
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! When a worker writes snapshots of its shards, and how: a little in every turn.
+
+use super::Worker;
+use crate::control::Notice;
+use crate::snapshot::Piece;
+use engine::entry::SnapshotCodec;
+use engine::message::ShardId;
+use std::sync::mpsc::TrySendError;
+use wire::snapshot::SnapshotFormat;
+
+/// Parts that are asked for at once.
+const PARTS: usize = 16;
+/// Bytes after which a piece is handed over, so that a turn stays short.
+const PIECE_BYTES: usize = 256 << 10;
+/// Pieces that may be on their way to the disk.
+const PIECES_MAX: usize = 2;
+
+/// A shard's snapshot that is being written.
+#[derive(Debug)]
+struct UnderWay {
+    index: u64,
+    /// Pieces that the files thread has not taken yet.
+    pieces: usize,
+    /// Everything has been handed over.
+    complete: bool,
+    /// Somebody asked for it.
+    asked: bool,
+}
+
+#[derive(Debug, Default)]
+struct ShardState {
+    /// Bytes of log since the last snapshot.
+    logged_bytes: u64,
+    under_way: Option<UnderWay>,
+    /// Begin as soon as possible.
+    wanted: bool,
+}
+
+/// The snapshots of a worker's shards.
+#[derive(Debug)]
+pub(super) struct Snapshots {
+    shards: Vec<ShardState>,
+    log_bytes: u64,
+    /// Whether there is a log on disk. If not, it is kept in memory only and may be forgotten
+    /// without a snapshot.
+    logged: bool,
+}
+
+impl Snapshots {
+    pub(super) fn new(shards: usize, log_bytes: u64, logged: bool) -> Self {
+        let mut states = Vec::new();
+        states.resize_with(shards, ShardState::default);
+        Self { shards: states, log_bytes, logged }
+    }
+
+    fn of(&mut self, shard: ShardId) -> &mut ShardState {
+        &mut self.shards[usize::from(shard.0)]
+    }
+
+    /// A shard's log has grown.
+    #[inline]
+    pub(super) fn logged(&mut self, shard: ShardId, bytes: u64) {
+        self.of(shard).logged_bytes += bytes;
+    }
+
+    /// Somebody wants snapshots of these shards.
+    pub(super) fn begin_all(&mut self, shards: &[usize]) {
+        for &shard in shards {
+            self.shards[shard].wanted = true;
+        }
+    }
+
+    /// The files thread has taken a piece.
+    pub(super) fn taken(&mut self, shard: ShardId) {
+        if let Some(under_way) = &mut self.of(shard).under_way {
+            under_way.pieces = under_way.pieces.saturating_sub(1);
+        }
+    }
+
+    /// How many snapshots are being written.
+    pub(super) fn under_way(&self) -> usize {
+        self.shards.iter().filter(|shard| shard.under_way.is_some()).count()
+    }
+}
+
+impl Worker {
+    /// Begins snapshots that are due and writes a piece of those under way.
+    pub(super) fn write_snapshots(&mut self) {
+        for index in 0..self.local.len() {
+            let shard = self.local[index];
+            let state = &mut self.snapshots.shards[shard];
+            let due = state.logged_bytes >= self.snapshots.log_bytes;
+            if state.under_way.is_some() {
+                self.write_piece(shard);
+            } else if state.wanted || due && self.snapshots.logged {
+                self.begin_snapshot(shard);
+            } else if due {
+                self.forget_log(shard);
+            }
+        }
+    }
+
+    fn begin_snapshot(&mut self, shard: usize) {
+        let Some(replica) = &mut self.replicas[shard] else { return };
+        let (index, _) = replica.begin_snapshot();
+        let state = &mut self.snapshots.shards[shard];
+        let asked = std::mem::take(&mut state.wanted);
+        state.logged_bytes = 0;
+        state.under_way = Some(UnderWay { index, pieces: 0, complete: false, asked });
+        self.write_piece(shard);
+    }
+
+    /// Without a log on disk nothing reads the entries again.
+    fn forget_log(&mut self, shard: usize) {
+        let Some(replica) = &mut self.replicas[shard] else { return };
+        let (index, _) = replica.applied();
+        replica.compact(index);
+        self.snapshots.shards[shard].logged_bytes = 0;
+    }
+
+    fn write_piece(&mut self, shard: usize) {
+        let Some(replica) = &mut self.replicas[shard] else { return };
+        let Some(under_way) = &mut self.snapshots.shards[shard].under_way else { return };
+        if under_way.complete || under_way.pieces >= PIECES_MAX {
+            return;
+        }
+        let mut bytes = Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 4);
+        while bytes.len() < PIECE_BYTES {
+            let parts = replica.snapshot_parts(PARTS);
+            if parts.is_empty() {
+                under_way.complete = true;
+                break;
+            }
+            for part in &parts {
+                SnapshotFormat.encode(part, &mut bytes);
+            }
+        }
+        under_way.pieces += 1;
+        let piece =
+            Piece { shard: replica.id(), index: under_way.index, bytes, last: under_way.complete };
+        // The queue has room for the pieces of all shards.
+        if let Err(TrySendError::Disconnected(_) | TrySendError::Full(_)) =
+            self.peers.snapshots.try_send(piece)
+        {
+            tracing::error!("the thread that writes snapshots does not take them");
+        }
+        self.again |= !under_way.complete && under_way.pieces < PIECES_MAX;
+    }
+
+    /// A snapshot is durable, or has failed.
+    pub(super) fn snapshot_done(&mut self, shard: ShardId, ok: bool) {
+        let Some(under_way) = self.snapshots.of(shard).under_way.take() else { return };
+        if ok && let Some(replica) = &mut self.replicas[usize::from(shard.0)] {
+            replica.compact(under_way.index);
+            if let Some(log) = &self.peers.log {
+                log.compact(shard, under_way.index);
+            }
+        }
+        // The control thread is gone only when the process ends.
+        let _ = self.peers.control.send(Notice::Snapshot { shard, ok, asked: under_way.asked });
+    }
+}
