@@ -1,0 +1,47 @@
+"""Servers for the tests: one per file to share, and as many as a test wants of its own."""
+
+import pytest
+from harness import Server
+
+import claret
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server that the tests of a file share."""
+    shared = Server(tmp_path_factory.mktemp("server")).start()
+    yield shared
+    assert shared.alive(), f"the server has ended: {shared.said()[-4000:]}"
+    shared.kill()
+
+
+@pytest.fixture
+def make_server(tmp_path):
+    """Makes servers that end with the test; each has a folder of its own."""
+    made = []
+
+    def make(*flags, **options):
+        folder = tmp_path / f"server{len(made)}"
+        folder.mkdir()
+        made.append(Server(folder, *flags, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.kill()
+
+
+@pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
+def db(server, request):
+    """A stock client of an empty server, once with each version of the protocol."""
+    with server.client(protocol=request.param) as client:
+        client.flushall()
+        yield client
+
+
+@pytest.fixture
+def store(server):
+    """Our client of an empty server."""
+    with server.client(claret.Claret) as client:
+        client.flushall()
+        yield client

@@ -1,0 +1,209 @@
+"""What a start makes of the data directory, whatever happened to it."""
+
+import random
+import re
+
+import pytest
+from harness import Failed
+
+KEYS = 300
+
+
+def fill(server, prefix="k"):
+    """Writes keys one by one, each acknowledged."""
+    with server.client() as client:
+        for i in range(KEYS):
+            client.set(f"{prefix}{i}", i)
+        with client.pipeline() as pipe:
+            for i in range(KEYS):
+                pipe.sadd(f"{prefix}set", i)
+            pipe.execute()
+
+
+def check(server, prefix="k"):
+    """Everything that was acknowledged is there."""
+    with server.client() as client:
+        values = client.mget([f"{prefix}{i}" for i in range(KEYS)])
+        assert values == [str(i) for i in range(KEYS)]
+        assert client.scard(f"{prefix}set") == KEYS
+
+
+def newest_log(server):
+    """The file of the log that is written to, and how many bytes of it are in use."""
+    files = [path for path in (server.data / "log").iterdir() if path.suffix == ".raftlog"]
+    path = max(files, key=lambda file: file.name)
+    return path, len(path.read_bytes().rstrip(b"\0"))
+
+
+def flip(path, at):
+    """Inverts a byte of a file."""
+    with open(path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte[0] ^ 0xFF]))
+
+
+def test_everything_is_there_after_a_kill(make_server):
+    server = make_server().start()
+    fill(server)
+    for _ in range(3):
+        server.restart()
+        check(server)
+
+
+@pytest.mark.parametrize("durability", ["always", "everysec", "none"])
+def test_a_clean_stop_keeps_everything(make_server, durability):
+    server = make_server("--durability", durability).start()
+    assert f"durability {durability}" in server.ready_line
+    fill(server)
+    assert server.terminate() == 0
+    server.start()
+    check(server)
+    assert server.terminate() == 0
+
+
+def test_everysec_survives_the_end_of_the_process(make_server):
+    server = make_server("--durability", "everysec").start()
+    fill(server)
+    server.restart()
+    check(server)
+
+
+def test_none_goes_back_to_the_last_snapshot(make_server):
+    server = make_server("--durability", "none").start()
+    fill(server, "a")
+    with server.client() as client:
+        assert client.save()
+    fill(server, "b")
+    server.restart()
+    check(server, "a")
+    with server.client() as client:
+        assert client.ping()
+
+
+def test_a_torn_tail_is_cut(make_server):
+    server = make_server().start()
+    fill(server)
+    server.kill()
+    path, used = newest_log(server)
+    with open(path, "r+b") as file:
+        file.seek(used)
+        file.write(random.Random(7).randbytes(333))
+    server.start()
+    check(server)
+    fill(server, "more")
+    server.restart()
+    check(server)
+    check(server, "more")
+
+
+def test_a_half_record_at_the_end_is_cut(make_server):
+    server = make_server().start()
+    fill(server)
+    # Nobody heard of the last batch's success if it is not whole, so it may go; what is before it
+    # must stay. The kill makes sure that no closing batch follows.
+    server.kill()
+    path, used = newest_log(server)
+    with open(path, "r+b") as file:
+        file.truncate(used - 3)
+    server.start()
+    with server.client() as client:
+        values = client.mget([f"k{i}" for i in range(KEYS)])
+    assert values == [str(i) for i in range(KEYS)]
+
+
+def test_damage_in_the_middle_is_refused_with_advice(make_server):
+    server = make_server().start()
+    fill(server)
+    assert server.terminate() == 0
+    path, used = newest_log(server)
+    flip(path, used // 2)
+    before = path.read_bytes()
+    with pytest.raises(Failed) as caught:
+        server.start()
+    said = str(caught.value)
+    assert "damaged" in said and str(path) in said and "backup" in said
+    assert path.read_bytes() == before, "nothing was changed"
+    flip(path, used // 2)
+    server.start()
+    check(server)
+
+
+def test_a_damaged_snapshot_is_refused_or_made_up_for(make_server):
+    server = make_server("--durability", "none").start()
+    fill(server)
+    assert server.terminate() == 0
+    snapshots = sorted((server.data / "snapshots").iterdir())
+    assert snapshots
+    flip(snapshots[-1], snapshots[-1].stat().st_size // 2)
+    with pytest.raises(Failed) as caught:
+        server.start()
+    assert "snapshot" in str(caught.value) and "backup" in str(caught.value)
+
+
+def test_snapshots_shorten_the_log(make_server):
+    config = 'snapshot_log_bytes = "1mb"\n'
+    server = make_server(config=config).start()
+    with server.client() as client:
+        for i in range(60):
+            with client.pipeline() as pipe:
+                for j in range(10):
+                    pipe.set(f"v{j}", f"{i:06}" * 2000)
+                pipe.execute()
+    fill(server)
+    server.restart()
+    assert list((server.data / "snapshots").iterdir())
+    check(server)
+    with server.client() as client:
+        assert client.get("v3") == "000059" * 2000
+
+
+def test_another_version_is_refused(make_server):
+    server = make_server().start()
+    assert server.terminate() == 0
+    manifest = server.data / "MANIFEST"
+    text = manifest.read_text()
+    manifest.write_text(re.sub(r"format = \d+", "format = 999", text))
+    with pytest.raises(Failed, match="format 999.*start the version that wrote it"):
+        server.start()
+    manifest.write_text(text)
+    server.start()
+
+
+def test_another_number_of_shards_is_refused(make_server):
+    server = make_server(shards=2).start()
+    fill(server)
+    assert server.terminate() == 0
+    server.flags[server.flags.index("--shards") + 1] = "3"
+    with pytest.raises(Failed, match="created with 2 shards, not 3.*--shards 2"):
+        server.start()
+    server.flags[server.flags.index("--shards") + 1] = "2"
+    server.start()
+    check(server)
+
+
+def test_one_server_per_directory(make_server, tmp_path):
+    first = make_server().start()
+    second = make_server()
+    second.data = first.data
+    with pytest.raises(Failed, match="another server is running"):
+        second.start()
+    assert first.alive() and first.client().ping()
+
+
+def test_a_foreign_directory_is_left_alone(make_server):
+    server = make_server()
+    server.data.mkdir()
+    (server.data / "holiday.jpg").write_text("x")
+    with pytest.raises(Failed, match="no data directory"):
+        server.start()
+    assert [path.name for path in server.data.iterdir()] == ["holiday.jpg"]
+
+
+def test_a_directory_is_private(make_server):
+    server = make_server().start()
+    assert server.data.stat().st_mode & 0o077 == 0
+    for path in server.data.rglob("*"):
+        if path.is_file():
+            assert path.stat().st_mode & 0o077 == 0, path

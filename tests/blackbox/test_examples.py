@@ -1,0 +1,52 @@
+"""What the documents show works as shown."""
+
+import re
+
+from harness import ROOT
+
+README = (ROOT / "README.md").read_text()
+PYTHON_GUIDE = (ROOT / "docs/guide/python.md").read_text()
+
+
+def blocks(text):
+    """The indented blocks of a document, each as its lines."""
+    found, block = [], []
+    for line in text.split("\n") + [""]:
+        if line.startswith("    "):
+            block.append(line[4:])
+        elif block and line == "":
+            block.append("")
+        elif block:
+            found.append("\n".join(block).rstrip())
+            block = []
+    return found + (["\n".join(block).rstrip()] if block else [])
+
+
+def section(text, title):
+    """A section of a document."""
+    return re.search(rf"^## {title}$(.*?)(?=^## |\Z)", text, re.M | re.S)[1]
+
+
+def test_the_tour_of_the_readme(make_server):
+    server = make_server().start()
+    tour = section(README, "Sixty seconds")
+    typed = [line[2:] for block in blocks(tour) for line in block.split("\n") if line[:2] == "> "]
+    assert len(typed) > 8
+    printed = server.cli(stdin="\n".join(typed) + "\n").split("\n")
+    assert not [line for line in printed if re.match(r"[A-Z]*(ERR|TYPE|ABORT|PERM)", line)], printed
+    with server.client() as client:
+        expected = (client.get("stock:apples"), client.smembers("basket:cem"))
+        assert expected == ("3", {"apple"})
+        assert client.zscore("scores", "ben") == 13
+        server.restart()
+        assert (client.get("stock:apples"), client.smembers("basket:cem")) == expected
+
+
+def test_the_guide_for_python(server):
+    names = {"__name__": "guide"}
+    for block in blocks(PYTHON_GUIDE):
+        if not block.startswith("pip "):
+            code = block.replace("6379", str(server.port))
+            exec(compile(code, "docs/guide/python.md", "exec"), names)
+    assert names["db"].get("account:ann") == "70"
+    assert len(names["sold"]) == 3

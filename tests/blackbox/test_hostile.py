@@ -1,0 +1,408 @@
+"""Clients that are broken, greedy or wicked, and one beside them that must not notice."""
+
+import os
+import random
+import resource
+import socket
+import threading
+import time
+
+import pytest
+import redis
+from harness import command, read_all, until
+
+MEMORY_BYTES_MAX = 700 << 20
+IDLE = 10_000 if os.environ.get("CLARET_KILL_S") else 2_000
+
+
+class Neighbour(threading.Thread):
+    """A well-behaved client: counts up and measures how long each step takes."""
+
+    def __init__(self, server):
+        super().__init__(daemon=True)
+        self.client = server.client()
+        self.stop = threading.Event()
+        self.slow = []
+        self.error = None
+
+    def run(self):
+        count = int(self.client.get("neighbour") or 0)
+        try:
+            while not self.stop.is_set():
+                begin = time.monotonic()
+                count += 1
+                assert self.client.incr("neighbour") == count
+                self.slow.append(time.monotonic() - begin)
+                time.sleep(0.002)
+        except BaseException as error:
+            self.error = error
+
+
+@pytest.fixture(autouse=True)
+def neighbour(server):
+    """Beside every test; afterwards the server is well and has not grown."""
+    beside = Neighbour(server)
+    beside.start()
+    yield beside
+    beside.stop.set()
+    beside.join(30)
+    assert beside.error is None, repr(beside.error)
+    delays = sorted(beside.slow)
+    assert delays and delays[len(delays) // 2] < 0.25, "the neighbour was slowed down"
+    assert delays[-1] < 5, "the neighbour had to wait"
+    assert server.alive(), server.said()
+    assert server.rss_bytes() < MEMORY_BYTES_MAX
+
+
+def answer(server, data, timeout_s=10):
+    """What the server says to some bytes, to the end of the connection."""
+    with server.socket(timeout_s) as client:
+        try:
+            client.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        return read_all(client, timeout_s)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"*1\r\n$999999999\r\n",
+        b"*1\r\n$8388609\r\n",
+        b"*1048577\r\n",
+        b"*2147483648\r\n",
+        b"*99999999999999999999999\r\n",
+        b"*-5\r\n",
+        b"*1\r\n$-1\r\n",
+        b"*1\r\n$-9\r\n",
+        b"*1\r\n*1\r\n$4\r\nPING\r\n",
+        b"*1\r\n:4\r\n",
+        b"*1\r\n$x\r\n",
+        b"*x\r\n",
+        b"*1\r\n$4\r\nPINGPING\r\n",
+        b"A" * 70_000,
+        b"GET 'unbalanced\r\n",
+        b"*" * 100,
+        b"*1" * 40_000,
+        b"*" + b"0" * 70_000,
+    ],
+    ids=repr,
+)
+def test_broken_frames_get_a_named_error_and_are_dropped(server, data):
+    said = answer(server, command("PING") + data + command("SET", "after", "x"), 3)
+    replies = said.split(b"\r\n")
+    assert replies[0] == b"+PONG", said[:200]
+    assert replies[1].startswith(b"-ERR"), said[:200]
+    assert len(replies) == 3 and len(said) < 500, said[:500]
+    assert not server.client().exists("after")
+
+
+def test_empty_commands_are_skipped(server):
+    assert answer(server, b"\r\n*0\r\n*-1\r\n" + command("QUIT"), 5) == b"+OK\r\n"
+
+
+def test_a_command_of_many_words_ends_at_the_limit(server):
+    with server.socket() as client:
+        client.settimeout(10)
+        sent, chunk = 0, b"$64\r\n" + b"x" * 64 + b"\r\n"
+        chunk *= 1000
+        client.sendall(b"*1048576\r\n")
+        with pytest.raises(OSError):
+            while sent < 64 << 20:
+                client.sendall(chunk)
+                sent += len(chunk)
+        assert 8 << 20 < sent < 64 << 20
+
+
+def test_a_queue_of_transactions_ends_at_the_limit(server):
+    with server.client(single_connection_client=True) as client:
+        client.execute_command("MULTI")
+        with pytest.raises(redis.RedisError):
+            for _ in range(64):
+                client.execute_command("SET", "a", "x" * (1 << 20))
+        with pytest.raises(redis.RedisError):
+            client.execute_command("EXEC")
+    with server.client(single_connection_client=True) as client:
+        client.execute_command("TXN", "BEGIN", "BLIND")
+        with pytest.raises(redis.RedisError):
+            for _ in range(64):
+                client.execute_command("SET", "a", "x" * (1 << 20))
+
+
+def test_half_commands_and_hasty_farewells(server):
+    whole = command("SET", "half", "x" * 100)
+    for end in range(1, len(whole), 7):
+        with server.socket() as client:
+            client.sendall(whole[:end])
+    assert not server.client().exists("half")
+    with server.socket() as client:
+        for at in range(len(whole)):
+            client.sendall(whole[at : at + 1])
+        assert client.recv(100) == b"+OK\r\n"
+    for _ in range(50):
+        with server.socket() as client:
+            client.sendall(command("SET", "hasty", "y" * 1000) * 20)
+
+
+def test_random_bytes(server):
+    chance = random.Random(4711)
+    alphabet = [b"*", b"$", b"\r\n", b"1", b"3", b"-", b"GET", b"\x00", b"\xff", b" ", b":", b"'"]
+    for _ in range(300):
+        data = b"".join(chance.choices(alphabet, k=chance.randint(1, 60)))
+        with server.socket() as client:
+            client.sendall(data + chance.randbytes(chance.randint(0, 50)))
+    assert server.client().ping()
+
+
+def test_a_slow_reader_is_paused_or_dropped(server):
+    client = server.client()
+    client.set("big", "x" * (1 << 20))
+    before = server.rss_bytes()
+    with server.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.settimeout(0.5)
+        request, sent = command("GET", "big") * 100, 0
+        try:
+            for _ in range(200):
+                slow.sendall(request)
+                sent += 100
+        except OSError:
+            pass
+        time.sleep(1)
+        assert server.rss_bytes() - before < 200 << 20
+    until(lambda: server.client().ping())
+
+
+def test_a_deaf_subscriber_is_dropped(server):
+    with server.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.sendall(command("SUBSCRIBE", "loud"))
+        client = server.client()
+        until(lambda: client.pubsub_numsub("loud")[0][1] == 1)
+        text = "x" * (1 << 20)
+        for _ in range(100):
+            if client.publish("loud", text) == 0:
+                break
+        until(lambda: client.pubsub_numsub("loud")[0][1] == 0, 20, "dropping the subscriber")
+
+
+def test_thousands_of_idle_connections(server):
+    limit = IDLE + 500
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(limit, hard), hard))
+    count = min(IDLE, hard - 500)
+    before = server.rss_bytes()
+    idle = []
+    try:
+        for _ in range(count):
+            idle.append(server.socket())
+        client = server.client()
+        until(lambda: client.info("clients")["connected_clients"] >= count, 30)
+        assert server.rss_bytes() - before < 20_000 * count
+        for connection in idle[::50]:
+            connection.sendall(command("PING"))
+        assert all(connection.recv(10) == b"+PONG\r\n" for connection in idle[::50])
+    finally:
+        for connection in idle:
+            connection.close()
+    until(lambda: server.client().info("clients")["connected_clients"] < 100, 30)
+
+
+def test_a_long_pipeline_without_reading_is_answered_in_order(server):
+    count = 100_000
+    with server.socket(60) as client:
+        writer = threading.Thread(
+            target=lambda: client.sendall(b"".join(command("INCR", "long") for _ in range(count)))
+        )
+        writer.start()
+        received = b""
+        while received.count(b"\r\n") < count:
+            chunk = client.recv(1 << 20)
+            assert chunk
+            received += chunk
+        writer.join()
+    assert received == b"".join(b":%d\r\n" % i for i in range(1, count + 1))
+
+
+BIG, LOW = 2**63 - 1, -(2**63)
+
+EDGES = [
+    ("INCRBY", "max", 1),
+    ("INCR", "max"),
+    ("DECRBY", "min", 1),
+    ("DECRBY", "max", LOW),
+    ("INCRBY", "max", BIG + 1),
+    ("INCRBYFLOAT", "max", "inf"),
+    ("INCRBYFLOAT", "max", "nan"),
+    ("INCRBYFLOAT", "huge", "1e308"),
+    ("HINCRBY", "h", "max", 1),
+    ("SETRANGE", "s", BIG, "x"),
+    ("SETRANGE", "s", 600_000_000, "x"),
+    ("SETRANGE", "s", -1, "x"),
+    ("GETRANGE", "s", LOW, BIG),
+    ("GETRANGE", "s", BIG, LOW),
+    ("SETBIT", "s", 2**33, 1),
+    ("SETBIT", "s", BIG, 1),
+    ("GETBIT", "s", BIG),
+    ("LRANGE", "l", LOW, BIG),
+    ("LTRIM", "l2", LOW, BIG),
+    ("LINDEX", "l", LOW),
+    ("LSET", "l", LOW, "x"),
+    ("LREM", "l2", LOW, "x"),
+    ("LPOP", "l2", BIG),
+    ("LPOS", "l", "a", "RANK", LOW),
+    ("LPOS", "l", "a", "COUNT", BIG, "MAXLEN", BIG),
+    ("LMPOP", BIG, "l2", "LEFT"),
+    ("SRANDMEMBER", "set", LOW),
+    ("SRANDMEMBER", "set", -1_000_000_000),
+    ("SRANDMEMBER", "set", BIG),
+    ("SPOP", "set2", BIG),
+    ("SPOP", "set2", -1),
+    ("HRANDFIELD", "h", LOW, "WITHVALUES"),
+    ("HRANDFIELD", "h", -1_000_000_000),
+    ("ZRANDMEMBER", "z", LOW),
+    ("ZRANDMEMBER", "z", -1_000_000_000, "WITHSCORES"),
+    ("SINTERCARD", BIG, "set"),
+    ("ZADD", "z", "nan", "a"),
+    ("ZADD", "z", "inf", "inf"),
+    ("ZINCRBY", "z", "-inf", "inf"),
+    ("ZRANGE", "z", LOW, BIG),
+    ("ZRANGE", "z", "-inf", "+inf", "BYSCORE", "LIMIT", LOW, BIG),
+    ("ZRANGEBYSCORE", "z", "(inf", "(-inf", "LIMIT", BIG, LOW),
+    ("ZREMRANGEBYRANK", "z", BIG, LOW),
+    ("ZUNIONSTORE", "zz", BIG, "z"),
+    ("ZUNIONSTORE", "zz", 1, "z", "WEIGHTS", "nan"),
+    ("ZPOPMIN", "z2", BIG),
+    ("EXPIRE", "s", BIG),
+    ("EXPIRE", "s", LOW),
+    ("PEXPIREAT", "l2", BIG),
+    ("SET", "s2", "x", "EX", BIG),
+    ("SET", "s2", "x", "PX", 0),
+    ("GETEX", "s", "PXAT", LOW),
+    ("SCAN", 2**64 - 1),
+    ("SCAN", 2**64),
+    ("SCAN", 0, "COUNT", BIG),
+    ("SCAN", 0, "MATCH", "*" * 5000 + "b"),
+    ("KEYS", "[" * 5000),
+    ("KEYS", "*a" * 2000 + "b"),
+    ("SSCAN", "set", BIG, "COUNT", BIG),
+    ("BLPOP", "nothing", "-1"),
+    ("BLPOP", "nothing", "1e400"),
+    ("BLPOP", "nothing", "nan"),
+    ("WAIT", BIG, 1),
+    ("CLIENT", "KILL", "ID", BIG),
+    ("OBJECT", "FREQ", "s"),
+    ("MSET", "a"),
+    ("COPY", "s", "s"),
+    ("SELECT", BIG),
+    ("COUNTER.ADD", "c", BIG),
+    ("COUNTER.ADD", "c", BIG),
+    ("COUNTER.GET", "c"),
+    ("COUNTER.SET", "c2", 1, "MIN", 5, "MAX", 2),
+    ("TOPK.INIT", "t", BIG),
+    ("TOPK.PUT", "t", "a", "nan"),
+    ("TOPK.BEST", "t", BIG),
+    ("BAG.ADD", "b", "1e999"),
+    ("LOG.TAIL", "log", BIG),
+    ("LOG.TRIM", "log", "MAXLEN", LOW),
+    ("LOG.RANGE", "log", "9" * 40, "+"),
+    ("CAPLOG.INIT", "log2", BIG),
+    ("UID.NEXT", "u", "COUNT", BIG),
+    ("HELLO", BIG),
+    ("CLIENT", "REQUEST", "x" * 70, BIG),
+    ("CLIENT", "REQUEST", "x", -1),
+    ("record.fetch", "s"),
+    ("record.put", "s", "x"),
+]
+
+
+def test_numbers_at_the_edge_are_answered(server):
+    client = server.client(socket_timeout=10)
+    client.mset({"max": BIG, "min": LOW, "huge": "1.7e308", "s": "abc"})
+    client.hset("h", mapping={"max": BIG, "b": 1})
+    client.rpush("l", *"abc")
+    client.rpush("l2", *"abc")
+    client.sadd("set", *"abc")
+    client.sadd("set2", *"abc")
+    client.zadd("z", {"a": 1, "b": 2})
+    client.zadd("z2", {"a": 1})
+    for words in EDGES:
+        try:
+            reply = client.execute_command(*words)
+        except redis.ResponseError as error:
+            assert str(error) and "\n" not in str(error)
+        except redis.ConnectionError as error:
+            raise AssertionError(f"{words} ended the connection: {error}") from error
+        else:
+            assert len(str(reply)) < 40 << 20, words
+    assert (client.get("max"), client.get("min")) == (str(BIG), str(LOW))
+    assert client.hget("h", "max") == str(BIG)
+    assert client.lrange("l", 0, -1) == ["a", "b", "c"]
+
+
+def test_keys_that_stand_twice_in_a_command(server):
+    client = server.client()
+    client.mset({"k": 1})
+    client.sadd("s", "a", "b")
+    client.rpush("l", "a", "b")
+    client.zadd("z", {"a": 1})
+    assert client.execute_command("DEL", "k", "k") == 1
+    assert client.execute_command("MSET", "k", 1, "k", 2) is True
+    assert client.get("k") == "2"
+    assert client.execute_command("EXISTS", "k", "k", "k") == 3
+    assert client.mget("k", "k") == ["2", "2"]
+    assert client.sinterstore("s", "s", "s") == 2
+    assert client.smove("s", "s", "a") == 1 and client.scard("s") == 2
+    assert client.lmove("l", "l", "LEFT", "RIGHT") == "a"
+    assert client.lrange("l", 0, -1) == ["b", "a"]
+    assert client.rename("k", "k") is True and client.get("k") == "2"
+    assert client.zunionstore("z", ["z", "z"]) == 1 and client.zscore("z", "a") == 2
+    assert client.execute_command("MSETNX", "n", 1, "n", 2) == 1
+    assert client.get("n") == "2"
+    assert client.blpop(["l", "l"], 1)[1] == "b"
+
+
+def test_every_command_survives_wrong_words(server):
+    client = server.client(socket_timeout=10)
+    client.mset({"k": "text"})
+    avoid = {"quit", "shutdown", "monitor", "subscribe", "psubscribe", "reset", "hello", "auth"}
+    names = [name for name in client.execute_command("COMMAND", "LIST") if name not in avoid]
+    assert len(names) > 200
+    chance = random.Random(99)
+    odd = ["k", "", "0", "-1", str(BIG), "nan", "x" * 1000, "\r\n", "(", "*", "LIMIT", "STORE", "1"]
+    for name in names:
+        for count in range(5):
+            pipe = client.pipeline(transaction=False)
+            pipe.execute_command(name, *chance.choices(odd, k=count))
+            if name in ("multi", "txn", "watch"):
+                pipe.execute_command("RESET")
+            if name == "client":
+                continue
+            try:
+                pipe.execute(raise_on_error=False)
+            except redis.TimeoutError:
+                assert name.startswith(("b", "wait")), name
+                client.connection_pool.disconnect()
+    assert client.ping()
+
+
+def test_wicked_words_cannot_forge_replies(server):
+    wicked = b"x\r\n+OK\r\n$3\r\nabc\r\n"
+    said = answer(server, command(wicked) + command("GET", wicked, wicked) + command("QUIT"), 5)
+    lines = said.split(b"\r\n")
+    assert len(lines) == 4 and lines[2] == b"+OK", said
+    assert lines[0].startswith(b"-ERR") and lines[1].startswith(b"-ERR")
+
+
+def test_memory_above_its_limit_is_refused(make_server):
+    server = make_server(config='maxmemory = "100mb"\n').start()
+    client = server.client()
+    with pytest.raises(redis.ResponseError, match="OOM"):
+        for i in range(400):
+            client.set(f"k{i}", "x" * (1 << 20))
+            if i % 20 == 0:
+                time.sleep(0.15)
+    assert server.rss_bytes() < 400 << 20
+    assert client.get("k0") == "x" * (1 << 20)
+    assert client.delete("k0") == 1

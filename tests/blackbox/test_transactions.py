@@ -1,0 +1,445 @@
+"""Our package against a server: conflicts, snapshots, exactly once."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+import redis
+
+import claret
+from claret import Best, Counter, Log, Map, Members, Queue, Register, Scores, aio
+
+
+def work_in_threads(work, count):
+    """Runs a function in threads with their numbers; raises what any of them raised."""
+    errors = []
+
+    def guarded(number):
+        try:
+            work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive(), "a thread is stuck"
+    if errors:
+        raise errors[0]
+
+
+@claret.transactional
+def transfer(tx, source, target, amount):
+    """Moves money if there is enough."""
+    if int(tx.get(source) or 0) < amount:
+        return False
+    tx.decrby(source, amount)
+    tx.incrby(target, amount)
+    return True
+
+
+def test_reads_see_own_writes_and_nobody_elses(store, server):
+    store.set("a", 1)
+    with server.client() as other, store.begin() as tx:
+        tx.incr("a")
+        tx.sadd("s", "x")
+        assert tx.get("a") == "2" and tx.sismember("s", "x")
+        assert other.get("a") == "1" and not other.exists("s")
+    assert store.get("a") == "2" and store.smembers("s") == {"x"}
+
+
+def test_an_exception_undoes_everything(store):
+    with pytest.raises(KeyError), store.begin() as tx:
+        tx.set("a", 1)
+        assert tx.get("a") == "1"
+        tx.hset("h", "f", 1)
+        raise KeyError
+    assert store.dbsize() == 0
+    assert store.ping()
+
+
+def test_replies_of_writes_come_with_the_commit(store):
+    store.sadd("s", "a")
+    with store.begin() as tx:
+        old, new = tx.sadd("s", "a"), tx.sadd("s", "b")
+        total = tx.incrby("n", 5)
+        popped = tx.spop("nothing")
+        moved = tx.rename("s", "t")
+        late = tx.incrby("n", 2)
+    assert (old.value, new.value, total.value) == (0, 1, 5)
+    assert popped.value is None and moved.value is True and late.value == 7
+    assert store.smembers("t") == {"a", "b"}
+
+
+def test_observed_writes_answer_at_once(store):
+    with store.begin(now=True) as tx:
+        assert tx.incr("n") == 1
+        assert tx.rpush("q", "a", "b") == 2
+        assert tx.lpop("q") == "a"
+    assert store.lrange("q", 0, -1) == ["b"]
+
+
+def test_a_refused_write_stops_the_commit(store):
+    with pytest.raises(redis.ResponseError, match="wrong number of arguments"):
+        with store.begin() as tx:
+            tx.set("a", 1)
+            tx.execute_command("SET", "b")
+    assert store.dbsize() == 0
+
+
+def test_a_write_that_its_value_refuses_is_reported(store):
+    store.rpush("l", 1)
+    with pytest.raises(claret.WriteRefused, match="WRONGTYPE"), store.begin() as tx:
+        tx.sadd("l", "x")
+        tx.set("a", 1)
+    assert store.get("a") == "1", "as in MULTI"
+
+
+def test_transfers_keep_the_sum(store):
+    accounts = [f"account:{i}" for i in range(8)]
+    for account in accounts:
+        store.set(account, 100)
+
+    def work(number):
+        for i in range(40):
+            source = accounts[(number + i) % 8]
+            target = accounts[(number * 3 + i * 5 + 1) % 8]
+            if source != target:
+                transfer(store, source, target, 1 + i % 7)
+
+    work_in_threads(work, 8)
+    assert sum(int(value) for value in store.mget(accounts)) == 800
+    assert all(int(value) >= 0 for value in store.mget(accounts))
+
+
+def test_counting_by_read_and_write_loses_nothing(store):
+    @claret.transactional
+    def increment(tx):
+        tx.set("n", int(tx.get("n") or 0) + 1)
+
+    def work(_):
+        for _ in range(25):
+            increment(store)
+
+    work_in_threads(work, 8)
+    assert store.get("n") == "200"
+
+
+def test_a_deadlock_is_broken_and_retried(store, server):
+    barrier = threading.Barrier(2, timeout=20)
+    attempts = [0, 0]
+
+    def cross(tx, mine, own, other):
+        attempts[mine] += 1
+        tx.get(own)
+        if attempts[mine] == 1:
+            barrier.wait()
+        tx.set(other, mine)
+        tx.flush()
+        return True
+
+    def work(number):
+        with server.client(claret.Claret) as client:
+            own, other = ("a", "b") if number == 0 else ("b", "a")
+            assert client.run(cross, number, own, other)
+
+    work_in_threads(work, 2)
+    assert store.get("a") == "1" and store.get("b") == "0"
+
+
+def test_observed_deadlocks_are_broken(store, server):
+    barrier = threading.Barrier(2, timeout=20)
+    attempts = [0, 0]
+
+    def cross(tx, mine, own, other):
+        attempts[mine] += 1
+        tx.incr(own)
+        if attempts[mine] == 1:
+            barrier.wait()
+        tx.incr(other)
+
+    def work(number):
+        with server.client(claret.Claret) as client:
+            client.run(cross, number, *(("a", "b") if number == 0 else ("b", "a")), now=True)
+
+    work_in_threads(work, 2)
+    assert store.mget("a", "b") == ["2", "2"]
+    assert sum(attempts) > 2, "one of them had to give way"
+
+
+def test_a_reader_is_waited_for_and_others_are_not(store, server):
+    store.sadd("s", "a")
+    with server.client(socket_timeout=0.3) as other, store.begin() as tx:
+        assert tx.smembers("s") == {"a"}
+        assert other.sadd("t", "x") == 1, "another key"
+        with pytest.raises(redis.TimeoutError):
+            other.sadd("s", "b")
+    assert store.scard("s") == 2, "it was done when the reader was"
+
+
+def test_different_members_do_not_wait_for_each_other(store, server):
+    with server.client(socket_timeout=2) as other, store.begin() as tx:
+        assert not tx.sismember("s", "a")
+        tx.sadd("s", "a")
+        assert other.sadd("s", "b") == 1
+    assert store.smembers("s") == {"a", "b"}
+
+
+def test_a_snapshot_is_of_one_instant(store, server):
+    keys = [f"k{i}" for i in range(16)]
+    stop = threading.Event()
+
+    def write():
+        with server.client(claret.Claret) as client:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                with client.batch() as batch:
+                    for key in keys:
+                        batch.set(key, number)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        seen = set()
+        for _ in range(150):
+            values = store.run(lambda tx: [tx.get(key) for key in keys], readonly=True)
+            assert len(set(values)) == 1, values
+            seen.add(values[0])
+            assert len(set(store.mget(keys))) == 1
+        assert len(seen) > 1, "the writer was stopped by the reader"
+    finally:
+        stop.set()
+        thread.join(20)
+
+
+def test_a_snapshot_makes_nobody_wait(store, server):
+    store.set("a", 1)
+    with server.client(socket_timeout=2) as other, store.snapshot() as tx:
+        assert tx.get("a") == "1"
+        assert other.set("a", 2) is True
+        assert tx.get("a") == "1"
+        with pytest.raises(redis.ResponseError, match="READONLY"):
+            tx.set("a", 3)
+    assert store.get("a") == "2"
+
+
+def test_batches_span_shards_and_answer_in_order(store):
+    with store.batch() as batch:
+        numbers = [batch.incrby(f"n{i}", i) for i in range(50)]
+        read = batch.mget("n3", "n4")
+    assert [number.value for number in numbers] == list(range(50))
+    assert read.value == ["3", "4"]
+
+
+def test_a_request_number_counts_once(store, server):
+    for words in (["INCR", "n"], ["MULTI"], ["TXN", "BEGIN"]):
+        replies = []
+        for _ in range(2):
+            with server.client(single_connection_client=True) as client:
+                client.execute_command("CLIENT", "REQUEST", "me", len(words[0]))
+                try:
+                    reply = client.execute_command(*words)
+                    if words[0] != "INCR":
+                        client.execute_command("INCR", words[0])
+                        end = ["EXEC"] if words[0] == "MULTI" else ["TXN", "COMMIT"]
+                        reply = client.execute_command(*end)
+                except redis.ResponseError as error:
+                    reply = str(error)
+                replies.append(reply)
+        assert store.get("n" if words[0] == "INCR" else words[0]) == "1", words
+        assert replies[0] == replies[1] or replies[1].startswith("REPEATED"), replies
+
+
+def test_resolving_settles_a_request(store, server):
+    assert store.execute_command("TXN", "RESOLVE", "nobody", 1) == 0
+    request = ["CLIENT", "REQUEST", "nobody", 1]
+    with server.client(single_connection_client=True) as client:
+        client.execute_command(*request)
+        client.execute_command("TXN", "BEGIN", "BLIND")
+        client.execute_command("SET", "a", 1)
+        with pytest.raises(redis.ResponseError):
+            client.execute_command("TXN", "COMMIT")
+        assert not store.exists("a"), "it was promised that it never takes effect"
+        client.execute_command("CLIENT", "REQUEST", "nobody", 2)
+        client.execute_command("TXN", "BEGIN", "BLIND")
+        client.execute_command("SET", "a", 1)
+        client.execute_command("TXN", "COMMIT")
+    assert store.execute_command("TXN", "RESOLVE", "nobody", 2) == 1
+    assert store.get("a") == "1"
+
+
+def test_runs_take_effect_once_across_kills(make_server):
+    server = make_server().start()
+    store = server.client(claret.Claret, socket_timeout=5)
+    done, stop = [0] * 6, threading.Event()
+    policy = claret.RetryPolicy(deadline_s=60)
+
+    def step(tx, number):
+        tx.incr(f"count:{number}")
+        tx.incr("total")
+
+    def work(number):
+        while not stop.is_set():
+            store.run(step, number, policy=policy)
+            done[number] += 1
+
+    def crash():
+        for _ in range(3):
+            time.sleep(0.7)
+            server.restart()
+        time.sleep(0.5)
+        stop.set()
+
+    crasher = threading.Thread(target=crash)
+    crasher.start()
+    work_in_threads(work, 6)
+    crasher.join()
+    counts = [int(store.get(f"count:{i}")) for i in range(6)]
+    assert counts == done
+    assert int(store.get("total")) == sum(done)
+
+
+def test_handles_on_a_server(store):
+    stock = Counter(store, "stock")
+    stock.set(5, low=0)
+    assert [stock.attempt(-2) for _ in range(3)] == [True, True, False]
+    assert stock.get() == 1 and stock.bounds() == (0, None) and not stock.at_least(2)
+    visits = Counter(store, "visits")
+    visits.add(10)
+    assert visits.add(-3, returning=True) == 7
+
+    best = Best(store, "bids")
+    best.create(2)
+    for item, score in (("a", 5), ("b", 7), ("c", 6), ("b", 1)):
+        best.offer(item, score)
+    assert best.top() == [("b", 7.0), ("c", 6.0)]
+    assert best.rank("c") == 1 and len(best) == 2 and best.capacity() == 2
+    assert list(best) == ["b", "c"]
+
+    log = Log(store, "log")
+    log.append("x")
+    newest = log.append("y", "z", returning=True)
+    assert [entry for _, entry in log.tail(2)] == ["z", "y"]
+    assert log.tail(1)[0][0] == newest
+    assert list(log) == ["x", "y", "z"] and len(log) == 3
+    assert log.trim(1, returning=True) == 2
+
+    fields = Map(store, "h")
+    fields["a"] = 1
+    fields.update({"b": 2, "c": 3})
+    assert fields["a"] == "1" and "b" in fields and len(fields) == 3
+    assert sorted(fields) == ["a", "b", "c"] and fields.all() == {"a": "1", "b": "2", "c": "3"}
+    assert fields.add("a", 4, returning=True) == 5 and fields.discard("a", returning=True) is True
+
+    members = Members(store, "s")
+    members.add("a", "b")
+    assert "a" in members and set(members) == {"a", "b"} == members.all()
+
+    scores = Scores(store, "z")
+    scores.put("a", 1)
+    scores.raise_to("a", 3)
+    scores.raise_to("a", 2)
+    assert scores.get("a") == 3.0 and scores.add("a", 1.5, returning=True) == 4.5
+    assert [tuple(pair) for pair in scores.range()] == [("a", 4.5)] and list(scores) == ["a"]
+
+    queue = Queue(store, "q")
+    queue.push("a", "b", "c")
+    assert queue.pop() == "a" and queue.move(Queue(store, "r")) == "b"
+    assert queue.wait(1) == "c" and queue.wait(0.1) is None and len(queue) == 0
+
+    register = Register(store, "r1")
+    assert register.create("x") and not register.create("y")
+    assert register.exchange("z") == "x" and register.get() == "z"
+    register.set("w", ttl_s=100)
+    assert store.ttl("r1") > 90
+
+
+def test_handles_in_a_transaction(store):
+    Counter(store, "stock").set(1, low=0)
+    Queue(store, "jobs").push("j")
+
+    @claret.transactional
+    def order(tx, who):
+        stock = Counter(tx, "stock")
+        if not stock.at_least(1):
+            return False
+        stock.attempt(-1)
+        Members(tx, "orders").add(who)
+        assert who in Members(tx, "orders")
+        Log(tx, "log").append(who)
+        return True
+
+    outcomes = []
+    work_in_threads(lambda number: outcomes.append(order(store, f"u{number}")), 6)
+    assert sorted(outcomes) == [False] * 5 + [True]
+    assert len(Members(store, "orders")) == 1 == len(Log(store, "log"))
+    with store.begin() as tx:
+        assert Queue(tx, "jobs").move(Queue(tx, "done")) == "j"
+    assert list(Queue(store, "done")) == ["j"]
+
+
+def test_adds_to_one_counter_make_nobody_wait(store, server):
+    with server.client(socket_timeout=2) as other, store.begin(now=True) as tx:
+        Counter(tx, "n").add(1)
+        assert other.execute_command("COUNTER.ADD", "n", 5)
+    assert Counter(store, "n").get() == 6
+
+
+def test_asyncio(server, store):
+    async def story():
+        db = server.client(aio.Claret)
+
+        @aio.transactional
+        async def move(tx, source, target, amount):
+            if int(await tx.get(source) or 0) < amount:
+                return False
+            tx.decrby(source, amount)
+            await tx.incrby(target, amount)
+            return True
+
+        await db.mset({"a": 50, "b": 50})
+        pairs = [("a", "b"), ("b", "a")] * 20
+        await asyncio.gather(*(move(db, *pair, 3) for pair in pairs))
+        async with db.snapshot() as tx:
+            values = await asyncio.gather(tx.get("a"), tx.get("b"))
+        assert sum(map(int, values)) == 100
+        async with db.batch() as batch:
+            total = batch.incrby("n", 4)
+        assert total.value == 4
+        assert await Counter(db, "c").add(2, returning=True) == 2
+        with pytest.raises(claret.TransactionClosed):
+            total_early = None
+            async with db.begin() as tx:
+                total_early = tx.incr("n")
+                total_early.value
+        assert await db.get("n") == "4"
+        await db.aclose()
+
+    asyncio.run(story())
+
+
+def test_a_lost_client_frees_what_it_held(store, server):
+    holder = server.client(claret.Claret, single_connection_client=False)
+    tx = holder.begin()
+    tx.smembers("s")
+    holder.connection_pool.disconnect()
+    with server.client(socket_timeout=5) as other:
+        assert other.sadd("s", "x") == 1
+    with pytest.raises(claret.CommitUnknown):
+        tx.commit()
+
+
+def test_pooled_connections_come_back_clean(store):
+    for _ in range(20):
+        try:
+            with store.begin() as tx:
+                tx.get("a")
+                raise KeyError
+        except KeyError:
+            pass
+        assert store.set("a", 1) is True
+    assert len(store.client_list()) < 10
