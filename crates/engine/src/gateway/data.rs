@@ -43,7 +43,9 @@ impl Gateway {
         let shard = self.mail.shard_of(&key);
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         let target = Target { session: id, seq: session.push(), item: WHOLE };
-        if op.is_write() {
+        // A read behind unanswered writes of the same session goes the way of the writes, so that
+        // it sees those before it and not those after it.
+        if op.is_write() || session.is_fenced(shard) {
             session.writes_to(shard);
             let apply = Apply { ops: smallvec![(key, op)], ..Apply::default() };
             self.mail.ask(
@@ -52,8 +54,7 @@ impl Gateway {
                 Body::Apply(apply),
             );
         } else {
-            let fenced = session.is_fenced(shard);
-            let body = Body::Read { key, op, fenced };
+            let body = Body::Read { key, op, fenced: false };
             self.mail.ask(shard, Pending::Single { target, wrote: None }, body);
         }
     }
@@ -150,7 +151,11 @@ impl Gateway {
             guards.is_empty() && request.is_none() && work.ops.iter().all(|(_, op)| !op.is_write());
         match route {
             Route::Nowhere => self.complete(target, &finish, std::iter::empty()),
-            Route::One(shard) if only_reads => self.read_there(target, shard, work.ops, finish),
+            Route::One(shard) if only_reads && !self.is_fenced(target, shard) => {
+                let body = Body::Snapshot { ops: work.ops, at: Timestamp::ZERO, fenced: false };
+                let pending = Pending::Work { target, wrote: None, finish: Box::new(finish) };
+                self.mail.ask(shard, pending, body);
+            }
             Route::One(shard) => {
                 let apply = Apply { ops: SmallVec::from_vec(work.ops), guards, request };
                 self.apply_there(target, shard, apply, finish);
@@ -166,11 +171,8 @@ impl Gateway {
         }
     }
 
-    fn read_there(&mut self, target: Target, shard: ShardId, ops: Vec<(Blob, Op)>, finish: Finish) {
-        let fenced = self.sessions.get(target.session.0).is_some_and(|s| s.is_fenced(shard));
-        let body = Body::Snapshot { ops, at: Timestamp::ZERO, fenced };
-        let pending = Pending::Work { target, wrote: None, finish: Box::new(finish) };
-        self.mail.ask(shard, pending, body);
+    fn is_fenced(&self, target: Target, shard: ShardId) -> bool {
+        self.sessions.get(target.session.0).is_some_and(|session| session.is_fenced(shard))
     }
 
     fn apply_there(&mut self, target: Target, shard: ShardId, apply: Apply, finish: Finish) {

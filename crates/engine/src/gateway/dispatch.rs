@@ -218,7 +218,7 @@ impl Gateway {
             return Err(ErrorReply::err(text));
         }
         if self.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {
-            let text = "command not allowed when used memory > 'maxmemory'";
+            let text = "command not allowed when used memory > 'maxmemory'.";
             return Err(ErrorReply::new("OOM", text));
         }
         Ok(())

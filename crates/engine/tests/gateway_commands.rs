@@ -1,0 +1,467 @@
+//! Commands through gateways and shards: what a client sees.
+
+mod harness;
+
+use harness::{Shape, World, short};
+
+/// Runs lines of `command => reply` on one connection.
+fn talk(world: &mut World, client: harness::Client, script: &str) {
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (command, expected) = line.split_once(" => ").expect("command => reply");
+        let reply = world.call(client, command);
+        assert_eq!(short(&reply).trim_end(), expected, "{command}");
+    }
+}
+
+fn with_client(script: &str) -> (World, harness::Client) {
+    let mut world = World::new(Shape::default());
+    let client = world.open(0);
+    talk(&mut world, client, script);
+    (world, client)
+}
+
+#[test]
+fn single_and_multi_key_commands() {
+    with_client(
+        "SET a 1 => OK
+         GET a => 1
+         GET nothing => nil
+         MSET a 1 b 2 c 3 d 4 => OK
+         MGET a b c d e => [1 2 3 4 nil]
+         DEL a c e => 2
+         EXISTS a b c d b => 3
+         INCR b => 3
+         SADD b x => !WRONGTYPE Operation against a key holding the wrong kind of value
+         GET => !ERR wrong number of arguments for 'get' command
+         nonsense a b => !ERR unknown command 'nonsense', with args beginning with: 'a' 'b'
+         DBSIZE => 2
+         FLUSHALL => OK
+         DBSIZE => 0",
+    );
+}
+
+#[test]
+fn compound_commands_read_and_write_over_shards() {
+    with_client(
+        "SET a 1 => OK
+         RENAME a b => OK
+         GET a => nil
+         GET b => 1
+         RENAME a b => !ERR no such key
+         COPY b c => 1
+         COPY b c => 0
+         MGET b c => [1 1]
+         RPUSH l 1 2 3 => 3
+         LMOVE l m LEFT RIGHT => 1
+         LMOVE l m LEFT RIGHT => 2
+         LRANGE m 0 -1 => [1 2]
+         SADD s x y => 2
+         SADD t y z => 2
+         SINTERSTORE u s t => 1
+         SMEMBERS u => [y]
+         SMOVE s t x => 1
+         SCARD t => 3",
+    );
+}
+
+#[test]
+fn multi_and_exec_as_redis_has_them() {
+    with_client(
+        "MULTI => OK
+         SET a 1 => QUEUED
+         INCR b => QUEUED
+         MGET a b c => QUEUED
+         PING => QUEUED
+         SADD a x => QUEUED
+         EXEC => [OK 1 [1 1 nil] PONG !WRONGTYPE Operation against a key holding the wrong kind of value]
+         EXEC => !ERR EXEC without MULTI
+         DISCARD => !ERR DISCARD without MULTI
+         MULTI => OK
+         MULTI => !ERR MULTI calls can not be nested
+         WATCH a => !ERR WATCH inside MULTI is not allowed
+         GET => !ERR wrong number of arguments for 'get' command
+         EXEC => !EXECABORT Transaction discarded because of previous errors.
+         MULTI => OK
+         SET a 2 => QUEUED
+         DISCARD => OK
+         GET a => 1
+         MULTI => OK
+         EXEC => []
+         MULTI => OK
+         SET x 1 NX XX => QUEUED
+         SET y 1 => QUEUED
+         EXEC => [!ERR syntax error OK]
+         MULTI => OK
+         RENAME y z => QUEUED
+         GET z => QUEUED
+         RENAME z w => QUEUED
+         RENAME nothing w => QUEUED
+         RPUSH l 1 => QUEUED
+         BLPOP k l 0 => QUEUED
+         BLPOP k l 0 => QUEUED
+         MGET z w => QUEUED
+         EXEC => [OK 1 OK !ERR no such key 1 [l 1] nilarray [nil 1]]
+         EXISTS l => 0",
+    );
+}
+
+#[test]
+fn watch_stops_exec_when_a_key_changed() {
+    let (mut world, a) = with_client(
+        "SET k 1 => OK
+         WATCH k other => OK
+         MULTI => OK
+         SET m 1 => QUEUED",
+    );
+    let b = world.open(1);
+    assert_eq!(short(&world.call(b, "SET k 2")), "OK");
+    assert_eq!(short(&world.call(a, "EXEC")), "nilarray");
+    talk(
+        &mut world,
+        a,
+        "GET m => nil
+         WATCH k other => OK
+         MULTI => OK
+         SET m 1 => QUEUED
+         EXEC => [OK]
+         WATCH k => OK
+         SET k 3 => OK
+         UNWATCH => OK
+         MULTI => OK
+         GET k => QUEUED
+         EXEC => [3]
+         WATCH nothing k => OK
+         MULTI => OK
+         EXEC => []",
+    );
+    // Only guards, and one of them fails.
+    talk(&mut world, a, "WATCH k m => OK\nMULTI => OK");
+    world.call(b, "DEL m");
+    assert_eq!(short(&world.call(a, "EXEC")), "nilarray");
+}
+
+#[test]
+fn a_pipeline_is_answered_in_order() {
+    for seed in 0..30 {
+        let mut world = World::new(Shape { seed, ..Shape::default() });
+        let client = world.open(0);
+        let lines = [
+            "SET a 1", "GET a", "INCR a", "GET a", "MSET a 5 b 6 c 7", "MGET a b c", "GET b",
+            "RENAME a d", "EXISTS a d", "MULTI", "INCR d", "GET c", "EXEC", "WATCH d", "MULTI",
+            "INCR d", "EXEC", "PING", "BLPOP l m 0.01", "GET d", "DBSIZE", "nonsense", "TIME x",
+            "DEL a b c d", "GET d",
+        ];
+        for line in lines {
+            world.send(client, line);
+        }
+        world.run();
+        world.advance(20_000);
+        world.run();
+        let replies: Vec<String> = world.take(client).iter().map(short).collect();
+        let expected = [
+            "OK", "1", "2", "2", "OK", "[5 6 7]", "6", "OK", "1", "OK", "QUEUED", "QUEUED",
+            "[6 7]", "OK", "OK", "QUEUED", "[7]", "PONG", "nilarray", "7", "3",
+            "!ERR unknown command 'nonsense', with args beginning with: ",
+            "!ERR wrong number of arguments for 'time' command", "3", "nil",
+        ];
+        assert_eq!(replies, expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn interactive_transactions() {
+    let (mut world, a) = with_client(
+        "SET a 1 => OK
+         TXN BEGIN => OK
+         GET a => 1
+         INCR a => 2
+         GET a => 2
+         RPUSH l x y => 2
+         LPOP l => x
+         RENAME a b => OK
+         MGET a b => [nil 2]
+         MULTI => !ERR 'multi' is not allowed inside a TXN transaction
+         TXN BEGIN => !ERR TXN calls can not be nested",
+    );
+    let b = world.open(1);
+    // Nothing is seen before the commit.
+    assert_eq!(short(&world.call(b, "GET a")), "1");
+    talk(
+        &mut world,
+        a,
+        "TXN COMMIT => []
+         MGET a b => [nil 2]
+         LRANGE l 0 -1 => [y]
+         TXN BEGIN BLIND => OK
+         INCR b => QUEUED
+         SET c 9 => QUEUED
+         GET b => 3
+         DEL b c nothing => QUEUED
+         EXISTS b => 0
+         TXN COMMIT => [3 OK 2]
+         TXN BEGIN => OK
+         SET a 7 => OK
+         TXN ABORT => OK
+         GET a => nil
+         TXN COMMIT => !ERR TXN COMMIT without TXN BEGIN
+         TXN BEGIN READONLY => OK
+         SET a 1 => !ERR 'set' can write, and this transaction is READONLY
+         MGET a b l => [nil nil nil]
+         LLEN l => 1
+         TXN COMMIT => []",
+    );
+}
+
+#[test]
+fn a_reader_that_falls_behind_is_told_and_keeps_its_age() {
+    let (mut world, a) = with_client("MSET x 1 y 1 => OK\nTXN BEGIN READONLY => OK\nGET x => 1");
+    let b = world.open(1);
+    assert_eq!(short(&world.call(b, "MSET x 2 y 2")), "OK");
+    let reply = short(&world.call(a, "GET y"));
+    assert!(reply.starts_with("!TXNABORT the transaction was aborted because what it had read"));
+    assert!(short(&world.call(a, "GET y")).starts_with("!TXNABORT"));
+    assert!(short(&world.call(a, "TXN COMMIT")).starts_with("!TXNABORT"));
+    talk(
+        &mut world,
+        a,
+        "TXN BEGIN READONLY => OK
+         GET x => 2",
+    );
+    // An earlier read that is still true reaches further.
+    world.call(b, "SET y 3");
+    talk(&mut world, a, "GET y => 3\nTXN COMMIT => []");
+}
+
+#[test]
+fn an_older_transaction_makes_a_younger_one_give_way() {
+    let mut world = World::new(Shape::default());
+    let (old, young) = (world.open(0), world.open(1));
+    talk(&mut world, old, "TXN BEGIN => OK\nGET a => nil");
+    talk(&mut world, young, "TXN BEGIN => OK\nGET b => nil");
+    // Each wants to write what the other has read.
+    world.send(young, "SET a 1");
+    world.run();
+    assert!(world.take(young).is_empty());
+    assert_eq!(short(&world.call(old, "SET b 1")), "OK");
+    let replies = world.take(young);
+    assert!(short(&replies[0]).starts_with("!TXNABORT"), "{replies:?}");
+    assert_eq!(short(&world.call(old, "TXN COMMIT")), "[]");
+    talk(
+        &mut world,
+        young,
+        "TXN ABORT => OK
+         TXN BEGIN => OK
+         GET b => 1
+         SET a 2 => OK
+         TXN COMMIT => []",
+    );
+    let stats = world.gateways[1].stats();
+    assert_eq!((stats.aborted, stats.committed, stats.interactive), (1, 1, 0));
+}
+
+#[test]
+fn blocking_pops_wait_for_their_turn() {
+    let mut world = World::new(Shape::default());
+    let waiters: Vec<_> = (0..3).map(|g| world.open(g % 2)).collect();
+    for &waiter in &waiters {
+        world.send(waiter, "BLPOP other list 0");
+        world.send(waiter, "PING");
+        world.run();
+        assert!(world.take(waiter).is_empty());
+    }
+    let giver = world.open(1);
+    assert_eq!(short(&world.call(giver, "RPUSH list 1 2")), "2");
+    let replies: Vec<Vec<String>> =
+        waiters.iter().map(|w| world.take(*w).iter().map(short).collect()).collect();
+    assert_eq!(replies, [vec!["[list 1]", "PONG"], vec!["[list 2]", "PONG"], vec![]]);
+    world.call(giver, "RPUSH other 3");
+    assert_eq!(short(&world.take(waiters[2])[0]), "[other 3]");
+
+    // Moves, timeouts, CLIENT UNBLOCK, and a connection that goes away.
+    world.send(waiters[0], "BLMOVE src dst LEFT RIGHT 0");
+    world.run();
+    world.call(giver, "RPUSH src z");
+    assert_eq!(short(&world.take(waiters[0])[0]), "z");
+    assert_eq!(short(&world.call(giver, "LRANGE dst 0 -1")), "[z]");
+    world.send(waiters[0], "BLPOP src 1.5");
+    world.run();
+    assert!(world.take(waiters[0]).is_empty());
+    world.advance(1_500_000);
+    world.run();
+    assert_eq!(short(&world.take(waiters[0])[0]), "nilarray");
+    let number = short(&world.call(waiters[1], "CLIENT ID"));
+    world.send(waiters[1], "BLPOP src 0");
+    world.run();
+    assert_eq!(short(&world.call(giver, &format!("CLIENT UNBLOCK {number} ERROR"))), "1");
+    let reply = short(&world.take(waiters[1])[0]);
+    assert_eq!(reply, "!UNBLOCKED client unblocked via CLIENT UNBLOCK");
+    world.send(waiters[2], "BLPOP src 0");
+    world.run();
+    world.close(waiters[2]);
+    assert_eq!(short(&world.call(giver, "RPUSH src left")), "1");
+    assert_eq!(short(&world.call(giver, "LRANGE src 0 -1")), "[left]");
+    assert_eq!(world.gateways[0].stats().blocked + world.gateways[1].stats().blocked, 0);
+}
+
+#[test]
+fn publishing_reaches_subscribers_of_all_gateways() {
+    let mut world = World::new(Shape::default());
+    let (a, b) = (world.open(0), world.open(1));
+    world.send(a, "SUBSCRIBE news sport");
+    world.send(b, "PSUBSCRIBE n*");
+    world.run();
+    let confirmed: Vec<String> = world.take(a).iter().map(short).collect();
+    assert_eq!(confirmed, ["[subscribe news 1]", "[subscribe sport 2]"]);
+    assert_eq!(short(&world.take(b)[0]), "[psubscribe n* 1]");
+    let p = world.open(1);
+    talk(
+        &mut world,
+        p,
+        "PUBLISH news hi => 2
+         PUBLISH weather hi => 0
+         PUBSUB CHANNELS => [news sport]
+         PUBSUB NUMSUB news x => [news 1 x 0]
+         PUBSUB NUMPAT => 1
+         MULTI => OK
+         SET k 1 => QUEUED
+         PUBLISH news again => QUEUED
+         EXEC => [OK 2]",
+    );
+    assert_eq!(short(&world.take(a)[0]), "[message news hi]");
+    assert_eq!(short(&world.take(b)[1]), "[pmessage n* news again]");
+    let reply = short(&world.call(a, "GET k"));
+    assert!(reply.starts_with("!ERR Can't execute 'get': only (P|S)SUBSCRIBE"), "{reply}");
+    assert_eq!(short(&world.call(a, "PING x")), "[pong x]");
+    assert_eq!(short(&world.call(a, "RESET")), "RESET");
+    talk(&mut world, a, "GET k => 1");
+}
+
+#[test]
+fn scan_goes_through_all_shards() {
+    let mut world = World::new(Shape::default());
+    let client = world.open(0);
+    for i in 0..50 {
+        world.call(client, &format!("SET key:{i} v"));
+    }
+    world.call(client, "SADD set x");
+    for (options, expected) in [("", 51), ("MATCH key:1*", 11), ("TYPE set", 1), ("COUNT 100", 51)] {
+        let (mut cursor, mut found, mut steps) = ("0".to_owned(), 0, 0);
+        loop {
+            let reply = world.call(client, &format!("SCAN {cursor} {options}"));
+            let adt::Reply::Array(parts) = reply else { panic!("{reply:?}") };
+            let adt::Reply::Array(keys) = &parts[1] else { panic!("keys") };
+            (cursor, found, steps) = (short(&parts[0]), found + keys.len(), steps + 1);
+            if cursor == "0" {
+                break;
+            }
+        }
+        assert_eq!(found, expected, "{options}");
+        assert!(steps >= 3);
+    }
+    assert!(short(&world.call(client, "KEYS key:1?")).split(' ').count() == 10);
+    assert!(short(&world.call(client, "RANDOMKEY")).contains(['k', 's']));
+    assert_eq!(short(&world.call(client, "SCAN x")), "!ERR invalid cursor");
+}
+
+#[test]
+fn connections_have_names_and_users() {
+    let mut world = World::new(Shape::default());
+    let a = world.open(0);
+    talk(
+        &mut world,
+        a,
+        "CLIENT SETNAME web => OK
+         CLIENT GETNAME => web
+         CLIENT ID => 1
+         CLIENT NO-EVICT ON => OK
+         CLIENT TRACKING ON => !ERR client-side caching is not offered by this server
+         SELECT 0 => OK
+         SELECT 1 => !ERR DB index is out of range
+         ECHO hello => hello
+         CONFIG GET max* => Map([(Bulk(\"maxmemory\"), Bulk(\"0\"))])
+         CONFIG SET maxmemory 1 => OK
+         CLUSTER KEYSLOT foo => 12182
+         WAIT 1 0 => 0
+         AUTH wrong => !ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?
+         AUTH ann wrong => !WRONGPASS invalid username-password pair or user is disabled.
+         AUTH nobody secret => !WRONGPASS invalid username-password pair or user is disabled.
+         SET a1 1 => OK
+         AUTH ann secret => OK
+         ACL WHOAMI => !NOPERM User ann has no permissions to run the 'acl|whoami' command
+         GET a1 => 1
+         GET b1 => !NOPERM No permissions to access a key
+         SET a1 1 => !NOPERM User ann has no permissions to run the 'set' command
+         MULTI => OK
+         SET a1 1 => !NOPERM User ann has no permissions to run the 'set' command
+         EXEC => !EXECABORT Transaction discarded because of previous errors.
+         RESET => RESET
+         CLIENT GETNAME => nil
+         SET a1 2 => OK",
+    );
+    let b = world.open(1);
+    let list = short(&world.call(b, "CLIENT LIST"));
+    assert_eq!(list.lines().count(), 2, "{list}");
+    assert!(list.contains("id=1 addr=10.0.0.1:1") && list.contains("id=2 "), "{list}");
+    assert!(short(&world.call(b, "INFO")).contains("claret_version:1.2.3"));
+    assert_eq!(short(&world.call(b, "CLIENT KILL ID 1")), "1");
+    assert_eq!(world.closed, [a]);
+    assert_eq!(short(&world.call(b, "QUIT")), "OK");
+    assert_eq!(world.closed, [a, b]);
+}
+
+#[test]
+fn replies_can_be_switched_off() {
+    let mut world = World::new(Shape::default());
+    let a = world.open(0);
+    let lines = ["CLIENT REPLY SKIP", "SET a 1", "GET a", "CLIENT REPLY OFF", "INCR a", "GET a",
+        "CLIENT REPLY ON", "GET a"];
+    for line in lines {
+        world.send(a, line);
+    }
+    world.run();
+    let replies: Vec<String> = world.take(a).iter().map(short).collect();
+    assert_eq!(replies, ["1", "OK", "2"]);
+}
+
+#[test]
+fn a_request_number_takes_effect_once() {
+    let (mut world, a) = with_client(
+        "CLIENT REQUEST me 1 => OK
+         INCR n => 1
+         INCR n => 2
+         CLIENT REQUEST me 1 => OK
+         INCR n => 1
+         GET n => 2
+         CLIENT REQUEST me 2 => OK
+         MULTI => OK
+         INCR n => QUEUED
+         EXEC => [3]
+         CLIENT REQUEST me 2 => OK
+         MULTI => OK
+         INCR n => QUEUED
+         EXEC => [3]
+         GET n => 3
+         CLIENT REQUEST me 3 => OK
+         TXN BEGIN BLIND => OK
+         INCR n => QUEUED
+         TXN COMMIT => [4]",
+    );
+    talk(&mut world, a, "CLIENT REQUEST me 3 => OK\nTXN BEGIN BLIND => OK\nINCR n => QUEUED");
+    let reply = short(&world.call(a, "TXN COMMIT"));
+    assert!(reply == "[4]" || reply.starts_with("!REPEATED"), "{reply}");
+    talk(&mut world, a, "GET n => 4");
+}
+
+#[test]
+fn writes_that_grow_are_refused_when_memory_is_full() {
+    let (mut world, a) = with_client("SET a 1 => OK");
+    let facts = engine::gateway::Facts { over_memory_limit: true, ..Default::default() };
+    world.gateways[0].set_facts(facts);
+    talk(
+        &mut world,
+        a,
+        "SET a 2 => !OOM command not allowed when used memory > 'maxmemory'.
+         GET a => 1
+         DEL a => 1",
+    );
+}
