@@ -6,7 +6,7 @@
 //!
 //! | checker | needs | finds |
 //! |---|---|---|
-//! | [`replay`] | commit timestamps | any wrong reply, torn transactions, broken real-time or session order |
+//! | [`replay`] | commit timestamps of writes | any wrong reply, torn transactions and reads, broken real-time or session order |
 //! | [`cycle`] | unique values in lists, registers, sets | Adya's anomalies, without believing any timestamp |
 //! | [`linear`] | single commands on registers and counters | what is not linearizable, by search |
 //! | [`conserve`] | a bank or bounded counters | broken invariants |

@@ -168,6 +168,57 @@ fn replay_agrees_with_plain_simulation() {
     }
 }
 
+/// As a store writes it down that does not log reads.
+fn without_read_timestamps(history: &mut History) {
+    for txn in &mut history.txns {
+        if txn.ops.iter().all(|op| model::is_read(&op.words)) {
+            txn.ts = None;
+        }
+    }
+}
+
+#[test]
+fn reads_need_no_timestamps_for_replay() {
+    for seed in 0..600 {
+        let mut random = SplitMix64(seed ^ 0x1111_0000);
+        let workload = *random.pick(&[Workload::Unique, Workload::Lists, Workload::Everything]);
+        let mut options = small(workload, 30 + random.below(60));
+        options.trouble = *random.pick(&[0, 8]);
+        options.dispatch = random.percent(30);
+        let mut history = generate::history(&mut random, &options);
+        without_read_timestamps(&mut history);
+        let verdict = check::replay::check(&history).unwrap();
+        assert!(verdict.valid, "seed {seed}: {}", explain(&verdict, &history));
+        let judged = verdict.counts["transactions"];
+        assert!(judged * 10 >= history.txns.len() as u64 * 7, "seed {seed}: {verdict:?}");
+    }
+    let mut score = Score::default();
+    for seed in 0..2_500 {
+        let mut random = SplitMix64(seed ^ 0x2222_0000);
+        let mut options = small(Workload::Unique, 6 + random.below(9));
+        options.dispatch = random.percent(30);
+        let mut history = generate::history(&mut random, &options);
+        if !mutate(&mut random, &mut history) {
+            continue;
+        }
+        without_read_timestamps(&mut history);
+        let ids: Vec<usize> = (0..history.txns.len()).collect();
+        let possible = match search(&history.txns, &ids, 50_000) {
+            Found::Order(_) => true,
+            Found::None { .. } => false,
+            Found::Undecided => continue,
+        };
+        let Some(verdict) = check::replay::check(&history) else { continue };
+        // Timestamps can contradict an order that clients would have believed: no false alarms to
+        // count here.
+        if !possible {
+            score.add(false, &verdict);
+        }
+    }
+    assert!(score.invalid > 300, "{score:?}");
+    assert_eq!(score.missed, 0, "{score:?}");
+}
+
 #[test]
 fn an_anomaly_of_cycles_is_never_valid_for_replay() {
     let (mut both, mut replay_only) = (0, 0);

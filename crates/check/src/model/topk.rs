@@ -51,7 +51,7 @@ pub(super) fn apply(model: &mut Model, name: &str, key: &Word, args: &[Word]) ->
     Some(match (name, args) {
         ("topk.init", [capacity]) => init(model, key, capacity),
         ("topk.put", [_, _, ..]) if args.len().is_multiple_of(2) => put(model, key, args),
-        ("topk.best", [options @ ..]) => return best(model, key, options),
+        ("topk.best", options) => return best(model, key, options),
         ("topk.count", []) => read(model, key, |topk| count(topk.items.len())),
         ("topk.capacity", []) => read(model, key, |topk| count(topk.capacity)),
         ("topk.rankof", [item]) => read(model, key, |topk| {

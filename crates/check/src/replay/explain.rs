@@ -62,7 +62,7 @@ fn words(words: &[Word]) -> String {
 
 /// A transaction of `outcome` that wrote to the same key a value which the reply has and the
 /// expected one has not.
-fn writer_of(
+pub(super) fn writer_of(
     history: &History,
     outcome: Outcome,
     command: &[Word],

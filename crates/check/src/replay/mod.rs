@@ -4,7 +4,8 @@
 //! For every key, transactions took effect in order of their commit timestamps; together with
 //! real-time order and the sessions' issue order that gives one order of all transactions, or a
 //! contradiction, which is reported. Transactions run whole, so a torn one shows as a wrong reply.
-//! A transaction that reads only comes after the writers of its timestamp.
+//! A transaction that reads only comes after the writers of its timestamp; one without a timestamp
+//! is placed by what it saw (see `reads`).
 //!
 //! Indefinite transactions with a timestamp took effect there. Without one they are left out until
 //! a reply cannot be explained without them; then a place is searched, latest first (see
@@ -14,8 +15,9 @@
 
 mod explain;
 mod indefinite;
+mod reads;
 
-use crate::graph::{Graph, Kind, add_realtime, add_session};
+use crate::graph::{Edge, Graph, Kind, add_realtime, add_session};
 use crate::history::{History, Outcome, Txn, Word};
 use crate::model::{self, Model};
 use crate::value::Value;
@@ -31,6 +33,7 @@ pub fn check(history: &History) -> Option<Verdict> {
     let mut verdict = Verdict::new("replay");
     let mut placed = Vec::new();
     let mut loose = Vec::new();
+    let mut readers = Vec::new();
     for txn in txns {
         match (txn.outcome, txn.ts) {
             (Outcome::Fail, _) => verdict.count("failed", 1),
@@ -41,12 +44,11 @@ pub fn check(history: &History) -> Option<Verdict> {
                 format!("committed and wrote, but has no commit timestamp\n{txn}"),
                 vec![txn.id],
             )),
-            (Outcome::Ok, None) => verdict.count("unpositioned_reads", 1),
+            (Outcome::Ok, None) => readers.push(txn.id),
         }
     }
-    verdict.count("transactions", placed.len());
     check_suffixes(txns, &mut verdict);
-    let order = match order(txns, &placed, &mut verdict) {
+    let order = match order(history, &placed, &readers, &mut verdict) {
         Some(order) if verdict.valid => order,
         _ => return Some(verdict),
     };
@@ -102,9 +104,17 @@ fn stamp(txn: &Txn) -> (u64, bool, u64) {
     (txn.ts.unwrap_or_default(), !writes(txn), txn.tie.unwrap_or_default())
 }
 
+/// So often a reader without timestamp is moved to a later place, where it has several.
+const MOVES_MAX: usize = 500;
+
 /// One order that respects timestamps per key, real time and sessions; reports a contradiction.
-fn order(txns: &[Txn], placed: &[usize], verdict: &mut Verdict) -> Option<Vec<usize>> {
-    let mut graph = Graph::new(txns.len());
+fn order(
+    history: &History,
+    placed: &[usize],
+    readers: &[usize],
+    verdict: &mut Verdict,
+) -> Option<Vec<usize>> {
+    let txns = &history.txns;
     let mut keys: BTreeMap<&Word, Vec<usize>> = BTreeMap::new();
     for &id in placed {
         let named: BTreeSet<&Word> =
@@ -113,70 +123,132 @@ fn order(txns: &[Txn], placed: &[usize], verdict: &mut Verdict) -> Option<Vec<us
             keys.entry(key).or_default().push(id);
         }
     }
-    for (key, mut ids) in keys {
+    for (key, ids) in &mut keys {
         ids.sort_by_key(|&id| stamp(&txns[id]));
-        add_timestamps(&mut graph, txns, key, &ids, verdict);
+        report_shared(txns, key, ids, verdict);
     }
-    add_session(&mut graph, txns, placed);
-    add_realtime(&mut graph, txns, placed);
-    let all = [Kind::Timestamp, Kind::Session, Kind::Realtime].map(Kind::bit);
-    let mask = all.iter().fold(0, |mask, bit| mask | bit);
-    for members in graph.components(mask) {
-        let Some(cycle) = graph.cycle(&members, mask) else { continue };
-        let has = |kind| cycle.iter().any(|(_, edge)| edge.kind == kind);
-        // Timestamps alone never go round in a circle.
-        let name = if has(Kind::Realtime) { "realtime-order" } else { "session-order" };
-        let steps: Vec<String> =
-            cycle.iter().map(|(from, edge)| step(txns, *from, edge.to, edge.kind)).collect();
-        let mut text = steps.join("; ");
-        cycle.iter().for_each(|(id, _)| text.push_str(&format!("\n{}", txns[*id])));
-        let ids = cycle.iter().map(|(id, _)| *id).collect();
-        verdict.report(Anomaly::new(name, text, ids));
+    let mut seats = reads::seats(history, placed, readers, verdict);
+    let mut guessed = false;
+    for moves in 0.. {
+        if moves == MOVES_MAX {
+            verdict.count("readers_given_up", seats.len());
+            seats.clear();
+        }
+        let mut ids = placed.to_vec();
+        ids.extend(seats.iter().map(|seat| seat.reader));
+        ids.sort_unstable();
+        ids.dedup();
+        let mut graph = Graph::new(txns.len());
+        keys.iter().for_each(|(key, ids)| add_timestamps(&mut graph, txns, key, ids));
+        seats.iter().for_each(|seat| seat.add_edges(&mut graph));
+        add_session(&mut graph, txns, &ids);
+        add_realtime(&mut graph, txns, &ids);
+        let cycles = cycles(&graph);
+        if !make_way(&cycles, &mut seats, &mut guessed) {
+            cycles.iter().for_each(|cycle| report_cycle(txns, cycle, verdict));
+            verdict.count("transactions", ids.len());
+            return verdict.valid.then(|| sort(txns, &ids, &graph));
+        }
     }
-    verdict.valid.then(|| sort(txns, placed, &graph))
+    None
 }
 
-fn step(txns: &[Txn], from: usize, to: usize, kind: Kind) -> String {
-    match kind {
-        Kind::Session => format!("process {} issued T{from} before T{to}", txns[to].process),
-        Kind::Realtime => format!("T{from} had answered before T{to} was invoked"),
+type Cycle = Vec<(usize, Edge)>;
+
+/// A cycle of each component.
+fn cycles(graph: &Graph) -> Vec<Cycle> {
+    let mask = ORDER.iter().fold(0, |mask, kind| mask | kind.bit());
+    let components = graph.components(mask);
+    components.iter().filter_map(|members| graph.cycle(members, mask)).collect()
+}
+
+/// Moves readers that have another place out of the cycles; answers whether anything changed.
+/// Where several could move one is guessed; after that, cycles are only taken to be real if they
+/// have no such readers.
+fn make_way(cycles: &[Cycle], seats: &mut Vec<reads::Seat>, guessed: &mut bool) -> bool {
+    let mut changed = false;
+    for cycle in cycles {
+        let yields = |seat: &&mut reads::Seat| {
+            cycle.iter().any(|(from, edge)| seat.can_yield(*from, edge.to))
+        };
+        let mut yielding: Vec<&mut reads::Seat> = seats.iter_mut().filter(yields).collect();
+        *guessed |= yielding.len() > 1;
+        if let Some(seat) = yielding.first_mut() {
+            seat.advance();
+            changed = true;
+        } else if *guessed {
+            let before = seats.len();
+            seats.retain(|seat| cycle.iter().all(|(id, _)| *id != seat.reader));
+            changed |= seats.len() < before;
+        }
+    }
+    changed
+}
+
+/// What the order of everything respects.
+const ORDER: [Kind; 3] = [Kind::Timestamp, Kind::Session, Kind::Realtime];
+
+fn report_cycle(txns: &[Txn], cycle: &Cycle, verdict: &mut Verdict) {
+    let has = |kind| cycle.iter().any(|(_, edge)| edge.kind == kind);
+    let name = match (has(Kind::Realtime), has(Kind::Session)) {
+        (true, _) => "realtime-order",
+        (false, true) => "session-order",
+        // Timestamps alone never go round in a circle: a reader saw one thing and not another.
+        (false, false) => "torn-read",
+    };
+    let steps: Vec<String> = cycle.iter().map(|(from, edge)| step(txns, *from, edge)).collect();
+    let mut text = steps.join("; ");
+    cycle.iter().for_each(|(id, _)| text.push_str(&format!("\n{}", txns[*id])));
+    let ids = cycle.iter().map(|(id, _)| *id).collect();
+    verdict.report(Anomaly::new(name, text, ids));
+}
+
+fn step(txns: &[Txn], from: usize, edge: &Edge) -> String {
+    let to = edge.to;
+    match (edge.kind, edge.note) {
+        (Kind::Session, _) => format!("process {} issued T{from} before T{to}", txns[to].process),
+        (Kind::Realtime, _) => format!("T{from} had answered before T{to} was invoked"),
+        (_, reads::SEEN) => format!("T{to} saw what T{from} wrote"),
+        (_, reads::UNSEEN) => format!("T{from} did not see what T{to} wrote"),
         _ => format!("T{from} has a smaller timestamp than T{to} on a common key"),
     }
 }
 
+/// Whether a transaction only reads this key.
+fn only_reads(txn: &Txn, key: &Word) -> bool {
+    txn.ops.iter().all(|op| !model::keys_of(&op.words).contains(&key) || model::is_read(&op.words))
+}
+
+/// Reports writers of one key that no timestamp orders.
+fn report_shared(txns: &[Txn], key: &Word, ids: &[usize], verdict: &mut Verdict) {
+    let writers: Vec<&Txn> =
+        ids.iter().map(|&id| &txns[id]).filter(|txn| !only_reads(txn, key)).collect();
+    for pair in writers.windows(2).filter(|pair| stamp(pair[0]) == stamp(pair[1])) {
+        let (first, second) = (pair[0], pair[1]);
+        let text = format!(
+            "T{} and T{} both wrote {} at timestamp {}; give a tie\n{first}\n{second}",
+            first.id,
+            second.id,
+            crate::value::show_word(key),
+            first.ts.unwrap_or_default(),
+        );
+        verdict.report(Anomaly::new("shared-timestamp", text, vec![first.id, second.id]));
+    }
+}
+
 /// Adds the order of one key. Readers between two writers have no order among themselves.
-fn add_timestamps(
-    graph: &mut Graph,
-    txns: &[Txn],
-    key: &Word,
-    ids: &[usize],
-    verdict: &mut Verdict,
-) {
+fn add_timestamps(graph: &mut Graph, txns: &[Txn], key: &Word, ids: &[usize]) {
     let mut writer: Option<usize> = None;
     let mut readers: Vec<usize> = Vec::new();
     for &id in ids {
-        let txn = &txns[id];
-        let reads_key = |op: &crate::history::Op| {
-            !model::keys_of(&op.words).contains(&key) || model::is_read(&op.words)
-        };
-        if txn.ops.iter().all(reads_key) {
+        if only_reads(&txns[id], key) {
             readers.push(id);
-            writer.iter().for_each(|&before| graph.add(before, id, Kind::Timestamp, 0));
+            let before = writer.iter();
+            before.for_each(|&w| graph.add(w, id, Kind::Timestamp, reads::BY_TIMESTAMP));
             continue;
         }
-        if let Some(before) = writer
-            && stamp(&txns[before]) == stamp(txn)
-        {
-            let text = format!(
-                "T{before} and T{id} both wrote {} at timestamp {}; give a tie\n{}\n{txn}",
-                crate::value::show_word(key),
-                txn.ts.unwrap_or_default(),
-                txns[before]
-            );
-            verdict.report(Anomaly::new("shared-timestamp", text, vec![before, id]));
-        }
         let before = readers.drain(..).chain(writer);
-        before.for_each(|before| graph.add(before, id, Kind::Timestamp, 0));
+        before.for_each(|b| graph.add(b, id, Kind::Timestamp, reads::BY_TIMESTAMP));
         writer = Some(id);
     }
 }
