@@ -352,7 +352,11 @@ fn read_snapshot(path: &Path) -> io::Result<Vec<SnapshotPart>> {
     if whole { Ok(parts) } else { Err(bad()) }
 }
 
-fn make_dir(path: &Path) -> Result<(), DirError> {
+/// Creates a directory that only its owner can read.
+///
+/// # Errors
+/// If the file system refuses.
+pub fn make_dir(path: &Path) -> Result<(), DirError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed(path, "created"))?;
     sync_parent(path).map_err(failed(path, "made durable"))
 }

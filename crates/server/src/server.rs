@@ -196,12 +196,21 @@ struct Seat {
     inbox: Inbox,
 }
 
-/// Threads that end when they are dropped, in this order, after the workers.
+/// Threads that end after the workers.
 struct Helpers {
     log: Option<LogThread>,
-    _http: Option<HttpThread>,
-    _passwords: PasswordThread<Origin>,
-    _snapshots: SnapshotThread,
+    http: Option<HttpThread>,
+    passwords: PasswordThread<Origin>,
+    snapshots: SnapshotThread,
+}
+
+impl Helpers {
+    fn stop(self) {
+        drop((self.http, self.passwords, self.snapshots));
+        if let Some(log) = self.log {
+            log.stop();
+        }
+    }
 }
 
 impl Starting {
@@ -228,8 +237,8 @@ impl Starting {
         let peers = |traffic: &Arc<Traffic>| Peers {
             workers: mailboxes.clone(),
             log: helpers.log.as_ref().map(LogThread::sender),
-            snapshots: helpers._snapshots.sender(),
-            passwords: helpers._passwords.sender(),
+            snapshots: helpers.snapshots.sender(),
+            passwords: helpers.passwords.sender(),
             control: control.clone(),
             connections: connections.clone(),
             traffic: traffic.clone(),
@@ -260,10 +269,7 @@ impl Starting {
                         tracing::error!("a worker has panicked");
                     }
                 }
-                let Helpers { log, .. } = helpers;
-                if let Some(log) = log {
-                    log.stop();
-                }
+                helpers.stop();
                 drop(dir);
             })?;
         Ok(Handle {
@@ -325,7 +331,7 @@ impl Starting {
             workers[usize::from(gateway.0)].send(Mail::Verified(session, ok));
         })?;
         let snapshots = SnapshotThread::spawn(self.dir.clone(), mailboxes.to_vec())?;
-        Ok(Helpers { log, _http: http, _passwords: passwords, _snapshots: snapshots })
+        Ok(Helpers { log, http, passwords, snapshots })
     }
 
     fn workers(

@@ -130,6 +130,10 @@ impl LogStore {
     pub fn open(options: LogOptions) -> Result<Self, LogError> {
         let store_error =
             |what, reason: String| LogError::Store { dir: options.dir.clone(), what, reason };
+        if !options.dir.exists() {
+            crate::datadir::make_dir(&options.dir)
+                .map_err(|error| store_error("created", error.to_string()))?;
+        }
         mend_tail(&options)?;
         let config = Config {
             dir: options.dir.to_string_lossy().into_owned(),
