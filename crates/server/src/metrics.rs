@@ -82,7 +82,7 @@ impl Sheet {
         for (name, help, value) in [
             ("commands_total", "Commands received", sum.commands),
             ("errors_total", "Commands answered with an error", sum.errors),
-            ("shard_requests_total", "Messages sent to shards", sum.requests),
+            ("requests_to_shards_total", "Messages sent to shards", sum.requests),
             ("transactions_committed_total", "Transactions committed", sum.committed),
             ("transactions_aborted_total", "Transactions aborted", sum.aborted),
             ("transactions_retried_total", "Attempts repeated by the server", sum.retried),
