@@ -10,7 +10,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use rustls::ServerConnection;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -180,14 +180,13 @@ impl Acceptor {
     fn deal(&mut self, mut stream: TcpStream, peer: SocketAddr, encrypted: bool) {
         let counters = &self.listening.connections;
         let full = counters.open.load(Ordering::Relaxed) >= self.listening.connections_max as u64;
-        let open_to_all = encrypted || self.listening.insecure;
-        let denied = !open_to_all && !peer.ip().to_canonical().is_loopback();
-        if full || denied {
+        let protected = !encrypted && !self.listening.insecure;
+        if let Some(reason) = refusal(full, protected, peer.ip()) {
             counters.refused.fetch_add(1, Ordering::Relaxed);
             if !encrypted {
                 // The buffer of a new socket is empty, so this does not block; a client that is
                 // gone already misses nothing.
-                let _ = stream.write(if denied { DENIED } else { FULL });
+                let _ = stream.write(reason);
             }
             return;
         }
@@ -217,5 +216,37 @@ impl Acceptor {
             _ => None,
         };
         Ok(Accepted { stream, tls, peer, local })
+    }
+}
+
+/// What a client is told that is not served, if it is not. A protected port serves clients on the
+/// same machine.
+fn refusal(full: bool, protected: bool, peer: IpAddr) -> Option<&'static [u8]> {
+    if protected && !peer.to_canonical().is_loopback() {
+        Some(DENIED)
+    } else {
+        full.then_some(FULL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_machines_are_refused_on_a_protected_port_only() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        for local in ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"] {
+            assert_eq!(refusal(false, true, address(local)), None, "{local}");
+            assert_eq!(refusal(true, true, address(local)), Some(FULL), "{local}");
+        }
+        for remote in ["10.0.0.1", "2001:db8::1", "::ffff:10.0.0.1"] {
+            assert_eq!(refusal(false, true, address(remote)), Some(DENIED), "{remote}");
+            assert_eq!(refusal(false, false, address(remote)), None, "{remote}");
+        }
+        for line in [DENIED, FULL] {
+            assert!(line.starts_with(b"-") && line.ends_with(b"\r\n"));
+            assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+        }
     }
 }

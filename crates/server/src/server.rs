@@ -13,7 +13,7 @@ use crate::password::{self, PasswordThread};
 use crate::recovery;
 use crate::snapshot::SnapshotThread;
 use crate::tls::{Tls, TlsError};
-use crate::worker::{INBOX, Origin, Peers, Traffic, Worker};
+use crate::worker::{INBOX, Origin, Peers, Place, Traffic, Worker};
 use engine::gateway::{Config as GatewayConfig, Facts, Gateway, UserConfig};
 use engine::message::GatewayId;
 use engine::replica::{Replica, ReplicaError};
@@ -354,17 +354,15 @@ impl Starting {
             let seed = u64::from_le_bytes(random());
             let gateway =
                 Gateway::new(GatewayConfig { id, seed, ..config.clone() }, self.clock.now());
-            let worker = Worker::new(
-                self.clock,
-                seat.poll,
-                seat.inbox,
-                gateway,
+            let place = Place {
                 id,
-                self.shards,
-                own,
-                peers,
-                self.options.snapshot_log_bytes,
-            );
+                clock: self.clock,
+                poll: seat.poll,
+                inbox: seat.inbox,
+                shards: self.shards,
+                snapshot_log_bytes: self.options.snapshot_log_bytes,
+            };
+            let worker = Worker::new(place, gateway, own, peers);
             let name = format!("worker-{index}");
             threads.push(std::thread::Builder::new().name(name).spawn(move || {
                 if let Err(error) = worker.run() {

@@ -77,6 +77,22 @@ pub struct Peers {
     pub traffic: Arc<Traffic>,
 }
 
+/// Where a worker works.
+pub struct Place {
+    /// Its number.
+    pub id: GatewayId,
+    /// The clock.
+    pub clock: Clock,
+    /// Its event loop.
+    pub poll: Poll,
+    /// Its mail.
+    pub inbox: Inbox,
+    /// Number of shards of the whole server.
+    pub shards: u16,
+    /// Bytes of log of a shard after which a snapshot of it is written.
+    pub snapshot_log_bytes: u64,
+}
+
 /// A worker.
 pub struct Worker {
     id: GatewayId,
@@ -129,18 +145,14 @@ impl Drop for AbortOnPanic {
 }
 
 impl Worker {
-    /// A worker with its shards; `shards` is the number of shards of the whole server.
+    /// A worker with its shards.
     pub fn new(
-        clock: Clock,
-        poll: Poll,
-        inbox: Inbox,
+        place: Place,
         gateway: Gateway,
-        id: GatewayId,
-        shards: u16,
         own: Vec<Replica<EntryFormat>>,
         peers: Peers,
-        snapshot_log_bytes: u64,
     ) -> Self {
+        let Place { id, clock, poll, inbox, shards, snapshot_log_bytes } = place;
         let mut replicas: Vec<Option<Replica<EntryFormat>>> = Vec::new();
         replicas.resize_with(usize::from(shards), || None);
         let local: Vec<usize> = own.iter().map(|replica| usize::from(replica.id().0)).collect();
