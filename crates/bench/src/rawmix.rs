@@ -9,7 +9,7 @@ use crate::random::{Rng, Zipf};
 use crate::report::{Report, ratio, rounded};
 use crate::resp;
 use crate::runner::{Api, Retry};
-use crate::sweep::{Reached, sweep};
+use crate::sweep::{Outcome, Reached, sweep};
 use crate::workload::{Ops, Shape, Workload};
 use serde_json::{Map, Value};
 use std::io;
@@ -279,7 +279,7 @@ pub fn run(args: &RawmixArgs, program: &Path) -> io::Result<Report> {
         seed: common.seed,
     };
     let clients: Vec<usize> = common.clients.iter().map(|n| *n as usize).collect();
-    let (rows, reached) = sweep(&contestants, &clients, &setting, |_, control, _| {
+    let Outcome { rows, reached } = sweep(&contestants, &clients, &setting, |_, control, _| {
         mix.fill(control)?;
         Ok(mix.clone())
     })?;

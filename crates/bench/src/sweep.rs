@@ -42,6 +42,14 @@ impl Reached {
     }
 }
 
+/// What all contestants reached.
+pub struct Outcome {
+    /// A row for each cell.
+    pub rows: Vec<Map<String, Value>>,
+    /// One for each contestant, in their order.
+    pub reached: Vec<Reached>,
+}
+
 /// A progress bar on standard error.
 pub fn progress(steps: usize) -> ProgressBar {
     let bar = ProgressBar::new(steps as u64);
@@ -60,7 +68,7 @@ pub fn sweep<W: Workload>(
     clients: &[usize],
     setting: &Setting,
     mut prepare: impl FnMut(&Contestant<'_>, &mut Control, Option<W>) -> io::Result<W>,
-) -> io::Result<(Vec<Map<String, Value>>, Vec<Reached>)> {
+) -> io::Result<Outcome> {
     let to_peak = clients.is_empty();
     let counts = if to_peak { &CLIENTS } else { clients };
     let bar = progress(contestants.len() * (counts.len() + usize::from(to_peak)));
@@ -99,7 +107,7 @@ pub fn sweep<W: Workload>(
         reached.overload = there.map(|txn_per_s| txn_per_s / peak);
     }
     bar.finish_and_clear();
-    Ok((rows, reached))
+    Ok(Outcome { rows, reached })
 }
 
 #[cfg(test)]

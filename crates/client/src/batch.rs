@@ -1,0 +1,126 @@
+//! Several commands in one round trip: a pipeline of independent ones, a batch that is atomic.
+
+use crate::client::Client;
+use crate::command::{Command, FromReply};
+use crate::error::{Error, Result, checked};
+use crate::retry::Attempts;
+use wire::resp::ClientReply;
+
+/// Commands that travel together, each for itself.
+pub struct Pipeline<'c> {
+    client: &'c Client,
+    commands: Vec<Command>,
+}
+
+impl<'c> Pipeline<'c> {
+    pub(crate) fn new(client: &'c Client) -> Self {
+        Self { client, commands: Vec::new() }
+    }
+
+    /// Adds a command.
+    #[must_use]
+    pub fn then(mut self, command: Command) -> Self {
+        self.commands.push(command);
+        self
+    }
+
+    /// Sends the commands; one result for each, in their order.
+    ///
+    /// # Errors
+    /// The connection breaks. A command that is refused is an error in its place only.
+    pub async fn send(self) -> Result<Vec<Result<ClientReply>>> {
+        if self.commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut bytes = Vec::new();
+        self.commands.iter().for_each(|command| command.encode(&mut bytes));
+        let harmless = !self.commands.iter().any(Command::writes);
+        let replies = self.client.call(&bytes, self.commands.len(), harmless).await?;
+        Ok(replies.into_iter().map(checked).collect())
+    }
+}
+
+/// Commands that take effect together, at one instant, over any keys: `MULTI` in one round trip.
+pub struct Batch<'c> {
+    client: &'c Client,
+    commands: Vec<Command>,
+}
+
+impl<'c> Batch<'c> {
+    pub(crate) fn new(client: &'c Client) -> Self {
+        Self { client, commands: Vec::new() }
+    }
+
+    /// Adds a command.
+    #[must_use]
+    pub fn then(mut self, command: Command) -> Self {
+        self.commands.push(command);
+        self
+    }
+
+    /// Carries the commands out; one result for each, in their order. A command that fails by
+    /// itself, such as an addition to text, is an error in its place and the others take effect.
+    ///
+    /// With request numbers a batch whose reply is lost is sent again and takes effect once.
+    ///
+    /// # Errors
+    /// Nothing took effect, or see [`Error::maybe_committed`]; [`Error::ReplyLost`] if the batch
+    /// took effect and its replies are not kept.
+    pub async fn commit(self) -> Result<Vec<Result<ClientReply>>> {
+        if self.commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut bytes = Vec::new();
+        Command::new("MULTI").encode(&mut bytes);
+        self.commands.iter().for_each(|command| command.encode(&mut bytes));
+        Command::new("EXEC").encode(&mut bytes);
+        let replies = self.commands.len() + 2;
+        let policy = &self.client.options().retry;
+        let mut attempts = Attempts::new(policy);
+        if !self.client.options().request_numbers {
+            loop {
+                match decided(self.client.call(&bytes, replies, false).await) {
+                    Err(error) if error.is_retryable() => attempts.pause(error).await?,
+                    result => return result,
+                }
+            }
+        }
+        let mut slot = self.client.slot().await?;
+        let number = slot.next_number();
+        let mut numbered = Vec::new();
+        slot.push_number(number, &mut numbered);
+        numbered.extend_from_slice(&bytes);
+        loop {
+            match decided(slot.exchange(&numbered, replies + 1).await) {
+                Err(error @ Error::Disconnected(_)) => attempts.pause(error).await?,
+                Err(error) if error.is_retryable() => attempts.pause(error).await?,
+                result => return result,
+            }
+        }
+    }
+
+    /// As [`Batch::commit`], for when only the reply of the last command is wanted.
+    ///
+    /// # Errors
+    /// As [`Batch::commit`]; also if the last command was refused.
+    pub async fn commit_last<T: FromReply>(self) -> Result<T> {
+        let last = self.commit().await?.pop().unwrap_or(Ok(ClientReply::Nil));
+        T::from_reply(last?)
+    }
+}
+
+/// What became of a batch: the replies of its commands, or why nothing happened.
+fn decided(replies: Result<Vec<ClientReply>>) -> Result<Vec<Result<ClientReply>>> {
+    let mut replies = replies?;
+    match replies.pop() {
+        Some(ClientReply::Array(items)) => Ok(items.into_iter().map(checked).collect()),
+        Some(ClientReply::Error(line)) if line.starts_with("EXECABORT") => {
+            // The reason stands at the command that could not be queued.
+            let cause = replies.into_iter().find_map(|reply| checked(reply).err());
+            Err(cause.unwrap_or_else(|| Error::from_line(&line)))
+        }
+        Some(ClientReply::Error(line)) => Err(Error::from_line(&line)),
+        Some(other) => Err(Error::unexpected("the replies of a batch", &other)),
+        None => Err(Error::Disconnected("there was no reply".into())),
+    }
+}

@@ -1,0 +1,276 @@
+//! The client: commands over one shared connection, transactions over a few of their own.
+
+use crate::batch::{Batch, Pipeline};
+use crate::command::{Command, FromReply, ToArg};
+use crate::connection::{Address, Connection};
+use crate::error::{Error, Result, checked};
+use crate::mux::Mux;
+use crate::retry::{Attempts, RetryPolicy};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wire::resp::ClientReply;
+
+/// How a client is set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// When failed attempts are repeated, and until when.
+    pub retry: RetryPolicy,
+    /// How long a connection may take to come about.
+    pub connect_timeout: Duration,
+    /// Most transactions at one time; further ones wait.
+    pub transactions_max: usize,
+    /// Whether transactions and batches carry request numbers, so that one whose reply is lost
+    /// still takes effect once. It makes the shard of the client's name take part in every
+    /// interactive transaction.
+    pub request_numbers: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            retry: RetryPolicy::default(),
+            connect_timeout: Duration::from_secs(5),
+            transactions_max: 16,
+            request_numbers: true,
+        }
+    }
+}
+
+/// A client of a server. Clones share its connections; all methods may be called from any task.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    address: Address,
+    options: Options,
+    shared: tokio::sync::Mutex<Option<Mux>>,
+    slots: Mutex<Vec<Slot>>,
+    permits: Arc<Semaphore>,
+}
+
+/// A place for one transaction at a time: a connection and a name for request numbers.
+pub(crate) struct Slot {
+    pub name: String,
+    number: u64,
+    pub connection: Option<Connection>,
+}
+
+impl Slot {
+    /// A request number that was never used.
+    pub fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// Appends the command that gives what follows a request number.
+    pub fn push_number(&self, number: u64, out: &mut Vec<u8>) {
+        Command::new("CLIENT").arg("REQUEST").arg(self.name.as_str()).arg(number).encode(out);
+    }
+}
+
+/// A slot that goes back to its client.
+pub(crate) struct SlotGuard {
+    slot: Option<Slot>,
+    client: Client,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl SlotGuard {
+    /// Sends bytes over the slot's connection, which is opened if need be and closed if it breaks,
+    /// and waits for the replies.
+    pub async fn exchange(&mut self, bytes: &[u8], replies: usize) -> Result<Vec<ClientReply>> {
+        self.open().await?;
+        let connection = self.connection.as_mut().ok_or(Error::Ended)?;
+        let result = connection.exchange(bytes, replies).await;
+        if result.is_err() {
+            self.connection = None;
+        }
+        result
+    }
+
+    /// Opens the connection if there is none.
+    pub async fn open(&mut self) -> Result<()> {
+        if self.connection.is_none() {
+            let inner = &self.client.inner;
+            let opened = Connection::open(&inner.address, inner.options.connect_timeout).await?;
+            self.connection = Some(opened);
+        }
+        Ok(())
+    }
+}
+
+impl Deref for SlotGuard {
+    type Target = Slot;
+    fn deref(&self) -> &Slot {
+        self.slot.as_ref().expect("a guard has its slot until it is dropped")
+    }
+}
+
+impl DerefMut for SlotGuard {
+    fn deref_mut(&mut self) -> &mut Slot {
+        self.slot.as_mut().expect("a guard has its slot until it is dropped")
+    }
+}
+
+impl Drop for SlotGuard {
+    fn drop(&mut self) {
+        if let Some(mut slot) = self.slot.take() {
+            slot.connection = slot.connection.take().filter(Connection::is_whole);
+            self.client.inner.slots.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
+        }
+    }
+}
+
+impl Client {
+    /// Connects to `redis://[user[:password]@]host[:port]`.
+    ///
+    /// # Errors
+    /// The URL is wrong, or nobody answers there.
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::connect_with(url, Options::default()).await
+    }
+
+    /// Connects with options.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub async fn connect_with(url: &str, options: Options) -> Result<Self> {
+        let address = Address::parse(url)?;
+        let mux = Mux::open(&address, options.connect_timeout).await?;
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).map_err(|error| Error::Connect(error.to_string()))?;
+        let id = u64::from_le_bytes(bytes);
+        let slot = |i: usize| Slot { name: format!("{id:016x}-{i}"), number: 0, connection: None };
+        let places = options.transactions_max.max(1);
+        let inner = Inner {
+            address,
+            options,
+            shared: tokio::sync::Mutex::new(Some(mux)),
+            slots: Mutex::new((0..places).map(slot).collect()),
+            permits: Arc::new(Semaphore::new(places)),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The options that the client was made with.
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    async fn mux(&self) -> Result<Mux> {
+        let mut shared = self.inner.shared.lock().await;
+        if let Some(mux) = shared.as_ref().filter(|mux| !mux.is_closed()) {
+            return Ok(mux.clone());
+        }
+        let mux = Mux::open(&self.inner.address, self.inner.options.connect_timeout).await?;
+        *shared = Some(mux.clone());
+        Ok(mux)
+    }
+
+    /// A place for a transaction, as soon as there is one.
+    pub(crate) async fn slot(&self) -> Result<SlotGuard> {
+        let permits = Arc::clone(&self.inner.permits);
+        let permit = permits.acquire_owned().await.map_err(|_| Error::Ended)?;
+        let slot = self.inner.slots.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Ok(SlotGuard { slot, client: self.clone(), _permit: permit })
+    }
+
+    /// Sends encoded commands over the shared connection. Attempts that had no effect are
+    /// repeated, and those that may have had one if `harmless`.
+    pub(crate) async fn call(
+        &self,
+        bytes: &[u8],
+        replies: usize,
+        harmless: bool,
+    ) -> Result<Vec<ClientReply>> {
+        let mut attempts = Attempts::new(&self.inner.options.retry);
+        loop {
+            let result = match self.mux().await {
+                Ok(mux) => mux.call(bytes.to_vec(), replies).await,
+                Err(error) => Err(error),
+            };
+            match result {
+                Err(error) if error.is_retryable() || (harmless && error.maybe_committed()) => {
+                    attempts.pause(error).await?;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Sends a command and returns its reply. Whatever had no effect for certain is repeated until
+    /// the policy's deadline.
+    ///
+    /// # Errors
+    /// The server refuses, or the connection breaks after a write was sent: see
+    /// [`Error::maybe_committed`] and [`Client::once`].
+    pub async fn send<T: FromReply>(&self, command: Command) -> Result<T> {
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        let mut attempts = Attempts::new(&self.inner.options.retry);
+        loop {
+            let replies = self.call(&bytes, 1, !command.writes()).await?;
+            let reply = replies.into_iter().next().unwrap_or(ClientReply::Nil);
+            match checked(reply) {
+                Err(error) if error.is_retryable() => attempts.pause(error).await?,
+                reply => return T::from_reply(reply?),
+            }
+        }
+    }
+
+    /// Sends a command given by its words.
+    ///
+    /// # Errors
+    /// As [`Client::send`].
+    pub async fn command<T: FromReply, W: ToArg>(&self, words: &[W]) -> Result<T> {
+        self.send(Command::from_words(words)?).await
+    }
+
+    /// Sends a write that takes effect once even if the connection breaks and it must be sent
+    /// again: it carries a request number.
+    ///
+    /// # Errors
+    /// As [`Client::send`]; [`Error::ReplyLost`] if it took effect and its reply is not kept.
+    pub async fn once<T: FromReply>(&self, command: Command) -> Result<T> {
+        let mut slot = self.slot().await?;
+        let number = slot.next_number();
+        let mut bytes = Vec::new();
+        slot.push_number(number, &mut bytes);
+        command.encode(&mut bytes);
+        let mut attempts = Attempts::new(&self.inner.options.retry);
+        loop {
+            let error = match slot.exchange(&bytes, 2).await {
+                Ok(replies) => {
+                    let mut last = ClientReply::Nil;
+                    for reply in replies {
+                        last = reply;
+                    }
+                    match checked(last) {
+                        Ok(reply) => return T::from_reply(reply),
+                        Err(error) => error,
+                    }
+                }
+                Err(error) => error,
+            };
+            let lost = matches!(error, Error::Disconnected(_));
+            if !lost && !error.is_retryable() {
+                return Err(error);
+            }
+            attempts.pause(error).await?;
+        }
+    }
+
+    /// Commands that travel together, each for itself.
+    pub fn pipeline(&self) -> Pipeline<'_> {
+        Pipeline::new(self)
+    }
+
+    /// Commands that take effect together, at one instant, in one round trip (`MULTI`).
+    pub fn batch(&self) -> Batch<'_> {
+        Batch::new(self)
+    }
+}

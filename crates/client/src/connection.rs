@@ -1,0 +1,196 @@
+//! One connection: where to, how it introduces itself, commands out, replies in.
+
+use crate::command::Command;
+use crate::error::{Error, Result, checked};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use wire::resp::{ClientReply, ReplyDecoder, ReplyLimits};
+
+const READ_BYTES: usize = 16 << 10;
+
+/// Where a server is and who wants in.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub host: String,
+    pub port: u16,
+    pub user: Option<String>,
+    pub password: Option<String>,
+}
+
+impl Address {
+    /// Reads `redis://[user[:password]@]host[:port]`; `:password@` alone is the user `default`.
+    pub fn parse(url: &str) -> Result<Self> {
+        let wrong = |what: &str| {
+            Error::Url(format!("{what}; a URL is redis://[user[:password]@]host[:port]"))
+        };
+        let rest = url.strip_prefix("redis://").or_else(|| url.strip_prefix("claret://"));
+        let rest = rest.ok_or_else(|| wrong("the scheme must be redis"))?;
+        let rest = rest.split('/').next().unwrap_or_default();
+        let (login, place) = rest.rsplit_once('@').map_or((None, rest), |(l, p)| (Some(l), p));
+        let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, "")))
+        {
+            None => (None, None),
+            Some((user, password)) => (
+                Some(user).filter(|user| !user.is_empty()).map(decoded).transpose()?,
+                Some(password).filter(|p| !p.is_empty()).map(decoded).transpose()?,
+            ),
+        };
+        let colon = place.rfind(':').filter(|at| !place[*at..].contains(']'));
+        let (host, port) = match colon {
+            None => (place, 6379),
+            Some(at) => {
+                let port = place[at + 1..].parse().map_err(|_| wrong("the port is no number"))?;
+                (&place[..at], port)
+            }
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        if host.is_empty() {
+            return Err(wrong("there is no host"));
+        }
+        Ok(Self { host: host.to_owned(), port, user, password })
+    }
+}
+
+/// Undoes percent encoding.
+fn decoded(text: &str) -> Result<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let hex = |digit: Option<u8>| digit.and_then(|d| char::from(d).to_digit(16));
+        bytes.push(match byte {
+            b'%' => match (hex(rest.next()), hex(rest.next())) {
+                (Some(high), Some(low)) => (high * 16 + low) as u8,
+                _ => return Err(Error::Url("a percent sign needs two hexadecimal digits".into())),
+            },
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| Error::Url("user and password must be UTF-8".into()))
+}
+
+/// The half of a connection that replies come from.
+pub(crate) struct Reader {
+    half: OwnedReadHalf,
+    decoder: ReplyDecoder,
+    input: Vec<u8>,
+    consumed: usize,
+}
+
+impl Reader {
+    /// Waits for the next reply; an error reply is a reply. Nothing is lost if the caller stops
+    /// waiting and asks again.
+    pub async fn reply(&mut self) -> Result<ClientReply> {
+        loop {
+            let next = self.decoder.next(&self.input[self.consumed..], &ReplyLimits::default())?;
+            if let Some((reply, len)) = next {
+                self.consumed += len;
+                if self.consumed == self.input.len() {
+                    self.input.clear();
+                    self.consumed = 0;
+                }
+                if !matches!(reply, ClientReply::Push(_)) {
+                    return Ok(reply);
+                }
+                continue;
+            }
+            self.input.drain(..self.consumed);
+            self.consumed = 0;
+            self.input.reserve(READ_BYTES);
+            if self.half.read_buf(&mut self.input).await? == 0 {
+                return Err(Error::Disconnected("the server closed it".into()));
+            }
+        }
+    }
+}
+
+/// A connection that knows how many replies it is owed.
+pub(crate) struct Connection {
+    pub reader: Reader,
+    pub writer: OwnedWriteHalf,
+    owed: usize,
+    /// A write was begun and not finished, so that the server may have half a command.
+    torn: bool,
+}
+
+impl Connection {
+    /// Connects and authenticates.
+    pub async fn open(address: &Address, patience: Duration) -> Result<Self> {
+        let connect = TcpStream::connect((address.host.as_str(), address.port));
+        let stream = tokio::time::timeout(patience, connect)
+            .await
+            .map_err(|_| Error::Connect("no answer in time".into()))?
+            .map_err(|error| Error::Connect(error.to_string()))?;
+        stream.set_nodelay(true).map_err(|error| Error::Connect(error.to_string()))?;
+        let (half, writer) = stream.into_split();
+        let reader = Reader { half, decoder: ReplyDecoder::new(), input: Vec::new(), consumed: 0 };
+        let mut connection = Self { reader, writer, owed: 0, torn: false };
+        if let Some(password) = &address.password {
+            let user = address.user.as_deref().unwrap_or("default");
+            let mut bytes = Vec::new();
+            Command::new("AUTH").arg(user).arg(password.as_str()).encode(&mut bytes);
+            for reply in connection.exchange(&bytes, 1).await? {
+                checked(reply)?;
+            }
+        }
+        Ok(connection)
+    }
+
+    /// Sends bytes that will be answered by `replies` replies.
+    pub async fn send(&mut self, bytes: &[u8], replies: usize) -> Result<()> {
+        self.torn = true;
+        self.writer.write_all(bytes).await?;
+        self.torn = false;
+        self.owed += replies;
+        Ok(())
+    }
+
+    /// Sends bytes if that can be done at once; the connection is of no use if not.
+    pub fn send_now(&mut self, bytes: &[u8], replies: usize) {
+        self.torn |= self.writer.try_write(bytes).ok() != Some(bytes.len());
+        self.owed += replies;
+    }
+
+    /// Sends bytes and waits for their replies, passing over those that nobody waited for.
+    pub async fn exchange(&mut self, bytes: &[u8], replies: usize) -> Result<Vec<ClientReply>> {
+        let passed_over = self.owed;
+        self.send(bytes, replies).await?;
+        let mut wanted = Vec::with_capacity(replies.min(1024));
+        for number in 0..passed_over + replies {
+            let reply = self.reader.reply().await?;
+            self.owed -= 1;
+            if number >= passed_over {
+                wanted.push(reply);
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// Whether the connection can be used again.
+    pub fn is_whole(&self) -> bool {
+        !self.torn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_name_host_port_and_login() {
+        let parse = |url| Address::parse(url).map(|a| (a.host, a.port, a.user, a.password)).ok();
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(parse("redis://db"), Some(("db".into(), 6379, None, None)));
+        assert_eq!(parse("redis://[::1]:7000/0"), Some(("::1".into(), 7000, None, None)));
+        assert_eq!(parse("redis://[::1]"), Some(("::1".into(), 6379, None, None)));
+        assert_eq!(
+            parse("redis://ann:p%40ss@db:1"),
+            Some(("db".into(), 1, some("ann"), some("p@ss")))
+        );
+        assert_eq!(parse("redis://:secret@db"), Some(("db".into(), 6379, None, some("secret"))));
+        for wrong in ["db:1", "http://db", "redis://", "redis://db:x", "redis://a%zz@db"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The connection that everybody shares: requests of many tasks in one stream, replies in the same
+//! order.
+
+use crate::connection::{Address, Connection};
+use crate::error::{Error, Result};
+use std::collections::VecDeque;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::{mpsc, oneshot};
+use wire::resp::ClientReply;
+
+/// Requests that wait to be written.
+const QUEUE_MAX: usize = 1024;
+/// Requests that wait for replies.
+const IN_FLIGHT_MAX: usize = 4096;
+/// Requests that are taken at once.
+const TOGETHER_MAX: usize = 256;
+
+struct Request {
+    bytes: Vec<u8>,
+    replies: usize,
+    done: oneshot::Sender<Vec<ClientReply>>,
+}
+
+/// Somebody who waits for replies.
+struct Waiting {
+    missing: usize,
+    replies: Vec<ClientReply>,
+    done: oneshot::Sender<Vec<ClientReply>>,
+}
+
+/// A handle to the shared connection.
+#[derive(Clone)]
+pub(crate) struct Mux(mpsc::Sender<Request>);
+
+impl Mux {
+    /// Connects, and lets a task of the runtime look after the connection until all handles are
+    /// gone or it breaks.
+    pub async fn open(address: &Address, patience: Duration) -> Result<Self> {
+        let connection = Connection::open(address, patience).await?;
+        let (requests, incoming) = mpsc::channel(QUEUE_MAX);
+        tokio::spawn(serve(connection, incoming));
+        Ok(Self(requests))
+    }
+
+    /// Whether the connection is gone.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// Sends bytes that will be answered by `replies` replies.
+    pub async fn call(&self, bytes: Vec<u8>, replies: usize) -> Result<Vec<ClientReply>> {
+        let (done, answer) = oneshot::channel();
+        let request = Request { bytes, replies, done };
+        let not_sent = |_| Error::Connect("the connection was lost".into());
+        self.0.send(request).await.map_err(not_sent)?;
+        answer.await.map_err(|_| Error::Disconnected("it was lost".into()))
+    }
+}
+
+/// Serves until no handle is left or the connection breaks; then whoever waits learns of it
+/// because `done` is dropped.
+async fn serve(mut connection: Connection, mut incoming: mpsc::Receiver<Request>) {
+    let (mut out, mut written) = (Vec::new(), 0);
+    let mut waiting: VecDeque<Waiting> = VecDeque::new();
+    let mut taken = Vec::new();
+    let mut open = true;
+    while open || !waiting.is_empty() {
+        tokio::select! {
+            count = incoming.recv_many(&mut taken, TOGETHER_MAX),
+                if open && waiting.len() < IN_FLIGHT_MAX =>
+            {
+                open = count > 0;
+                for Request { bytes, replies, done } in taken.drain(..) {
+                    out.extend_from_slice(&bytes);
+                    waiting.push_back(Waiting { missing: replies, replies: Vec::new(), done });
+                }
+            }
+            count = connection.writer.write(&out[written..]), if written < out.len() => {
+                match count {
+                    Ok(count) if count > 0 => written += count,
+                    _ => return,
+                }
+                if written == out.len() {
+                    out.clear();
+                    written = 0;
+                }
+            }
+            reply = connection.reader.reply(), if !waiting.is_empty() => {
+                let (Ok(reply), Some(first)) = (reply, waiting.front_mut()) else { return };
+                first.replies.push(reply);
+                first.missing -= 1;
+                if first.missing == 0 && let Some(first) = waiting.pop_front() {
+                    // Whoever asked may have stopped waiting.
+                    let _ = first.done.send(first.replies);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,463 @@
+//! Interactive transactions: a function that is run until it commits, or a [`Tx`] by hand.
+//!
+//! A transaction is lazy. `TXN BEGIN` travels with the first operation whose reply is awaited,
+//! writes whose replies nobody wants travel with the next such operation or with the commit. So a
+//! transaction costs one round trip per awaited operation and one for its commit.
+
+use crate::client::{Client, SlotGuard};
+use crate::command::{Command, FromReply};
+use crate::error::{Error, Result, checked};
+use crate::retry::{Attempts, RetryPolicy};
+use std::sync::{Arc, Mutex, PoisonError};
+use wire::resp::ClientReply;
+
+/// Bytes of queued writes that are sent before anything else asks for it.
+const QUEUED_BYTES_MAX: usize = 1 << 20;
+
+/// How a transaction is run.
+#[derive(Clone, Debug, Default)]
+pub struct TxOptions {
+    readonly: bool,
+    returning: bool,
+    retry: Option<RetryPolicy>,
+}
+
+impl TxOptions {
+    /// The transaction only reads. It takes no locks, makes nobody wait and sees one instant.
+    #[must_use]
+    pub fn readonly(mut self) -> Self {
+        self.readonly = true;
+        self
+    }
+
+    /// Replies of writes are wanted before the commit. Such a write is kept from others who would
+    /// change its reply; leave this out where nobody looks at replies. A transaction function that
+    /// turns out to need it is run again with it.
+    #[must_use]
+    pub fn returning(mut self) -> Self {
+        self.returning = true;
+        self
+    }
+
+    /// Another retry policy than the client's.
+    #[must_use]
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry = Some(policy);
+        self
+    }
+}
+
+/// What the server knows of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing was sent.
+    Fresh,
+    /// It has begun.
+    Begun,
+    /// It has committed, or rolled back, or the server has dropped it.
+    Over,
+}
+
+struct State {
+    slot: SlotGuard,
+    options: TxOptions,
+    /// Request number, unless the transaction only reads or the client does without.
+    number: Option<u64>,
+    stage: Stage,
+    queued: Vec<u8>,
+    queued_count: usize,
+    /// Writes that were sent.
+    writes: usize,
+    committed: bool,
+    /// The commit was sent and its reply did not come.
+    unknown: bool,
+    failed: Option<Error>,
+}
+
+/// A transaction. It is not `Clone`, is used by `&mut`, and rolls back unless it is committed.
+pub struct Tx {
+    state: Option<Box<State>>,
+    /// Where the state goes when the function that was given the transaction is done with it.
+    home: Option<Home>,
+}
+
+type Home = Arc<Mutex<Option<Box<State>>>>;
+
+impl State {
+    fn new(slot: SlotGuard, options: TxOptions, number: Option<u64>) -> Self {
+        Self {
+            slot,
+            options,
+            number,
+            stage: Stage::Fresh,
+            queued: Vec::new(),
+            queued_count: 0,
+            writes: 0,
+            committed: false,
+            unknown: false,
+            failed: None,
+        }
+    }
+
+    /// Puts before what is sent next whatever must come first; the number of its replies.
+    fn preamble(&mut self, out: &mut Vec<u8>) -> usize {
+        let mut replies = 0;
+        if self.stage == Stage::Fresh {
+            self.stage = Stage::Begun;
+            if let Some(number) = self.number {
+                self.slot.push_number(number, out);
+                replies += 1;
+            }
+            let mode = match (self.options.readonly, self.options.returning) {
+                (true, _) => Some("READONLY"),
+                (false, true) => None,
+                (false, false) => Some("BLIND"),
+            };
+            Command::new("TXN").arg("BEGIN").args(mode).encode(out);
+            replies += 1;
+        }
+        out.append(&mut self.queued);
+        self.writes += self.queued_count;
+        replies + std::mem::take(&mut self.queued_count)
+    }
+
+    fn fail<T>(&mut self, error: Error) -> Result<T> {
+        self.failed = Some(error.clone());
+        Err(error)
+    }
+
+    fn check_open(&self) -> Result<()> {
+        match &self.failed {
+            Some(error) => Err(error.clone()),
+            None if self.stage == Stage::Over => Err(Error::Ended),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends what is queued and `last`, and waits for all replies: the reply of `last`, and the
+    /// first error before it.
+    async fn exchange(&mut self, last: Option<&Command>) -> Result<(Option<Error>, ClientReply)> {
+        let mut bytes = Vec::new();
+        let before = self.preamble(&mut bytes);
+        if let Some(command) = last {
+            command.encode(&mut bytes);
+        }
+        let count = before + usize::from(last.is_some());
+        let replies = match self.slot.exchange(&bytes, count).await {
+            Ok(replies) => replies,
+            Err(error) => {
+                self.stage = Stage::Over;
+                return self.fail(error);
+            }
+        };
+        let mut replies = replies.into_iter();
+        let mut before = replies.by_ref().take(before);
+        let refused = before.find_map(|reply| checked(reply).err());
+        before.for_each(drop);
+        Ok((refused, replies.next().unwrap_or(ClientReply::Nil)))
+    }
+
+    /// As [`State::exchange`], where what was queued must not have been refused.
+    async fn exchange_all(&mut self, last: Option<&Command>) -> Result<ClientReply> {
+        match self.exchange(last).await? {
+            (Some(error), _) => self.fail(error),
+            (None, reply) => Ok(reply),
+        }
+    }
+
+    async fn ask(&mut self, command: Command) -> Result<ClientReply> {
+        self.check_open()?;
+        if command.writes() && self.options.readonly {
+            return Err(Error::Refused("ERR a write in a transaction that only reads".into()));
+        }
+        if command.writes() && !self.options.returning {
+            if self.stage != Stage::Fresh {
+                return self.fail(Error::NeedsValues);
+            }
+            self.options.returning = true;
+        }
+        self.writes += usize::from(command.writes());
+        let reply = self.exchange_all(Some(&command)).await?;
+        match checked(reply) {
+            Err(error) if error.is_retryable() => self.fail(error),
+            other => other,
+        }
+    }
+
+    async fn tell(&mut self, command: Command) -> Result<()> {
+        if !command.writes() || self.options.readonly {
+            return self.ask(command).await.map(drop);
+        }
+        self.check_open()?;
+        command.encode(&mut self.queued);
+        self.queued_count += 1;
+        if self.queued.len() > QUEUED_BYTES_MAX {
+            self.exchange_all(None).await?;
+        }
+        Ok(())
+    }
+
+    async fn commit(&mut self) -> Result<()> {
+        if self.committed {
+            return Ok(());
+        }
+        if let Err(error) = self.check_open() {
+            self.roll_back();
+            return Err(error);
+        }
+        let commit = Command::new("TXN").arg("COMMIT");
+        if self.stage == Stage::Fresh && self.queued_count == 0 {
+            (self.stage, self.committed) = (Stage::Over, true);
+            return Ok(());
+        }
+        if self.options.readonly {
+            // Each read has confirmed those before it: there is nothing to wait for.
+            let mut bytes = Vec::new();
+            commit.encode(&mut bytes);
+            if let Some(connection) = &mut self.slot.connection {
+                connection.send_now(&bytes, 1);
+            }
+            (self.stage, self.committed) = (Stage::Over, true);
+            return Ok(());
+        }
+        self.slot.open().await?;
+        let reply = self.exchange(Some(&commit)).await;
+        self.stage = Stage::Over;
+        match reply {
+            Err(error @ Error::Disconnected(_)) => {
+                self.unknown = true;
+                Err(error)
+            }
+            Err(error) => Err(error),
+            Ok((refused, reply)) => self.committed_with(refused, reply),
+        }
+    }
+
+    /// Takes the reply of the commit; `refused` is a write that was refused before.
+    fn committed_with(&mut self, refused: Option<Error>, reply: ClientReply) -> Result<()> {
+        match checked(reply) {
+            Err(Error::ReplyLost) => {}
+            Err(error) => return self.fail(error),
+            Ok(ClientReply::Array(items)) => {
+                self.committed = true;
+                let failed = items.into_iter().find_map(|item| checked(item).err());
+                if let Some(error) = refused.or(failed) {
+                    return self.fail(Error::WriteRefused(error.to_string()));
+                }
+            }
+            Ok(other) => return self.fail(Error::unexpected("the replies of writes", &other)),
+        }
+        self.committed = true;
+        Ok(())
+    }
+
+    /// Tells the server to forget the transaction, without waiting for an answer.
+    fn roll_back(&mut self) {
+        if std::mem::replace(&mut self.stage, Stage::Over) == Stage::Begun
+            && let Some(connection) = &mut self.slot.connection
+        {
+            let mut bytes = Vec::new();
+            Command::new("TXN").arg("ABORT").encode(&mut bytes);
+            connection.send_now(&bytes, 1);
+        }
+    }
+
+    /// Learns whether a transaction whose commit reply was lost has taken effect.
+    ///
+    /// A transaction under the same number, with more harmless writes than the other had, takes
+    /// effect only if the other has not and then keeps it from doing so; otherwise the server says
+    /// that the number was used.
+    async fn resolve(&mut self, number: u64, attempts: &mut Attempts<'_>) -> Result<bool> {
+        let probe = format!("claret:probe:{}", self.slot.name);
+        let mut bytes = Vec::new();
+        self.slot.push_number(number, &mut bytes);
+        Command::new("TXN").arg("BEGIN").arg("BLIND").encode(&mut bytes);
+        for _ in 0..=self.writes {
+            Command::new("DEL").arg(probe.as_str()).encode(&mut bytes);
+        }
+        Command::new("TXN").arg("COMMIT").encode(&mut bytes);
+        loop {
+            let outcome = match self.slot.exchange(&bytes, self.writes + 4).await {
+                Ok(mut replies) => checked(replies.pop().unwrap_or(ClientReply::Nil)),
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(_) => return Ok(false),
+                Err(Error::ReplyLost) => return Ok(true),
+                Err(error) => {
+                    let unknown = |error: Error| Error::CommitUnknown(error.to_string());
+                    if !error.is_retryable() && !matches!(error, Error::Disconnected(_)) {
+                        return Err(unknown(error));
+                    }
+                    attempts.pause(error).await.map_err(unknown)?;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.roll_back();
+    }
+}
+
+impl Tx {
+    fn state(&mut self) -> Result<&mut State> {
+        self.state.as_deref_mut().ok_or(Error::Ended)
+    }
+
+    /// Carries a command out and returns its reply, which stays true until the transaction ends.
+    ///
+    /// # Errors
+    /// The command is refused, or the transaction was aborted ([`Error::is_retryable`]): leave the
+    /// transaction function with the error, and it is run again.
+    pub async fn send<T: FromReply>(&mut self, command: Command) -> Result<T> {
+        T::from_reply(self.state()?.ask(command).await?)
+    }
+
+    /// Adds a write whose reply nobody wants. It does not wait for anybody, and is sent with the
+    /// next awaited command or with the commit.
+    ///
+    /// # Errors
+    /// As [`Tx::send`]; that a write is refused shows when it is sent.
+    pub async fn tell(&mut self, command: Command) -> Result<()> {
+        self.state()?.tell(command).await
+    }
+
+    /// Sends what is queued and waits until the server has it.
+    ///
+    /// # Errors
+    /// As [`Tx::send`].
+    pub async fn flush(&mut self) -> Result<()> {
+        let state = self.state()?;
+        state.check_open()?;
+        if state.queued_count > 0 {
+            state.exchange_all(None).await?;
+        }
+        Ok(())
+    }
+
+    /// Commits.
+    ///
+    /// # Errors
+    /// The transaction was aborted and had no effect, or see [`Error::maybe_committed`].
+    pub async fn commit(mut self) -> Result<()> {
+        self.state()?.commit().await
+    }
+
+    /// Rolls back; so does dropping the transaction.
+    pub fn rollback(mut self) {
+        if let Some(state) = &mut self.state {
+            state.roll_back();
+        }
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        if let (Some(home), Some(state)) = (&self.home, self.state.take()) {
+            *home.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+        }
+    }
+}
+
+impl Client {
+    /// Begins a transaction that the program commits itself. [`Client::run`] is usually better: it
+    /// repeats what was aborted.
+    ///
+    /// # Errors
+    /// The client's connections are closed.
+    pub async fn begin(&self, options: TxOptions) -> Result<Tx> {
+        let slot = self.slot().await?;
+        Ok(Tx { state: Some(Box::new(State::new(slot, options, None))), home: None })
+    }
+
+    /// Runs a function as a transaction: its effects happen all at one instant or not at all, and
+    /// it is run again when it was aborted. So it must have no effects besides the transaction.
+    ///
+    /// # Errors
+    /// What the function returned; what the server refused; [`Error::Deadline`].
+    pub async fn run<T, F, Fut>(&self, function: F) -> Result<T>
+    where
+        F: FnMut(Tx) -> Fut,
+        Fut: Future<Output = Result<T>>,
+    {
+        self.run_with(TxOptions::default(), function).await
+    }
+
+    /// Runs a function that only reads, at one instant of the whole store.
+    ///
+    /// # Errors
+    /// As [`Client::run`].
+    pub async fn read_only<T, F, Fut>(&self, function: F) -> Result<T>
+    where
+        F: FnMut(Tx) -> Fut,
+        Fut: Future<Output = Result<T>>,
+    {
+        self.run_with(TxOptions::default().readonly(), function).await
+    }
+
+    /// As [`Client::run`], with options.
+    ///
+    /// # Errors
+    /// As [`Client::run`].
+    pub async fn run_with<T, F, Fut>(&self, options: TxOptions, mut function: F) -> Result<T>
+    where
+        F: FnMut(Tx) -> Fut,
+        Fut: Future<Output = Result<T>>,
+    {
+        let policy = options.retry.clone().unwrap_or_else(|| self.options().retry.clone());
+        let mut attempts = Attempts::new(&policy);
+        let mut slot = self.slot().await?;
+        let numbered = self.options().request_numbers && !options.readonly;
+        let mut number = numbered.then(|| slot.next_number());
+        let mut state = Box::new(State::new(slot, options, number));
+        loop {
+            let home: Home = Arc::default();
+            let outcome = function(Tx { state: Some(state), home: Some(home.clone()) }).await;
+            let back = home.lock().unwrap_or_else(PoisonError::into_inner).take();
+            state = back.ok_or(Error::Ended)?;
+            let (value, error) = match outcome {
+                Ok(value) => match state.commit().await {
+                    Ok(()) => return Ok(value),
+                    Err(error) => (Some(value), error),
+                },
+                Err(error) => {
+                    state.roll_back();
+                    (None, state.failed.take().unwrap_or(error))
+                }
+            };
+            if state.unknown {
+                let Some(used) = number else {
+                    return Err(Error::CommitUnknown(error.to_string()));
+                };
+                let took_effect = state.resolve(used, &mut attempts).await?;
+                match value {
+                    Some(value) if took_effect => return Ok(value),
+                    None if took_effect => return Err(error),
+                    _ => number = Some(state.slot.next_number()),
+                }
+            } else if error == Error::NeedsValues {
+                state.options.returning = true;
+            } else if error.is_retryable() || matches!(error, Error::Disconnected(_)) {
+                attempts.pause(error).await?;
+            } else {
+                return Err(error);
+            }
+            state.restart(number);
+        }
+    }
+}
+
+impl State {
+    /// Makes it a transaction that nothing was done in, on the same connection.
+    fn restart(&mut self, number: Option<u64>) {
+        self.number = number;
+        self.stage = Stage::Fresh;
+        self.queued.clear();
+        (self.queued_count, self.writes) = (0, 0);
+        (self.committed, self.unknown) = (false, false);
+        self.failed = None;
+    }
+}
