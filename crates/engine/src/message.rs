@@ -54,8 +54,20 @@ pub struct Age {
 pub struct TxnId {
     /// Age.
     pub age: Age,
-    /// Attempt, from 0.
+    /// Attempt, from 0; from [`TxnId::LEASE`] on, the number of a lease.
     pub attempt: u32,
+}
+
+impl TxnId {
+    /// The first number of a lease: a read lock that several transactions of a gateway share.
+    pub const LEASE: u32 = 1 << 31;
+
+    /// Whether this is a lease. Its age is that of the transaction that asked for it first; others
+    /// that share it may be younger, so that everybody who waits for a lease is reported to its
+    /// gateway, which knows the ages of all members.
+    pub fn is_lease(self) -> bool {
+        self.attempt >= Self::LEASE
+    }
 }
 
 impl fmt::Display for TxnId {

@@ -146,10 +146,31 @@ fn a_pipeline_is_answered_in_order() {
         let mut world = World::new(Shape { seed, ..Shape::default() });
         let client = world.open(0);
         let lines = [
-            "SET a 1", "GET a", "INCR a", "GET a", "MSET a 5 b 6 c 7", "MGET a b c", "GET b",
-            "RENAME a d", "EXISTS a d", "MULTI", "INCR d", "GET c", "EXEC", "WATCH d", "MULTI",
-            "INCR d", "EXEC", "PING", "BLPOP l m 0.01", "GET d", "DBSIZE", "nonsense", "TIME x",
-            "DEL a b c d", "GET d",
+            "SET a 1",
+            "GET a",
+            "INCR a",
+            "GET a",
+            "MSET a 5 b 6 c 7",
+            "MGET a b c",
+            "GET b",
+            "RENAME a d",
+            "EXISTS a d",
+            "MULTI",
+            "INCR d",
+            "GET c",
+            "EXEC",
+            "WATCH d",
+            "MULTI",
+            "INCR d",
+            "EXEC",
+            "PING",
+            "BLPOP l m 0.01",
+            "GET d",
+            "DBSIZE",
+            "nonsense",
+            "TIME x",
+            "DEL a b c d",
+            "GET d",
         ];
         for line in lines {
             world.send(client, line);
@@ -159,10 +180,31 @@ fn a_pipeline_is_answered_in_order() {
         world.run();
         let replies: Vec<String> = world.take(client).iter().map(short).collect();
         let expected = [
-            "OK", "1", "2", "2", "OK", "[5 6 7]", "6", "OK", "1", "OK", "QUEUED", "QUEUED",
-            "[6 7]", "OK", "OK", "QUEUED", "[7]", "PONG", "nilarray", "7", "3",
+            "OK",
+            "1",
+            "2",
+            "2",
+            "OK",
+            "[5 6 7]",
+            "6",
+            "OK",
+            "1",
+            "OK",
+            "QUEUED",
+            "QUEUED",
+            "[6 7]",
+            "OK",
+            "OK",
+            "QUEUED",
+            "[7]",
+            "PONG",
+            "nilarray",
+            "7",
+            "3",
             "!ERR unknown command 'nonsense', with args beginning with: ",
-            "!ERR wrong number of arguments for 'time' command", "3", "nil",
+            "!ERR wrong number of arguments for 'time' command",
+            "3",
+            "nil",
         ];
         assert_eq!(replies, expected, "seed {seed}");
     }
@@ -344,7 +386,8 @@ fn scan_goes_through_all_shards() {
         world.call(client, &format!("SET key:{i} v"));
     }
     world.call(client, "SADD set x");
-    for (options, expected) in [("", 51), ("MATCH key:1*", 11), ("TYPE set", 1), ("COUNT 100", 51)] {
+    for (options, expected) in [("", 51), ("MATCH key:1*", 11), ("TYPE set", 1), ("COUNT 100", 51)]
+    {
         let (mut cursor, mut found, mut steps) = ("0".to_owned(), 0, 0);
         loop {
             let reply = world.call(client, &format!("SCAN {cursor} {options}"));
@@ -413,8 +456,16 @@ fn connections_have_names_and_users() {
 fn replies_can_be_switched_off() {
     let mut world = World::new(Shape::default());
     let a = world.open(0);
-    let lines = ["CLIENT REPLY SKIP", "SET a 1", "GET a", "CLIENT REPLY OFF", "INCR a", "GET a",
-        "CLIENT REPLY ON", "GET a"];
+    let lines = [
+        "CLIENT REPLY SKIP",
+        "SET a 1",
+        "GET a",
+        "CLIENT REPLY OFF",
+        "INCR a",
+        "GET a",
+        "CLIENT REPLY ON",
+        "GET a",
+    ];
     for line in lines {
         world.send(a, line);
     }

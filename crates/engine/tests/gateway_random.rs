@@ -54,6 +54,8 @@ struct Player {
     seen: Vec<i64>,
     finished: usize,
     aborted: usize,
+    /// Steps of the world until the client goes on: after an abort it waits a little.
+    pause: usize,
 }
 
 fn int(reply: &Reply) -> i64 {
@@ -181,6 +183,7 @@ fn play(shape: Shape, rounds: usize) -> (World, usize) {
             seen: Vec::new(),
             finished: 0,
             aborted: 0,
+            pause: 0,
         })
         .collect();
     for player in &mut players {
@@ -191,9 +194,24 @@ fn play(shape: Shape, rounds: usize) -> (World, usize) {
     while players.iter().any(|p| p.finished < rounds) {
         let mut heard = false;
         for player in &mut players {
+            if player.pause > 0 {
+                player.pause -= 1;
+                heard = true;
+                if player.pause == 0 {
+                    let line = player.line().expect("a first line");
+                    world.send(player.client, &line);
+                }
+                continue;
+            }
             let Some(reply) = world.next_reply(player.client) else { continue };
             heard = true;
+            let aborted = player.aborted;
             player.hear(&reply);
+            if player.aborted > aborted {
+                player.pause = 1 + world
+                    .random(100 << (player.aborted - player.finished.min(player.aborted)).min(5));
+                continue;
+            }
             if player.line().is_none() {
                 player.finished += 1;
                 player.script = ALL[world.random(ALL.len())];
@@ -217,7 +235,9 @@ fn play(shape: Shape, rounds: usize) -> (World, usize) {
 }
 
 fn stuck(players: &[Player]) -> Vec<String> {
-    let about = |p: &Player| format!("{:?} at {} after {}, aborted {}", p.script, p.step, p.finished, p.aborted);
+    let about = |p: &Player| {
+        format!("{:?} at {} after {}, aborted {}", p.script, p.step, p.finished, p.aborted)
+    };
     players.iter().map(about).collect()
 }
 

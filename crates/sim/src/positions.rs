@@ -12,8 +12,15 @@ use engine::message::{KeyedOp, TxnId};
 use std::collections::BTreeMap;
 use wire::entry::EntryFormat;
 
-/// A place in commit order: timestamp, and what orders equal ones.
-type Position = (u64, Option<u64>);
+/// A place in commit order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Position {
+    ts: u64,
+    /// Orders equal timestamps.
+    tie: Option<u64>,
+    /// The record took effect only if its guards held, which the log alone does not tell.
+    guarded: bool,
+}
 
 /// Position of every unique value that is in the log and took effect.
 fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
@@ -33,7 +40,11 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
                 LogRecord::Apply(apply) => {
                     for value in unique_values(&apply.ops) {
                         // A retry of a numbered request is in the log again and does nothing.
-                        values.entry(value).or_insert((first + index as u64, None));
+                        values.entry(value).or_insert(Position {
+                            ts: first + index as u64,
+                            tie: None,
+                            guarded: !apply.guards.is_empty(),
+                        });
                     }
                 }
                 LogRecord::Prepare(prepare) => {
@@ -47,11 +58,12 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
             }
         }
     }
-    for (txn, written) in prepared {
+    // Transactions with equal timestamps take effect in the order of their ids, which is the
+    // order of this map.
+    for (tie, (txn, written)) in (0..).zip(prepared) {
         let Some(ts) = outcomes.get(&txn) else { continue };
-        let tie = txn.age.began.0 ^ u64::from(txn.age.gateway.0) ^ (u64::from(txn.attempt) << 48);
         for value in written {
-            values.entry(value).or_insert((*ts, Some(tie)));
+            values.entry(value).or_insert(Position { ts: *ts, tie: Some(tie), guarded: false });
         }
     }
     Ok(values)
@@ -90,10 +102,10 @@ pub fn stamp(events: &mut Vec<Event>, disk: &Disk) -> Result<(), String> {
                 open.insert(event.process, written.max().copied());
             }
             EventKind::Ok | EventKind::Info => {
-                if let Some((ts, tie)) = open.remove(&event.process).flatten() {
-                    event.ts = Some(ts);
-                    event.tie = tie;
-                }
+                let position = open.remove(&event.process).flatten();
+                let known = position.filter(|p| event.kind == EventKind::Ok || !p.guarded);
+                event.ts = known.map(|p| p.ts);
+                event.tie = known.and_then(|p| p.tie);
             }
             EventKind::Fail => {
                 open.remove(&event.process);

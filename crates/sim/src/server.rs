@@ -153,11 +153,17 @@ fn gateway_config(shape: Shape, id: u16, seed: u64) -> gateway::Config {
         shards: shape.shards,
         concurrency: shape.concurrency,
         version: "simulated",
-        users: Vec::new(),
+        users: vec![everything()],
         require_auth: false,
         settings: BTreeMap::new(),
         seed,
     }
+}
+
+/// The user that every simulated client is.
+fn everything() -> gateway::UserConfig {
+    let rules = ["on", "nopass", "~*", "&*", "+@all"].map(str::to_owned).to_vec();
+    gateway::UserConfig { name: "default".to_owned(), rules, verifier: None }
 }
 
 impl Worker {

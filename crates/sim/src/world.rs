@@ -35,6 +35,15 @@ pub struct Outcome {
     pub failure: Option<String>,
 }
 
+impl Outcome {
+    /// Every log entry that was ever durable, by shard and index.
+    pub fn disk_archive(
+        &self,
+    ) -> impl Iterator<Item = (ShardId, &raft::eraftpb::Entry)> {
+        self.disk.archive()
+    }
+}
+
 #[derive(Debug)]
 enum Event {
     Turn { epoch: u64, worker: u16 },
@@ -64,6 +73,8 @@ pub struct World {
     shape: Shape,
     plant: Option<Plant>,
     now_us: u64,
+    /// When faults end and clients begin nothing new.
+    faults_end_us: u64,
     wall_offsets_us: Vec<i64>,
     sequence: u64,
     queue: BTreeMap<(u64, u64), Event>,
@@ -105,6 +116,7 @@ impl World {
             shape,
             plant,
             now_us: 0,
+            faults_end_us: FAULTS_US,
             wall_offsets_us,
             sequence: 0,
             queue: BTreeMap::new(),
@@ -146,6 +158,7 @@ impl World {
     fn live(&mut self) -> Result<(), String> {
         self.boot()?;
         self.deposit()?;
+        self.faults_end_us = self.now_us + FAULTS_US;
         self.draw_faults();
         for client in 0..self.clients.len() as u64 {
             let at = self.now_us + self.network.between(0, 1000);
@@ -155,12 +168,12 @@ impl World {
             self.now_us = self.now_us.max(time);
             self.note(&event);
             self.happen(event)?;
-            let over = self.now_us > FAULTS_US;
+            let over = self.now_us > self.faults_end_us;
             if over && self.clients.iter().all(|c| !c.is_busy()) {
                 // One last restart: what is on disk must be enough.
                 return self.final_restart();
             }
-            if self.now_us > FAULTS_US + PATIENCE_US {
+            if self.now_us > self.faults_end_us + PATIENCE_US {
                 let stuck = self.clients.iter().filter(|c| c.is_busy()).count();
                 return Err(format!("{stuck} clients are still waiting long after the last fault"));
             }
@@ -264,20 +277,20 @@ impl World {
             return;
         }
         for _ in 0..self.faults.below(4) {
-            let time = self.faults.between(self.now_us, FAULTS_US);
+            let time = self.faults.between(self.now_us, self.faults_end_us);
             self.at(time, Event::Crash);
         }
         for _ in 0..self.faults.below(4) {
-            let time = self.faults.between(self.now_us, FAULTS_US);
+            let time = self.faults.between(self.now_us, self.faults_end_us);
             self.at(time, Event::BeginSnapshot);
         }
         for _ in 0..self.faults.below(6) {
-            let time = self.faults.between(self.now_us, FAULTS_US);
+            let time = self.faults.between(self.now_us, self.faults_end_us);
             let client = self.faults.below(self.clients.len() as u64);
             self.at(time, Event::Disconnect { client });
         }
         for _ in 0..self.faults.below(3) {
-            let time = self.faults.between(self.now_us, FAULTS_US);
+            let time = self.faults.between(self.now_us, self.faults_end_us);
             self.at(time, Event::ClockJump);
         }
     }
@@ -362,7 +375,7 @@ impl World {
     }
 
     fn wake_client(&mut self, client: u64) {
-        let over = self.now_us > FAULTS_US;
+        let over = self.now_us > self.faults_end_us;
         if over && !self.clients[client as usize].is_busy() {
             return;
         }
@@ -438,7 +451,7 @@ impl World {
         }
         // Time-outs and long snapshots need a turn now and then.
         let epoch = self.epoch;
-        let busy = self.now_us < FAULTS_US || self.clients.iter().any(Client::is_busy);
+        let busy = self.now_us < self.faults_end_us || self.clients.iter().any(Client::is_busy);
         if busy && !self.turning[usize::from(worker)] {
             self.turning[usize::from(worker)] = true;
             let time = self.now_us + 2_000;

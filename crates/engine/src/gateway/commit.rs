@@ -108,7 +108,12 @@ impl Gateway {
                 self.mail.stats.guard_failures += 1;
                 self.end_without_effect(job, Reply::NilArray);
             }
-            Answer::Refused(refusal) => self.abort(job, Cause::Refused(refusal)),
+            Answer::Refused(refusal) => {
+                let cancelled = std::mem::take(&mut txn.cancelling);
+                txn.stage = Stage::Running;
+                let cause = if cancelled { Cause::Wounded } else { Cause::Refused(refusal) };
+                self.abort(job, cause);
+            }
             _ => {}
         }
     }

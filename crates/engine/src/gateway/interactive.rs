@@ -244,11 +244,14 @@ impl Gateway {
         target: Target,
     ) {
         let cc = self.config.concurrency;
-        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        let Some(Job::Txn(txn)) = self.jobs.get(job) else { return };
         match txn.role {
             Role::Interactive { blind: true, .. } if cc.deferred || !cc.transactions => {
-                txn.work.add(ops.clone(), merge);
+                // The shared reads are asked again as they were: without these writes.
                 self.upgrade_for(job, &ops);
+                if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
+                    txn.work.add(ops, merge);
+                }
                 self.finish(target, Reply::Status("QUEUED"));
             }
             Role::Interactive { blind: true, .. } => {

@@ -2,12 +2,12 @@
 //!
 //! The first reader of a key locks it for itself. When a second transaction reads the key in the
 //! meantime, the gateway takes a lock on its own account, a *lease*, that later readers join
-//! without a message; it ends with its last member. To the shard a lease is one transaction. Its
-//! age lies a little in the future, so that every member is older, and nobody joins a lease who is
-//! younger: what waits for a lease without wounding it is younger than all members, so that every
-//! cycle of waiting is still broken. A wound hint recalls a lease: nobody joins it any more, and
-//! members that are younger than the one who waits give way as if they held the lock alone.
-//! A member that writes the key locks it for itself first and leaves.
+//! without a message; it ends with its last member. To the shard a lease is one transaction. It
+//! waits with the age of its first member, and while it waits only younger ones join it: so it
+//! waits as if the oldest of them did. Whoever waits for a lease that is held is reported to the
+//! gateway, whatever the ages: nobody joins the lease any more, and members that are younger than
+//! the one who waits give way as if they held the lock alone. A member that writes the key locks
+//! it for itself first and leaves.
 
 use super::mail::Pending;
 use super::txn::{Cause, Role};
@@ -16,10 +16,6 @@ use crate::limits::IDLE_HOLDER_US_MAX;
 use crate::message::{Age, Answer, Body, KeyedOp, ShardId, TxnId};
 use adt::{Blob, Op, Reply, Timestamp};
 use smallvec::SmallVec;
-
-/// How much younger a lease is than the moment in which it is made, in microseconds: so long can
-/// it be joined.
-const JOINABLE_US: u64 = 1_000;
 
 /// A shared read lock.
 pub(super) struct Lease {
@@ -57,7 +53,9 @@ impl Gateway {
         let readers = self.readers.entry(key.clone()).or_default();
         let leases = &self.leases;
         let joinable = readers.leases.iter().copied().find(|&lease| {
-            leases.get(lease).is_some_and(|l| !l.recalled && l.op == op && age <= l.id.age)
+            leases.get(lease).is_some_and(|l| {
+                !l.recalled && l.op == op && (l.reply.is_some() || age >= l.id.age)
+            })
         });
         if let Some(lease) = joinable {
             return self.join(job, call, index, lease);
@@ -93,10 +91,9 @@ impl Gateway {
     }
 
     fn new_lease(&mut self, job: u64, call: u64, index: u32, (key, op): KeyedOp) {
-        let now = self.new_age();
-        let began = Timestamp(now.began.0 + Timestamp::from_micros(JOINABLE_US).0);
-        // No other transaction has this attempt, so that the future age is nobody else's.
-        let id = TxnId { age: Age { began, ..now }, attempt: u32::MAX };
+        let Some(Job::Txn(txn)) = self.jobs.get(job) else { return };
+        self.next_lease = (self.next_lease + 1) % TxnId::LEASE;
+        let id = TxnId { age: txn.id.age, attempt: TxnId::LEASE | self.next_lease };
         let shard = self.mail.shard_of(&key);
         let number = self.leases.insert(Lease {
             id,

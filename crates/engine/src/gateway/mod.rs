@@ -85,6 +85,7 @@ pub struct Gateway {
     pubsub: pubsub::PubSub,
     leases: Slab<lease::Lease>,
     lease_ids: BTreeMap<TxnId, u64>,
+    next_lease: u32,
     readers: Map<Blob, lease::Readers>,
 }
 
@@ -115,6 +116,7 @@ impl Gateway {
             pubsub: pubsub::PubSub::new(),
             leases: Slab::default(),
             lease_ids: BTreeMap::new(),
+            next_lease: 0,
             readers: Map::default(),
             config,
         }

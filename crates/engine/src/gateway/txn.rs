@@ -48,6 +48,8 @@ pub(super) struct Txn {
     pub blocked: u32,
     /// An older transaction waits for this one.
     pub wounded: bool,
+    /// Its only participant was asked to give it up, if it is not too late.
+    pub cancelling: bool,
     /// Replies of the participants.
     pub answers: SmallVec<[(ShardId, SmallVec<[Reply; 1]>); 4]>,
     /// Leases that it is a member of, and whether it is about to leave them.
@@ -144,6 +146,7 @@ impl Txn {
             left: 0,
             blocked: 0,
             wounded: false,
+            cancelling: false,
             answers: SmallVec::new(),
             leases: SmallVec::new(),
             reading: SmallVec::new(),
@@ -188,6 +191,7 @@ impl Txn {
         }
         self.blocked = 0;
         self.wounded = false;
+        self.cancelling = false;
         self.clock = Timestamp::ZERO;
         self.bound = Timestamp::ZERO;
         self.answers.clear();
@@ -289,8 +293,18 @@ impl Gateway {
     /// interactive transaction is told to do so.
     pub(super) fn abort(&mut self, job: u64, cause: Cause) {
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
-        if txn.stage == Stage::Deciding {
+        if txn.stage == Stage::Deciding || txn.cancelling {
             return;
+        }
+        if cause == Cause::Wounded && txn.stage == Stage::Preparing {
+            let mut participants = txn.touched.iter().filter(|t| t.prepared);
+            if let (Some(only), None) = (participants.next(), participants.next()) {
+                // The log record of an only participant commits, and may be on its way already:
+                // the shard decides whether it is too late, and its answer says which.
+                let (shard, txn_id) = (only.shard, txn.id);
+                txn.cancelling = true;
+                return self.mail.tell(shard, Body::Decide { txn: txn_id, commit: None });
+            }
         }
         self.leave_leases(job, Timestamp::ZERO);
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };

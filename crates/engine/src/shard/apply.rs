@@ -60,6 +60,7 @@ pub struct State {
     expirations: BTreeSet<(u64, Blob)>,
     prepared: BTreeMap<TxnId, Prepared>,
     prepared_on: BTreeMap<Blob, SmallVec<[TxnId; 2]>>,
+    announced: BTreeSet<TxnId>,
     decided: BTreeSet<(Timestamp, TxnId)>,
     requests: Requests,
     /// Commit timestamps of transactions over several shards that were executed lately.
@@ -217,6 +218,25 @@ impl State {
         self.removed = self.removed.max(ts);
     }
 
+    /// The leader has proposed a prepare record: transactions that are decided before it comes
+    /// back from the log must wait for this one already if it may come before them. A snapshot
+    /// does not contain it yet.
+    pub fn announce(&mut self, prepare: Prepare, bound: Timestamp) {
+        self.announced.insert(prepare.txn);
+        self.prepare(prepare, bound);
+    }
+
+    /// The prepare record of an announced transaction is committed. Tells whether the transaction
+    /// is still open.
+    pub fn confirm(&mut self, txn: TxnId) -> bool {
+        self.announced.remove(&txn) && self.prepared.contains_key(&txn)
+    }
+
+    /// Prepared transactions whose prepare records are committed.
+    pub fn confirmed(&self) -> impl Iterator<Item = &Prepared> {
+        self.prepared.iter().filter(|(txn, _)| !self.announced.contains(txn)).map(|(_, p)| p)
+    }
+
     /// Notes this shard's part of a transaction whose fate is open.
     pub fn prepare(&mut self, prepare: Prepare, bound: Timestamp) {
         let txn = prepare.txn;
@@ -287,15 +307,38 @@ impl State {
 
     /// Whether a transaction that conflicts could still come before `(ts, txn)`.
     fn must_wait(&self, ts: Timestamp, txn: TxnId) -> bool {
+        self.before(ts, txn).next().is_some()
+    }
+
+    /// The transactions that conflict and could still come before `(ts, txn)`.
+    fn before(&self, ts: Timestamp, txn: TxnId) -> impl Iterator<Item = TxnId> {
         let ops = &self.prepared[&txn].prepare.apply.ops;
-        ops.iter().any(|(key, op)| {
-            self.prepared_on[key].iter().any(|other| {
+        ops.iter().flat_map(move |(key, op)| {
+            self.prepared_on[key].iter().copied().filter(move |other| {
                 let held = &self.prepared[other];
                 *other != txn
                     && (held.commit.unwrap_or(held.bound), *other) < (ts, txn)
                     && self.conflict_on(key, op, &held.prepare.apply.ops)
             })
         })
+    }
+
+    /// The undecided transactions that a decided one waits for, directly or through others.
+    pub fn awaited_by(&self, txn: TxnId) -> Vec<TxnId> {
+        let mut found = vec![txn];
+        let mut next = 0;
+        while let Some(&txn) = found.get(next) {
+            next += 1;
+            if let Some(ts) = self.prepared.get(&txn).and_then(|prepared| prepared.commit) {
+                for earlier in self.before(ts, txn) {
+                    if !found.contains(&earlier) {
+                        found.push(earlier);
+                    }
+                }
+            }
+        }
+        found.retain(|txn| self.prepared.get(txn).is_some_and(|p| p.commit.is_none()));
+        found
     }
 
     fn conflict_on(&self, key: &Blob, op: &Op, others: &[KeyedOp]) -> bool {

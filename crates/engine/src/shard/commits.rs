@@ -3,8 +3,9 @@
 use super::apply::{Executed, Outcome, State, mix};
 use super::{Batch, Shard, Target, TargetKind};
 use crate::entry::{Entry, LogRecord};
-use crate::message::{Answer, Now, Token, TxnId};
+use crate::message::{Answer, Body, Now, Refusal, Token, TxnId};
 use adt::{Ctx, Reply, Timestamp};
+use smallvec::SmallVec;
 
 impl Shard {
     /// The oldest entry that was closed and not yet committed is durable on a majority: its
@@ -41,14 +42,11 @@ impl Shard {
                     self.stats.expired += 1;
                 }
             }
-            LogRecord::Prepare(prepare) => {
+            LogRecord::Prepare(_) => {
                 let TargetKind::Vote(txn) = target.kind else { return };
-                self.state.prepare(prepare.clone(), ctx.ts);
-                let Some(entry) = self.txns.get(&txn) else {
-                    // Aborted in the meantime: the outcome is in the log behind it.
-                    let executed = self.state.decide(txn, None, ctx.now_ms);
-                    return self.finish(executed);
-                };
+                // If it was aborted in the meantime, the outcome is in the log behind it.
+                let open = self.state.confirm(txn);
+                let Some(entry) = self.txns.get(&txn).filter(|_| open) else { return };
                 let prepared = Answer::Prepared { bound: ctx.ts };
                 self.answer(entry.gateway, target.token, prepared);
             }
@@ -113,9 +111,13 @@ impl Shard {
     /// The fate of a transaction that was asked to prepare here.
     pub(super) fn decide(&mut self, now: Now, token: Token, txn: TxnId, commit: Option<Timestamp>) {
         let Some(entry) = self.txns.get_mut(&txn) else { return };
+        if entry.committing {
+            // It is in the log as the only participant's: too late to give it up.
+            return;
+        }
         if !entry.prepared {
             // Its prepare never got as far as the log.
-            return self.end_txn(txn);
+            return self.give_up(txn);
         }
         let gateway = entry.gateway;
         entry.decided = Some(token);
@@ -136,6 +138,29 @@ impl Shard {
         for key in self.state.take_changed() {
             let ready = self.blocked.ready(&key, &self.state);
             self.notify_ready(ready);
+        }
+        // If it must wait for others, whoever waits for it waits for them from now on.
+        let keys = self.txns.get(&txn).map_or(SmallVec::new(), |entry| entry.keys.clone());
+        for key in keys {
+            for waiter in self.locks.queue(&key) {
+                self.wound_for(now, waiter);
+            }
+        }
+    }
+
+    /// An only participant answers for what it gives up: its gateway waits to be told.
+    fn give_up(&mut self, txn: TxnId) {
+        let waiting = self.txns.get(&txn).map_or(&[][..], |entry| &entry.waiters);
+        let mut requests = waiting.iter().filter_map(|id| self.waiters.get(id)).map(|w| &w.request);
+        let only = requests.find_map(|request| match &request.body {
+            Body::Prepare { prepare, .. } if prepare.participants.len() == 1 => {
+                Some((request.gateway, request.token))
+            }
+            _ => None,
+        });
+        self.end_txn(txn);
+        if let Some((gateway, token)) = only {
+            self.answer(gateway, token, Answer::Refused(Refusal::LocksLost));
         }
     }
 

@@ -62,7 +62,8 @@ fn txn_of(body: &Body) -> Option<TxnId> {
 impl Shard {
     fn age_of(&self, now: Now, request: &Request) -> Age {
         txn_of(&request.body).map_or(
-            Age { began: Timestamp::from_micros(now.wall_us), gateway: request.gateway },
+            // No transaction has such an age, so that of two who wait for each other one is older.
+            Age { began: Timestamp::from_micros(now.wall_us), gateway: GatewayId(u16::MAX) },
             |txn| txn.age,
         )
     }
@@ -190,18 +191,24 @@ impl Shard {
     }
 
     /// Lets younger holders that the waiter is blocked by know that they should give way.
-    fn wound_for(&mut self, now: Now, id: WaiterId) {
+    pub(super) fn wound_for(&mut self, now: Now, id: WaiterId) {
         let Some(waiter) = self.waiters.get(&id) else { return };
         let (age, own) = (waiter.age, txn_of(&waiter.request.body));
         let mut hints: Vec<TxnId> = Vec::new();
         for (key, claim) in claims_of(&waiter.request.body) {
             let (cc, record) = (self.config.concurrency, self.state.get(&key));
             for (txn, _) in self.locks.holders_against(&key, &claim, own, cc, record) {
-                if txn.age > age && !self.wounded.contains(&txn) {
-                    hints.push(txn);
+                hints.push(txn);
+                if self.txns.get(&txn).is_some_and(|holder| holder.decided.is_some()) {
+                    // It is committed; those that must be carried out before it are not.
+                    hints.extend(self.state.awaited_by(txn));
                 }
             }
         }
+        hints.retain(|txn| {
+            let told = self.wounded.get(txn).is_some_and(|by| !txn.is_lease() || *by <= age);
+            (txn.age > age || txn.is_lease()) && Some(*txn) != own && !told
+        });
         for txn in hints {
             self.wound(now, txn, age);
         }
@@ -211,7 +218,7 @@ impl Shard {
         let Some(holder) = self.txns.get(&txn) else { return };
         let idle_us = now.mono_us.saturating_sub(holder.touched_us);
         let gateway = holder.gateway;
-        self.wounded.insert(txn);
+        self.wounded.insert(txn, by);
         self.stats.wounds += 1;
         self.notice(gateway, Token::default(), Notice::Wound { txn, idle_us, by });
     }
@@ -277,6 +284,15 @@ impl Shard {
         for (key, claim) in claims {
             self.hold(txn, &key, claim);
         }
+        if txn.is_lease() {
+            // The oldest of those who wait for it counts, though they are younger than the lease.
+            for waiter in self.locks.queue(&key) {
+                self.wound_for(now, waiter);
+                if self.wounded.contains_key(&txn) {
+                    break;
+                }
+            }
+        }
         let reply = if op.is_write() && !observed {
             Reply::Status("QUEUED")
         } else {
@@ -307,6 +323,9 @@ impl Shard {
         let txn = prepare.txn;
         self.move_clock(floor);
         if prepare.participants.len() == 1 {
+            if let Some(entry) = self.txns.get_mut(&txn) {
+                entry.committing = true;
+            }
             return self.put_apply(request, TargetKind::Commit(txn));
         }
         if let Some(id) = &prepare.apply.request {
@@ -436,7 +455,11 @@ impl Shard {
         let txn = txn_of(&waiter.request.body);
         let barred = claims.iter().any(|(key, claim)| {
             let (cc, record) = (self.config.concurrency, self.state.get(key));
-            self.locks.barrier(key, claim, txn, None, cc, record).is_some()
+            let place = (waiter.age, id);
+            // A phase of one record lets nobody jump the queues of others.
+            let queue_from = (key != hot).then_some(place);
+            self.locks.barrier(key, claim, txn, queue_from, cc, record).is_some()
+                || self.locks.overtakes(key, claim, place, record)
         });
         if barred {
             return false;

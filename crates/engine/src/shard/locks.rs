@@ -73,6 +73,19 @@ impl Claim {
             )
     }
 
+    /// Whether `self`, waiting to go into the log, must go before `later`: a pipeline's operations
+    /// on a record keep their order unless it makes no difference.
+    fn precedes(&self, later: &Self, record: Option<&Record>) -> bool {
+        self.class == Class::Apply
+            && later.class == Class::Apply
+            && !self.seen.shares(later.seen)
+            && !record::commutes(
+                record,
+                Access { op: &self.op, observed: true },
+                Access { op: &later.op, observed: true },
+            )
+    }
+
     /// Type and mode, for people: `set add`.
     pub fn mode_name(&self) -> String {
         let observed = !matches!(self.class, Class::Early { observed: false });
@@ -173,12 +186,27 @@ impl LockTable {
         }
         let age = age?;
         for queued in lock.queue.iter().take_while(|q| (q.age, q.waiter) < age) {
-            let conflict = |c: &Claim| c.bars(claim, cc, record) || claim.bars(c, cc, record);
+            let conflict = |c: &Claim| {
+                c.bars(claim, cc, record) || claim.bars(c, cc, record) || c.precedes(claim, record)
+            };
             if queued.claims.iter().any(conflict) {
                 return Some(Barrier::Queue);
             }
         }
         None
+    }
+
+    /// Whether an earlier request in the queue of `key` must go into the log before `claim`.
+    pub fn overtakes(
+        &self,
+        key: &[u8],
+        claim: &Claim,
+        place: (Age, WaiterId),
+        record: Option<&Record>,
+    ) -> bool {
+        let queue = self.records.get(key).map_or(&[][..], |lock| &lock.queue);
+        let earlier = queue.iter().take_while(|q| (q.age, q.waiter) < place);
+        earlier.flat_map(|q| &q.claims).any(|c| c.precedes(claim, record))
     }
 
     /// All transactions that hold `key` against `claim`.

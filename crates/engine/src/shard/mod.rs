@@ -97,6 +97,8 @@ struct Txn {
     decided: Option<Token>,
     /// Its prepare is in the log.
     prepared: bool,
+    /// Its only record, which commits it, is in the log.
+    committing: bool,
     request: Option<RequestId>,
 }
 
@@ -123,7 +125,8 @@ pub struct Shard {
     in_flight: VecDeque<Batch>,
     applied: u64,
     txns: BTreeMap<TxnId, Txn>,
-    wounded: BTreeSet<TxnId>,
+    /// Who was told to give way, and for whom.
+    wounded: BTreeMap<TxnId, Age>,
     open_requests: BTreeMap<RequestId, TxnId>,
     probing: BTreeMap<TxnId, Vec<TxnId>>,
     waiters: BTreeMap<WaiterId, Waiter>,
@@ -159,7 +162,7 @@ impl Shard {
             in_flight: VecDeque::new(),
             applied: 0,
             txns: BTreeMap::new(),
-            wounded: BTreeSet::new(),
+            wounded: BTreeMap::new(),
             open_requests: BTreeMap::new(),
             probing: BTreeMap::new(),
             waiters: BTreeMap::new(),
@@ -349,6 +352,15 @@ impl Shard {
         batch.now_ms = now.wall_ms();
         batch.seed = self.random;
         self.clock = Timestamp(batch.ts.0 + batch.records.len() as u64);
+        for (index, record) in batch.records.iter().enumerate() {
+            if let (LogRecord::Prepare(prepare), TargetKind::Vote(txn)) =
+                (record, batch.targets[index].kind)
+                && self.txns.contains_key(&txn)
+            {
+                let bound = Timestamp(batch.ts.0 + index as u64);
+                self.state.announce(prepare.clone(), bound);
+            }
+        }
         let records = std::mem::take(&mut batch.records);
         let entry = Entry { now_ms: batch.now_ms, ts: batch.ts, seed: batch.seed, records };
         self.stats.log_appends += 1;

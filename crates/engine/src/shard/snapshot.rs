@@ -29,7 +29,7 @@ impl Shard {
         let mut ready = VecDeque::new();
         let (shard, clock, removed) = (self.config.id, self.clock, self.state.removed());
         ready.push_back(SnapshotPart::Header { shard, index, term, clock, removed });
-        for p in self.state.prepared().values() {
+        for p in self.state.confirmed() {
             let (prepare, bound, commit) = (p.prepare.clone(), p.bound, p.commit);
             ready.push_back(SnapshotPart::Prepared { prepare, bound, commit });
         }

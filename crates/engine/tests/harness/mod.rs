@@ -3,9 +3,7 @@
 #![allow(dead_code)]
 
 use adt::{ArgBuf, Reply};
-use engine::gateway::{
-    Config, Gateway, Opening, Output, PeerMessage, SessionId, UserConfig,
-};
+use engine::gateway::{Config, Gateway, Opening, Output, PeerMessage, SessionId, UserConfig};
 use engine::message::{Concurrency, GatewayId, Now, Request, Response, ShardId};
 use engine::shard::{self, Shard};
 use std::collections::{BTreeMap, VecDeque};
@@ -215,7 +213,8 @@ impl World {
         let now = self.now;
         match step {
             Step::Request(g, s) => {
-                if let Some(request) = self.to_shards.get_mut(&(g, s)).and_then(VecDeque::pop_front) {
+                if let Some(request) = self.to_shards.get_mut(&(g, s)).and_then(VecDeque::pop_front)
+                {
                     self.shards[s].handle(now, request);
                 }
             }
@@ -226,7 +225,8 @@ impl World {
                 }
             }
             Step::Peer(from, to) => {
-                if let Some(message) = self.peers.get_mut(&(from, to)).and_then(VecDeque::pop_front) {
+                if let Some(message) = self.peers.get_mut(&(from, to)).and_then(VecDeque::pop_front)
+                {
                     self.gateways[to].peer(now, GatewayId(from as u16), message);
                 }
             }
@@ -293,7 +293,9 @@ pub fn short(reply: &Reply) -> String {
         Reply::Int(n) => n.to_string(),
         Reply::Bulk(b) => String::from_utf8_lossy(b).into_owned(),
         Reply::Text(t) => t.clone(),
-        Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => format!("[{}]", list(items)),
+        Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => {
+            format!("[{}]", list(items))
+        }
         Reply::Error(error) => format!("!{error}"),
         other => format!("{other:?}"),
     }
