@@ -226,10 +226,10 @@ impl Gateway {
 
     /// Answers a command that is not carried out; a transaction that it was meant for fails.
     pub(super) fn refuse(&mut self, id: SessionId, error: ErrorReply) {
-        if let Some(session) = self.sessions.get_mut(id.0)
-            && let Mode::Multi(multi) = &mut session.mode
-        {
-            multi.failed = true;
+        match self.sessions.get_mut(id.0).map(|session| &mut session.mode) {
+            Some(Mode::Multi(multi)) => multi.failed = true,
+            Some(&mut Mode::Interactive(job)) => self.discard_blind(job),
+            _ => {}
         }
         self.reply(id, error.into());
     }

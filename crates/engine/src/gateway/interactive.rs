@@ -142,7 +142,7 @@ impl Gateway {
         let Handler::Data(parse) = spec.handler else {
             let ours = ["txn", "quit", "reset"].contains(&spec.name);
             if !ours && (spec.flags.has(Flags::NO_MULTI) || spec.name == "publish") {
-                self.reply(id, in_transaction(spec.name).into());
+                self.refuse(id, in_transaction(spec.name));
                 return true;
             }
             return self.session_command(id, spec, args);
@@ -150,17 +150,27 @@ impl Gateway {
         let step = match parse(args) {
             Ok(command) => Step::from(command),
             Err(error) => {
-                self.reply(id, error.into());
+                self.refuse(id, error);
                 return true;
             }
         };
         let bytes = args.iter_from(0).map(<[u8]>::len).sum();
         if let Err(error) = self.check_step(job, spec, &step, bytes) {
-            self.reply(id, error.into());
+            self.refuse(id, error);
             return true;
         }
         self.run_step(id, job, step);
         true
+    }
+
+    /// A command was refused. A blind transaction cannot go on without it: its client may have
+    /// sent the commit already, without looking at the replies.
+    pub(super) fn discard_blind(&mut self, job: u64) {
+        if let Some(Job::Txn(txn)) = self.jobs.get(job)
+            && matches!(txn.role, Role::Interactive { blind: true, .. })
+        {
+            self.abort(job, Cause::Discarded);
+        }
     }
 
     /// Whether a command has room in a transaction and may be in it.

@@ -218,3 +218,6 @@ impl Gateway {
         &self.mail.stats
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -99,8 +99,7 @@ impl Gateway {
             session.mode = Mode::Single;
             session.watched.clear();
             session.refresh();
-            let text = "Transaction discarded because of previous errors.";
-            return ErrorReply::new("EXECABORT", text).into();
+            return super::txn::discarded().into();
         }
         let guards = std::mem::take(&mut session.watched);
         let route = self.route(&multi.steps, &guards);

@@ -104,6 +104,13 @@ pub(super) enum Cause {
     Refused(Refusal),
     /// What it had read has changed.
     Changed,
+    /// One of its commands was refused, and it was blind.
+    Discarded,
+}
+
+/// The error for a transaction that lacks a command, in Redis' words.
+pub(super) fn discarded() -> ErrorReply {
+    ErrorReply::new("EXECABORT", "Transaction discarded because of previous errors.")
 }
 
 impl Cause {
@@ -115,6 +122,7 @@ impl Cause {
             Self::Refused(Refusal::Conflict) => "another transaction holds what it needs",
             Self::Refused(Refusal::LocksLost) => "its locks were lost",
             Self::Changed => "what it had read was changed",
+            Self::Discarded => return discarded(),
             Self::Refused(Refusal::Busy) => {
                 let text = "too many requests wait already; wait a little and try again";
                 return ErrorReply::new("BUSY", text);

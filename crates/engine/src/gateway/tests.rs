@@ -1,0 +1,472 @@
+//! Stories about one gateway whose shards are played by the test: which messages it sends, and
+//! what it makes of the answers.
+
+use super::*;
+use crate::entry::Apply;
+use crate::message::{
+    Age, Answer, Body, Concurrency, GatewayId, Notice, Refusal, Request, Response, ShardId, Token,
+};
+use adt::{ArgBuf, Reply};
+use smallvec::SmallVec;
+
+struct Story {
+    gateway: Gateway,
+    now: Now,
+    client: SessionId,
+}
+
+/// What the gateway sent to a shard.
+type Sent = (ShardId, u64, Body);
+
+impl Story {
+    fn new() -> Self {
+        let words = |rules: &str| rules.split(' ').map(str::to_owned).collect();
+        let user = UserConfig {
+            name: "default".into(),
+            rules: words("on nopass ~* &* +@all"),
+            verifier: None,
+        };
+        let config = Config {
+            id: GatewayId(0),
+            gateways: 1,
+            shards: 2,
+            concurrency: Concurrency::FULL,
+            version: "1.2.3",
+            users: vec![user],
+            require_auth: false,
+            settings: BTreeMap::new(),
+            seed: 1,
+        };
+        let now = Now { wall_us: 1_000_000, mono_us: 5_000_000 };
+        let mut gateway = Gateway::new(config, now);
+        let client = gateway.open(now, Opening::default());
+        assert_eq!(
+            ["b", "a", "e"].map(|key| gateway.mail.shard_of(key.as_bytes()).0),
+            [0, 1, 1],
+            "the keys are where the stories need them"
+        );
+        Self { gateway, now, client }
+    }
+
+    fn says(&mut self, line: &str) {
+        let client = self.client;
+        self.says_as(client, line);
+    }
+
+    fn says_as(&mut self, client: SessionId, line: &str) {
+        let words = ArgBuf::of(line.split(' '));
+        self.gateway.command(self.now, client, &words.args());
+    }
+
+    /// Everything that comes out: requests and replies.
+    fn out(&mut self) -> (Vec<Sent>, Vec<Reply>) {
+        let (mut sent, mut replies) = (Vec::new(), Vec::new());
+        while let Some(output) = self.gateway.poll() {
+            match output {
+                Output::Shard { shard, request: Request { token, body, .. } } => {
+                    sent.push((shard, token.0, body));
+                }
+                Output::Reply { reply, .. } => replies.push(reply),
+                other => panic!("not in these stories: {other:?}"),
+            }
+        }
+        (sent, replies)
+    }
+
+    fn sent(&mut self) -> Vec<Sent> {
+        let (sent, replies) = self.out();
+        assert_eq!(replies, [], "no reply yet");
+        sent
+    }
+
+    fn replies(&mut self) -> Vec<Reply> {
+        let (sent, replies) = self.out();
+        assert!(sent.is_empty(), "nothing more to send: {sent:?}");
+        replies
+    }
+
+    fn answer(&mut self, token: u64, answer: Answer) {
+        let response = Response { gateway: GatewayId(0), token: Token(token), answer };
+        self.gateway.response(self.now, response);
+    }
+}
+
+fn done(replies: &[i64]) -> Answer {
+    Answer::Replies(replies.iter().map(|n| Reply::Int(*n)).collect::<SmallVec<_>>())
+}
+
+fn snapshot(reply: i64, since: u64, until: u64) -> Answer {
+    let replies = vec![Reply::Int(reply)];
+    Answer::Snapshot { replies, since: Timestamp(since), until: Timestamp(until) }
+}
+
+#[test]
+fn replies_come_in_the_order_of_the_commands() {
+    let mut story = Story::new();
+    story.says("GET a");
+    story.says("INCR b");
+    story.says("PING");
+    let sent = story.sent();
+    assert!(matches!(&sent[0], (ShardId(1), _, Body::Read { .. })));
+    assert!(matches!(&sent[1], (ShardId(0), _, Body::Apply(_))));
+    assert_eq!(story.gateway.in_progress(story.client), 3);
+    story.answer(sent[1].1, done(&[1]));
+    assert!(story.replies().is_empty());
+    story.answer(sent[0].1, Answer::Reply(Reply::Nil));
+    assert_eq!(story.replies(), [Reply::Nil, Reply::Int(1), Reply::Status("PONG")]);
+    assert_eq!(story.gateway.in_progress(story.client), 0);
+    // An answer to nobody.
+    story.answer(sent[0].1, Answer::Reply(Reply::Ok));
+    assert!(story.replies().is_empty());
+}
+
+#[test]
+fn a_read_behind_a_write_of_the_session_goes_its_way() {
+    let mut story = Story::new();
+    story.says("INCR a");
+    story.says("GET e");
+    story.says("GET b");
+    let kinds: Vec<bool> =
+        story.sent().iter().map(|(_, _, body)| matches!(body, Body::Apply(_))).collect();
+    assert_eq!(kinds, [true, true, false]);
+}
+
+#[test]
+fn exec_on_one_shard_is_one_message() {
+    let mut story = Story::new();
+    for line in ["MULTI", "INCR a", "INCR e", "EXEC"] {
+        story.says(line);
+    }
+    let (sent, _) = story.out();
+    let [(ShardId(1), token, Body::Apply(Apply { ops, .. }))] = &sent[..] else {
+        panic!("{sent:?}")
+    };
+    assert_eq!(ops.len(), 2);
+    story.answer(*token, done(&[1, 2]));
+    assert_eq!(story.replies(), [Reply::Array(vec![Reply::Int(1), Reply::Int(2)])]);
+}
+
+/// Sends a transaction over both shards and gives the prepares.
+fn exec_over_two(story: &mut Story) -> Vec<Sent> {
+    for line in ["MULTI", "INCR a", "INCR b", "INCR e", "EXEC", "PING"] {
+        story.says(line);
+    }
+    let (sent, replies) = story.out();
+    assert_eq!(replies.len(), 4, "the PING waits for the EXEC");
+    assert_eq!(sent.len(), 2);
+    sent
+}
+
+#[test]
+fn exec_over_two_shards_prepares_and_decides() {
+    let mut story = Story::new();
+    let sent = exec_over_two(&mut story);
+    for (shard, _, body) in &sent {
+        let Body::Prepare { prepare, .. } = body else { panic!("{body:?}") };
+        assert_eq!(prepare.participants[..], [ShardId(0), ShardId(1)]);
+        assert_eq!(prepare.apply.ops.len(), if *shard == ShardId(1) { 2 } else { 1 });
+    }
+    story.answer(sent[0].1, Answer::Prepared { bound: Timestamp(70) });
+    assert!(story.sent().is_empty());
+    story.answer(sent[1].1, Answer::Prepared { bound: Timestamp(90) });
+    let decided = story.sent();
+    for (_, _, body) in &decided {
+        assert!(matches!(body, Body::Decide { commit: Some(Timestamp(90)), .. }), "{body:?}");
+    }
+    let token = |shard| decided.iter().find(|d| d.0 == ShardId(shard)).map(|d| d.1).unwrap();
+    story.answer(token(1), done(&[1, 3]));
+    story.answer(token(0), done(&[2]));
+    let array = Reply::Array((1..=3).map(Reply::Int).collect());
+    assert_eq!(story.replies(), [array, Reply::Status("PONG")]);
+    assert_eq!(story.gateway.stats().committed, 1);
+    assert_eq!(story.gateway.mail.pending.len(), 0);
+}
+
+#[test]
+fn a_guard_that_does_not_hold_aborts_everywhere() {
+    let mut story = Story::new();
+    story.says("WATCH a");
+    let sent = story.sent();
+    story.answer(sent[0].1, Answer::Version(Some(Timestamp(7))));
+    assert_eq!(story.replies(), [Reply::Ok]);
+    let sent = exec_over_two(&mut story);
+    let guards = |body: &Body| match body {
+        Body::Prepare { prepare, .. } => prepare.apply.guards.len(),
+        _ => 0,
+    };
+    assert_eq!(sent.iter().map(|(_, _, body)| guards(body)).sum::<usize>(), 1);
+    story.answer(sent[0].1, Answer::Prepared { bound: Timestamp(70) });
+    story.answer(sent[1].1, Answer::GuardFailed);
+    let (sent, replies) = story.out();
+    assert_eq!(replies, [Reply::NilArray, Reply::Status("PONG")]);
+    assert_eq!(sent.len(), 2);
+    for (_, _, body) in &sent {
+        assert!(matches!(body, Body::Decide { commit: None, .. }), "{body:?}");
+    }
+}
+
+#[test]
+fn a_wounded_program_is_run_again_with_its_age() {
+    let mut story = Story::new();
+    let sent = exec_over_two(&mut story);
+    let id = |body: &Body| match body {
+        Body::Prepare { prepare, .. } => prepare.txn,
+        _ => panic!("{body:?}"),
+    };
+    let first = id(&sent[0].2);
+    let wound = Notice::Wound { txn: first, idle_us: 0, by: Age::default() };
+    story.answer(0, Answer::Notice(wound));
+    assert!(story.sent().is_empty(), "it is spared while it runs");
+    story.answer(sent[1].1, Answer::Notice(Notice::Blocked { txn: first }));
+    let again = story.sent();
+    assert!(matches!(again[0].2, Body::Decide { commit: None, .. }));
+    assert!(matches!(again[1].2, Body::Decide { commit: None, .. }));
+    let second = id(&again[2].2);
+    assert_eq!((second.age, second.attempt), (first.age, 1));
+    // An answer to the first attempt counts no more.
+    story.answer(sent[0].1, Answer::Prepared { bound: Timestamp(70) });
+    story.answer(again[2].1, Answer::Prepared { bound: Timestamp(80) });
+    assert!(story.sent().is_empty());
+    story.answer(again[3].1, Answer::Prepared { bound: Timestamp(80) });
+    assert_eq!(story.sent().len(), 2);
+    assert_eq!(story.gateway.stats().retried, 1);
+}
+
+#[test]
+fn a_committed_transaction_is_not_wounded_and_a_probe_is_answered_until_then() {
+    let mut story = Story::new();
+    let sent = exec_over_two(&mut story);
+    let Body::Prepare { prepare, .. } = &sent[0].2 else { panic!("a prepare") };
+    let txn = prepare.txn;
+    let probe = || Answer::Notice(Notice::Probe { txn, shard: ShardId(1) });
+    story.answer(0, probe());
+    let acks = story.sent();
+    assert!(matches!(acks[..], [(ShardId(1), _, Body::ProbeAck { .. })]), "{acks:?}");
+    for (_, token, _) in &sent {
+        story.answer(*token, Answer::Prepared { bound: Timestamp(80) });
+    }
+    assert_eq!(story.sent().len(), 2);
+    story.answer(0, probe());
+    story.answer(0, Answer::Notice(Notice::Wound { txn, idle_us: 0, by: Age::default() }));
+    assert!(story.sent().is_empty(), "the decision is on its way and settles both");
+}
+
+#[test]
+fn a_snapshot_reads_again_what_ended_too_early() {
+    let mut story = Story::new();
+    story.says("MGET b a");
+    let sent = story.sent();
+    assert!(sent.iter().all(|(_, _, body)| matches!(body, Body::Snapshot { .. })));
+    story.answer(sent[0].1, snapshot(1, 10, 20));
+    story.answer(sent[1].1, snapshot(2, 30, 40));
+    let again = story.sent();
+    let [(shard, token, Body::Snapshot { at, .. })] = &again[..] else { panic!("{again:?}") };
+    assert_eq!(*shard, sent[0].0);
+    assert!(*at > Timestamp(30));
+    story.answer(*token, snapshot(3, 25, 35));
+    assert_eq!(story.replies(), [Reply::Array(vec![Reply::Int(3), Reply::Int(2)])]);
+}
+
+#[test]
+fn a_snapshot_that_never_fits_is_read_under_locks() {
+    let mut story = Story::new();
+    story.says("MGET b a");
+    let mut sent = story.sent();
+    let mut ts = 0;
+    while matches!(sent[0].2, Body::Snapshot { .. }) {
+        assert!(ts < 10_000, "it ends");
+        for (_, token, _) in sent {
+            ts += 100;
+            story.answer(token, snapshot(1, ts, ts + 1));
+        }
+        sent = story.sent();
+    }
+    let clock = Timestamp(5);
+    for (index, (_, token, body)) in sent.iter().enumerate() {
+        assert!(matches!(body, Body::Lock { observed: true, .. }));
+        story.answer(*token, Answer::Locked { reply: Reply::Int(index as i64), clock });
+    }
+    let (released, replies) = story.out();
+    assert_eq!(replies, [Reply::Array(vec![Reply::Int(0), Reply::Int(1)])]);
+    assert_eq!(released.len(), 2);
+    for (_, _, body) in &released {
+        assert!(matches!(body, Body::Release { after: Timestamp(6), .. }), "{body:?}");
+    }
+}
+
+#[test]
+fn a_compound_command_locks_plans_and_commits() {
+    let mut story = Story::new();
+    story.says("RENAME a b");
+    let locks = story.sent();
+    assert_eq!(locks.len(), 2);
+    let value = adt::Record::new(adt::Value::Set(Default::default()));
+    for (shard, token, body) in &locks {
+        let Body::Lock { key, .. } = body else { panic!("{body:?}") };
+        let found = Reply::Record(Box::new(value.clone()));
+        let reply = if key.as_slice() == b"a" { found } else { Reply::Nil };
+        let clock = Timestamp(100 + u64::from(shard.0));
+        story.answer(*token, Answer::Locked { reply, clock });
+    }
+    let prepares = story.sent();
+    for (_, token, body) in &prepares {
+        assert!(matches!(body, Body::Prepare { floor: Timestamp(101), .. }), "{body:?}");
+        story.answer(*token, Answer::Prepared { bound: Timestamp(102) });
+    }
+    for (_, token, _) in story.sent() {
+        story.answer(token, done(&[1]));
+    }
+    assert_eq!(story.replies(), [Reply::Ok]);
+}
+
+#[test]
+fn an_interactive_commit_on_one_shard_tells_the_others_its_timestamp() {
+    let mut story = Story::new();
+    for line in ["TXN BEGIN BLIND", "GET a", "INCR b"] {
+        story.says(line);
+    }
+    let (sent, _) = story.out();
+    let [(ShardId(1), token, Body::Lock { .. })] = &sent[..] else { panic!("{sent:?}") };
+    story.answer(*token, Answer::Locked { reply: Reply::Nil, clock: Timestamp(50) });
+    assert_eq!(story.replies(), [Reply::Nil, Reply::Status("QUEUED")]);
+    story.says("TXN COMMIT");
+    let sent = story.sent();
+    let [(ShardId(0), token, Body::Prepare { prepare, floor: Timestamp(50) })] = &sent[..] else {
+        panic!("{sent:?}")
+    };
+    assert_eq!(prepare.participants[..], [ShardId(0)]);
+    let replies = SmallVec::from_iter([Reply::Int(1)]);
+    story.answer(*token, Answer::Committed { replies, ts: Timestamp(60) });
+    let (sent, replies) = story.out();
+    assert_eq!(replies, [Reply::Array(vec![Reply::Int(1)])]);
+    let [(ShardId(1), _, Body::Release { after: Timestamp(60), .. })] = &sent[..] else {
+        panic!("{sent:?}")
+    };
+}
+
+#[test]
+fn a_refused_interactive_transaction_says_so_until_it_is_ended() {
+    let mut story = Story::new();
+    story.says("TXN BEGIN");
+    story.says("GET a");
+    let (sent, _) = story.out();
+    story.answer(sent[0].1, Answer::Refused(Refusal::Busy));
+    let (released, replies) = story.out();
+    assert!(matches!(released[..], [(_, _, Body::Release { .. })]), "{released:?}");
+    assert!(matches!(&replies[..], [Reply::Error(error)] if error.code() == "BUSY"));
+    story.says("GET a");
+    assert!(matches!(&story.replies()[..], [Reply::Error(error)] if error.code() == "BUSY"));
+    story.says("TXN ABORT");
+    assert_eq!(story.replies(), [Reply::Ok]);
+}
+
+#[test]
+fn readers_of_one_key_share_a_lease_and_the_last_one_ends_it() {
+    let mut story = Story::new();
+    let clients: Vec<SessionId> =
+        (0..4).map(|_| story.gateway.open(story.now, Opening::default())).collect();
+    for &client in &clients {
+        story.says_as(client, "TXN BEGIN");
+    }
+    story.out();
+    for &client in &clients {
+        story.says_as(client, "GET a");
+    }
+    let sent = story.sent();
+    let [(_, alone, Body::Lock { txn: first, .. }), (_, shared, Body::Lock { txn: lease, .. })] =
+        &sent[..]
+    else {
+        panic!("the first reads alone, the others together: {sent:?}")
+    };
+    assert!(!first.is_lease() && lease.is_lease());
+    let locked = || Answer::Locked { reply: Reply::Int(5), clock: Timestamp(50) };
+    story.answer(*alone, locked());
+    story.answer(*shared, locked());
+    assert_eq!(story.replies(), vec![Reply::Int(5); 4]);
+    assert_eq!(story.gateway.stats().combined, 2);
+
+    // Somebody older waits: members that are running are spared, and nobody joins any more.
+    let wound = Notice::Wound { txn: *lease, idle_us: 0, by: Age::default() };
+    story.answer(0, Answer::Notice(wound));
+    story.says_as(clients[0], "TXN COMMIT");
+    story.says_as(clients[1], "TXN COMMIT");
+    let (sent, replies) = story.out();
+    assert_eq!(replies.len(), 2);
+    assert!(matches!(&sent[..], [(_, _, Body::Release { txn, .. })] if txn == first));
+    story.says_as(clients[2], "TXN COMMIT");
+    story.gateway.close(story.now, clients[3]);
+    let (sent, _) = story.out();
+    assert!(matches!(&sent[..], [(_, _, Body::Release { txn, .. })] if txn == lease), "{sent:?}");
+    assert!(story.gateway.readers.is_empty() && story.gateway.lease_ids.is_empty());
+}
+
+#[test]
+fn a_blocking_pop_tries_waits_and_tries_again() {
+    let mut story = Story::new();
+    story.says("BLPOP a b 2");
+    let nothing = || Answer::Replies(SmallVec::from_iter([Reply::Nil]));
+    for _ in 0..2 {
+        let sent = story.sent();
+        assert!(matches!(sent[..], [(_, _, Body::Apply(_))]));
+        story.answer(sent[0].1, nothing());
+    }
+    let waits = story.sent();
+    assert!(waits.iter().all(|(_, _, body)| matches!(body, Body::Block { .. })));
+    assert_eq!((waits.len(), story.gateway.stats().blocked), (2, 1));
+    let (_, at_b, _) = waits[0];
+    story.answer(at_b, Answer::Notice(Notice::Ready { key: "b".into() }));
+    let sent = story.sent();
+    story.answer(sent[0].1, nothing());
+    let waits = story.sent();
+    assert_eq!(waits.len(), 2, "somebody else was faster: it waits again");
+    story.answer(at_b, Answer::Notice(Notice::Ready { key: "b".into() }));
+    let sent = story.sent();
+    story.answer(sent[0].1, Answer::Replies(SmallVec::from_iter([Reply::bulk("x")])));
+    let (sent, replies) = story.out();
+    assert_eq!(replies, [Reply::Array(vec![Reply::bulk("b"), Reply::bulk("x")])]);
+    assert!(sent.iter().all(|(_, _, body)| matches!(body, Body::Unblock)));
+    assert_eq!((sent.len(), story.gateway.next_timeout()), (2, None));
+}
+
+#[test]
+fn a_wait_ends_with_its_time_or_its_connection() {
+    let mut story = Story::new();
+    story.says("BLPOP a 2");
+    let sent = story.sent();
+    story.answer(sent[0].1, Answer::Replies(SmallVec::from_iter([Reply::Nil])));
+    story.sent();
+    assert_eq!(story.gateway.next_timeout(), Some(7_000_000));
+    story.now.mono_us = 7_000_000;
+    story.gateway.tick(story.now);
+    let (sent, replies) = story.out();
+    assert_eq!((sent.len(), &replies[..]), (1, &[Reply::NilArray][..]));
+    story.says("BLPOP a 0");
+    let sent = story.sent();
+    story.answer(sent[0].1, Answer::Replies(SmallVec::from_iter([Reply::Nil])));
+    story.sent();
+    story.gateway.close(story.now, story.client);
+    let sent = story.sent();
+    assert!(matches!(sent[..], [(_, _, Body::Unblock)]));
+    assert_eq!((story.gateway.jobs.len(), story.gateway.mail.pending.len()), (0, 0));
+}
+
+#[test]
+fn a_broken_protocol_is_told_in_turn_and_ends_the_connection() {
+    let mut story = Story::new();
+    story.says("GET a");
+    let sent = story.sent();
+    let error = adt::ErrorReply::err("Protocol error: invalid bulk length");
+    story.gateway.protocol_error(story.now, story.client, error.clone());
+    story.says("GET b");
+    assert!(story.sent().is_empty(), "nothing is read after it");
+    story.answer(sent[0].1, Answer::Reply(Reply::Nil));
+    let mut outputs = Vec::new();
+    while let Some(output) = story.gateway.poll() {
+        outputs.push(output);
+    }
+    let [Output::Reply { .. }, Output::Reply { reply, .. }, Output::Close { .. }] = &outputs[..]
+    else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(*reply, Reply::Error(error));
+}
