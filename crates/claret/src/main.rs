@@ -1,9 +1,12 @@
 //! The `claret` program: one subcommand per job. Each has its own file; here is only the list.
 
 mod bench;
+mod check;
+mod commands;
 mod doctor;
 mod memory;
 mod serve;
+mod sim;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -22,6 +25,12 @@ enum Job {
     Serve(serve::ServeArgs),
     /// Measure conditions, and other servers, side by side.
     Bench(bench::BenchArgs),
+    /// Run seeds under virtual time and let the checkers judge.
+    Sim(sim::SimArgs),
+    /// Judge a history file.
+    Check(check::CheckArgs),
+    /// Print the reference of all commands.
+    Commands(commands::CommandsArgs),
     /// Say what is wrong or risky with this machine and configuration.
     Doctor(doctor::DoctorArgs),
 }
@@ -30,6 +39,9 @@ fn main() -> ExitCode {
     match Cli::parse().job {
         Job::Serve(args) => serve::main(&args),
         Job::Bench(args) => bench::main(&args),
+        Job::Sim(args) => sim::main(&args),
+        Job::Check(args) => check::main(&args),
+        Job::Commands(args) => commands::main(&args),
         Job::Doctor(args) => doctor::main(&args),
     }
 }

@@ -1,0 +1,194 @@
+//! The program as users and supervisors meet it: what it prints, how it stops, what a kill leaves.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+struct Server {
+    child: Child,
+    ready: String,
+    address: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has ended already, unless the test failed.
+        let _ = self.child.kill();
+    }
+}
+
+fn claret(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_claret"));
+    command.args(args);
+    command
+}
+
+fn serve(dir: &Path, args: &[&str]) -> Server {
+    let dir = dir.to_str().unwrap();
+    let mut child = claret(&["serve", "--dir", dir, "--port", "0", "--log-level", "warn"])
+        .args(args)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let address = ready.split("ready on ").nth(1).and_then(|rest| rest.split(' ').next());
+    let address = address.unwrap_or_else(|| panic!("{ready:?}")).to_owned();
+    Server { child, ready, address }
+}
+
+impl Server {
+    fn connect(&self) -> BufReader<TcpStream> {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        BufReader::new(stream)
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20), "does not stop");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn ask(client: &mut BufReader<TcpStream>, command: &str) -> String {
+    client.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+    let mut line = String::new();
+    client.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+#[test]
+fn the_ready_line_tells_where_and_what() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("data");
+    let mut server = serve(&dir, &["--shards", "3", "--durability", "everysec"]);
+    let expected = format!(
+        "claret is ready on {} (data in {}, 3 shards, durability everysec)\n",
+        server.address,
+        dir.display()
+    );
+    assert_eq!(server.ready, expected);
+    assert!(server.address.starts_with("127.0.0.1:"));
+    server.signal("TERM");
+    assert!(server.wait().success());
+}
+
+#[test]
+fn every_way_to_stop_keeps_what_was_answered() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut expected = 0;
+    for stop in ["TERM", "INT", "KILL", "SHUTDOWN", "KILL", "KILL", "TERM"] {
+        let mut server = serve(temp.path(), &["--shards", "2", "--workers", "2"]);
+        let mut client = server.connect();
+        for _ in 0..50 {
+            expected += 1;
+            assert_eq!(ask(&mut client, "INCR n"), format!(":{expected}"));
+        }
+        assert_eq!(ask(&mut client, &format!("SET {stop} {expected}")), "+OK");
+        if stop == "SHUTDOWN" {
+            client.get_mut().write_all(b"SHUTDOWN\r\n").unwrap();
+            let mut rest = Vec::new();
+            client.read_to_end(&mut rest).unwrap();
+            assert!(rest.is_empty());
+        } else {
+            server.signal(stop);
+        }
+        assert_eq!(server.wait().success(), stop != "KILL", "{stop}");
+    }
+}
+
+#[test]
+fn a_kill_in_the_middle_of_writes_loses_no_answer() {
+    let temp = tempfile::tempdir().unwrap();
+    for round in 0..4u64 {
+        let mut server = serve(temp.path(), &["--shards", "2", "--workers", "2"]);
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let mut client = server.connect();
+                std::thread::spawn(move || {
+                    let mut answered = 0u64;
+                    loop {
+                        let command = format!("SET w{writer}:{round} {}\r\n", answered + 1);
+                        let mut line = String::new();
+                        if client.get_mut().write_all(command.as_bytes()).is_err()
+                            || client.read_line(&mut line).is_err()
+                            || line != "+OK\r\n"
+                        {
+                            return answered;
+                        }
+                        answered += 1;
+                    }
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(150 + 70 * round));
+        server.signal("KILL");
+        server.wait();
+        let answered: Vec<u64> = writers.into_iter().map(|w| w.join().unwrap()).collect();
+
+        let mut server = serve(temp.path(), &["--shards", "2", "--workers", "1"]);
+        let mut client = server.connect();
+        for (writer, answered) in answered.into_iter().enumerate() {
+            ask(&mut client, &format!("GET w{writer}:{round}"));
+            let mut value = String::new();
+            client.read_line(&mut value).unwrap();
+            let kept: u64 = value.trim().parse().unwrap();
+            // The last one may have happened without an answer.
+            assert!(kept == answered || kept == answered + 1, "{kept} kept, {answered} answered");
+            assert!(answered > 0);
+        }
+        server.signal("TERM");
+        assert!(server.wait().success());
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_before_anything_is_touched() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("data");
+    let run = |args: &[&str]| {
+        let output = claret(args).output().unwrap();
+        assert!(!output.status.success(), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let dir = dir.to_str().unwrap();
+    assert!(run(&["serve", "--dir", dir, "--shards", "0"]).contains("from 1 to"));
+    assert!(run(&["serve", "--dir", dir, "--durability", "often"]).contains("everysec"));
+    assert!(run(&["serve", "--dir", dir, "--bind", "0.0.0.0"]).contains("password"));
+    assert!(run(&["serve", "--dir", dir, "--config", "/nonexistent"]).contains("/nonexistent"));
+    assert!(!Path::new(dir).exists());
+}
+
+#[test]
+fn the_doctor_fails_only_on_what_does_not_work() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("data");
+    let doctor = |dir: &Path| {
+        let dir = dir.to_str().unwrap();
+        claret(&["doctor", "--dir", dir, "--port", "0", "--json"]).output().unwrap()
+    };
+    let well = doctor(&dir);
+    assert!(well.status.success(), "{}", String::from_utf8_lossy(&well.stdout));
+    let document: serde_json::Value = serde_json::from_slice(&well.stdout).unwrap();
+    let findings = document["findings"].as_array().unwrap();
+    assert!(findings.iter().any(|finding| finding["check"] == "fsync latency"));
+    assert!(findings.iter().all(|finding| finding["verdict"] != "fail"));
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::write(dir.join("MANIFEST"), "format = 99\n").unwrap();
+    let ill = doctor(&dir);
+    assert_eq!(ill.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&ill.stdout).contains("format 99"));
+}
