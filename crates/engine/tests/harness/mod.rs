@@ -300,3 +300,20 @@ pub fn short(reply: &Reply) -> String {
         other => format!("{other:?}"),
     }
 }
+
+/// Runs lines of `command => reply` on one connection.
+pub fn talk(world: &mut World, client: Client, script: &str) {
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (command, expected) = line.split_once(" => ").expect("command => reply");
+        let reply = world.call(client, command);
+        assert_eq!(short(&reply).trim_end(), expected, "{command}");
+    }
+}
+
+/// A world with one client that has said these lines.
+pub fn with_client(script: &str) -> (World, Client) {
+    let mut world = World::new(Shape::default());
+    let client = world.open(0);
+    talk(&mut world, client, script);
+    (world, client)
+}
