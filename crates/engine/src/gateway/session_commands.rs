@@ -47,7 +47,10 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Authenticates the connection.", "[username] password", "O(1), deliberately slow");
     ("client", -2, ALONE, Keys::None,
         "Tells about connections and manages them.",
-        "GETNAME | ID | INFO | KILL <filter value [filter value ...]> | LIST [TYPE <NORMAL | PUBSUB>] [ID id [id ...]] | NO-EVICT <ON | OFF> | NO-TOUCH <ON | OFF> | REPLY <ON | OFF | SKIP> | REQUEST name number | SETINFO <LIB-NAME name | LIB-VER version> | SETNAME name | UNBLOCK id [TIMEOUT | ERROR]",
+        "GETNAME | ID | INFO | KILL <filter value [filter value ...]> | LIST [TYPE <NORMAL | \
+         PUBSUB>] [ID id [id ...]] | NO-EVICT <ON | OFF> | NO-TOUCH <ON | OFF> | REPLY <ON | \
+         OFF | SKIP> | REQUEST name number | SETINFO <LIB-NAME name | LIB-VER version> | \
+         SETNAME name | UNBLOCK id [TIMEOUT | ERROR]",
         "O(1); LIST and KILL O(n) in connections");
     ("echo", 2, FAST, Keys::None, "Returns its argument.", "message", "O(1)");
     ("hello", -1, OPENING.and(ALONE), Keys::None,
@@ -62,13 +65,15 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
     "server":
     ("acl", -2, ADMIN, Keys::None,
         "Tells about users and what they may do.",
-        "CAT [category] | DRYRUN username command [arg ...] | GETUSER username | LIST | USERS | WHOAMI",
+        "CAT [category] | DRYRUN username command [arg ...] | GETUSER username | LIST | \
+         USERS | WHOAMI",
         "O(n) in users or commands");
     ("bgsave", -1, ADMIN, Keys::None,
         "Begins to write a snapshot of every shard.", "[SCHEDULE]", "O(n), in the background");
     ("command", -1, NONE, Keys::None,
         "Tells about commands.",
-        "[COUNT | DOCS [name ...] | GETKEYS command [arg ...] | INFO [name ...] | LIST [FILTERBY <ACLCAT category | PATTERN pattern>]]",
+        "[COUNT | DOCS [name ...] | GETKEYS command [arg ...] | INFO [name ...] | \
+         LIST [FILTERBY <ACLCAT category | PATTERN pattern>]]",
         "O(n) in commands");
     ("config", -2, ADMIN, Keys::None,
         "Reads and changes settings.",
@@ -134,7 +139,8 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Accepted for cluster clients; slots do not move in a way that needs it.", "", "O(1)");
     ("cluster", -2, ALONE, Keys::None,
         "Tells cluster clients where the slots are.",
-        "COUNTKEYSINSLOT slot | GETKEYSINSLOT slot count | INFO | KEYSLOT key | MYID | MYSHARDID | NODES | SHARDS | SLOTS",
+        "COUNTKEYSINSLOT slot | GETKEYSINSLOT slot count | INFO | KEYSLOT key | MYID | \
+         MYSHARDID | NODES | SHARDS | SLOTS",
         "O(1); keys in a slot O(n)");
     ("readonly", 1, FAST, Keys::None, "Accepted for cluster clients.", "", "O(1)");
     ("readwrite", 1, FAST, Keys::None, "Accepted for cluster clients.", "", "O(1)");
