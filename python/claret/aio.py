@@ -14,7 +14,6 @@ from redis.exceptions import ConnectionError, RedisError, ResponseError, Timeout
 
 from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
 from .script import (
-    IMMEDIATE,
     Awaitable,
     Requests,
     RetryPolicy,
@@ -112,8 +111,7 @@ class Transaction(AsyncCoreCommands):
     def execute_command(self, *args, **options):
         """Sends a command: at once if its reply is needed, with the next one otherwise."""
         self._check_open()
-        name = str(args[0]).upper()
-        if name in self._writes and name not in IMMEDIATE:
+        if str(args[0]).upper() in self._writes:
             return self._script.defer(list(args), options)
         return self._ask(list(args), options)
 

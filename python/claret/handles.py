@@ -85,7 +85,7 @@ class Register(Handle):
 
     def exchange(self, value):
         """Replaces the value and returns the old one."""
-        return self._ask(("SET", self.key, value, "GET"))
+        return self._ask(("GETSET", self.key, value))
 
     def create(self, value):
         """Sets the value if there is none. Returns whether it did."""
@@ -244,21 +244,18 @@ class Queue(Handle):
     def pop(self):
         """Takes the first item; ``None`` if there is none.
 
-        In a transaction the item is known after the commit; :meth:`move` answers at once.
+        In a transaction the item is known after the commit, or at once with ``now=True``.
         """
         return self._ask(("LPOP", self.key))
 
     def move(self, to):
-        """Takes the first item and adds it to the end of another queue; ``None`` if there is none.
-
-        Answers at once, in a transaction as well.
-        """
+        """Takes the first item and adds it to the end of another queue; ``None`` if there is none."""
         return self._ask(("LMOVE", self.key, to.key, "LEFT", "RIGHT"))
 
     def wait(self, timeout_s=0):
         """Takes the first item, waiting for one; ``None`` if none comes in time, 0 being for ever.
 
-        In a transaction it answers at once and does not wait.
+        In a transaction it does not wait.
         """
         return self._ask(("BLPOP", self.key, timeout_s), lambda pair: pair and pair[1])
 

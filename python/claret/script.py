@@ -16,12 +16,6 @@ from redis.exceptions import ResponseError
 
 from .errors import ClaretError, RepeatedError, TransactionClosed, WriteRefused, translate
 
-# Writers whose reply is the point of calling them. The server has to look before it can carry
-# them out, so they are answered at once in any transaction, without waiting in vain for elements.
-IMMEDIATE = frozenset(
-    "BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH BZMPOP BZPOPMAX BZPOPMIN LMOVE RPOPLPUSH".split()
-)
-
 
 @dataclass(frozen=True)
 class RetryPolicy:
@@ -135,7 +129,7 @@ class Script:
         self._flying = []
         # Deferred commands in the order in which the commit will answer them.
         self._queued = []
-        # Replies of deferred commands that the server gave at once; good if the commit is.
+        # Replies of deferred commands that found nothing to write, known at once.
         self._early = []
         # Why the commit must not be sent any more.
         self._fault = None

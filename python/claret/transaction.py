@@ -7,7 +7,7 @@ from redis.commands.core import CoreCommands
 from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
 
 from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
-from .script import IMMEDIATE, Script, begin_words, is_connected, pool_words
+from .script import Script, begin_words, is_connected, pool_words
 
 
 class Lane:
@@ -108,8 +108,7 @@ class Transaction(CoreCommands):
     def execute_command(self, *args, **options):
         """Sends a command: at once if its reply is needed, with the next one otherwise."""
         self._check_open()
-        name = str(args[0]).upper()
-        if name in self._writes and name not in IMMEDIATE:
+        if str(args[0]).upper() in self._writes:
             return self._script.defer(list(args), options)
         try:
             reply = self._exchange(list(args))

@@ -7,6 +7,8 @@ import subprocess
 import pytest
 import redis
 from harness import Failed, binary, command, free_port, read_all
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 
 def refused(make_server, config, *words):
@@ -27,7 +29,7 @@ def test_errors_name_file_line_and_key(make_server):
     refused(make_server, 'maxmemory = "lots"\n', "claret.toml", "maxmemory")
     refused(make_server, "maxclients = 0\n", "maxclients", "from 1 to")
     refused(make_server, "this is not toml\n", "claret.toml", "line 1")
-    said = refused(make_server, '[[users]]\nname = "a"\npassword = "geheim"\nrules = ["~~"]\n')
+    said = refused(make_server, '[[users]]\nname = "a"\npassword = "geheim"\nrules = ["+@nonsense"]\n')
     assert "geheim" not in said
 
 
@@ -102,7 +104,7 @@ def test_strangers_get_one_kilobyte(make_server):
     with server.socket() as stranger:
         stranger.sendall(b"*2\r\n$4\r\nPING\r\n$5000\r\n" + b"x" * 2000)
         said = read_all(stranger, 5)
-    assert said.startswith(b"-") and b"1024" in said or b"unauthenticated" in said.lower(), said
+    assert said == b"-ERR Protocol error: unauthenticated bulk length\r\n"
     with server.socket() as stranger:
         stranger.sendall(command("GET", "a"))
         assert stranger.recv(100).startswith(b"-NOAUTH")
@@ -144,16 +146,6 @@ rules = ["off", "+@all", "~*"]
     assert reader.get("report:1") == "x"
     with pytest.raises(redis.AuthenticationError):
         server.client(username="off", password="o").ping()
-    assert reader.acl_whoami() == "reports" if "acl" in allowed(reader) else True
-
-
-def allowed(client):
-    """Words that a user may say, as far as asking is allowed."""
-    try:
-        client.acl_whoami()
-        return ["acl"]
-    except redis.ResponseError:
-        return []
 
 
 @pytest.fixture(scope="module")
@@ -181,14 +173,18 @@ def tls_config(certificates, port, more=""):
     return "\n".join([*lines, f'key = "{certificates}/server.key"', more, ""])
 
 
+def encrypted(port, **options):
+    """A client that speaks TLS and tries once."""
+    options = {"ssl": True, "socket_timeout": 5, "retry": Retry(NoBackoff(), 0), **options}
+    return redis.Redis(port=port, **options)
+
+
 def test_encryption(make_server, certificates):
     port = free_port()
     server = make_server(config=tls_config(certificates, port)).start()
     assert f"TLS on 127.0.0.1:{port}" in server.ready_line
     for protocol in (2, 3):
-        client = redis.Redis(
-            port=port, ssl=True, ssl_ca_certs=str(certificates / "ca.pem"), protocol=protocol
-        )
+        client = encrypted(port, ssl_ca_certs=str(certificates / "ca.pem"), protocol=protocol)
         assert client.set("a", "x" * 300_000) is True
         assert len(client.get("a")) == 300_000
     flags = ["--tls", "--cacert", str(certificates / "ca.pem")]
@@ -196,9 +192,9 @@ def test_encryption(make_server, certificates):
                           capture_output=True, text=True, timeout=30)
     assert done.stdout.strip() == "300000", done.stderr
     with pytest.raises(redis.ConnectionError):
-        redis.Redis(port=port, ssl=True).ping()
+        encrypted(port).ping()
     with pytest.raises((redis.ConnectionError, redis.TimeoutError)):
-        redis.Redis(port=port, socket_timeout=3).ping()
+        encrypted(port, ssl=False).ping()
     assert server.client().ping()
 
 
@@ -206,14 +202,15 @@ def test_clients_may_have_to_show_a_certificate(make_server, certificates):
     port = free_port()
     more = f'client_ca = "{certificates}/ca.pem"'
     make_server(config=tls_config(certificates, port, more)).start()
-    options = {"port": port, "ssl": True, "ssl_ca_certs": str(certificates / "ca.pem")}
+    options = {"ssl_ca_certs": str(certificates / "ca.pem")}
     with pytest.raises((redis.ConnectionError, redis.TimeoutError)):
-        redis.Redis(socket_timeout=5, **options).ping()
+        encrypted(port, **options).ping()
     options["ssl_certfile"] = str(certificates / "client.pem")
     options["ssl_keyfile"] = str(certificates / "client.key")
-    assert redis.Redis(**options).ping()
+    assert encrypted(port, **options).ping()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_old_versions_of_tls_are_refused(make_server, certificates):
     port = free_port()
     make_server(config=tls_config(certificates, port)).start()

@@ -22,17 +22,17 @@ class Neighbour(threading.Thread):
         super().__init__(daemon=True)
         self.client = server.client()
         self.stop = threading.Event()
-        self.slow = []
+        self.delays_s = []
         self.error = None
 
     def run(self):
         count = int(self.client.get("neighbour") or 0)
         try:
-            while not self.stop.is_set():
+            while not (self.delays_s and self.stop.is_set()):
                 begin = time.monotonic()
                 count += 1
                 assert self.client.incr("neighbour") == count
-                self.slow.append(time.monotonic() - begin)
+                self.delays_s.append(time.monotonic() - begin)
                 time.sleep(0.002)
         except BaseException as error:
             self.error = error
@@ -47,8 +47,8 @@ def neighbour(server):
     beside.stop.set()
     beside.join(30)
     assert beside.error is None, repr(beside.error)
-    delays = sorted(beside.slow)
-    assert delays and delays[len(delays) // 2] < 0.25, "the neighbour was slowed down"
+    delays = sorted(beside.delays_s)
+    assert delays[len(delays) // 2] < 0.25, "the neighbour was slowed down"
     assert delays[-1] < 5, "the neighbour had to wait"
     assert server.alive(), server.said()
     assert server.rss_bytes() < MEMORY_BYTES_MAX
@@ -64,32 +64,31 @@ def answer(server, data, timeout_s=10):
         return read_all(client, timeout_s)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"*1\r\n$999999999\r\n",
-        b"*1\r\n$8388609\r\n",
-        b"*1048577\r\n",
-        b"*2147483648\r\n",
-        b"*99999999999999999999999\r\n",
-        b"*-5\r\n",
-        b"*1\r\n$-1\r\n",
-        b"*1\r\n$-9\r\n",
-        b"*1\r\n*1\r\n$4\r\nPING\r\n",
-        b"*1\r\n:4\r\n",
-        b"*1\r\n$x\r\n",
-        b"*x\r\n",
-        b"*1\r\n$4\r\nPINGPING\r\n",
-        b"A" * 70_000,
-        b"GET 'unbalanced\r\n",
-        b"*" * 100,
-        b"*1" * 40_000,
-        b"*" + b"0" * 70_000,
-    ],
-    ids=repr,
-)
-def test_broken_frames_get_a_named_error_and_are_dropped(server, data):
-    said = answer(server, command("PING") + data + command("SET", "after", "x"), 3)
+BROKEN = {
+    "bulk of a gigabyte": b"*1\r\n$999999999\r\n",
+    "bulk of one byte too many": b"*1\r\n$8388609\r\n",
+    "one word too many": b"*1048577\r\n",
+    "words beyond 31 bits": b"*2147483648\r\n",
+    "words beyond 64 bits": b"*99999999999999999999999\r\n",
+    "null bulk": b"*1\r\n$-1\r\n",
+    "negative bulk": b"*1\r\n$-9\r\n",
+    "array in array": b"*1\r\n*1\r\n$4\r\nPING\r\n",
+    "number in array": b"*1\r\n:4\r\n",
+    "length of letters": b"*1\r\n$x\r\n",
+    "count of letters": b"*x\r\n",
+    "no line end after bulk": b"*1\r\n$4\r\nPINGPING\r\n",
+    "endless inline": b"A" * 70_000,
+    "unbalanced quotes": b"GET 'unbalanced\r\n",
+    "stars": b"*" * 100 + b"\r\n",
+    "endless count": b"*1" * 40_000,
+    "endless zeros": b"*" + b"0" * 70_000,
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_frames_get_a_named_error_and_are_dropped(server, name):
+    server.client().delete("after")
+    said = answer(server, command("PING") + BROKEN[name] + command("SET", "after", "x"), 3)
     replies = said.split(b"\r\n")
     assert replies[0] == b"+PONG", said[:200]
     assert replies[1].startswith(b"-ERR"), said[:200]
@@ -343,6 +342,7 @@ def test_numbers_at_the_edge_are_answered(server):
 
 def test_keys_that_stand_twice_in_a_command(server):
     client = server.client()
+    client.delete("k", "s", "l", "z", "n")
     client.mset({"k": 1})
     client.sadd("s", "a", "b")
     client.rpush("l", "a", "b")
@@ -366,9 +366,9 @@ def test_keys_that_stand_twice_in_a_command(server):
 def test_every_command_survives_wrong_words(server):
     client = server.client(socket_timeout=10)
     client.mset({"k": "text"})
-    avoid = {"quit", "shutdown", "monitor", "subscribe", "psubscribe", "reset", "hello", "auth"}
-    names = [name for name in client.execute_command("COMMAND", "LIST") if name not in avoid]
-    assert len(names) > 200
+    avoid = "quit shutdown subscribe psubscribe reset hello auth flushall flushdb client".split()
+    names = [name for name in server.cli("COMMAND", "LIST").split("\n") if name not in avoid]
+    assert len(names) > 150
     chance = random.Random(99)
     odd = ["k", "", "0", "-1", str(BIG), "nan", "x" * 1000, "\r\n", "(", "*", "LIMIT", "STORE", "1"]
     for name in names:
@@ -377,8 +377,6 @@ def test_every_command_survives_wrong_words(server):
             pipe.execute_command(name, *chance.choices(odd, k=count))
             if name in ("multi", "txn", "watch"):
                 pipe.execute_command("RESET")
-            if name == "client":
-                continue
             try:
                 pipe.execute(raise_on_error=False)
             except redis.TimeoutError:
@@ -398,7 +396,7 @@ def test_wicked_words_cannot_forge_replies(server):
 def test_memory_above_its_limit_is_refused(make_server):
     server = make_server(config='maxmemory = "100mb"\n').start()
     client = server.client()
-    with pytest.raises(redis.ResponseError, match="OOM"):
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
         for i in range(400):
             client.set(f"k{i}", "x" * (1 << 20))
             if i % 20 == 0:

@@ -172,12 +172,23 @@ def test_observed_deadlocks_are_broken(store, server):
 
 def test_a_reader_is_waited_for_and_others_are_not(store, server):
     store.sadd("s", "a")
-    with server.client(socket_timeout=0.3) as other, store.begin() as tx:
+    added = threading.Event()
+
+    def add():
+        with server.client() as client:
+            assert client.sadd("s", "b") == 1
+            added.set()
+
+    with server.client() as other, store.begin() as tx:
         assert tx.smembers("s") == {"a"}
+        thread = threading.Thread(target=add)
+        thread.start()
         assert other.sadd("t", "x") == 1, "another key"
-        with pytest.raises(redis.TimeoutError):
-            other.sadd("s", "b")
-    assert store.scard("s") == 2, "it was done when the reader was"
+        assert not added.wait(0.3)
+        assert tx.smembers("s") == {"a"}
+    assert added.wait(5)
+    thread.join()
+    assert store.scard("s") == 2
 
 
 def test_different_members_do_not_wait_for_each_other(store, server):
@@ -189,7 +200,7 @@ def test_different_members_do_not_wait_for_each_other(store, server):
 
 
 def test_a_snapshot_is_of_one_instant(store, server):
-    keys = [f"k{i}" for i in range(16)]
+    keys = [f"k{i}" for i in range(8)]
     stop = threading.Event()
 
     def write():
@@ -200,13 +211,15 @@ def test_a_snapshot_is_of_one_instant(store, server):
                 with client.batch() as batch:
                     for key in keys:
                         batch.set(key, number)
+                time.sleep(0.003)
 
     thread = threading.Thread(target=write)
     thread.start()
     try:
         seen = set()
-        for _ in range(150):
-            values = store.run(lambda tx: [tx.get(key) for key in keys], readonly=True)
+        for _ in range(60):
+            read = lambda tx: tx.mget(keys[:4]) + [tx.get(keys[4])] + tx.mget(keys[5:])
+            values = store.run(read, readonly=True)
             assert len(set(values)) == 1, values
             seen.add(values[0])
             assert len(set(store.mget(keys))) == 1
@@ -217,14 +230,24 @@ def test_a_snapshot_is_of_one_instant(store, server):
 
 
 def test_a_snapshot_makes_nobody_wait(store, server):
-    store.set("a", 1)
+    store.mset({"a": 1, "b": 1})
     with server.client(socket_timeout=2) as other, store.snapshot() as tx:
         assert tx.get("a") == "1"
         assert other.set("a", 2) is True
-        assert tx.get("a") == "1"
+        assert tx.get("b") == "1", "of the instant before"
         with pytest.raises(redis.ResponseError, match="READONLY"):
             tx.set("a", 3)
     assert store.get("a") == "2"
+
+
+def test_a_snapshot_that_came_too_late_says_so(store, server):
+    store.set("a", 1)
+    with server.client() as other, pytest.raises(claret.ConflictError), store.snapshot() as tx:
+        assert tx.get("a") == "1"
+        with other.pipeline() as pipe:
+            pipe.set("a", 2).set("b", 2)
+            pipe.execute()
+        tx.get("b")
 
 
 def test_batches_span_shards_and_answer_in_order(store):
@@ -377,8 +400,9 @@ def test_handles_in_a_transaction(store):
     work_in_threads(lambda number: outcomes.append(order(store, f"u{number}")), 6)
     assert sorted(outcomes) == [False] * 5 + [True]
     assert len(Members(store, "orders")) == 1 == len(Log(store, "log"))
-    with store.begin() as tx:
+    with store.begin(now=True) as tx:
         assert Queue(tx, "jobs").move(Queue(tx, "done")) == "j"
+        assert Queue(tx, "jobs").wait(5) is None, "there is no waiting in a transaction"
     assert list(Queue(store, "done")) == ["j"]
 
 

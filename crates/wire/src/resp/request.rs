@@ -293,11 +293,12 @@ impl RequestDecoder {
 /// Checks the declared length of a word that begins at `start`.
 #[inline]
 fn bulk_len(len: i64, start: usize, limits: &Limits) -> Result<usize, ProtocolError> {
+    let stranger_max_bytes = UNAUTHENTICATED_BULK_MAX_BYTES.min(limits.bulk_max_bytes);
+    if !limits.authenticated && len > i64::from(stranger_max_bytes) {
+        return Err(ProtocolError::UnauthenticatedBulk);
+    }
     if len < 0 || len > i64::from(limits.bulk_max_bytes) {
         return Err(ProtocolError::InvalidBulkLength);
-    }
-    if !limits.authenticated && len > i64::from(UNAUTHENTICATED_BULK_MAX_BYTES) {
-        return Err(ProtocolError::UnauthenticatedBulk);
     }
     let len = len as usize;
     if start + len + 2 > limits.frame_max_bytes as usize {
