@@ -504,7 +504,8 @@ mod tests {
             "\n",
             r#"{"process":2,"type":"invoke","time_us":11,"txn":[["get",{"hex":"ff"}]]}"#,
             "\n",
-            r#"{"process":1,"type":"ok","time_us":12,"replies":["OK",{"unseen":true}],"ts":7,"shards":[0,2]}"#,
+            r#"{"process":1,"type":"ok","time_us":12,"replies":["OK",{"unseen":true}],"#,
+            r#""ts":7,"shards":[0,2]}"#,
         ))
         .unwrap();
         assert_eq!(history.txns.len(), 2);

@@ -164,6 +164,12 @@ pub enum Body {
         /// Commit timestamp, or `None` for an abort.
         commit: Option<Timestamp>,
     },
+    /// Gives up a prepare that still waits for locks here: it is answered with
+    /// [`Answer::Refused`]. One that does not wait (any more) goes on. No answer of its own.
+    Cancel {
+        /// The transaction.
+        txn: TxnId,
+    },
     /// A transaction that was not prepared here has ended: its locks are released, its requests
     /// that still wait are dropped without answer. `after` moves the shard's clock. No answer.
     Release {

@@ -100,8 +100,8 @@ pub struct Control {
     pub listener: Option<Listener>,
 }
 
-/// The thread's work. It runs until the server is to stop; everything that was read is done then, and the snapshots that
-/// were asked for are written.
+/// The thread's work. It runs until the server is to stop; everything that was read is done then,
+/// and the snapshots that were asked for are written.
 pub struct Runner {
     control: Control,
     saving: Option<Saving>,

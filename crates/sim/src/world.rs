@@ -37,9 +37,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Every log entry that was ever durable, by shard and index.
-    pub fn disk_archive(
-        &self,
-    ) -> impl Iterator<Item = (ShardId, &raft::eraftpb::Entry)> {
+    pub fn disk_archive(&self) -> impl Iterator<Item = (ShardId, &raft::eraftpb::Entry)> {
         self.disk.archive()
     }
 }

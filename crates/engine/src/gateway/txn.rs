@@ -301,18 +301,19 @@ impl Gateway {
     /// interactive transaction is told to do so.
     pub(super) fn abort(&mut self, job: u64, cause: Cause) {
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
-        if txn.stage == Stage::Deciding || txn.cancelling {
+        if txn.stage == Stage::Deciding {
             return;
         }
         if cause == Cause::Wounded && txn.stage == Stage::Preparing {
-            let mut participants = txn.touched.iter().filter(|t| t.prepared);
-            if let (Some(only), None) = (participants.next(), participants.next()) {
-                // The log record of an only participant commits, and may be on its way already:
-                // the shard decides whether it is too late, and its answer says which.
-                let (shard, txn_id) = (only.shard, txn.id);
-                txn.cancelling = true;
-                return self.mail.tell(shard, Body::Decide { txn: txn_id, commit: None });
+            // A participant that has logged its part may make the transaction committed, if the
+            // others have as well: only one that still waits can stop it for certain. If one does,
+            // it refuses, and the attempt ends then.
+            txn.cancelling = true;
+            let id = txn.id;
+            for touched in txn.touched.iter().filter(|t| t.prepared) {
+                self.mail.tell(touched.shard, Body::Cancel { txn: id });
             }
+            return;
         }
         self.leave_leases(job, Timestamp::ZERO);
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };

@@ -117,7 +117,7 @@ impl Shard {
         }
         if !entry.prepared {
             // Its prepare never got as far as the log.
-            return self.give_up(txn);
+            return self.end_txn(txn);
         }
         let gateway = entry.gateway;
         entry.decided = Some(token);
@@ -148,20 +148,21 @@ impl Shard {
         }
     }
 
-    /// An only participant answers for what it gives up: its gateway waits to be told.
-    fn give_up(&mut self, txn: TxnId) {
+    /// A prepare that still waits is refused; one that is in the log goes on.
+    pub(super) fn cancel(&mut self, txn: TxnId) {
         let waiting = self.txns.get(&txn).map_or(&[][..], |entry| &entry.waiters);
-        let mut requests = waiting.iter().filter_map(|id| self.waiters.get(id)).map(|w| &w.request);
-        let only = requests.find_map(|request| match &request.body {
-            Body::Prepare { prepare, .. } if prepare.participants.len() == 1 => {
-                Some((request.gateway, request.token))
-            }
-            _ => None,
+        let prepare = waiting.iter().copied().find(|id| {
+            let waiter = self.waiters.get(id);
+            waiter.is_some_and(|w| matches!(w.request.body, Body::Prepare { .. }))
         });
-        self.end_txn(txn);
-        if let Some((gateway, token)) = only {
-            self.answer(gateway, token, Answer::Refused(Refusal::LocksLost));
+        let Some(id) = prepare else { return };
+        let Some(waiter) = self.waiters.remove(&id) else { return };
+        self.leave_queues(id, &waiter);
+        if let Some(entry) = self.txns.get_mut(&txn) {
+            entry.waiters.retain(|waiter| *waiter != id);
         }
+        let refused = Answer::Refused(Refusal::LocksLost);
+        self.answer(waiter.request.gateway, waiter.request.token, refused);
     }
 
     fn finish(&mut self, executed: Vec<Executed>) {

@@ -406,7 +406,7 @@ impl Shard {
         self.probe_answered(txn);
     }
 
-    fn leave_queues(&mut self, id: WaiterId, waiter: &Waiter) {
+    pub(super) fn leave_queues(&mut self, id: WaiterId, waiter: &Waiter) {
         for key in &waiter.keys {
             self.locks.dequeue(key, id);
             // Whoever stood behind may go now.

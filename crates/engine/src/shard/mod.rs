@@ -228,6 +228,7 @@ impl Shard {
             Body::Snapshot { .. } => self.snapshot_read(now, request),
             Body::Lock { .. } | Body::Prepare { .. } => self.begin_locking(now, request),
             Body::Decide { txn, commit } => self.decide(now, request.token, txn, commit),
+            Body::Cancel { txn } => self.cancel(txn),
             Body::Release { txn, after } => {
                 self.move_clock(after);
                 self.end_txn(txn);
