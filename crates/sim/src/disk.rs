@@ -34,7 +34,8 @@ impl Log {
 pub struct Disk {
     logs: BTreeMap<ShardId, Log>,
     unsynced: Vec<Persist>,
-    snapshots: BTreeMap<ShardId, Vec<u8>>,
+    /// Up to which index, and the bytes.
+    snapshots: BTreeMap<ShardId, (u64, Vec<u8>)>,
     /// Every entry that was ever durable: what the log would be without snapshots.
     archive: BTreeMap<(ShardId, u64), Entry>,
 }
@@ -81,9 +82,12 @@ impl Disk {
         }
     }
 
-    /// Puts a complete snapshot in the place of the one before.
+    /// Puts a complete snapshot in the place of the one before, unless that one is newer.
     pub fn save_snapshot(&mut self, shard: ShardId, bytes: Vec<u8>, index: u64) {
-        self.snapshots.insert(shard, bytes);
+        if self.snapshots.get(&shard).is_some_and(|(newest, _)| *newest > index) {
+            return;
+        }
+        self.snapshots.insert(shard, (index, bytes));
         if let Some(log) = self.logs.get_mut(&shard) {
             log.entries.retain(|e| e.index > index);
         }
@@ -94,7 +98,8 @@ impl Disk {
         let log = self.logs.get(&shard).cloned().unwrap_or_default();
         let recovered =
             Recovered { snapshot: (0, 0), hard_state: log.hard_state, entries: log.entries };
-        (self.snapshots.get(&shard).cloned().unwrap_or_default(), recovered)
+        let snapshot = self.snapshots.get(&shard).map(|(_, bytes)| bytes.clone());
+        (snapshot.unwrap_or_default(), recovered)
     }
 
     /// Every durable entry of every shard, in log order.

@@ -129,10 +129,7 @@ impl Shard {
             self.end_txn(txn);
         }
         self.probe_answered(txn);
-        if let Some(prepared) = self.state.prepared().get(&txn) {
-            let apply = prepared.prepare.apply.clone();
-            self.before_change(&apply);
-        }
+        self.before_prepared_change();
         let executed = self.state.decide(txn, commit, now.wall_ms());
         self.finish(executed);
         for key in self.state.take_changed() {

@@ -89,6 +89,18 @@ impl Shard {
         }
     }
 
+    /// Any of the prepared transactions may be about to be carried out.
+    pub(super) fn before_prepared_change(&mut self) {
+        if self.snapshot.is_none() {
+            return;
+        }
+        let prepared = self.state.prepared().values();
+        let parts: Vec<Apply> = prepared.map(|p| p.prepare.apply.clone()).collect();
+        for apply in &parts {
+            self.before_change(apply);
+        }
+    }
+
     /// Everything is about to change.
     pub(super) fn keep_all_for_snapshot(&mut self) {
         let Some(writer) = &mut self.snapshot else { return };
