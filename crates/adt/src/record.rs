@@ -288,7 +288,9 @@ pub fn apply(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> Reply {
     let reply = apply_value(slot, op, ctx);
     match slot {
         Some(record) if record.value.is_empty() => *slot = None,
-        Some(record) if !reply.is_error() => record.modified = ctx.ts,
+        // Operations that commute may be carried out in another order when the log is replayed;
+        // the largest timestamp is the same in every order, and guards compare it.
+        Some(record) if !reply.is_error() => record.modified = record.modified.max(ctx.ts),
         _ => {}
     }
     reply
