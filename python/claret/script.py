@@ -28,7 +28,7 @@ class RetryPolicy:
     deadline_s: float = 10.0
     attempts_max: Optional[int] = None
     pause_s_min: float = 0.0005
-    pause_s_max: float = 0.1
+    pause_s_max: float = 0.05
 
     def pause(self, attempt):
         """Seconds to wait before attempt number ``attempt`` (1 is the first retry)."""

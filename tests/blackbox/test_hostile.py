@@ -364,23 +364,24 @@ def test_keys_that_stand_twice_in_a_command(server):
 
 
 def test_every_command_survives_wrong_words(server):
-    client = server.client(socket_timeout=10)
+    client = server.client(socket_timeout=1)
     client.mset({"k": "text"})
-    avoid = "quit shutdown subscribe psubscribe reset hello auth flushall flushdb client".split()
-    names = [name for name in server.cli("COMMAND", "LIST").split("\n") if name not in avoid]
+    avoid = "quit shutdown reset hello auth flushall flushdb client".split()
+    names = server.cli("COMMAND", "LIST").split("\n")
+    names = [name for name in names if name not in avoid and "subscribe" not in name]
     assert len(names) > 150
     chance = random.Random(99)
     odd = ["k", "", "0", "-1", str(BIG), "nan", "x" * 1000, "\r\n", "(", "*", "LIMIT", "STORE", "1"]
     for name in names:
         for count in range(5):
-            pipe = client.pipeline(transaction=False)
-            pipe.execute_command(name, *chance.choices(odd, k=count))
-            if name in ("multi", "txn", "watch"):
-                pipe.execute_command("RESET")
             try:
-                pipe.execute(raise_on_error=False)
+                client.execute_command(name, *chance.choices(odd, k=count))
             except redis.TimeoutError:
                 assert name.startswith(("b", "wait")), name
+                client.connection_pool.disconnect()
+            except redis.ResponseError as error:
+                assert str(error), name
+            if name in ("multi", "txn", "watch"):
                 client.connection_pool.disconnect()
     assert client.ping()
 

@@ -319,8 +319,10 @@ def test_runs_take_effect_once_across_kills(make_server):
 
     crasher = threading.Thread(target=crash)
     crasher.start()
-    work_in_threads(work, 6)
-    crasher.join()
+    try:
+        work_in_threads(work, 6)
+    finally:
+        crasher.join()
     counts = [int(store.get(f"count:{i}")) for i in range(6)]
     assert counts == done
     assert int(store.get("total")) == sum(done)
