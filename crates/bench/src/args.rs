@@ -19,6 +19,21 @@ pub enum Bench {
     ///   claret bench rawmix --zipf 1.4 --cc none,rw,rw+phase,full
     #[command(verbatim_doc_comment)]
     Rawmix(RawmixArgs),
+    /// An auction site: bids, views, searches; auctions close while others bid.
+    ///
+    /// Most bidders bid again on what they have bid on, the more so the sooner it closes. Measure
+    /// long enough to see the worst five seconds:
+    ///
+    ///   claret bench rubis --mix bid-heavy --clients 64 --seconds 30
+    #[command(verbatim_doc_comment)]
+    Rubis(RubisArgs),
+    /// A social network: posts go to the timelines of all followers.
+    ///
+    /// The graph of followers is a Kronecker graph; what many have reposted is reposted again.
+    ///
+    ///   claret bench retwis --mix post-heavy --cc rw+phase,full
+    #[command(verbatim_doc_comment)]
+    Retwis(RetwisArgs),
     /// Single commands, pipelined or not, beside redis-server.
     Ops(OpsArgs),
 }
@@ -120,7 +135,7 @@ pub struct RawmixArgs {
 
 /// Options of `rubis`.
 #[derive(Clone, Debug, Args)]
-pub struct MixArgs {
+pub struct RubisArgs {
     /// What all loads share.
     #[command(flatten)]
     pub common: Common,
@@ -202,7 +217,8 @@ fn parse_share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "a share is a number from 0 to 1".to_owned())
 }
 
-fn parse_seconds(text: &str) -> Result<f64, String> {
+/// A number of seconds.
+pub fn parse_seconds(text: &str) -> Result<f64, String> {
     let digits = text.strip_suffix('s').unwrap_or(text);
     let seconds = digits.parse().ok().filter(|seconds| (0.05..=86_400.0).contains(seconds));
     seconds.ok_or_else(|| "seconds are a number from 0.05 to 86400".to_owned())

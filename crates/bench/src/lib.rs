@@ -7,9 +7,13 @@
 //! condition runs the same transactions.
 
 pub mod args;
+pub mod auction;
 pub mod cell;
+pub mod conditions;
 pub mod control;
+pub mod demo;
 pub mod driver;
+pub mod graph;
 pub mod ops;
 pub mod process;
 pub mod random;
@@ -17,6 +21,8 @@ pub mod rawmix;
 pub mod recorder;
 pub mod report;
 pub mod resp;
+pub mod retwis;
+pub mod rubis;
 pub mod runner;
 pub mod sweep;
 pub mod timers;
@@ -34,7 +40,13 @@ use std::path::Path;
 /// A server cannot be started or fails.
 pub fn run(bench: &Bench, program: &Path) -> io::Result<(Report, &'static [&'static str], bool)> {
     Ok(match bench {
-        Bench::Rawmix(args) => (rawmix::run(args, program)?, &rawmix::COLUMNS, args.common.json),
+        Bench::Rawmix(args) => {
+            (rawmix::run(args, program)?, &conditions::COLUMNS, args.common.json)
+        }
+        Bench::Rubis(args) => (rubis::run(args, program)?, &conditions::COLUMNS, args.common.json),
+        Bench::Retwis(args) => {
+            (retwis::run(args, program)?, &conditions::COLUMNS, args.common.json)
+        }
         Bench::Ops(args) => (ops::run(args, program)?, &ops::COLUMNS, args.json),
     })
 }

@@ -2,14 +2,15 @@
 //! law. It is the micro benchmark of the study on transactions over abstract data types.
 
 use crate::args::{Elements, Peer, RawmixArgs};
-use crate::cell::{Contestant, Setting};
+use crate::cell::Contestant;
+use crate::conditions::{self, condition};
 use crate::control::Control;
-use crate::process::{ClaretOptions, Server};
+use crate::process::Server;
 use crate::random::{Rng, Zipf};
-use crate::report::{Report, ratio, rounded};
+use crate::report::{Report, ratio};
 use crate::resp;
 use crate::runner::{Api, Retry};
-use crate::sweep::{Outcome, Reached, sweep};
+use crate::sweep::{Outcome, sweep};
 use crate::workload::{Ops, Shape, Workload};
 use serde_json::{Map, Value};
 use std::io;
@@ -70,6 +71,19 @@ impl RawMix {
             pool,
             added: 0,
         }
+    }
+
+    /// What tells rows of different mixes apart.
+    fn fields(&self, args: &RawmixArgs) -> Map<String, Value> {
+        let fields = [
+            ("keys", Value::from(args.keys)),
+            ("zipf", Value::from(args.zipf)),
+            ("updates", Value::from(args.updates)),
+            ("txn_len", Value::from(args.txn_len)),
+            ("pool", self.pool.map_or(Value::Null, Value::from)),
+            ("preload", Value::from(self.preload)),
+        ];
+        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     /// Empties the server and fills the sets.
@@ -154,136 +168,46 @@ impl Workload for RawMix {
     fn committed(&mut self, _client: usize, _txn: Transaction, _now_ns: u64, _rng: &mut Rng) {}
 }
 
-/// How the clients of a condition talk and retry.
-pub fn manner(condition: &str) -> (Api, Retry) {
-    match condition {
-        "none" => (Api::Plain, Retry::PATIENT),
-        "full" => (Api::Client, Retry::PATIENT),
-        "rw" | "boost" => (Api::Interactive, Retry::NO_WAIT),
-        _ => (Api::Interactive, Retry::PATIENT),
-    }
-}
-
-/// The peaks of conditions as ratios: `full_over_none` and its like, and `overload`.
-pub fn ratios(contestants: &[Contestant<'_>], reached: &[Reached]) -> Map<String, Value> {
-    let find = |cc: &str| {
-        let at = contestants.iter().position(|c| {
-            c.claret && c.labels.get("cc") == Some(&cc.into()) && c.api == manner(cc).0
-        });
-        at.and_then(|at| reached.get(at))
-    };
-    let peak = |cc: &str| find(cc).and_then(Reached::peak);
-    let mut ratios = Map::new();
-    for (name, cc) in
-        [("full_over_none", "none"), ("full_over_rw", "rw"), ("full_over_rw_phase", "rw+phase")]
-    {
-        ratios.insert(name.into(), ratio(peak("full"), peak(cc)));
-    }
-    let overload = find("full").and_then(|full| full.overload);
-    ratios.insert("overload".into(), overload.map_or(Value::Null, rounded));
-    ratios
-}
-
-/// What tells the rows of a Claret server apart.
-pub fn claret_labels(options: &ClaretOptions) -> Map<String, Value> {
-    let labels = [
-        ("server", Value::from("claret")),
-        ("cc", Value::from(options.cc.as_str())),
-        ("durability", Value::from(options.durability.as_str())),
-        ("shards", Value::from(options.shards)),
-        ("workers", Value::from(options.workers)),
-    ];
-    labels.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
-/// Columns of the table for people.
-pub const COLUMNS: [&str; 15] = [
-    "server",
-    "cc",
-    "api",
-    "clients",
-    "txn_per_s",
-    "p50_us",
-    "p99_us",
-    "aborts_per_commit",
-    "given_up_share",
-    "round_trips_per_txn",
-    "messages_per_txn",
-    "log_records_per_txn",
-    "server_cpu_us_per_txn",
-    "client_cpu_us_per_txn",
-    "foreign_cpus",
-];
-
 /// Runs the bench.
 ///
 /// # Errors
 /// A server cannot be started or fails.
 pub fn run(args: &RawmixArgs, program: &Path) -> io::Result<Report> {
     let common = &args.common;
-    let mut servers = Vec::new();
-    for cc in common.conditions() {
-        let options = ClaretOptions {
-            program: program.to_owned(),
-            cc: cc.to_owned(),
-            shards: common.shards,
-            workers: common.workers,
-            durability: common.durability.clone(),
-        };
-        servers.push((Server::claret(&options, &common.dir)?, claret_labels(&options)));
-    }
+    let servers = conditions::start(common, program)?;
     let redis = match args.vs {
         Some(Peer::Redis) => Some(Server::redis(&common.durability, &common.dir)?),
         None => None,
     };
+    let mix = RawMix::new(args);
+    let fields = mix.fields(args);
     let mut contestants = Vec::new();
-    for (server, labels) in &servers {
-        let cc = labels.get("cc").and_then(Value::as_str).unwrap_or_default();
-        let (api, retry) = manner(cc);
-        let mut add = |api| {
-            let labels = labels.clone();
-            contestants.push(Contestant { server, claret: true, labels, api, retry });
+    for contestant in conditions::contestants(&servers, &fields) {
+        let more = match condition(&contestant.labels) {
+            "none" => Some(Api::Pipelined),
+            "full" => Some(Api::Oneshot),
+            _ => None,
         };
-        add(api);
-        match cc {
-            "none" => add(Api::Pipelined),
-            "full" => add(Api::Oneshot),
-            _ => {}
-        }
+        let more =
+            more.map(|api| Contestant { api, labels: contestant.labels.clone(), ..contestant });
+        contestants.push(contestant);
+        contestants.extend(more);
     }
     if let Some(server) = &redis {
         for api in [Api::Pipelined, Api::Oneshot, Api::Watch] {
-            let mut labels = Map::new();
+            let mut labels = fields.clone();
             labels.insert("server".into(), "redis".into());
             labels.insert("durability".into(), common.durability.as_str().into());
             let retry = Retry::AT_ONCE;
             contestants.push(Contestant { server, claret: false, labels, api, retry });
         }
     }
-    let mix = RawMix::new(args);
-    for contestant in &mut contestants {
-        let fields = [
-            ("keys", Value::from(args.keys)),
-            ("zipf", Value::from(args.zipf)),
-            ("updates", Value::from(args.updates)),
-            ("txn_len", Value::from(args.txn_len)),
-            ("pool", mix.pool.map_or(Value::Null, Value::from)),
-            ("preload", Value::from(mix.preload)),
-        ];
-        contestant.labels.extend(fields.map(|(name, value)| (name.to_owned(), value)));
-    }
-    let setting = Setting {
-        rtt: common.rtt,
-        seconds: common.seconds,
-        warmup: common.warmup,
-        seed: common.seed,
-    };
-    let clients: Vec<usize> = common.clients.iter().map(|n| *n as usize).collect();
+    let (setting, clients) = conditions::setting(common);
     let Outcome { rows, reached } = sweep(&contestants, &clients, &setting, |_, control, _| {
         mix.fill(control)?;
         Ok(mix.clone())
     })?;
-    let mut ratios = ratios(&contestants, &reached);
+    let mut ratios = conditions::ratios(&contestants, &reached);
     let peak = |claret: bool, api: Api| {
         let at = contestants.iter().position(|c| c.claret == claret && c.api == api);
         at.and_then(|at| reached[at].peak())

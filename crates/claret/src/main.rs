@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod commands;
+mod demo;
 mod doctor;
 mod memory;
 mod serve;
@@ -23,6 +24,11 @@ struct Cli {
 enum Job {
     /// Run a server.
     Serve(serve::ServeArgs),
+    /// Show in half a minute what operations that commute are good for.
+    ///
+    /// Plays the last minute of a popular auction twice over real sockets: with locks that know
+    /// only readers and writers, and with the commuting operations of the data types.
+    Demo(::bench::demo::DemoArgs),
     /// Measure conditions, and other servers, side by side.
     Bench(bench::BenchArgs),
     /// Run seeds under virtual time and let the checkers judge.
@@ -42,6 +48,7 @@ fn main() -> ExitCode {
         Job::Sim(args) => sim::main(&args),
         Job::Check(args) => check::main(&args),
         Job::Commands(args) => commands::main(&args),
+        Job::Demo(args) => demo::main(&args),
         Job::Doctor(args) => doctor::main(&args),
     }
 }

@@ -1,0 +1,342 @@
+//! The story that `claret demo` tells: the last minute of a popular auction, once with locks that
+//! know only readers and writers, once with operations that commute.
+//!
+//! Everybody bids on one item and looks at it. A bid must not be accepted once the auction is
+//! closed, and the price shown must be the highest accepted bid, so each of them is a transaction.
+//! Offering a bid to "the ten best" commutes with every other offer, and so does counting.
+
+use crate::control::Control;
+use crate::driver::Driver;
+use crate::process::{ClaretOptions, Server};
+use crate::random::Rng;
+use crate::recorder::Recorder;
+use crate::runner::{Api, Retry, Runner};
+use crate::workload::{Ops, Shape, Workload};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+use wire::resp::ClientReply;
+
+/// How the story is told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DemoArgs {
+    /// Seconds that the minute takes, for each side.
+    #[arg(long, default_value_t = 15.0, value_parser = crate::args::parse_seconds)]
+    pub seconds: f64,
+    /// People who bid and look.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=1024))]
+    pub clients: u32,
+    /// Network round trip to emulate.
+    #[arg(long, default_value = "500us", value_parser = crate::args::parse_duration)]
+    pub rtt: Duration,
+    /// Leave the server of the second side up until Ctrl-C, to look around with redis-cli.
+    #[arg(long)]
+    pub stay: bool,
+}
+
+/// Share of transactions that bid; the others look.
+const BIDS: f64 = 0.6;
+const PEOPLE: u64 = 1_000;
+/// When the auction is closed, as a share of the time.
+const CLOSING: f64 = 0.96;
+const SLICE_NS: u64 = 200_000_000;
+const ITEM: u64 = 1;
+
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    Bid { person: u64, price: u64 },
+    Look,
+    Close,
+}
+
+/// A transaction of the story.
+#[derive(Clone, Copy, Debug)]
+struct Transaction {
+    deed: Deed,
+    phase: u8,
+    refused: bool,
+}
+
+/// The auction as its visitors know it.
+struct Auction {
+    /// When somebody closes it; nobody when that was done.
+    closes_ns: Option<u64>,
+    price: u64,
+    accepted: u64,
+    refused: u64,
+    highest: u64,
+}
+
+impl Workload for Auction {
+    type Txn = Transaction;
+    const LOOKS: bool = true;
+
+    fn kinds(&self) -> &'static [&'static str] {
+        &["bid", "look", "close"]
+    }
+
+    fn begin(&mut self, _client: usize, now_ns: u64, rng: &mut Rng) -> Transaction {
+        let deed = if self.closes_ns.is_some_and(|closes_ns| now_ns >= closes_ns) {
+            self.closes_ns = None;
+            Deed::Close
+        } else if rng.chance(BIDS) {
+            self.price += 1;
+            Deed::Bid { person: rng.below(PEOPLE), price: self.price }
+        } else {
+            Deed::Look
+        };
+        Transaction { deed, phase: 0, refused: false }
+    }
+
+    fn kind(&self, txn: &Transaction) -> usize {
+        match txn.deed {
+            Deed::Bid { .. } => 0,
+            Deed::Look => 1,
+            Deed::Close => 2,
+        }
+    }
+
+    fn shape(&self, _txn: &Transaction) -> Shape {
+        Shape::Updates
+    }
+
+    fn step(&mut self, txn: &mut Transaction, replies: &[ClientReply], ops: &mut Ops) -> bool {
+        txn.phase += 1;
+        match (txn.deed, txn.phase) {
+            (Deed::Bid { .. }, 1) => {
+                ops.read("EXISTS", ("closed:", ITEM), &[]);
+            }
+            (Deed::Bid { person, price }, 2) => {
+                txn.refused = replies.first() != Some(&ClientReply::Int(0));
+                if txn.refused {
+                    return false;
+                }
+                let (name, price_text) = (format!("{price}:person{person}"), price.to_string());
+                let best: [&[u8]; 2] = [name.as_bytes(), price_text.as_bytes()];
+                ops.write("TOPK.PUT", ("best:", ITEM), &best);
+                ops.write("COUNTER.ADD", ("bids:", ITEM), &[b"1"]);
+                ops.write("SADD", ("bidson:", person), &[b"1"]);
+            }
+            (Deed::Look, 1) => {
+                ops.read("HGETALL", ("item:", ITEM), &[]);
+                ops.write("COUNTER.ADD", ("views:", ITEM), &[b"1"]);
+                ops.read("TOPK.BEST", ("best:", ITEM), &[b"1", b"WITHSCORES"]);
+            }
+            (Deed::Close, 1) => {
+                ops.read("TOPK.BEST", ("best:", ITEM), &[b"1", b"WITHSCORES"]);
+                ops.write("SET", ("closed:", ITEM), &[b"1"]);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn restart(&mut self, txn: &mut Transaction) {
+        txn.phase = 0;
+    }
+
+    fn committed(&mut self, _client: usize, txn: Transaction, _now_ns: u64, _rng: &mut Rng) {
+        match txn.deed {
+            Deed::Bid { .. } if txn.refused => self.refused += 1,
+            Deed::Bid { price, .. } => {
+                self.accepted += 1;
+                self.highest = self.highest.max(price);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How one side went.
+struct Outcome {
+    title: &'static str,
+    accepted: u64,
+    refused: u64,
+    looks: u64,
+    aborts: u64,
+    p50_ms: f64,
+    p99_ms: f64,
+    seconds: f64,
+    /// The winner according to the store.
+    winner: String,
+    /// Whether the store has the accepted bids, all of them and no others, and the right winner.
+    right: bool,
+}
+
+const SIDES: [(&str, &str); 2] =
+    [("rw+phase", "readers and writers"), ("full", "what commutes, shares")];
+
+fn bar(bars: &MultiProgress, title: &str) -> ProgressBar {
+    let bar = bars.add(ProgressBar::new(60));
+    let template = format!("{title:>22} {{bar:24}} closes in {{msg}}");
+    let style = ProgressStyle::with_template(&template);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn play(
+    server: &Server,
+    title: &'static str,
+    api: Api,
+    args: &DemoArgs,
+    bar: &ProgressBar,
+) -> io::Result<Outcome> {
+    let mut control = Control::connect(server.address())?;
+    control.call(&["HSET", "item:1", "name", "a red bicycle", "closes", "in a minute"])?;
+    let clients = args.clients as usize;
+    let rtt_ns = args.rtt.as_nanos() as u64;
+    let mut driver =
+        Driver::connect(server.address(), clients, rtt_ns).map_err(io::Error::other)?;
+    let from_ns = driver.now_ns();
+    let total_ns = (args.seconds * 1e9) as u64;
+    let closes_ns = from_ns + (args.seconds * CLOSING * 1e9) as u64;
+    let (accepted, refused) = (0, 0);
+    let mut auction =
+        Auction { closes_ns: Some(closes_ns), price: 0, accepted, refused, highest: 0 };
+    let recorder = Recorder::new(3, from_ns);
+    let mut runner = Runner::new(&mut auction, api, Retry::PATIENT, clients, 1, recorder);
+    let mut slice_ns = from_ns;
+    while slice_ns < from_ns + total_ns {
+        let before = runner.recorder.commits();
+        slice_ns += SLICE_NS;
+        driver.run(&mut runner, slice_ns).map_err(io::Error::other)?;
+        let minute = 60.0 * (slice_ns - from_ns) as f64 / (total_ns as f64 * CLOSING);
+        bar.set_position(minute as u64);
+        let rate = (runner.recorder.commits() - before) as f64 * 1e9 / SLICE_NS as f64;
+        bar.set_message(format!(
+            "{:2.0} s   {:7} bids   {rate:7.0} transactions/s   {:6} run again",
+            (60.0 - minute).max(0.0),
+            runner.recorder.committed[0],
+            runner.recorder.aborts(),
+        ));
+    }
+    let seconds = (driver.now_ns() - from_ns) as f64 / 1e9;
+    let recorder = runner.recorder;
+    let ms = |quantile: f64| recorder.latency.value_at_quantile(quantile) as f64 / 1e6;
+    let count = control.call(&["COUNTER.GET", "bids:1"])?;
+    let best = control.call(&["TOPK.BEST", "best:1", "1"])?;
+    let winner = match &best {
+        ClientReply::Array(items) => match items.first() {
+            Some(ClientReply::Bulk(name)) => String::from_utf8_lossy(name).into_owned(),
+            _ => String::new(),
+        },
+        _ => String::new(),
+    };
+    let highest = winner.split(':').next().and_then(|price| price.parse::<u64>().ok());
+    // Bids that were under way when the clients stopped were refused: the auction is closed.
+    let right = count == ClientReply::Int(auction.accepted as i64)
+        && highest.unwrap_or(0) == auction.highest
+        && auction.closes_ns.is_none();
+    bar.finish();
+    Ok(Outcome {
+        title,
+        accepted: auction.accepted,
+        refused: auction.refused,
+        looks: recorder.committed[1],
+        aborts: recorder.aborts(),
+        p50_ms: ms(0.5),
+        p99_ms: ms(0.99),
+        seconds,
+        winner,
+        right,
+    })
+}
+
+/// Tells the story on `out`, with bars on standard error while it lasts. Returns the server of the
+/// second side.
+///
+/// # Errors
+/// A server cannot be started or fails, or the store does not hold what its clients were told.
+pub fn run(args: &DemoArgs, program: &Path, out: &mut impl Write) -> io::Result<Server> {
+    writeln!(
+        out,
+        "The last minute of a popular auction, in {:.0} seconds: {} people bid and look, {} us away.\n",
+        args.seconds,
+        args.clients,
+        args.rtt.as_micros()
+    )?;
+    out.flush()?;
+    let bars = MultiProgress::new();
+    let lines = SIDES.map(|(_, title)| bar(&bars, title));
+    let mut outcomes = Vec::new();
+    let mut last = None;
+    for ((cc, title), line) in SIDES.into_iter().zip(&lines) {
+        drop(last.take());
+        let options = ClaretOptions {
+            program: program.to_owned(),
+            cc: cc.to_owned(),
+            shards: 2,
+            workers: 1,
+            durability: "always".to_owned(),
+        };
+        let server = Server::claret(&options, &std::env::temp_dir())?;
+        let (api, _) = crate::conditions::manner(cc);
+        outcomes.push(play(&server, title, api, args, line)?);
+        last = Some(server);
+    }
+    write!(out, "{}", compare(&outcomes))?;
+    if let Some(wrong) = outcomes.iter().find(|outcome| !outcome.right) {
+        let text = format!("{}: the store does not hold what its clients were told", wrong.title);
+        return Err(io::Error::other(text));
+    }
+    last.ok_or_else(|| io::Error::other("there was no second side"))
+}
+
+fn compare(outcomes: &[Outcome]) -> String {
+    type Cell = fn(&Outcome) -> String;
+    let rows: [(&str, Cell); 8] = [
+        ("", |o| o.title.to_owned()),
+        ("bids accepted per second", |o| format!("{:.0}", o.accepted as f64 / o.seconds)),
+        ("looks per second", |o| format!("{:.0}", o.looks as f64 / o.seconds)),
+        ("half of all within", |o| format!("{:.1} ms", o.p50_ms)),
+        ("99 of 100 within", |o| format!("{:.1} ms", o.p99_ms)),
+        ("run again", |o| o.aborts.to_string()),
+        ("bids refused after closing", |o| o.refused.to_string()),
+        ("winning bid", |o| o.winner.clone()),
+    ];
+    let mut text = String::new();
+    for (name, cell) in rows {
+        text.push_str(&format!("{name:<28}"));
+        outcomes.iter().for_each(|outcome| text.push_str(&format!("{:>24}", cell(outcome))));
+        text.push('\n');
+    }
+    if let [before, after] = outcomes {
+        let times = after.accepted as f64 / before.accepted.max(1) as f64;
+        text.push_str(&format!(
+            "\nSame transactions, same guarantees, same disk: {times:.1} times as many bids.\n"
+        ));
+        if before.right && after.right {
+            text.push_str(
+                "Both stores hold exactly the bids that they accepted, and the right winner.\n",
+            );
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bid_looks_first_and_the_closing_comes_once() {
+        let (accepted, refused) = (0, 0);
+        let mut auction = Auction { closes_ns: Some(10), price: 0, accepted, refused, highest: 0 };
+        let mut rng = Rng::new(1);
+        assert!(!matches!(auction.begin(0, 9, &mut rng).deed, Deed::Close));
+        assert!(matches!(auction.begin(0, 10, &mut rng).deed, Deed::Close));
+        assert!(!matches!(auction.begin(0, 11, &mut rng).deed, Deed::Close));
+        for (closed, writes) in [(0, 3), (1, 0)] {
+            let deed = Deed::Bid { person: 1, price: 5 };
+            let mut txn = Transaction { deed, phase: 0, refused: false };
+            let mut ops = Ops::default();
+            assert!(auction.step(&mut txn, &[], &mut ops));
+            ops.clear();
+            assert_eq!(auction.step(&mut txn, &[ClientReply::Int(closed)], &mut ops), closed == 0);
+            assert_eq!(ops.list.len(), writes);
+            auction.committed(0, txn, 0, &mut rng);
+        }
+        assert_eq!((auction.accepted, auction.refused, auction.highest), (1, 1, 5));
+    }
+}

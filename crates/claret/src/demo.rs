@@ -1,0 +1,44 @@
+//! `claret demo`: why operations that commute need not wait for each other, in half a minute.
+
+use bench::demo::{self, DemoArgs};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+/// Runs the command.
+pub fn main(args: &DemoArgs) -> ExitCode {
+    match tell(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("claret: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tell(args: &DemoArgs) -> io::Result<()> {
+    let mut out = io::stdout();
+    let program = std::env::current_exe()?;
+    let server = demo::run(args, &program, &mut out)?;
+    if args.stay {
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        out.write_all(look_around(server.address()).as_bytes())?;
+        out.flush()?;
+        signals.forever().next();
+    }
+    Ok(())
+}
+
+fn look_around(address: SocketAddr) -> String {
+    let port = address.port();
+    format!(
+        "\nThe second server stays up. Look around, in another terminal:\n\n    \
+         redis-cli -p {port} TOPK.BEST best:1 3 WITHSCORES\n    \
+         redis-cli -p {port} COUNTER.GET bids:1\n    \
+         redis-cli -p {port} INFO transactions\n    \
+         redis-cli -p {port}\n\n\
+         Ctrl-C ends it and removes its data.\n"
+    )
+}
