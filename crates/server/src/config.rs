@@ -4,6 +4,8 @@
 //! anything is touched.
 
 use crate::secret::Secret;
+use engine::gateway::UserConfig;
+use engine::gateway::acl::Acl;
 use engine::limits::{CONNECTIONS_MAX, SHARDS_MAX};
 use engine::message::Concurrency;
 use serde::Deserialize;
@@ -373,7 +375,15 @@ fn check_users(users: &[UserSettings]) -> Result<(), ConfigError> {
             })?;
         }
     }
-    Ok(())
+    let rules: Vec<UserConfig> = users
+        .iter()
+        .map(|user| {
+            let (name, rules) = (user.name.clone(), user.rules.clone());
+            UserConfig { name, rules, verifier: None }
+        })
+        .collect();
+    let known = Acl::from_config(&rules);
+    known.map(|_| ()).map_err(|reason| ConfigError::new(format!("users: {reason}")))
 }
 
 /// Processor cores that this process may use, at most as many as there can be shards.
@@ -439,6 +449,19 @@ mod tests {
         assert!(refused(with_password.clone()).contains("insecure"));
         let insecure = Settings { insecure: Some(true), ..with_password };
         assert!(Options::resolve(insecure).is_ok());
+    }
+
+    #[test]
+    fn rules_that_are_none_are_refused() {
+        let user = |rule: &str| {
+            format!("[[users]]\nname = 'a'\npassword = 'p'\nrules = ['on', '{rule}']\n")
+        };
+        assert!(Options::resolve(file(&user("+@read")).unwrap()).is_ok());
+        for rule in ["+@nonsense", "get", ">secret"] {
+            let error = Options::resolve(file(&user(rule)).unwrap()).unwrap_err().to_string();
+            assert!(error.contains("user 'a'") && error.contains(&rule[..1]), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
     }
 
     #[test]

@@ -146,6 +146,27 @@ fn replies_that_are_due_are_sent_before_a_broken_connection_is_closed() {
 }
 
 #[test]
+fn a_client_that_has_said_everything_still_gets_its_replies() {
+    let temp = tempfile::tempdir().unwrap();
+    let server = serve(settings(temp.path()));
+    let mut client = connect(server.address());
+    client.stream.write_all(b"INCR n\r\nINCR n\r\nGET n\r\n").unwrap();
+    client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(client.receive(), Some(ClientReply::Int(1)));
+    assert_eq!(client.receive(), Some(ClientReply::Int(2)));
+    assert_eq!(client.receive(), Some(bulk("2")));
+    assert_eq!(client.receive(), None);
+    // But it does not wait for others.
+    let mut waiting = connect(server.address());
+    waiting.send(&["BLPOP", "list", "0"]);
+    waiting.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(waiting.receive(), None);
+    assert_eq!(connect(server.address()).ask(&["RPUSH", "list", "x"]), ClientReply::Int(1));
+    assert_eq!(connect(server.address()).ask(&["LLEN", "list"]), ClientReply::Int(1));
+    server.stop();
+}
+
+#[test]
 fn a_client_that_reads_nothing_is_cut_off_and_others_are_served() {
     let temp = tempfile::tempdir().unwrap();
     let server = serve(settings(temp.path()));

@@ -42,6 +42,8 @@ pub const INBOX: Token = Token(usize::MAX);
 const EVENTS_MAX: usize = 1024;
 /// Bytes that are read from a connection at once.
 const READ_BYTES: usize = 64 << 10;
+/// How long the requests of a client that sends nothing more may take.
+const LEAVING_US_MAX: u64 = 200_000;
 /// How long a worker that is to stop waits for requests that are under way.
 const DRAIN_US_MAX: u64 = 2_000_000;
 /// A worker is done with what it has read when nothing has moved for so long.
@@ -117,6 +119,9 @@ pub struct Worker {
     paused: Vec<usize>,
     /// Connections that may be unauthenticated, in the order of their deadlines (µs).
     unproven: VecDeque<(u64, usize, SessionId)>,
+    /// Connections whose client sends nothing more, with the time until which it may have
+    /// requests under way (µs).
+    leaving: VecDeque<(u64, usize, SessionId)>,
     /// What this turn has for the other workers.
     outbound: Vec<Batch>,
     scratch: Vec<u8>,
@@ -128,6 +133,12 @@ pub struct Worker {
     again: bool,
     /// Since when nothing more is read from clients.
     draining: Option<u64>,
+    /// Everything that was read before is done.
+    drained: bool,
+    /// Writes that the log thread has not reported as durable yet.
+    persisting: usize,
+    /// When the shards want to be told the time. Kept, because what they answer moves on with it.
+    shards_due_us: u64,
     /// When anything moved last.
     moved_us: u64,
     stopping: bool,
@@ -179,6 +190,7 @@ impl Worker {
             dirty: Vec::new(),
             paused: Vec::new(),
             unproven: VecDeque::new(),
+            leaving: VecDeque::new(),
             outbound,
             scratch: vec![0; READ_BYTES],
             received_bytes: 0,
@@ -186,6 +198,9 @@ impl Worker {
             turns: 0,
             again: false,
             draining: None,
+            drained: false,
+            persisting: 0,
+            shards_due_us: u64::MAX,
             moved_us: 0,
             stopping: false,
         }
@@ -211,17 +226,21 @@ impl Worker {
     }
 
     /// How long to sleep.
-    fn timeout(&self) -> Option<Duration> {
+    fn timeout(&mut self) -> Option<Duration> {
+        let now = self.clock.now();
+        let shards = self.local.iter().filter_map(|&shard| self.replicas[shard].as_ref());
+        let due = shards.filter_map(|replica| replica.next_timeout(now)).min();
+        self.shards_due_us = self.shards_due_us.min(due.unwrap_or(u64::MAX));
         if self.again || !self.ready.is_empty() {
             return Some(Duration::ZERO);
         }
-        let now = self.clock.now();
-        let shards = self.local.iter().filter_map(|&shard| self.replicas[shard].as_ref());
-        let next = shards
-            .filter_map(|replica| replica.next_timeout(now))
+        let next = Some(self.shards_due_us)
+            .filter(|at| *at < u64::MAX)
+            .into_iter()
             .chain(self.gateway.next_timeout())
             .chain(self.unproven.front().map(|(deadline, ..)| *deadline))
-            .chain(self.draining.map(|_| now.mono_us + DRAIN_QUIET_US))
+            .chain(self.leaving.iter().map(|(deadline, ..)| *deadline).filter(|at| *at < u64::MAX))
+            .chain(self.draining.filter(|_| !self.drained).map(|_| now.mono_us + DRAIN_QUIET_US))
             .min();
         next.map(|at| Duration::from_micros(at.saturating_sub(now.mono_us)))
     }
@@ -251,11 +270,12 @@ impl Worker {
         if mail {
             self.take_mail(now);
         }
-        for &shard in &self.local {
-            if let Some(replica) = &mut self.replicas[shard]
-                && replica.next_timeout(now).is_some_and(|at| at <= now.mono_us)
-            {
-                replica.tick(now);
+        if self.shards_due_us <= now.mono_us {
+            self.shards_due_us = u64::MAX;
+            for &shard in &self.local {
+                if let Some(replica) = &mut self.replicas[shard] {
+                    replica.tick(now);
+                }
             }
         }
         if self.gateway.next_timeout().is_some_and(|at| at <= now.mono_us) {
@@ -266,6 +286,7 @@ impl Worker {
         self.settle(now);
         self.write_snapshots();
         self.flush(now);
+        self.close_leaving(now);
         self.resume();
         self.send_batches();
         self.count_traffic();
@@ -361,7 +382,36 @@ impl Worker {
         self.again = true;
     }
 
+    /// The client sends nothing more. It may still want its replies (`nc` closes its side of the
+    /// connection first), but what waits for somebody else must not wait for a client that is gone.
+    fn leave(&mut self, now: Now, slot: usize) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.deaf = true;
+        self.leaving.push_back((now.mono_us + LEAVING_US_MAX, slot, connection.session));
+    }
+
+    /// Closes connections of clients that send nothing more and have got everything.
+    fn close_leaving(&mut self, now: Now) {
+        for _ in 0..self.leaving.len() {
+            let Some((deadline, slot, session)) = self.leaving.pop_front() else { return };
+            let Some(connection) = self.connections.get(slot) else { continue };
+            if connection.session != session {
+                continue;
+            }
+            let done = self.gateway.in_progress(session) == 0;
+            if done && connection.unsent() == 0 || !done && deadline <= now.mono_us {
+                self.close(now, slot);
+            } else if done {
+                // Sending goes on when the socket takes more, or the connection breaks.
+                self.leaving.push_back((u64::MAX, slot, session));
+            } else {
+                self.leaving.push_back((deadline, slot, session));
+            }
+        }
+    }
+
     fn durable(&mut self, now: Now, completions: &[Completion]) {
+        self.persisting -= completions.len();
         for (shard, number) in completions {
             if let Some(replica) = &mut self.replicas[usize::from(shard.0)]
                 && let Err(error) = replica.persisted(now, *number)
@@ -413,14 +463,10 @@ impl Worker {
 
     /// Says when everything is done that was read before the worker was told to drain.
     fn drain(&mut self, now: Now) {
-        let Some(since) = self.draining else { return };
+        let Some(since) = self.draining.filter(|_| !self.drained) else { return };
         let quiet = now.mono_us.saturating_sub(self.moved_us.max(since)) >= DRAIN_QUIET_US;
-        if quiet || now.mono_us.saturating_sub(since) >= DRAIN_US_MAX {
-            self.draining = None;
-            self.ready.clear();
-            for (_, connection) in &mut self.connections {
-                connection.deaf = true;
-            }
+        if quiet && self.persisting == 0 || now.mono_us.saturating_sub(since) >= DRAIN_US_MAX {
+            self.drained = true;
             // The control thread is gone only when the process ends.
             let _ = self.peers.control.send(Notice::Drained);
         }

@@ -65,7 +65,7 @@ impl Worker {
                     }
                 }
                 Ok(Received::Nothing) => connection.readable = false,
-                Ok(Received::End) => return self.close(now, slot),
+                Ok(Received::End) => return self.leave(now, slot),
                 Err(error) => {
                     tracing::debug!("a connection broke: {error}");
                     return self.close(now, slot);

@@ -69,7 +69,10 @@ impl Worker {
             let bytes = persist.entries.iter().map(|entry| entry.data.len() as u64).sum();
             self.snapshots.logged(id, bytes);
             match &self.peers.log {
-                Some(log) => log.persist(persist),
+                Some(log) => {
+                    self.persisting += 1;
+                    log.persist(persist);
+                }
                 None => {
                     durable = true;
                     if let Err(error) = replica.persisted(now, persist.number) {

@@ -64,7 +64,10 @@ impl Acl {
             user.verifier.clone_from(&config.verifier);
             for rule in &config.rules {
                 user.apply(rule).map_err(|why| {
-                    format!("user '{name}': error in the rule '{}': {why}", rule.escape_debug())
+                    // What was meant as a password must not be printed.
+                    let secret = rule.starts_with(['>', '<', '#', '!']);
+                    let shown = if secret { &rule[..1] } else { rule };
+                    format!("user '{name}': error in the rule '{}': {why}", shown.escape_debug())
                 })?;
             }
             if users.insert(name.clone(), Arc::new(user)).is_some() {
