@@ -22,6 +22,11 @@ impl Timestamp {
         self.0 >> 12
     }
 
+    /// The first microsecond that begins after this timestamp.
+    pub const fn after_us(self) -> u64 {
+        self.micros() + 1
+    }
+
     /// The next one.
     #[must_use]
     pub const fn next(self) -> Self {

@@ -1,12 +1,19 @@
 //! The clock that the state machines are told.
 
+use adt::Timestamp;
 use engine::message::Now;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Reads wall clock and monotonic clock together.
-#[derive(Clone, Copy, Debug)]
+///
+/// All copies of a clock tell one time, which never goes back and which is later than every
+/// timestamp that a shard of this process has given away (see [`Clock::raise`]).
+#[derive(Clone, Debug)]
 pub struct Clock {
     origin: Instant,
+    floor_us: Arc<AtomicU64>,
 }
 
 impl Default for Clock {
@@ -18,13 +25,39 @@ impl Default for Clock {
 impl Clock {
     /// A clock whose monotonic time begins now.
     pub fn new() -> Self {
-        Self { origin: Instant::now() }
+        Self { origin: Instant::now(), floor_us: Arc::default() }
     }
 
     /// The time.
     #[inline]
     pub fn now(&self) -> Now {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now { wall_us: wall.as_micros() as u64, mono_us: self.origin.elapsed().as_micros() as u64 }
+        let floor_us = self.floor_us.load(Ordering::Acquire);
+        Now {
+            wall_us: floor_us.max(wall.as_micros() as u64),
+            mono_us: self.origin.elapsed().as_micros() as u64,
+        }
+    }
+
+    /// Makes sure that all shards give later timestamps than this one from now on. To be called
+    /// before anybody outside can learn that `latest` was given.
+    #[inline]
+    pub fn raise(&self, latest: Timestamp) {
+        self.floor_us.fetch_max(latest.after_us(), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_later_than_every_timestamp_that_was_given() {
+        let clock = Clock::new();
+        let copy = clock.clone();
+        let given = Timestamp(Timestamp::from_micros(clock.now().wall_us + 60_000_000).0 + 7);
+        clock.raise(given);
+        clock.raise(Timestamp::ZERO);
+        assert!(Timestamp::from_micros(copy.now().wall_us) > given);
     }
 }

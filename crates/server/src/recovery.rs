@@ -22,7 +22,7 @@ pub fn recover(
     options: &Options,
     dir: &DataDir,
     mut store: Option<&mut LogStore>,
-    clock: Clock,
+    clock: &Clock,
 ) -> Result<Vec<Replica<EntryFormat>>, StartError> {
     let began = Instant::now();
     let mut replicas = Vec::new();
@@ -51,6 +51,7 @@ pub fn recover(
     settle(&mut replicas, store.as_deref_mut(), clock)?;
     let (committed, aborted) = resolve_open(&mut replicas, clock.now());
     settle(&mut replicas, store, clock)?;
+    replicas.iter().for_each(|replica| clock.raise(replica.shard().clock()));
     if parts + entries > 0 {
         tracing::info!(
             "loaded {parts} parts of snapshots and {entries} log entries in {:.1} s",
@@ -69,7 +70,7 @@ pub fn recover(
 fn settle(
     replicas: &mut [Replica<EntryFormat>],
     mut store: Option<&mut LogStore>,
-    clock: Clock,
+    clock: &Clock,
 ) -> Result<(), StartError> {
     loop {
         let mut quiet = true;

@@ -159,7 +159,7 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
     let dir = Arc::new(dir);
     let shards = dir.manifest().shards;
     let mut store = open_log(&options, &dir)?;
-    let replicas = recovery::recover(&options, &dir, store.as_mut(), clock)?;
+    let replicas = recovery::recover(&options, &dir, store.as_mut(), &clock)?;
     if options.durability == Durability::None {
         store = None;
     }
@@ -255,7 +255,7 @@ impl Starting {
             facts,
             shards: self.shards,
             started: Instant::now(),
-            clock: self.clock,
+            clock: self.clock.clone(),
             allocated_bytes: self.options.allocated_bytes,
             save_at_stop: self.options.durability == Durability::None,
             listener: Some(listener),
@@ -356,7 +356,7 @@ impl Starting {
                 Gateway::new(GatewayConfig { id, seed, ..config.clone() }, self.clock.now());
             let place = Place {
                 id,
-                clock: self.clock,
+                clock: self.clock.clone(),
                 poll: seat.poll,
                 inbox: seat.inbox,
                 shards: self.shards,

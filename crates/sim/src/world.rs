@@ -74,6 +74,8 @@ pub struct World {
     /// When faults end and clients begin nothing new.
     faults_end_us: u64,
     wall_offsets_us: Vec<i64>,
+    /// Later than every timestamp that the server has given.
+    floor_us: u64,
     sequence: u64,
     queue: BTreeMap<(u64, u64), Event>,
     epoch: u64,
@@ -116,6 +118,7 @@ impl World {
             now_us: 0,
             faults_end_us: FAULTS_US,
             wall_offsets_us,
+            floor_us: 0,
             sequence: 0,
             queue: BTreeMap::new(),
             epoch: 0,
@@ -212,10 +215,8 @@ impl World {
 
     fn wall(&self, worker: u16) -> Now {
         let offset = self.wall_offsets_us.get(usize::from(worker)).copied().unwrap_or(0);
-        Now {
-            wall_us: (WALL_US + self.now_us).saturating_add_signed(offset),
-            mono_us: self.now_us + 1,
-        }
+        let wall_us = (WALL_US + self.now_us).saturating_add_signed(offset);
+        Now { wall_us: wall_us.max(self.floor_us), mono_us: self.now_us + 1 }
     }
 
     fn boot(&mut self) -> Result<(), String> {
@@ -224,6 +225,8 @@ impl World {
         let seed = self.seed ^ self.epoch;
         self.workers = start(self.shape, seed, &mut self.disk, now, self.plant)?;
         self.turning = vec![false; self.workers.len()];
+        self.floor_us = 0;
+        (0..self.shape.workers).for_each(|worker| self.publish_clocks(worker));
         self.channels.clear();
         for worker in 0..self.shape.workers {
             self.wake_worker(worker, self.now_us);
@@ -440,10 +443,19 @@ impl World {
         }
     }
 
+    /// What the server does before replies go out: later timestamps are given to what comes after.
+    fn publish_clocks(&mut self, worker: u16) {
+        let replicas = self.workers[usize::from(worker)].replicas().iter();
+        if let Some(latest) = replicas.map(|replica| replica.shard().clock()).max() {
+            self.floor_us = self.floor_us.max(latest.after_us());
+        }
+    }
+
     fn turn(&mut self, worker: u16) -> Result<(), String> {
         let now = self.wall(worker);
         self.turning[usize::from(worker)] = false;
         let sent = self.workers[usize::from(worker)].turn(now)?;
+        self.publish_clocks(worker);
         for item in sent {
             self.carry(worker, item);
         }

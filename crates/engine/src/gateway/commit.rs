@@ -137,6 +137,10 @@ impl Gateway {
         let commit = txn.bound.max(txn.clock.next());
         txn.bound = commit;
         txn.stage = Stage::Deciding;
+        // What it has read is let go of now: a participant may have to wait for others before it
+        // carries the transaction out, and these may wait for the locks.
+        self.leave_leases(job, commit);
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
         for touched in std::mem::take(&mut txn.touched) {
             let id = txn.id;
             if touched.prepared {

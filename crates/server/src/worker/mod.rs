@@ -283,7 +283,10 @@ impl Worker {
         }
         self.expire_unproven(now);
         self.read_ready(now);
+        // Timestamps must be later than those that others gave before this turn's requests came.
+        let now = self.clock.now();
         self.settle(now);
+        self.publish_clocks();
         self.write_snapshots();
         self.flush(now);
         self.close_leaving(now);
@@ -291,6 +294,15 @@ impl Worker {
         self.send_batches();
         self.count_traffic();
         self.drain(now);
+    }
+
+    /// Before the replies of this turn go out: whoever acts on them gets later timestamps, on all
+    /// shards.
+    fn publish_clocks(&self) {
+        let shards = self.local.iter().filter_map(|&shard| self.replicas[shard].as_ref());
+        if let Some(latest) = shards.map(|replica| replica.shard().clock()).max() {
+            self.clock.raise(latest);
+        }
     }
 
     fn take_mail(&mut self, now: Now) {
