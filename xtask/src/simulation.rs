@@ -15,9 +15,6 @@ const SEEDS: &str = "200";
 
 /// The short simulation; a failing seed is shown with the command that repeats it.
 pub fn short() -> Result<Outcome, String> {
-    if !offered()? {
-        return Ok(Outcome::NotRun("the binary has no `sim` command".into()));
-    }
     let (status, summary) = run(&["--seeds", SEEDS])?;
     let Summary { seeds, failures, simulated_s, transactions, .. } = summary;
     println!("{seeds} seeds, {simulated_s:.0} simulated seconds, {transactions} transactions");
@@ -32,9 +29,6 @@ pub fn short() -> Result<Outcome, String> {
 
 /// Each planted bug must be found: a simulation that cannot fail proves nothing.
 pub fn planted_bugs() -> Result<Outcome, String> {
-    if !offered()? {
-        return Ok(Outcome::NotRun("the binary has no `sim` command".into()));
-    }
     let (_, document) = sim(&["--plant", "all", "--seeds", SEEDS])?;
     let plants = document["plants"].as_array().ok_or("claret sim printed no `plants`")?;
     let mut count = Count::default();
@@ -74,12 +68,6 @@ fn sim(words: &[&str]) -> Result<(ExitStatus, Value), String> {
             Err(format!("claret sim did not print one JSON document: {e}"))
         }
     }
-}
-
-/// Whether the binary's help names the command.
-fn offered() -> Result<bool, String> {
-    let (_, help) = output(&mut command(paths::claret(), &["--help"]))?;
-    Ok(help.lines().any(|line| line.split_whitespace().next() == Some("sim")))
 }
 
 /// What `claret sim --json` says.

@@ -24,6 +24,7 @@ pub fn run() -> Result<(), String> {
     report.step("dependencies", || one(deny::run_checks()));
     let build = ["build", "--release", "--locked", "--package", "claret"];
     if report.step("release build", || one(start(&mut cargo(&build)))) {
+        report.step("command reference", || one(crate::docs::check()));
         report.step("black-box tests", black_box);
         report.step("simulation", simulation::short);
         report.step("planted bugs", simulation::planted_bugs);

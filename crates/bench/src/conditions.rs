@@ -55,7 +55,7 @@ fn labels(options: &ClaretOptions) -> Map<String, Value> {
 }
 
 /// The condition that a contestant stands for.
-pub fn condition<'c>(labels: &'c Map<String, Value>) -> &'c str {
+pub fn condition(labels: &Map<String, Value>) -> &str {
     labels.get("cc").and_then(Value::as_str).unwrap_or_default()
 }
 

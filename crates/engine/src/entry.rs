@@ -44,6 +44,8 @@ pub enum LogRecord {
     },
     /// All records of the shard are removed (`FLUSHALL`).
     Flush,
+    /// Unless the request took effect before, it never will (`TXN RESOLVE`).
+    Resolve(RequestId),
 }
 
 /// Operations that take effect together on one shard.

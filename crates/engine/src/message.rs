@@ -217,6 +217,9 @@ pub enum Body {
     RandomKey,
     /// Removes everything. Answer: [`Answer::Reply`] with OK.
     Flush,
+    /// Settles whether a request took effect, once and for all. Answer: [`Answer::Reply`] with 1 if
+    /// it did; with 0 if it did not and never will.
+    Resolve(RequestId),
     /// What the shard has counted. Answer: [`Answer::Stats`].
     Stats,
     /// Keys of a hash slot. Answer: [`Answer::Reply`] with an array of at most `count` keys.
@@ -256,6 +259,8 @@ pub enum Answer {
     /// The request took effect before, under the same request number; these were its replies on
     /// this shard. Nothing was done now.
     Repeated(SmallVec<[Reply; 1]>),
+    /// Somebody was promised before that a request with this number takes no effect.
+    Voided,
     /// A guard did not hold: nothing took effect.
     GuardFailed,
     /// Values that were valid together on this shard from `since` to `until`, both included.

@@ -181,8 +181,10 @@ fn commands(client: u64, script: &Script, number: u64) -> VecDeque<Vec<String>> 
             let mut watch = vec!["watch".to_owned()];
             watch.extend(script.ops.iter().map(|op| op[1].clone()));
             commands.push_back(watch);
+            // The reads come first in these scripts: what they see must still be true at the EXEC.
+            commands.extend(ops.clone().filter(|op| is_read(op)));
             commands.push_back(word("multi"));
-            commands.extend(ops);
+            commands.extend(ops.filter(|op| !is_read(op)));
             commands.push_back(word("exec"));
         }
         Form::Interactive | Form::Blind | Form::ReadOnly => {
@@ -208,10 +210,15 @@ fn outcome(running: &Running) -> Option<Vec<Option<Value>>> {
     }
     match running.script.form {
         Form::Single => (!last.is_error()).then(|| vec![seen(last)]),
-        Form::Multi | Form::Watch => match last {
+        Form::Multi => match last {
             Reply::Array(replies) => Some(replies.iter().map(seen).collect()),
             _ => None,
         },
+        Form::Watch => {
+            let Reply::Array(written) = last else { return None };
+            let reads = running.script.ops.iter().filter(|op| is_read(op)).count();
+            Some(running.replies[1..=reads].iter().chain(written).map(seen).collect())
+        }
         Form::Interactive | Form::ReadOnly => {
             let ops = running.script.ops.len();
             (!last.is_error()).then(|| running.replies[1..=ops].iter().map(seen).collect())

@@ -54,7 +54,7 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
                 LogRecord::Outcome { txn, commit: Some(ts) } => {
                     outcomes.insert(txn, ts.0);
                 }
-                LogRecord::Outcome { .. } | LogRecord::Flush => {}
+                LogRecord::Outcome { .. } | LogRecord::Flush | LogRecord::Resolve(_) => {}
             }
         }
     }
@@ -89,7 +89,7 @@ fn is_unique(command: &[u8], value: &[u8]) -> bool {
 }
 
 /// Gives every completion (and every open transaction) the position that the log has for it.
-pub fn stamp(events: &mut Vec<Event>, disk: &Disk) -> Result<(), String> {
+pub fn stamp(events: &mut [Event], disk: &Disk) -> Result<(), String> {
     let positions = positions(disk)?;
     let mut open: BTreeMap<u64, Option<Position>> = BTreeMap::new();
     for event in events.iter_mut() {

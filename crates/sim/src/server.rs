@@ -48,7 +48,7 @@ pub enum Input {
 #[derive(Debug)]
 pub enum Sent {
     /// To another worker.
-    Worker(u16, Input),
+    Worker(u16, Box<Input>),
     /// To a client.
     Client(u64, Reply),
     /// To the disk.
@@ -215,7 +215,7 @@ impl Worker {
                     self.gateway.close(now, session);
                 }
             }
-            Input::Request(shard, request) => self.to_replica(now, shard, request),
+            Input::Request(shard, request) => self.hand_to_replica(now, shard, request),
             Input::Response(response) => self.gateway.response(now, response),
             Input::Peer(from, message) => self.gateway.peer(now, from, message),
             Input::Persisted(shard, number) => {
@@ -229,7 +229,7 @@ impl Worker {
         Ok(())
     }
 
-    fn to_replica(&mut self, now: Now, shard: ShardId, request: Request) {
+    fn hand_to_replica(&mut self, now: Now, shard: ShardId, request: Request) {
         let requests = match self.plant {
             Some(plant) => plant.requests(request, shard.0),
             None => vec![request],
@@ -262,7 +262,7 @@ impl Worker {
                         }
                         Some(response) => {
                             let to = response.gateway.0;
-                            sent.push(Sent::Worker(to, Input::Response(response)));
+                            sent.push(Sent::Worker(to, Box::new(Input::Response(response))));
                         }
                         None => {}
                     }
@@ -282,13 +282,15 @@ impl Worker {
                 }
             }
             Output::Shard { shard, request } if shard.0 % self.workers == self.id => {
-                self.to_replica(now, shard, request);
+                self.hand_to_replica(now, shard, request);
             }
             Output::Shard { shard, request } => {
-                sent.push(Sent::Worker(shard.0 % self.workers, Input::Request(shard, request)));
+                let input = Box::new(Input::Request(shard, request));
+                sent.push(Sent::Worker(shard.0 % self.workers, input));
             }
             Output::Peer { to, message } => {
-                sent.push(Sent::Worker(to.0, Input::Peer(GatewayId(self.id), message)));
+                let input = Box::new(Input::Peer(GatewayId(self.id), message));
+                sent.push(Sent::Worker(to.0, input));
             }
             Output::Close { session } => {
                 if let Some(client) = self.clients.remove(&session) {

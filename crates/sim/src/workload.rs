@@ -16,7 +16,7 @@ pub enum Form {
     Single,
     /// `MULTI` ... `EXEC` in one piece.
     Multi,
-    /// `WATCH`, a read, then `MULTI` ... `EXEC`.
+    /// `WATCH`, the reads, then the writes in `MULTI` ... `EXEC`.
     Watch,
     /// `TXN BEGIN`, one command after the other, `TXN COMMIT`.
     Interactive,
@@ -70,11 +70,14 @@ impl Workload {
         ]);
         let numbered = matches!(form, Form::Single | Form::Multi) && self.random.percent(50);
         let count = if form == Form::Single { 1 } else { self.random.between(1, 4) };
-        let ops = match self.random.below(10) {
+        let mut ops: Vec<_> = match self.random.below(10) {
             0..=2 if form != Form::Single && form != Form::ReadOnly => self.transfer(),
             3 if form == Form::Multi || form == Form::ReadOnly => self.balances(),
             _ => (0..count).map(|_| self.operation(form == Form::ReadOnly)).collect(),
         };
+        if form == Form::Watch {
+            ops.sort_by_key(|op| !is_read(op));
+        }
         Script { form, ops, numbered }
     }
 

@@ -45,7 +45,7 @@ impl Outcome {
 #[derive(Debug)]
 enum Event {
     Turn { epoch: u64, worker: u16 },
-    Deliver { epoch: u64, worker: u16, input: Input },
+    Deliver { epoch: u64, worker: u16, input: Box<Input> },
     Synced { epoch: u64 },
     SnapshotSaved { epoch: u64, shard: ShardId, index: u64, bytes: Vec<u8> },
     BeginSnapshot,
@@ -300,7 +300,7 @@ impl World {
         match event {
             Event::Turn { epoch, worker } if epoch == self.epoch => self.turn(worker)?,
             Event::Deliver { epoch, worker, input } if epoch == self.epoch => {
-                self.workers[usize::from(worker)].inbox.push_back(input);
+                self.workers[usize::from(worker)].inbox.push_back(*input);
                 self.wake_worker(worker, self.now_us);
             }
             Event::Synced { epoch } if epoch == self.epoch => self.synced(),
@@ -316,11 +316,11 @@ impl World {
                 self.wake_worker(worker as u16, self.now_us);
             }
             Event::Wake { client } => self.wake_client(client),
-            Event::ToClient { client, connection, reply } => {
-                if self.connections.get(&client).is_some_and(|c| c.number == connection) {
-                    let wishes = self.clients[client as usize].reply(self.now_us, reply);
-                    self.grant(client, wishes);
-                }
+            Event::ToClient { client, connection, reply }
+                if self.connections.get(&client).is_some_and(|c| c.number == connection) =>
+            {
+                let wishes = self.clients[client as usize].reply(self.now_us, reply);
+                self.grant(client, wishes);
             }
             Event::Disconnect { client } => self.disconnect(client),
             Event::Crash if !self.workers.is_empty() => {
@@ -369,7 +369,7 @@ impl World {
         let time = (self.now_us + delay).max(connection.last_out_us + 1);
         let (epoch, worker) = (self.epoch, connection.worker);
         let input = Input::Close(connection.number);
-        self.at(time, Event::Deliver { epoch, worker, input });
+        self.at(time, Event::Deliver { epoch, worker, input: Box::new(input) });
         self.clients[client as usize].disconnected(self.now_us);
         let time = self.now_us + self.network.between(100, 5_000);
         self.at(time, Event::Wake { client });
@@ -413,23 +413,23 @@ impl World {
         let connection =
             Connection { number, worker, delay_us, last_out_us: self.now_us, last_in_us: 0 };
         self.connections.insert(client, connection);
-        self.to_server(client, Input::Open(number));
+        self.send_to_server(client, Input::Open(number));
     }
 
     fn send(&mut self, client: u64, words: Vec<String>) {
         let Some(connection) = self.connections.get(&client) else { return };
         let number = connection.number;
-        self.to_server(client, Input::Command(number, words));
+        self.send_to_server(client, Input::Command(number, words));
     }
 
     /// In order, with a delay of its own each time.
-    fn to_server(&mut self, client: u64, input: Input) {
+    fn send_to_server(&mut self, client: u64, input: Input) {
         let Some(connection) = self.connections.get_mut(&client) else { return };
         let time =
             (self.now_us + self.network.tail(connection.delay_us)).max(connection.last_out_us + 1);
         connection.last_out_us = time;
         let (epoch, worker) = (self.epoch, connection.worker);
-        self.at(time, Event::Deliver { epoch, worker, input });
+        self.at(time, Event::Deliver { epoch, worker, input: Box::new(input) });
     }
 
     fn wake_worker(&mut self, worker: u16, time: u64) {
@@ -521,7 +521,8 @@ impl World {
         for (shard, number) in std::mem::take(&mut self.syncing) {
             let (epoch, worker) = (self.epoch, shard.0 % self.shape.workers);
             let time = self.now_us + 1;
-            self.at(time, Event::Deliver { epoch, worker, input: Input::Persisted(shard, number) });
+            let input = Box::new(Input::Persisted(shard, number));
+            self.at(time, Event::Deliver { epoch, worker, input });
         }
         self.start_sync();
     }

@@ -22,6 +22,7 @@ const PREPARE: u8 = 2;
 const COMMIT: u8 = 3;
 const ABORT: u8 = 4;
 const FLUSH: u8 = 5;
+const RESOLVE: u8 = 6;
 
 const HAS_REQUEST: u8 = 1;
 const HAS_GUARDS: u8 = 2;
@@ -87,6 +88,10 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
             put_txn(*txn, out);
         }
         LogRecord::Flush => out.push(FLUSH),
+        LogRecord::Resolve(request) => {
+            out.push(RESOLVE);
+            put_request(request, out);
+        }
     }
 }
 
@@ -100,6 +105,7 @@ fn read_record(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<LogRecord, 
         }
         ABORT => LogRecord::Outcome { txn: read_txn(reader)?, commit: None },
         FLUSH => LogRecord::Flush,
+        RESOLVE => LogRecord::Resolve(read_request(reader)?),
         _ => return Err(Corrupt),
     })
 }

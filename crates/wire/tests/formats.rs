@@ -51,6 +51,7 @@ fn entry() -> Entry {
             LogRecord::Outcome { txn: txn(9), commit: Some(Timestamp(10)) },
             LogRecord::Outcome { txn: txn(11), commit: None },
             LogRecord::Flush,
+            LogRecord::Resolve(request()),
         ],
     }
 }

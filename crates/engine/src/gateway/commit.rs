@@ -41,6 +41,12 @@ fn is_whole(txn: &Txn, replies: &[Reply]) -> bool {
     direct && participants == 1 && replies.len() == txn.work.ops.len()
 }
 
+/// The error for a request whose number was given up.
+pub(super) fn voided() -> ErrorReply {
+    let text = "TXN RESOLVE has settled that this request number takes no effect; use another one";
+    ErrorReply::new("VOIDED", text)
+}
+
 impl Gateway {
     /// Everything is known: the transaction commits, if the participants agree.
     pub(super) fn commit(&mut self, job: u64) {
@@ -104,6 +110,7 @@ impl Gateway {
                             it came from several shards or depended on what was read then";
                 self.end_without_effect(job, ErrorReply::new("REPEATED", text).into());
             }
+            Answer::Voided => self.end_without_effect(job, voided().into()),
             Answer::GuardFailed => {
                 self.mail.stats.guard_failures += 1;
                 self.end_without_effect(job, Reply::NilArray);

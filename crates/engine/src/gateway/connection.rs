@@ -212,17 +212,12 @@ impl Gateway {
         if args.len() != 4 {
             return wrong_words("client", "request").into();
         }
-        let client = Blob::from(args.get(2).unwrap_or_default());
-        let number = args.int(3).ok().and_then(|number| u64::try_from(number).ok());
-        if client.is_empty() || client.len() > REQUEST_CLIENT_BYTES_MAX {
-            let text = format!("the name has 1 to {REQUEST_CLIENT_BYTES_MAX} bytes");
-            return ErrorReply::err(text).into();
-        }
-        let Some(number) = number else {
-            return ErrorReply::err("the number is not an integer from 0 on").into();
+        let request = match request_id(args, 2) {
+            Ok(request) => request,
+            Err(error) => return error.into(),
         };
         if let Some(session) = self.sessions.get_mut(id.0) {
-            session.request = Some(RequestId { client, number });
+            session.request = Some(request);
             session.refresh();
         }
         Reply::Ok.into()
@@ -350,4 +345,16 @@ fn line(session: &Session, now: Now, (channels, patterns): (usize, usize)) -> Cl
         library: about.library.clone(),
         library_version: about.library_version.clone(),
     }
+}
+
+/// Name and request number at two words.
+pub(super) fn request_id(args: &Args<'_>, at: usize) -> Result<RequestId, ErrorReply> {
+    let client = Blob::from(args.get(at).unwrap_or_default());
+    let number = args.int(at + 1).ok().and_then(|number| u64::try_from(number).ok());
+    if client.is_empty() || client.len() > REQUEST_CLIENT_BYTES_MAX {
+        let text = format!("the name has 1 to {REQUEST_CLIENT_BYTES_MAX} bytes");
+        return Err(ErrorReply::err(text));
+    }
+    let number = number.ok_or_else(|| ErrorReply::err("the number is not an integer from 0 on"))?;
+    Ok(RequestId { client, number })
 }

@@ -5,16 +5,17 @@
 //! replies come with the commit.
 
 use super::api::SessionId;
+use super::connection::request_id;
 use super::data::long_key;
 use super::dispatch::Handled;
-use super::mail::{Target, WHOLE};
+use super::mail::{Pending, Target, WHOLE};
 use super::readonly::Intervals;
 use super::session::{Mode, Session};
 use super::txn::{Cause, Role, Txn};
 use super::work::Step;
 use super::{Gateway, Job};
 use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX};
-use crate::message::{KeyedOp, TxnId};
+use crate::message::{Body, KeyedOp, TxnId};
 use adt::{Args, CommandSpec, ErrorReply, Flags, Handler, Merge, Reply};
 
 fn in_transaction(name: &str) -> ErrorReply {
@@ -22,7 +23,7 @@ fn in_transaction(name: &str) -> ErrorReply {
 }
 
 impl Gateway {
-    /// `TXN BEGIN [READONLY] [BLIND]`, `TXN COMMIT`, `TXN ABORT`.
+    /// `TXN BEGIN [READONLY] [BLIND]`, `TXN COMMIT`, `TXN ABORT`, `TXN RESOLVE name number`.
     pub(super) fn txn_command(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
         let one_word = args.len() == 2;
         if args.is(1, "BEGIN") {
@@ -36,13 +37,35 @@ impl Gateway {
             }
             return self.begin_interactive(id, options.0, options.1);
         }
+        if args.is(1, "RESOLVE") {
+            return self.resolve(id, args);
+        }
         match () {
             () if args.is(1, "COMMIT") && one_word => self.commit_interactive(id),
             () if args.is(1, "ABORT") && one_word => self.give_up_interactive(id),
             () => {
-                ErrorReply::err("unknown subcommand; try TXN BEGIN, TXN COMMIT or TXN ABORT").into()
+                let text = "unknown subcommand or wrong number of words; try TXN BEGIN, TXN COMMIT, \
+                            TXN ABORT or TXN RESOLVE name number";
+                ErrorReply::err(text).into()
             }
         }
+    }
+
+    /// `TXN RESOLVE name number`: 1 if the transaction that was begun under this request number
+    /// took effect; otherwise 0, and it never will.
+    fn resolve(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        if args.len() != 4 {
+            return ErrorReply::err("TXN RESOLVE takes a name and a number").into();
+        }
+        let request = match request_id(args, 2) {
+            Ok(request) => request,
+            Err(error) => return error.into(),
+        };
+        let target = self.place(id, None);
+        let shard = self.mail.shard_of(&request.client);
+        let pending = Pending::Single { target, wrote: None };
+        self.mail.ask(shard, pending, Body::Resolve(request));
+        Handled::Later
     }
 
     fn begin_interactive(&mut self, id: SessionId, readonly: bool, blind: bool) -> Handled {

@@ -111,6 +111,7 @@ fn unexpected(answer: &Answer) -> Reply {
             let text = "too many requests wait already; wait a little and try again";
             ErrorReply::new("BUSY", text).into()
         }
+        Answer::Voided => super::commit::voided().into(),
         Answer::Refused(_) => super::txn::Cause::Refused(Refusal::Conflict).error().into(),
         _ => Reply::err("a shard gave an answer that does not belong to the request"),
     }

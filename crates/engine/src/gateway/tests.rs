@@ -218,6 +218,12 @@ fn a_wounded_program_is_run_again_with_its_age() {
     story.answer(0, Answer::Notice(wound));
     assert!(story.sent().is_empty(), "it is spared while it runs");
     story.answer(sent[1].1, Answer::Notice(Notice::Blocked { txn: first }));
+    let cancelled = story.sent();
+    assert_eq!(cancelled.len(), 2, "whoever has logged its part cannot stop it");
+    assert!(cancelled.iter().all(|(_, _, body)| matches!(body, Body::Cancel { .. })));
+    story.answer(sent[0].1, Answer::Prepared { bound: Timestamp(70) });
+    assert!(story.sent().is_empty());
+    story.answer(sent[1].1, Answer::Refused(Refusal::Conflict));
     let again = story.sent();
     assert!(matches!(again[0].2, Body::Decide { commit: None, .. }));
     assert!(matches!(again[1].2, Body::Decide { commit: None, .. }));
@@ -398,6 +404,36 @@ fn readers_of_one_key_share_a_lease_and_the_last_one_ends_it() {
     let (sent, _) = story.out();
     assert!(matches!(&sent[..], [(_, _, Body::Release { txn, .. })] if txn == lease), "{sent:?}");
     assert!(story.gateway.readers.is_empty() && story.gateway.lease_ids.is_empty());
+}
+
+#[test]
+fn a_transaction_leaves_its_leases_with_the_decision() {
+    let mut story = Story::new();
+    let clients: Vec<SessionId> =
+        (0..2).map(|_| story.gateway.open(story.now, Opening::default())).collect();
+    for &client in &clients {
+        story.says_as(client, "TXN BEGIN BLIND");
+        story.says_as(client, "GET a");
+    }
+    let (locks, _) = story.out();
+    for (_, token, _) in &locks {
+        let locked = Answer::Locked { reply: Reply::Int(5), clock: Timestamp(50) };
+        story.answer(*token, locked);
+    }
+    story.out();
+    for line in ["INCR b", "INCR e", "TXN COMMIT"] {
+        story.says_as(clients[1], line);
+    }
+    let (prepares, _) = story.out();
+    for (_, token, _) in &prepares {
+        story.answer(*token, Answer::Prepared { bound: Timestamp(70) });
+    }
+    // Before it is carried out: that may have to wait for somebody who waits for the lease.
+    let sent = story.sent();
+    let released = sent.iter().any(|(_, _, body)| {
+        matches!(body, Body::Release { txn, after: Timestamp(70) } if txn.is_lease())
+    });
+    assert!(released, "{sent:?}");
 }
 
 #[test]

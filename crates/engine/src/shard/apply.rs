@@ -4,6 +4,7 @@
 //! state. Whatever an operation may know besides the state (time, timestamp, random number) comes
 //! out of the log.
 
+use super::requests::Known;
 use super::requests::Requests;
 use crate::entry::{Apply, Prepare};
 use crate::message::{KeyedOp, TxnId};
@@ -25,6 +26,8 @@ pub enum Outcome {
     GuardFailed,
     /// The same request took effect before; these were its replies.
     Repeated(Replies),
+    /// It was settled before that the request takes no effect.
+    Voided,
 }
 
 /// A prepared transaction that is not executed yet.
@@ -141,10 +144,12 @@ impl State {
 
     /// Carries out operations that are committed on this shard alone.
     pub fn apply(&mut self, apply: &Apply, ctx: &Ctx) -> Outcome {
-        if let Some(request) = &apply.request
-            && let Some(replies) = self.requests.get(request)
-        {
-            return Outcome::Repeated(replies.iter().cloned().collect());
+        match apply.request.as_ref().and_then(|request| self.requests.get(request)) {
+            Some(Known::TookEffect(replies)) => {
+                return Outcome::Repeated(replies.iter().cloned().collect());
+            }
+            Some(Known::Void) => return Outcome::Voided,
+            None => {}
         }
         if !self.guards_hold(apply) {
             return Outcome::GuardFailed;

@@ -3,7 +3,7 @@
 use super::apply::{Executed, Outcome, State, mix};
 use super::{Batch, Shard, Target, TargetKind};
 use crate::entry::{Entry, LogRecord};
-use crate::message::{Answer, Body, Now, Refusal, Token, TxnId};
+use crate::message::{Answer, Body, Now, Refusal, Request, RequestId, Token, TxnId};
 use adt::{Ctx, Reply, Timestamp};
 use smallvec::SmallVec;
 
@@ -57,14 +57,17 @@ impl Shard {
                 self.state.flush(ctx.ts);
                 self.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
             }
+            LogRecord::Resolve(request) => {
+                let took_effect = self.state.requests_mut().resolve(request.clone(), ctx.ts);
+                let reply = Answer::Reply(Reply::Int(took_effect.into()));
+                self.answer(target.gateway, target.token, reply);
+                self.close_request(request);
+            }
         }
     }
 
     fn tell(&mut self, target: Target, outcome: Outcome, ts: Timestamp) {
         let answer = match outcome {
-            Outcome::Done(replies) if matches!(target.kind, TargetKind::Commit(_)) => {
-                Answer::Committed { replies, ts }
-            }
             Outcome::Done(replies) if matches!(target.kind, TargetKind::Commit(_)) => {
                 Answer::Committed { replies, ts }
             }
@@ -77,6 +80,7 @@ impl Shard {
                 self.stats.duplicates += 1;
                 Answer::Repeated(replies)
             }
+            Outcome::Voided => Answer::Voided,
         };
         match target.kind {
             TargetKind::Nobody => return,
@@ -142,6 +146,28 @@ impl Shard {
             for waiter in self.locks.queue(&key) {
                 self.wound_for(now, waiter);
             }
+        }
+    }
+
+    /// Settles whether a request took effect, as soon as no transaction under its number is open.
+    pub(super) fn resolve_request(&mut self, request: Request) {
+        let Body::Resolve(ref id) = request.body else { return };
+        if self.open_requests.contains_key(id) {
+            self.resolving.entry(id.clone()).or_default().push(request);
+            return;
+        }
+        let (id, kind) = (id.clone(), TargetKind::Resolved);
+        // Nobody may prepare under this number while the record is on its way.
+        self.open_requests.insert(id.clone(), TxnId::default());
+        let target = Target { gateway: request.gateway, token: request.token, kind };
+        self.log(LogRecord::Resolve(id), target);
+    }
+
+    /// Nothing under this number is open any more.
+    pub(super) fn close_request(&mut self, id: &RequestId) {
+        self.open_requests.remove(id);
+        for request in self.resolving.remove(id).into_iter().flatten() {
+            self.resolve_request(request);
         }
     }
 
@@ -218,6 +244,9 @@ fn replay_into(state: &mut State, entry: &Entry) {
                 state.decide(*txn, *commit, entry.now_ms);
             }
             LogRecord::Flush => state.flush(ts),
+            LogRecord::Resolve(request) => {
+                state.requests_mut().resolve(request.clone(), ts);
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Granting: which requests go ahead, which wait, and in which order waiting ones are admitted.
 
 use super::locks::{Barrier, Claim, Class, WaiterId};
+use super::requests::Known;
 use super::{Shard, Target, TargetKind, Txn, Waiter};
 use crate::entry::{Apply, LogRecord};
 use crate::limits::{IDLE_HOLDER_US_MAX, LOCK_WAITERS_MAX};
@@ -329,10 +330,13 @@ impl Shard {
             return self.put_apply(request, TargetKind::Commit(txn));
         }
         if let Some(id) = &prepare.apply.request {
-            if let Some(replies) = self.state.requests().get(id) {
+            let answer = self.state.requests().get(id).map(|known| match known {
+                Known::TookEffect(replies) => Answer::Repeated(replies.iter().cloned().collect()),
+                Known::Void => Answer::Voided,
+            });
+            if let Some(answer) = answer {
                 self.stats.duplicates += 1;
-                let replies = replies.iter().cloned().collect();
-                self.answer(gateway, token, Answer::Repeated(replies));
+                self.answer(gateway, token, answer);
                 return self.end_txn(txn);
             }
             if self.open_requests.get(id).is_some_and(|open| *open != txn) {
@@ -391,7 +395,7 @@ impl Shard {
         if let Some(request) = entry.request
             && self.open_requests.get(&request) == Some(&txn)
         {
-            self.open_requests.remove(&request);
+            self.close_request(&request);
         }
         for id in entry.waiters {
             if let Some(waiter) = self.waiters.remove(&id) {

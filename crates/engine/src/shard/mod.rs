@@ -66,6 +66,8 @@ enum TargetKind {
     Vote(TxnId),
     /// `OK`.
     Flushed,
+    /// Whether a request took effect.
+    Resolved,
     /// Nobody asked.
     Nobody,
 }
@@ -128,6 +130,8 @@ pub struct Shard {
     /// Who was told to give way, and for whom.
     wounded: BTreeMap<TxnId, Age>,
     open_requests: BTreeMap<RequestId, TxnId>,
+    /// Who wants to know whether an open request takes effect.
+    resolving: BTreeMap<RequestId, Vec<Request>>,
     probing: BTreeMap<TxnId, Vec<TxnId>>,
     waiters: BTreeMap<WaiterId, Waiter>,
     next_waiter: WaiterId,
@@ -164,6 +168,7 @@ impl Shard {
             txns: BTreeMap::new(),
             wounded: BTreeMap::new(),
             open_requests: BTreeMap::new(),
+            resolving: BTreeMap::new(),
             probing: BTreeMap::new(),
             waiters: BTreeMap::new(),
             next_waiter: 0,
@@ -252,6 +257,7 @@ impl Shard {
                 let target = Target { gateway: request.gateway, token: request.token, kind };
                 self.log(LogRecord::Flush, target);
             }
+            Body::Resolve(_) => self.resolve_request(request),
             _ => self.look(now, request),
         }
         self.settle(now);

@@ -5,8 +5,21 @@
 
 use crate::limits::{REQUEST_CLIENTS_MAX, REQUESTS_PER_CLIENT_MAX};
 use crate::message::RequestId;
-use adt::{Blob, Reply, Timestamp};
+use adt::{Blob, ErrorReply, Reply, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Code of the error that stands for the replies of a request that must not take effect. No command
+/// replies with it.
+const VOID: &str = "VOID";
+
+/// What is known of a request.
+#[derive(Debug, PartialEq)]
+pub enum Known<'r> {
+    /// It took effect, with these replies.
+    TookEffect(&'r [Reply]),
+    /// It never will.
+    Void,
+}
 
 /// Outcomes by client and number.
 #[derive(Clone, Debug, Default)]
@@ -23,9 +36,24 @@ struct Client {
 
 impl Requests {
     /// The replies of a request that took effect, if it is remembered.
-    pub fn get(&self, request: &RequestId) -> Option<&[Reply]> {
+    pub fn get(&self, request: &RequestId) -> Option<Known<'_>> {
         let client = self.clients.get(&request.client)?;
-        client.outcomes.iter().find(|o| o.0 == request.number).map(|o| o.2.as_slice())
+        let outcome = client.outcomes.iter().find(|o| o.0 == request.number)?;
+        Some(match &outcome.2[..] {
+            [Reply::Error(error)] if error.code() == VOID => Known::Void,
+            replies => Known::TookEffect(replies),
+        })
+    }
+
+    /// Sees to it that a request that has not taken effect never does. Tells whether it has.
+    pub fn resolve(&mut self, request: RequestId, ts: Timestamp) -> bool {
+        match self.get(&request) {
+            Some(known) => matches!(known, Known::TookEffect(_)),
+            None => {
+                self.remember(request, ts, vec![ErrorReply::new(VOID, "").into()]);
+                false
+            }
+        }
     }
 
     /// Remembers that a request took effect at `ts`.
@@ -96,6 +124,19 @@ mod tests {
             requests.remember(request(number), Timestamp(number), vec![Reply::Int(number as i64)]);
         }
         assert_eq!(requests.get(&request(0)), None);
-        assert_eq!(requests.get(&request(1)), Some(&[Reply::Int(1)][..]));
+        assert_eq!(requests.get(&request(1)), Some(Known::TookEffect(&[Reply::Int(1)])));
+    }
+
+    #[test]
+    fn a_request_is_settled_once() {
+        let mut requests = Requests::default();
+        let request = |number| RequestId { client: Blob::from("c"), number };
+        requests.remember(request(1), Timestamp(1), Vec::new());
+        for _ in 0..2 {
+            assert!(requests.resolve(request(1), Timestamp(2)));
+            assert!(!requests.resolve(request(2), Timestamp(3)));
+        }
+        assert_eq!(requests.get(&request(2)), Some(Known::Void));
+        assert_eq!(requests.len(), 2);
     }
 }

@@ -297,6 +297,42 @@ fn a_retry_with_the_same_request_number_takes_effect_once() {
 }
 
 #[test]
+fn a_request_is_settled_once_and_for_all() {
+    let mut story = Story::new();
+    let id = |number| RequestId { client: Blob::from("c"), number };
+    let numbered = |number, body| match body {
+        Body::Prepare { mut prepare, floor } => {
+            prepare.apply.request = Some(id(number));
+            Body::Prepare { prepare, floor }
+        }
+        body => body,
+    };
+    // The question waits for the decision of what is prepared under the number.
+    story.ask(numbered(1, prepare(1, &[("s", add("a"))])));
+    story.sync();
+    story.ask(Body::Resolve(id(1)));
+    story.sync();
+    assert_eq!(story.seen(), ["1 prepared"]);
+    let ts = story.shard.clock().0 + 5;
+    story.ask(decide(1, Some(ts)));
+    story.sync();
+    assert_eq!(story.seen(), ["3 done 1", "2 = 1"]);
+    // While the question is on its way nothing is prepared under the number, nor ever after.
+    story.ask(Body::Resolve(id(2)));
+    story.ask(numbered(2, prepare(2, &[("s", add("b"))])));
+    story.sync();
+    let refused = format!("5 refused {:?}", Refusal::Conflict);
+    assert_eq!(story.seen(), [refused, "4 = 0".to_owned()]);
+    story.ask(numbered(2, prepare(3, &[("s", add("b"))])));
+    let apply = Apply { request: Some(id(2)), ..apply(&[("s", add("b"))]) };
+    story.ask(Body::Apply(apply));
+    story.ask(Body::Resolve(id(2)));
+    story.sync();
+    assert_eq!(story.seen(), ["6 Voided", "7 Voided", "8 = 0"]);
+    assert!(story.shard.open_requests.is_empty() && story.shard.resolving.is_empty());
+}
+
+#[test]
 fn a_snapshot_read_reports_its_interval() {
     let mut story = Story::new();
     story.ask(one("s", add("a")));
