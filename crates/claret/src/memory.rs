@@ -22,7 +22,9 @@ mod tests {
     fn the_allocator_tells_what_is_in_use() {
         let before = allocated_bytes().unwrap();
         let block = std::hint::black_box(vec![1u8; 32 << 20]);
-        assert!(allocated_bytes().unwrap() >= before + (32 << 20));
+        let with_block = allocated_bytes().unwrap();
         drop(block);
+        // The test harness has threads of its own, which come and go.
+        assert!(with_block >= before + (30 << 20), "{before}, then {with_block}");
     }
 }
