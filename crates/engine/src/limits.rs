@@ -55,6 +55,15 @@ pub const HOT_KEYS_MAX: usize = 128;
 pub const SHARDS_MAX: usize = 64;
 /// How long an interactive transaction may sit idle while others wait for it, in microseconds.
 pub const IDLE_HOLDER_US_MAX: u64 = 5_000_000;
+/// How long prepares that come may go on passing single operations that wait for earlier prepares,
+/// in microseconds. Each drain costs everybody a commit's latency, so it is not done for each.
+pub const PREPARES_PASS_US_MAX: u64 = 5_000;
+/// Interactive transactions that a gateway lets run at once at least, however they conflict.
+pub const ADMITTED_MIN: usize = 4;
+/// Interactive transactions that a gateway lets run at once at most.
+pub const ADMITTED_MAX: usize = CONNECTIONS_MAX;
+/// How long the beginning of an interactive transaction is put off at most, in microseconds.
+pub const PARKED_US_MAX: u64 = 100_000;
 /// Attempts of a one-shot transaction before it takes locks instead of trying again.
 pub const SNAPSHOT_ROUNDS_MAX: u32 = 8;
 /// Hash slots, as Redis Cluster has them.

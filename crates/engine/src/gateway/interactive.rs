@@ -79,19 +79,24 @@ impl Gateway {
         if !session.queue.is_empty() {
             return Handled::Hold;
         }
+        let lockless = readonly && self.config.concurrency.deferred;
+        if !lockless && !self.admit(id) {
+            return Handled::Hold;
+        }
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
         let retry = session.retry.take();
         let request = session.request.take();
         let txn = match retry {
             Some(old) => TxnId { attempt: old.attempt + 1, ..old },
             None => TxnId { age: self.new_age(), attempt: 0 },
         };
-        let cc = self.config.concurrency;
-        let job = if readonly && cc.deferred {
+        let job = if lockless {
             self.jobs.insert(Job::Intervals(Box::new(Intervals::new(txn, id))))
         } else {
             let role = Role::Interactive { blind, readonly, commit: None };
             let mut open = Txn::new(txn, id, role);
             open.request = request;
+            self.admission.begun();
             self.add_txn(open)
         };
         self.mail.stats.interactive += 1;

@@ -9,6 +9,7 @@
 //! that a pipeline is carried out in order.
 
 pub mod acl;
+mod admission;
 mod api;
 mod blocking;
 mod calls;
@@ -87,6 +88,7 @@ pub struct Gateway {
     lease_ids: BTreeMap<TxnId, u64>,
     next_lease: u32,
     readers: Map<Blob, lease::Readers>,
+    admission: admission::Admission,
 }
 
 impl Gateway {
@@ -118,6 +120,7 @@ impl Gateway {
             lease_ids: BTreeMap::new(),
             next_lease: 0,
             readers: Map::default(),
+            admission: admission::Admission::default(),
             config,
         }
     }

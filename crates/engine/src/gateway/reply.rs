@@ -92,8 +92,13 @@ impl Gateway {
     /// Lets sessions go on with what they held back, where that has become possible.
     #[inline]
     pub(super) fn settle(&mut self) {
-        while let Some(id) = self.resumable.pop() {
-            self.resume(id);
+        loop {
+            while let Some(id) = self.resumable.pop() {
+                self.resume(id);
+            }
+            if self.admission.parked() == 0 || !self.admit_next() {
+                return;
+            }
         }
     }
 

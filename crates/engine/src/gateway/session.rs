@@ -46,6 +46,9 @@ pub(super) struct Session {
     pub request: Option<RequestId>,
     /// Transaction that was aborted: the next one is as old.
     pub retry: Option<TxnId>,
+    /// The beginning of its transaction is put off, or was and is to go ahead now.
+    pub parked: bool,
+    pub admitted: bool,
     /// The job of the blocking command that the session waits in.
     pub blocked: Option<u64>,
     /// Channels and patterns that it has subscribed to.
@@ -165,6 +168,8 @@ impl Session {
             watching: 0,
             request: None,
             retry: None,
+            parked: false,
+            admitted: false,
             blocked: None,
             subscriptions: 0,
             about: Box::new(about),

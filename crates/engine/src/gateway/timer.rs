@@ -35,7 +35,8 @@ impl Gateway {
 
     /// When [`Gateway::tick`] has something to do, on the monotonic clock in microseconds.
     pub fn next_timeout(&self) -> Option<u64> {
-        self.timers.first_key_value().map(|(key, _)| key.0)
+        let timer = self.timers.first_key_value().map(|(key, _)| key.0);
+        timer.into_iter().chain(self.admission.next_timeout()).min()
     }
 
     /// A random number (SplitMix64).

@@ -228,6 +228,7 @@ impl Gateway {
         self.txns.remove(&txn.id);
         if matches!(txn.role, Role::Interactive { .. }) {
             self.mail.stats.interactive -= 1;
+            self.admission.ended();
         }
         Some(txn)
     }
@@ -341,7 +342,9 @@ impl Gateway {
                 self.txns.insert(txn.id, job);
                 txn.stage = Stage::Resting;
                 let most = BACKOFF_US << attempt.min(6);
-                if cause == Cause::Wounded {
+                // At once the first time; later only when there is reason to hope that whoever
+                // needed what it held has got it.
+                if cause == Cause::Wounded && attempt == 1 {
                     return self.again(job);
                 }
                 let wait = most / 2 + self.random() % most;
@@ -368,6 +371,7 @@ impl Gateway {
     fn abort_interactive(&mut self, job: u64, cause: Cause) {
         let Some(mut txn) = self.drop_txn(job) else { return };
         self.mail.stats.aborted += 1;
+        self.admission.aborted();
         let error = cause.error();
         let waiting: Vec<Target> = txn.calls.iter().filter_map(|(_, call)| call.target).collect();
         let Role::Interactive { commit, .. } = txn.role else { return };
@@ -401,6 +405,10 @@ impl Gateway {
     pub(super) fn now_blocked(&mut self, job: u64) {
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
         txn.blocked += 1;
+        if matches!(txn.role, Role::Interactive { .. }) {
+            self.admission.waits();
+        }
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
         if txn.wounded {
             self.abort(job, Cause::Wounded);
         }

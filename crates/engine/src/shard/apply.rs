@@ -4,13 +4,14 @@
 //! state. Whatever an operation may know besides the state (time, timestamp, random number) comes
 //! out of the log.
 
+use super::order::Order;
 use super::requests::Known;
 use super::requests::Requests;
 use crate::entry::{Apply, Prepare};
-use crate::message::{KeyedOp, TxnId};
+use crate::message::TxnId;
 use adt::collections::Map;
 use adt::record;
-use adt::{Access, Blob, Ctx, Op, Record, Reply, Timestamp};
+use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,10 +62,9 @@ pub struct State {
     /// Never `None` at rest: the option lets an operation take the record away in place.
     records: Map<Blob, Option<Record>>,
     expirations: BTreeSet<(u64, Blob)>,
-    prepared: BTreeMap<TxnId, Prepared>,
-    prepared_on: BTreeMap<Blob, SmallVec<[TxnId; 2]>>,
+    pub(super) prepared: BTreeMap<TxnId, Prepared>,
     announced: BTreeSet<TxnId>,
-    decided: BTreeSet<(Timestamp, TxnId)>,
+    pub(super) order: Order,
     requests: Requests,
     /// Commit timestamps of transactions over several shards that were executed lately.
     outcomes: BTreeMap<TxnId, Timestamp>,
@@ -163,7 +163,7 @@ impl State {
         apply.guards.iter().all(|g| self.get(&g.key).map(|r| r.modified) == g.version)
     }
 
-    fn run(&mut self, apply: &Apply, ctx: &Ctx) -> Replies {
+    pub(super) fn run(&mut self, apply: &Apply, ctx: &Ctx) -> Replies {
         let mut seed = ctx.seed;
         let mut replies = Replies::with_capacity(apply.ops.len());
         for (key, op) in &apply.ops {
@@ -242,36 +242,6 @@ impl State {
         self.prepared.iter().filter(|(txn, _)| !self.announced.contains(txn)).map(|(_, p)| p)
     }
 
-    /// Notes this shard's part of a transaction whose fate is open.
-    pub fn prepare(&mut self, prepare: Prepare, bound: Timestamp) {
-        let txn = prepare.txn;
-        for (key, _) in &prepare.apply.ops {
-            let on = self.prepared_on.entry(key.clone()).or_default();
-            if !on.contains(&txn) {
-                on.push(txn);
-            }
-        }
-        self.prepared.insert(txn, Prepared { prepare, bound, commit: None });
-    }
-
-    /// Settles a prepared transaction, and carries out whatever has become ready by that, in
-    /// timestamp order. A transaction that is not known (any more) is left alone.
-    pub fn decide(&mut self, txn: TxnId, commit: Option<Timestamp>, now_ms: u64) -> Vec<Executed> {
-        match (self.prepared.get_mut(&txn), commit) {
-            (None, _) => return Vec::new(),
-            (Some(prepared), Some(ts)) => {
-                if prepared.commit.is_none() {
-                    prepared.commit = Some(ts);
-                    self.decided.insert((ts, txn));
-                }
-            }
-            (Some(_), None) => {
-                self.forget(txn);
-            }
-        }
-        self.execute_ready(now_ms)
-    }
-
     /// Commit timestamp of a transaction that was executed here lately. Another participant may
     /// have lost its outcome record in a crash and asks.
     pub fn outcome(&self, txn: TxnId) -> Option<Timestamp> {
@@ -296,79 +266,6 @@ impl State {
         }
     }
 
-    fn execute_ready(&mut self, now_ms: u64) -> Vec<Executed> {
-        let mut executed = Vec::new();
-        loop {
-            let ready = self.decided.iter().find(|(ts, txn)| !self.must_wait(*ts, *txn)).copied();
-            let Some((ts, txn)) = ready else { return executed };
-            self.decided.remove(&(ts, txn));
-            let prepared = self.forget(txn).expect("a decided transaction is prepared");
-            let ctx = Ctx { now_ms, ts, seed: mix(ts.0) };
-            let replies = self.run(&prepared.prepare.apply, &ctx);
-            self.remember_outcome(txn, ts);
-            executed.push(Executed { txn, replies });
-        }
-    }
-
-    /// Whether a transaction that conflicts could still come before `(ts, txn)`.
-    fn must_wait(&self, ts: Timestamp, txn: TxnId) -> bool {
-        self.before(ts, txn).next().is_some()
-    }
-
-    /// The transactions that conflict and could still come before `(ts, txn)`.
-    fn before(&self, ts: Timestamp, txn: TxnId) -> impl Iterator<Item = TxnId> {
-        let ops = &self.prepared[&txn].prepare.apply.ops;
-        ops.iter().flat_map(move |(key, op)| {
-            self.prepared_on[key].iter().copied().filter(move |other| {
-                let held = &self.prepared[other];
-                *other != txn
-                    && (held.commit.unwrap_or(held.bound), *other) < (ts, txn)
-                    && self.conflict_on(key, op, &held.prepare.apply.ops)
-            })
-        })
-    }
-
-    /// The undecided transactions that a decided one waits for, directly or through others.
-    pub fn awaited_by(&self, txn: TxnId) -> Vec<TxnId> {
-        let mut found = vec![txn];
-        let mut next = 0;
-        while let Some(&txn) = found.get(next) {
-            next += 1;
-            if let Some(ts) = self.prepared.get(&txn).and_then(|prepared| prepared.commit) {
-                for earlier in self.before(ts, txn) {
-                    if !found.contains(&earlier) {
-                        found.push(earlier);
-                    }
-                }
-            }
-        }
-        found.retain(|txn| self.prepared.get(txn).is_some_and(|p| p.commit.is_none()));
-        found
-    }
-
-    fn conflict_on(&self, key: &Blob, op: &Op, others: &[KeyedOp]) -> bool {
-        let record = self.get(key);
-        let asked = Access { op, observed: true };
-        others.iter().filter(|(k, _)| k == key).any(|(_, other)| {
-            let held = Access { op: other, observed: true };
-            !record::mode(asked).shares(record::mode(held))
-                && !record::commutes(record, held, asked)
-        })
-    }
-
-    fn forget(&mut self, txn: TxnId) -> Option<Prepared> {
-        let prepared = self.prepared.remove(&txn)?;
-        for (key, _) in &prepared.prepare.apply.ops {
-            if let Some(on) = self.prepared_on.get_mut(key) {
-                on.retain(|t| *t != txn);
-                if on.is_empty() {
-                    self.prepared_on.remove(key);
-                }
-            }
-        }
-        Some(prepared)
-    }
-
     /// Puts a record of a snapshot in its place.
     pub fn restore_record(&mut self, key: Blob, record: Record) {
         if let Some(at) = record.expire_at_ms {
@@ -382,10 +279,7 @@ impl State {
         let (txn, commit) = (prepared.prepare.txn, prepared.commit);
         self.prepare(prepared.prepare, prepared.bound);
         if let Some(ts) = commit {
-            if let Some(p) = self.prepared.get_mut(&txn) {
-                p.commit = Some(ts);
-            }
-            self.decided.insert((ts, txn));
+            self.put_in_place(txn, ts);
         }
     }
 

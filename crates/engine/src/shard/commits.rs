@@ -3,9 +3,9 @@
 use super::apply::{Executed, Outcome, State, mix};
 use super::{Batch, Shard, Target, TargetKind};
 use crate::entry::{Entry, LogRecord};
-use crate::message::{Answer, Body, Now, Refusal, Request, RequestId, Token, TxnId};
-use adt::{Ctx, Reply, Timestamp};
-use smallvec::SmallVec;
+use crate::message::{Age, Answer, Body, Now, Refusal, Request, RequestId, Token, TxnId};
+use adt::{Blob, Ctx, Reply, Timestamp};
+use std::collections::BTreeSet;
 
 impl Shard {
     /// The oldest entry that was closed and not yet committed is durable on a majority: its
@@ -140,13 +140,34 @@ impl Shard {
             let ready = self.blocked.ready(&key, &self.state);
             self.notify_ready(ready);
         }
-        // If it must wait for others, whoever waits for it waits for them from now on.
-        let keys = self.txns.get(&txn).map_or(SmallVec::new(), |entry| entry.keys.clone());
-        for key in keys {
-            for waiter in self.locks.queue(&key) {
-                self.wound_for(now, waiter);
+        self.pass_blame_on(now);
+    }
+
+    /// Who waits for a committed transaction that must wait for others waits for these as well.
+    fn pass_blame_on(&mut self, now: Now) {
+        let moved = self.state.take_moved();
+        let Some(oldest) = self.waiters.values().map(|waiter| waiter.age).min() else { return };
+        let awaited = moved.iter().filter_map(|t| self.state.awaited_by(*t, &mut BTreeSet::new()));
+        let mut awaited: Vec<TxnId> = awaited.collect();
+        awaited.sort_unstable();
+        awaited.dedup();
+        for txn in awaited {
+            if txn.age <= oldest || self.wounded.contains_key(&txn) {
+                continue;
+            }
+            let behind = self.state.decided_behind(txn);
+            let ages = behind.into_iter().filter_map(|decided| self.oldest_behind(decided));
+            if let Some(age) = ages.min().filter(|age| *age < txn.age) {
+                self.wound(now, txn, age);
             }
         }
+    }
+
+    /// Age of the oldest request that waits for locks of `txn`.
+    fn oldest_behind(&self, txn: TxnId) -> Option<Age> {
+        let cc = self.config.concurrency;
+        let behind = |key: &Blob| self.locks.oldest_behind(key, txn, cc, self.state.get(key));
+        self.txns.get(&txn)?.keys.iter().filter_map(behind).min()
     }
 
     /// Settles whether a request took effect, as soon as no transaction under its number is open.
@@ -242,6 +263,7 @@ fn replay_into(state: &mut State, entry: &Entry) {
             LogRecord::Prepare(prepare) => state.prepare(prepare.clone(), ts),
             LogRecord::Outcome { txn, commit } => {
                 state.decide(*txn, *commit, entry.now_ms);
+                state.take_moved();
             }
             LogRecord::Flush => state.flush(ts),
             LogRecord::Resolve(request) => {

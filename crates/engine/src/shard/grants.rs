@@ -10,6 +10,7 @@ use adt::key::KeyOp;
 use adt::record;
 use adt::{Blob, Op, Reply, Timestamp};
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 
 /// What a request asks of which records.
 pub(super) fn claims_of(body: &Body) -> Vec<(Blob, Claim)> {
@@ -196,13 +197,14 @@ impl Shard {
         let Some(waiter) = self.waiters.get(&id) else { return };
         let (age, own) = (waiter.age, txn_of(&waiter.request.body));
         let mut hints: Vec<TxnId> = Vec::new();
+        let mut seen = BTreeSet::new();
         for (key, claim) in claims_of(&waiter.request.body) {
             let (cc, record) = (self.config.concurrency, self.state.get(&key));
             for (txn, _) in self.locks.holders_against(&key, &claim, own, cc, record) {
                 hints.push(txn);
                 if self.txns.get(&txn).is_some_and(|holder| holder.decided.is_some()) {
                     // It is committed; those that must be carried out before it are not.
-                    hints.extend(self.state.awaited_by(txn));
+                    hints.extend(self.state.awaited_by(txn, &mut seen));
                 }
             }
         }
@@ -215,7 +217,7 @@ impl Shard {
         }
     }
 
-    fn wound(&mut self, now: Now, txn: TxnId, by: Age) {
+    pub(super) fn wound(&mut self, now: Now, txn: TxnId, by: Age) {
         let Some(holder) = self.txns.get(&txn) else { return };
         let idle_us = now.mono_us.saturating_sub(holder.touched_us);
         let gateway = holder.gateway;
@@ -487,12 +489,8 @@ impl Shard {
     }
 
     /// Whom to ask whether a prepared transaction that matters to this one is decided already.
-    fn probe_conflicts(
-        &mut self,
-        txn: TxnId,
-        claims: &[(Blob, Claim)],
-    ) -> std::collections::BTreeSet<TxnId> {
-        let mut open = std::collections::BTreeSet::new();
+    fn probe_conflicts(&mut self, txn: TxnId, claims: &[(Blob, Claim)]) -> BTreeSet<TxnId> {
+        let mut open = BTreeSet::new();
         for (key, claim) in claims {
             let record = self.state.get(key);
             open.extend(self.locks.prepared_conflicts(key, claim, txn, record).filter(|other| {

@@ -3,6 +3,7 @@
 //! It lives in the leader's memory only. A record has an entry here while somebody holds it or
 //! waits for it. The table decides; what is then done with a request is the shard's business.
 
+use crate::limits::PREPARES_PASS_US_MAX;
 use crate::message::{Age, Concurrency, TxnId};
 use adt::collections::Map;
 use adt::{Access, Blob, Mode, Op, Record, record};
@@ -119,6 +120,16 @@ struct Queued {
     claims: SmallVec<[Claim; 1]>,
 }
 
+impl Queued {
+    /// Whether a prepare of that age need not wait behind this request: it is no transaction's, so
+    /// that nobody is held up by it elsewhere, and it has not waited for long.
+    fn lets_pass(&self, age: Age) -> bool {
+        let single = |c: &Claim| matches!(c.class, Class::Apply | Class::Passing);
+        let waited_us = age.began.micros().saturating_sub(self.age.began.micros());
+        waited_us < PREPARES_PASS_US_MAX && self.claims.iter().all(single)
+    }
+}
+
 /// Everything about one record.
 #[derive(Clone, Debug, Default)]
 struct RecordLock {
@@ -186,6 +197,9 @@ impl LockTable {
         }
         let age = age?;
         for queued in lock.queue.iter().take_while(|q| (q.age, q.waiter) < age) {
+            if claim.class == Class::Prepared && queued.lets_pass(age.0) {
+                continue;
+            }
             let conflict = |c: &Claim| {
                 c.bars(claim, cc, record) || claim.bars(c, cc, record) || c.precedes(claim, record)
             };
@@ -223,6 +237,21 @@ impl LockTable {
             .iter()
             .filter(move |h| Some(h.txn) != txn && h.claim.bars(claim, cc, record))
             .map(|h| (h.txn, &h.claim))
+    }
+
+    /// Age of the oldest request that waits for what `txn` holds on `key`.
+    pub fn oldest_behind(
+        &self,
+        key: &[u8],
+        txn: TxnId,
+        cc: Concurrency,
+        record: Option<&Record>,
+    ) -> Option<Age> {
+        let lock = self.records.get(key)?;
+        let held: SmallVec<[&Claim; 2]> =
+            lock.holders.iter().filter(|h| h.txn == txn).map(|h| &h.claim).collect();
+        let barred = |c: &Claim| held.iter().any(|held| held.bars(c, cc, record));
+        lock.queue.iter().find(|q| q.claims.iter().any(barred)).map(|q| q.age)
     }
 
     /// Prepared transactions on `key` whose order with `claim` matters.

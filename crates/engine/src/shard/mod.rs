@@ -11,6 +11,7 @@ mod commits;
 mod contention;
 mod grants;
 mod locks;
+mod order;
 mod reads;
 pub mod requests;
 pub mod snapshot;

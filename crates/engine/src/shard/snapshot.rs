@@ -165,7 +165,8 @@ impl Reader {
     }
 
     /// The state, once the end mark was read.
-    pub fn finish(self) -> Result<(Header, State), Corrupt> {
+    pub fn finish(mut self) -> Result<(Header, State), Corrupt> {
+        self.state.link_restored();
         match self.header {
             Some(header) if self.ended => Ok((header, self.state)),
             _ => Err(Corrupt),

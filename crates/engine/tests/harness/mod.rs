@@ -211,6 +211,11 @@ impl World {
         self.now.wall_us += 1;
         self.now.mono_us += 1;
         let now = self.now;
+        for gateway in &mut self.gateways {
+            if gateway.next_timeout().is_some_and(|at| at <= now.mono_us) {
+                gateway.tick(now);
+            }
+        }
         match step {
             Step::Request(g, s) => {
                 if let Some(request) = self.to_shards.get_mut(&(g, s)).and_then(VecDeque::pop_front)
