@@ -244,6 +244,33 @@ fn prepared_transactions_are_carried_out_in_timestamp_order() {
 }
 
 #[test]
+fn whoever_waits_behind_a_chain_wounds_whatever_comes_to_stand_at_its_end() {
+    let mut story = Story::new();
+    story.ask(prepare(20, &[("s", add("x"))]));
+    story.ask(prepare(21, &[("s", add("y"))]));
+    story.sync();
+    story.ask(prepare(22, &[("s", card())]));
+    for undecided in [20, 21] {
+        story.ask(Body::ProbeAck { txn: txn(undecided) });
+    }
+    story.sync();
+    story.ask(prepare(23, &[("s", add("z")), ("t", add("q"))]));
+    story.ask(Body::ProbeAck { txn: txn(22) });
+    story.sync();
+    story.seen();
+    // 23 must wait for 22, which waits for 20 and could have to wait for 21 as well.
+    let clock = story.shard.clock().0;
+    story.ask(decide(22, Some(clock + 100)));
+    story.ask(decide(23, Some(clock + 200)));
+    assert_eq!(story.seen(), Vec::<String>::new());
+    let waiting = story.ask(lock(1, "t", card()));
+    let told = ["0 wound 23", "0 wound 20"].map(str::to_owned);
+    assert_eq!(story.seen(), [&[format!("{waiting} blocked")], &told[..]].concat());
+    let decided = story.ask(decide(20, Some(clock + 50)));
+    assert_eq!(story.seen(), [format!("{decided} done 1"), "0 wound 21".to_owned()]);
+}
+
+#[test]
 fn a_plain_read_waits_for_a_transaction_that_may_have_been_answered() {
     let mut story = Story::new();
     story.ask(prepare(1, &[("s", add("a"))]));
