@@ -4,7 +4,7 @@ use crate::args::Common;
 use crate::cell::{Contestant, Setting};
 use crate::control::Control;
 use crate::process::{ClaretOptions, Server};
-use crate::report::{Report, ratio, rounded};
+use crate::report::{Report, fields, ratio, rounded};
 use crate::runner::{Api, Retry};
 use crate::sweep::{Outcome, Reached, sweep};
 use crate::workload::Workload;
@@ -44,14 +44,13 @@ pub fn start(common: &Common, program: &Path) -> io::Result<Vec<Labelled>> {
 }
 
 fn labels(options: &ClaretOptions) -> Map<String, Value> {
-    let labels = [
+    fields([
         ("server", Value::from("claret")),
         ("cc", Value::from(options.cc.as_str())),
         ("durability", Value::from(options.durability.as_str())),
         ("shards", Value::from(options.shards)),
         ("workers", Value::from(options.workers)),
-    ];
-    labels.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    ])
 }
 
 /// The condition that a contestant stands for.

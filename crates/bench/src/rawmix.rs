@@ -7,7 +7,7 @@ use crate::conditions::{self, condition};
 use crate::control::Control;
 use crate::process::Server;
 use crate::random::{Rng, Zipf};
-use crate::report::{Report, ratio};
+use crate::report::{Report, fields, ratio};
 use crate::resp;
 use crate::runner::{Api, Retry};
 use crate::sweep::{Outcome, sweep};
@@ -75,15 +75,14 @@ impl RawMix {
 
     /// What tells rows of different mixes apart.
     fn fields(&self, args: &RawmixArgs) -> Map<String, Value> {
-        let fields = [
+        fields([
             ("keys", Value::from(args.keys)),
             ("zipf", Value::from(args.zipf)),
             ("updates", Value::from(args.updates)),
             ("txn_len", Value::from(args.txn_len)),
             ("pool", self.pool.map_or(Value::Null, Value::from)),
             ("preload", Value::from(self.preload)),
-        ];
-        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        ])
     }
 
     /// Empties the server and fills the sets.

@@ -16,6 +16,11 @@ pub struct Report {
     pub more: Map<String, Value>,
 }
 
+/// Named values as part of a row.
+pub fn fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
 /// A number rounded to four significant digits, so that reports can be read.
 pub fn rounded(value: f64) -> Value {
     if value == 0.0 || !value.is_finite() {

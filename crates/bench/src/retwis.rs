@@ -9,10 +9,10 @@ use crate::conditions;
 use crate::control::Control;
 use crate::graph::Graph;
 use crate::random::Rng;
-use crate::report::{Report, rounded};
+use crate::report::{Report, fields, rounded};
 use crate::resp;
 use crate::workload::{Ops, Shape, Workload};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
@@ -352,13 +352,12 @@ pub fn run(args: &RetwisArgs, program: &Path) -> io::Result<Report> {
     if graph.users() == 0 {
         return Err(io::Error::other("the graph is empty: choose a larger scale"));
     }
-    let fields = [
+    let fields = fields([
         ("workload", Value::from("retwis")),
         ("mix", Value::from(args.mix.as_str())),
         ("users", Value::from(graph.users())),
         ("links", Value::from(graph.links())),
-    ];
-    let fields: Map<_, _> = fields.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+    ]);
     let mut report =
         conditions::run(&args.common, program, &fields, |control, load: Option<Retwis>| {
             // The network lives on from cell to cell.

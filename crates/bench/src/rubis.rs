@@ -11,9 +11,9 @@ use crate::auction::{Auctions, Item};
 use crate::conditions;
 use crate::control::Control;
 use crate::random::{Rng, Zipf};
-use crate::report::Report;
+use crate::report::{Report, fields};
 use crate::workload::{Ops, Shape, Workload};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::io;
 use std::path::Path;
 use wire::resp::ClientReply;
@@ -335,13 +335,12 @@ impl Workload for Rubis {
 /// # Errors
 /// A server cannot be started or fails.
 pub fn run(args: &RubisArgs, program: &Path) -> io::Result<Report> {
-    let fields = [
+    let fields = fields([
         ("workload", Value::from("rubis")),
         ("mix", Value::from(args.mix.as_str())),
         ("items", Value::from(args.items)),
         ("auction_seconds", Value::from(args.auction_seconds)),
-    ];
-    let fields: Map<_, _> = fields.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+    ]);
     conditions::run(&args.common, program, &fields, |control, _| Rubis::load(args, control))
 }
 

@@ -75,24 +75,12 @@ impl<'c> Batch<'c> {
         self.commands.iter().for_each(|command| command.encode(&mut bytes));
         Command::new("EXEC").encode(&mut bytes);
         let replies = self.commands.len() + 2;
-        let policy = &self.client.options().retry;
-        let mut attempts = Attempts::new(policy);
-        if !self.client.options().request_numbers {
-            loop {
-                match decided(self.client.call(&bytes, replies, false).await) {
-                    Err(error) if error.is_retryable() => attempts.pause(error).await?,
-                    result => return result,
-                }
-            }
+        if self.client.options().request_numbers {
+            return self.client.call_once(&bytes, replies, decided).await;
         }
-        let mut slot = self.client.slot().await?;
-        let number = slot.next_number();
-        let mut numbered = Vec::new();
-        slot.push_number(number, &mut numbered);
-        numbered.extend_from_slice(&bytes);
+        let mut attempts = Attempts::new(&self.client.options().retry);
         loop {
-            match decided(slot.exchange(&numbered, replies + 1).await) {
-                Err(error @ Error::Disconnected(_)) => attempts.pause(error).await?,
+            match self.client.call(&bytes, replies, false).await.and_then(decided) {
                 Err(error) if error.is_retryable() => attempts.pause(error).await?,
                 result => return result,
             }
@@ -110,8 +98,7 @@ impl<'c> Batch<'c> {
 }
 
 /// What became of a batch: the replies of its commands, or why nothing happened.
-fn decided(replies: Result<Vec<ClientReply>>) -> Result<Vec<Result<ClientReply>>> {
-    let mut replies = replies?;
+fn decided(mut replies: Vec<ClientReply>) -> Result<Vec<Result<ClientReply>>> {
     match replies.pop() {
         Some(ClientReply::Array(items)) => Ok(items.into_iter().map(checked).collect()),
         Some(ClientReply::Error(line)) if line.starts_with("EXECABORT") => {

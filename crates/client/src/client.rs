@@ -236,31 +236,33 @@ impl Client {
     /// # Errors
     /// As [`Client::send`]; [`Error::ReplyLost`] if it took effect and its reply is not kept.
     pub async fn once<T: FromReply>(&self, command: Command) -> Result<T> {
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        let last = |mut replies: Vec<_>| checked(replies.pop().unwrap_or(ClientReply::Nil));
+        T::from_reply(self.call_once(&bytes, 1, last).await?)
+    }
+
+    /// Sends encoded commands under a request number, again and again until `read` can make a
+    /// result out of their replies: they take effect once.
+    pub(crate) async fn call_once<T>(
+        &self,
+        bytes: &[u8],
+        replies: usize,
+        read: impl Fn(Vec<ClientReply>) -> Result<T>,
+    ) -> Result<T> {
+        let mut attempts = Attempts::new(&self.inner.options.retry);
         let mut slot = self.slot().await?;
         let number = slot.next_number();
-        let mut bytes = Vec::new();
-        slot.push_number(number, &mut bytes);
-        command.encode(&mut bytes);
-        let mut attempts = Attempts::new(&self.inner.options.retry);
+        let mut numbered = Vec::new();
+        slot.push_number(number, &mut numbered);
+        numbered.extend_from_slice(bytes);
         loop {
-            let error = match slot.exchange(&bytes, 2).await {
-                Ok(replies) => {
-                    let mut last = ClientReply::Nil;
-                    for reply in replies {
-                        last = reply;
-                    }
-                    match checked(last) {
-                        Ok(reply) => return T::from_reply(reply),
-                        Err(error) => error,
-                    }
+            match slot.exchange(&numbered, replies + 1).await.and_then(&read) {
+                Err(error) if error.is_retryable() || matches!(error, Error::Disconnected(_)) => {
+                    attempts.pause(error).await?;
                 }
-                Err(error) => error,
-            };
-            let lost = matches!(error, Error::Disconnected(_));
-            if !lost && !error.is_retryable() {
-                return Err(error);
+                result => return result,
             }
-            attempts.pause(error).await?;
         }
     }
 

@@ -66,8 +66,6 @@ struct State {
     stage: Stage,
     queued: Vec<u8>,
     queued_count: usize,
-    /// Writes that were sent.
-    writes: usize,
     committed: bool,
     /// The commit was sent and its reply did not come.
     unknown: bool,
@@ -92,7 +90,6 @@ impl State {
             stage: Stage::Fresh,
             queued: Vec::new(),
             queued_count: 0,
-            writes: 0,
             committed: false,
             unknown: false,
             failed: None,
@@ -117,7 +114,6 @@ impl State {
             replies += 1;
         }
         out.append(&mut self.queued);
-        self.writes += self.queued_count;
         replies + std::mem::take(&mut self.queued_count)
     }
 
@@ -176,7 +172,6 @@ impl State {
             }
             self.options.returning = true;
         }
-        self.writes += usize::from(command.writes());
         let reply = self.exchange_all(Some(&command)).await?;
         match checked(reply) {
             Err(error) if error.is_retryable() => self.fail(error),
@@ -237,6 +232,10 @@ impl State {
     fn committed_with(&mut self, refused: Option<Error>, reply: ClientReply) -> Result<()> {
         match checked(reply) {
             Err(Error::ReplyLost) => {}
+            // The reason stands at the write that was refused.
+            Err(Error::Refused(line)) if line.starts_with("EXECABORT") => {
+                return self.fail(refused.unwrap_or(Error::Refused(line)));
+            }
             Err(error) => return self.fail(error),
             Ok(ClientReply::Array(items)) => {
                 self.committed = true;
@@ -262,35 +261,22 @@ impl State {
         }
     }
 
-    /// Learns whether a transaction whose commit reply was lost has taken effect.
-    ///
-    /// A transaction under the same number, with more harmless writes than the other had, takes
-    /// effect only if the other has not and then keeps it from doing so; otherwise the server says
-    /// that the number was used.
+    /// Learns whether a transaction whose commit reply was lost has taken effect. If not, it never
+    /// will (`TXN RESOLVE`).
     async fn resolve(&mut self, number: u64, attempts: &mut Attempts<'_>) -> Result<bool> {
-        let probe = format!("claret:probe:{}", self.slot.name);
         let mut bytes = Vec::new();
-        self.slot.push_number(number, &mut bytes);
-        Command::new("TXN").arg("BEGIN").arg("BLIND").encode(&mut bytes);
-        for _ in 0..=self.writes {
-            Command::new("DEL").arg(probe.as_str()).encode(&mut bytes);
-        }
-        Command::new("TXN").arg("COMMIT").encode(&mut bytes);
+        let name = self.slot.name.as_str();
+        Command::new("TXN").arg("RESOLVE").arg(name).arg(number).encode(&mut bytes);
+        let unknown = |error: Error| Error::CommitUnknown(error.to_string());
         loop {
-            let outcome = match self.slot.exchange(&bytes, self.writes + 4).await {
-                Ok(mut replies) => checked(replies.pop().unwrap_or(ClientReply::Nil)),
-                Err(error) => Err(error),
-            };
-            match outcome {
-                Ok(_) => return Ok(false),
-                Err(Error::ReplyLost) => return Ok(true),
-                Err(error) => {
-                    let unknown = |error: Error| Error::CommitUnknown(error.to_string());
-                    if !error.is_retryable() && !matches!(error, Error::Disconnected(_)) {
-                        return Err(unknown(error));
-                    }
+            let replies = self.slot.exchange(&bytes, 1).await;
+            let reply = |mut replies: Vec<_>| checked(replies.pop().unwrap_or(ClientReply::Nil));
+            match replies.and_then(reply) {
+                Ok(reply) => return bool::from_reply(reply).map_err(unknown),
+                Err(error) if error.is_retryable() || matches!(error, Error::Disconnected(_)) => {
                     attempts.pause(error).await.map_err(unknown)?;
                 }
+                Err(error) => return Err(unknown(error)),
             }
         }
     }
@@ -456,7 +442,7 @@ impl State {
         self.number = number;
         self.stage = Stage::Fresh;
         self.queued.clear();
-        (self.queued_count, self.writes) = (0, 0);
+        self.queued_count = 0;
         (self.committed, self.unknown) = (false, false);
         self.failed = None;
     }

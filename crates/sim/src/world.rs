@@ -35,13 +35,6 @@ pub struct Outcome {
     pub failure: Option<String>,
 }
 
-impl Outcome {
-    /// Every log entry that was ever durable, by shard and index.
-    pub fn disk_archive(&self) -> impl Iterator<Item = (ShardId, &raft::eraftpb::Entry)> {
-        self.disk.archive()
-    }
-}
-
 #[derive(Debug)]
 enum Event {
     Turn { epoch: u64, worker: u16 },

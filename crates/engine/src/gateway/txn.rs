@@ -408,7 +408,6 @@ impl Gateway {
         if matches!(txn.role, Role::Interactive { .. }) {
             self.admission.waits();
         }
-        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
         if txn.wounded {
             self.abort(job, Cause::Wounded);
         }

@@ -133,7 +133,6 @@ impl Shard {
             self.end_txn(txn);
         }
         self.probe_answered(txn);
-        self.before_prepared_change();
         let executed = self.state.decide(txn, commit, now.wall_ms());
         self.finish(executed);
         for key in self.state.take_changed() {
@@ -146,6 +145,9 @@ impl Shard {
     /// Who waits for a committed transaction that must wait for others waits for these as well.
     fn pass_blame_on(&mut self, now: Now) {
         let moved = self.state.take_moved();
+        if moved.is_empty() {
+            return;
+        }
         let Some(oldest) = self.waiters.values().map(|waiter| waiter.age).min() else { return };
         let awaited = moved.iter().filter_map(|t| self.state.awaited_by(*t, &mut BTreeSet::new()));
         let mut awaited: Vec<TxnId> = awaited.collect();

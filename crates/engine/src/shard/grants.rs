@@ -346,6 +346,9 @@ impl Shard {
                 return self.end_txn(txn);
             }
             self.open_requests.insert(id.clone(), txn);
+            if let Some(entry) = self.txns.get_mut(&txn) {
+                entry.request = Some(id.clone());
+            }
         }
         if !self.state.guards_hold(&prepare.apply) {
             self.stats.guard_failures += 1;
@@ -361,7 +364,6 @@ impl Shard {
         if let Some(entry) = self.txns.get_mut(&txn) {
             entry.touched_us = now.mono_us;
             entry.probes = probes;
-            entry.request = prepare.apply.request.clone();
             entry.unlogged = Some((prepare, target));
         }
         self.log_prepare_if_ready(txn);

@@ -26,6 +26,14 @@ pub struct Order {
     moved: Vec<TxnId>,
 }
 
+impl Order {
+    /// The decided `txn` waits for `first`.
+    fn stand_behind(&mut self, first: TxnId, txn: TxnId) {
+        self.behind.entry(first).or_default().push(txn);
+        self.waits_for.insert(txn, first);
+    }
+}
+
 fn place_of(prepared: &Prepared) -> Place {
     (prepared.commit.unwrap_or(prepared.bound), prepared.prepare.txn)
 }
@@ -96,8 +104,7 @@ impl State {
             self.prepared.values().filter(|p| p.commit.is_some()).map(place_of).collect();
         for place in decided {
             if let Some(first) = self.first_before(place) {
-                self.order.behind.entry(first).or_default().push(place.1);
-                self.order.waits_for.insert(place.1, first);
+                self.order.stand_behind(first, place.1);
             }
         }
     }
@@ -116,8 +123,7 @@ impl State {
         let mut executed = Vec::new();
         while let Some((ts, txn)) = ready.pop_first() {
             if let Some(first) = self.first_before((ts, txn)) {
-                self.order.behind.entry(first).or_default().push(txn);
-                self.order.waits_for.insert(txn, first);
+                self.order.stand_behind(first, txn);
                 self.order.moved.push(txn);
                 continue;
             }

@@ -42,6 +42,10 @@ impl Shard {
         }
         let left = self.state.iter().map(|(key, _)| key.clone()).collect();
         self.snapshot = Some(Writer { left, ready, parts: 0, ended: false });
+        // What is prepared may be carried out at any moment. Later ones follow when they are logged.
+        let prepared = self.state.prepared().values();
+        let parts: Vec<Apply> = prepared.map(|p| p.prepare.apply.clone()).collect();
+        parts.iter().for_each(|apply| self.before_change(apply));
     }
 
     /// The next parts of the snapshot, at most `count`; none when it is complete (the last part is
@@ -86,18 +90,6 @@ impl Shard {
             {
                 writer.ready.push_back(SnapshotPart::Record(key.clone(), record.clone()));
             }
-        }
-    }
-
-    /// Any of the prepared transactions may be about to be carried out.
-    pub(super) fn before_prepared_change(&mut self) {
-        if self.snapshot.is_none() {
-            return;
-        }
-        let prepared = self.state.prepared().values();
-        let parts: Vec<Apply> = prepared.map(|p| p.prepare.apply.clone()).collect();
-        for apply in &parts {
-            self.before_change(apply);
         }
     }
 

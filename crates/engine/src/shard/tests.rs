@@ -360,6 +360,19 @@ fn a_request_is_settled_once_and_for_all() {
 }
 
 #[test]
+fn a_request_whose_guard_fails_is_open_no_more() {
+    let mut story = Story::new();
+    let id = RequestId { client: Blob::from("c"), number: 1 };
+    let Body::Prepare { mut prepare, floor } = prepare(1, &[("s", add("a"))]) else { return };
+    prepare.apply.request = Some(id.clone());
+    prepare.apply.guards = vec![Guard { key: Blob::from("s"), version: Some(Timestamp(1)) }];
+    story.ask(Body::Prepare { prepare, floor });
+    story.ask(Body::Resolve(id));
+    story.sync();
+    assert_eq!(story.seen(), ["1 guard failed", "2 = 0"]);
+}
+
+#[test]
 fn a_snapshot_read_reports_its_interval() {
     let mut story = Story::new();
     story.ask(one("s", add("a")));
