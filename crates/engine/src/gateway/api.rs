@@ -65,6 +65,9 @@ pub enum Output {
         reply: Reply,
         /// RESP version, 2 or 3.
         protocol: u8,
+        /// It says only that a command of a transaction was noted: if the client has sent more
+        /// already, it may travel with the next reply.
+        lingers: bool,
     },
     /// Close the connection once everything before is sent. [`super::Gateway::close`] follows.
     Close {

@@ -2,7 +2,7 @@
 
 use super::api::{Output, SessionId};
 use super::mail::{ATTEMPT, Mail, Target, WHOLE};
-use super::session::{Replies, Session, Slot, SlotState};
+use super::session::{Mode, Replies, Session, Slot, SlotState};
 use super::{Gateway, Held};
 use adt::Reply;
 
@@ -144,7 +144,9 @@ fn flush(mail: &mut Mail, id: SessionId, session: &mut Session) {
         }
         if !silent {
             let protocol = session.protocol;
-            mail.outputs.push_back(Output::Reply { session: id, reply, protocol });
+            let noted = matches!(reply, Reply::Ok | Reply::Status("QUEUED"));
+            let lingers = noted && matches!(session.mode, Mode::Multi(_) | Mode::Interactive(_));
+            mail.outputs.push_back(Output::Reply { session: id, reply, protocol, lingers });
         }
         if last {
             mail.outputs.push_back(Output::Close { session: id });

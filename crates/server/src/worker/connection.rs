@@ -71,6 +71,8 @@ pub struct Connection {
     /// Bytes to be sent; those before `sent` are sent already.
     pub output: Vec<u8>,
     sent: usize,
+    /// The socket took less than there was to send: an event will tell when it takes more.
+    pub full: bool,
     /// There may be bytes to read.
     pub readable: bool,
     /// The client will send nothing more: read until the end shows, however little comes at once.
@@ -79,6 +81,8 @@ pub struct Connection {
     pub queued: bool,
     /// In the list of connections with something to be sent.
     pub dirty: bool,
+    /// In the list of connections with replies that may travel with the next one.
+    pub lingering: bool,
     /// In the list of connections whose commands wait until earlier ones are answered.
     pub paused: bool,
     /// Nothing more is read.
@@ -103,10 +107,12 @@ impl Connection {
             input: Vec::new(),
             output: Vec::new(),
             sent: 0,
+            full: false,
             readable: false,
             hangup: false,
             queued: false,
             dirty: false,
+            lingering: false,
             paused: false,
             deaf: false,
             closing: false,
@@ -200,6 +206,10 @@ impl Connection {
                 }
             }
         }
+        self.full = match &self.transport {
+            Transport::Plain(_) => self.sent < self.output.len(),
+            Transport::Tls(_, tls) => self.sent < self.output.len() || tls.wants_write(),
+        };
         self.give_back();
         Ok(())
     }

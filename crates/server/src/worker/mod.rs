@@ -115,6 +115,8 @@ pub struct Worker {
     ready: Vec<usize>,
     /// Connections with something to be sent in this turn.
     dirty: Vec<usize>,
+    /// Connections with replies that may travel with the next one.
+    lingering: Vec<usize>,
     /// Connections whose commands wait until earlier ones are answered.
     paused: Vec<usize>,
     /// Connections that may be unauthenticated, in the order of their deadlines (µs).
@@ -188,6 +190,7 @@ impl Worker {
             recent: (SessionId(u64::MAX), 0),
             ready: Vec::new(),
             dirty: Vec::new(),
+            lingering: Vec::new(),
             paused: Vec::new(),
             unproven: VecDeque::new(),
             leaving: VecDeque::new(),
@@ -259,11 +262,12 @@ impl Worker {
             let slot = event.token().0;
             let Some(connection) = self.connections.get_mut(slot) else { continue };
             connection.hangup |= event.is_read_closed() || event.is_error();
+            let takes_more = event.is_writable() && connection.full;
             if event.is_readable() || connection.hangup {
                 connection.readable = true;
                 self.queue(slot);
             }
-            if event.is_writable() {
+            if takes_more {
                 self.mark_dirty(slot);
             }
         }

@@ -111,8 +111,8 @@ impl Worker {
 
     fn carry_out(&mut self, now: Now, output: Output) {
         match output {
-            Output::Reply { session, reply, protocol } => {
-                self.reply(now, session, &reply, protocol)
+            Output::Reply { session, reply, protocol, lingers } => {
+                self.reply(now, session, &reply, protocol, lingers)
             }
             Output::Shard { shard, request } => {
                 let index = usize::from(shard.0);
@@ -162,7 +162,14 @@ impl Worker {
     }
 
     #[inline]
-    fn reply(&mut self, now: Now, session: SessionId, reply: &Reply, protocol: u8) {
+    fn reply(
+        &mut self,
+        now: Now,
+        session: SessionId,
+        reply: &Reply,
+        protocol: u8,
+        lingers: bool,
+    ) {
         let Some(slot) = self.slot(session) else { return };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let protocol = if protocol == 3 { Protocol::Resp3 } else { Protocol::Resp2 };
@@ -175,14 +182,36 @@ impl Worker {
             );
             return self.close(now, slot);
         }
-        if !connection.dirty {
+        if lingers && !connection.dirty {
+            if !connection.lingering {
+                connection.lingering = true;
+                self.lingering.push(slot);
+            }
+        } else if !connection.dirty {
             connection.dirty = true;
             self.dirty.push(slot);
         }
     }
 
+    /// Replies that may travel with the next one do not if there is none to come.
+    fn end_lingering(&mut self) {
+        let mut lingering = std::mem::take(&mut self.lingering);
+        lingering.retain(|&slot| {
+            let Some(connection) = self.connections.get_mut(slot) else { return false };
+            let more = self.gateway.in_progress(connection.session) > 0;
+            connection.lingering &= more && !connection.dirty;
+            if !more {
+                self.mark_dirty(slot);
+                return false;
+            }
+            connection.lingering
+        });
+        self.lingering = lingering;
+    }
+
     /// Sends what every connection has got in this turn.
     pub(super) fn flush(&mut self, now: Now) {
+        self.end_lingering();
         let mut dirty = std::mem::take(&mut self.dirty);
         for slot in dirty.drain(..) {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
