@@ -312,6 +312,19 @@ impl DataType for Value {
         }
     }
 
+    fn may_be_idle(op: &Op) -> bool {
+        matches!(op, Op::SetIfAbsent(..) | Op::Remove(_))
+    }
+
+    fn idle(&self, op: &Op) -> Option<Reply> {
+        let idle = match op {
+            Op::SetIfAbsent(field, _) => self.fields.contains_key(field),
+            Op::Remove(removed) => !removed.iter().any(|f| self.fields.contains_key(f)),
+            _ => false,
+        };
+        idle.then_some(Reply::Int(0))
+    }
+
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
         match (Self::is_write(a.op), Self::is_write(b.op)) {
             (false, false) => true,

@@ -3,10 +3,11 @@
 //! From a list of sample operations: states that can be reached by a few writes, all pairs and
 //! triples of accesses, observed and void. Whatever is declared to commute must give the same
 //! final state and the same observed replies in every order; for triples this is what "stable for
-//! any number of holders" means in practice. Also: operations and states read back as written.
+//! any number of holders" means in practice. Also: operations and states read back as written, and
+//! what is called idle changes nothing.
 
 use crate::key::{ExpireIf, KeyOp, TtlForm, When};
-use crate::record::{apply, commutes, decode, mode};
+use crate::record::{apply, commutes, decode, idle, mode};
 use crate::{Access, ArgBuf, Blob, Ctx, DataType, Op, Record, Reply, Timestamp};
 
 const KEY: &[u8] = b"key";
@@ -60,11 +61,26 @@ pub(crate) fn check_laws<T: DataType>(ops: &[T::Op], depth: usize) {
         }
         acts.push(Act { op, observed: true });
     }
+    for state in &states {
+        acts.iter().for_each(|act| check_idle(state, &act.op));
+    }
     let mut granted_pairs = 0;
     for state in &states {
         granted_pairs += check_state(state, &acts);
     }
     assert!(granted_pairs > 0);
+}
+
+/// An operation that is said to be idle changes nothing and gives that reply.
+fn check_idle(state: &Slot, op: &Op) {
+    let Some(reply) = idle(state.as_ref(), op) else { return };
+    assert!(op.is_write(), "{op:?} is a read");
+    let mut after = state.clone();
+    assert_eq!(apply(&mut after, op, &ctx(3)), reply, "{op:?} in {state:?}");
+    if let (Some(after), Some(before)) = (&mut after, state) {
+        after.modified = before.modified;
+    }
+    assert_eq!(&after, state, "{op:?}");
 }
 
 fn generalized<T: DataType>(op: &T::Op) -> Op {

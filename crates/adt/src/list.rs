@@ -274,6 +274,11 @@ impl DataType for Value {
         }
     }
 
+    fn may_be_idle(op: &Op) -> bool {
+        // Where there is no list.
+        matches!(op, Op::Pop(..) | Op::PushIfPresent(..) | Op::Remove(..))
+    }
+
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
         let reads = (!Self::is_write(a.op), !Self::is_write(b.op));
         let idle = |op: &Op| !matches!(op, Op::Push(..));

@@ -76,6 +76,14 @@ macro_rules! registry {
                 }
             }
 
+            /// Whether [`idle`] is worth asking.
+            pub fn may_be_idle(&self) -> bool {
+                match self {
+                    Self::Key(op) => !matches!(op, KeyOp::Put(_)) && op.is_write(),
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::may_be_idle(op)),*
+                }
+            }
+
             fn preserves_key(&self) -> bool {
                 match self {
                     Self::Key(op) => !op.is_write(),
@@ -189,6 +197,24 @@ macro_rules! registry {
             }
         }
 
+        fn idle_by_type(value: Option<&Value>, op: &Op) -> Option<Reply> {
+            match op {
+                Op::Key(KeyOp::Put(_) | KeyOp::Reap { .. }) => None,
+                Op::Key(op) => value.is_none().then(|| op.apply(&mut None, 0)),
+                $(Op::$variant(op) => {
+                    type V = crate::$module::Value;
+                    match value {
+                        Some(Value::$variant(value)) => value.idle(op),
+                        Some(_) => (V::on_other_type(op) == OtherType::Refuse)
+                            .then(|| Reply::Error(ErrorReply::wrong_type())),
+                        None => (!V::creates(op)).then(|| {
+                            V::default().apply(op, &Ctx::default(), &mut Meta::default())
+                        }),
+                    }
+                }),*
+            }
+        }
+
         /// For each data type its name, the names of its lock modes, and which modes share a lock
         /// in every state (see [`DataType::SHARED`]): the tables of the reference page.
         pub fn lock_modes() -> Vec<(&'static str, &'static [&'static str], [u8; 8])> {
@@ -294,6 +320,11 @@ pub fn apply(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> Reply {
         _ => {}
     }
     reply
+}
+
+/// The reply of a write that changes nothing on the record under a key: see [`DataType::idle`].
+pub fn idle(record: Option<&Record>, op: &Op) -> Option<Reply> {
+    if op.may_be_idle() { idle_by_type(record.map(|r| &r.value), op) } else { None }
 }
 
 /// Whether two accesses to the record under a key commute: see [`DataType::commutes`].

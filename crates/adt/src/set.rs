@@ -178,6 +178,19 @@ impl DataType for Value {
         }
     }
 
+    fn may_be_idle(op: &Op) -> bool {
+        Self::is_write(op)
+    }
+
+    fn idle(&self, op: &Op) -> Option<Reply> {
+        let idle = match op {
+            Op::Add(added) => added.iter().all(|m| self.members.contains(m)),
+            Op::Remove(removed) => !removed.iter().any(|m| self.members.contains(m)),
+            _ => false,
+        };
+        idle.then_some(Reply::Int(0))
+    }
+
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
         let states = match (a.op, b.op) {
             (Op::Add(x), Op::Remove(y)) | (Op::Remove(y), Op::Add(x)) => {

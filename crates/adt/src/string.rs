@@ -421,6 +421,21 @@ impl DataType for Value {
         }
     }
 
+    fn may_be_idle(op: &Op) -> bool {
+        matches!(op, Op::Set { only: Only::IfAbsent, .. } | Op::Take | Op::GetEx(_))
+    }
+
+    fn idle(&self, op: &Op) -> Option<Reply> {
+        match op {
+            Op::Set { only: Only::IfAbsent, reply, .. } if self.present() => Some(match reply {
+                SetReply::Status => Reply::Nil,
+                SetReply::Old => self.get(),
+                SetReply::Flag => Reply::Int(0),
+            }),
+            _ => None,
+        }
+    }
+
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
         if self.unchanged_by(a.op) && self.unchanged_by(b.op) {
             return true;

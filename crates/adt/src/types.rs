@@ -122,6 +122,17 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
     /// beside the value; most operations leave it alone.
     fn apply(&mut self, op: &Self::Op, ctx: &Ctx, meta: &mut Meta) -> Reply;
 
+    /// Whether [`DataType::idle`] is worth asking for `op`.
+    fn may_be_idle(_op: &Self::Op) -> bool {
+        false
+    }
+
+    /// The reply of a write that is *idle* in this state: it changes nothing, so that it need not
+    /// be written into the log. `None` is always safe.
+    fn idle(&self, _op: &Self::Op) -> Option<Reply> {
+        None
+    }
+
     /// What happens when the key holds a value of another type.
     fn on_other_type(_op: &Self::Op) -> OtherType {
         OtherType::Refuse

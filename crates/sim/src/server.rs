@@ -179,21 +179,30 @@ impl Worker {
             replica.tick(now);
         }
         self.pump(now, &mut sent);
+        loop {
+            self.end_turn(now, &mut sent)?;
+            if !self.replicas.iter().any(|replica| replica.shard().has_answers()) {
+                break;
+            }
+            self.pump(now, &mut sent);
+        }
+        self.advance_snapshot(&mut sent);
+        Ok(sent)
+    }
+
+    /// Closes the log entries of this turn. Some answers do not wait for the log.
+    fn end_turn(&mut self, now: Now, sent: &mut Vec<Sent>) -> Result<(), String> {
         for replica in &mut self.replicas {
             replica.end_turn(now).map_err(|e| e.to_string())?;
             while let Some(persist) = replica.take_persist() {
+                let number = persist.number;
+                sent.push(Sent::Disk(persist));
                 if self.plant == Some(Plant::EarlyReply) {
-                    let number = persist.number;
-                    sent.push(Sent::Disk(persist));
                     replica.persisted(now, number).map_err(|e| e.to_string())?;
-                } else {
-                    sent.push(Sent::Disk(persist));
                 }
             }
         }
-        self.pump(now, &mut sent);
-        self.advance_snapshot(&mut sent);
-        Ok(sent)
+        Ok(())
     }
 
     fn take(&mut self, now: Now, input: Input) -> Result<(), String> {

@@ -81,7 +81,7 @@ pub struct Gateway {
     /// Sessions whose held commands may go on.
     resumable: Vec<SessionId>,
     jobs: Slab<Job>,
-    txns: BTreeMap<TxnId, u64>,
+    txns: Map<TxnId, u64>,
     timers: BTreeMap<(u64, u64), Timer>,
     pubsub: pubsub::PubSub,
     leases: Slab<lease::Lease>,
@@ -113,7 +113,7 @@ impl Gateway {
             next_client: 0,
             resumable: Vec::new(),
             jobs: Slab::default(),
-            txns: BTreeMap::new(),
+            txns: Map::default(),
             timers: BTreeMap::new(),
             pubsub: pubsub::PubSub::new(),
             leases: Slab::default(),

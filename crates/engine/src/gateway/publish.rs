@@ -118,6 +118,11 @@ impl Gateway {
             return;
         }
         let protocol = session.protocol;
-        self.mail.outputs.push_back(super::Output::Reply { session: id, reply, protocol, lingers: false });
+        self.mail.outputs.push_back(super::Output::Reply {
+            session: id,
+            reply,
+            protocol,
+            lingers: false,
+        });
     }
 }

@@ -225,7 +225,7 @@ impl Gateway {
     /// Forgets a transaction.
     pub(super) fn drop_txn(&mut self, job: u64) -> Option<Box<Txn>> {
         let Some(Job::Txn(txn)) = self.jobs.remove(job) else { return None };
-        self.txns.remove(&txn.id);
+        self.txns.swap_remove(&txn.id);
         if matches!(txn.role, Role::Interactive { .. }) {
             self.mail.stats.interactive -= 1;
             self.admission.ended();
@@ -337,7 +337,7 @@ impl Gateway {
                     return self.finish(target, cause.error().into());
                 }
                 self.mail.stats.retried += 1;
-                self.txns.remove(&txn.id);
+                self.txns.swap_remove(&txn.id);
                 txn.id.attempt = attempt;
                 self.txns.insert(txn.id, job);
                 txn.stage = Stage::Resting;

@@ -13,7 +13,7 @@ use adt::collections::Map;
 use adt::record;
 use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, VecDeque};
 
 /// Replies of the operations of one transaction on this shard, in their order.
 pub type Replies = SmallVec<[Reply; 1]>;
@@ -62,13 +62,14 @@ pub struct State {
     /// Never `None` at rest: the option lets an operation take the record away in place.
     records: Map<Blob, Option<Record>>,
     expirations: BTreeSet<(u64, Blob)>,
-    pub(super) prepared: BTreeMap<TxnId, Prepared>,
+    pub(super) prepared: Map<TxnId, Prepared>,
     announced: BTreeSet<TxnId>,
     pub(super) order: Order,
     requests: Requests,
     /// Commit timestamps of transactions over several shards that were executed lately.
-    outcomes: BTreeMap<TxnId, Timestamp>,
-    outcomes_by_time: BTreeSet<(Timestamp, TxnId)>,
+    outcomes: Map<TxnId, Timestamp>,
+    /// The same, roughly the oldest first.
+    outcomes_by_time: VecDeque<(Timestamp, TxnId)>,
     removed: Timestamp,
     changed: Vec<Blob>,
     report_changes: bool,
@@ -113,7 +114,7 @@ impl State {
     }
 
     /// Prepared transactions that are not executed.
-    pub fn prepared(&self) -> &BTreeMap<TxnId, Prepared> {
+    pub fn prepared(&self) -> &Map<TxnId, Prepared> {
         &self.prepared
     }
 
@@ -256,13 +257,13 @@ impl State {
     /// Remembers an outcome for [`OUTCOME_US`] of logical time.
     pub fn remember_outcome(&mut self, txn: TxnId, ts: Timestamp) {
         self.outcomes.insert(txn, ts);
-        self.outcomes_by_time.insert((ts, txn));
-        while let Some((oldest, txn)) = self.outcomes_by_time.first().copied() {
+        self.outcomes_by_time.push_back((ts, txn));
+        while let Some((oldest, txn)) = self.outcomes_by_time.front().copied() {
             if oldest.micros() + OUTCOME_US > ts.micros() {
                 break;
             }
-            self.outcomes_by_time.pop_first();
-            self.outcomes.remove(&txn);
+            self.outcomes_by_time.pop_front();
+            self.outcomes.swap_remove(&txn);
         }
     }
 

@@ -66,7 +66,7 @@ impl Shard {
         }
     }
 
-    fn tell(&mut self, target: Target, outcome: Outcome, ts: Timestamp) {
+    pub(super) fn tell(&mut self, target: Target, outcome: Outcome, ts: Timestamp) {
         let answer = match outcome {
             Outcome::Done(replies) if matches!(target.kind, TargetKind::Commit(_)) => {
                 Answer::Committed { replies, ts }
@@ -101,7 +101,7 @@ impl Shard {
         }
     }
 
-    fn resume_after(&mut self, now: Now) {
+    pub(super) fn resume_after(&mut self, now: Now) {
         while self.after.front().is_some_and(|(number, _)| *number <= self.applied) {
             let Some((_, request)) = self.after.pop_front() else { return };
             match request.body {

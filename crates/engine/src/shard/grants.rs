@@ -394,7 +394,7 @@ impl Shard {
 
     /// A transaction is over here: it holds nothing and waits for nothing any more.
     pub(super) fn end_txn(&mut self, txn: TxnId) {
-        let Some(entry) = self.txns.remove(&txn) else { return };
+        let Some(entry) = self.txns.swap_remove(&txn) else { return };
         self.wounded.remove(&txn);
         if let Some(request) = entry.request
             && self.open_requests.get(&request) == Some(&txn)

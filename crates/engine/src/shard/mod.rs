@@ -10,6 +10,7 @@ mod blocked;
 mod commits;
 mod contention;
 mod grants;
+mod idle;
 mod locks;
 mod order;
 mod reads;
@@ -25,6 +26,7 @@ use crate::message::{
     Token, TxnId,
 };
 use crate::stats::ShardStats;
+use adt::collections::Map;
 use adt::key::KeyOp;
 use adt::{Blob, Op, Reply, Timestamp};
 use apply::{State, mix};
@@ -127,7 +129,7 @@ pub struct Shard {
     closed: VecDeque<Batch>,
     in_flight: VecDeque<Batch>,
     applied: u64,
-    txns: BTreeMap<TxnId, Txn>,
+    txns: Map<TxnId, Txn>,
     /// Who was told to give way, and for whom.
     wounded: BTreeMap<TxnId, Age>,
     open_requests: BTreeMap<RequestId, TxnId>,
@@ -166,7 +168,7 @@ impl Shard {
             closed: VecDeque::new(),
             in_flight: VecDeque::new(),
             applied: 0,
-            txns: BTreeMap::new(),
+            txns: Map::default(),
             wounded: BTreeMap::new(),
             open_requests: BTreeMap::new(),
             resolving: BTreeMap::new(),
@@ -343,6 +345,11 @@ impl Shard {
         }
     }
 
+    /// Whether there are answers to be polled.
+    pub fn has_answers(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
     /// Whether there is something to propose.
     pub fn has_work(&self) -> bool {
         !self.building.records.is_empty() || !self.closed.is_empty()
@@ -351,6 +358,7 @@ impl Shard {
     /// Closes the entry of this turn, if there is something in it. It is to be proposed at once;
     /// [`Shard::committed`] is told when it is durable, in the order of the calls.
     pub fn end_turn(&mut self, now: Now) -> Option<Entry> {
+        self.answer_idle(now);
         if self.closed.is_empty() && !self.building.records.is_empty() {
             self.close_building();
         }

@@ -72,23 +72,31 @@ impl State {
     /// timestamp order. A transaction that is not known (any more) is left alone.
     pub fn decide(&mut self, txn: TxnId, commit: Option<Timestamp>, now_ms: u64) -> Vec<Executed> {
         let mut ready = BTreeSet::new();
+        let mut executed = Vec::new();
         match (self.prepared.get(&txn), commit) {
-            (None, _) => return Vec::new(),
+            (None, _) => return executed,
             (Some(prepared), Some(ts)) => {
-                ready.insert((prepared.commit.unwrap_or(ts), txn));
-                self.put_in_place(txn, ts);
+                let ts = prepared.commit.unwrap_or(ts);
+                if self.first_before((ts, txn)).is_some() {
+                    self.put_in_place(txn, ts);
+                    ready.insert((ts, txn));
+                } else if let Some(prepared) = self.forget(txn) {
+                    // Usually nobody is before it, and it need not take its place first.
+                    executed.push(self.execute(&prepared, ts, now_ms));
+                }
             }
             (Some(_), None) => {
                 self.forget(txn);
             }
         }
         self.wake(txn, &mut ready);
-        self.carry_out(ready, now_ms)
+        self.carry_out(ready, now_ms, &mut executed);
+        executed
     }
 
     /// A prepared transaction moves to its commit timestamp.
     pub(super) fn put_in_place(&mut self, txn: TxnId, commit: Timestamp) {
-        let Some(mut prepared) = self.prepared.remove(&txn) else { return };
+        let Some(mut prepared) = self.prepared.swap_remove(&txn) else { return };
         if prepared.commit.is_none() {
             self.leave(&prepared);
             prepared.commit = Some(commit);
@@ -119,8 +127,7 @@ impl State {
         }
     }
 
-    fn carry_out(&mut self, mut ready: BTreeSet<Place>, now_ms: u64) -> Vec<Executed> {
-        let mut executed = Vec::new();
+    fn carry_out(&mut self, mut ready: BTreeSet<Place>, now_ms: u64, executed: &mut Vec<Executed>) {
         while let Some((ts, txn)) = ready.pop_first() {
             if let Some(first) = self.first_before((ts, txn)) {
                 self.order.stand_behind(first, txn);
@@ -128,13 +135,17 @@ impl State {
                 continue;
             }
             let Some(prepared) = self.forget(txn) else { continue };
-            let ctx = Ctx { now_ms, ts, seed: mix(ts.0) };
-            let replies = self.run(&prepared.prepare.apply, &ctx);
-            self.remember_outcome(txn, ts);
-            executed.push(Executed { txn, replies });
+            executed.push(self.execute(&prepared, ts, now_ms));
             self.wake(txn, &mut ready);
         }
-        executed
+    }
+
+    fn execute(&mut self, prepared: &Prepared, ts: Timestamp, now_ms: u64) -> Executed {
+        let txn = prepared.prepare.txn;
+        let ctx = Ctx { now_ms, ts, seed: mix(ts.0) };
+        let replies = self.run(&prepared.prepare.apply, &ctx);
+        self.remember_outcome(txn, ts);
+        Executed { txn, replies }
     }
 
     /// Somebody who conflicts with the decided transaction at `place` and could still come, or has
@@ -143,7 +154,8 @@ impl State {
         let ops = &self.prepared.get(&place.1)?.prepare.apply.ops;
         ops.iter().find_map(|(key, op)| {
             let earlier = self.order.on.get(key)?.range(..place);
-            earlier.map(|(_, other)| *other).find(|other| self.conflict_on(key, op, *other))
+            let mut others = earlier.map(|(_, other)| *other).filter(|other| *other != place.1);
+            others.find(|other| self.conflict_on(key, op, *other))
         })
     }
 
@@ -159,7 +171,7 @@ impl State {
     }
 
     fn forget(&mut self, txn: TxnId) -> Option<Prepared> {
-        let prepared = self.prepared.remove(&txn)?;
+        let prepared = self.prepared.swap_remove(&txn)?;
         self.leave(&prepared);
         Some(prepared)
     }

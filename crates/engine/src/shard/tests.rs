@@ -1,5 +1,7 @@
 //! Stories about one shard: who waits, who goes, and what comes out.
 
+mod idle;
+
 use super::*;
 use crate::entry::Prepare;
 use crate::message::{Guard, Refusal};

@@ -55,9 +55,9 @@ impl Worker {
         }
     }
 
-    /// Closes the log entries of this turn; tells whether that has made anything durable at once.
+    /// Closes the log entries of this turn; tells whether that has made answers at once.
     fn end_turn(&mut self, now: Now) -> bool {
-        let mut durable = false;
+        let mut answers = false;
         for index in 0..self.local.len() {
             let shard = self.local[index];
             let Some(replica) = self.replicas[shard].as_mut() else { continue };
@@ -65,6 +65,7 @@ impl Worker {
             if let Err(error) = replica.end_turn(now) {
                 fail(id, &error);
             }
+            answers |= replica.shard().has_answers();
             let Some(persist) = replica.take_persist() else { continue };
             let bytes = persist.entries.iter().map(|entry| entry.data.len() as u64).sum();
             self.snapshots.logged(id, bytes);
@@ -74,14 +75,14 @@ impl Worker {
                     log.persist(persist);
                 }
                 None => {
-                    durable = true;
+                    answers = true;
                     if let Err(error) = replica.persisted(now, persist.number) {
                         fail(id, &error);
                     }
                 }
             }
         }
-        durable
+        answers
     }
 
     pub(super) fn take_batch(&mut self, now: Now, from: GatewayId, batch: Batch) {
@@ -162,14 +163,7 @@ impl Worker {
     }
 
     #[inline]
-    fn reply(
-        &mut self,
-        now: Now,
-        session: SessionId,
-        reply: &Reply,
-        protocol: u8,
-        lingers: bool,
-    ) {
+    fn reply(&mut self, now: Now, session: SessionId, reply: &Reply, protocol: u8, lingers: bool) {
         let Some(slot) = self.slot(session) else { return };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let protocol = if protocol == 3 { Protocol::Resp3 } else { Protocol::Resp2 };
