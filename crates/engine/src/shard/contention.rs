@@ -5,43 +5,48 @@
 
 use crate::limits::HOT_KEYS_MAX;
 use adt::Blob;
+use adt::collections::Map;
 use std::collections::BTreeMap;
 
-/// Most pairs of modes that are counted.
-const PAIRS_MAX: usize = 1024;
+/// A data type and a lock mode.
+pub type ModeName = (&'static str, &'static str);
 
 /// Contention of one shard.
 #[derive(Debug, Default)]
 pub struct Contention {
-    pairs: BTreeMap<(String, String), u64>,
-    keys: BTreeMap<Blob, (u64, u64)>,
+    /// Bounded by the number of lock modes.
+    pairs: Map<(ModeName, ModeName), u64>,
+    keys: Map<Blob, (u64, u64)>,
 }
 
 impl Contention {
     /// A request in mode `asked` has to wait for one in mode `held`.
-    pub fn waits(&mut self, held: String, asked: String) {
-        let pair = (held, asked);
-        if self.pairs.len() < PAIRS_MAX || self.pairs.contains_key(&pair) {
-            *self.pairs.entry(pair).or_default() += 1;
-        }
+    pub fn waits(&mut self, held: ModeName, asked: ModeName) {
+        *self.pairs.entry((held, asked)).or_default() += 1;
     }
 
     /// A request has waited for `key`.
     pub fn waited(&mut self, key: &Blob, us: u64) {
-        if !self.keys.contains_key(key) && self.keys.len() >= HOT_KEYS_MAX {
-            let coldest = self.keys.iter().min_by_key(|(_, count)| **count);
-            let (coldest, count) = coldest.map(|(k, c)| (k.clone(), *c)).unwrap_or_default();
-            self.keys.remove(&coldest);
-            self.keys.insert(key.clone(), count);
-        }
-        let count = self.keys.entry(key.clone()).or_default();
+        let full = self.keys.len() >= HOT_KEYS_MAX;
+        let count = match self.keys.get_mut(key) {
+            Some(count) => count,
+            None => {
+                let counts = self.keys.values().enumerate();
+                let coldest = counts.min_by_key(|(_, count)| **count).map(|(index, _)| index);
+                let coldest = coldest.filter(|_| full);
+                let replaced = coldest.and_then(|index| self.keys.swap_remove_index(index));
+                let count = replaced.map_or((0, 0), |(_, count)| count);
+                self.keys.entry(key.clone()).or_insert(count)
+            }
+        };
         count.0 += 1;
         count.1 += us;
     }
 
     /// How often a request in the second mode waited for one in the first.
     pub fn conflicts(&self) -> BTreeMap<(String, String), u64> {
-        self.pairs.clone()
+        let text = |name: &ModeName| format!("{} {}", name.0, name.1);
+        self.pairs.iter().map(|((held, asked), n)| ((text(held), text(asked)), *n)).collect()
     }
 
     /// Keys with the number of waits and the microseconds waited, the worst first.

@@ -9,30 +9,35 @@ use crate::message::{Age, Answer, Body, GatewayId, Notice, Now, Refusal, Request
 use adt::key::KeyOp;
 use adt::record;
 use adt::{Blob, Op, Reply, Timestamp};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeSet;
 
+/// What is asked of which records.
+pub(super) type Claims = SmallVec<[(Blob, Claim); 1]>;
+
 /// What a request asks of which records.
-pub(super) fn claims_of(body: &Body) -> Vec<(Blob, Claim)> {
+pub(super) fn claims_of(body: &Body) -> Claims {
     let guards = |apply: &Apply, class| {
         let guard = move |key: &Blob| (key.clone(), Claim::new(Op::Key(KeyOp::Fetch), class));
-        apply.guards.iter().map(|g| guard(&g.key)).collect::<Vec<_>>()
+        apply.guards.iter().map(|g| guard(&g.key)).collect::<Claims>()
     };
     let ops = |apply: &Apply, class| {
         let claim = move |(key, op): &(Blob, Op)| (key.clone(), Claim::new(op.clone(), class));
-        apply.ops.iter().map(claim).collect::<Vec<_>>()
+        apply.ops.iter().map(claim).collect::<Claims>()
     };
     match body {
-        Body::Read { key, op, .. } => vec![(key.clone(), Claim::new(op.clone(), Class::Passing))],
+        Body::Read { key, op, .. } => {
+            smallvec![(key.clone(), Claim::new(op.clone(), Class::Passing))]
+        }
         Body::Version { key } => {
-            vec![(key.clone(), Claim::new(Op::Key(KeyOp::Fetch), Class::Passing))]
+            smallvec![(key.clone(), Claim::new(Op::Key(KeyOp::Fetch), Class::Passing))]
         }
         Body::Snapshot { ops, .. } => {
             ops.iter().map(|(k, op)| (k.clone(), Claim::new(op.clone(), Class::Passing))).collect()
         }
         Body::Lock { key, op, observed, .. } => {
             let observed = *observed || !op.is_write();
-            vec![(key.clone(), Claim::new(op.clone(), Class::Early { observed }))]
+            smallvec![(key.clone(), Claim::new(op.clone(), Class::Early { observed }))]
         }
         Body::Apply(apply) => {
             let mut claims = ops(apply, Class::Apply);
@@ -49,7 +54,7 @@ pub(super) fn claims_of(body: &Body) -> Vec<(Blob, Claim)> {
             claims.extend(guards(&prepare.apply, Class::Early { observed: true }));
             claims
         }
-        _ => Vec::new(),
+        _ => Claims::new(),
     }
 }
 
@@ -135,7 +140,7 @@ impl Shard {
                 self.stats.granted += 1;
                 self.grant(now, request, claims);
             }
-            Some(barrier) => self.wait_or_refuse(now, request, barrier),
+            Some(barrier) => self.wait_or_refuse(now, request, claims, barrier),
         }
     }
 
@@ -150,11 +155,11 @@ impl Shard {
         }
     }
 
-    fn wait_or_refuse(&mut self, now: Now, request: Request, barrier: Barrier) {
+    fn wait_or_refuse(&mut self, now: Now, request: Request, claims: Claims, barrier: Barrier) {
         let interactive = matches!(request.body, Body::Lock { .. });
         let no_wait = !self.config.concurrency.phases && interactive;
         if no_wait && barrier != Barrier::InFlight {
-            self.count_conflict(&request);
+            self.count_conflict(&request, &claims);
             self.stats.refused += 1;
             let refused = Answer::Refused(Refusal::Conflict);
             return self.answer(request.gateway, request.token, refused);
@@ -164,22 +169,18 @@ impl Shard {
             let refused = Answer::Refused(Refusal::Busy);
             return self.answer(request.gateway, request.token, refused);
         }
-        self.count_conflict(&request);
-        self.enqueue(now, request);
+        self.count_conflict(&request, &claims);
+        self.enqueue(now, request, claims);
     }
 
     /// Puts a request into the queues of all its records.
-    pub(super) fn enqueue(&mut self, now: Now, request: Request) {
+    pub(super) fn enqueue(&mut self, now: Now, request: Request, claims: Claims) {
         let id = self.next_waiter;
         self.next_waiter += 1;
         self.stats.waited += 1;
         let age = self.age_of(now, &request);
-        let mut keys = SmallVec::<[Blob; 2]>::new();
-        for (key, claim) in claims_of(&request.body) {
-            self.locks.enqueue(&key, age, id, claim);
-            if !keys.contains(&key) {
-                keys.push(key);
-            }
+        for (key, claim) in &claims {
+            self.locks.enqueue(key, age, id, claim.clone());
         }
         let (gateway, token) = (request.gateway, request.token);
         if let Some(txn) = txn_of(&request.body) {
@@ -188,7 +189,7 @@ impl Shard {
             }
             self.notice(gateway, token, Notice::Blocked { txn });
         }
-        self.waiters.insert(id, Waiter { age, since_us: now.mono_us, keys, request });
+        self.waiters.insert(id, Box::new(Waiter { age, since_us: now.mono_us, claims, request }));
         self.wound_for(now, id);
     }
 
@@ -198,9 +199,9 @@ impl Shard {
         let (age, own) = (waiter.age, txn_of(&waiter.request.body));
         let mut hints: Vec<TxnId> = Vec::new();
         let mut seen = BTreeSet::new();
-        for (key, claim) in claims_of(&waiter.request.body) {
-            let (cc, record) = (self.config.concurrency, self.state.get(&key));
-            for (txn, _) in self.locks.holders_against(&key, &claim, own, cc, record) {
+        for (key, claim) in &waiter.claims {
+            let (cc, record) = (self.config.concurrency, self.state.get(key));
+            for (txn, _) in self.locks.holders_against(key, claim, own, cc, record) {
                 hints.push(txn);
                 if self.txns.get(&txn).is_some_and(|holder| holder.decided.is_some()) {
                     // It is committed; those that must be carried out before it are not.
@@ -247,11 +248,11 @@ impl Shard {
         }
     }
 
-    fn count_conflict(&mut self, request: &Request) {
+    fn count_conflict(&mut self, request: &Request, claims: &Claims) {
         let own = txn_of(&request.body);
-        for (key, claim) in claims_of(&request.body) {
-            let (cc, record) = (self.config.concurrency, self.state.get(&key));
-            let held = self.locks.holders_against(&key, &claim, own, cc, record).next();
+        for (key, claim) in claims {
+            let (cc, record) = (self.config.concurrency, self.state.get(key));
+            let held = self.locks.holders_against(key, claim, own, cc, record).next();
             if let Some((_, held)) = held {
                 let names = (held.mode_name(), claim.mode_name());
                 self.contention.waits(names.0, names.1);
@@ -261,7 +262,7 @@ impl Shard {
     }
 
     /// Carries out a request whose claims are free.
-    fn grant(&mut self, now: Now, request: Request, claims: Vec<(Blob, Claim)>) {
+    fn grant(&mut self, now: Now, request: Request, claims: Claims) {
         match request.body {
             Body::Lock { .. } => self.grant_lock(now, request, claims),
             Body::Prepare { .. } => self.grant_prepare(now, request, claims),
@@ -282,7 +283,7 @@ impl Shard {
         }
     }
 
-    fn grant_lock(&mut self, now: Now, request: Request, claims: Vec<(Blob, Claim)>) {
+    fn grant_lock(&mut self, now: Now, request: Request, claims: Claims) {
         let Body::Lock { txn, key, op, own, observed } = request.body else { return };
         for (key, claim) in claims {
             self.hold(txn, &key, claim);
@@ -320,7 +321,7 @@ impl Shard {
         record::apply(&mut scratch, op, &ctx)
     }
 
-    fn grant_prepare(&mut self, now: Now, request: Request, claims: Vec<(Blob, Claim)>) {
+    fn grant_prepare(&mut self, now: Now, request: Request, claims: Claims) {
         let (gateway, token) = (request.gateway, request.token);
         let Body::Prepare { ref prepare, floor } = request.body else { return };
         let txn = prepare.txn;
@@ -415,7 +416,7 @@ impl Shard {
     }
 
     pub(super) fn leave_queues(&mut self, id: WaiterId, waiter: &Waiter) {
-        for key in &waiter.keys {
+        for (key, _) in &waiter.claims {
             self.locks.dequeue(key, id);
             // Whoever stood behind may go now.
             self.dirty.push(key.clone());
@@ -459,9 +460,8 @@ impl Shard {
 
     fn admit(&mut self, now: Now, id: WaiterId, hot: &Blob) -> bool {
         let Some(waiter) = self.waiters.get(&id) else { return false };
-        let claims = claims_of(&waiter.request.body);
         let txn = txn_of(&waiter.request.body);
-        let barred = claims.iter().any(|(key, claim)| {
+        let barred = waiter.claims.iter().any(|(key, claim)| {
             let (cc, record) = (self.config.concurrency, self.state.get(key));
             let place = (waiter.age, id);
             // A phase of one record lets nobody jump the queues of others.
@@ -476,7 +476,7 @@ impl Shard {
         let waited_us = now.mono_us.saturating_sub(waiter.since_us);
         self.stats.waited_us += waited_us;
         self.contention.waited(hot, waited_us);
-        for key in &waiter.keys {
+        for (key, _) in &waiter.claims {
             self.locks.dequeue(key, id);
             if key != hot && self.locks.first(key).is_some() {
                 self.dirty.push(key.clone());
@@ -486,7 +486,7 @@ impl Shard {
             entry.waiters.retain(|waiter| *waiter != id);
             entry.touched_us = now.mono_us;
         }
-        self.grant(now, waiter.request, claims);
+        self.grant(now, waiter.request, waiter.claims);
         true
     }
 

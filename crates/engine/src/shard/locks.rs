@@ -87,11 +87,10 @@ impl Claim {
             )
     }
 
-    /// Type and mode, for people: `set add`.
-    pub fn mode_name(&self) -> String {
+    /// Type and mode, for people.
+    pub fn mode_name(&self) -> (&'static str, &'static str) {
         let observed = !matches!(self.class, Class::Early { observed: false });
-        let (data_type, mode) = record::mode_name(Access { op: &self.op, observed });
-        format!("{data_type} {mode}")
+        record::mode_name(Access { op: &self.op, observed })
     }
 }
 

@@ -32,6 +32,7 @@ use adt::{Blob, Op, Reply, Timestamp};
 use apply::{State, mix};
 use blocked::Blocked;
 use contention::Contention;
+use grants::Claims;
 use locks::{LockTable, WaiterId};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -112,7 +113,7 @@ struct Txn {
 struct Waiter {
     age: Age,
     since_us: u64,
-    keys: SmallVec<[Blob; 2]>,
+    claims: Claims,
     request: Request,
 }
 
@@ -136,7 +137,7 @@ pub struct Shard {
     /// Who wants to know whether an open request takes effect.
     resolving: BTreeMap<RequestId, Vec<Request>>,
     probing: BTreeMap<TxnId, Vec<TxnId>>,
-    waiters: BTreeMap<WaiterId, Waiter>,
+    waiters: BTreeMap<WaiterId, Box<Waiter>>,
     next_waiter: WaiterId,
     after: VecDeque<(u64, Request)>,
     reaping: BTreeSet<Blob>,

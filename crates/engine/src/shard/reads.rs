@@ -32,7 +32,8 @@ impl Shard {
             }
         }
         if !self.locks.is_empty() && self.passing_barred(key, op) {
-            self.enqueue(now, request);
+            let claims = claims_of(&request.body);
+            self.enqueue(now, request, claims);
             return;
         }
         let ctx = Ctx { now_ms: now.wall_ms(), ts: self.clock, seed: self.random };
@@ -67,7 +68,8 @@ impl Shard {
         }
         let Body::Snapshot { ref ops, .. } = request.body else { return };
         if !self.locks.is_empty() && ops.iter().any(|(key, op)| self.passing_barred(key, op)) {
-            self.enqueue(now, request);
+            let claims = claims_of(&request.body);
+            self.enqueue(now, request, claims);
             return;
         }
         let clock = self.clock.max(at).max(Timestamp::from_micros(now.wall_us));
@@ -149,7 +151,8 @@ impl Shard {
                     return;
                 }
                 if self.passing_barred(&key, &Op::Key(KeyOp::Fetch)) {
-                    self.enqueue(now, request);
+                    let claims = claims_of(&request.body);
+                    self.enqueue(now, request, claims);
                     return;
                 }
                 let version = self.state.get(&key).map(|r| r.modified);
