@@ -405,3 +405,25 @@ def test_memory_above_its_limit_is_refused(make_server):
     assert server.rss_bytes() < 400 << 20
     assert client.get("k0") == "x" * (1 << 20)
     assert client.delete("k0") == 1
+
+
+def test_a_noted_command_is_answered_though_nothing_follows(server):
+    """Replies that say little may wait for the next one, but not for a client that waits too."""
+    with server.socket(timeout_s=5) as client:
+        client.sendall(command("MULTI") + command("SET", "a", "1"))
+        assert receive(client, len(b"+OK\r\n+QUEUED\r\n")) == b"+OK\r\n+QUEUED\r\n"
+        client.sendall(command("SET", "b", "2") + command("EXEC"))
+        expected = b"+QUEUED\r\n*2\r\n+OK\r\n+OK\r\n"
+        assert receive(client, len(expected)) == expected
+        client.sendall(command("TXN", "BEGIN", "BLIND"))
+        assert receive(client, len(b"+OK\r\n")) == b"+OK\r\n"
+
+
+def receive(client, count):
+    """Exactly so many bytes."""
+    data = b""
+    while len(data) < count:
+        piece = client.recv(count - len(data))
+        assert piece, "the server has closed the connection"
+        data += piece
+    return data

@@ -1,5 +1,5 @@
-//! What simulated clients do: transactions of every form over lists, sets, registers, counters
-//! and bank accounts, with values that are never written twice.
+//! What simulated clients do: transactions of every form over lists, sets, registers, counters,
+//! claims (`SET ... NX`) and bank accounts, with values that are never written twice.
 
 use crate::random::Random;
 use adt::Reply;
@@ -73,6 +73,7 @@ impl Workload {
         let mut ops: Vec<_> = match self.random.below(10) {
             0..=2 if form != Form::Single && form != Form::ReadOnly => self.transfer(),
             3 if form == Form::Multi || form == Form::ReadOnly => self.balances(),
+            4 | 5 if form != Form::ReadOnly => self.claims(form == Form::Single),
             _ => (0..count).map(|_| self.operation(form == Form::ReadOnly)).collect(),
         };
         if form == Form::Watch {
@@ -117,6 +118,27 @@ impl Workload {
             words(&["incrby", &account(to), &amount]),
             words(&["rpush", &format!("l{}", self.random.below(self.keys)), &value]),
         ]
+    }
+
+    /// Writes that often change nothing, because the key is there already.
+    fn claims(&mut self, single: bool) -> Vec<Vec<String>> {
+        let (key, value) = (format!("n{}", self.random.below(self.keys)), self.value());
+        let claim = words(&["set", &key, &value, "nx"]);
+        if single {
+            return vec![claim];
+        }
+        let more = match self.random.below(3) {
+            0 => {
+                words(&["set", &format!("n{}", self.random.below(self.keys)), &self.value(), "nx"])
+            }
+            1 => words(&["get", &key]),
+            _ => {
+                // The unique element, on the same shard, tells where in the log the removal is.
+                let (list, value) = (format!("l{{{key}}}"), self.value());
+                return vec![words(&["del", &key]), words(&["rpush", &list, &value])];
+            }
+        };
+        vec![claim, more]
     }
 
     fn balances(&mut self) -> Vec<Vec<String>> {

@@ -127,6 +127,16 @@ pub fn is_read(words: &[Word]) -> bool {
     })
 }
 
+/// Whether a write that was answered so changed nothing: a store need not log it.
+pub fn is_idle(words: &[Word], reply: &Reply) -> bool {
+    let name = words.first().map(|name| lower(name)).unwrap_or_default();
+    match name.as_str() {
+        "set" => *reply == Reply::Nil && words.iter().any(|word| lower(word) == "nx"),
+        "setnx" | "hsetnx" | "sadd" | "srem" | "hdel" | "zrem" | "del" => *reply == Reply::Int(0),
+        _ => false,
+    }
+}
+
 /// Whether two replies to this command say the same; collections without order are compared
 /// without order, and ids that contain a commit timestamp not at all.
 pub fn agree(words: &[Word], expected: &Reply, actual: &Reply) -> bool {

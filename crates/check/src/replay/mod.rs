@@ -65,8 +65,10 @@ pub fn check(history: &History) -> Option<Verdict> {
 }
 
 fn writes(txn: &Txn) -> bool {
-    let refused = |op: &crate::history::Op| op.reply.as_ref().is_some_and(Value::is_error);
-    txn.ops.iter().any(|op| !model::is_read(&op.words) && !refused(op))
+    let nothing = |op: &crate::history::Op| {
+        op.reply.as_ref().is_some_and(|r| r.is_error() || model::is_idle(&op.words, r))
+    };
+    txn.ops.iter().any(|op| !model::is_read(&op.words) && !nothing(op))
 }
 
 /// In a dispatched session, what was issued before a failure was known fails too.
