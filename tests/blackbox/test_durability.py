@@ -2,8 +2,10 @@
 
 import random
 import re
+import threading
 
 import pytest
+import redis
 from harness import Failed
 
 KEYS = 300
@@ -207,3 +209,30 @@ def test_a_directory_is_private(make_server):
     for path in server.data.rglob("*"):
         if path.is_file() and path.stat().st_size:
             assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_large_values_from_many_clients_at_once_are_all_there_after_a_kill(make_server):
+    """Far more than one log entry may hold comes in together."""
+    server = make_server().start()
+    size = 7 << 20
+    count = 24
+    errors = []
+
+    def write(number):
+        try:
+            server.client(socket_timeout=60).set(f"large{number}", bytes([65 + number]) * size)
+        except redis.RedisError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not errors
+    server.kill()
+    server.start()
+    store = server.client(socket_timeout=60)
+    for number in range(count):
+        assert store.strlen(f"large{number}") == size
+        assert store.getrange(f"large{number}", size - 1, -1) == chr(65 + number)

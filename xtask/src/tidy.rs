@@ -29,6 +29,8 @@ const RULES: &[(&str, Rule)] = &[
     ("pure crates touch nothing outside", crates::purity),
     ("replication cannot name a data type", crates::replication_is_blind),
     ("check stands alone", crates::check_stands_alone),
+    ("every limit is used", crates::every_limit_is_used),
+    ("there are no hidden paths", crates::no_hidden_paths),
     ("every file opens with its purpose", text::module_docs),
     ("files and lines have a limit", text::sizes),
     ("nothing is left over", text::leftovers),
@@ -143,6 +145,16 @@ mod tests {
     #[test]
     fn check_shares_no_code_with_what_it_checks() {
         holds(crates::check_stands_alone);
+    }
+
+    #[test]
+    fn every_limit_is_used() {
+        holds(crates::every_limit_is_used);
+    }
+
+    #[test]
+    fn there_are_no_hidden_paths() {
+        holds(crates::no_hidden_paths);
     }
 
     #[test]

@@ -37,8 +37,12 @@ pub const LOCK_WAITERS_MAX: usize = 20_000;
 pub const LOCK_WAITERS_BUSY: usize = 5_000;
 /// Most requests blocked on a shard's keys (`BLPOP` and its family).
 pub const BLOCKED_MAX: usize = 50_000;
-/// Bytes of operations after which a shard closes a log entry and starts the next one.
+/// Bytes of commands after which a log entry is closed and the next one begun. The command that
+/// goes beyond is still in it.
 pub const ENTRY_BYTES_MAX: usize = 4 << 20;
+/// Bytes of commands that a worker takes in while its log is being written; it reads nothing more
+/// from clients until the disk has caught up.
+pub const UNLOGGED_BYTES_MAX: usize = 64 << 20;
 /// Most records in one log entry.
 pub const ENTRY_RECORDS_MAX: usize = 20_000;
 /// Clients whose request numbers a shard remembers; the longest silent ones are forgotten first.
@@ -74,5 +78,6 @@ const _: () = assert!(KEY_BYTES_MAX < ARGUMENT_BYTES_MAX);
 const _: () = assert!(TRANSACTION_BYTES_MAX <= FRAME_BYTES_MAX);
 const _: () = assert!(OUTPUT_BYTES_PAUSE < OUTPUT_BYTES_MAX);
 const _: () = assert!(LOCK_WAITERS_BUSY < LOCK_WAITERS_MAX);
+const _: () = assert!(ENTRY_BYTES_MAX < UNLOGGED_BYTES_MAX);
 const _: () = assert!(UNAUTHENTICATED_FRAME_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);

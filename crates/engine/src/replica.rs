@@ -158,6 +158,11 @@ impl<C: EntryCodec> Replica<C> {
         Ok(())
     }
 
+    /// What comes from now on goes into another log entry: this one is large enough.
+    pub fn close_entry(&mut self) {
+        self.shard.close_entry();
+    }
+
     /// What is to be made durable now.
     pub fn take_persist(&mut self) -> Option<Persist> {
         self.group.take_persist()

@@ -22,6 +22,8 @@ pub struct Batch {
     pub responses: Vec<Response>,
     /// Messages of the sender's gateway to the receiver's.
     pub peers: Vec<PeerMessage>,
+    /// Bytes of the commands that the requests come from, at most.
+    pub bytes: usize,
 }
 
 impl Batch {

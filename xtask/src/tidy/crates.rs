@@ -25,6 +25,9 @@ const EDGES: &[(&str, &[&str])] = &[
 /// Crates without clock, randomness, IO, threads, async and `unsafe`.
 const PURE: &[&str] = &["adt", "engine", "wire", "check", "model"];
 
+/// Where every bound stands.
+const LIMITS: &str = "crates/engine/src/limits.rs";
+
 /// Parts of `std` that reach outside a pure crate.
 const IMPURE_STD: &[&str] = &["fs", "net", "thread", "env", "process", "os"];
 
@@ -196,6 +199,43 @@ fn production<'a>(tree: &'a Tree, place: &str) -> Vec<(&'a str, String)> {
     modules
 }
 
+/// Every bound is enforced by somebody.
+pub fn every_limit_is_used(tree: &Tree) -> Vec<String> {
+    let limits = tree.get(LIMITS).map(code_only).unwrap_or_default();
+    let names = limits.lines().filter_map(|line| {
+        let rest = line.strip_prefix("pub const ")?;
+        Some(rest.split(':').next()?.trim().to_owned())
+    });
+    let used = |name: &str| {
+        let mut files = tree
+            .below("crates")
+            .filter(|(path, _)| path.ends_with(".rs") && *path != LIMITS && path.contains("/src/"));
+        files.any(|(_, text)| has_word(&without_tests(&code_only(text)).0, name))
+    };
+    names.filter(|name| !used(name)).map(|name| format!("{LIMITS}: nothing uses {name}")).collect()
+}
+
+/// The product has no switches that only tests or builds with features turn: what is tested is
+/// what runs.
+pub fn no_hidden_paths(tree: &Tree) -> Vec<String> {
+    const SWITCHES: &[&str] = &["cfg!(", "cfg(feature", "cfg(debug_assertions", "cfg(not(test"];
+    let mut violations = Vec::new();
+    for (path, text) in tree.with_extension("rs").filter(|(path, _)| path.contains("/src/")) {
+        let (code, _) = without_tests(&code_only(text));
+        for (number, line) in code.lines().enumerate() {
+            if let Some(switch) = SWITCHES.iter().find(|switch| line.contains(**switch)) {
+                violations.push(format!("{path}:{}: {switch}", number + 1));
+            }
+        }
+    }
+    for (path, text) in tree.below("crates").filter(|(path, _)| path.ends_with("Cargo.toml")) {
+        if text.lines().any(|line| line.trim() == "[features]") {
+            violations.push(format!("{path}: a crate with features has code that is not tested"));
+        }
+    }
+    violations
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,5 +299,27 @@ mod tests {
             ("crates/check/src/lib.rs", "#[path = \"../../adt/src/set.rs\"]\nmod set;"),
         ]);
         assert_eq!(check_stands_alone(&tree).len(), 2);
+    }
+
+    #[test]
+    fn a_limit_that_nobody_enforces_is_seen() {
+        let limits = "/// A.\npub const A_MAX: usize = 1;\npub const B_MAX: usize = 2;\n";
+        let tree = Tree::of(&[
+            (LIMITS, limits),
+            ("crates/wire/src/lib.rs", "if n > A_MAX {}\n// B_MAX\nfn f() -> &str { \"B_MAX\" }"),
+            ("crates/wire/tests/lib.rs", "assert!(n < B_MAX);"),
+        ]);
+        assert_eq!(every_limit_is_used(&tree), [format!("{LIMITS}: nothing uses B_MAX")]);
+    }
+
+    #[test]
+    fn a_switch_is_seen() {
+        let lib = "//! cfg!(test)\nif cfg!(test) {}\n#[cfg(test)]\nmod tests { }\n";
+        let tree = Tree::of(&[
+            ("crates/wire/src/lib.rs", lib),
+            ("crates/wire/Cargo.toml", "[features]\nfast = []"),
+        ]);
+        let manifest = "crates/wire/Cargo.toml: a crate with features has code that is not tested";
+        assert_eq!(no_hidden_paths(&tree), ["crates/wire/src/lib.rs:2: cfg!(", manifest]);
     }
 }

@@ -319,6 +319,13 @@ impl Shard {
         }
     }
 
+    /// What comes from now on goes into another log entry: this one is large enough.
+    pub fn close_entry(&mut self) {
+        if !self.building.records.is_empty() {
+            self.close_building();
+        }
+    }
+
     fn close_building(&mut self) {
         let number = self.building.number + 1;
         let full = std::mem::replace(&mut self.building, Batch { number, ..Batch::default() });

@@ -129,6 +129,11 @@ pub struct Worker {
     scratch: Vec<u8>,
     snapshots: Snapshots,
     received_bytes: u64,
+    /// Bytes of the commands taken in this turn, since log entries were last closed for their
+    /// size, and since the log was last written.
+    turn_bytes: usize,
+    entry_bytes: usize,
+    unlogged_bytes: usize,
     sent_bytes: u64,
     turns: u64,
     /// There is more to do at once.
@@ -197,6 +202,9 @@ impl Worker {
             outbound,
             scratch: vec![0; READ_BYTES],
             received_bytes: 0,
+            turn_bytes: 0,
+            entry_bytes: 0,
+            unlogged_bytes: 0,
             sent_bytes: 0,
             turns: 0,
             again: false,
@@ -234,7 +242,7 @@ impl Worker {
         let shards = self.local.iter().filter_map(|&shard| self.replicas[shard].as_ref());
         let due = shards.filter_map(|replica| replica.next_timeout(now)).min();
         self.shards_due_us = self.shards_due_us.min(due.unwrap_or(u64::MAX));
-        if self.again || !self.ready.is_empty() {
+        if self.again || (!self.ready.is_empty() && !self.is_congested()) {
             return Some(Duration::ZERO);
         }
         let next = Some(self.shards_due_us)
@@ -252,6 +260,7 @@ impl Worker {
     fn turn(&mut self, events: &Events) {
         let now = self.clock.now();
         self.turns += 1;
+        self.turn_bytes = 0;
         self.again = false;
         let mut mail = false;
         for event in events {
@@ -427,6 +436,8 @@ impl Worker {
     }
 
     fn durable(&mut self, now: Now, completions: &[Completion]) {
+        // Roughly what was on its way with these; nothing is if they were the last.
+        self.unlogged_bytes -= self.unlogged_bytes * completions.len() / self.persisting;
         self.persisting -= completions.len();
         for (shard, number) in completions {
             if let Some(replica) = &mut self.replicas[usize::from(shard.0)]

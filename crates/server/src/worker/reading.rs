@@ -3,7 +3,9 @@
 use super::connection::{Connection, LIMITS, Received, UNAUTHENTICATED_LIMITS};
 use super::{READ_BYTES, Worker};
 use engine::gateway::Gateway;
-use engine::limits::{OUTPUT_BYTES_PAUSE, PIPELINE_REQUESTS_MAX};
+use engine::limits::{
+    ENTRY_BYTES_MAX, OUTPUT_BYTES_PAUSE, PIPELINE_REQUESTS_MAX, UNLOGGED_BYTES_MAX,
+};
 use engine::message::Now;
 
 /// So many connections are read before what they want is passed on to the shards.
@@ -17,6 +19,10 @@ impl Worker {
             return;
         }
         for (count, &slot) in ready.iter().enumerate() {
+            if self.is_congested() {
+                self.ready.extend_from_slice(&ready[count..]);
+                return;
+            }
             self.read(now, slot);
             if count % ROUTE_EVERY == ROUTE_EVERY - 1 {
                 self.route(now);
@@ -29,16 +35,46 @@ impl Worker {
         }
     }
 
+    /// Whether the disk has to catch up before more is taken in.
+    pub(super) fn is_congested(&self) -> bool {
+        self.persisting > 0 && self.unlogged_bytes > UNLOGGED_BYTES_MAX
+    }
+
+    /// So many bytes of commands were passed on. Keeps log entries from growing too large.
+    pub(super) fn took(&mut self, now: Now, bytes: usize) {
+        self.unlogged_bytes += bytes;
+        self.entry_bytes += bytes;
+        if self.entry_bytes < ENTRY_BYTES_MAX {
+            return;
+        }
+        self.entry_bytes = 0;
+        self.route(now);
+        for &shard in &self.local {
+            if let Some(replica) = &mut self.replicas[shard] {
+                replica.close_entry();
+            }
+        }
+    }
+
     fn read(&mut self, now: Now, slot: usize) {
-        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let taken = self.read_commands(now, slot);
+        self.turn_bytes += taken;
+        self.took(now, taken);
+    }
+
+    /// Reads a connection once; gives the bytes of the commands that were complete.
+    fn read_commands(&mut self, now: Now, slot: usize) -> usize {
+        let mut taken = 0;
+        let Some(connection) = self.connections.get_mut(slot) else { return taken };
         connection.queued = false;
         if connection.paused {
-            return;
+            return taken;
         }
         if !connection.input.is_empty() {
             // Commands that waited until earlier ones were answered.
             let input = std::mem::take(&mut connection.input);
             let consumed = take_commands(connection, &mut self.gateway, &input, now);
+            taken += consumed;
             keep_rest(connection, input, consumed);
         }
         if connection.readable && !connection.paused && !connection.deaf {
@@ -55,32 +91,39 @@ impl Worker {
                     if held == 0 {
                         let bytes = &self.scratch[..count];
                         let consumed = take_commands(connection, &mut self.gateway, bytes, now);
+                        taken += consumed;
                         if consumed < count {
                             connection.input.extend_from_slice(&bytes[consumed..]);
                         }
                     } else {
                         let input = std::mem::take(&mut connection.input);
                         let consumed = take_commands(connection, &mut self.gateway, &input, now);
+                        taken += consumed;
                         keep_rest(connection, input, consumed);
                     }
                 }
                 Ok(Received::Nothing) => connection.readable = false,
-                Ok(Received::End) => return self.leave(now, slot),
+                Ok(Received::End) => {
+                    self.leave(now, slot);
+                    return taken;
+                }
                 Err(error) => {
                     tracing::debug!("a connection broke: {error}");
-                    return self.close(now, slot);
+                    self.close(now, slot);
+                    return taken;
                 }
             }
             if connection.is_handshaking() {
                 self.mark_dirty(slot);
             }
         }
-        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return taken };
         if connection.paused {
             self.paused.push(slot);
         } else if connection.readable && !connection.deaf {
             self.queue(slot);
         }
+        taken
     }
 
     /// Lets connections go on whose earlier commands are answered and sent.

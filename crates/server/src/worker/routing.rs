@@ -97,6 +97,7 @@ impl Worker {
         for message in batch.peers {
             self.gateway.peer(now, from, message);
         }
+        self.took(now, batch.bytes);
     }
 
     fn deliver(&mut self, now: Now, response: Response) {
@@ -231,7 +232,8 @@ impl Worker {
     pub(super) fn send_batches(&mut self) {
         for (to, batch) in self.outbound.iter_mut().enumerate() {
             if !batch.is_empty() {
-                let batch = std::mem::take(batch);
+                let bytes = self.turn_bytes;
+                let batch = Batch { bytes, ..std::mem::take(batch) };
                 self.peers.workers[to].send(Mail::Batch(self.id, batch));
             }
         }
