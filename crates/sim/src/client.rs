@@ -20,6 +20,8 @@ pub enum Wish {
 struct Running {
     script: Script,
     invoked_us: u64,
+    /// When the last command was sent.
+    sent_us: u64,
     /// Commands that are still to be sent, one after the other's reply (or all at once).
     unsent: VecDeque<Vec<String>>,
     replies: Vec<Reply>,
@@ -89,15 +91,31 @@ impl Client {
                 let replies = Vec::new();
                 let invoked_us = now_us;
                 let committing = false;
-                Running { script, invoked_us, unsent, replies, expected, committing, number }
+                let sent_us = now_us;
+                Running {
+                    script,
+                    invoked_us,
+                    sent_us,
+                    unsent,
+                    replies,
+                    expected,
+                    committing,
+                    number,
+                }
             }
         };
         self.running = Some(running);
-        self.send_next()
+        self.send_next(now_us)
     }
 
-    fn send_next(&mut self) -> Vec<Wish> {
+    /// How long the command under way has been waiting for its reply.
+    pub fn waits_us(&self, now_us: u64) -> u64 {
+        self.running.as_ref().map_or(0, |running| now_us - running.sent_us)
+    }
+
+    fn send_next(&mut self, now_us: u64) -> Vec<Wish> {
         let Some(running) = &mut self.running else { return Vec::new() };
+        running.sent_us = now_us;
         let at_once = matches!(running.script.form, Form::Single | Form::Multi);
         let mut wishes = Vec::new();
         while let Some(command) = running.unsent.pop_front() {
@@ -121,7 +139,7 @@ impl Client {
             return self.finish(now_us, EventKind::Fail, Vec::new());
         }
         if running.replies.len() < running.expected {
-            return self.send_next();
+            return self.send_next(now_us);
         }
         match outcome(running) {
             Some(replies) => self.finish(now_us, EventKind::Ok, replies),

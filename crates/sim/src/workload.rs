@@ -127,15 +127,16 @@ impl Workload {
         if single {
             return vec![claim];
         }
-        let more = match self.random.below(3) {
+        let more = match self.random.below(4) {
             0 => {
                 words(&["set", &format!("n{}", self.random.below(self.keys)), &self.value(), "nx"])
             }
             1 => words(&["get", &key]),
-            _ => {
+            other => {
                 // The unique element, on the same shard, tells where in the log the removal is.
                 let (list, value) = (format!("l{{{key}}}"), self.value());
-                return vec![words(&["del", &key]), words(&["rpush", &list, &value])];
+                let first = if other == 2 { "del" } else { "get" };
+                return vec![words(&[first, &key]), words(&["rpush", &list, &value])];
             }
         };
         vec![claim, more]

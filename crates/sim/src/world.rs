@@ -7,6 +7,7 @@ use crate::random::Random;
 use crate::server::{Input, Sent, Shape, Worker, start};
 use crate::workload::{ACCOUNTS, DEPOSIT, account};
 use adt::Reply;
+use engine::limits::IDLE_HOLDER_US_MAX;
 use engine::message::{Concurrency, Now, ShardId};
 use std::collections::BTreeMap;
 
@@ -15,6 +16,9 @@ use std::collections::BTreeMap;
 const FAULTS_US: u64 = 3_000_000;
 /// How long the end may take. Anything still open then is stuck.
 const PATIENCE_US: u64 = 60_000_000;
+/// How long a reply may take. Less than what a shard grants to idle holders of locks: a lock that
+/// somebody has forgotten must not be mended by that without being noticed.
+const WAIT_US_MAX: u64 = IDLE_HOLDER_US_MAX / 5 * 4;
 /// Wall clock at the beginning of a run: 2026-01-01.
 const WALL_US: u64 = 1_767_225_600_000_000;
 
@@ -312,6 +316,10 @@ impl World {
             Event::ToClient { client, connection, reply }
                 if self.connections.get(&client).is_some_and(|c| c.number == connection) =>
             {
+                let waited_us = self.clients[client as usize].waits_us(self.now_us);
+                if waited_us > WAIT_US_MAX {
+                    return Err(format!("client {client} waited for a reply for {waited_us} us"));
+                }
                 let wishes = self.clients[client as usize].reply(self.now_us, reply);
                 self.grant(client, wishes);
             }
