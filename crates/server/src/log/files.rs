@@ -65,10 +65,37 @@ impl Handle for LogFile {
     }
 }
 
+/// So many bytes after what is written are filled with zeros at once.
+const ZEROS: &[u8] = &[0; 256 << 10];
+
 /// A position in a file of the log.
 pub struct Cursor {
     file: Arc<LogFile>,
     offset: u64,
+    /// From here to `reserved` the file has room that was never written.
+    zeroed: u64,
+    reserved: u64,
+}
+
+impl Cursor {
+    fn new(file: Arc<LogFile>) -> Self {
+        Self { file, offset: 0, zeroed: 0, reserved: 0 }
+    }
+
+    /// Fills what comes next with zeros. Whoever writes to blocks that were reserved only makes the
+    /// next `fsync` commit the file's metadata too, which costs nearly as much again as the data;
+    /// so that is paid once for many records.
+    fn fill_ahead(&mut self) {
+        if self.offset <= self.zeroed {
+            return;
+        }
+        let room = self.reserved.saturating_sub(self.offset).min(ZEROS.len() as u64);
+        // Nothing depends on the zeros: if the disk is in trouble, the next record will tell.
+        if let Err(error) = self.file.file.write_all_at(&ZEROS[..room as usize], self.offset) {
+            tracing::debug!("filling {} failed: {error}", self.file.path.display());
+        }
+        self.zeroed = self.offset + room;
+    }
 }
 
 impl Read for Cursor {
@@ -84,6 +111,7 @@ impl Write for Cursor {
         match self.file.file.write_at(buffer, self.offset) {
             Ok(count) => {
                 self.offset += count as u64;
+                self.fill_ahead();
                 Ok(count)
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
@@ -114,6 +142,7 @@ impl WriteExt for Cursor {
     fn truncate(&mut self, offset: usize) -> Result<()> {
         self.file.truncate(offset)?;
         self.offset = offset as u64;
+        self.reserved = self.reserved.min(self.offset);
         Ok(())
     }
 
@@ -121,7 +150,13 @@ impl WriteExt for Cursor {
         let file = &self.file.file;
         match rustix::fs::fallocate(file, FallocateFlags::empty(), offset as u64, size as u64) {
             Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
-            other => Ok(other?),
+            other => {
+                other?;
+                // What is there before was written by somebody, and stays.
+                self.zeroed = self.zeroed.max(offset as u64);
+                self.reserved = (offset + size) as u64;
+                Ok(())
+            }
         }
     }
 }
@@ -159,10 +194,10 @@ impl FileSystem for LogFiles {
     }
 
     fn new_reader(&self, file: Arc<LogFile>) -> Result<Cursor> {
-        Ok(Cursor { file, offset: 0 })
+        Ok(Cursor::new(file))
     }
 
     fn new_writer(&self, file: Arc<LogFile>) -> Result<Cursor> {
-        Ok(Cursor { file, offset: 0 })
+        Ok(Cursor::new(file))
     }
 }
