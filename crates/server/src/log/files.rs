@@ -143,6 +143,7 @@ impl WriteExt for Cursor {
         self.file.truncate(offset)?;
         self.offset = offset as u64;
         self.reserved = self.reserved.min(self.offset);
+        self.zeroed = self.zeroed.min(self.offset);
         Ok(())
     }
 
@@ -199,5 +200,31 @@ impl FileSystem for LogFiles {
 
     fn new_writer(&self, file: Arc<LogFile>) -> Result<Cursor> {
         Ok(Cursor::new(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_written_only_where_nothing_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        std::fs::write(&path, b"old").unwrap();
+        let files = LogFiles::new(stop_process);
+        let file = Arc::new(files.open(&path, Permission::ReadWrite).unwrap());
+        let mut writer = files.new_writer(file).unwrap();
+        writer.seek(SeekFrom::End(0)).unwrap();
+        writer.allocate(3, 1000).unwrap();
+        writer.write_all(b"new").unwrap();
+        writer.rewind().unwrap();
+        writer.write_all(b"O").unwrap();
+        let mut expected = b"Oldnew".to_vec();
+        expected.resize(1003, 0);
+        assert_eq!(std::fs::read(&path).unwrap(), expected);
+        writer.truncate(6).unwrap();
+        writer.write_all(b"er").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"Oldnewer");
     }
 }
