@@ -164,3 +164,23 @@ def command(*words):
     parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     body = b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
     return b"*%d\r\n%s" % (len(parts), body)
+
+
+def work_in_threads(work, count):
+    """Runs a function in threads with their numbers; raises what any of them raised."""
+    errors = []
+
+    def guarded(number):
+        try:
+            work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive(), "a thread is stuck"
+    if errors:
+        raise errors[0]

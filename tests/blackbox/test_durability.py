@@ -2,11 +2,9 @@
 
 import random
 import re
-import threading
 
 import pytest
-import redis
-from harness import Failed
+from harness import Failed, work_in_threads
 
 KEYS = 300
 
@@ -216,20 +214,11 @@ def test_large_values_from_many_clients_at_once_are_all_there_after_a_kill(make_
     server = make_server().start()
     size = 7 << 20
     count = 24
-    errors = []
 
     def write(number):
-        try:
-            server.client(socket_timeout=60).set(f"large{number}", bytes([65 + number]) * size)
-        except redis.RedisError as error:
-            errors.append(error)
+        server.client(socket_timeout=60).set(f"large{number}", bytes([65 + number]) * size)
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert not errors
+    work_in_threads(write, count)
     server.kill()
     server.start()
     store = server.client(socket_timeout=60)

@@ -6,29 +6,10 @@ import time
 
 import pytest
 import redis
+from harness import work_in_threads
 
 import claret
 from claret import Best, Counter, Log, Map, Members, Queue, Register, Scores, aio
-
-
-def work_in_threads(work, count):
-    """Runs a function in threads with their numbers; raises what any of them raised."""
-    errors = []
-
-    def guarded(number):
-        try:
-            work(number)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(i,)) for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-        assert not thread.is_alive(), "a thread is stuck"
-    if errors:
-        raise errors[0]
 
 
 @claret.transactional

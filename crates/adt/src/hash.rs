@@ -317,12 +317,8 @@ impl DataType for Value {
     }
 
     fn idle(&self, op: &Op) -> Option<Reply> {
-        let idle = match op {
-            Op::SetIfAbsent(field, _) => self.fields.contains_key(field),
-            Op::Remove(removed) => !removed.iter().any(|f| self.fields.contains_key(f)),
-            _ => false,
-        };
-        idle.then_some(Reply::Int(0))
+        let idle = |(field, change): (&Blob, Change<'_>)| change.is_void(self.fields.get(field));
+        changes(op).into_iter().all(idle).then_some(Reply::Int(0))
     }
 
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {

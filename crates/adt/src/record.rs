@@ -79,7 +79,9 @@ macro_rules! registry {
             /// Whether [`idle`] is worth asking.
             pub fn may_be_idle(&self) -> bool {
                 match self {
-                    Self::Key(op) => !matches!(op, KeyOp::Put(_)) && op.is_write(),
+                    Self::Key(op) => {
+                        !matches!(op, KeyOp::Put(_) | KeyOp::Reap { .. }) && op.is_write()
+                    }
                     $(Self::$variant(op) => <crate::$module::Value as DataType>::may_be_idle(op)),*
                 }
             }
@@ -199,7 +201,6 @@ macro_rules! registry {
 
         fn idle_by_type(value: Option<&Value>, op: &Op) -> Option<Reply> {
             match op {
-                Op::Key(KeyOp::Put(_) | KeyOp::Reap { .. }) => None,
                 Op::Key(op) => value.is_none().then(|| op.apply(&mut None, 0)),
                 $(Op::$variant(op) => {
                     type V = crate::$module::Value;

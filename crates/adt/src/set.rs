@@ -183,12 +183,7 @@ impl DataType for Value {
     }
 
     fn idle(&self, op: &Op) -> Option<Reply> {
-        let idle = match op {
-            Op::Add(added) => added.iter().all(|m| self.members.contains(m)),
-            Op::Remove(removed) => !removed.iter().any(|m| self.members.contains(m)),
-            _ => false,
-        };
-        idle.then_some(Reply::Int(0))
+        self.unseen(op, &Touch::Everything).then_some(Reply::Int(0))
     }
 
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {

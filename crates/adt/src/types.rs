@@ -122,7 +122,8 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
     /// beside the value; most operations leave it alone.
     fn apply(&mut self, op: &Self::Op, ctx: &Ctx, meta: &mut Meta) -> Reply;
 
-    /// Whether [`DataType::idle`] is worth asking for `op`.
+    /// Whether `op` can be without effect, on a key that is there or absent, in a way that is worth
+    /// looking for: [`DataType::idle`] is asked for these only.
     fn may_be_idle(_op: &Self::Op) -> bool {
         false
     }

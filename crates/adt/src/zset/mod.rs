@@ -399,19 +399,8 @@ impl DataType for Value {
     }
 
     fn idle(&self, op: &Op) -> Option<Reply> {
-        let stays = |only: Only, score: f64, member: &Blob| {
-            let old = self.scores.get(member).copied();
-            let new = only.outcome(Change::To(score), old);
-            new.is_ok_and(|new| new.is_none() || new == old)
-        };
-        let idle = match op {
-            Op::Add { only, pairs, .. } => {
-                pairs.iter().all(|(score, member)| stays(*only, *score, member))
-            }
-            Op::Remove(removed) => !removed.iter().any(|m| self.scores.contains_key(m)),
-            _ => false,
-        };
-        idle.then_some(Reply::Int(0))
+        let counts = matches!(op, Op::Add { .. } | Op::Remove(_));
+        (counts && rules::is_idle(self, op)).then_some(Reply::Int(0))
     }
 
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {

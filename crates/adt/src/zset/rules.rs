@@ -81,6 +81,11 @@ pub(super) fn commute(value: &Value, a: Access<'_, Op>, b: Access<'_, Op>) -> bo
     }
 }
 
+/// Whether a write that consists of changes of single members changes none.
+pub(super) fn is_idle(value: &Value, op: &Op) -> bool {
+    steps(op).is_some_and(|steps| steps.iter().all(|step| State(value).idle(step)))
+}
+
 /// Whether the write removes whatever satisfies a predicate on single members, unseen.
 fn by_predicate(access: Access<'_, Op>) -> bool {
     !access.observed && matches!(access.op, Op::RemoveRange(Range::Score(_) | Range::Lex(_)))

@@ -131,7 +131,11 @@ pub fn is_read(words: &[Word]) -> bool {
 pub fn is_idle(words: &[Word], reply: &Reply) -> bool {
     let name = words.first().map(|name| lower(name)).unwrap_or_default();
     match name.as_str() {
-        "set" => *reply == Reply::Nil && words.iter().any(|word| lower(word) == "nx"),
+        "set" => {
+            // With `GET`, nil is what was there before.
+            let has = |option| words.iter().skip(3).any(|word| lower(word) == option);
+            *reply == Reply::Nil && has("nx") && !has("get")
+        }
         "setnx" | "hsetnx" | "sadd" | "srem" | "hdel" | "zrem" | "del" => *reply == Reply::Int(0),
         _ => false,
     }

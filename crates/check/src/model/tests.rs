@@ -172,4 +172,7 @@ fn keys_and_reads_are_known() {
     assert_eq!(keys_of(&words("mset a 1 b 2")), [b"a", b"b"]);
     assert_eq!(keys_of(&words("zadd a 1 b")), [b"a"]);
     assert!(is_read(&words("LRANGE a 0 1")) && !is_read(&words("getset a b")));
+    assert!(is_idle(&words("SET a b NX"), &Reply::Nil));
+    // It was absent before, and is there now.
+    assert!(!is_idle(&words("SET a b NX GET"), &Reply::Nil));
 }

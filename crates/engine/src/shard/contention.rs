@@ -31,12 +31,10 @@ impl Contention {
         let count = match self.keys.get_mut(key) {
             Some(count) => count,
             None => {
-                let counts = self.keys.values().enumerate();
-                let coldest = counts.min_by_key(|(_, count)| **count).map(|(index, _)| index);
-                let coldest = coldest.filter(|_| full);
+                let coldest = || (0..self.keys.len()).min_by_key(|index| self.keys[*index]);
+                let coldest = if full { coldest() } else { None };
                 let replaced = coldest.and_then(|index| self.keys.swap_remove_index(index));
-                let count = replaced.map_or((0, 0), |(_, count)| count);
-                self.keys.entry(key.clone()).or_insert(count)
+                self.keys.entry(key.clone()).or_insert(replaced.unwrap_or_default().1)
             }
         };
         count.0 += 1;

@@ -417,9 +417,11 @@ impl Shard {
 
     pub(super) fn leave_queues(&mut self, id: WaiterId, waiter: &Waiter) {
         for (key, _) in &waiter.claims {
-            self.locks.dequeue(key, id);
-            // Whoever stood behind may go now.
-            self.dirty.push(key.clone());
+            // A request may ask several things of one record.
+            if self.locks.dequeue(key, id) {
+                // Whoever stood behind may go now.
+                self.dirty.push(key.clone());
+            }
         }
     }
 
@@ -477,8 +479,7 @@ impl Shard {
         self.stats.waited_us += waited_us;
         self.contention.waited(hot, waited_us);
         for (key, _) in &waiter.claims {
-            self.locks.dequeue(key, id);
-            if key != hot && self.locks.first(key).is_some() {
+            if self.locks.dequeue(key, id) && key != hot && self.locks.first(key).is_some() {
                 self.dirty.push(key.clone());
             }
         }

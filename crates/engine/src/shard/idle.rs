@@ -9,7 +9,8 @@ use crate::entry::{Apply, LogRecord};
 use crate::message::Now;
 use crate::shard::apply::{Outcome, Replies, State, mix};
 use adt::collections::Set;
-use adt::{Blob, Ctx, Timestamp, record};
+use adt::{Blob, Ctx, Reply, Timestamp, record};
+use smallvec::SmallVec;
 
 impl Shard {
     /// Answers what is idle in the batch that is being built, and takes it out.
@@ -18,70 +19,68 @@ impl Shard {
         if !current || !candidates(&self.building).any(|candidate| candidate) {
             return;
         }
-        let idle = self.idle_places();
-        if !idle.iter().any(|idle| *idle) {
+        let ts = self.clock.next().max(Timestamp::from_micros(now.wall_us));
+        let replies = self.idle_replies(Ctx { now_ms: now.wall_ms(), ts, seed: self.random });
+        if replies.iter().all(Option::is_none) {
             return;
         }
-        self.clock = self.clock.next().max(Timestamp::from_micros(now.wall_us));
-        let ts = self.clock;
+        self.clock = ts;
+        self.random = mix(self.random);
         let (records, targets) = (&mut self.building.records, &mut self.building.targets);
-        let mut rest = (Vec::with_capacity(records.len()), Vec::with_capacity(records.len()));
-        let all = std::mem::take(records).into_iter().zip(std::mem::take(targets));
+        let all = std::mem::take(records).into_iter().zip(std::mem::take(targets)).zip(replies);
         let mut answered = Vec::new();
-        for ((record, target), idle) in all.zip(idle) {
-            match record {
-                LogRecord::Apply(apply) if idle => answered.push((apply, target)),
-                record => {
-                    rest.0.push(record);
-                    rest.1.push(target);
+        for ((record, target), replies) in all {
+            match (record, replies) {
+                (LogRecord::Apply(apply), Some(replies)) => answered.push((apply, target, replies)),
+                (record, _) => {
+                    records.push(record);
+                    targets.push(target);
                 }
             }
         }
-        (self.building.records, self.building.targets) = rest;
-        for (index, (apply, target)) in answered.iter().enumerate() {
-            let seed = mix(self.random ^ index as u64);
-            let replies = replies(&self.state, apply, Ctx { now_ms: now.wall_ms(), ts, seed });
+        let mut done = Vec::with_capacity(answered.len());
+        for (apply, target, replies) in answered {
             self.stats.operations += replies.len() as u64;
-            self.tell(*target, Outcome::Done(replies), ts);
+            self.tell(target, Outcome::Done(replies), ts);
+            done.push(apply);
         }
-        self.random = mix(self.random);
-        self.forget_idle(now, answered.iter().map(|(apply, _)| apply));
+        self.forget_idle(now, &done);
     }
 
-    /// Which records of the batch are idle at their place.
-    fn idle_places(&self) -> Vec<bool> {
+    /// For each record of the batch its replies, if it is idle at its place.
+    fn idle_replies(&self, ctx: Ctx) -> Vec<Option<Replies>> {
         let mut written: Set<&Blob> = Set::default();
         let mut emptied = false;
-        let places = self.building.records.iter().zip(candidates(&self.building));
-        places
-            .map(|(record, candidate)| {
-                let (LogRecord::Apply(apply)
-                | LogRecord::Prepare(crate::entry::Prepare { apply, .. })) = record
-                else {
-                    emptied |= matches!(record, LogRecord::Flush);
-                    return false;
-                };
-                let idle = candidate
-                    && !emptied
-                    && apply.ops.iter().all(|(key, op)| {
-                        !written.contains(key)
-                            && (!op.is_write() || record::idle(self.state.get(key), op).is_some())
-                    });
-                if !idle {
-                    let writes = apply.ops.iter().filter(|(_, op)| op.is_write());
-                    written.extend(writes.map(|(key, _)| key));
+        let mut all = Vec::with_capacity(self.building.records.len());
+        for (record, candidate) in self.building.records.iter().zip(candidates(&self.building)) {
+            let apply = match record {
+                LogRecord::Apply(apply) => apply,
+                LogRecord::Prepare(prepare) => &prepare.apply,
+                other => {
+                    emptied |= matches!(other, LogRecord::Flush);
+                    all.push(None);
+                    continue;
                 }
-                idle
-            })
-            .collect()
+            };
+            let free = candidate && !emptied && apply.ops.iter().all(|(k, _)| !written.contains(k));
+            let seed = mix(ctx.seed ^ all.len() as u64);
+            let replies =
+                if free { replies(&self.state, apply, Ctx { seed, ..ctx }) } else { None };
+            if replies.is_none() {
+                let writes = apply.ops.iter().filter(|(_, op)| op.is_write());
+                written.extend(writes.map(|(key, _)| key));
+            }
+            all.push(replies);
+        }
+        all
     }
 
     /// The operations of the batch that were answered are not on their way any more.
-    fn forget_idle<'a>(&mut self, now: Now, answered: impl Iterator<Item = &'a Apply>) {
+    fn forget_idle(&mut self, now: Now, answered: &[Apply]) {
         if self.building.tracked {
             let number = self.building.number;
             let mut landed: Set<&Blob> =
-                answered.flat_map(|a| &a.ops).map(|(key, _)| key).collect();
+                answered.iter().flat_map(|a| &a.ops).map(|(key, _)| key).collect();
             for record in &self.building.records {
                 let LogRecord::Apply(apply) = record else { continue };
                 for (key, _) in apply.ops.iter().filter(|(_, op)| op.is_write()) {
@@ -118,12 +117,18 @@ fn candidates(batch: &Batch) -> impl Iterator<Item = bool> {
     })
 }
 
-fn replies(state: &State, apply: &Apply, ctx: Ctx) -> Replies {
-    let mut seed = ctx.seed;
-    let answers = apply.ops.iter().map(|(key, op)| {
-        seed = mix(seed);
-        let record = state.get(key);
-        record::idle(record, op).unwrap_or_else(|| record::query(record, op, &Ctx { seed, ..ctx }))
+/// The replies of operations that are all idle or reads. The reads, which may be dear, are answered
+/// once that is known.
+fn replies(state: &State, apply: &Apply, ctx: Ctx) -> Option<Replies> {
+    let known = apply.ops.iter().map(|(key, op)| match op.is_write() {
+        true => record::idle(state.get(key), op).map(Some),
+        false => Some(None),
     });
-    answers.collect()
+    let known: SmallVec<[Option<Reply>; 1]> = known.collect::<Option<_>>()?;
+    let mut seed = ctx.seed;
+    let answers = known.into_iter().zip(&apply.ops).map(|(reply, (key, op))| {
+        seed = mix(seed);
+        reply.unwrap_or_else(|| record::query(state.get(key), op, &Ctx { seed, ..ctx }))
+    });
+    Some(answers.collect())
 }

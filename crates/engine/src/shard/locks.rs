@@ -347,9 +347,14 @@ impl LockTable {
         }
     }
 
-    /// Takes a request out of the queue of `key`.
-    pub fn dequeue(&mut self, key: &[u8], waiter: WaiterId) {
-        self.update(key, |lock| lock.queue.retain(|q| q.waiter != waiter));
+    /// Takes a request out of the queue of `key`; tells whether it stood there.
+    pub fn dequeue(&mut self, key: &[u8], waiter: WaiterId) -> bool {
+        let mut stood = false;
+        self.update(key, |lock| {
+            let place = lock.queue.iter().position(|q| q.waiter == waiter);
+            stood = place.map(|place| lock.queue.remove(place)).is_some();
+        });
+        stood
     }
 
     /// The requests that wait for `key`, the oldest first.

@@ -82,9 +82,8 @@ impl Cursor {
         Self { file, offset: 0, zeroed: 0, reserved: 0 }
     }
 
-    /// Fills what comes next with zeros. Whoever writes to blocks that were reserved only makes the
-    /// next `fsync` commit the file's metadata too, which costs nearly as much again as the data;
-    /// so that is paid once for many records.
+    /// Fills what comes next with zeros. Whoever writes to blocks that were only reserved makes the
+    /// next `fsync` commit the file's metadata too; this way that is paid once for many records.
     fn fill_ahead(&mut self) {
         if self.offset <= self.zeroed {
             return;

@@ -130,7 +130,7 @@ pub struct Worker {
     snapshots: Snapshots,
     received_bytes: u64,
     /// Bytes of the commands taken in this turn, since log entries were last closed for their
-    /// size, and since the log was last written.
+    /// size, and since nothing was on its way to the disk.
     turn_bytes: usize,
     entry_bytes: usize,
     unlogged_bytes: usize,

@@ -82,6 +82,10 @@ impl Worker {
                 }
             }
         }
+        if self.persisting == 0 {
+            // Reads were counted too, and nothing of it waits for the disk.
+            self.unlogged_bytes = 0;
+        }
         answers
     }
 
