@@ -1,9 +1,11 @@
 //! `claret serve`: run a server until it is told to stop.
 
 use clap::Args;
+use server::config::cluster::ClusterSettings;
 use server::config::{Bytes, ConfigError, Durability, Options, Settings};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -47,6 +49,16 @@ pub struct ServeArgs {
     /// Serve /metrics and /health on this port.
     #[arg(long, value_name = "PORT")]
     metrics_port: Option<u16>,
+    /// Number of this machine in its cluster, from 1.
+    #[arg(long, value_name = "N")]
+    node: Option<u16>,
+    /// Where all machines of the cluster listen for each other, this one included:
+    /// 1=host:port,2=host:port,3=host:port.
+    #[arg(long, value_name = "NODES")]
+    cluster: Option<String>,
+    /// Name of the cluster [default: claret].
+    #[arg(long, value_name = "NAME")]
+    cluster_name: Option<String>,
     /// What is written to standard error: error, warn, info, debug, trace [default: info].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
@@ -71,6 +83,14 @@ impl ServeArgs {
             maxclients: self.maxclients,
             metrics_port: self.metrics_port,
             log_level: self.log_level.clone(),
+            cluster: ClusterSettings {
+                name: self.cluster_name.clone(),
+                node: self.node,
+                nodes: match &self.cluster {
+                    Some(text) => ClusterSettings::parse_nodes(text)?,
+                    None => BTreeMap::new(),
+                },
+            },
             ..Settings::default()
         };
         let mut options = Options::resolve(flags.over(file))?;

@@ -42,6 +42,8 @@ pub enum LogRecord {
         /// Commit timestamp.
         commit: Option<Timestamp>,
     },
+    /// The transaction was not prepared here, and never will be: somebody has asked for its fate.
+    Void(TxnId),
     /// All records of the shard are removed (`FLUSHALL`).
     Flush,
     /// Unless the request took effect before, it never will (`TXN RESOLVE`).
@@ -125,6 +127,16 @@ pub enum SnapshotPart {
         txn: TxnId,
         /// Its commit timestamp.
         commit: Timestamp,
+    },
+    /// A transaction that was not prepared here and never will be.
+    Void(TxnId),
+    /// A transaction whose outcome is in the state already, but not in the log that the snapshot
+    /// contains: other replicas have it prepared.
+    Unsettled {
+        /// The transaction.
+        txn: TxnId,
+        /// Commit timestamp, or `None` if it was aborted.
+        commit: Option<Timestamp>,
     },
     /// Comes last.
     End {

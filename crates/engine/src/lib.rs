@@ -9,6 +9,7 @@ pub mod entry;
 pub mod gateway;
 pub mod limits;
 pub mod message;
+pub mod node;
 pub mod replica;
 pub mod replication;
 pub mod shard;

@@ -51,6 +51,9 @@ pub const REQUEST_CLIENTS_MAX: usize = 100_000;
 pub const REQUESTS_PER_CLIENT_MAX: usize = 64;
 /// Longest client name in a request number, in bytes.
 pub const REQUEST_CLIENT_BYTES_MAX: usize = 64;
+/// Transactions over several shards whose replies a shard keeps, for coordinators that have lost
+/// them with a connection.
+pub const EXECUTED_REPLIES_MAX: usize = 1_024;
 /// Expired keys that a shard removes in one turn at most, so that a turn stays short.
 pub const REAP_PER_TURN_MAX: usize = 200;
 /// Keys whose contention is counted, per shard.
@@ -62,6 +65,12 @@ pub const IDLE_HOLDER_US_MAX: u64 = 5_000_000;
 /// How long prepares that come may go on passing single operations that wait for earlier prepares,
 /// in microseconds. Each drain costs everybody a commit's latency, so it is not done for each.
 pub const PREPARES_PASS_US_MAX: u64 = 5_000;
+/// How long a shard waits to be told what became of a prepared transaction before it finds out
+/// itself, in microseconds.
+pub const ORPHAN_US: u64 = 2_000_000;
+/// How long votes may take before their coordinator makes sure that they still stand, in
+/// microseconds. Less than shards remember what they have declared void.
+pub const DECIDE_US_MAX: u64 = 20_000_000;
 /// Interactive transactions that a gateway lets run at once at least, however they conflict.
 pub const ADMITTED_MIN: usize = 4;
 /// Interactive transactions that a gateway lets run at once at most.
@@ -70,6 +79,17 @@ pub const ADMITTED_MAX: usize = CONNECTIONS_MAX;
 pub const PARKED_US_MAX: u64 = 100_000;
 /// Attempts of a one-shot transaction before it takes locks instead of trying again.
 pub const SNAPSHOT_ROUNDS_MAX: u32 = 8;
+/// Microseconds between two ticks of the replicated logs.
+pub const TICK_US: u64 = 50_000;
+/// Ticks between two heartbeats of a leader.
+pub const HEARTBEAT_TICKS: usize = 2;
+/// Ticks without a leader after which a follower wants to become one (up to twice as many, drawn).
+pub const ELECTION_TICKS: usize = 20;
+/// By how much two machines' monotonic clocks may differ in speed, in percent: leases are shorter
+/// by so much.
+pub const CLOCK_DRIFT_PERCENT_MAX: u64 = 10;
+/// Batches of one replicated log that may be on their way to the disk at once.
+pub const PERSISTS_MAX: usize = 8;
 /// Hash slots, as Redis Cluster has them.
 pub const SLOTS: u16 = 16_384;
 
@@ -81,3 +101,4 @@ const _: () = assert!(LOCK_WAITERS_BUSY < LOCK_WAITERS_MAX);
 const _: () = assert!(ENTRY_BYTES_MAX < UNLOGGED_BYTES_MAX);
 const _: () = assert!(UNAUTHENTICATED_FRAME_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);
+const _: () = assert!(HEARTBEAT_TICKS * 4 < ELECTION_TICKS);

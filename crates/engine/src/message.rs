@@ -12,9 +12,37 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);
 
-/// Number of a gateway, from 0.
+/// Number of a machine (one server process) in its cluster, from 1; a server that is alone has 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GatewayId(pub u16);
+pub struct MachineId(pub u16);
+
+/// A gateway: one of the workers of a machine in one of the machine's lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GatewayId {
+    /// The machine.
+    pub machine: MachineId,
+    /// Number of the worker on that machine, from 0.
+    pub worker: u16,
+    /// Which life of the machine: grows with every start, so that what a machine has begun before
+    /// it went down is never taken for something that it began afterwards.
+    pub life: u32,
+}
+
+impl GatewayId {
+    /// Comes after every gateway.
+    pub const LAST: Self = Self { machine: MachineId(u16::MAX), worker: u16::MAX, life: u32::MAX };
+
+    /// The gateway of a worker of a machine that is alone.
+    pub fn alone(worker: u16) -> Self {
+        Self { machine: MachineId(1), worker, life: 0 }
+    }
+}
+
+impl fmt::Display for GatewayId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}-{}", self.machine.0, self.worker, self.life)
+    }
+}
 
 /// A gateway's own number for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,7 +102,7 @@ impl TxnId {
 
 impl fmt::Display for TxnId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.age.began.0, self.age.gateway.0, self.attempt)
+        write!(f, "{}.{}.{}", self.age.began.0, self.age.gateway, self.attempt)
     }
 }
 
@@ -166,6 +194,12 @@ pub enum Body {
         /// Commit timestamp, or `None` for an abort.
         commit: Option<Timestamp>,
     },
+    /// Asks what is known here of a transaction whose coordinator may be gone. If it was not
+    /// prepared here, it never will be from now on. Answer: [`Answer::Fate`], once that is durable.
+    Inquire {
+        /// The transaction.
+        txn: TxnId,
+    },
     /// Gives up a prepare that still waits for locks here: it is answered with
     /// [`Answer::Refused`]. One that does not wait (any more) goes on. No answer of its own.
     Cancel {
@@ -231,6 +265,41 @@ pub enum Body {
     },
 }
 
+impl Body {
+    /// What to answer when nothing of a request has happened, because the lead of the shard has
+    /// ended or is somewhere else; nothing if nobody waits for an answer. What rests on locks that
+    /// the leader's memory held is refused; the rest may go to the next leader.
+    pub fn not_taken(self) -> Option<Answer> {
+        Some(match self {
+            Self::Lock { .. } | Self::Prepare { .. } => Answer::Refused(Refusal::LocksLost),
+            Self::Cancel { .. }
+            | Self::Release { .. }
+            | Self::ProbeAck { .. }
+            | Self::Block { .. }
+            | Self::Unblock
+            | Self::Decide { commit: None, .. } => return None,
+            body => Answer::NotTaken(Box::new(body)),
+        })
+    }
+
+    /// Whether it only looks at the shard's state, outside of transactions: then it need not be in
+    /// the log, and whoever answers must be certain to lead the shard.
+    pub fn only_looks(&self) -> bool {
+        matches!(
+            self,
+            Self::Read { .. }
+                | Self::Snapshot { .. }
+                | Self::Version { .. }
+                | Self::Scan { .. }
+                | Self::Keys { .. }
+                | Self::Count
+                | Self::RandomKey
+                | Self::Stats
+                | Self::KeysInSlot { .. }
+        )
+    }
+}
+
 /// A shard's answer to a request.
 #[derive(Debug)]
 pub struct Response {
@@ -271,6 +340,9 @@ pub enum Answer {
         since: Timestamp,
         /// No later change has a timestamp at or below this one.
         until: Timestamp,
+        /// In a cluster: for how long nothing of it has changed at least, by the shard's monotonic
+        /// clock, in microseconds.
+        held_us: u64,
     },
     /// The lock is held and the operation answered.
     Locked {
@@ -290,8 +362,32 @@ pub enum Answer {
     Version(Option<Timestamp>),
     /// What the shard has counted.
     Stats(Box<crate::stats::ShardStats>),
+    /// What is known here of a transaction.
+    Fate(Fate),
+    /// The transaction was carried out here before; its replies are not kept any more.
+    CarriedOut,
+    /// This machine does not lead the shard (any more), and nothing of the request has happened or
+    /// will: here it is again, for the one who does.
+    NotTaken(Box<Body>),
+    /// This machine does not lead the shard any more; whether the request takes effect cannot be
+    /// told here.
+    Unknown,
     /// Something that nobody asked for.
     Notice(Notice),
+}
+
+/// What a participant knows of a transaction over several shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is prepared here and undecided; it must commit at or after this.
+    Prepared {
+        /// The participant's vote.
+        bound: Timestamp,
+    },
+    /// It was committed, at this timestamp.
+    Committed(Timestamp),
+    /// It was not prepared here and never will be.
+    Void,
 }
 
 /// Why a transaction must abort.
@@ -331,6 +427,14 @@ pub enum Notice {
         txn: TxnId,
         /// Who asks.
         shard: ShardId,
+    },
+    /// The transaction is prepared here, and nobody has said for long what became of it: find out
+    /// with [`Body::Inquire`], and decide.
+    Orphan {
+        /// The transaction.
+        txn: TxnId,
+        /// All its participants.
+        participants: SmallVec<[ShardId; 4]>,
     },
     /// A key that the request under this response's token is blocked on holds something.
     Ready {

@@ -6,12 +6,15 @@
 
 use crate::entry::EntryCodec;
 use crate::entry::SnapshotPart;
-use crate::message::{Now, Request, Response, ShardId, TxnId};
-use crate::replication::{Group, GroupError, Persist, Recovered};
+use crate::limits::TICK_US;
+use crate::message::{MachineId, Now, Request, Response, ShardId, TxnId};
+use crate::replication::{Group, GroupError, Membership, Persist, Recovered};
 use crate::shard::apply::State;
 use crate::shard::snapshot::{Header, Reader};
+use crate::shard::watermark::Watermarks;
 use crate::shard::{Config, Shard};
 use adt::{Corrupt, Timestamp};
+use raft::eraftpb::Message;
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -58,6 +61,17 @@ impl From<GroupError> for ReplicaError {
     }
 }
 
+/// What a replica is told when it is made.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// About the shard.
+    pub shard: Config,
+    /// The machines that hold its log.
+    pub membership: Membership,
+    /// Number of shards of the cluster.
+    pub shards: u16,
+}
+
 /// One shard and its replica of the log.
 #[derive(Debug)]
 pub struct Replica<C> {
@@ -67,23 +81,34 @@ pub struct Replica<C> {
     proposed: VecDeque<u64>,
     /// Size of the last entry: a guess for the next one.
     payload_bytes: usize,
+    /// The term in which the shard takes requests here.
+    leading: Option<u64>,
+    /// Reads that wait until a majority has confirmed the lead, and in which round.
+    parked: VecDeque<(u64, Request)>,
+    /// The newest round that was begun, and whether another one is to begin in this turn.
+    round: u64,
+    wants_round: bool,
+    ticked_us: u64,
 }
 
 impl<C: EntryCodec> Replica<C> {
     /// A replica with what a start has read back: the parts of the newest snapshot (none at the
-    /// first start) and the log after it. Drive it with [`Replica::take_persist`] and
-    /// [`Replica::persisted`] until it [`Replica::is_serving`].
+    /// first start) and the log after it. Drive it with [`Replica::take_persist`],
+    /// [`Replica::persisted`], [`Replica::take_messages`], [`Replica::step`] and
+    /// [`Replica::tick`].
     pub fn recover(
-        config: Config,
+        setup: Setup,
         codec: C,
+        now: Now,
         snapshot: Vec<SnapshotPart>,
         mut recovered: Recovered,
     ) -> Result<Self, ReplicaError> {
-        let (header, state) = if snapshot.is_empty() {
+        let Setup { shard: config, membership, shards } = setup;
+        let (header, mut state) = if snapshot.is_empty() {
             let header = Header { shard: config.id, index: 0, term: 0, clock: Timestamp::ZERO };
             (header, State::default())
         } else {
-            let mut reader = Reader::default();
+            let mut reader = Reader::new(now.mono_us);
             let damaged = |_: Corrupt| ReplicaError::Snapshot(config.id);
             for part in snapshot {
                 reader.take(part).map_err(damaged)?;
@@ -93,15 +118,29 @@ impl<C: EntryCodec> Replica<C> {
         if header.shard != config.id {
             return Err(ReplicaError::Snapshot(config.id));
         }
+        if !membership.is_alone() {
+            state.keep_replies();
+            state.keep_outcomes(Watermarks::new(shards));
+        }
         recovered.snapshot = (header.index, header.term);
         recovered.entries.retain(|e| e.index > header.index);
         Ok(Self {
             shard: Shard::restored(config, state, header.clock),
-            group: Group::new(config.id, recovered)?,
+            group: Group::new(config.id, membership, recovered, config.seed, now.mono_us)?,
             codec,
             proposed: VecDeque::new(),
             payload_bytes: 0,
+            leading: None,
+            parked: VecDeque::new(),
+            round: 0,
+            wants_round: false,
+            ticked_us: now.mono_us,
         })
+    }
+
+    /// The replica of the log.
+    pub fn group(&self) -> &Group {
+        &self.group
     }
 
     /// The shard's number.
@@ -114,25 +153,58 @@ impl<C: EntryCodec> Replica<C> {
         &self.shard
     }
 
-    /// Whether requests may be handed in.
-    pub fn is_serving(&self) -> bool {
-        self.group.is_serving()
+    /// The term in which requests may be handed in, if they may.
+    pub fn leading(&self) -> Option<u64> {
+        self.leading
     }
 
-    /// Takes a request from a gateway.
+    /// Whether requests may be handed in.
+    pub fn is_serving(&self) -> bool {
+        self.leading.is_some()
+    }
+
+    /// The machine that leads the shard, as far as this replica knows.
+    pub fn leader(&self) -> Option<MachineId> {
+        self.group.leader()
+    }
+
+    /// The machines that hold the shard's log.
+    pub fn membership(&self) -> &Membership {
+        self.group.membership()
+    }
+
+    /// Takes a request from a gateway. One that only looks waits until it is certain that no other
+    /// machine leads the shard, unless that is known.
     #[inline]
     pub fn handle(&mut self, now: Now, request: Request) {
+        if self.leading.is_none() {
+            return self.shard.turn_away(request.gateway, request.token, request.body);
+        }
+        if request.body.only_looks() && !self.group.has_lease(now.mono_us) {
+            self.wants_round = true;
+            self.parked.push_back((self.round + 1, request));
+            return;
+        }
         self.shard.handle(now, request);
     }
 
     /// Does what is due by time.
     pub fn tick(&mut self, now: Now) {
-        self.shard.tick(now);
+        if self.leading.is_some() {
+            self.shard.tick(now);
+        }
+        if !self.group.membership().is_alone() && now.mono_us >= self.ticked_us + TICK_US {
+            self.ticked_us = now.mono_us;
+            self.group.tick();
+            self.follow(now);
+        }
     }
 
     /// When [`Replica::tick`] should be called at the latest, in monotonic microseconds, if ever.
     pub fn next_timeout(&self, now: Now) -> Option<u64> {
-        self.shard.next_timeout(now)
+        let group = (!self.group.membership().is_alone()).then_some(self.ticked_us + TICK_US);
+        let shard = self.leading.and_then(|_| self.shard.next_timeout(now));
+        group.into_iter().chain(shard).min()
     }
 
     /// The next answer for a gateway.
@@ -141,10 +213,46 @@ impl<C: EntryCodec> Replica<C> {
         self.shard.poll()
     }
 
-    /// Proposes what this turn has written. While a batch is on its way to the disk, writes gather
+    /// Everything that commits before this is settled here for good. Only a leader can tell.
+    pub fn watermark(&self) -> Timestamp {
+        self.shard.state().watermark(self.shard.clock())
+    }
+
+    /// A shard has settled every transaction that commits before `ts`.
+    pub fn hear_watermark(&mut self, now: Now, shard: ShardId, ts: Timestamp) {
+        self.shard.hear_watermark(now, shard, ts);
+    }
+
+    /// Nothing more comes from the gateways of a machine, as far as they are known here.
+    pub fn machine_gone(&mut self, now: Now, machine: MachineId) {
+        self.parked.retain(|(_, request)| request.gateway.machine != machine);
+        self.shard.machine_gone(now, machine);
+    }
+
+    /// Takes a message of another replica.
+    pub fn step(&mut self, now: Now, message: Message) -> Result<(), ReplicaError> {
+        self.group.step(now.mono_us, message);
+        self.follow(now);
+        self.apply(now)
+    }
+
+    /// What is to be said to other replicas, by machine.
+    pub fn take_messages(&mut self) -> Vec<Message> {
+        self.group.take_messages()
+    }
+
+    /// Proposes what this turn has written. While enough is on its way to the disk, writes gather
     /// for the next one: that is the group commit.
     pub fn end_turn(&mut self, now: Now) -> Result<(), ReplicaError> {
-        if self.group.is_persisting() || !self.shard.has_work() {
+        if self.wants_round && self.leading.is_some() {
+            self.wants_round = false;
+            self.round = self.group.begin_round(now.mono_us);
+        }
+        if self.leading.is_none()
+            || self.group.is_persisting()
+            || !self.shard.has_work()
+            || !self.group.may_propose()
+        {
             return Ok(());
         }
         while let Some(entry) = self.shard.end_turn(now) {
@@ -171,8 +279,14 @@ impl<C: EntryCodec> Replica<C> {
     /// What was handed out under `number` is durable: carries out what is committed by that.
     pub fn persisted(&mut self, now: Now, number: u64) -> Result<(), ReplicaError> {
         self.group.persisted(number);
+        self.follow(now);
+        self.apply(now)
+    }
+
+    /// Carries out what is committed.
+    fn apply(&mut self, now: Now) -> Result<(), ReplicaError> {
         while let Some(committed) = self.group.committed() {
-            if self.proposed.front() == Some(&committed.index) {
+            if self.leading.is_some() && self.proposed.front() == Some(&committed.index) {
                 self.proposed.pop_front();
                 self.shard.committed(now);
             } else if !committed.payload.is_empty() {
@@ -181,10 +295,40 @@ impl<C: EntryCodec> Replica<C> {
                     .codec
                     .decode(&committed.payload)
                     .map_err(|_| ReplicaError::Entry { shard: self.shard.id(), index })?;
-                self.shard.replay(entry);
+                self.shard.replay(now, entry);
             }
         }
+        self.follow(now);
         Ok(())
+    }
+
+    /// Sees to it that the shard is led here if, and only if, the group says so.
+    fn follow(&mut self, now: Now) {
+        if let Some(term) = self.leading
+            && !(self.group.is_leader() && self.group.term() == term)
+        {
+            self.leading = None;
+            self.proposed.clear();
+            self.wants_round = false;
+            for (_, request) in std::mem::take(&mut self.parked) {
+                self.shard.turn_away(request.gateway, request.token, request.body);
+            }
+            self.shard.step_down();
+        }
+        if self.leading.is_none() && self.group.is_serving() {
+            self.leading = Some(self.group.term());
+            self.shard.lead(now);
+        }
+        self.resume_parked(now);
+    }
+
+    /// Reads that a majority has vouched for go on.
+    fn resume_parked(&mut self, now: Now) {
+        let confirmed = self.group.confirmed();
+        while self.parked.front().is_some_and(|(round, _)| *round <= confirmed) {
+            let Some((_, request)) = self.parked.pop_front() else { return };
+            self.shard.handle(now, request);
+        }
     }
 
     /// Index and term of the last entry that was carried out.

@@ -3,7 +3,10 @@
 //! [`Settings`] is what was said, [`Options`] what it amounts to. Everything is checked before
 //! anything is touched.
 
+pub mod cluster;
+
 use crate::secret::Secret;
+use cluster::{ClusterOptions, ClusterSettings};
 use engine::gateway::UserConfig;
 use engine::gateway::acl::Acl;
 use engine::limits::{CONNECTIONS_MAX, SHARDS_MAX};
@@ -159,6 +162,8 @@ pub struct Settings {
     pub snapshot_log_bytes: Option<Bytes>,
     /// What is written to standard error: `error`, `warn`, `info`, `debug` or `trace`.
     pub log_level: Option<String>,
+    /// The cluster that the server belongs to.
+    pub cluster: ClusterSettings,
 }
 
 /// What is wrong with what was said.
@@ -204,6 +209,7 @@ impl Settings {
             metrics_port: self.metrics_port.or(below.metrics_port),
             snapshot_log_bytes: self.snapshot_log_bytes.or(below.snapshot_log_bytes),
             log_level: self.log_level.or(below.log_level),
+            cluster: self.cluster.over(below.cluster),
         }
     }
 }
@@ -245,6 +251,8 @@ pub struct Options {
     pub snapshot_log_bytes: u64,
     /// What is written to standard error.
     pub log_level: String,
+    /// The cluster that the server belongs to, if it is not alone.
+    pub cluster: Option<ClusterOptions>,
     /// Tells how many bytes of memory are in use, if the program can tell better than the system.
     pub allocated_bytes: Option<fn() -> Option<u64>>,
 }
@@ -286,13 +294,15 @@ impl Options {
             return Err(ConfigError::new("snapshot_log_bytes must be at least 1mb"));
         }
         check_users(&settings.users)?;
+        let durability = settings.durability.unwrap_or_default();
+        let cluster = ClusterOptions::resolve(settings.cluster, durability)?;
         let options = Self {
             dir: settings.dir.unwrap_or_else(|| PathBuf::from("claret-data")),
             bind: settings.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             port: settings.port.unwrap_or(6379),
             shards,
             workers: workers.unwrap_or(cores),
-            durability: settings.durability.unwrap_or_default(),
+            durability,
             concurrency,
             cc,
             memory_limit_bytes: settings
@@ -306,6 +316,7 @@ impl Options {
             metrics_port: settings.metrics_port,
             snapshot_log_bytes,
             log_level,
+            cluster,
             allocated_bytes: None,
         };
         options.check_exposure()?;
@@ -347,7 +358,11 @@ impl Options {
 
     /// Number of shards of a new data directory.
     pub fn shards_default(&self) -> u16 {
-        cores().min(SHARDS_MAX as u16)
+        match &self.cluster {
+            // All machines must have the same number, whatever they are.
+            Some(_) => cluster::SHARDS_DEFAULT,
+            None => cores().min(SHARDS_MAX as u16),
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 //! ```text
 //! claret-data/            0700
 //!   LOCK                  held while a server runs
-//!   MANIFEST              format, server, shards: written once
+//!   MANIFEST              format, server, shards, members: written once
+//!   LIFE                  in a cluster: how often the machine was started
 //!   log/                  the log of all shards
 //!   snapshots/            shard-S-INDEX.snap: shard S with its log up to INDEX
 //! ```
@@ -79,6 +80,19 @@ pub enum DirError {
         /// What was asked for.
         wanted: u16,
     },
+    /// Another place in a cluster.
+    #[error(
+        "{} was created for {found}, not for {wanted}: start it as what it is, or choose another \
+         directory with --dir", path.display()
+    )]
+    Member {
+        /// The directory.
+        path: PathBuf,
+        /// What it was created for.
+        found: String,
+        /// What was asked for.
+        wanted: String,
+    },
     /// A snapshot is bad.
     #[error(
         "the snapshot {} is damaged and nothing replaces it: restore the data directory from a \
@@ -108,6 +122,43 @@ pub struct Manifest {
     pub created_s: u64,
     /// Marks the records of the log (32 hexadecimal digits).
     pub log_tag: String,
+    /// The place in a cluster; none if the server is alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<Member>,
+}
+
+/// A machine's place in a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Member {
+    /// Name of the cluster.
+    pub cluster: String,
+    /// The machine's number.
+    pub node: u16,
+    /// The numbers of all machines, this one's included.
+    pub nodes: Vec<u16>,
+}
+
+impl Member {
+    fn describe(member: Option<&Self>) -> String {
+        match member {
+            None => "a server that is alone".to_owned(),
+            Some(Self { cluster, node, nodes }) => {
+                format!("machine {node} of the machines {nodes:?} of the cluster '{cluster}'")
+            }
+        }
+    }
+}
+
+/// What a data directory is opened for.
+#[derive(Clone, Debug)]
+pub struct Purpose {
+    /// Number of shards, if it was said.
+    pub shards: Option<u16>,
+    /// Number of shards of a new directory otherwise.
+    pub shards_default: u16,
+    /// The place in a cluster; none if the server is alone.
+    pub member: Option<Member>,
 }
 
 /// A data directory that is ours as long as this value lives.
@@ -120,18 +171,12 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Opens a data directory, or creates one. `shards` is what the user asked for; a new
-    /// directory gets `shards_default` otherwise.
+    /// Opens a data directory, or creates one.
     ///
     /// # Errors
-    /// If it is another server's, another version's or of another number of shards; nothing is
-    /// changed then.
-    pub fn open(
-        path: &Path,
-        shards: Option<u16>,
-        shards_default: u16,
-        now_s: u64,
-    ) -> Result<Self, DirError> {
+    /// If it is another server's, another version's or for another purpose; nothing is changed
+    /// then.
+    pub fn open(path: &Path, purpose: Purpose, now_s: u64) -> Result<Self, DirError> {
         if !path.exists() {
             make_dir(path)?;
         }
@@ -142,21 +187,17 @@ impl DataDir {
         let lock = lock(path)?;
         let manifest = if manifest_path.exists() {
             let manifest = read_manifest(&manifest_path)?;
-            match shards {
-                Some(wanted) if wanted != manifest.shards => {
-                    let found = manifest.shards;
-                    return Err(DirError::Shards { path: path.to_owned(), found, wanted });
-                }
-                _ => manifest,
-            }
+            check_purpose(path, &manifest, &purpose)?;
+            manifest
         } else {
             let manifest = Manifest {
                 format: FORMAT,
                 server: hex(&random::<20>()),
-                shards: shards.unwrap_or(shards_default),
+                shards: purpose.shards.unwrap_or(purpose.shards_default),
                 created_by: env!("CARGO_PKG_VERSION").to_owned(),
                 created_s: now_s,
                 log_tag: hex(&random::<16>()),
+                member: purpose.member,
             };
             write_manifest(&manifest_path, &manifest)?;
             manifest
@@ -402,6 +443,21 @@ fn lock(path: &Path) -> Result<File, DirError> {
     }
 }
 
+fn check_purpose(path: &Path, manifest: &Manifest, purpose: &Purpose) -> Result<(), DirError> {
+    let path = path.to_owned();
+    if manifest.member != purpose.member {
+        let found = Member::describe(manifest.member.as_ref());
+        let wanted = Member::describe(purpose.member.as_ref());
+        return Err(DirError::Member { path, found, wanted });
+    }
+    match purpose.shards {
+        Some(wanted) if wanted != manifest.shards => {
+            Err(DirError::Shards { path, found: manifest.shards, wanted })
+        }
+        _ => Ok(()),
+    }
+}
+
 fn read_manifest(path: &Path) -> Result<Manifest, DirError> {
     let text = std::fs::read_to_string(path).map_err(failed(path, "read"))?;
     let manifest_error = |reason: String| DirError::Manifest { path: path.to_owned(), reason };
@@ -432,6 +488,14 @@ fn read_manifest(path: &Path) -> Result<Manifest, DirError> {
 fn write_manifest(path: &Path, manifest: &Manifest) -> Result<(), DirError> {
     let text = toml::to_string(manifest)
         .map_err(|error| failed(path, "written")(io::Error::other(error)))?;
+    write_durably(path, &text)
+}
+
+/// Replaces a small file, durably and as a whole.
+///
+/// # Errors
+/// If the file system refuses.
+pub fn write_durably(path: &Path, text: &str) -> Result<(), DirError> {
     let temporary = path.with_extension("tmp");
     let mut file = create_file(&temporary).map_err(failed(&temporary, "created"))?;
     file.write_all(text.as_bytes()).map_err(failed(&temporary, "written"))?;
@@ -471,7 +535,30 @@ mod tests {
     use adt::Timestamp;
 
     fn open(path: &Path, shards: Option<u16>) -> Result<DataDir, DirError> {
-        DataDir::open(path, shards, 2, 1_700_000_000)
+        open_as(path, shards, None)
+    }
+
+    fn open_as(
+        path: &Path,
+        shards: Option<u16>,
+        member: Option<Member>,
+    ) -> Result<DataDir, DirError> {
+        DataDir::open(path, Purpose { shards, shards_default: 2, member }, 1_700_000_000)
+    }
+
+    #[test]
+    fn a_directory_belongs_to_one_machine_of_a_cluster() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("data");
+        let member = |node, nodes: &[u16]| {
+            Some(Member { cluster: "claret".to_owned(), node, nodes: nodes.to_vec() })
+        };
+        drop(open_as(&path, None, member(2, &[1, 2, 3])).unwrap());
+        drop(open_as(&path, None, member(2, &[1, 2, 3])).unwrap());
+        for other in [None, member(1, &[1, 2, 3]), member(2, &[1, 2])] {
+            let error = open_as(&path, None, other).unwrap_err();
+            assert!(matches!(error, DirError::Member { .. }), "{error}");
+        }
     }
 
     #[test]

@@ -5,8 +5,10 @@
 
 use crate::listen::Accepted;
 use crate::log::Completion;
-use engine::gateway::{Facts, GatewayStats, PeerMessage, SessionId};
-use engine::message::{GatewayId, Request, Response, ShardId};
+use crate::peers::PeerSocket;
+use engine::gateway::{Facts, GatewayStats, SessionId};
+use engine::message::{MachineId, ShardId};
+use engine::node::Parcel;
 use engine::stats::ShardStats;
 use mio::Waker;
 use std::sync::Arc;
@@ -16,12 +18,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 /// What one turn of one worker has for another.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Requests to shards of the receiver.
-    pub requests: Vec<(ShardId, Request)>,
-    /// Responses to the receiver's gateway.
-    pub responses: Vec<Response>,
-    /// Messages of the sender's gateway to the receiver's.
-    pub peers: Vec<PeerMessage>,
+    /// For the receiver, with the machine that each comes from.
+    pub parcels: Vec<(MachineId, Parcel)>,
+    /// For other machines that the receiver holds the connections with.
+    pub outgoing: Vec<Outgoing>,
     /// Bytes of the commands that the requests come from, at most.
     pub bytes: usize,
 }
@@ -29,8 +29,19 @@ pub struct Batch {
 impl Batch {
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty() && self.responses.is_empty() && self.peers.is_empty()
+        self.parcels.is_empty() && self.outgoing.is_empty()
     }
+}
+
+/// Something for another machine.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// The machine.
+    pub to: MachineId,
+    /// The connection that it is meant for: what was meant for an earlier one is lost with it.
+    pub epoch: u64,
+    /// What it is.
+    pub parcel: Parcel,
 }
 
 /// What a worker knows about itself and its shards.
@@ -51,7 +62,13 @@ pub enum Mail {
     /// A client has connected.
     Connect(Box<Accepted>),
     /// A turn of another worker.
-    Batch(GatewayId, Batch),
+    Batch(Batch),
+    /// A connection with another machine.
+    Peer(Box<PeerSocket>),
+    /// Another machine is connected; the number tells its connections apart.
+    PeerUp(MachineId, u64),
+    /// The connection with another machine is lost.
+    PeerDown(MachineId),
     /// These writes are durable.
     Durable(Vec<Completion>),
     /// A password fits, or does not.
@@ -117,7 +134,9 @@ impl Inbox {
 }
 
 /// An inbox and the way to it. What is in an inbox is bounded by what the senders may have under
-/// way: requests by [`engine::limits::PIPELINE_REQUESTS_MAX`], writes of the log by one per shard.
+/// way: requests by [`engine::limits::PIPELINE_REQUESTS_MAX`], writes of the log by
+/// [`engine::limits::PERSISTS_MAX`] per shard, what other machines send by what they may have under
+/// way in turn.
 pub fn inbox(waker: Arc<Waker>) -> (Mailbox, Inbox) {
     let (sender, receiver) = channel();
     let woken = Arc::new(AtomicBool::new(false));

@@ -3,18 +3,20 @@
 use crate::clock::Clock;
 use crate::config::{Durability, Options};
 use crate::datadir::{DataDir, random};
+use crate::identity::Identity;
 use crate::log::LogStore;
 use crate::server::StartError;
 use engine::entry::SnapshotPart;
 use engine::message::ShardId;
-use engine::replica::{Replica, resolve_open};
+use engine::replica::{Replica, Setup, resolve_open};
 use engine::replication::Recovered;
 use engine::shard::Config;
 use std::time::Instant;
 use wire::entry::EntryFormat;
 
 /// Restores all shards: the newest snapshot, the log after it, and the fate of transactions that a
-/// crash has left open.
+/// crash has left open. In a cluster the replicas begin to serve later, when there is somebody to
+/// agree with.
 ///
 /// # Errors
 /// If something is damaged or missing; nothing is served then.
@@ -23,6 +25,7 @@ pub fn recover(
     dir: &DataDir,
     mut store: Option<&mut LogStore>,
     clock: &Clock,
+    identity: &Identity,
 ) -> Result<Vec<Replica<EntryFormat>>, StartError> {
     let began = Instant::now();
     let mut replicas = Vec::new();
@@ -43,8 +46,17 @@ pub fn recover(
             id: shard,
             concurrency: options.concurrency,
             seed: u64::from_le_bytes(random()),
+            home: identity.home(shard),
         };
-        replicas.push(Replica::recover(config, EntryFormat, snapshot, recovered)?);
+        let (membership, shards) = (identity.membership(), dir.manifest().shards);
+        let setup = Setup { shard: config, membership, shards };
+        let now = clock.now();
+        replicas.push(Replica::recover(setup, EntryFormat, now, snapshot, recovered)?);
+    }
+    if identity.is_clustered() {
+        replicas.iter().for_each(|replica| clock.raise(replica.shard().clock()));
+        tell_loaded(parts, entries, began);
+        return Ok(replicas);
     }
     // Without durability nothing is written, whatever an earlier run has left.
     let mut store = store.filter(|_| options.durability != Durability::None);
@@ -52,18 +64,22 @@ pub fn recover(
     let (committed, aborted) = resolve_open(&mut replicas, clock.now());
     settle(&mut replicas, store, clock)?;
     replicas.iter().for_each(|replica| clock.raise(replica.shard().clock()));
-    if parts + entries > 0 {
-        tracing::info!(
-            "loaded {parts} parts of snapshots and {entries} log entries in {:.1} s",
-            began.elapsed().as_secs_f64()
-        );
-    }
+    tell_loaded(parts, entries, began);
     if committed + aborted > 0 {
         tracing::info!(
             "transactions that were open at the last stop: {committed} committed, {aborted} aborted"
         );
     }
     Ok(replicas)
+}
+
+fn tell_loaded(parts: usize, entries: usize, began: Instant) {
+    if parts + entries > 0 {
+        tracing::info!(
+            "loaded {parts} parts of snapshots and {entries} log entries in {:.1} s",
+            began.elapsed().as_secs_f64()
+        );
+    }
 }
 
 /// Drives all shards until they serve and have nothing left to write.

@@ -5,18 +5,21 @@ use crate::config::{Durability, Options, UserSettings};
 use crate::control::{Control, Notice, Runner};
 use crate::datadir::{DataDir, DirError, random};
 use crate::http::HttpThread;
+use crate::identity::{Identity, purpose};
 use crate::listen::{Connections, Listener, Listening};
 use crate::log::files::stop_process;
 use crate::log::{LogError, LogOptions, LogStore, LogThread};
 use crate::mail::{Inbox, Mail, Mailbox, inbox};
 use crate::password::{self, PasswordThread};
+use crate::peers::{self, Linked, Meeting, PeersThread};
 use crate::recovery;
 use crate::snapshot::SnapshotThread;
 use crate::tls::{Tls, TlsError};
 use crate::worker::{INBOX, Origin, Peers, Place, Traffic, Worker};
 use engine::gateway::{Config as GatewayConfig, Facts, Gateway, UserConfig};
-use engine::message::GatewayId;
+use engine::node::Node;
 use engine::replica::{Replica, ReplicaError};
+use mio::net::TcpListener;
 use mio::{Poll, Waker};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
@@ -46,6 +49,18 @@ pub enum StartError {
     /// A port.
     #[error("cannot listen on {0}. Another server may be running: choose another port with --port")]
     Listen(std::io::Error),
+    /// The port for other machines.
+    #[error(
+        "cannot listen for the other machines of the cluster on {0}. Another server may be running: \
+         correct this machine's address in --cluster"
+    )]
+    ListenPeers(std::io::Error),
+    /// The port for other machines is open to everybody.
+    #[error(
+        "{0} can be reached by other machines, and what the machines of a cluster say to each other \
+         is neither encrypted nor authenticated: say insecure = true if the network is trusted"
+    )]
+    Exposed(SocketAddr),
     /// Something that every process gets.
     #[error("the system refuses what a server needs: {0}")]
     System(#[from] std::io::Error),
@@ -155,15 +170,15 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
     let clock = Clock::new();
     let tls = options.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let now_s = clock.now().wall_us / 1_000_000;
-    let dir = DataDir::open(&options.dir, options.shards, options.shards_default(), now_s)?;
-    let dir = Arc::new(dir);
+    let dir = Arc::new(DataDir::open(&options.dir, purpose(&options), now_s)?);
+    let identity = Identity::begin(&options, dir.path())?;
     let shards = dir.manifest().shards;
     let mut store = open_log(&options, &dir)?;
-    let replicas = recovery::recover(&options, &dir, store.as_mut(), &clock)?;
+    let replicas = recovery::recover(&options, &dir, store.as_mut(), &clock, &identity)?;
     if options.durability == Durability::None {
         store = None;
     }
-    Starting { options, clock, dir, shards, tls }.finish(store, replicas)
+    Starting { options, clock, dir, shards, identity, tls }.finish(store, replicas)
 }
 
 /// Opens the log if there is to be one, or if there is one.
@@ -187,6 +202,7 @@ struct Starting {
     clock: Clock,
     dir: Arc<DataDir>,
     shards: u16,
+    identity: Identity,
     tls: Option<Arc<Tls>>,
 }
 
@@ -202,11 +218,12 @@ struct Helpers {
     http: Option<HttpThread>,
     passwords: PasswordThread<Origin>,
     snapshots: SnapshotThread,
+    peers: Option<PeersThread>,
 }
 
 impl Helpers {
     fn stop(self) {
-        drop((self.http, self.passwords, self.snapshots));
+        drop((self.peers, self.http, self.passwords, self.snapshots));
         if let Some(log) = self.log {
             log.stop();
         }
@@ -224,6 +241,8 @@ impl Starting {
         let connections = Arc::new(Connections::default());
         let listener = self.listen(&mailboxes, connections.clone()).map_err(StartError::Listen)?;
         let (address, tls_address) = (listener.address, listener.tls_address);
+        let peer_listener = self.listen_peers()?;
+        let linked = Arc::new(Linked::new(self.identity.cluster.as_ref()));
         let http = match self.options.metrics_port {
             None => None,
             Some(port) => {
@@ -232,7 +251,7 @@ impl Starting {
             }
         };
         let metrics_address = http.as_ref().map(|http| http.address);
-        let helpers = self.helpers(store, http, &mailboxes)?;
+        let mut helpers = self.helpers(store, http, &mailboxes)?;
         let traffic: Vec<Arc<Traffic>> = mailboxes.iter().map(|_| Arc::default()).collect();
         let peers = |traffic: &Arc<Traffic>| Peers {
             workers: mailboxes.clone(),
@@ -242,10 +261,12 @@ impl Starting {
             control: control.clone(),
             connections: connections.clone(),
             traffic: traffic.clone(),
+            linked: linked.clone(),
         };
         let facts = self.facts(address);
         let workers =
             self.workers(seats, replicas, address, traffic.iter().map(peers).collect())?;
+        helpers.peers = self.meet(peer_listener, address, linked.clone(), &mailboxes)?;
         let runner = Runner::new(Control {
             receiver: notices,
             workers: mailboxes.clone(),
@@ -257,6 +278,7 @@ impl Starting {
             started: Instant::now(),
             clock: self.clock.clone(),
             allocated_bytes: self.options.allocated_bytes,
+            clustered: self.identity.is_clustered(),
             save_at_stop: self.options.durability == Durability::None,
             listener: Some(listener),
         });
@@ -303,6 +325,31 @@ impl Starting {
         })
     }
 
+    /// Opens the port for the other machines, if there are any.
+    fn listen_peers(&self) -> Result<Option<TcpListener>, StartError> {
+        let Some(cluster) = &self.identity.cluster else { return Ok(None) };
+        let listener = peers::listen(cluster).map_err(StartError::ListenPeers)?;
+        let address = listener.local_addr()?;
+        if !address.ip().to_canonical().is_loopback() && !self.options.insecure {
+            return Err(StartError::Exposed(address));
+        }
+        Ok(Some(listener))
+    }
+
+    /// Starts to connect with the other machines, if there are any.
+    fn meet(
+        &self,
+        listener: Option<TcpListener>,
+        address: SocketAddr,
+        linked: Arc<Linked>,
+        workers: &[Mailbox],
+    ) -> std::io::Result<Option<PeersThread>> {
+        let parts = self.identity.cluster.clone().zip(self.identity.hello(address)).zip(listener);
+        let Some(((cluster, hello), listener)) = parts else { return Ok(None) };
+        let workers = workers.to_vec();
+        PeersThread::start(Meeting { cluster, hello, listener, linked, workers }).map(Some)
+    }
+
     fn helpers(
         &self,
         store: Option<LogStore>,
@@ -328,10 +375,10 @@ impl Starting {
         };
         let workers = mailboxes.to_vec();
         let passwords = PasswordThread::spawn(move |(gateway, session): Origin, ok| {
-            workers[usize::from(gateway.0)].send(Mail::Verified(session, ok));
+            workers[usize::from(gateway.worker)].send(Mail::Verified(session, ok));
         })?;
         let snapshots = SnapshotThread::spawn(self.dir.clone(), mailboxes.to_vec())?;
-        Ok(Helpers { log, http, passwords, snapshots })
+        Ok(Helpers { log, http, passwords, snapshots, peers: None })
     }
 
     fn workers(
@@ -350,7 +397,7 @@ impl Starting {
         let config = self.gateway_config(address);
         let mut threads = Vec::new();
         for (index, ((seat, own), peers)) in seats.into_iter().zip(own).zip(peers).enumerate() {
-            let id = GatewayId(index as u16);
+            let id = self.identity.gateway(index as u16);
             let seed = u64::from_le_bytes(random());
             let gateway =
                 Gateway::new(GatewayConfig { id, seed, ..config.clone() }, self.clock.now());
@@ -360,9 +407,12 @@ impl Starting {
                 poll: seat.poll,
                 inbox: seat.inbox,
                 shards: self.shards,
+                hello: self.identity.hello(address),
                 snapshot_log_bytes: self.options.snapshot_log_bytes,
             };
-            let worker = Worker::new(place, gateway, own, peers);
+            let clustered = self.identity.is_clustered();
+            let node = Node::new(id, self.options.workers, self.shards, clustered, own);
+            let worker = Worker::new(place, gateway, node, peers);
             let name = format!("worker-{index}");
             threads.push(std::thread::Builder::new().name(name).spawn(move || {
                 if let Err(error) = worker.run() {
@@ -377,9 +427,10 @@ impl Starting {
     fn gateway_config(&self, address: SocketAddr) -> GatewayConfig {
         let options = &self.options;
         GatewayConfig {
-            id: GatewayId(0),
+            id: self.identity.gateway(0),
             gateways: options.workers,
             shards: self.shards,
+            clustered: self.identity.is_clustered(),
             concurrency: options.concurrency,
             version: env!("CARGO_PKG_VERSION"),
             users: users(options),

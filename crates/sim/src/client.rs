@@ -28,6 +28,10 @@ struct Running {
     expected: usize,
     /// Something was sent that may take effect.
     committing: bool,
+    /// It is to be sent once more, under the same number.
+    idle: bool,
+    /// An attempt under this number may have taken effect.
+    in_doubt: bool,
     number: u64,
 }
 
@@ -47,10 +51,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// Client number `id`.
-    pub fn new(seed: u64, id: u64) -> Self {
+    /// Client number `id`. Runs of a cluster are longer, and their clients slower.
+    pub fn new(seed: u64, id: u64, cluster: bool) -> Self {
         let mut random = Random::new(seed, &format!("client {id}"));
-        let think_us = random.pick(&[10, 200, 3000]).to_owned();
+        let pauses_us = if cluster { [2_000, 10_000, 50_000] } else { [10, 200, 3_000] };
+        let think_us = *random.pick(&pauses_us);
         Self {
             id,
             workload: Workload::new(seed, id),
@@ -74,6 +79,7 @@ impl Client {
         let running = match again {
             Some(running) => {
                 let mut running = running;
+                running.idle = false;
                 running.replies.clear();
                 running.unsent = commands(self.id, &running.script, running.number);
                 running.expected = running.unsent.len();
@@ -100,12 +106,19 @@ impl Client {
                     replies,
                     expected,
                     committing,
+                    idle: false,
+                    in_doubt: false,
                     number,
                 }
             }
         };
         self.running = Some(running);
         self.send_next(now_us)
+    }
+
+    /// Whether a reply is missing.
+    pub fn is_waiting(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| !running.idle)
     }
 
     /// How long the command under way has been waiting for its reply.
@@ -134,6 +147,14 @@ impl Client {
     pub fn reply(&mut self, now_us: u64, reply: Reply) -> Vec<Wish> {
         let Some(running) = &mut self.running else { return Vec::new() };
         let aborted = matches!(&reply, Reply::Error(e) if e.code() == "TXNABORT");
+        if matches!(&reply, Reply::Error(e) if e.code() == "INDEFINITE") {
+            if running.script.numbered {
+                // Sent again under the same number, it takes effect once.
+                (running.idle, running.in_doubt) = (true, true);
+                return vec![Wish::Sleep(self.random.tail(1000))];
+            }
+            return self.finish(now_us, EventKind::Info, Vec::new());
+        }
         running.replies.push(reply);
         if aborted && !matches!(running.script.form, Form::Multi | Form::Single) {
             return self.finish(now_us, EventKind::Fail, Vec::new());
@@ -149,9 +170,10 @@ impl Client {
 
     /// The connection is gone.
     pub fn disconnected(&mut self, now_us: u64) {
-        let Some(running) = &self.running else { return };
+        let Some(running) = &mut self.running else { return };
         if running.script.numbered {
             // It will be sent again under the same number.
+            running.in_doubt |= running.committing;
             return;
         }
         let kind = if running.committing { EventKind::Info } else { EventKind::Fail };
@@ -166,6 +188,14 @@ impl Client {
     }
 
     fn finish(&mut self, now_us: u64, kind: EventKind, replies: Vec<Option<Value>>) -> Vec<Wish> {
+        if let Some(running) = &mut self.running
+            && running.in_doubt
+            && kind == EventKind::Fail
+        {
+            // This attempt had no effect; an earlier one may have had, or may still get it.
+            running.idle = true;
+            return vec![Wish::Sleep(self.random.tail(1000))];
+        }
         let Some(running) = self.running.take() else { return Vec::new() };
         debug_assert!(now_us >= running.invoked_us);
         self.aborted += u64::from(kind == EventKind::Fail);
@@ -220,7 +250,8 @@ fn commands(client: u64, script: &Script, number: u64) -> VecDeque<Vec<String>> 
 
 /// The replies of the script's operations, or `None` if it did not take effect.
 fn outcome(running: &Running) -> Option<Vec<Option<Value>>> {
-    let seen = |reply: &Reply| Some(value_of(reply));
+    let lost = |reply: &Reply| matches!(reply, Reply::Error(e) if e.code() == "REPEATED");
+    let seen = |reply: &Reply| (!lost(reply)).then(|| value_of(reply));
     let last = running.replies.last()?;
     if matches!(last, Reply::Error(e) if e.code() == "REPEATED") {
         // It took effect before the connection broke; what it answered is not known any more.

@@ -82,6 +82,15 @@ impl Disk {
         }
     }
 
+    /// Term and vote of all shards are gone. No disk that keeps its word does this: it is one of the
+    /// planted bugs.
+    pub fn forget_votes(&mut self) {
+        for log in self.logs.values_mut() {
+            let term = log.entries.last().map_or(0, |entry| entry.term);
+            (log.hard_state.term, log.hard_state.vote) = (term, 0);
+        }
+    }
+
     /// Puts a complete snapshot in the place of the one before, unless that one is newer.
     pub fn save_snapshot(&mut self, shard: ShardId, bytes: Vec<u8>, index: u64) {
         if self.snapshots.get(&shard).is_some_and(|(newest, _)| *newest > index) {
@@ -100,6 +109,26 @@ impl Disk {
             Recovered { snapshot: (0, 0), hard_state: log.hard_state, entries: log.entries };
         let snapshot = self.snapshots.get(&shard).map(|(_, bytes)| bytes.clone());
         (snapshot.unwrap_or_default(), recovered)
+    }
+
+    /// Of every shard, what the disk holds whose log reaches furthest. To be asked when all machines
+    /// have agreed.
+    pub fn longest<'a>(disks: impl Iterator<Item = &'a Self>) -> Self {
+        let mut longest: BTreeMap<ShardId, (u64, u64, &Self)> = BTreeMap::new();
+        for disk in disks {
+            for ((shard, index), entry) in &disk.archive {
+                let reach = longest.entry(*shard).or_insert((0, 0, disk));
+                if (entry.term, *index) > (reach.0, reach.1) {
+                    *reach = (entry.term, *index, disk);
+                }
+            }
+        }
+        let mut all = Self::default();
+        for (shard, (_, _, disk)) in longest {
+            let own = disk.archive.range((shard, 0)..=(shard, u64::MAX));
+            all.archive.extend(own.map(|(place, entry)| (*place, entry.clone())));
+        }
+        all
     }
 
     /// Every durable entry of every shard, in log order.

@@ -7,6 +7,8 @@
 
 mod client;
 mod disk;
+mod machine;
+mod network;
 mod plant;
 mod positions;
 mod random;

@@ -1,7 +1,7 @@
 //! Planted bugs: each breaks one promise that the product relies on, from outside, by doing to a
 //! message, a disk or a start what a bug in that mechanism would do. The checkers must notice.
 
-use engine::message::{Answer, Body, Notice, Request, Response, Token};
+use engine::message::{Answer, Body, Fate, Notice, Request, Response, Token};
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,11 +30,19 @@ pub enum Plant {
     LostRelease,
     /// A transaction does not see its own writes.
     LostOwnWrites,
+    /// In a cluster: a replica says that it has entries before they are on its disk.
+    EarlyAck,
+    /// In a cluster: leases are counted on a clock that stands still while the machine does.
+    FrozenClock,
+    /// In a cluster: a replica forgets its term and its vote when it goes down.
+    ForgottenVote,
+    /// In a cluster: whoever asks what became of a transaction is told that it was never prepared.
+    WrongFate,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -47,6 +55,10 @@ impl Plant {
         Self::DuplicateMessage,
         Self::LostRelease,
         Self::LostOwnWrites,
+        Self::EarlyAck,
+        Self::FrozenClock,
+        Self::ForgottenVote,
+        Self::WrongFate,
     ];
 
     /// Name for the command line.
@@ -64,7 +76,16 @@ impl Plant {
             Self::DuplicateMessage => "duplicate-message",
             Self::LostRelease => "lost-release",
             Self::LostOwnWrites => "lost-own-writes",
+            Self::EarlyAck => "early-ack",
+            Self::FrozenClock => "frozen-clock",
+            Self::ForgottenVote => "forgotten-vote",
+            Self::WrongFate => "wrong-fate",
         }
+    }
+
+    /// Whether it takes several machines to notice.
+    pub fn needs_cluster(self) -> bool {
+        matches!(self, Self::EarlyAck | Self::FrozenClock | Self::ForgottenVote | Self::WrongFate)
     }
 
     /// The bug called `name`.
@@ -105,6 +126,7 @@ impl Plant {
                 *since = adt::Timestamp::ZERO;
                 *until = adt::Timestamp(u64::MAX);
             }
+            (Self::WrongFate, Answer::Fate(fate)) => *fate = Fate::Void,
             (Self::LostWound, Answer::Notice(Notice::Wound { .. })) => return None,
             _ => {}
         }

@@ -54,7 +54,10 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
                 LogRecord::Outcome { txn, commit: Some(ts) } => {
                     outcomes.insert(txn, ts.0);
                 }
-                LogRecord::Outcome { .. } | LogRecord::Flush | LogRecord::Resolve(_) => {}
+                LogRecord::Outcome { .. }
+                | LogRecord::Void(_)
+                | LogRecord::Flush
+                | LogRecord::Resolve(_) => {}
             }
         }
     }

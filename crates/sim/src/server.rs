@@ -1,28 +1,42 @@
-//! One server under virtual time: its workers with their gateways and replicas, and its disk.
+//! One machine's workers under virtual time, with their gateways and replicas.
 
 use crate::disk::Disk;
 use crate::plant::Plant;
 use crate::random::Random;
 use adt::{ArgBuf, Reply};
 use engine::entry::{SnapshotCodec, SnapshotPart};
-use engine::gateway::{self, Gateway, Opening, Output, PeerMessage, SessionId};
-use engine::message::{Concurrency, GatewayId, Now, Request, Response, ShardId};
-use engine::replica::{Replica, resolve_open};
-use engine::replication::Persist;
+use engine::gateway::{self, Gateway, Opening, Output, SessionId};
+use engine::message::{Concurrency, GatewayId, MachineId, Now, Request, ShardId};
+use engine::node::{Event, Node, Parcel, To};
+use engine::replica::{Replica, Setup, resolve_open};
+use engine::replication::{Membership, Persist};
 use engine::shard;
 use std::collections::{BTreeMap, VecDeque};
 use wire::entry::EntryFormat;
 use wire::snapshot::SnapshotFormat;
 
-/// Sizes of a server.
+/// Sizes of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Workers, each with a gateway.
+    /// Machines; each holds a replica of every shard.
+    pub machines: u16,
+    /// Workers of each machine, each with a gateway.
     pub workers: u16,
     /// Shards; shard s is on worker s modulo workers.
     pub shards: u16,
     /// Which parts of the concurrency control are on.
     pub concurrency: Concurrency,
+}
+
+impl Shape {
+    /// Whether there is more than one machine.
+    pub fn is_cluster(&self) -> bool {
+        self.machines > 1
+    }
+
+    fn membership(&self, own: MachineId) -> Membership {
+        Membership { own, voters: (1..=self.machines).map(MachineId).collect() }
+    }
 }
 
 /// Something that arrives at a worker.
@@ -34,21 +48,23 @@ pub enum Input {
     Command(u64, Vec<String>),
     /// A client's connection is gone.
     Close(u64),
-    /// For a shard on this worker.
-    Request(ShardId, Request),
-    /// For this worker's gateway.
-    Response(Response),
-    /// From another gateway.
-    Peer(GatewayId, PeerMessage),
+    /// From another worker, of this machine or another one.
+    Parcel(MachineId, Box<Parcel>),
     /// A batch is durable.
     Persisted(ShardId, u64),
+    /// Another machine is connected.
+    Connected(MachineId),
+    /// The connection to another machine is lost.
+    Lost(MachineId),
 }
 
 /// Something that a worker sends.
 #[derive(Debug)]
 pub enum Sent {
-    /// To another worker.
+    /// To another worker of the machine.
     Worker(u16, Box<Input>),
+    /// To another machine.
+    Machine(MachineId, Box<Parcel>),
     /// To a client.
     Client(u64, Reply),
     /// To the disk.
@@ -60,17 +76,15 @@ pub enum Sent {
 /// A snapshot on its way out of a shard.
 #[derive(Debug)]
 struct Snapshotting {
-    shard: usize,
+    shard: ShardId,
     index: u64,
     bytes: Vec<u8>,
 }
 
 /// One worker.
 pub struct Worker {
-    id: u16,
-    workers: u16,
     gateway: Gateway,
-    replicas: Vec<Replica<EntryFormat>>,
+    node: Node<EntryFormat>,
     sessions: BTreeMap<u64, SessionId>,
     clients: BTreeMap<SessionId, u64>,
     snapshotting: Option<Snapshotting>,
@@ -79,45 +93,52 @@ pub struct Worker {
     pub inbox: VecDeque<Input>,
 }
 
-/// Starts a server from what is on its disk. The disk takes part in the start (a new leader writes
-/// its term), so it is synced by it.
+/// Starts the `life`-th life of a machine from what is on its disk. A machine that is alone settles
+/// its open transactions at once; its disk takes part in that, so it is synced by it.
 pub fn start(
     shape: Shape,
+    (machine, life): (MachineId, u32),
     seed: u64,
     disk: &mut Disk,
     now: Now,
     plant: Option<Plant>,
 ) -> Result<Vec<Worker>, String> {
     let mut replicas = Vec::new();
+    let id_of = |worker| GatewayId { machine, worker, life };
     for id in (0..shape.shards).map(ShardId) {
         let (bytes, recovered) = disk.read(id);
         let parts = decode_snapshot(&bytes)?;
-        let config = shard::Config { id, concurrency: shape.concurrency, seed };
-        let replica = Replica::recover(config, EntryFormat, parts, recovered);
+        let home = shape.is_cluster().then(|| id_of(id.0 % shape.workers));
+        let seed = seed ^ (u64::from(machine.0) << 32);
+        let config = shard::Config { id, concurrency: shape.concurrency, seed, home };
+        let membership = shape.membership(machine);
+        let setup = Setup { shard: config, membership, shards: shape.shards };
+        let replica = Replica::recover(setup, EntryFormat, now, parts, recovered);
         replicas.push(replica.map_err(|e| e.to_string())?);
     }
-    settle(&mut replicas, disk, now)?;
-    if plant != Some(Plant::NoResolve) {
-        resolve_open(&mut replicas, now);
-        for replica in &mut replicas {
-            replica.end_turn(now).map_err(|e| e.to_string())?;
-        }
+    if !shape.is_cluster() {
         settle(&mut replicas, disk, now)?;
+        if plant != Some(Plant::NoResolve) {
+            resolve_open(&mut replicas, now);
+            for replica in &mut replicas {
+                replica.end_turn(now).map_err(|e| e.to_string())?;
+            }
+            settle(&mut replicas, disk, now)?;
+        }
     }
-    let mut workers: Vec<Worker> = (0..shape.workers)
-        .map(|id| {
-            let gateway = Gateway::new(gateway_config(shape, id, seed), now);
-            let (sessions, clients) = Default::default();
-            let (replicas, inbox) = Default::default();
-            let (snapshotting, workers) = (None, shape.workers);
-            Worker { id, workers, gateway, replicas, sessions, clients, snapshotting, plant, inbox }
-        })
-        .collect();
+    let mut own: BTreeMap<u16, Vec<Replica<EntryFormat>>> = BTreeMap::new();
     for replica in replicas {
-        let worker = usize::from(replica.id().0 % shape.workers);
-        workers[worker].replicas.push(replica);
+        own.entry(replica.id().0 % shape.workers).or_default().push(replica);
     }
-    Ok(workers)
+    let worker = |index| {
+        let id = id_of(index);
+        let gateway = Gateway::new(gateway_config(shape, id, seed), now);
+        let own = own.remove(&index).unwrap_or_default();
+        let node = Node::new(id, shape.workers, shape.shards, shape.is_cluster(), own);
+        let (sessions, clients, inbox) = Default::default();
+        Worker { gateway, node, sessions, clients, snapshotting: None, plant, inbox }
+    };
+    Ok((0..shape.workers).map(worker).collect())
 }
 
 fn settle(replicas: &mut [Replica<EntryFormat>], disk: &mut Disk, now: Now) -> Result<(), String> {
@@ -146,11 +167,12 @@ fn decode_snapshot(mut bytes: &[u8]) -> Result<Vec<SnapshotPart>, String> {
     Ok(parts)
 }
 
-fn gateway_config(shape: Shape, id: u16, seed: u64) -> gateway::Config {
+fn gateway_config(shape: Shape, id: GatewayId, seed: u64) -> gateway::Config {
     gateway::Config {
-        id: GatewayId(id),
+        id,
         gateways: shape.workers,
         shards: shape.shards,
+        clustered: shape.is_cluster(),
         concurrency: shape.concurrency,
         version: "simulated",
         users: vec![everything()],
@@ -175,34 +197,38 @@ impl Worker {
             self.pump(now, &mut sent);
         }
         self.gateway.tick(now);
-        for replica in &mut self.replicas {
-            replica.tick(now);
-        }
+        self.node.tick(now);
         self.pump(now, &mut sent);
         loop {
             self.end_turn(now, &mut sent)?;
-            if !self.replicas.iter().any(|replica| replica.shard().has_answers()) {
+            if !self.node.has_answers() {
                 break;
             }
             self.pump(now, &mut sent);
         }
+        self.post(&mut sent);
         self.advance_snapshot(&mut sent);
         Ok(sent)
     }
 
     /// Closes the log entries of this turn. Some answers do not wait for the log.
     fn end_turn(&mut self, now: Now, sent: &mut Vec<Sent>) -> Result<(), String> {
-        for replica in &mut self.replicas {
-            replica.end_turn(now).map_err(|e| e.to_string())?;
-            while let Some(persist) = replica.take_persist() {
-                let number = persist.number;
+        for shard in self.node.local().to_vec() {
+            self.node.end_turn(now, shard).map_err(|e| e.to_string())?;
+            while let Some(persist) = self.node.take_persist(shard) {
+                let (id, number) = (persist.group, persist.number);
                 sent.push(Sent::Disk(persist));
-                if self.plant == Some(Plant::EarlyReply) {
-                    replica.persisted(now, number).map_err(|e| e.to_string())?;
+                if self.acts_early() {
+                    self.node.persisted(now, id, number).map_err(|e| e.to_string())?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// A planted bug: what is on its way to the disk counts as durable.
+    fn acts_early(&self) -> bool {
+        matches!(self.plant, Some(Plant::EarlyReply | Plant::EarlyAck))
     }
 
     fn take(&mut self, now: Now, input: Input) -> Result<(), String> {
@@ -224,29 +250,27 @@ impl Worker {
                     self.gateway.close(now, session);
                 }
             }
-            Input::Request(shard, request) => self.hand_to_replica(now, shard, request),
-            Input::Response(response) => self.gateway.response(now, response),
-            Input::Peer(from, message) => self.gateway.peer(now, from, message),
+            Input::Parcel(from, parcel) => {
+                self.node.take(now, from, *parcel).map_err(|e| e.to_string())?;
+            }
             Input::Persisted(shard, number) => {
-                if self.plant != Some(Plant::EarlyReply)
-                    && let Some(replica) = self.replicas.iter_mut().find(|r| r.id() == shard)
-                {
-                    replica.persisted(now, number).map_err(|e| e.to_string())?;
+                if !self.acts_early() {
+                    self.node.persisted(now, shard, number).map_err(|e| e.to_string())?;
                 }
             }
+            Input::Connected(machine) => self.node.connect(machine),
+            Input::Lost(machine) => self.node.disconnect(now, machine),
         }
         Ok(())
     }
 
-    fn hand_to_replica(&mut self, now: Now, shard: ShardId, request: Request) {
+    fn request(&mut self, now: Now, shard: ShardId, request: Request) {
         let requests = match self.plant {
             Some(plant) => plant.requests(request, shard.0),
             None => vec![request],
         };
-        if let Some(replica) = self.replicas.iter_mut().find(|r| r.id() == shard) {
-            for request in requests {
-                replica.handle(now, request);
-            }
+        for request in requests {
+            self.node.request(now, shard, request);
         }
     }
 
@@ -258,28 +282,33 @@ impl Worker {
                 quiet = false;
                 self.carry(now, output, sent);
             }
-            for at in 0..self.replicas.len() {
-                while let Some(response) = self.replicas[at].poll() {
-                    quiet = false;
-                    let response = match self.plant {
-                        Some(plant) => plant.response(response),
-                        None => Some(response),
-                    };
-                    match response {
-                        Some(response) if response.gateway.0 == self.id => {
-                            self.gateway.response(now, response);
-                        }
-                        Some(response) => {
-                            let to = response.gateway.0;
-                            sent.push(Sent::Worker(to, Box::new(Input::Response(response))));
-                        }
-                        None => {}
+            while let Some(event) = self.node.poll() {
+                quiet = false;
+                let event = match (event, self.plant) {
+                    (Event::Response(response), Some(plant)) => {
+                        plant.response(response).map(Event::Response)
                     }
+                    (event, _) => Some(event),
+                };
+                if let Some(event) = event {
+                    event.tell(now, &mut self.gateway);
                 }
             }
             if quiet {
                 return;
             }
+        }
+    }
+
+    fn post(&mut self, sent: &mut Vec<Sent>) {
+        while let Some((to, parcel)) = self.node.poll_parcel() {
+            sent.push(match to {
+                To::Worker { worker, from } => {
+                    let parcel = Box::new(parcel);
+                    Sent::Worker(worker, Box::new(Input::Parcel(from, parcel)))
+                }
+                To::Machine(machine) => Sent::Machine(machine, Box::new(parcel)),
+            });
         }
     }
 
@@ -290,17 +319,8 @@ impl Worker {
                     sent.push(Sent::Client(*client, reply));
                 }
             }
-            Output::Shard { shard, request } if shard.0 % self.workers == self.id => {
-                self.hand_to_replica(now, shard, request);
-            }
-            Output::Shard { shard, request } => {
-                let input = Box::new(Input::Request(shard, request));
-                sent.push(Sent::Worker(shard.0 % self.workers, input));
-            }
-            Output::Peer { to, message } => {
-                let input = Box::new(Input::Peer(GatewayId(self.id), message));
-                sent.push(Sent::Worker(to.0, input));
-            }
+            Output::Shard { shard, request } => self.request(now, shard, request),
+            Output::Peer { to, message } => self.node.message(to, message),
             Output::Close { session } => {
                 if let Some(client) = self.clients.remove(&session) {
                     self.sessions.remove(&client);
@@ -314,23 +334,25 @@ impl Worker {
 
     /// Begins a snapshot of one of this worker's shards.
     pub fn begin_snapshot(&mut self, random: &mut Random) {
-        if self.snapshotting.is_some() || self.replicas.is_empty() {
+        let local = self.node.local();
+        if self.snapshotting.is_some() || local.is_empty() {
             return;
         }
-        let shard = random.below(self.replicas.len() as u64) as usize;
-        let (index, _) = self.replicas[shard].begin_snapshot();
+        let shard = ShardId(*random.pick(local) as u16);
+        let Some(replica) = self.node.replica_mut(shard) else { return };
+        let (index, _) = replica.begin_snapshot();
         self.snapshotting = Some(Snapshotting { shard, index, bytes: Vec::new() });
     }
 
     fn advance_snapshot(&mut self, sent: &mut Vec<Sent>) {
         let Some(going) = &mut self.snapshotting else { return };
-        let replica = &mut self.replicas[going.shard];
+        let Some(replica) = self.node.replica_mut(going.shard) else { return };
         let parts = replica.snapshot_parts(3);
         for part in &parts {
             SnapshotFormat.encode(part, &mut going.bytes);
         }
         if parts.is_empty() {
-            let (shard, index) = (replica.id(), going.index);
+            let (shard, index) = (going.shard, going.index);
             let bytes = std::mem::take(&mut going.bytes);
             self.snapshotting = None;
             sent.push(Sent::Snapshot(shard, index, bytes));
@@ -339,13 +361,13 @@ impl Worker {
 
     /// The snapshot of `shard` up to `index` is on disk.
     pub fn compact(&mut self, shard: ShardId, index: u64) {
-        if let Some(replica) = self.replicas.iter_mut().find(|r| r.id() == shard) {
+        if let Some(replica) = self.node.replica_mut(shard) {
             replica.compact(index);
         }
     }
 
-    /// The replicas of this worker.
-    pub fn replicas(&self) -> &[Replica<EntryFormat>] {
-        &self.replicas
+    /// The shards of this worker, and where the others are.
+    pub fn node(&self) -> &Node<EntryFormat> {
+        &self.node
     }
 }

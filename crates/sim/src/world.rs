@@ -1,26 +1,30 @@
-//! One simulated run: a server, its disk, its clients, and whatever the seed has in store for them.
+//! One simulated run: machines, their disks, their clients, and whatever the seed has in store.
 
 use crate::client::{Client, Wish};
 use crate::disk::Disk;
+use crate::machine::Machine;
+use crate::network::Network;
 use crate::plant::Plant;
 use crate::random::Random;
-use crate::server::{Input, Sent, Shape, Worker, start};
+use crate::server::{Input, Sent, Shape, start};
 use crate::workload::{ACCOUNTS, DEPOSIT, account};
-use adt::Reply;
+use adt::{Blob, Record, Reply};
 use engine::limits::IDLE_HOLDER_US_MAX;
-use engine::message::{Concurrency, Now, ShardId};
+use engine::message::{Concurrency, MachineId, ShardId};
+use engine::node::Parcel;
 use std::collections::BTreeMap;
 
-/// How long faults go on, in microseconds of virtual time; after that the run only ends what is
-/// open, on a healthy machine.
+/// How long faults go on, in microseconds of virtual time, on one machine and on several; after
+/// that the run only ends what is open, on healthy machines.
 const FAULTS_US: u64 = 3_000_000;
+const CLUSTER_FAULTS_US: u64 = 12_000_000;
 /// How long the end may take. Anything still open then is stuck.
 const PATIENCE_US: u64 = 60_000_000;
+/// How long machines have to agree after the last client is done.
+const AGREE_US: u64 = 10_000_000;
 /// How long a reply may take. Less than what a shard grants to idle holders of locks: a lock that
 /// somebody has forgotten must not be mended by that without being noticed.
 const WAIT_US_MAX: u64 = IDLE_HOLDER_US_MAX / 5 * 4;
-/// Wall clock at the beginning of a run: 2026-01-01.
-const WALL_US: u64 = 1_767_225_600_000_000;
 
 /// What happened in a run.
 #[derive(Debug, Default)]
@@ -33,7 +37,7 @@ pub struct Outcome {
     pub faults: BTreeMap<&'static str, u64>,
     /// Everything that the clients have seen.
     pub events: Vec<check::Event>,
-    /// The disk at the end.
+    /// What the disks hold at the end.
     pub disk: Disk,
     /// Why the run could not go on, if it could not.
     pub failure: Option<String>,
@@ -41,21 +45,69 @@ pub struct Outcome {
 
 #[derive(Debug)]
 enum Event {
-    Turn { epoch: u64, worker: u16 },
-    Deliver { epoch: u64, worker: u16, input: Box<Input> },
-    Synced { epoch: u64 },
-    SnapshotSaved { epoch: u64, shard: ShardId, index: u64, bytes: Vec<u8> },
+    Turn {
+        machine: u16,
+        epoch: u64,
+        worker: u16,
+    },
+    Tick {
+        machine: u16,
+        epoch: u64,
+        worker: u16,
+    },
+    Deliver {
+        machine: u16,
+        epoch: u64,
+        worker: u16,
+        input: Box<Input>,
+    },
+    Parcel {
+        from: MachineId,
+        to: MachineId,
+        generation: u64,
+        parcel: Box<Parcel>,
+    },
+    Synced {
+        machine: u16,
+        epoch: u64,
+    },
+    SnapshotSaved {
+        machine: u16,
+        epoch: u64,
+        shard: ShardId,
+        index: u64,
+        bytes: Vec<u8>,
+    },
     BeginSnapshot,
-    Wake { client: u64 },
-    ToClient { client: u64, connection: u64, reply: Reply },
-    Disconnect { client: u64 },
+    Wake {
+        client: u64,
+    },
+    ToClient {
+        client: u64,
+        connection: u64,
+        reply: Reply,
+    },
+    Disconnect {
+        client: u64,
+    },
     Crash,
-    Restart,
+    Restart {
+        machine: u16,
+    },
     ClockJump,
+    Pause,
+    Cut,
+    Mend {
+        from: MachineId,
+        to: MachineId,
+    },
+    /// Machines look after their connections.
+    Connections,
 }
 
 struct Connection {
     number: u64,
+    machine: u16,
     worker: u16,
     delay_us: u64,
     last_out_us: u64,
@@ -70,24 +122,17 @@ pub struct World {
     now_us: u64,
     /// When faults end and clients begin nothing new.
     faults_end_us: u64,
-    wall_offsets_us: Vec<i64>,
-    /// Later than every timestamp that the server has given.
-    floor_us: u64,
+    /// The clients are done, and the machines agree.
+    ending: bool,
     sequence: u64,
     queue: BTreeMap<(u64, u64), Event>,
-    epoch: u64,
-    workers: Vec<Worker>,
-    disk: Disk,
-    syncing: Vec<(ShardId, u64)>,
-    waiting_for_disk: Vec<engine::replication::Persist>,
-    sync_running: bool,
+    machines: Vec<Machine>,
+    links: Network,
     disk_us: u64,
     channel_us: u64,
-    channels: BTreeMap<(u16, u16), u64>,
     clients: Vec<Client>,
     connections: BTreeMap<u64, Connection>,
     connection_numbers: u64,
-    turning: Vec<bool>,
     network: Random,
     disks: Random,
     faults: Random,
@@ -98,39 +143,45 @@ impl World {
     /// The run of a seed.
     pub fn new(seed: u64, plant: Option<Plant>) -> Self {
         let mut shape_random = Random::new(seed, "shape");
+        let machines = *shape_random.pick(&[1, 1, 3, 3, 3, 5]);
+        let machines = match plant {
+            Some(plant) if plant.needs_cluster() => machines.max(3),
+            Some(_) => 1,
+            None => machines,
+        };
         let shards = shape_random.between(1, 4) as u16;
         let workers = shape_random.between(1, u64::from(shards.min(3))) as u16;
         let conditions = ["full", "full", "full", "full", "boost+phase", "rw+phase", "boost"];
         let condition = *shape_random.pick(&conditions[..]);
         let concurrency = Concurrency::named(condition).unwrap_or(Concurrency::FULL);
-        let shape = Shape { workers, shards, concurrency };
+        let shape = Shape { machines, workers, shards, concurrency };
         let clients = shape_random.between(2, 10);
         let skew = *shape_random.pick(&[0, 50, 20_000]);
-        let wall_offsets_us =
-            (0..workers).map(|_| shape_random.between(0, 2 * skew) as i64 - skew as i64).collect();
+        let machines = (1..=machines).map(|number| {
+            let offset = || shape_random.between(0, 2 * skew) as i64 - skew as i64;
+            let wall_offsets_us = std::iter::repeat_with(offset).take(usize::from(workers));
+            Machine::new(MachineId(number), wall_offsets_us.collect())
+        });
+        let machines: Vec<Machine> = machines.collect();
+        let disk_us = *shape_random.pick(&[50, 500, 3000]);
+        let channel_us = *shape_random.pick(&[2, 100, 2000]);
+        let link_us = *shape_random.pick(&[20, 200, 5000]);
         Self {
             seed,
             shape,
             plant,
             now_us: 0,
-            faults_end_us: FAULTS_US,
-            wall_offsets_us,
-            floor_us: 0,
+            faults_end_us: u64::MAX,
+            ending: false,
             sequence: 0,
             queue: BTreeMap::new(),
-            epoch: 0,
-            workers: Vec::new(),
-            disk: Disk::default(),
-            syncing: Vec::new(),
-            waiting_for_disk: Vec::new(),
-            sync_running: false,
-            disk_us: *shape_random.pick(&[50, 500, 3000]),
-            channel_us: *shape_random.pick(&[2, 100, 2000]),
-            channels: BTreeMap::new(),
-            clients: (0..clients).map(|id| Client::new(seed, id)).collect(),
+            machines,
+            links: Network::new(seed, link_us),
+            disk_us,
+            channel_us,
+            clients: (0..clients).map(|id| Client::new(seed, id, shape.is_cluster())).collect(),
             connections: BTreeMap::new(),
             connection_numbers: 0,
-            turning: Vec::new(),
             network: Random::new(seed, "network"),
             disks: Random::new(seed, "disk"),
             faults: Random::new(seed, "faults"),
@@ -149,14 +200,20 @@ impl World {
         }
         self.outcome.events.sort_by_key(|e| (e.time_us, e.kind != check::EventKind::Invoke));
         self.outcome.simulated_us = self.now_us;
-        self.outcome.disk = self.disk;
+        self.outcome.disk = Disk::longest(self.machines.iter().map(|machine| &machine.disk));
         self.outcome
     }
 
     fn live(&mut self) -> Result<(), String> {
-        self.boot()?;
+        for machine in 0..self.shape.machines {
+            self.boot(machine)?;
+        }
+        if self.shape.is_cluster() {
+            self.look_after_connections();
+        }
         self.deposit()?;
-        self.faults_end_us = self.now_us + FAULTS_US;
+        let cluster = self.shape.is_cluster();
+        self.faults_end_us = self.now_us + if cluster { CLUSTER_FAULTS_US } else { FAULTS_US };
         self.draw_faults();
         for client in 0..self.clients.len() as u64 {
             let at = self.now_us + self.network.between(0, 1000);
@@ -168,8 +225,7 @@ impl World {
             self.happen(event)?;
             let over = self.now_us > self.faults_end_us;
             if over && self.clients.iter().all(|c| !c.is_busy()) {
-                // One last restart: what is on disk must be enough.
-                return self.final_restart();
+                return self.end();
             }
             if self.now_us > self.faults_end_us + PATIENCE_US {
                 let stuck = self.clients.iter().filter(|c| c.is_busy()).count();
@@ -179,14 +235,73 @@ impl World {
         Ok(())
     }
 
+    fn end(&mut self) -> Result<(), String> {
+        if self.shape.is_cluster() { self.agree() } else { self.final_restart() }
+    }
+
+    /// One last restart: what is on disk must be enough.
     fn final_restart(&mut self) -> Result<(), String> {
-        self.crash();
-        self.boot()?;
-        for worker in &mut self.workers {
-            for replica in worker.replicas() {
+        self.crash(0);
+        self.boot(0)?;
+        for worker in &self.machines[0].workers {
+            for replica in worker.node().replicas() {
                 let open = replica.shard().state().prepared().len();
                 if open > 0 {
                     return Err(format!("{open} transactions are still open after a restart"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After a while without faults, all machines must hold the same.
+    fn agree(&mut self) -> Result<(), String> {
+        let until = self.now_us + AGREE_US;
+        self.ending = true;
+        for machine in 0..self.shape.machines {
+            for worker in 0..self.shape.workers {
+                self.wake_worker(machine, worker, self.now_us);
+            }
+        }
+        while let Some(((time, _), event)) = self.queue.pop_first() {
+            self.now_us = self.now_us.max(time);
+            if self.now_us > until {
+                break;
+            }
+            self.note(&event);
+            self.happen(event)?;
+        }
+        for shard in (0..self.shape.shards).map(ShardId) {
+            let worker = usize::from(shard.0 % self.shape.workers);
+            let mut first = None;
+            for machine in &self.machines {
+                let replica = machine.workers.get(worker).and_then(|w| w.node().replica(shard));
+                let Some(replica) = replica else {
+                    return Err(format!("machine {} is down at the end", machine.id.0));
+                };
+                let state = replica.shard().state();
+                let open = state.prepared().len();
+                if open > 0 {
+                    let what = "transactions are still open at the end";
+                    return Err(format!("{open} {what}, on machine {}", machine.id.0));
+                }
+                let mut records: Vec<String> =
+                    state.iter().map(|(key, record)| text_of(key, record)).collect();
+                records.sort_unstable();
+                let (number, applied, expected) =
+                    first.get_or_insert((machine.id.0, replica.applied(), records.clone()));
+                if *applied != replica.applied() || *expected != records {
+                    let different = expected.iter().zip(&records).find(|(a, b)| a != b);
+                    return Err(format!(
+                        "shard {} differs between machines {number} (applied {applied:?}, {} \
+                         records) and {} (applied {:?}, {} records): {}",
+                        shard.0,
+                        expected.len(),
+                        machine.id.0,
+                        replica.applied(),
+                        records.len(),
+                        different.map_or(String::new(), |(a, b)| difference(a, b))
+                    ));
                 }
             }
         }
@@ -210,23 +325,18 @@ impl World {
         }
     }
 
-    fn wall(&self, worker: u16) -> Now {
-        let offset = self.wall_offsets_us.get(usize::from(worker)).copied().unwrap_or(0);
-        let wall_us = (WALL_US + self.now_us).saturating_add_signed(offset);
-        Now { wall_us: wall_us.max(self.floor_us), mono_us: self.now_us + 1 }
-    }
-
-    fn boot(&mut self) -> Result<(), String> {
-        self.epoch += 1;
-        let now = self.wall(0);
-        let seed = self.seed ^ self.epoch;
-        self.workers = start(self.shape, seed, &mut self.disk, now, self.plant)?;
-        self.turning = vec![false; self.workers.len()];
-        self.floor_us = 0;
-        (0..self.shape.workers).for_each(|worker| self.publish_clocks(worker));
-        self.channels.clear();
-        for worker in 0..self.shape.workers {
-            self.wake_worker(worker, self.now_us);
+    fn boot(&mut self, index: u16) -> Result<(), String> {
+        let (shape, plant) = (self.shape, self.plant);
+        let machine = &mut self.machines[usize::from(index)];
+        machine.epoch += 1;
+        machine.life += 1;
+        let now = machine.now(self.now_us, 0);
+        let seed = self.seed ^ machine.epoch;
+        let who = (machine.id, machine.life);
+        let workers = start(shape, who, seed, &mut machine.disk, now, plant)?;
+        machine.start(workers);
+        for worker in 0..shape.workers {
+            self.wake_worker(index, worker, self.now_us);
         }
         Ok(())
     }
@@ -252,6 +362,9 @@ impl World {
         let mut replies = Vec::new();
         while let Some(((time, _), event)) = self.queue.pop_first() {
             self.now_us = self.now_us.max(time);
+            if self.now_us > PATIENCE_US {
+                return Err("no leader is found at the beginning".to_owned());
+            }
             if let Event::ToClient { reply, .. } = &event {
                 if let Reply::Array(items) = reply {
                     replies = items.iter().map(|r| Some(crate::workload::value_of(r))).collect();
@@ -274,85 +387,209 @@ impl World {
         if self.faults.percent(25) {
             return;
         }
-        for _ in 0..self.faults.below(4) {
-            let time = self.faults.between(self.now_us, self.faults_end_us);
-            self.at(time, Event::Crash);
-        }
-        for _ in 0..self.faults.below(4) {
-            let time = self.faults.between(self.now_us, self.faults_end_us);
-            self.at(time, Event::BeginSnapshot);
+        let cluster = self.shape.is_cluster();
+        let mut draw = |below: u64, event: fn() -> Event| {
+            for _ in 0..self.faults.below(below) {
+                let time = self.faults.between(self.now_us, self.faults_end_us);
+                self.sequence += 1;
+                self.queue.insert((time, self.sequence), event());
+            }
+        };
+        draw(4, || Event::Crash);
+        draw(4, || Event::BeginSnapshot);
+        draw(3, || Event::ClockJump);
+        if cluster {
+            draw(4, || Event::Pause);
+            draw(5, || Event::Cut);
         }
         for _ in 0..self.faults.below(6) {
             let time = self.faults.between(self.now_us, self.faults_end_us);
             let client = self.faults.below(self.clients.len() as u64);
             self.at(time, Event::Disconnect { client });
         }
-        for _ in 0..self.faults.below(3) {
-            let time = self.faults.between(self.now_us, self.faults_end_us);
-            self.at(time, Event::ClockJump);
-        }
+    }
+
+    fn is_current(&self, machine: u16, epoch: u64) -> bool {
+        let machine = &self.machines[usize::from(machine)];
+        machine.epoch == epoch && machine.is_up()
     }
 
     fn happen(&mut self, event: Event) -> Result<(), String> {
         match event {
-            Event::Turn { epoch, worker } if epoch == self.epoch => self.turn(worker)?,
-            Event::Deliver { epoch, worker, input } if epoch == self.epoch => {
-                self.workers[usize::from(worker)].inbox.push_back(*input);
-                self.wake_worker(worker, self.now_us);
+            Event::Turn { machine, epoch, worker } if self.is_current(machine, epoch) => {
+                self.turn(machine, worker)?;
             }
-            Event::Synced { epoch } if epoch == self.epoch => self.synced(),
-            Event::SnapshotSaved { epoch, shard, index, bytes } if epoch == self.epoch => {
-                self.disk.save_snapshot(shard, bytes, index);
-                let worker = usize::from(shard.0 % self.shape.workers);
-                self.workers[worker].compact(shard, index);
+            Event::Tick { machine, epoch, worker } if self.is_current(machine, epoch) => {
+                self.machines[usize::from(machine)].ticking[usize::from(worker)] = false;
+                self.wake_worker(machine, worker, self.now_us);
             }
-            Event::BeginSnapshot if !self.workers.is_empty() => {
-                self.fault("snapshots");
-                let worker = self.faults.below(self.workers.len() as u64) as usize;
-                self.workers[worker].begin_snapshot(&mut self.faults);
-                self.wake_worker(worker as u16, self.now_us);
+            Event::Deliver { machine, epoch, worker, input } if self.is_current(machine, epoch) => {
+                self.hand_in(machine, worker, *input);
             }
+            Event::Parcel { from, to, generation, parcel }
+                if self.links.is_current((from, to), generation) =>
+            {
+                let worker = from.0 % self.shape.workers;
+                self.hand_in(to.0 - 1, worker, Input::Parcel(from, parcel));
+            }
+            Event::Synced { machine, epoch } if self.is_current(machine, epoch) => {
+                self.synced(machine);
+            }
+            Event::SnapshotSaved { machine, epoch, shard, index, bytes }
+                if self.is_current(machine, epoch) =>
+            {
+                let machine = &mut self.machines[usize::from(machine)];
+                machine.disk.save_snapshot(shard, bytes, index);
+                if !self.shape.is_cluster() {
+                    let worker = usize::from(shard.0 % self.shape.workers);
+                    machine.workers[worker].compact(shard, index);
+                }
+            }
+            Event::BeginSnapshot => self.begin_snapshot(),
             Event::Wake { client } => self.wake_client(client),
             Event::ToClient { client, connection, reply }
                 if self.connections.get(&client).is_some_and(|c| c.number == connection) =>
             {
                 let waited_us = self.clients[client as usize].waits_us(self.now_us);
-                if waited_us > WAIT_US_MAX {
+                if waited_us > WAIT_US_MAX && !self.shape.is_cluster() {
                     return Err(format!("client {client} waited for a reply for {waited_us} us"));
                 }
                 let wishes = self.clients[client as usize].reply(self.now_us, reply);
                 self.grant(client, wishes);
             }
             Event::Disconnect { client } => self.disconnect(client),
-            Event::Crash if !self.workers.is_empty() => {
-                self.fault("crashes");
-                self.crash();
-                let time = self.now_us + self.faults.between(100, 50_000);
-                self.at(time, Event::Restart);
+            Event::Crash => {
+                let machine = self.faults.below(u64::from(self.shape.machines)) as u16;
+                if self.machines[usize::from(machine)].is_up() {
+                    self.fault("crashes");
+                    self.crash(machine);
+                    let most = *self.faults.pick(&[50_000, 50_000, 3_000_000]);
+                    let most = if self.shape.is_cluster() { most } else { 50_000 };
+                    let time = self.now_us + self.faults.between(100, most);
+                    self.at(time, Event::Restart { machine });
+                }
             }
-            Event::Restart if self.workers.is_empty() => self.boot()?,
+            Event::Restart { machine } if !self.machines[usize::from(machine)].is_up() => {
+                self.boot(machine)?;
+            }
             Event::ClockJump => {
                 self.fault("clock_jumps");
+                let machine = self.faults.below(u64::from(self.shape.machines)) as usize;
                 let worker = self.faults.below(u64::from(self.shape.workers)) as usize;
                 let jump = self.faults.between(0, 2_000_000) as i64 - 1_000_000;
-                self.wall_offsets_us[worker] += jump;
+                self.machines[machine].wall_offsets_us[worker] += jump;
             }
+            Event::Pause => {
+                self.fault("pauses");
+                let machine = self.faults.below(u64::from(self.shape.machines)) as usize;
+                let length_us = self.faults.between(10_000, 4_000_000);
+                let frozen = self.plant == Some(Plant::FrozenClock);
+                self.machines[machine].pause(self.now_us, length_us, frozen);
+            }
+            Event::Cut => self.cut(),
+            Event::Mend { from, to } => self.mend(from, to),
+            Event::Connections => self.look_after_connections(),
             _ => {}
         }
         Ok(())
     }
 
-    fn crash(&mut self) {
-        if self.plant == Some(Plant::LostEntry) {
-            self.disk.lose_last_entry(ShardId(0));
+    fn hand_in(&mut self, machine: u16, worker: u16, input: Input) {
+        let target = &mut self.machines[usize::from(machine)];
+        let Some(found) = target.workers.get_mut(usize::from(worker)) else { return };
+        found.inbox.push_back(input);
+        self.wake_worker(machine, worker, self.now_us);
+    }
+
+    fn begin_snapshot(&mut self) {
+        let machine = self.faults.below(u64::from(self.shape.machines)) as u16;
+        let worker = self.faults.below(u64::from(self.shape.workers)) as u16;
+        let target = &mut self.machines[usize::from(machine)];
+        let Some(found) = target.workers.get_mut(usize::from(worker)) else { return };
+        found.begin_snapshot(&mut self.faults);
+        self.fault("snapshots");
+        self.wake_worker(machine, worker, self.now_us);
+    }
+
+    /// One machine or one pair of machines does not hear the other side for a while.
+    fn cut(&mut self) {
+        self.fault("cuts");
+        let machines = u64::from(self.shape.machines);
+        let one = MachineId(self.faults.between(1, machines) as u16);
+        let other = MachineId(self.faults.between(1, machines) as u16);
+        let (to, from, all) =
+            (self.faults.percent(70), self.faults.percent(70), self.faults.percent(50));
+        let until = self.now_us + self.faults.tail(500_000);
+        let others = (1..=self.shape.machines).map(MachineId).filter(|m| *m != one);
+        let others: Vec<MachineId> = others.filter(|m| all || *m == other).collect();
+        for other in others {
+            for (way, cut) in [((one, other), to), ((other, one), from)] {
+                if cut {
+                    self.links.cut(self.now_us, way);
+                    let until = until.min(self.faults_end_us.max(self.now_us + 1));
+                    self.at(until, Event::Mend { from: way.0, to: way.1 });
+                }
+            }
         }
-        self.disk.crash(&mut self.disks);
-        self.epoch += 1;
-        self.workers.clear();
-        self.syncing.clear();
-        self.waiting_for_disk.clear();
-        self.sync_running = false;
-        let connected: Vec<u64> = self.connections.keys().copied().collect();
+    }
+
+    fn mend(&mut self, from: MachineId, to: MachineId) {
+        for parcel in self.links.mend((from, to)) {
+            self.send_parcel(from, to, parcel);
+        }
+    }
+
+    /// Broken connections are noticed, and made again where that is possible.
+    fn look_after_connections(&mut self) {
+        for (a, b) in self.links.silent(self.now_us) {
+            self.break_connection(a, b);
+        }
+        for a in 1..=self.shape.machines {
+            for b in a + 1..=self.shape.machines {
+                let up = |m: u16| self.machines[usize::from(m - 1)].is_up();
+                if up(a) && up(b) && self.links.connect(MachineId(a), MachineId(b)) {
+                    self.hand_in_about(a, b, Input::Connected(MachineId(b)));
+                    self.hand_in_about(b, a, Input::Connected(MachineId(a)));
+                }
+            }
+        }
+        let time = self.now_us + 20_000;
+        self.at(time, Event::Connections);
+    }
+
+    /// All workers of `machine` hear about `other`.
+    fn hand_in_about(&mut self, machine: u16, other: u16, input: Input) {
+        let lost = matches!(input, Input::Lost(_));
+        for worker in 0..self.shape.workers {
+            let about = MachineId(other);
+            let input = if lost { Input::Lost(about) } else { Input::Connected(about) };
+            self.hand_in(machine - 1, worker, input);
+        }
+    }
+
+    fn break_connection(&mut self, a: MachineId, b: MachineId) {
+        if self.links.disconnect(a, b) {
+            self.hand_in_about(a.0, b.0, Input::Lost(b));
+            self.hand_in_about(b.0, a.0, Input::Lost(a));
+        }
+    }
+
+    fn crash(&mut self, index: u16) {
+        let machine = &mut self.machines[usize::from(index)];
+        if self.plant == Some(Plant::LostEntry) {
+            machine.disk.lose_last_entry(ShardId(0));
+        }
+        machine.stop(&mut self.disks);
+        if self.plant == Some(Plant::ForgottenVote) {
+            machine.disk.forget_votes();
+        }
+        let id = machine.id;
+        for other in (1..=self.shape.machines).map(MachineId).filter(|other| *other != id) {
+            self.break_connection(id, other);
+        }
+        let here = |c: &&Connection| c.machine == index;
+        let connected: Vec<u64> =
+            self.connections.iter().filter(|(_, c)| here(c)).map(|(client, _)| *client).collect();
         for client in connected {
             self.connections.remove(&client);
             if let Some(c) = self.clients.get_mut(client as usize) {
@@ -368,26 +605,30 @@ impl World {
         self.fault("disconnects");
         let delay = connection.delay_us;
         let time = (self.now_us + delay).max(connection.last_out_us + 1);
-        let (epoch, worker) = (self.epoch, connection.worker);
-        let input = Input::Close(connection.number);
-        self.at(time, Event::Deliver { epoch, worker, input: Box::new(input) });
+        let input = Box::new(Input::Close(connection.number));
+        self.deliver_at(time, connection.machine, connection.worker, input);
         self.clients[client as usize].disconnected(self.now_us);
         let time = self.now_us + self.network.between(100, 5_000);
         self.at(time, Event::Wake { client });
     }
 
+    fn deliver_at(&mut self, time: u64, machine: u16, worker: u16, input: Box<Input>) {
+        let epoch = self.machines[usize::from(machine)].epoch;
+        self.at(time, Event::Deliver { machine, epoch, worker, input });
+    }
+
     fn wake_client(&mut self, client: u64) {
-        let over = self.now_us > self.faults_end_us;
+        let over = self.ending || self.now_us > self.faults_end_us;
         if over && !self.clients[client as usize].is_busy() {
             return;
         }
-        if self.workers.is_empty() {
+        if !self.machines.iter().any(Machine::is_up) {
             let time = self.now_us + 5_000;
             return self.at(time, Event::Wake { client });
         }
         if !self.connections.contains_key(&client) {
             self.connect(client);
-        } else if self.clients[client as usize].is_busy() {
+        } else if self.clients[client as usize].is_waiting() {
             return;
         }
         let wishes = self.clients[client as usize].begin(self.now_us);
@@ -409,10 +650,14 @@ impl World {
     fn connect(&mut self, client: u64) {
         self.connection_numbers += 1;
         let number = self.connection_numbers;
+        let up: Vec<u16> =
+            (0..self.shape.machines).filter(|m| self.machines[usize::from(*m)].is_up()).collect();
+        let machine = *self.network.pick(&up);
         let worker = self.network.below(u64::from(self.shape.workers)) as u16;
         let delay_us = self.network.tail(20);
+        let last_out_us = self.now_us;
         let connection =
-            Connection { number, worker, delay_us, last_out_us: self.now_us, last_in_us: 0 };
+            Connection { number, machine, worker, delay_us, last_out_us, last_in_us: 0 };
         self.connections.insert(client, connection);
         self.send_to_server(client, Input::Open(number));
     }
@@ -429,57 +674,56 @@ impl World {
         let time =
             (self.now_us + self.network.tail(connection.delay_us)).max(connection.last_out_us + 1);
         connection.last_out_us = time;
-        let (epoch, worker) = (self.epoch, connection.worker);
-        self.at(time, Event::Deliver { epoch, worker, input: Box::new(input) });
+        let (machine, worker) = (connection.machine, connection.worker);
+        self.deliver_at(time, machine, worker, Box::new(input));
     }
 
-    fn wake_worker(&mut self, worker: u16, time: u64) {
-        if let Some(turning) = self.turning.get_mut(usize::from(worker))
+    fn wake_worker(&mut self, machine: u16, worker: u16, time: u64) {
+        let target = &mut self.machines[usize::from(machine)];
+        if let Some(turning) = target.turning.get_mut(usize::from(worker))
             && !*turning
         {
             *turning = true;
-            let epoch = self.epoch;
-            let time = time + self.network.between(0, 5);
-            self.at(time, Event::Turn { epoch, worker });
+            let epoch = target.epoch;
+            let time = time.max(target.paused_until_us) + self.network.between(0, 5);
+            self.at(time, Event::Turn { machine, epoch, worker });
         }
     }
 
-    /// What the server does before replies go out: later timestamps are given to what comes after.
-    fn publish_clocks(&mut self, worker: u16) {
-        let replicas = self.workers[usize::from(worker)].replicas().iter();
-        if let Some(latest) = replicas.map(|replica| replica.shard().clock()).max() {
-            self.floor_us = self.floor_us.max(latest.after_us());
+    fn turn(&mut self, machine: u16, worker: u16) -> Result<(), String> {
+        let target = &mut self.machines[usize::from(machine)];
+        if target.paused_until_us > self.now_us {
+            let (epoch, time) = (target.epoch, target.paused_until_us);
+            self.at(time, Event::Turn { machine, epoch, worker });
+            return Ok(());
         }
-    }
-
-    fn turn(&mut self, worker: u16) -> Result<(), String> {
-        let now = self.wall(worker);
-        self.turning[usize::from(worker)] = false;
-        let sent = self.workers[usize::from(worker)].turn(now)?;
-        self.publish_clocks(worker);
+        let sent = target.turn(self.now_us, worker)?;
         for item in sent {
-            self.carry(worker, item);
+            self.carry(machine, worker, item);
         }
         // Time-outs and long snapshots need a turn now and then.
-        let epoch = self.epoch;
-        let busy = self.now_us < self.faults_end_us || self.clients.iter().any(Client::is_busy);
-        if busy && !self.turning[usize::from(worker)] {
-            self.turning[usize::from(worker)] = true;
-            let time = self.now_us + 2_000;
-            self.at(time, Event::Turn { epoch, worker });
+        let busy = self.ending
+            || self.now_us < self.faults_end_us
+            || self.clients.iter().any(Client::is_busy);
+        let target = &mut self.machines[usize::from(machine)];
+        if busy && !std::mem::replace(&mut target.ticking[usize::from(worker)], true) {
+            let pause_us = if self.shape.is_cluster() { 10_000 } else { 2_000 };
+            let (epoch, time) = (target.epoch, self.now_us + pause_us);
+            self.at(time, Event::Tick { machine, epoch, worker });
         }
         Ok(())
     }
 
-    fn carry(&mut self, from: u16, item: Sent) {
+    fn carry(&mut self, machine: u16, from: u16, item: Sent) {
         match item {
             Sent::Worker(to, input) => {
-                let last = self.channels.get(&(from, to)).copied().unwrap_or(0);
+                let channels = &mut self.machines[usize::from(machine)].channels;
+                let last = channels.get(&(from, to)).copied().unwrap_or(0);
                 let time = (self.now_us + self.network.tail(self.channel_us)).max(last + 1);
-                self.channels.insert((from, to), time);
-                let epoch = self.epoch;
-                self.at(time, Event::Deliver { epoch, worker: to, input });
+                channels.insert((from, to), time);
+                self.deliver_at(time, machine, to, input);
             }
+            Sent::Machine(to, parcel) => self.send_parcel(MachineId(machine + 1), to, parcel),
             Sent::Client(number, reply) => {
                 let found = self.connections.iter_mut().find(|(_, c)| c.number == number);
                 let Some((client, connection)) = found else { return };
@@ -490,41 +734,57 @@ impl World {
                 self.at(time, Event::ToClient { client, connection: number, reply });
             }
             Sent::Disk(persist) => {
-                self.waiting_for_disk.push(persist);
-                self.start_sync();
+                self.machines[usize::from(machine)].write(persist);
+                self.start_sync(machine);
             }
             Sent::Snapshot(shard, index, bytes) => {
-                let epoch = self.epoch;
+                let epoch = self.machines[usize::from(machine)].epoch;
                 let time = self.now_us + self.disks.tail(self.disk_us);
-                self.at(time, Event::SnapshotSaved { epoch, shard, index, bytes });
+                self.at(time, Event::SnapshotSaved { machine, epoch, shard, index, bytes });
             }
         }
     }
 
-    /// One write and one sync for whatever all shards have by now.
-    fn start_sync(&mut self) {
-        if self.sync_running || self.waiting_for_disk.is_empty() {
-            return;
+    fn send_parcel(&mut self, from: MachineId, to: MachineId, parcel: Box<Parcel>) {
+        if let Some((time, generation, parcel)) = self.links.send(self.now_us, (from, to), parcel) {
+            self.at(time, Event::Parcel { from, to, generation, parcel });
         }
-        self.sync_running = true;
-        for persist in std::mem::take(&mut self.waiting_for_disk) {
-            self.syncing.push((persist.group, persist.number));
-            self.disk.write(persist);
-        }
-        let time = self.now_us + self.disks.tail(self.disk_us);
-        let epoch = self.epoch;
-        self.at(time, Event::Synced { epoch });
     }
 
-    fn synced(&mut self) {
-        self.disk.sync();
-        self.sync_running = false;
-        for (shard, number) in std::mem::take(&mut self.syncing) {
-            let (epoch, worker) = (self.epoch, shard.0 % self.shape.workers);
-            let time = self.now_us + 1;
-            let input = Box::new(Input::Persisted(shard, number));
-            self.at(time, Event::Deliver { epoch, worker, input });
+    fn start_sync(&mut self, machine: u16) {
+        let target = &mut self.machines[usize::from(machine)];
+        if target.start_sync() {
+            let epoch = target.epoch;
+            let time = self.now_us + self.disks.tail(self.disk_us);
+            self.at(time, Event::Synced { machine, epoch });
         }
-        self.start_sync();
     }
+
+    fn synced(&mut self, machine: u16) {
+        for (shard, number) in self.machines[usize::from(machine)].synced() {
+            let worker = shard.0 % self.shape.workers;
+            let input = Box::new(Input::Persisted(shard, number));
+            self.deliver_at(self.now_us + 1, machine, worker, input);
+        }
+        self.start_sync(machine);
+    }
+}
+
+/// A record as text. The order of a set's members is not a part of its state.
+fn text_of(key: &Blob, record: &Record) -> String {
+    let text = format!("{key:?} {record:?}");
+    if !text.contains("Set(") {
+        return text;
+    }
+    let mut words: Vec<&str> = text.split([',', '{', '}']).map(str::trim).collect();
+    words.sort_unstable();
+    words.join(", ")
+}
+
+/// Where two texts begin to differ, with a little before and after.
+fn difference(a: &str, b: &str) -> String {
+    let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    let around =
+        |text: &str| -> String { text.chars().skip(same.saturating_sub(100)).take(200).collect() };
+    format!("...{}... and ...{}...", around(a), around(b))
 }

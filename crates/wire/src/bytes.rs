@@ -35,6 +35,14 @@ pub(crate) fn put_option(value: Option<u64>, out: &mut Vec<u8>) {
     }
 }
 
+/// A byte that tells whether there is a word, then the word.
+pub(crate) fn put_optional_word(word: Option<&[u8]>, out: &mut Vec<u8>) {
+    out.push(u8::from(word.is_some()));
+    if let Some(word) = word {
+        put_word(word, out);
+    }
+}
+
 /// Reads from hostile bytes: whatever is not there is [`Corrupt`].
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -87,6 +95,15 @@ impl<'a> Reader<'a> {
     pub(crate) fn word(&mut self) -> Result<&'a [u8], Corrupt> {
         let len = self.u32()? as usize;
         self.take(len)
+    }
+
+    pub(crate) fn optional_word(&mut self) -> Result<Option<&'a [u8]>, Corrupt> {
+        if self.flag()? { self.word().map(Some) } else { Ok(None) }
+    }
+
+    /// A word that is text.
+    pub(crate) fn text(&mut self) -> Result<&'a str, Corrupt> {
+        std::str::from_utf8(self.word()?).map_err(|_| Corrupt)
     }
 
     pub(crate) fn flag(&mut self) -> Result<bool, Corrupt> {

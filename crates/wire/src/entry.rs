@@ -1,18 +1,21 @@
-//! Log entries as bytes, version 1. `docs/internals/formats.md` has the layout.
+//! Log entries as bytes, version 2; version 1 is read too. `docs/internals/formats.md` has the
+//! layout.
 //!
 //! Operations are written as the words of a command that parses to the same operation, so that the
 //! format does not know the data types. Checksums are the log's business: it covers an entry
 //! together with its index and term.
 
 use crate::bytes::{Reader, put_count, put_option, put_u16, put_u32, put_u64, put_word};
-use adt::{ArgBuf, Args, Corrupt, Timestamp, record};
+use adt::{ArgBuf, Args, Corrupt, Op, Timestamp, record};
 use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare};
 use engine::limits::ENTRY_RECORDS_MAX;
-use engine::message::{Age, GatewayId, Guard, KeyedOp, RequestId, ShardId, TxnId};
+use engine::message::{Age, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId};
 use smallvec::SmallVec;
 
 /// First byte of an entry.
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 2;
+/// The version before clusters: it has short transactions and no [`VOID`].
+pub(crate) const VERSION_ALONE: u8 = 1;
 /// Most records that an entry of this version can hold, whatever shards do today.
 const RECORDS_MAX: usize = 1 << 17;
 const _: () = assert!(4 * ENTRY_RECORDS_MAX < RECORDS_MAX);
@@ -23,6 +26,7 @@ const COMMIT: u8 = 3;
 const ABORT: u8 = 4;
 const FLUSH: u8 = 5;
 const RESOLVE: u8 = 6;
+const VOID: u8 = 7;
 
 const HAS_REQUEST: u8 = 1;
 const HAS_GUARDS: u8 = 2;
@@ -49,9 +53,7 @@ impl EntryCodec for EntryFormat {
 
     fn decode(&self, bytes: &[u8]) -> Result<Entry, Corrupt> {
         let mut reader = Reader::new(bytes);
-        if reader.u8()? != VERSION {
-            return Err(Corrupt);
-        }
+        let version = read_version(&mut reader)?;
         let (now_ms, ts, seed) = (reader.u64()?, Timestamp(reader.u64()?), reader.u64()?);
         let count = reader.count(1)?;
         if count > RECORDS_MAX {
@@ -60,10 +62,19 @@ impl EntryCodec for EntryFormat {
         let mut spans = Vec::new();
         let mut records = Vec::new();
         for _ in 0..count {
-            records.push(read_record(&mut reader, &mut spans)?);
+            records.push(read_record(&mut reader, version, &mut spans)?);
         }
         reader.finish()?;
         Ok(Entry { now_ms, ts, seed, records })
+    }
+}
+
+/// The version that everything after it is written in. Entries and snapshots have the same ones:
+/// so far they differ in what both have.
+pub(crate) fn read_version(reader: &mut Reader<'_>) -> Result<u8, Corrupt> {
+    match reader.u8()? {
+        version @ (VERSION_ALONE | VERSION) => Ok(version),
+        _ => Err(Corrupt),
     }
 }
 
@@ -87,6 +98,10 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
             out.push(ABORT);
             put_txn(*txn, out);
         }
+        LogRecord::Void(txn) => {
+            out.push(VOID);
+            put_txn(*txn, out);
+        }
         LogRecord::Flush => out.push(FLUSH),
         LogRecord::Resolve(request) => {
             out.push(RESOLVE);
@@ -95,15 +110,20 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
     }
 }
 
-fn read_record(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<LogRecord, Corrupt> {
+fn read_record(
+    reader: &mut Reader<'_>,
+    version: u8,
+    spans: &mut Spans,
+) -> Result<LogRecord, Corrupt> {
     Ok(match reader.u8()? {
         APPLY => LogRecord::Apply(read_apply(reader, spans)?),
-        PREPARE => LogRecord::Prepare(read_prepare(reader, spans)?),
+        PREPARE => LogRecord::Prepare(read_prepare(reader, version, spans)?),
         COMMIT => {
-            let txn = read_txn(reader)?;
+            let txn = read_txn(reader, version)?;
             LogRecord::Outcome { txn, commit: Some(Timestamp(reader.u64()?)) }
         }
-        ABORT => LogRecord::Outcome { txn: read_txn(reader)?, commit: None },
+        ABORT => LogRecord::Outcome { txn: read_txn(reader, version)?, commit: None },
+        VOID if version != VERSION_ALONE => LogRecord::Void(read_txn(reader, version)?),
         FLUSH => LogRecord::Flush,
         RESOLVE => LogRecord::Resolve(read_request(reader)?),
         _ => return Err(Corrupt),
@@ -118,13 +138,13 @@ fn needed(ops: &[KeyedOp]) -> &[KeyedOp] {
 }
 
 /// Words of one operation; the memory is used again.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Words(ArgBuf);
 
 /// Bounds of the words of one operation; the memory is used again.
 pub(crate) type Spans = Vec<(u32, u32)>;
 
-fn put_apply(apply: &Apply, ops: &[KeyedOp], words: &mut Words, out: &mut Vec<u8>) {
+pub(crate) fn put_apply(apply: &Apply, ops: &[KeyedOp], words: &mut Words, out: &mut Vec<u8>) {
     let request = if apply.request.is_some() { HAS_REQUEST } else { 0 };
     let guards = if apply.guards.is_empty() { 0 } else { HAS_GUARDS };
     out.push(request | guards);
@@ -140,17 +160,11 @@ fn put_apply(apply: &Apply, ops: &[KeyedOp], words: &mut Words, out: &mut Vec<u8
     }
     put_count(ops.len(), out);
     for (key, op) in ops {
-        words.0.clear();
-        op.encode(key, &mut words.0);
-        let args = words.0.args();
-        put_count(args.len(), out);
-        for word in args.iter_from(0) {
-            put_word(word, out);
-        }
+        put_op(key, op, words, out);
     }
 }
 
-fn read_apply(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Apply, Corrupt> {
+pub(crate) fn read_apply(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Apply, Corrupt> {
     let flags = reader.u8()?;
     if flags & !(HAS_REQUEST | HAS_GUARDS) != 0 {
         return Err(Corrupt);
@@ -172,7 +186,17 @@ fn read_apply(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Apply, Corru
     Ok(apply)
 }
 
-fn read_op(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<KeyedOp, Corrupt> {
+pub(crate) fn put_op(key: &[u8], op: &Op, words: &mut Words, out: &mut Vec<u8>) {
+    words.0.clear();
+    op.encode(key, &mut words.0);
+    let args = words.0.args();
+    put_count(args.len(), out);
+    for word in args.iter_from(0) {
+        put_word(word, out);
+    }
+}
+
+pub(crate) fn read_op(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<KeyedOp, Corrupt> {
     let count = reader.count(4)?;
     let buffer = reader.rest();
     let offset = |reader: &Reader<'_>| u32::try_from(buffer.len() - reader.rest().len());
@@ -192,21 +216,34 @@ fn read_op(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<KeyedOp, Corrup
 /// decided, on every replica alike.
 pub(crate) fn put_prepare(prepare: &Prepare, words: &mut Words, out: &mut Vec<u8>) {
     put_txn(prepare.txn, out);
-    put_count(prepare.participants.len(), out);
-    for shard in &prepare.participants {
-        put_u16(shard.0, out);
-    }
+    put_shards(&prepare.participants, out);
     put_apply(&prepare.apply, &prepare.apply.ops, words, out);
 }
 
-pub(crate) fn read_prepare(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Prepare, Corrupt> {
-    let txn = read_txn(reader)?;
-    let mut participants = SmallVec::new();
-    for _ in 0..reader.count(2)? {
-        participants.push(ShardId(reader.u16()?));
-    }
+pub(crate) fn read_prepare(
+    reader: &mut Reader<'_>,
+    version: u8,
+    spans: &mut Spans,
+) -> Result<Prepare, Corrupt> {
+    let txn = read_txn(reader, version)?;
+    let participants = read_shards(reader)?;
     let apply = read_apply(reader, spans)?;
     Ok(Prepare { txn, participants, apply })
+}
+
+pub(crate) fn put_shards(shards: &[ShardId], out: &mut Vec<u8>) {
+    put_count(shards.len(), out);
+    for shard in shards {
+        put_u16(shard.0, out);
+    }
+}
+
+pub(crate) fn read_shards(reader: &mut Reader<'_>) -> Result<SmallVec<[ShardId; 4]>, Corrupt> {
+    let mut shards = SmallVec::new();
+    for _ in 0..reader.count(2)? {
+        shards.push(ShardId(reader.u16()?));
+    }
+    Ok(shards)
 }
 
 pub(crate) fn put_request(request: &RequestId, out: &mut Vec<u8>) {
@@ -219,13 +256,35 @@ pub(crate) fn read_request(reader: &mut Reader<'_>) -> Result<RequestId, Corrupt
 }
 
 pub(crate) fn put_txn(txn: TxnId, out: &mut Vec<u8>) {
-    put_u64(txn.age.began.0, out);
-    put_u16(txn.age.gateway.0, out);
+    put_age(txn.age, out);
     put_u32(txn.attempt, out);
 }
 
-pub(crate) fn read_txn(reader: &mut Reader<'_>) -> Result<TxnId, Corrupt> {
+pub(crate) fn read_txn(reader: &mut Reader<'_>, version: u8) -> Result<TxnId, Corrupt> {
+    if version != VERSION_ALONE {
+        return Ok(TxnId { age: read_age(reader)?, attempt: reader.u32()? });
+    }
     let began = Timestamp(reader.u64()?);
-    let gateway = GatewayId(reader.u16()?);
+    let gateway = GatewayId::alone(reader.u16()?);
     Ok(TxnId { age: Age { began, gateway }, attempt: reader.u32()? })
+}
+
+pub(crate) fn put_age(age: Age, out: &mut Vec<u8>) {
+    put_u64(age.began.0, out);
+    put_gateway(age.gateway, out);
+}
+
+pub(crate) fn read_age(reader: &mut Reader<'_>) -> Result<Age, Corrupt> {
+    Ok(Age { began: Timestamp(reader.u64()?), gateway: read_gateway(reader)? })
+}
+
+pub(crate) fn put_gateway(gateway: GatewayId, out: &mut Vec<u8>) {
+    put_u16(gateway.machine.0, out);
+    put_u16(gateway.worker, out);
+    put_u32(gateway.life, out);
+}
+
+pub(crate) fn read_gateway(reader: &mut Reader<'_>) -> Result<GatewayId, Corrupt> {
+    let (machine, worker) = (MachineId(reader.u16()?), reader.u16()?);
+    Ok(GatewayId { machine, worker, life: reader.u32()? })
 }

@@ -1,10 +1,12 @@
-//! What the bytes are: the protocol of clients, entries of the log, snapshots.
+//! What the bytes are: the protocol of clients, entries of the log, snapshots,
+//! what machines say to each other.
 //!
 //! This crate is pure: it turns bytes into values and values into bytes. Decoders treat every
 //! length as hostile: nothing is allocated for what has only been announced.
 
 mod bytes;
 pub mod entry;
+pub mod peer;
 pub mod resp;
 mod saved;
 pub mod snapshot;

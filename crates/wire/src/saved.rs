@@ -180,7 +180,7 @@ pub(crate) fn read_reply(reader: &mut Reader<'_>, depth: usize) -> Result<Reply,
         NIL_ARRAY => Reply::NilArray,
         STATUS => status(reader.word()?),
         BULK => Reply::Bulk(reader.word()?.into()),
-        TEXT => Reply::Text(text(reader)?.to_owned()),
+        TEXT => Reply::Text(reader.text()?.to_owned()),
         INT => Reply::Int(reader.u64()? as i64),
         DOUBLE => Reply::Double(f64::from_bits(reader.u64()?)),
         BOOL => Reply::Bool(reader.flag()?),
@@ -202,7 +202,7 @@ pub(crate) fn read_reply(reader: &mut Reader<'_>, depth: usize) -> Result<Reply,
             }
             Reply::Scored(members)
         }
-        ERROR => Reply::Error(error(text(reader)?, text(reader)?)),
+        ERROR => Reply::Error(error(reader.text()?, reader.text()?)),
         RECORD => Reply::Record(Box::new(read_record(reader)?)),
         _ => return Err(Corrupt),
     })
@@ -214,10 +214,6 @@ fn read_items(reader: &mut Reader<'_>, depth: usize) -> Result<Vec<Reply>, Corru
         items.push(read_reply(reader, depth)?);
     }
     Ok(items)
-}
-
-fn text<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Corrupt> {
-    std::str::from_utf8(reader.word()?).map_err(|_| Corrupt)
 }
 
 fn status(text: &[u8]) -> Reply {

@@ -1,19 +1,19 @@
-//! Snapshot parts as bytes, version 1. `docs/internals/formats.md` has the layout.
+//! Snapshot parts as bytes, version 2; version 1 is read too. `docs/internals/formats.md` has the
+//! layout.
 //!
 //! Every part stands alone in a frame with its length and a CRC-32 (IEEE) of length and payload, so
 //! that a snapshot can be written, sent and checked in pieces of any size.
 
 use crate::bytes::{Reader, put_count, put_option, put_u16, put_u64, put_word};
 use crate::entry::{
-    Words, put_prepare, put_request, put_txn, read_prepare, read_request, read_txn,
+    VERSION, VERSION_ALONE, Words, put_prepare, put_request, put_txn, read_prepare, read_request,
+    read_txn, read_version,
 };
 use crate::saved::{put_record, put_reply, read_record, read_reply};
 use adt::{Corrupt, Timestamp};
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::message::ShardId;
 
-/// First byte of every payload.
-const VERSION: u8 = 1;
 /// Bytes before the payload: its length and the checksum.
 pub const FRAME_HEADER_BYTES: usize = 12;
 
@@ -23,6 +23,8 @@ const PREPARED: u8 = 3;
 const REQUEST: u8 = 4;
 const OUTCOME: u8 = 5;
 const END: u8 = 6;
+const VOID: u8 = 7;
+const UNSETTLED: u8 = 8;
 
 /// The snapshot format of this version of the product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,6 +105,15 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
             put_txn(*txn, out);
             put_u64(commit.0, out);
         }
+        SnapshotPart::Void(txn) => {
+            out.push(VOID);
+            put_txn(*txn, out);
+        }
+        SnapshotPart::Unsettled { txn, commit } => {
+            out.push(UNSETTLED);
+            put_txn(*txn, out);
+            put_option(commit.map(|ts| ts.0), out);
+        }
         SnapshotPart::End { parts } => {
             out.push(END);
             put_u64(*parts, out);
@@ -111,9 +122,7 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
 }
 
 fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
-    if reader.u8()? != VERSION {
-        return Err(Corrupt);
-    }
+    let version = read_version(reader)?;
     Ok(match reader.u8()? {
         HEADER => SnapshotPart::Header {
             shard: ShardId(reader.u16()?),
@@ -126,7 +135,7 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
         PREPARED => {
             let bound = Timestamp(reader.u64()?);
             let commit = reader.option()?.map(Timestamp);
-            let prepare = read_prepare(reader, &mut Vec::new())?;
+            let prepare = read_prepare(reader, version, &mut Vec::new())?;
             SnapshotPart::Prepared { prepare, bound, commit }
         }
         REQUEST => {
@@ -139,8 +148,13 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
             SnapshotPart::Request { request, ts, replies }
         }
         OUTCOME => {
-            let txn = read_txn(reader)?;
+            let txn = read_txn(reader, version)?;
             SnapshotPart::Outcome { txn, commit: Timestamp(reader.u64()?) }
+        }
+        VOID if version != VERSION_ALONE => SnapshotPart::Void(read_txn(reader, version)?),
+        UNSETTLED if version != VERSION_ALONE => {
+            let txn = read_txn(reader, version)?;
+            SnapshotPart::Unsettled { txn, commit: reader.option()?.map(Timestamp) }
         }
         END => SnapshotPart::End { parts: reader.u64()? },
         _ => return Err(Corrupt),

@@ -3,7 +3,7 @@
 
 use adt::{ArgBuf, Blob, Corrupt, ErrorReply, Record, Reply, Timestamp, Value, record};
 use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec, SnapshotPart};
-use engine::message::{Age, GatewayId, Guard, KeyedOp, RequestId, ShardId, TxnId};
+use engine::message::{Age, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId};
 use proptest::prelude::*;
 use smallvec::smallvec;
 use wire::entry::EntryFormat;
@@ -13,24 +13,39 @@ fn op(line: &str) -> KeyedOp {
     record::decode(&ArgBuf::of(line.split(' ')).args()).unwrap()
 }
 
+/// Version 1 knew only the number of the worker.
+const OLD: GatewayId = GatewayId { machine: MachineId(1), worker: 3, life: 0 };
+const NEW: GatewayId = GatewayId { machine: MachineId(2), worker: 3, life: 5 };
+
+fn txn_of(gateway: GatewayId, began: u64) -> TxnId {
+    TxnId { age: Age { began: Timestamp(began), gateway }, attempt: 2 }
+}
+
 fn txn(began: u64) -> TxnId {
-    TxnId { age: Age { began: Timestamp(began), gateway: GatewayId(3) }, attempt: 2 }
+    txn_of(NEW, began)
 }
 
 fn request() -> RequestId {
     RequestId { client: Blob::from("client-1"), number: 42 }
 }
 
-fn prepare() -> Prepare {
+fn prepare(gateway: GatewayId) -> Prepare {
     Prepare {
-        txn: txn(9),
+        txn: txn_of(gateway, 9),
         participants: smallvec![ShardId(0), ShardId(7)],
         apply: Apply { ops: smallvec![op("sadd s a"), op("scard s")], ..Apply::default() },
     }
 }
 
-/// What `fixtures/entry-v1.hex` holds.
+/// What `fixtures/entry-v2.hex` holds.
 fn entry() -> Entry {
+    let mut entry = entry_of(NEW);
+    entry.records.push(LogRecord::Void(txn(12)));
+    entry
+}
+
+/// What `fixtures/entry-v1.hex` holds, if the gateway is [`OLD`].
+fn entry_of(gateway: GatewayId) -> Entry {
     let apply = |ops| LogRecord::Apply(Apply { ops, ..Apply::default() });
     Entry {
         now_ms: 1_700_000_000_123,
@@ -47,9 +62,9 @@ fn entry() -> Entry {
                 ],
                 request: Some(request()),
             }),
-            LogRecord::Prepare(prepare()),
-            LogRecord::Outcome { txn: txn(9), commit: Some(Timestamp(10)) },
-            LogRecord::Outcome { txn: txn(11), commit: None },
+            LogRecord::Prepare(prepare(gateway)),
+            LogRecord::Outcome { txn: txn_of(gateway, 9), commit: Some(Timestamp(10)) },
+            LogRecord::Outcome { txn: txn_of(gateway, 11), commit: None },
             LogRecord::Flush,
             LogRecord::Resolve(request()),
         ],
@@ -64,9 +79,9 @@ fn set(members: &[&str]) -> Record {
     Record { modified: Timestamp(77), ..slot.unwrap() }
 }
 
-/// What `fixtures/snapshot-v1.hex` holds.
-fn parts() -> Vec<SnapshotPart> {
-    let replies = vec![
+/// One of each kind.
+fn replies() -> Vec<Reply> {
+    vec![
         Reply::Ok,
         Reply::Status("set"),
         Reply::Nil,
@@ -83,7 +98,24 @@ fn parts() -> Vec<SnapshotPart> {
         Reply::Push(vec![Reply::Ok]),
         Reply::Error(ErrorReply::wrong_type()),
         Reply::Record(Box::new(set(&["x"]))),
-    ];
+    ]
+}
+
+/// What `fixtures/snapshot-v2.hex` holds.
+fn parts() -> Vec<SnapshotPart> {
+    let mut parts = parts_of(NEW);
+    parts.extend([
+        SnapshotPart::Void(txn(12)),
+        SnapshotPart::Unsettled { txn: txn(13), commit: None },
+        SnapshotPart::Unsettled { txn: txn(14), commit: Some(Timestamp(15)) },
+        SnapshotPart::End { parts: 10 },
+    ]);
+    parts
+}
+
+/// What `fixtures/snapshot-v1.hex` holds but for its end, if the gateway is [`OLD`].
+fn parts_of(gateway: GatewayId) -> Vec<SnapshotPart> {
+    let replies = replies();
     vec![
         SnapshotPart::Header {
             shard: ShardId(7),
@@ -97,15 +129,14 @@ fn parts() -> Vec<SnapshotPart> {
             Blob::from("soon"),
             Record { expire_at_ms: Some(1_700_000_000_999), ..set(&["gone"]) },
         ),
-        SnapshotPart::Prepared { prepare: prepare(), bound: Timestamp(8), commit: None },
+        SnapshotPart::Prepared { prepare: prepare(gateway), bound: Timestamp(8), commit: None },
         SnapshotPart::Prepared {
-            prepare: prepare(),
+            prepare: prepare(gateway),
             bound: Timestamp(8),
             commit: Some(Timestamp(10)),
         },
         SnapshotPart::Request { request: request(), ts: Timestamp(6), replies },
-        SnapshotPart::Outcome { txn: txn(9), commit: Timestamp(10) },
-        SnapshotPart::End { parts: 7 },
+        SnapshotPart::Outcome { txn: txn_of(gateway, 9), commit: Timestamp(10) },
     ]
 }
 
@@ -121,6 +152,15 @@ fn framed(part: &SnapshotPart) -> Vec<u8> {
     bytes
 }
 
+/// A payload in a frame with the right checksum.
+fn in_frame(payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u64).to_le_bytes().to_vec();
+    let crc = crc32fast::hash(&[&frame[..], payload].concat());
+    frame.extend_from_slice(&crc.to_le_bytes());
+    frame.extend_from_slice(payload);
+    frame
+}
+
 /// Bytes written as hexadecimal digits, with spaces and comments after `#`.
 fn unhex(text: &str) -> Vec<u8> {
     let digits: String = text.lines().flat_map(|l| l.split('#').next()).collect();
@@ -134,6 +174,12 @@ fn unhex(text: &str) -> Vec<u8> {
 #[test]
 fn entries_of_version_1_are_understood() {
     let bytes = unhex(include_str!("fixtures/entry-v1.hex"));
+    assert_eq!(EntryFormat.decode(&bytes), Ok(entry_of(OLD)));
+}
+
+#[test]
+fn entries_of_version_2_are_understood() {
+    let bytes = unhex(include_str!("fixtures/entry-v2.hex"));
     assert_eq!(EntryFormat.decode(&bytes), Ok(entry()));
     assert_eq!(encoded(&entry()), bytes, "the format changed: that takes a new version");
 }
@@ -141,6 +187,21 @@ fn entries_of_version_1_are_understood() {
 #[test]
 fn snapshots_of_version_1_are_understood() {
     let bytes = unhex(include_str!("fixtures/snapshot-v1.hex"));
+    let mut parts = parts_of(OLD);
+    parts.push(SnapshotPart::End { parts: 7 });
+    let mut at = 0;
+    for part in parts {
+        let (found, len) = SnapshotFormat.decode(&bytes[at..]).unwrap();
+        assert_eq!(found, part);
+        assert_eq!(part_len(&bytes[at..at + 8]), Some(len as u64));
+        at += len;
+    }
+    assert_eq!(at, bytes.len());
+}
+
+#[test]
+fn snapshots_of_version_2_are_understood() {
+    let bytes = unhex(include_str!("fixtures/snapshot-v2.hex"));
     let mut at = 0;
     for part in parts() {
         assert_eq!(framed(&part), bytes[at..at + framed(&part).len()], "{part:?}");
@@ -150,6 +211,30 @@ fn snapshots_of_version_1_are_understood() {
         at += len;
     }
     assert_eq!(at, bytes.len());
+}
+
+#[test]
+fn version_1_does_not_know_what_version_2_brought() {
+    let records = vec![LogRecord::Void(txn(12))];
+    let mut bytes = encoded(&Entry { records, ..entry() });
+    let short = bytes.len() - 6;
+    assert!(EntryFormat.decode(&bytes).is_ok());
+    // Neither with a transaction of version 2 nor with one of version 1.
+    bytes[0] = 1;
+    assert_eq!(EntryFormat.decode(&bytes), Err(Corrupt));
+    assert_eq!(EntryFormat.decode(&bytes[..short]), Err(Corrupt));
+
+    // The version, the kind, a transaction, and a commit timestamp that is absent.
+    for (kind, after) in [(7, 0), (8, 1)] {
+        for txn in [14, 20] {
+            let mut payload = vec![1, kind];
+            payload.resize(2 + txn + after, 0);
+            let found = SnapshotFormat.decode(&in_frame(&payload));
+            assert_eq!(found, Err(Corrupt));
+            payload[0] = 2;
+            assert_eq!(SnapshotFormat.decode(&in_frame(&payload)).is_ok(), txn == 20);
+        }
+    }
 }
 
 #[test]
@@ -181,7 +266,7 @@ fn a_part_of_an_entry_is_no_entry() {
     longer.push(0);
     assert_eq!(EntryFormat.decode(&longer), Err(Corrupt));
     let mut newer = bytes;
-    newer[0] = 2;
+    newer[0] = 3;
     assert_eq!(EntryFormat.decode(&newer), Err(Corrupt));
 }
 
@@ -257,11 +342,7 @@ fn a_value_has_no_bytes_left_over() {
     assert!(matches!(record.value, Value::Set(_)));
     let mut payload = framed(&part)[12..].to_vec();
     payload.extend_from_slice(&[0; 8]);
-    let mut frame = (payload.len() as u64).to_le_bytes().to_vec();
-    let crc = crc32fast::hash(&[&frame[..], &payload[..]].concat());
-    frame.extend_from_slice(&crc.to_le_bytes());
-    frame.extend_from_slice(&payload);
-    assert_eq!(SnapshotFormat.decode(&frame), Err(Corrupt));
+    assert_eq!(SnapshotFormat.decode(&in_frame(&payload)), Err(Corrupt));
 }
 
 proptest! {

@@ -17,6 +17,9 @@ pub struct Config {
     pub gateways: u16,
     /// How many shards the server has.
     pub shards: u16,
+    /// Whether other machines may lead shards: nothing is sent to a shard before
+    /// [`super::Gateway::shard_led`] has said who does.
+    pub clustered: bool,
     /// Which parts of the concurrency control are on.
     pub concurrency: Concurrency,
     /// Version of the product, for `INFO` and `HELLO`.
@@ -281,6 +284,8 @@ pub struct GatewayStats {
     pub guard_failures: u64,
     /// Rounds of reading snapshots over several shards.
     pub snapshot_rounds: u64,
+    /// Transactions of silent coordinators that were settled.
+    pub recoveries: u64,
     /// Locks joined without a message.
     pub combined: u64,
     /// Hints that a transaction should give way.
@@ -313,6 +318,7 @@ impl GatewayStats {
             (&mut self.retried, other.retried),
             (&mut self.guard_failures, other.guard_failures),
             (&mut self.snapshot_rounds, other.snapshot_rounds),
+            (&mut self.recoveries, other.recoveries),
             (&mut self.combined, other.combined),
             (&mut self.wounds, other.wounds),
             (&mut self.published, other.published),

@@ -101,6 +101,7 @@ impl Gateway {
         let reply = match answer {
             Answer::Reply(reply) => reply,
             Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
+            Answer::Unknown => super::ways::indefinite().into(),
             _ => Reply::Nil,
         };
         let Some(number) = wait.trying else { return };
@@ -143,6 +144,19 @@ impl Gateway {
             for (shard, token, keys) in &wait.waits {
                 self.mail.send(*shard, *token, Body::Block { keys: keys.clone() });
             }
+        }
+    }
+
+    /// A shard has a new leader, who knows nothing of those that wait.
+    pub(super) fn wait_again(&mut self, shard: ShardId) {
+        let waits = self.jobs.iter().filter_map(|(_, job)| match job {
+            Job::Wait(wait) => Some(wait.waits.iter().filter(|(at, ..)| *at == shard)),
+            _ => None,
+        });
+        let waits: Vec<_> =
+            waits.flatten().map(|(_, token, keys)| (*token, keys.clone())).collect();
+        for (token, keys) in waits {
+            self.mail.send(shard, token, Body::Block { keys });
         }
     }
 
@@ -196,7 +210,7 @@ impl Gateway {
         let Some(Job::Wait(wait)) = self.jobs.remove(job) else { return None };
         self.mail.stats.blocked -= 1;
         for (shard, token, _) in wait.waits {
-            self.mail.pending.remove(token);
+            self.mail.forget(token);
             self.mail.send(shard, token, Body::Unblock);
         }
         if let Some(at_us) = wait.deadline_us {

@@ -6,7 +6,8 @@ use super::txn::{Cause, Role, Stage, Txn};
 use super::work::{Finish, Outcome, Step};
 use super::{Gateway, Job};
 use crate::entry::{Apply, Prepare};
-use crate::message::{Answer, Body, ShardId};
+use crate::limits::DECIDE_US_MAX;
+use crate::message::{Answer, Body, Fate, Refusal, ShardId};
 use adt::{ErrorReply, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
@@ -59,7 +60,20 @@ impl Gateway {
             return;
         }
         let mail = &mut self.mail;
-        let parts = parts(txn, |key| mail.shard_of(key));
+        let mut parts = parts(txn, |key| mail.shard_of(key));
+        if mail.ways.is_some() {
+            // A lock that is only held in a leader's memory is worth something only if that leader
+            // still leads: it votes as well.
+            let locked: SmallVec<[ShardId; 8]> = txn.touched.iter().map(|t| t.shard).collect();
+            let shared = self.lease_shards(job);
+            for shard in locked.into_iter().chain(shared) {
+                parts.entry(shard).or_default();
+            }
+        }
+        let now_us = self.now.mono_us;
+        let mail = &mut self.mail;
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        txn.asked_us = now_us;
         if parts.is_empty() {
             let commit = txn.clock.next();
             return self.committed(job, commit);
@@ -94,12 +108,21 @@ impl Gateway {
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
         txn.settled(token, blocked);
         match answer {
-            Answer::Prepared { bound } => {
+            Answer::Prepared { bound }
+            | Answer::Fate(Fate::Prepared { bound } | Fate::Committed(bound)) => {
                 super::mail::raise(&mut txn.bound, bound);
                 txn.left -= 1;
                 if txn.left == 0 {
-                    self.decide(job);
+                    self.all_voted(job);
                 }
+            }
+            Answer::Unknown if txn.touched.iter().filter(|t| t.prepared).count() > 1 => {
+                self.ask_fate(job, shard);
+            }
+            Answer::Unknown => self.end_without_effect(job, super::ways::indefinite().into()),
+            Answer::Fate(Fate::Void) => {
+                txn.stage = Stage::Running;
+                self.abort(job, Cause::Refused(Refusal::LocksLost));
             }
             Answer::Committed { replies, ts } => self.committed_there(job, shard, replies, ts),
             Answer::Repeated(replies) if is_whole(txn, &replies) => {
@@ -138,6 +161,31 @@ impl Gateway {
         self.committed(job, ts);
     }
 
+    /// It is not known whether a participant has prepared the transaction: it says so for good.
+    fn ask_fate(&mut self, job: u64, shard: ShardId) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        let pending = Pending::Vote { job, shard, blocked: false };
+        let token = self.mail.ask(shard, pending, Body::Inquire { txn: txn.id });
+        txn.tokens.push(token);
+    }
+
+    fn all_voted(&mut self, job: u64) {
+        let late_us = self.now.mono_us.saturating_sub(DECIDE_US_MAX);
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        if self.mail.ways.is_none() || txn.asked_us >= late_us {
+            return self.decide(job);
+        }
+        // A vote that was on its way for so long may have been declared void in the meantime, and
+        // that be forgotten again.
+        let participants: SmallVec<[ShardId; 4]> =
+            txn.touched.iter().filter(|t| t.prepared).map(|t| t.shard).collect();
+        (txn.left, txn.bound) = (participants.len(), Timestamp::ZERO);
+        txn.asked_us = self.now.mono_us;
+        for shard in participants {
+            self.ask_fate(job, shard);
+        }
+    }
+
     /// All have voted: from now on the transaction is committed.
     fn decide(&mut self, job: u64) {
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
@@ -164,8 +212,10 @@ impl Gateway {
     /// A participant has carried out its part.
     pub(super) fn executed(&mut self, job: u64, shard: ShardId, answer: Answer) {
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
-        if let Answer::Replies(replies) = answer {
-            txn.answers.push((shard, replies));
+        match answer {
+            Answer::Replies(replies) => txn.answers.push((shard, replies)),
+            Answer::CarriedOut => txn.replies_lost = true,
+            _ => {}
         }
         txn.left -= 1;
         if txn.left == 0 {
@@ -189,7 +239,12 @@ impl Gateway {
         let shards: Vec<ShardId> =
             txn.work.ops.iter().map(|(key, _)| self.mail.shard_of(key)).collect();
         let replies = shards.iter().filter_map(|s| answers.get_mut(s).and_then(Iterator::next));
-        let replies: Vec<Reply> = replies.collect();
+        let mut replies: Vec<Reply> = replies.collect();
+        if txn.replies_lost {
+            let text = "the transaction took effect, but the machine that had its replies was lost";
+            let lost = || Reply::from(ErrorReply::new("REPEATED", text));
+            replies = txn.work.ops.iter().map(|_| lost()).collect();
+        }
         self.reply_to_txn(*txn, replies);
     }
 
@@ -266,6 +321,7 @@ impl Gateway {
         let reply = match answer {
             Answer::Reply(reply) => reply,
             Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
+            Answer::Unknown => super::ways::indefinite().into(),
             _ => Reply::Nil,
         };
         txn.answers[index as usize].1[0] = reply;

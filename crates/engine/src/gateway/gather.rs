@@ -75,7 +75,7 @@ impl Gateway {
         }
         let mut own = None;
         if let Some(question) = question {
-            let others = (0..self.config.gateways).map(GatewayId).filter(|g| *g != self.config.id);
+            let others = self.other_gateways();
             for to in others {
                 let message = PeerMessage::Ask { ask: job, question: question.clone() };
                 self.mail.outputs.push_back(Output::Peer { to, message });

@@ -42,7 +42,28 @@ pub(super) struct Readers {
     leases: SmallVec<[u64; 2]>,
 }
 
+impl Lease {
+    /// Whether it locks something at this shard.
+    pub fn is_at(&self, shard: ShardId) -> bool {
+        self.shard == shard
+    }
+}
+
 impl Gateway {
+    /// Nobody joins a lease any more.
+    pub(super) fn recall(&mut self, number: u64) {
+        if let Some(lease) = self.leases.get_mut(number) {
+            lease.recalled = true;
+        }
+    }
+
+    /// The shards where a transaction shares locks.
+    pub(super) fn lease_shards(&self, job: u64) -> SmallVec<[ShardId; 4]> {
+        let Some(Job::Txn(txn)) = self.jobs.get(job) else { return SmallVec::new() };
+        let leases = txn.leases.iter().filter_map(|(lease, _)| self.leases.get(*lease));
+        leases.map(|lease| lease.shard).collect()
+    }
+
     /// A read of an interactive transaction, shared with others where that is possible.
     pub(super) fn read_combined(&mut self, job: u64, call: u64, index: u32, (key, op): KeyedOp) {
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
@@ -236,7 +257,7 @@ impl Gateway {
         }
         let Some(lease) = self.leases.remove(number) else { return };
         self.lease_ids.remove(&lease.id);
-        self.mail.pending.remove(lease.token);
+        self.mail.forget(lease.token);
         self.mail.tell(lease.shard, Body::Release { txn: lease.id, after: lease.after });
         if let Some(readers) = self.readers.get_mut(&lease.key) {
             readers.leases.retain(|l| *l != number);

@@ -2,6 +2,7 @@
 
 use super::api::{GatewayStats, Output, SessionId};
 use super::slab::Slab;
+use super::ways::Ways;
 use super::work::Finish;
 use crate::message::{Body, GatewayId, Request, ShardId, Token};
 use adt::{Blob, Timestamp};
@@ -50,6 +51,8 @@ pub(super) enum Pending {
     Gather { job: u64 },
     /// A lock that several transactions share.
     Lease { lease: u64 },
+    /// What a participant knows of a transaction whose coordinator is silent.
+    Fate { job: u64 },
 }
 
 /// The way to the shards.
@@ -59,6 +62,8 @@ pub(super) struct Mail {
     pub shards: u16,
     pub outputs: VecDeque<Output>,
     pub pending: Slab<Pending>,
+    /// In a cluster: the ways to shards that other machines may lead.
+    pub ways: Option<Ways>,
     pub stats: GatewayStats,
 }
 
@@ -66,14 +71,40 @@ impl Mail {
     /// Sends a request that will be answered.
     #[inline]
     pub fn ask(&mut self, shard: ShardId, pending: Pending, body: Body) -> u64 {
+        let answered = !matches!(pending, Pending::Wait { .. });
         let token = self.pending.insert(pending);
+        if let Some(ways) = &mut self.ways
+            && answered
+        {
+            ways.note(shard, token, &body);
+        }
         self.send(shard, token, body);
         token
+    }
+
+    /// Nobody waits for an answer any more.
+    pub fn forget(&mut self, token: u64) {
+        self.pending.remove(token);
+        if let Some(ways) = &mut self.ways {
+            ways.forget(token);
+        }
     }
 
     /// Sends a request under a token.
     #[inline]
     pub fn send(&mut self, shard: ShardId, token: u64, body: Body) {
+        let body = match &mut self.ways {
+            None => Some(body),
+            Some(ways) => ways.pass(shard, token, body),
+        };
+        if let Some(body) = body {
+            self.put(shard, token, body);
+        }
+    }
+
+    /// Sends a request for which the way is open.
+    #[inline]
+    pub fn put(&mut self, shard: ShardId, token: u64, body: Body) {
         self.stats.requests += 1;
         let request = Request { gateway: self.gateway, token: Token(token), body };
         self.outputs.push_back(Output::Shard { shard, request });

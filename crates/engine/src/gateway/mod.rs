@@ -31,6 +31,7 @@ mod multi;
 mod publish;
 pub mod pubsub;
 mod readonly;
+mod recover;
 mod reply;
 mod response;
 mod session;
@@ -39,6 +40,7 @@ mod slab;
 mod snapshot;
 mod timer;
 mod txn;
+mod ways;
 mod work;
 
 pub use api::{
@@ -47,14 +49,14 @@ pub use api::{
 };
 
 use crate::limits::{PIPELINE_REQUESTS_MAX, TRANSACTION_BYTES_MAX};
-use crate::message::{Now, TxnId};
+use crate::message::{GatewayId, Now, TxnId};
 use acl::Acl;
 use adt::collections::Map;
 use adt::{Blob, Timestamp};
 use mail::Mail;
 use session::{Held, Mode, Session};
 use slab::Slab;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use timer::Timer;
 
 /// Something that takes more than one message.
@@ -64,6 +66,7 @@ enum Job {
     Intervals(Box<readonly::Intervals>),
     Wait(Box<blocking::Wait>),
     Gather(Box<gather::Gather>),
+    Recovery(Box<recover::Recovery>),
 }
 
 /// One gateway. The server feeds it and carries out what [`Gateway::poll`] gives.
@@ -89,6 +92,8 @@ pub struct Gateway {
     next_lease: u32,
     readers: Map<Blob, lease::Readers>,
     admission: admission::Admission,
+    /// Transactions of others that are being settled.
+    recovering: BTreeSet<TxnId>,
 }
 
 impl Gateway {
@@ -100,6 +105,7 @@ impl Gateway {
             shards: config.shards,
             outputs: VecDeque::new(),
             pending: Slab::default(),
+            ways: config.clustered.then(|| ways::Ways::new(config.shards)),
             stats: GatewayStats::default(),
         };
         Self {
@@ -107,7 +113,7 @@ impl Gateway {
             facts: Facts::default(),
             now,
             clock: Timestamp::ZERO,
-            seed: config.seed ^ u64::from(config.id.0),
+            seed: config.seed ^ u64::from(config.id.worker),
             mail,
             sessions: Slab::default(),
             next_client: 0,
@@ -121,6 +127,7 @@ impl Gateway {
             next_lease: 0,
             readers: Map::default(),
             admission: admission::Admission::default(),
+            recovering: BTreeSet::new(),
             config,
         }
     }
@@ -129,8 +136,9 @@ impl Gateway {
     pub fn open(&mut self, now: Now, opening: Opening) -> SessionId {
         self.now = now;
         // Numbers of clients differ between gateways.
-        let client =
-            self.next_client * u64::from(self.config.gateways) + u64::from(self.config.id.0) + 1;
+        let client = self.next_client * u64::from(self.config.gateways)
+            + u64::from(self.config.id.worker)
+            + 1;
         self.next_client += 1;
         let mut session = Session::new(opening, client, self.config.shards, self.first_user());
         session.active_us = now.mono_us;
@@ -194,6 +202,14 @@ impl Gateway {
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
         self.mail.outputs.pop_front()
+    }
+
+    /// The other gateways of this machine.
+    fn other_gateways(&self) -> impl Iterator<Item = GatewayId> + use<> {
+        let own = self.config.id;
+        (0..self.config.gateways)
+            .map(move |worker| GatewayId { worker, ..own })
+            .filter(move |g| *g != own)
     }
 
     /// How many requests of a session are not answered yet; a number above all limits if what it

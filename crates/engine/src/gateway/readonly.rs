@@ -13,7 +13,7 @@ use super::txn::Cause;
 use super::{Gateway, Job};
 use crate::limits::SNAPSHOT_ROUNDS_MAX;
 use crate::message::{Answer, Body, KeyedOp, TxnId};
-use adt::{Merge, Reply};
+use adt::{Merge, Reply, Timestamp};
 use std::collections::VecDeque;
 
 /// A read-only interactive transaction.
@@ -84,6 +84,8 @@ impl Gateway {
         }
         query.left = query.parts.len();
         let at = instant(&txn.parts);
+        let at = if self.mail.ways.is_some() { Timestamp::ZERO } else { at };
+        query.parts.iter_mut().for_each(|part| part.asked_us = self.now.mono_us);
         let asked: Vec<_> = query.parts.iter().map(|p| (p.shard, p.ops.clone())).collect();
         let number = txn.queries.insert(query);
         for (part, (shard, ops)) in asked.into_iter().enumerate() {
@@ -115,8 +117,11 @@ impl Gateway {
         let Some(Job::Intervals(txn)) = self.jobs.get_mut(job) else { return };
         let Some(query) = txn.queries.get_mut(number) else { return };
         let part = &mut query.parts[index as usize];
-        if let Answer::Snapshot { replies, since, until } = answer {
-            (part.replies, part.since, part.until) = (replies, since, until);
+        let clustered = self.mail.ways.is_some();
+        if let Answer::Snapshot { replies, since, until, held_us } = answer {
+            let now_us = self.now.mono_us;
+            (part.since, part.until) = part.interval(clustered, now_us, (since, until, held_us));
+            part.replies = replies;
         }
         query.left -= 1;
         if query.left == 0 {
@@ -155,7 +160,10 @@ impl Gateway {
             }
             let at = later(instant, txn.round);
             self.mail.stats.snapshot_rounds += 1;
-            for (index, part) in txn.parts.iter().enumerate().filter(|(_, p)| p.until < instant) {
+            let at = if self.mail.ways.is_some() { Timestamp::ZERO } else { at };
+            let late = txn.parts.iter_mut().enumerate().filter(|(_, p)| p.until < instant);
+            for (index, part) in late {
+                part.asked_us = self.now.mono_us;
                 let pending = Pending::Interval { job, query: None, part: index as u32 };
                 let body = Body::Snapshot { ops: part.ops.clone(), at, fenced: false };
                 self.mail.ask(part.shard, pending, body);
@@ -191,7 +199,10 @@ impl Gateway {
         let Some(Job::Intervals(txn)) = self.jobs.get_mut(job) else { return };
         txn.asked -= 1;
         let part = &mut txn.parts[index as usize];
-        let Answer::Snapshot { replies, since, until } = answer else { return };
+        let Answer::Snapshot { replies, since, until, held_us } = answer else { return };
+        let clustered = self.mail.ways.is_some();
+        let now_us = self.now.mono_us;
+        let (since, until) = part.interval(clustered, now_us, (since, until, held_us));
         if replies != part.replies {
             return self.abort_intervals(job, Cause::Changed);
         }
@@ -232,7 +243,6 @@ impl Gateway {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use adt::Timestamp;
 
     #[test]
     fn the_instant_of_nothing_is_zero_and_later_ones_grow() {

@@ -93,10 +93,12 @@ impl Gateway {
     #[inline]
     pub(super) fn settle(&mut self) {
         loop {
+            self.open_ways();
             while let Some(id) = self.resumable.pop() {
                 self.resume(id);
             }
-            if self.admission.parked() == 0 || !self.admit_next() {
+            let admitted = self.admission.parked() > 0 && self.admit_next();
+            if !admitted && !self.ways_are_ready() {
                 return;
             }
         }

@@ -3,7 +3,7 @@
 use super::mail::Pending;
 use super::work::Outcome;
 use super::{Gateway, mail::Target};
-use crate::message::{Answer, Notice, Now, Refusal, Response, ShardId};
+use crate::message::{Answer, Body, Notice, Now, Refusal, Response, ShardId};
 use adt::{ErrorReply, Reply};
 
 impl Gateway {
@@ -13,7 +13,11 @@ impl Gateway {
         let token = response.token.0;
         match response.answer {
             Answer::Notice(notice) => self.notice(token, notice),
+            Answer::NotTaken(body) => self.not_taken(token, *body),
             answer => {
+                if let Some(ways) = &mut self.mail.ways {
+                    ways.forget(token);
+                }
                 if let Some(pending) = self.mail.pending.remove(token) {
                     self.answer(token, pending, answer);
                 }
@@ -23,7 +27,7 @@ impl Gateway {
     }
 
     #[inline]
-    fn answer(&mut self, token: u64, pending: Pending, answer: Answer) {
+    pub(super) fn answer(&mut self, token: u64, pending: Pending, answer: Answer) {
         match pending {
             Pending::Single { target, wrote } => self.single_answered(target, wrote, answer),
             Pending::Work { target, wrote, finish } => {
@@ -57,7 +61,15 @@ impl Gateway {
             Pending::Attempt { job } => self.attempted(job, answer),
             Pending::Gather { job } => self.gathered(job, answer),
             Pending::Lease { lease } => self.leased(lease, answer),
+            Pending::Fate { job } => self.learned(job, answer),
             Pending::Wait { .. } => {}
+        }
+    }
+
+    /// A shard has sent a request back: its leader is another machine now.
+    fn not_taken(&mut self, token: u64, body: Body) {
+        if let Some(ways) = &mut self.mail.ways {
+            ways.take_back(token, body);
         }
     }
 
@@ -94,6 +106,7 @@ impl Gateway {
                 }
                 _ => {}
             },
+            Notice::Orphan { txn, participants } => self.recover(txn, participants),
             Notice::Ready { key } => {
                 if let Some(Pending::Wait { job }) = self.mail.pending.get(token) {
                     let job = *job;
@@ -111,6 +124,7 @@ fn unexpected(answer: &Answer) -> Reply {
             let text = "too many requests wait already; wait a little and try again";
             ErrorReply::new("BUSY", text).into()
         }
+        Answer::Unknown => super::ways::indefinite().into(),
         Answer::Voided => super::commit::voided().into(),
         Answer::Refused(_) => super::txn::Cause::Refused(Refusal::Conflict).error().into(),
         _ => Reply::err("a shard gave an answer that does not belong to the request"),

@@ -7,7 +7,7 @@
 use super::mail::{Pending, Target};
 use super::work::{Finish, Program, Step};
 use super::{Gateway, Job};
-use crate::limits::SNAPSHOT_ROUNDS_MAX;
+use crate::limits::{CLOCK_DRIFT_PERCENT_MAX, SNAPSHOT_ROUNDS_MAX};
 use crate::message::{Answer, Body, KeyedOp, ShardId};
 use adt::{Reply, Timestamp};
 
@@ -34,6 +34,8 @@ pub(super) struct Part {
     pub replies: Vec<Reply>,
     pub since: Timestamp,
     pub until: Timestamp,
+    /// When the shard was asked.
+    pub asked_us: u64,
 }
 
 impl Part {
@@ -44,7 +46,27 @@ impl Part {
             replies: Vec::new(),
             since: Timestamp::ZERO,
             until: Timestamp(u64::MAX),
+            asked_us: 0,
         }
+    }
+
+    /// From when to when the values of an answer that came at `now_us` were there. The shards of
+    /// one machine tell by the clock that they share. Those of several machines share none: then
+    /// this gateway's own monotonic clock counts, and what is certain is that the values were there
+    /// when the question was sent, if they had not changed for as long as the answer took.
+    pub fn interval(
+        &self,
+        clustered: bool,
+        now_us: u64,
+        (since, until, held_us): (Timestamp, Timestamp, u64),
+    ) -> (Timestamp, Timestamp) {
+        if !clustered {
+            return (since, until);
+        }
+        // The shard's clock may be faster than this one.
+        let held_us = held_us / 100 * (100 - CLOCK_DRIFT_PERCENT_MAX);
+        let since_us = now_us.saturating_sub(held_us);
+        (Timestamp::from_micros(since_us), Timestamp::from_micros(self.asked_us))
     }
 }
 
@@ -81,8 +103,10 @@ impl Gateway {
     fn read_parts(&mut self, job: u64, at: Timestamp, which: impl Fn(&Part) -> bool) {
         let Some(Job::Snapshot(snapshot)) = self.jobs.get_mut(job) else { return };
         self.mail.stats.snapshot_rounds += 1;
-        for (index, part) in snapshot.parts.iter().enumerate().filter(|(_, part)| which(part)) {
+        for (index, part) in snapshot.parts.iter_mut().enumerate().filter(|(_, part)| which(part)) {
+            let at = if self.mail.ways.is_some() { Timestamp::ZERO } else { at };
             let body = Body::Snapshot { ops: part.ops.clone(), at, fenced: false };
+            part.asked_us = self.now.mono_us;
             self.mail.ask(part.shard, Pending::Snapshot { job, part: index as u32 }, body);
             snapshot.left += 1;
         }
@@ -92,8 +116,11 @@ impl Gateway {
     pub(super) fn snapshot_part(&mut self, job: u64, index: u32, answer: Answer) {
         let Some(Job::Snapshot(snapshot)) = self.jobs.get_mut(job) else { return };
         let part = &mut snapshot.parts[index as usize];
-        if let Answer::Snapshot { replies, since, until } = answer {
-            (part.replies, part.since, part.until) = (replies, since, until);
+        let clustered = self.mail.ways.is_some();
+        if let Answer::Snapshot { replies, since, until, held_us } = answer {
+            let now_us = self.now.mono_us;
+            (part.since, part.until) = part.interval(clustered, now_us, (since, until, held_us));
+            part.replies = replies;
         }
         snapshot.left -= 1;
         if snapshot.left > 0 {

@@ -27,8 +27,9 @@ impl Story {
             verifier: None,
         };
         let config = Config {
-            id: GatewayId(0),
+            id: GatewayId::alone(0),
             gateways: 1,
+            clustered: false,
             shards: 2,
             concurrency: Concurrency::FULL,
             version: "1.2.3",
@@ -86,7 +87,7 @@ impl Story {
     }
 
     fn answer(&mut self, token: u64, answer: Answer) {
-        let response = Response { gateway: GatewayId(0), token: Token(token), answer };
+        let response = Response { gateway: GatewayId::alone(0), token: Token(token), answer };
         self.gateway.response(self.now, response);
     }
 }
@@ -97,7 +98,7 @@ fn done(replies: &[i64]) -> Answer {
 
 fn snapshot(reply: i64, since: u64, until: u64) -> Answer {
     let replies = vec![Reply::Int(reply)];
-    Answer::Snapshot { replies, since: Timestamp(since), until: Timestamp(until) }
+    Answer::Snapshot { replies, since: Timestamp(since), until: Timestamp(until), held_us: 0 }
 }
 
 #[test]

@@ -58,6 +58,10 @@ pub(super) struct Txn {
     pub reading: SmallVec<[Blob; 4]>,
     /// Bytes of its commands.
     pub bytes: usize,
+    /// When its participants were asked to vote (monotonic microseconds).
+    pub asked_us: u64,
+    /// It is committed, and some replies were lost with a machine.
+    pub replies_lost: bool,
     /// What makes the reply out of those of its reads, for a snapshot that is read under locks.
     pub reread: Option<Finish>,
 }
@@ -159,6 +163,8 @@ impl Txn {
             leases: SmallVec::new(),
             reading: SmallVec::new(),
             bytes: 0,
+            asked_us: 0,
+            replies_lost: false,
             reread: None,
         }
     }
@@ -195,7 +201,7 @@ impl Txn {
             mail.tell(touched.shard, body);
         }
         for token in self.tokens.drain(..) {
-            mail.pending.remove(token);
+            mail.forget(token);
         }
         self.blocked = 0;
         self.wounded = false;

@@ -17,20 +17,15 @@ pub struct MemoryLog {
 }
 
 impl MemoryLog {
-    /// What a start has read back, for a group whose only voter is `replica`.
-    pub fn recovered(replica: u64, recovered: Recovered) -> Self {
+    /// What a start has read back, for a group of these voters.
+    pub fn recovered(voters: Vec<u64>, recovered: Recovered) -> Self {
         let mut hard_state = recovered.hard_state;
         // The commit index is not written with every batch: what the snapshot contains was
         // committed, and nothing beyond the log can have been.
         let last = recovered.entries.last().map_or(recovered.snapshot.0, |e| e.index);
         hard_state.commit = hard_state.commit.clamp(recovered.snapshot.0, last);
         hard_state.term = hard_state.term.max(recovered.snapshot.1);
-        Self {
-            snapshot: recovered.snapshot,
-            hard_state,
-            voters: vec![replica],
-            entries: recovered.entries.into(),
-        }
+        Self { snapshot: recovered.snapshot, hard_state, voters, entries: recovered.entries.into() }
     }
 
     fn first(&self) -> u64 {

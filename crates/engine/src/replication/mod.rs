@@ -6,17 +6,27 @@
 //!
 //! What must be durable before what, in the library's terms (`raft` 0.7, see its `Ready`):
 //! 1. entries and hard state of one `Persist` are written in one atomic batch;
-//! 2. only then is [`Group::persisted`] called, with the numbers in order;
+//! 2. only then is [`Group::persisted`] called, with the numbers in order; what a follower has to
+//!    say (that it has the entries, that it gives its vote) is given out after that, whereas a
+//!    leader's messages go at once: the entries are on their way to the followers' disks while they
+//!    are on their way to its own;
 //! 3. only entries that are given out by [`Group::committed`] are applied.
+//!
+//! The library measures time in ticks and draws nothing: it has an election time-out of one value,
+//! and [`Group::tick`] holds ticks back by a seeded amount, so that candidates do not collide and
+//! runs repeat exactly.
 //!
 //! This module knows nothing of data types, keys or transactions.
 
+mod lease;
 mod log;
 
 pub use log::MemoryLog;
 
-use crate::message::ShardId;
-use raft::eraftpb::{Entry, HardState};
+use crate::limits::{ELECTION_TICKS, HEARTBEAT_TICKS, PERSISTS_MAX};
+use crate::message::{MachineId, ShardId};
+use lease::Lease;
+use raft::eraftpb::{Entry, HardState, Message, MessageType};
 use raft::{Config, RawNode, StateRole};
 use std::collections::VecDeque;
 use std::fmt;
@@ -77,67 +87,151 @@ impl From<raft::Error> for GroupError {
     }
 }
 
-/// This server's replica in a group.
-const REPLICA: u64 = 1;
+/// The machines that hold a group's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// This machine.
+    pub own: MachineId,
+    /// The machines that vote, this one included.
+    pub voters: Vec<MachineId>,
+}
 
-/// One replica of a replicated log. A group of one replica commits whatever it has on disk.
+impl Membership {
+    /// A group of one.
+    pub fn alone() -> Self {
+        Self { own: MachineId(1), voters: vec![MachineId(1)] }
+    }
+
+    /// Whether there is nobody to agree with.
+    pub fn is_alone(&self) -> bool {
+        self.voters == [self.own]
+    }
+}
+
+/// What is under way to the disk, and what may be said when it is there.
+#[derive(Debug)]
+struct Outstanding {
+    number: u64,
+    /// Whether something was handed out to be written; if not, it is done when those before it are.
+    written: bool,
+    messages: Vec<Message>,
+}
+
+/// One replica of a replicated log.
 pub struct Group {
     id: ShardId,
+    membership: Membership,
     node: RawNode<MemoryLog>,
-    outstanding: Option<u64>,
-    held: Option<Persist>,
+    outstanding: VecDeque<Outstanding>,
+    held: VecDeque<Persist>,
     unsaved: Option<HardState>,
     committed: VecDeque<Committed>,
-    serving_from: Option<u64>,
+    messages: Vec<Message>,
+    /// The term in which this replica has applied an entry of that term's leader.
+    caught_up_in: u64,
+    lease: Lease,
+    /// Ticks to hold back before the next election.
+    patience: usize,
+    random: u64,
+    /// Votes are given to nobody before this monotonic time: this replica may have promised a
+    /// leader something before it was started again.
+    silent_until_us: u64,
 }
 
 impl fmt::Debug for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Group({})", self.id.0)
+        let raft = &self.node.raft;
+        write!(
+            f,
+            "Group({}, {:?} in term {}, applied {}, committed {}, persisted {}, last {}, {} on their way)",
+            self.id.0,
+            raft.state,
+            raft.term,
+            raft.raft_log.applied,
+            raft.raft_log.committed,
+            raft.raft_log.persisted,
+            raft.raft_log.last_index(),
+            self.outstanding.len()
+        )
     }
 }
 
 impl Group {
-    /// A replica with what was read back from disk (nothing at all, at the first start). It makes
-    /// itself leader: the first [`Group::take_persist`] has the proof of that.
-    pub fn new(id: ShardId, recovered: Recovered) -> Result<Self, GroupError> {
+    /// A replica with what was read back from disk (nothing at all, at the first start), at the
+    /// monotonic time `mono_us`. A group of one makes itself leader: the first
+    /// [`Group::take_persist`] has the proof of that.
+    pub fn new(
+        id: ShardId,
+        membership: Membership,
+        recovered: Recovered,
+        seed: u64,
+        mono_us: u64,
+    ) -> Result<Self, GroupError> {
         let applied = recovered.snapshot.0;
-        let log = MemoryLog::recovered(REPLICA, recovered);
+        let voters = membership.voters.iter().map(|machine| u64::from(machine.0)).collect();
+        let is_new = recovered.hard_state.term == 0;
+        let log = MemoryLog::recovered(voters, recovered);
         let config = Config {
-            id: REPLICA,
-            election_tick: 10,
-            heartbeat_tick: 1,
+            id: u64::from(membership.own.0),
+            election_tick: ELECTION_TICKS,
+            heartbeat_tick: HEARTBEAT_TICKS,
             // A range of one value: the library has no randomness of its own then.
-            min_election_tick: 10,
-            max_election_tick: 11,
+            min_election_tick: ELECTION_TICKS,
+            max_election_tick: ELECTION_TICKS + 1,
             applied,
             pre_vote: true,
             check_quorum: true,
-            batch_append: true,
+            // The library's batching of appends does not look at `max_size_per_msg`.
+            batch_append: false,
             max_size_per_msg: 4 << 20,
             max_inflight_msgs: 256,
             ..Config::default()
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let mut node = RawNode::new(&config, log, &logger)?;
-        node.campaign()?;
-        Ok(Self {
+        let alone = membership.is_alone();
+        if alone {
+            node.campaign()?;
+        }
+        let silent_us = if alone || is_new { 0 } else { lease::election_us() };
+        let mut group = Self {
             id,
+            membership,
             node,
-            outstanding: None,
-            held: None,
+            outstanding: VecDeque::new(),
+            held: VecDeque::new(),
             unsaved: None,
             committed: VecDeque::new(),
-            serving_from: None,
-        })
+            messages: Vec::new(),
+            caught_up_in: 0,
+            lease: Lease::new(alone),
+            patience: 0,
+            random: seed,
+            silent_until_us: mono_us + silent_us,
+        };
+        group.draw_patience();
+        Ok(group)
     }
 
     /// Whether this replica leads the group and has applied everything that was committed before
     /// it did.
     pub fn is_serving(&self) -> bool {
+        self.is_leader() && self.caught_up_in == self.term() && self.committed.is_empty()
+    }
+
+    /// Whether this replica leads the group, as far as it knows.
+    pub fn is_leader(&self) -> bool {
         self.node.raft.state == StateRole::Leader
-            && self.serving_from.is_some()
-            && self.committed.is_empty()
+    }
+
+    /// The machine that leads the group, as far as this replica knows.
+    pub fn leader(&self) -> Option<MachineId> {
+        u16::try_from(self.node.raft.leader_id).ok().filter(|id| *id > 0).map(MachineId)
+    }
+
+    /// The machines of the group.
+    pub fn membership(&self) -> &Membership {
+        &self.membership
     }
 
     /// Term of this replica.
@@ -145,9 +239,16 @@ impl Group {
         self.node.raft.term
     }
 
-    /// Whether a [`Persist`] is on its way. Proposals made in the meantime go into the next one.
+    /// Whether as much is on its way to the disk as may be. What is proposed in the meantime goes
+    /// into a later [`Persist`].
     pub fn is_persisting(&self) -> bool {
-        self.outstanding.is_some()
+        let most = if self.membership.is_alone() { 1 } else { PERSISTS_MAX };
+        self.outstanding.iter().filter(|o| o.written).count() >= most
+    }
+
+    /// Whether this replica may append to the log: it leads, and does not hand the lead over.
+    pub fn may_propose(&self) -> bool {
+        self.is_leader() && self.node.raft.lead_transferee.is_none()
     }
 
     /// Appends a payload to the log; gives its index.
@@ -156,27 +257,83 @@ impl Group {
         Ok(self.node.raft.raft_log.last_index())
     }
 
-    /// What is to be made durable now, if anything is and nothing is under way.
+    /// One tick has passed; see [`crate::limits::TICK_US`]. At least that much time must lie
+    /// between two calls.
+    pub fn tick(&mut self) {
+        let raft = &self.node.raft;
+        let waits = raft.state != StateRole::Leader && raft.election_elapsed + 1 >= ELECTION_TICKS;
+        if waits && self.patience > 0 {
+            self.patience -= 1;
+            return;
+        }
+        if waits {
+            self.draw_patience();
+        }
+        self.node.tick();
+    }
+
+    fn draw_patience(&mut self) {
+        self.random = crate::shard::apply::mix(self.random);
+        self.patience = (self.random % ELECTION_TICKS as u64) as usize;
+    }
+
+    /// Takes a message of another replica. One that makes no sense is dropped.
+    pub fn step(&mut self, mono_us: u64, message: Message) {
+        let asks_for_vote = matches!(
+            message.get_msg_type(),
+            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote
+        );
+        let from = u16::try_from(message.from).map(MachineId);
+        let known = from.is_ok_and(|from| self.membership.voters.contains(&from));
+        if !known || message.to != u64::from(self.membership.own.0) {
+            return;
+        }
+        if asks_for_vote && mono_us < self.silent_until_us {
+            return;
+        }
+        // The library refuses what belongs to nobody; there is nothing to do about it.
+        let _ = self.node.step(message);
+    }
+
+    /// What is to be said to other replicas now.
+    pub fn take_messages(&mut self) -> Vec<Message> {
+        self.pump();
+        std::mem::take(&mut self.messages)
+    }
+
+    /// What is to be made durable now, after what was handed out before.
     pub fn take_persist(&mut self) -> Option<Persist> {
         self.pump();
-        self.held.take()
+        self.held.pop_front()
     }
 
     /// What was handed out under `number` is durable.
     pub fn persisted(&mut self, number: u64) {
-        assert_eq!(self.outstanding.take(), Some(number), "batches become durable in order");
-        self.node.on_persist_ready(number);
+        let first = self.outstanding.front().map(|o| o.number);
+        assert_eq!(first, Some(number), "batches become durable in order");
+        let mut last = number;
+        while self.outstanding.front().is_some_and(|o| o.number == number || !o.written) {
+            let Some(done) = self.outstanding.pop_front() else { break };
+            last = done.number;
+            self.messages.extend(done.messages);
+        }
+        self.node.on_persist_ready(last);
         self.pump();
     }
 
-    /// Lets the library work until it has something to make durable.
+    /// Lets the library work until it has nothing to say, or enough is on its way to the disk.
     fn pump(&mut self) {
-        while self.outstanding.is_none() && self.node.has_ready() {
+        while self.outstanding.len() < PERSISTS_MAX && self.node.has_ready() {
             let mut ready = self.node.ready();
-            assert!(ready.snapshot().is_empty(), "a group of one is never sent a snapshot");
+            assert!(ready.snapshot().is_empty(), "nobody sends snapshots yet");
             let committed = ready.take_committed_entries();
             let entries = ready.take_entries();
             let (number, must_sync) = (ready.number(), ready.must_sync());
+            self.messages.extend(ready.take_messages());
+            let messages = ready.take_persisted_messages();
+            for state in ready.take_read_states() {
+                self.lease.completed(&state.request_ctx);
+            }
             if let Some(state) = ready.hs() {
                 self.unsaved = Some(state.clone());
                 self.node.mut_store().set_hard_state(state.clone());
@@ -184,22 +341,26 @@ impl Group {
             self.node.mut_store().append(&entries);
             self.node.advance_append_async(ready);
             self.give_out(committed);
-            if entries.is_empty() && !must_sync {
+            let written = !entries.is_empty() || must_sync;
+            if written {
+                let hard_state = self.unsaved.take();
+                let persist = Persist { group: self.id, number, entries, hard_state, must_sync };
+                self.held.push_back(persist);
+            } else if self.outstanding.is_empty() {
                 // A moved commit index alone is no promise to anybody; it goes with the next batch.
                 self.node.on_persist_ready(number);
+                self.messages.extend(messages);
                 continue;
             }
-            let hard_state = self.unsaved.take();
-            self.outstanding = Some(number);
-            self.held = Some(Persist { group: self.id, number, entries, hard_state, must_sync });
+            self.outstanding.push_back(Outstanding { number, written, messages });
         }
     }
 
     fn give_out(&mut self, entries: Vec<Entry>) {
         for entry in entries {
-            if entry.data.is_empty() && entry.term == self.node.raft.term {
-                // The leader's first entry of its term: everything before it is applied now.
-                self.serving_from = Some(entry.index);
+            if entry.data.is_empty() {
+                // A leader's first entry of its term: everything before it is applied now.
+                self.caught_up_in = entry.term;
             }
             let Entry { index, term, data: payload, .. } = entry;
             self.committed.push_back(Committed { index, term, payload });
@@ -208,9 +369,35 @@ impl Group {
 
     /// The next entry that is durable on a majority.
     pub fn committed(&mut self) -> Option<Committed> {
+        if self.committed.is_empty() {
+            self.pump();
+        }
         let next = self.committed.pop_front()?;
         self.node.advance_apply_to(next.index);
         Some(next)
+    }
+
+    /// Whether reads may be answered now without asking the other replicas.
+    pub fn has_lease(&self, mono_us: u64) -> bool {
+        self.lease_us(mono_us) > 0
+    }
+
+    /// For how long reads may be answered without asking the other replicas, in microseconds.
+    pub fn lease_us(&self, mono_us: u64) -> u64 {
+        if self.is_leader() { self.lease.left_us(self.term(), mono_us) } else { 0 }
+    }
+
+    /// Asks the other replicas whether this one still leads; gives the number of the round.
+    /// [`Group::confirmed`] reaches it when a majority has said so.
+    pub fn begin_round(&mut self, mono_us: u64) -> u64 {
+        let (number, context) = self.lease.begin(self.term(), mono_us);
+        self.node.read_index(context);
+        number
+    }
+
+    /// The newest round of [`Group::begin_round`] in which a majority has confirmed the lead.
+    pub fn confirmed(&self) -> u64 {
+        self.lease.confirmed()
     }
 
     /// Index of the last applied entry, with its term.

@@ -7,13 +7,15 @@
 use super::order::Order;
 use super::requests::Known;
 use super::requests::Requests;
+use super::watermark::Watermarks;
 use crate::entry::{Apply, Prepare};
-use crate::message::TxnId;
+use crate::limits::EXECUTED_REPLIES_MAX;
+use crate::message::{ShardId, TxnId};
 use adt::collections::Map;
 use adt::record;
 use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
 use smallvec::SmallVec;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Replies of the operations of one transaction on this shard, in their order.
 pub type Replies = SmallVec<[Reply; 1]>;
@@ -40,10 +42,12 @@ pub struct Prepared {
     pub bound: Timestamp,
     /// Commit timestamp, once decided.
     pub commit: Option<Timestamp>,
+    /// The decision is committed in the log, and not only known to the leader.
+    pub settled: bool,
 }
 
 /// A transaction whose operations were carried out by [`State::decide`].
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Executed {
     /// The transaction.
     pub txn: TxnId,
@@ -51,10 +55,14 @@ pub struct Executed {
     pub replies: Replies,
 }
 
-/// How long an executed transaction's outcome is remembered, in microseconds. All participants of
-/// a server log their outcomes in the same rounds of its one log, so a participant that still lacks
-/// its own is at most a few rounds behind.
+/// How long an executed transaction's outcome is remembered at least, in microseconds. All
+/// participants of a server that is alone log their outcomes in the same rounds of its one log, so a
+/// participant that still lacks its own is at most a few rounds behind. In a cluster the other
+/// shards' watermarks must have passed it as well.
 pub const OUTCOME_US: u64 = 10_000_000;
+
+/// How long a replica remembers that a transaction must not be prepared, in microseconds.
+pub const VOID_US: u64 = 60_000_000;
 
 /// Records and everything else that a snapshot of the shard contains.
 #[derive(Clone, Debug, Default)]
@@ -68,8 +76,21 @@ pub struct State {
     requests: Requests,
     /// Commit timestamps of transactions over several shards that were executed lately.
     outcomes: Map<TxnId, Timestamp>,
-    /// The same, roughly the oldest first.
-    outcomes_by_time: VecDeque<(Timestamp, TxnId)>,
+    /// The same, with when that was (monotonic microseconds of this replica), the oldest first.
+    outcomes_by_time: VecDeque<(u64, Timestamp, TxnId)>,
+    /// In a cluster: what other shards have settled.
+    watermarks: Option<Watermarks>,
+    /// This replica's monotonic clock when it was told last.
+    mono_us: u64,
+    /// Transactions that were not prepared here and never will be.
+    voids: BTreeSet<TxnId>,
+    /// The same, with when this replica heard of them (monotonic microseconds), oldest first.
+    voids_by_time: VecDeque<(u64, TxnId)>,
+    /// What the leader has carried out or dropped ahead of the log: the outcome is not committed in
+    /// it yet, so that other replicas still have the transaction prepared.
+    unsettled: BTreeMap<TxnId, Option<Timestamp>>,
+    /// Replies of transactions that were carried out lately, for a coordinator that has lost them.
+    kept: Option<VecDeque<Executed>>,
     removed: Timestamp,
     changed: Vec<Blob>,
     report_changes: bool,
@@ -238,6 +259,11 @@ impl State {
         self.announced.remove(&txn) && self.prepared.contains_key(&txn)
     }
 
+    /// Whether a prepare was proposed and is not committed yet.
+    pub fn is_announced(&self, txn: TxnId) -> bool {
+        self.announced.contains(&txn)
+    }
+
     /// Prepared transactions whose prepare records are committed.
     pub fn confirmed(&self) -> impl Iterator<Item = &Prepared> {
         self.prepared.iter().filter(|(txn, _)| !self.announced.contains(txn)).map(|(_, p)| p)
@@ -254,17 +280,89 @@ impl State {
         self.outcomes.iter().map(|(txn, ts)| (*txn, *ts))
     }
 
-    /// Remembers an outcome for [`OUTCOME_US`] of logical time.
+    /// Remembers an outcome until no participant can need it any more.
     pub fn remember_outcome(&mut self, txn: TxnId, ts: Timestamp) {
         self.outcomes.insert(txn, ts);
-        self.outcomes_by_time.push_back((ts, txn));
-        while let Some((oldest, txn)) = self.outcomes_by_time.front().copied() {
-            if oldest.micros() + OUTCOME_US > ts.micros() {
+        self.outcomes_by_time.push_back((self.mono_us, ts, txn));
+        while let Some((since_us, ts, txn)) = self.outcomes_by_time.front().copied() {
+            let needed = self.watermarks.as_ref().is_some_and(|w| !w.passed(since_us, ts));
+            if since_us + OUTCOME_US > self.mono_us || needed {
                 break;
             }
             self.outcomes_by_time.pop_front();
             self.outcomes.swap_remove(&txn);
         }
+    }
+
+    /// Tells the time of this replica's monotonic clock.
+    #[inline]
+    pub fn tell_time(&mut self, mono_us: u64) {
+        self.mono_us = mono_us;
+    }
+
+    /// From now on, outcomes are kept until all shards have settled them.
+    pub fn keep_outcomes(&mut self, watermarks: Watermarks) {
+        self.watermarks = Some(watermarks);
+    }
+
+    /// A shard has settled every transaction that commits before `ts`.
+    pub fn hear_watermark(&mut self, shard: ShardId, ts: Timestamp, mono_us: u64) {
+        if let Some(watermarks) = &mut self.watermarks {
+            watermarks.hear(shard, ts, mono_us);
+        }
+    }
+
+    /// Everything here that commits before this is settled for good: its outcome is in the log.
+    /// `clock` is the shard's clock.
+    pub fn watermark(&self, clock: Timestamp) -> Timestamp {
+        let open = self.prepared.values().map(|p| p.bound);
+        let ahead = self.unsettled.values().flatten().copied();
+        open.chain(ahead).min().unwrap_or(clock)
+    }
+
+    /// From now on, keeps the replies of transactions over several shards for a while.
+    pub fn keep_replies(&mut self) {
+        self.kept.get_or_insert_default();
+    }
+
+    /// Replies of a transaction that was carried out lately, if they are kept.
+    pub fn replies_of(&self, txn: TxnId) -> Option<&Replies> {
+        self.kept.iter().flatten().find(|executed| executed.txn == txn).map(|e| &e.replies)
+    }
+
+    pub(super) fn keep_replies_of(&mut self, executed: &Executed) {
+        if let Some(kept) = &mut self.kept {
+            if kept.len() >= EXECUTED_REPLIES_MAX {
+                kept.pop_front();
+            }
+            kept.push_back(Executed { txn: executed.txn, replies: executed.replies.clone() });
+        }
+    }
+
+    /// A transaction that was not prepared here never will be. Forgotten after [`VOID_US`] of this
+    /// replica's monotonic time: what was sent before it was known arrives within that or not at
+    /// all (see "When a coordinator is gone" in `docs/internals/transactions.md`).
+    pub fn void(&mut self, txn: TxnId, mono_us: u64) {
+        if self.voids.insert(txn) {
+            self.voids_by_time.push_back((mono_us, txn));
+        }
+        while let Some((heard_us, txn)) = self.voids_by_time.front().copied() {
+            if heard_us + VOID_US > mono_us {
+                break;
+            }
+            self.voids_by_time.pop_front();
+            self.voids.remove(&txn);
+        }
+    }
+
+    /// Whether a transaction must not be prepared here.
+    pub fn is_void(&self, txn: TxnId) -> bool {
+        self.voids.contains(&txn)
+    }
+
+    /// Transactions that must not be prepared here.
+    pub fn voids(&self) -> impl Iterator<Item = TxnId> {
+        self.voids.iter().copied()
     }
 
     /// Puts a record of a snapshot in its place.
@@ -273,6 +371,39 @@ impl State {
             self.expirations.insert((at, key.clone()));
         }
         self.records.insert(key, Some(record));
+    }
+
+    /// The leader has decided about a transaction and acts on it before the log has the outcome.
+    pub(super) fn act_ahead(&mut self, txn: TxnId, commit: Option<Timestamp>) {
+        self.unsettled.insert(txn, commit);
+    }
+
+    /// The outcome of a transaction is committed in the log.
+    pub(super) fn settle(&mut self, txn: TxnId) {
+        self.unsettled.remove(&txn);
+        if let Some(prepared) = self.prepared.get_mut(&txn) {
+            prepared.settled = true;
+        }
+    }
+
+    /// What the leader has acted on ahead of the log.
+    pub fn unsettled(&self) -> impl Iterator<Item = (TxnId, Option<Timestamp>)> {
+        self.unsettled.iter().map(|(txn, commit)| (*txn, *commit))
+    }
+
+    /// This replica does not lead any more: what it knew beyond the log, and has not carried out
+    /// yet, is forgotten.
+    pub(super) fn renounce(&mut self) {
+        for txn in std::mem::take(&mut self.announced) {
+            self.renounce_prepared(txn);
+        }
+        let ahead =
+            |(txn, p): (&TxnId, &Prepared)| (p.commit.is_some() && !p.settled).then_some(*txn);
+        let ahead: Vec<TxnId> = self.prepared.iter().filter_map(ahead).collect();
+        for txn in ahead {
+            self.unsettled.remove(&txn);
+            self.renounce_decision(txn);
+        }
     }
 
     /// Puts a prepared transaction of a snapshot in its place.

@@ -5,7 +5,7 @@
 
 use super::apply::State;
 use crate::limits::BLOCKED_MAX;
-use crate::message::{GatewayId, Token};
+use crate::message::{GatewayId, MachineId, Token};
 use adt::Blob;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -59,6 +59,13 @@ impl Blocked {
             }
         }
         keys
+    }
+
+    /// Ends the waits of a machine's gateways; gives the keys whose next waiter may have a turn.
+    pub fn forget(&mut self, machine: MachineId) -> Vec<Blob> {
+        let gone: Vec<Who> =
+            self.keys.keys().filter(|(g, _)| g.machine == machine).copied().collect();
+        gone.into_iter().flat_map(|(gateway, token)| self.unblock(gateway, token)).collect()
     }
 
     /// Whom to tell that `key` holds something: the first in line, unless one is trying already.

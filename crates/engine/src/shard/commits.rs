@@ -2,8 +2,10 @@
 
 use super::apply::{Executed, Outcome, State, mix};
 use super::{Batch, Shard, Target, TargetKind};
-use crate::entry::{Entry, LogRecord};
-use crate::message::{Age, Answer, Body, Now, Refusal, Request, RequestId, Token, TxnId};
+use crate::entry::{Entry, LogRecord, Prepare};
+use crate::message::{
+    Age, Answer, Body, Fate, GatewayId, Now, Refusal, Request, RequestId, Token, TxnId,
+};
 use adt::{Blob, Ctx, Reply, Timestamp};
 use std::collections::BTreeSet;
 
@@ -12,10 +14,11 @@ impl Shard {
     /// records take effect.
     pub fn committed(&mut self, now: Now) {
         let Some(batch) = self.in_flight.pop_front() else { return };
+        self.state.tell_time(now.mono_us);
         self.applied = batch.number;
         for (index, record) in batch.records.iter().enumerate() {
             let ctx = ctx_of(&batch, index);
-            self.commit_record(record, batch.targets[index], &ctx);
+            self.commit_record(now, record, batch.targets[index], &ctx);
         }
         if batch.tracked {
             self.land(&batch);
@@ -28,11 +31,15 @@ impl Shard {
         self.settle(now);
     }
 
-    fn commit_record(&mut self, record: &LogRecord, target: Target, ctx: &Ctx) {
+    fn commit_record(&mut self, now: Now, record: &LogRecord, target: Target, ctx: &Ctx) {
         match record {
             LogRecord::Apply(apply) => {
                 self.before_change(apply);
                 self.stats.operations += apply.ops.len() as u64;
+                if let Some(recent) = &mut self.recent {
+                    let written = apply.ops.iter().filter(|(_, op)| op.is_write());
+                    written.for_each(|(key, _)| recent.note(key, now.mono_us));
+                }
                 let outcome = self.state.apply(apply, ctx);
                 self.tell(target, outcome, ctx.ts);
                 if target.kind == TargetKind::Nobody
@@ -51,10 +58,15 @@ impl Shard {
                 self.answer(entry.gateway, target.token, prepared);
             }
             // The leader acted when it was told the outcome; the record is for the others.
-            LogRecord::Outcome { .. } => {}
+            LogRecord::Outcome { txn, .. } => self.state.settle(*txn),
+            LogRecord::Void(txn) => {
+                self.state.void(*txn, now.mono_us);
+                self.answer(target.gateway, target.token, Answer::Fate(Fate::Void));
+            }
             LogRecord::Flush => {
                 self.keep_all_for_snapshot();
                 self.state.flush(ctx.ts);
+                self.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
                 self.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
             }
             LogRecord::Resolve(request) => {
@@ -107,14 +119,34 @@ impl Shard {
             match request.body {
                 crate::message::Body::Read { .. } => self.read(now, unfenced(request)),
                 crate::message::Body::Snapshot { .. } => self.snapshot_read(now, unfenced(request)),
+                Body::Inquire { txn } => self.inquire(now, request.gateway, request.token, txn),
                 _ => self.look(now, request),
             }
         }
     }
 
-    /// The fate of a transaction that was asked to prepare here.
-    pub(super) fn decide(&mut self, now: Now, token: Token, txn: TxnId, commit: Option<Timestamp>) {
-        let Some(entry) = self.txns.get_mut(&txn) else { return };
+    /// The fate of a transaction that was asked to prepare here. `from` is told when it is carried
+    /// out.
+    pub(super) fn decide(
+        &mut self,
+        now: Now,
+        (from, token): (GatewayId, Token),
+        txn: TxnId,
+        commit: Option<Timestamp>,
+    ) {
+        let Some(entry) = self.txns.get_mut(&txn) else {
+            if commit.is_some() {
+                // Somebody else has told before.
+                let replies = self.state.replies_of(txn).cloned();
+                let answer = replies.map_or(Answer::CarriedOut, Answer::Replies);
+                self.answer(from, token, answer);
+            }
+            return;
+        };
+        if entry.decided.is_some() {
+            entry.askers.push((from, token));
+            return;
+        }
         if entry.committing {
             // It is in the log as the only participant's: too late to give it up.
             return;
@@ -123,10 +155,10 @@ impl Shard {
             // Its prepare never got as far as the log.
             return self.end_txn(txn);
         }
-        let gateway = entry.gateway;
-        entry.decided = Some(token);
-        let target = Target { gateway, token, kind: TargetKind::Nobody };
+        entry.decided = Some((from, token));
+        let target = Target { gateway: from, token, kind: TargetKind::Nobody };
         self.log(LogRecord::Outcome { txn, commit }, target);
+        self.state.act_ahead(txn, commit);
         if let Some(ts) = commit {
             self.move_clock(ts);
         } else {
@@ -134,7 +166,7 @@ impl Shard {
         }
         self.probe_answered(txn);
         let executed = self.state.decide(txn, commit, now.wall_ms());
-        self.finish(executed);
+        self.finish(now, executed);
         for key in self.state.take_changed() {
             let ready = self.blocked.ready(&key, &self.state);
             self.notify_ready(ready);
@@ -211,11 +243,17 @@ impl Shard {
         self.answer(waiter.request.gateway, waiter.request.token, refused);
     }
 
-    fn finish(&mut self, executed: Vec<Executed>) {
+    fn finish(&mut self, now: Now, executed: Vec<Executed>) {
         for Executed { txn, replies } in executed {
             self.stats.operations += replies.len() as u64;
-            if let Some(entry) = self.txns.get(&txn) {
-                let (gateway, token) = (entry.gateway, entry.decided.unwrap_or_default());
+            if let (Some(recent), Some(entry)) = (&mut self.recent, self.txns.get(&txn)) {
+                entry.keys.iter().for_each(|key| recent.note(key, now.mono_us));
+            }
+            if let Some(entry) = self.txns.get_mut(&txn) {
+                let (gateway, token) = entry.decided.unwrap_or_default();
+                for (gateway, token) in std::mem::take(&mut entry.askers) {
+                    self.answer(gateway, token, Answer::Replies(replies.clone()));
+                }
                 self.answer(gateway, token, Answer::Replies(replies));
             }
             self.end_txn(txn);
@@ -224,16 +262,24 @@ impl Shard {
 
     /// Settles a transaction that a start has found open, before there are any requests.
     pub fn resolve(&mut self, now: Now, txn: TxnId, commit: Option<Timestamp>) {
-        let (gateway, token) = Default::default();
-        let target = Target { gateway, token, kind: TargetKind::Nobody };
-        self.log(LogRecord::Outcome { txn, commit }, target);
-        self.move_clock(commit.unwrap_or_default());
-        self.state.decide(txn, commit, now.wall_ms());
+        self.decide(now, Default::default(), txn, commit);
+        // There is nobody yet to whom anything could be said.
+        self.outputs.clear();
     }
 
     /// Applies an entry read back from the log: a follower's way, and a start's.
-    pub fn replay(&mut self, entry: Entry) {
-        replay_into(&mut self.state, &entry);
+    pub fn replay(&mut self, now: Now, entry: Entry) {
+        self.state.tell_time(now.mono_us);
+        for record in &entry.records {
+            match record {
+                LogRecord::Apply(apply) | LogRecord::Prepare(Prepare { apply, .. }) => {
+                    self.before_change(apply);
+                }
+                LogRecord::Flush => self.keep_all_for_snapshot(),
+                _ => {}
+            }
+        }
+        replay_into(&mut self.state, now, &entry);
         let last = Timestamp(entry.ts.0 + entry.records.len() as u64);
         self.move_clock(last);
     }
@@ -254,7 +300,7 @@ fn ctx_of(batch: &Batch, index: usize) -> Ctx {
     Ctx { now_ms: batch.now_ms, ts, seed: mix(batch.seed ^ ts.0) }
 }
 
-fn replay_into(state: &mut State, entry: &Entry) {
+fn replay_into(state: &mut State, now: Now, entry: &Entry) {
     for (index, record) in entry.records.iter().enumerate() {
         let ts = entry.ts_of(index);
         let ctx = Ctx { now_ms: entry.now_ms, ts, seed: mix(entry.seed ^ ts.0) };
@@ -265,8 +311,10 @@ fn replay_into(state: &mut State, entry: &Entry) {
             LogRecord::Prepare(prepare) => state.prepare(prepare.clone(), ts),
             LogRecord::Outcome { txn, commit } => {
                 state.decide(*txn, *commit, entry.now_ms);
+                state.settle(*txn);
                 state.take_moved();
             }
+            LogRecord::Void(txn) => state.void(*txn, now.mono_us),
             LogRecord::Flush => state.flush(ts),
             LogRecord::Resolve(request) => {
                 state.requests_mut().resolve(request.clone(), ts);

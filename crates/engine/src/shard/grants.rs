@@ -70,7 +70,7 @@ impl Shard {
     fn age_of(&self, now: Now, request: &Request) -> Age {
         txn_of(&request.body).map_or(
             // No transaction has such an age, so that of two who wait for each other one is older.
-            Age { began: Timestamp::from_micros(now.wall_us), gateway: GatewayId(u16::MAX) },
+            Age { began: Timestamp::from_micros(now.wall_us), gateway: GatewayId::LAST },
             |txn| txn.age,
         )
     }
@@ -274,7 +274,7 @@ impl Shard {
         }
     }
 
-    fn hold(&mut self, txn: TxnId, key: &Blob, claim: Claim) {
+    pub(super) fn hold(&mut self, txn: TxnId, key: &Blob, claim: Claim) {
         self.locks.hold(key, txn, claim);
         if let Some(entry) = self.txns.get_mut(&txn)
             && !entry.keys.contains(key)
@@ -325,6 +325,11 @@ impl Shard {
         let (gateway, token) = (request.gateway, request.token);
         let Body::Prepare { ref prepare, floor } = request.body else { return };
         let txn = prepare.txn;
+        if self.state.is_void(txn) {
+            // Somebody has given it up already.
+            self.answer(gateway, token, Answer::Refused(Refusal::LocksLost));
+            return self.end_txn(txn);
+        }
         self.move_clock(floor);
         if prepare.participants.len() == 1 {
             if let Some(entry) = self.txns.get_mut(&txn) {

@@ -11,13 +11,17 @@ mod commits;
 mod contention;
 mod grants;
 mod idle;
+mod inquiry;
+mod leading;
 mod locks;
 mod order;
 mod reads;
+mod recent;
 pub mod requests;
 pub mod snapshot;
 #[cfg(test)]
 mod tests;
+pub mod watermark;
 
 use crate::entry::{Apply, Entry, LogRecord};
 use crate::limits::{ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, REAP_PER_TURN_MAX};
@@ -34,6 +38,7 @@ use blocked::Blocked;
 use contention::Contention;
 use grants::Claims;
 use locks::{LockTable, WaiterId};
+use recent::Recent;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -46,6 +51,9 @@ pub struct Config {
     pub concurrency: Concurrency,
     /// Seed of its random numbers.
     pub seed: u64,
+    /// In a cluster: the gateway next to it, which finds out what became of transactions whose own
+    /// gateway is silent. A server that is alone settles them when it starts.
+    pub home: Option<GatewayId>,
 }
 
 /// How long after the last lock operations in the log are still noted in the lock table. Without
@@ -72,6 +80,8 @@ enum TargetKind {
     Flushed,
     /// Whether a request took effect.
     Resolved,
+    /// That a transaction was not prepared here and never will be.
+    Voided,
     /// Nobody asked.
     Nobody,
 }
@@ -100,7 +110,9 @@ struct Txn {
     unlogged: Option<(crate::entry::Prepare, Target)>,
     probes: BTreeSet<TxnId>,
     /// Where the replies go once the transaction is executed.
-    decided: Option<Token>,
+    decided: Option<(GatewayId, Token)>,
+    /// Others who have said the same, and want the replies as well.
+    askers: SmallVec<[(GatewayId, Token); 1]>,
     /// Its prepare is in the log.
     prepared: bool,
     /// Its only record, which commits it, is in the log.
@@ -145,6 +157,8 @@ pub struct Shard {
     blocked: Blocked,
     contention: Contention,
     snapshot: Option<snapshot::Writer>,
+    /// In a cluster: when keys changed last.
+    recent: Option<Recent>,
     outputs: VecDeque<Response>,
     stats: ShardStats,
 }
@@ -182,6 +196,7 @@ impl Shard {
             blocked: Blocked::default(),
             contention: Contention::default(),
             snapshot: None,
+            recent: config.home.map(|_| Recent::default()),
             outputs: VecDeque::new(),
             stats: ShardStats::default(),
         }
@@ -195,6 +210,11 @@ impl Shard {
     /// The replicated state.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// A shard has settled every transaction that commits before `ts`.
+    pub fn hear_watermark(&mut self, now: Now, shard: ShardId, ts: Timestamp) {
+        self.state.hear_watermark(shard, ts, now.mono_us);
     }
 
     /// The shard's logical clock.
@@ -214,7 +234,9 @@ impl Shard {
             let wait_ms = at.saturating_sub(now.wall_ms()).clamp(1, 100);
             now.mono_us + wait_ms * 1000
         });
-        let waiting = (!self.waiters.is_empty()).then_some(now.mono_us + 100_000);
+        let prepared = self.config.home.is_some() && !self.state.prepared().is_empty();
+        let watching = !self.waiters.is_empty() || prepared;
+        let waiting = watching.then_some(now.mono_us + 100_000);
         expiry.into_iter().chain(waiting).min()
     }
 
@@ -222,6 +244,7 @@ impl Shard {
     pub fn tick(&mut self, now: Now) {
         self.reap_due(now);
         self.remind_idle_holders(now);
+        self.find_orphans(now);
         if self.tracking_until_us.is_some_and(|until| until < now.mono_us) && !self.locks.in_use() {
             self.tracking_until_us = None;
         }
@@ -231,12 +254,16 @@ impl Shard {
     /// Takes a request from a gateway.
     pub fn handle(&mut self, now: Now, request: Request) {
         self.stats.requests += 1;
+        self.state.tell_time(now.mono_us);
         match request.body {
             Body::Read { .. } => self.read(now, request),
             Body::Apply(_) => self.admit_apply(now, request),
             Body::Snapshot { .. } => self.snapshot_read(now, request),
             Body::Lock { .. } | Body::Prepare { .. } => self.begin_locking(now, request),
-            Body::Decide { txn, commit } => self.decide(now, request.token, txn, commit),
+            Body::Decide { txn, commit } => {
+                self.decide(now, (request.gateway, request.token), txn, commit);
+            }
+            Body::Inquire { txn } => self.inquire(now, request.gateway, request.token, txn),
             Body::Cancel { txn } => self.cancel(txn),
             Body::Release { txn, after } => {
                 self.move_clock(after);

@@ -42,7 +42,7 @@ impl State {
     /// Notes this shard's part of a transaction whose fate is open.
     pub fn prepare(&mut self, prepare: Prepare, bound: Timestamp) {
         let txn = prepare.txn;
-        let prepared = Prepared { prepare, bound, commit: None };
+        let prepared = Prepared { prepare, bound, commit: None, settled: false };
         self.enter(&prepared);
         self.prepared.insert(txn, prepared);
     }
@@ -145,7 +145,9 @@ impl State {
         let ctx = Ctx { now_ms, ts, seed: mix(ts.0) };
         let replies = self.run(&prepared.prepare.apply, &ctx);
         self.remember_outcome(txn, ts);
-        Executed { txn, replies }
+        let executed = Executed { txn, replies };
+        self.keep_replies_of(&executed);
+        executed
     }
 
     /// Somebody who conflicts with the decided transaction at `place` and could still come, or has
@@ -168,6 +170,29 @@ impl State {
             !record::mode(asked).shares(record::mode(held))
                 && !record::commutes(record, held, asked)
         })
+    }
+
+    /// Forgets a prepare that is not in the log.
+    pub(super) fn renounce_prepared(&mut self, txn: TxnId) {
+        self.forget(txn);
+        // Those that wait for it only know so as long as this replica leads.
+        for waiting in self.order.behind.remove(&txn).into_iter().flatten() {
+            self.order.waits_for.remove(&waiting);
+        }
+    }
+
+    /// Forgets a decision that is not in the log.
+    pub(super) fn renounce_decision(&mut self, txn: TxnId) {
+        let Some(mut prepared) = self.prepared.swap_remove(&txn) else { return };
+        self.leave(&prepared);
+        prepared.commit = None;
+        self.enter(&prepared);
+        self.prepared.insert(txn, prepared);
+        if let Some(first) = self.order.waits_for.remove(&txn)
+            && let Some(behind) = self.order.behind.get_mut(&first)
+        {
+            behind.retain(|waiting| *waiting != txn);
+        }
     }
 
     fn forget(&mut self, txn: TxnId) -> Option<Prepared> {

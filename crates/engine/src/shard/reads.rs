@@ -97,13 +97,17 @@ impl Shard {
         let ctx = self.ctx(now);
         let mut since = Timestamp::ZERO;
         let mut replies = Vec::new();
+        let mut held_us = u64::MAX;
         let Body::Snapshot { ref ops, .. } = request.body else { return };
         for (key, op) in ops {
+            if let Some(recent) = &self.recent {
+                held_us = held_us.min(recent.held_us(key, now.mono_us));
+            }
             let record = self.state.get(key);
             since = since.max(record.map_or(self.state.removed(), |r| r.modified));
             replies.push(record::query(record, op, &ctx));
         }
-        let answer = Answer::Snapshot { replies, since, until };
+        let answer = Answer::Snapshot { replies, since, until, held_us };
         self.answer(request.gateway, request.token, answer);
     }
 

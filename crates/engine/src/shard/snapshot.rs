@@ -30,7 +30,8 @@ impl Shard {
         let (shard, clock, removed) = (self.config.id, self.clock, self.state.removed());
         ready.push_back(SnapshotPart::Header { shard, index, term, clock, removed });
         for p in self.state.confirmed() {
-            let (prepare, bound, commit) = (p.prepare.clone(), p.bound, p.commit);
+            let commit = p.commit.filter(|_| p.settled);
+            let (prepare, bound) = (p.prepare.clone(), p.bound);
             ready.push_back(SnapshotPart::Prepared { prepare, bound, commit });
         }
         for (request, ts, replies) in self.state.requests().iter() {
@@ -40,6 +41,9 @@ impl Shard {
         for (txn, commit) in self.state.outcomes() {
             ready.push_back(SnapshotPart::Outcome { txn, commit });
         }
+        ready.extend(self.state.voids().map(SnapshotPart::Void));
+        let unsettled = self.state.unsettled();
+        ready.extend(unsettled.map(|(txn, commit)| SnapshotPart::Unsettled { txn, commit }));
         let left = self.state.iter().map(|(key, _)| key.clone()).collect();
         self.snapshot = Some(Writer { left, ready, parts: 0, ended: false });
         // What is prepared may be carried out at any moment. Later ones follow when they are logged.
@@ -111,6 +115,7 @@ pub struct Reader {
     header: Option<Header>,
     parts: u64,
     ended: bool,
+    mono_us: u64,
 }
 
 /// What a snapshot says about itself.
@@ -127,6 +132,11 @@ pub struct Header {
 }
 
 impl Reader {
+    /// A reader at work at this monotonic time.
+    pub fn new(mono_us: u64) -> Self {
+        Self { mono_us, ..Self::default() }
+    }
+
     /// Takes the next part. Parts out of place are [`Corrupt`].
     pub fn take(&mut self, part: SnapshotPart) -> Result<(), Corrupt> {
         if self.ended || (self.header.is_none() != matches!(part, SnapshotPart::Header { .. })) {
@@ -139,9 +149,12 @@ impl Reader {
             }
             SnapshotPart::Record(key, record) => self.state.restore_record(key, record),
             SnapshotPart::Prepared { prepare, bound, commit } => {
-                self.state.restore_prepared(Prepared { prepare, bound, commit });
+                let settled = commit.is_some();
+                self.state.restore_prepared(Prepared { prepare, bound, commit, settled });
             }
             SnapshotPart::Outcome { txn, commit } => self.state.remember_outcome(txn, commit),
+            SnapshotPart::Unsettled { txn, commit } => self.state.act_ahead(txn, commit),
+            SnapshotPart::Void(txn) => self.state.void(txn, self.mono_us),
             SnapshotPart::Request { request, ts, replies } => {
                 self.state.requests_mut().remember(request, ts, replies);
             }

@@ -4,10 +4,10 @@ mod idle;
 
 use super::*;
 use crate::entry::Prepare;
-use crate::message::{Guard, Refusal};
+use crate::message::{Guard, MachineId, Refusal};
 use adt::set;
 
-const G: GatewayId = GatewayId(0);
+const G: GatewayId = GatewayId { machine: MachineId(1), worker: 0, life: 0 };
 
 /// A shard with a clock and a log that is durable when the story says so.
 struct Story {
@@ -22,7 +22,7 @@ impl Story {
     }
 
     fn with(concurrency: Concurrency) -> Self {
-        let shard = Shard::new(Config { id: ShardId(0), concurrency, seed: 7 });
+        let shard = Shard::new(Config { id: ShardId(0), concurrency, seed: 7, home: None });
         Self { shard, now: Now { wall_us: 1_000_000_000, mono_us: 5_000_000 }, token: 0 }
     }
 
@@ -385,7 +385,7 @@ fn a_snapshot_read_reports_its_interval() {
         at: Timestamp::ZERO,
         fenced: false,
     });
-    let (_, Answer::Snapshot { replies, since, until }) = story.answers().remove(0) else {
+    let (_, Answer::Snapshot { replies, since, until, .. }) = story.answers().remove(0) else {
         panic!("a snapshot answers with values and their interval");
     };
     assert_eq!(replies, [Reply::Int(1)]);
@@ -474,7 +474,7 @@ fn replaying_the_log_gives_the_same_state() {
     keep(&mut story);
     let mut follower = Shard::new(story.shard.config);
     for entry in log {
-        follower.replay(entry);
+        follower.replay(story.now, entry);
     }
     let all = |shard: &Shard| {
         shard.state().iter().map(|(k, r)| (k.clone(), r.clone())).collect::<Vec<_>>()

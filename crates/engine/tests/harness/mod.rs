@@ -69,8 +69,9 @@ impl World {
         ];
         let gateway = |id| {
             let config = Config {
-                id: GatewayId(id),
+                id: GatewayId::alone(id),
                 gateways: shape.gateways,
+                clustered: false,
                 shards: shape.shards,
                 concurrency: shape.concurrency,
                 version: "1.2.3",
@@ -83,7 +84,7 @@ impl World {
         };
         let shard = |id| {
             let (id, concurrency, seed) = (ShardId(id), shape.concurrency, shape.seed);
-            Shard::new(shard::Config { id, concurrency, seed })
+            Shard::new(shard::Config { id, concurrency, seed, home: None })
         };
         Self {
             gateways: (0..shape.gateways).map(gateway).collect(),
@@ -156,7 +157,7 @@ impl World {
                         self.to_shards.entry(way).or_default().push_back(request);
                     }
                     Output::Peer { to, message } => {
-                        let way = (g, usize::from(to.0));
+                        let way = (g, usize::from(to.worker));
                         self.peers.entry(way).or_default().push_back(message);
                     }
                     Output::Verify { session, password, verifier, .. } => {
@@ -171,7 +172,7 @@ impl World {
         }
         for s in 0..self.shards.len() {
             while let Some(response) = self.shards[s].poll() {
-                let way = (s, usize::from(response.gateway.0));
+                let way = (s, usize::from(response.gateway.worker));
                 self.to_gateways.entry(way).or_default().push_back(response);
             }
         }
@@ -232,7 +233,7 @@ impl World {
             Step::Peer(from, to) => {
                 if let Some(message) = self.peers.get_mut(&(from, to)).and_then(VecDeque::pop_front)
                 {
-                    self.gateways[to].peer(now, GatewayId(from as u16), message);
+                    self.gateways[to].peer(now, GatewayId::alone(from as u16), message);
                 }
             }
             Step::EndTurn(s) => {

@@ -6,15 +6,16 @@
 
 use super::{LogError, LogStore};
 use crate::config::Durability;
+use engine::limits::{PERSISTS_MAX, SHARDS_MAX};
 use engine::message::ShardId;
 use engine::replication::Persist;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Most messages that wait for the thread. A shard has at most one write outstanding and compacts
-/// rarely, so that this is never reached.
-const QUEUE_MAX: usize = 4 * engine::limits::SHARDS_MAX;
+/// Most messages that wait for the thread. A shard has at most [`PERSISTS_MAX`] writes outstanding
+/// and compacts rarely, so that this is never reached.
+const QUEUE_MAX: usize = 2 * PERSISTS_MAX * SHARDS_MAX;
 /// How often the log is made durable with `everysec`.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -8,6 +8,7 @@
 //! leaves it; the rest travels in one batch per worker and turn.
 
 mod connection;
+mod peers;
 mod reading;
 mod routing;
 mod snapshots;
@@ -18,14 +19,16 @@ use crate::listen::{Accepted, Connections};
 use crate::log::{Completion, LogSender};
 use crate::mail::{Batch, Inbox, Mail, Mailbox, Report};
 use crate::password::Attempt;
+use crate::peers::Linked;
 use crate::snapshot::Piece;
 use connection::Connection;
 use engine::gateway::{Gateway, Opening, SessionId};
 use engine::limits::UNAUTHENTICATED_MS_MAX;
 use engine::message::{GatewayId, Now, ShardId};
-use engine::replica::Replica;
+use engine::node::Node;
 use foldhash::fast::RandomState;
 use mio::{Events, Interest, Poll, Token};
+use peers::Links;
 use slab::Slab;
 use snapshots::Snapshots;
 use std::collections::{HashMap, VecDeque};
@@ -35,6 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, SyncSender};
 use std::time::Duration;
 use wire::entry::EntryFormat;
+use wire::peer::Hello;
 
 /// The event of the inbox.
 pub const INBOX: Token = Token(usize::MAX);
@@ -77,6 +81,8 @@ pub struct Peers {
     pub connections: Arc<Connections>,
     /// The counters of this worker.
     pub traffic: Arc<Traffic>,
+    /// Which other machines this one is connected with.
+    pub linked: Arc<Linked>,
 }
 
 /// Where a worker works.
@@ -91,6 +97,8 @@ pub struct Place {
     pub inbox: Inbox,
     /// Number of shards of the whole server.
     pub shards: u16,
+    /// What this machine says first to others; none if there are no others.
+    pub hello: Option<Hello>,
     /// Bytes of log of a shard after which a snapshot of it is written.
     pub snapshot_log_bytes: u64,
 }
@@ -102,11 +110,11 @@ pub struct Worker {
     poll: Poll,
     inbox: Inbox,
     gateway: Gateway,
-    /// All shards by number, those of other workers absent.
-    replicas: Vec<Option<Replica<EntryFormat>>>,
-    /// The numbers of this worker's shards.
-    local: Vec<usize>,
+    /// This worker's shards, and the way to the others.
+    node: Node<EntryFormat>,
     peers: Peers,
+    /// The connections with other machines.
+    links: Links,
     connections: Slab<Connection>,
     sessions: HashMap<SessionId, usize, RandomState>,
     /// The session that was last asked for, since replies come in bursts.
@@ -164,20 +172,13 @@ impl Drop for AbortOnPanic {
 
 impl Worker {
     /// A worker with its shards.
-    pub fn new(
-        place: Place,
-        gateway: Gateway,
-        own: Vec<Replica<EntryFormat>>,
-        peers: Peers,
-    ) -> Self {
-        let Place { id, clock, poll, inbox, shards, snapshot_log_bytes } = place;
-        let mut replicas: Vec<Option<Replica<EntryFormat>>> = Vec::new();
-        replicas.resize_with(usize::from(shards), || None);
-        let local: Vec<usize> = own.iter().map(|replica| usize::from(replica.id().0)).collect();
-        for replica in own {
-            let shard = usize::from(replica.id().0);
-            replicas[shard] = Some(replica);
-        }
+    pub fn new(place: Place, gateway: Gateway, node: Node<EntryFormat>, peers: Peers) -> Self {
+        let Place { id, clock, poll, inbox, shards, hello, snapshot_log_bytes } = place;
+        let kept = peers.log.is_some();
+        let snapshots = match &hello {
+            None => Snapshots::new(usize::from(shards), snapshot_log_bytes, kept),
+            Some(_) => Snapshots::in_cluster(usize::from(shards)),
+        };
         let mut outbound = Vec::new();
         outbound.resize_with(peers.workers.len(), Batch::default);
         Self {
@@ -186,10 +187,10 @@ impl Worker {
             poll,
             inbox,
             gateway,
-            snapshots: Snapshots::new(usize::from(shards), snapshot_log_bytes, peers.log.is_some()),
-            replicas,
-            local,
+            snapshots,
+            node,
             peers,
+            links: Links::new(hello),
             connections: Slab::new(),
             sessions: HashMap::default(),
             recent: (SessionId(u64::MAX), 0),
@@ -239,8 +240,7 @@ impl Worker {
     /// How long to sleep.
     fn timeout(&mut self) -> Option<Duration> {
         let now = self.clock.now();
-        let shards = self.local.iter().filter_map(|&shard| self.replicas[shard].as_ref());
-        let due = shards.filter_map(|replica| replica.next_timeout(now)).min();
+        let due = self.node.next_timeout(now);
         self.shards_due_us = self.shards_due_us.min(due.unwrap_or(u64::MAX));
         if self.again || (!self.ready.is_empty() && !self.is_congested()) {
             return Some(Duration::ZERO);
@@ -249,6 +249,7 @@ impl Worker {
             .filter(|at| *at < u64::MAX)
             .into_iter()
             .chain(self.gateway.next_timeout())
+            .chain(self.links.due_us())
             .chain(self.unproven.front().map(|(deadline, ..)| *deadline))
             .chain(self.leaving.iter().map(|(deadline, ..)| *deadline).filter(|at| *at < u64::MAX))
             .chain(self.draining.filter(|_| !self.drained).map(|_| now.mono_us + DRAIN_QUIET_US))
@@ -268,6 +269,9 @@ impl Worker {
                 mail = true;
                 continue;
             }
+            if self.links.event(event) {
+                continue;
+            }
             let slot = event.token().0;
             let Some(connection) = self.connections.get_mut(slot) else { continue };
             connection.hangup |= event.is_read_closed() || event.is_error();
@@ -285,12 +289,9 @@ impl Worker {
         }
         if self.shards_due_us <= now.mono_us {
             self.shards_due_us = u64::MAX;
-            for &shard in &self.local {
-                if let Some(replica) = &mut self.replicas[shard] {
-                    replica.tick(now);
-                }
-            }
+            self.node.tick(now);
         }
+        self.read_links(now);
         if self.gateway.next_timeout().is_some_and(|at| at <= now.mono_us) {
             self.gateway.tick(now);
         }
@@ -299,12 +300,14 @@ impl Worker {
         // Timestamps must be later than those that others gave before this turn's requests came.
         let now = self.clock.now();
         self.settle(now);
+        self.post_parcels();
         self.publish_clocks();
         self.write_snapshots();
         self.flush(now);
         self.close_leaving(now);
         self.resume();
         self.send_batches();
+        self.flush_links(now);
         self.count_traffic();
         self.drain(now);
     }
@@ -312,8 +315,7 @@ impl Worker {
     /// Before the replies of this turn go out: whoever acts on them gets later timestamps, on all
     /// shards.
     fn publish_clocks(&self) {
-        let shards = self.local.iter().filter_map(|&shard| self.replicas[shard].as_ref());
-        if let Some(latest) = shards.map(|replica| replica.shard().clock()).max() {
+        if let Some(latest) = self.node.replicas().map(|replica| replica.shard().clock()).max() {
             self.clock.raise(latest);
         }
     }
@@ -324,7 +326,10 @@ impl Worker {
             self.moved_us = now.mono_us;
             match mail {
                 Mail::Connect(accepted) => self.connect(now, *accepted),
-                Mail::Batch(from, batch) => self.take_batch(now, from, batch),
+                Mail::Batch(batch) => self.take_batch(now, batch),
+                Mail::Peer(socket) => self.link(now, *socket),
+                Mail::PeerUp(machine, epoch) => self.peer_up(machine, epoch),
+                Mail::PeerDown(machine) => self.peer_down(now, machine),
                 Mail::Durable(completions) => self.durable(now, &completions),
                 Mail::Verified(session, ok) => self.gateway.verified(now, session, ok),
                 Mail::AdminDone(session, reply) => self.gateway.admin_done(now, session, reply),
@@ -335,7 +340,7 @@ impl Worker {
                     }
                 }
                 Mail::ResetStats => self.gateway.reset_stats(),
-                Mail::Snapshot => self.snapshots.begin_all(&self.local),
+                Mail::Snapshot => self.snapshots.begin_all(self.node.local()),
                 Mail::SnapshotTaken(shard) => self.snapshots.taken(shard),
                 Mail::SnapshotDone(shard, ok) => self.snapshot_done(shard, ok),
                 Mail::Report(reply) => {
@@ -440,9 +445,7 @@ impl Worker {
         self.unlogged_bytes -= self.unlogged_bytes * completions.len() / self.persisting;
         self.persisting -= completions.len();
         for (shard, number) in completions {
-            if let Some(replica) = &mut self.replicas[usize::from(shard.0)]
-                && let Err(error) = replica.persisted(now, *number)
-            {
+            if let Err(error) = self.node.persisted(now, *shard, *number) {
                 fail(*shard, &error);
             }
         }
@@ -479,7 +482,7 @@ impl Worker {
     }
 
     fn report(&self) -> Report {
-        let shards = self.local.iter().filter_map(|&shard| self.replicas[shard].as_ref());
+        let shards = self.node.replicas();
         Report {
             gateway: self.gateway.stats().clone(),
             shards: shards.map(|replica| (replica.id(), replica.shard().stats())).collect(),

@@ -6,7 +6,7 @@ use engine::gateway::Gateway;
 use engine::limits::{
     ENTRY_BYTES_MAX, OUTPUT_BYTES_PAUSE, PIPELINE_REQUESTS_MAX, UNLOGGED_BYTES_MAX,
 };
-use engine::message::Now;
+use engine::message::{Now, ShardId};
 
 /// So many connections are read before what they want is passed on to the shards.
 const ROUTE_EVERY: usize = 16;
@@ -49,8 +49,9 @@ impl Worker {
         }
         self.entry_bytes = 0;
         self.route(now);
-        for &shard in &self.local {
-            if let Some(replica) = &mut self.replicas[shard] {
+        for index in 0..self.node.local().len() {
+            let shard = ShardId(self.node.local()[index] as u16);
+            if let Some(replica) = self.node.replica_mut(shard) {
                 replica.close_entry();
             }
         }

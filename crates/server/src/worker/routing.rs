@@ -2,12 +2,13 @@
 
 use super::{Worker, fail};
 use crate::control::Notice;
-use crate::mail::{Batch, Mail};
+use crate::mail::{Batch, Mail, Outgoing};
 use crate::password::Attempt;
 use adt::Reply;
 use engine::gateway::{Output, SessionId};
 use engine::limits::OUTPUT_BYTES_MAX;
-use engine::message::{GatewayId, Now, Response};
+use engine::message::{MachineId, Now, ShardId};
+use engine::node::{Parcel, To};
 use wire::resp::{Protocol, encode};
 
 /// Rounds between gateway and shards after which a turn is ended even if there is more to do.
@@ -39,14 +40,9 @@ impl Worker {
                 more = true;
                 self.carry_out(now, output);
             }
-            for index in 0..self.local.len() {
-                let shard = self.local[index];
-                while let Some(response) =
-                    self.replicas[shard].as_mut().and_then(|replica| replica.poll())
-                {
-                    more = true;
-                    self.deliver(now, response);
-                }
+            while let Some(event) = self.node.poll() {
+                more = true;
+                event.tell(now, &mut self.gateway);
             }
             if !more {
                 return moved;
@@ -58,30 +54,30 @@ impl Worker {
     /// Closes the log entries of this turn; tells whether that has made answers at once.
     fn end_turn(&mut self, now: Now) -> bool {
         let mut answers = false;
-        for index in 0..self.local.len() {
-            let shard = self.local[index];
-            let Some(replica) = self.replicas[shard].as_mut() else { continue };
-            let id = replica.id();
-            if let Err(error) = replica.end_turn(now) {
+        for index in 0..self.node.local().len() {
+            let shard = self.node.local()[index];
+            let id = ShardId(shard as u16);
+            if let Err(error) = self.node.end_turn(now, shard) {
                 fail(id, &error);
             }
-            answers |= replica.shard().has_answers();
-            let Some(persist) = replica.take_persist() else { continue };
-            let bytes = persist.entries.iter().map(|entry| entry.data.len() as u64).sum();
-            self.snapshots.logged(id, bytes);
-            match &self.peers.log {
-                Some(log) => {
-                    self.persisting += 1;
-                    log.persist(persist);
-                }
-                None => {
-                    answers = true;
-                    if let Err(error) = replica.persisted(now, persist.number) {
-                        fail(id, &error);
+            while let Some(persist) = self.node.take_persist(shard) {
+                let bytes = persist.entries.iter().map(|entry| entry.data.len() as u64).sum();
+                self.snapshots.logged(id, bytes);
+                match &self.peers.log {
+                    Some(log) => {
+                        self.persisting += 1;
+                        log.persist(persist);
+                    }
+                    None => {
+                        answers = true;
+                        if let Err(error) = self.node.persisted(now, id, persist.number) {
+                            fail(id, &error);
+                        }
                     }
                 }
             }
         }
+        answers |= self.node.has_answers();
         if self.persisting == 0 {
             // Reads were counted too, and nothing of it waits for the disk.
             self.unlogged_bytes = 0;
@@ -89,28 +85,45 @@ impl Worker {
         answers
     }
 
-    pub(super) fn take_batch(&mut self, now: Now, from: GatewayId, batch: Batch) {
-        for (shard, request) in batch.requests {
-            if let Some(replica) = &mut self.replicas[usize::from(shard.0)] {
-                replica.handle(now, request);
-            }
+    pub(super) fn take_batch(&mut self, now: Now, batch: Batch) {
+        for (from, parcel) in batch.parcels {
+            self.take_parcel(now, from, parcel);
         }
-        for response in batch.responses {
-            self.gateway.response(now, response);
-        }
-        for message in batch.peers {
-            self.gateway.peer(now, from, message);
+        for outgoing in batch.outgoing {
+            self.links.put(outgoing);
         }
         self.took(now, batch.bytes);
     }
 
-    fn deliver(&mut self, now: Now, response: Response) {
-        if response.gateway == self.id {
-            self.gateway.response(now, response);
-        } else {
-            let to = usize::from(response.gateway.0);
-            if let Some(batch) = self.outbound.get_mut(to) {
-                batch.responses.push(response);
+    pub(super) fn take_parcel(&mut self, now: Now, from: MachineId, parcel: Parcel) {
+        let shard = match &parcel {
+            Parcel::Raft { shard, .. } => *shard,
+            _ => ShardId::default(),
+        };
+        if let Err(error) = self.node.take(now, from, parcel) {
+            fail(shard, &error);
+        }
+    }
+
+    /// Puts what this turn has for others into the batches and onto the connections.
+    pub(super) fn post_parcels(&mut self) {
+        while let Some((to, parcel)) = self.node.poll_parcel() {
+            match to {
+                To::Worker { worker, from } => {
+                    if let Some(batch) = self.outbound.get_mut(usize::from(worker)) {
+                        batch.parcels.push((from, parcel));
+                    }
+                }
+                To::Machine(to) => {
+                    let epoch = self.links.epoch(to);
+                    let outgoing = Outgoing { to, epoch, parcel };
+                    let holder = self.node.listener(to);
+                    if holder == self.id.worker {
+                        self.links.put(outgoing);
+                    } else {
+                        self.outbound[usize::from(holder)].outgoing.push(outgoing);
+                    }
+                }
             }
         }
     }
@@ -120,16 +133,7 @@ impl Worker {
             Output::Reply { session, reply, protocol, lingers } => {
                 self.reply(now, session, &reply, protocol, lingers)
             }
-            Output::Shard { shard, request } => {
-                let index = usize::from(shard.0);
-                match &mut self.replicas[index] {
-                    Some(replica) => replica.handle(now, request),
-                    None => {
-                        let worker = index % self.outbound.len();
-                        self.outbound[worker].requests.push((shard, request));
-                    }
-                }
-            }
+            Output::Shard { shard, request } => self.node.request(now, shard, request),
             Output::Close { session } => {
                 if let Some(slot) = self.slot(session)
                     && let Some(connection) = self.connections.get_mut(slot)
@@ -139,10 +143,7 @@ impl Worker {
                     self.mark_dirty(slot);
                 }
             }
-            Output::Peer { to, message } if to == self.id => self.gateway.peer(now, to, message),
-            Output::Peer { to, message } => {
-                self.outbound[usize::from(to.0)].peers.push(message);
-            }
+            Output::Peer { to, message } => self.node.message(to, message),
             Output::Verify { session, user: _, password, verifier } => {
                 let origin = (self.id, session);
                 let attempt = Attempt { origin, password: password.to_vec(), verifier };
@@ -238,7 +239,7 @@ impl Worker {
             if !batch.is_empty() {
                 let bytes = self.turn_bytes;
                 let batch = Batch { bytes, ..std::mem::take(batch) };
-                self.peers.workers[to].send(Mail::Batch(self.id, batch));
+                self.peers.workers[to].send(Mail::Batch(batch));
             }
         }
     }

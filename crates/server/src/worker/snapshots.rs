@@ -44,13 +44,20 @@ pub(super) struct Snapshots {
     /// Whether there is a log on disk. If not, it is kept in memory only and may be forgotten
     /// without a snapshot.
     logged: bool,
+    /// Other machines hold the shards too, and may need the log from its beginning.
+    clustered: bool,
 }
 
 impl Snapshots {
     pub(super) fn new(shards: usize, log_bytes: u64, logged: bool) -> Self {
         let mut states = Vec::new();
         states.resize_with(shards, ShardState::default);
-        Self { shards: states, log_bytes, logged }
+        Self { shards: states, log_bytes, logged, clustered: false }
+    }
+
+    /// None is begun by itself, and none stands in for the log: other machines may need it.
+    pub(super) fn in_cluster(shards: usize) -> Self {
+        Self { clustered: true, ..Self::new(shards, u64::MAX, true) }
     }
 
     fn of(&mut self, shard: ShardId) -> &mut ShardState {
@@ -86,8 +93,8 @@ impl Snapshots {
 impl Worker {
     /// Begins snapshots that are due and writes a piece of those under way.
     pub(super) fn write_snapshots(&mut self) {
-        for index in 0..self.local.len() {
-            let shard = self.local[index];
+        for index in 0..self.node.local().len() {
+            let shard = self.node.local()[index];
             let state = &mut self.snapshots.shards[shard];
             let due = state.logged_bytes >= self.snapshots.log_bytes;
             if state.under_way.is_some() {
@@ -101,7 +108,7 @@ impl Worker {
     }
 
     fn begin_snapshot(&mut self, shard: usize) {
-        let Some(replica) = &mut self.replicas[shard] else { return };
+        let Some(replica) = self.node.replica_mut(ShardId(shard as u16)) else { return };
         let (index, _) = replica.begin_snapshot();
         let state = &mut self.snapshots.shards[shard];
         let asked = std::mem::take(&mut state.wanted);
@@ -112,14 +119,14 @@ impl Worker {
 
     /// Without a log on disk nothing reads the entries again.
     fn forget_log(&mut self, shard: usize) {
-        let Some(replica) = &mut self.replicas[shard] else { return };
+        let Some(replica) = self.node.replica_mut(ShardId(shard as u16)) else { return };
         let (index, _) = replica.applied();
         replica.compact(index);
         self.snapshots.shards[shard].logged_bytes = 0;
     }
 
     fn write_piece(&mut self, shard: usize) {
-        let Some(replica) = &mut self.replicas[shard] else { return };
+        let Some(replica) = self.node.replica_mut(ShardId(shard as u16)) else { return };
         let Some(under_way) = &mut self.snapshots.shards[shard].under_way else { return };
         if under_way.complete || under_way.pieces >= PIECES_MAX {
             return;
@@ -150,7 +157,10 @@ impl Worker {
     /// A snapshot is durable, or has failed.
     pub(super) fn snapshot_done(&mut self, shard: ShardId, ok: bool) {
         let Some(under_way) = self.snapshots.of(shard).under_way.take() else { return };
-        if ok && let Some(replica) = &mut self.replicas[usize::from(shard.0)] {
+        if ok
+            && !self.snapshots.clustered
+            && let Some(replica) = self.node.replica_mut(shard)
+        {
             replica.compact(under_way.index);
             if let Some(log) = &self.peers.log {
                 log.compact(shard, under_way.index);

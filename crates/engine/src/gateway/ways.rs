@@ -1,0 +1,316 @@
+//! The ways to shards that other machines may lead, and what becomes of requests when a lead ends.
+//!
+//! A way is *open* while it is known who leads the shard. When the lead ends, new requests are held
+//! until everything that was sent before has an answer, one way or the other, and the next leader
+//! is known; then they go out in the order in which they were made. So the requests of a session
+//! to one shard keep their order across a change of leaders.
+//!
+//! What was sent to a leader that is lost is asked again if asking twice does no harm (it only
+//! looks, carries a request number, or names a transaction), and is *unknown* otherwise.
+
+use super::mail::Pending;
+use super::txn::{Cause, Stage};
+use super::{Gateway, Job};
+use crate::message::{Answer, Body, MachineId, Now, Refusal, ShardId};
+use adt::ErrorReply;
+use adt::collections::Map;
+use std::collections::BTreeMap;
+
+/// A request that is not answered.
+#[derive(Debug)]
+struct Sent {
+    shard: ShardId,
+    /// Its place among all requests of the gateway.
+    number: u64,
+    /// It is with the leader, and not held here.
+    out: bool,
+    /// What to ask again if the answer is lost.
+    again: Option<Box<Body>>,
+}
+
+/// The way to one shard.
+#[derive(Debug, Default)]
+struct Way {
+    /// Whom requests go to, or went to last.
+    machine: MachineId,
+    open: bool,
+    /// A new leader is known, and takes over when nothing is out any more.
+    next: Option<MachineId>,
+    out: usize,
+    /// By number: token and request.
+    held: BTreeMap<u64, (u64, Body)>,
+}
+
+/// The ways to all shards.
+#[derive(Debug)]
+pub(super) struct Ways {
+    ways: Vec<Way>,
+    sent: Map<u64, Sent>,
+    last: u64,
+    /// Shards whose next leader can be asked now.
+    ready: Vec<ShardId>,
+}
+
+/// What to ask again, if the answer to a request should get lost.
+fn again(body: &Body) -> Option<Box<Body>> {
+    Some(Box::new(match body {
+        Body::Read { key, op, fenced } => {
+            Body::Read { key: key.clone(), op: op.clone(), fenced: *fenced }
+        }
+        Body::Apply(apply) if apply.request.is_some() => Body::Apply(apply.clone()),
+        Body::Snapshot { ops, at, fenced } => {
+            Body::Snapshot { ops: ops.clone(), at: *at, fenced: *fenced }
+        }
+        Body::Decide { txn, commit: Some(commit) } => {
+            Body::Decide { txn: *txn, commit: Some(*commit) }
+        }
+        Body::Inquire { txn } => Body::Inquire { txn: *txn },
+        Body::Version { key } => Body::Version { key: key.clone() },
+        Body::Scan { scan, type_name } => {
+            Body::Scan { scan: scan.clone(), type_name: type_name.clone() }
+        }
+        Body::Keys { pattern } => Body::Keys { pattern: pattern.clone() },
+        Body::Count => Body::Count,
+        Body::RandomKey => Body::RandomKey,
+        Body::Resolve(request) => Body::Resolve(request.clone()),
+        Body::Stats => Body::Stats,
+        Body::KeysInSlot { slot, count } => Body::KeysInSlot { slot: *slot, count: *count },
+        _ => return None,
+    }))
+}
+
+impl Ways {
+    /// No leader is known.
+    pub fn new(shards: u16) -> Self {
+        let mut ways = Vec::new();
+        ways.resize_with(usize::from(shards), Way::default);
+        Self { ways, sent: Map::default(), last: 0, ready: Vec::new() }
+    }
+
+    fn way(&mut self, shard: ShardId) -> &mut Way {
+        &mut self.ways[usize::from(shard.0)]
+    }
+
+    /// A request that wants an answer is about to be sent.
+    pub fn note(&mut self, shard: ShardId, token: u64, body: &Body) {
+        self.last += 1;
+        let sent = Sent { shard, number: self.last, out: false, again: again(body) };
+        self.sent.insert(token, sent);
+    }
+
+    /// Gives a request back if it may go out now; holds it otherwise. One that wants no answer is
+    /// about what a leader knows beyond the log, and means nothing to the next one.
+    pub fn pass(&mut self, shard: ShardId, token: u64, body: Body) -> Option<Body> {
+        let way = &mut self.ways[usize::from(shard.0)];
+        let Some(sent) = self.sent.get_mut(&token) else { return way.open.then_some(body) };
+        if way.open {
+            sent.out = true;
+            way.out += 1;
+            return Some(body);
+        }
+        way.held.insert(sent.number, (token, body));
+        None
+    }
+
+    /// Nobody waits for the answer any more, or it is there.
+    pub fn forget(&mut self, token: u64) {
+        let Some(sent) = self.sent.swap_remove(&token) else { return };
+        let way = self.way(sent.shard);
+        if sent.out {
+            way.out -= 1;
+            self.look_at(sent.shard);
+        } else {
+            way.held.remove(&sent.number);
+        }
+    }
+
+    /// Whether nothing is missing before the next leader of a shard can be asked.
+    fn look_at(&mut self, shard: ShardId) {
+        let way = self.way(shard);
+        if way.out == 0 && way.next.is_some() {
+            self.ready.push(shard);
+        }
+    }
+
+    /// Shards whose next leader can be asked now.
+    pub fn take_ready(&mut self) -> Vec<ShardId> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// Requests that are held and rest on locks of a lead that has ended.
+    fn baseless(&self, shard: ShardId) -> Vec<u64> {
+        let held = self.ways[usize::from(shard.0)].held.values();
+        let rests = |body: &Body| matches!(body, Body::Lock { .. } | Body::Prepare { .. });
+        held.filter(|(_, body)| rests(body)).map(|(token, _)| *token).collect()
+    }
+
+    /// A request comes back: nothing of it has happened.
+    pub fn take_back(&mut self, token: u64, body: Body) {
+        let Some(sent) = self.sent.get_mut(&token).filter(|sent| sent.out) else { return };
+        sent.out = false;
+        let (shard, number) = (sent.shard, sent.number);
+        let way = self.way(shard);
+        way.out -= 1;
+        way.open = false;
+        way.held.insert(number, (token, body));
+        self.look_at(shard);
+    }
+
+    /// What is out to a shard whose leader is lost: tokens in order, with what to ask again.
+    fn lose(&mut self, shard: ShardId) -> Vec<(u64, Option<Box<Body>>)> {
+        let mut lost: Vec<(u64, u64)> = self
+            .sent
+            .iter()
+            .filter(|(_, sent)| sent.shard == shard && sent.out)
+            .map(|(token, sent)| (sent.number, *token))
+            .collect();
+        lost.sort_unstable();
+        let mut again = Vec::new();
+        for (_, token) in lost {
+            let body = self.sent.get_mut(&token).and_then(|sent| sent.again.take());
+            again.push((token, body));
+        }
+        again
+    }
+
+    /// What may go out now because nothing stands in the way any more.
+    fn open(&mut self, shard: ShardId) -> Vec<(u64, Body)> {
+        let way = &mut self.ways[usize::from(shard.0)];
+        let Some(next) = way.next.filter(|_| way.out == 0) else { return Vec::new() };
+        (way.machine, way.next, way.open) = (next, None, true);
+        let held: Vec<(u64, Body)> = std::mem::take(&mut way.held).into_values().collect();
+        for (token, body) in &held {
+            way.out += 1;
+            if let Some(sent) = self.sent.get_mut(token) {
+                sent.out = true;
+                if sent.again.is_none() {
+                    sent.again = again(body);
+                }
+            }
+        }
+        held
+    }
+}
+
+/// The error for a request of which nobody knows whether it took effect.
+pub(super) fn indefinite() -> ErrorReply {
+    let text = "the machine that led this shard was lost before it answered: the request may have \
+                taken effect or not; look, or send it under a request number to be able to repeat it";
+    ErrorReply::new("INDEFINITE", text)
+}
+
+impl Gateway {
+    /// A machine leads a shard from now on (in a new term, if it did before), or nobody does. What
+    /// an earlier leader was asked is answered by it, unless its machine is lost.
+    pub fn shard_led(&mut self, now: Now, shard: ShardId, machine: Option<MachineId>) {
+        self.now = now;
+        let Some(ways) = &mut self.mail.ways else { return };
+        let way = ways.way(shard);
+        way.open = false;
+        way.next = machine;
+        ways.look_at(shard);
+        self.locks_lost(shard);
+        self.settle();
+    }
+
+    /// The connection to a machine is lost, and with it whatever it was asked and has not answered.
+    pub fn machine_lost(&mut self, now: Now, machine: MachineId) {
+        self.now = now;
+        let Some(ways) = &mut self.mail.ways else { return };
+        let led: Vec<ShardId> = (0..ways.ways.len() as u16)
+            .map(ShardId)
+            .filter(|shard| ways.ways[usize::from(shard.0)].machine == machine)
+            .collect();
+        for shard in led {
+            let Some(ways) = &mut self.mail.ways else { return };
+            let way = ways.way(shard);
+            way.open = false;
+            way.next = way.next.filter(|next| *next != machine);
+            for (token, again) in ways.lose(shard) {
+                self.answer_lost(token, again);
+            }
+            self.locks_lost(shard);
+        }
+        self.settle();
+    }
+
+    /// Sends what was held and whose time has come.
+    pub(super) fn open_ways(&mut self) {
+        while let Some(ways) = &mut self.mail.ways {
+            let ready = ways.take_ready();
+            if ready.is_empty() {
+                return;
+            }
+            ready.into_iter().for_each(|shard| self.open_way(shard));
+        }
+    }
+
+    /// Whether [`Gateway::open_ways`] has something to do.
+    pub(super) fn ways_are_ready(&self) -> bool {
+        self.mail.ways.as_ref().is_some_and(|ways| !ways.ready.is_empty())
+    }
+
+    fn open_way(&mut self, shard: ShardId) {
+        let Some(ways) = &mut self.mail.ways else { return };
+        let was_open = ways.way(shard).open;
+        let held = ways.open(shard);
+        let is_open = ways.way(shard).open;
+        for (token, body) in held {
+            self.mail.put(shard, token, body);
+        }
+        if is_open && !was_open {
+            self.wait_again(shard);
+        }
+    }
+
+    /// The answer to a request will never come.
+    fn answer_lost(&mut self, token: u64, again: Option<Box<Body>>) {
+        if let Some(body) = again {
+            if let Some(ways) = &mut self.mail.ways {
+                ways.take_back(token, *body);
+            }
+            return;
+        }
+        let pending = self.mail.pending.remove(token);
+        self.mail.forget(token);
+        let Some(pending) = pending else { return };
+        let answer = match pending {
+            Pending::Access { .. } | Pending::Lease { .. } => Answer::Refused(Refusal::LocksLost),
+            _ => Answer::Unknown,
+        };
+        self.answer(token, pending, answer);
+    }
+
+    /// What transactions have locked at a shard is not locked any more.
+    fn locks_lost(&mut self, shard: ShardId) {
+        let baseless = self.mail.ways.as_ref().map(|ways| ways.baseless(shard));
+        for token in baseless.into_iter().flatten() {
+            let pending = self.mail.pending.remove(token);
+            self.mail.forget(token);
+            if let Some(pending) = pending {
+                self.answer(token, pending, Answer::Refused(Refusal::LocksLost));
+            }
+        }
+        let leases: Vec<u64> =
+            self.leases.iter().filter(|(_, lease)| lease.is_at(shard)).map(|(n, _)| n).collect();
+        let of_lease =
+            |txn: &super::txn::Txn| txn.leases.iter().any(|(lease, _)| leases.contains(lease));
+        let jobs: Vec<u64> = self
+            .jobs
+            .iter()
+            .filter_map(|(job, open)| match open {
+                Job::Txn(txn) if matches!(txn.stage, Stage::Running | Stage::Upgrading) => {
+                    let touched = txn.touched.iter().any(|touched| touched.shard == shard);
+                    (touched || of_lease(txn)).then_some(job)
+                }
+                _ => None,
+            })
+            .collect();
+        for job in jobs {
+            self.abort(job, Cause::Refused(Refusal::LocksLost));
+        }
+        for lease in leases {
+            self.recall(lease);
+        }
+    }
+}

@@ -1,0 +1,503 @@
+//! What one worker of a machine holds besides its gateway: replicas of shards, and the knowledge of
+//! who leads each shard of the cluster.
+//!
+//! Requests of the worker's gateway come in through [`Node::request`] and go to a replica here, to
+//! another worker of the machine, or to another machine. What is for the gateway comes out of
+//! [`Node::poll`], in order; what is for others comes out of [`Node::poll_parcel`].
+//!
+//! A request names the term in which its sender believes the receiver to lead the shard. So a leader
+//! that was deposed and elected again in the meantime turns away what was meant for its earlier
+//! lead, and requests keep their order.
+
+mod parcel;
+
+pub use parcel::{Parcel, SnapshotPiece};
+
+use crate::entry::EntryCodec;
+use crate::gateway::{Gateway, PeerMessage};
+use crate::message::{GatewayId, MachineId, Now, Request, Response, ShardId};
+use crate::replica::{Replica, ReplicaError};
+use crate::replication::Persist;
+use adt::Timestamp;
+use std::collections::{BTreeSet, VecDeque};
+
+/// How often watermarks are told, in microseconds.
+const WATERMARKS_EVERY_US: u64 = 1_000_000;
+
+/// Something for the gateway of this worker.
+#[derive(Debug)]
+pub enum Event {
+    /// An answer.
+    Response(Response),
+    /// A message of another gateway.
+    Message(GatewayId, PeerMessage),
+    /// A machine leads a shard from now on, or none does.
+    Led(ShardId, Option<MachineId>),
+    /// The connection to a machine is lost.
+    Lost(MachineId),
+}
+
+impl Event {
+    /// Tells the gateway.
+    #[inline]
+    pub fn tell(self, now: Now, gateway: &mut Gateway) {
+        match self {
+            Self::Response(response) => gateway.response(now, response),
+            Self::Message(from, message) => gateway.peer(now, from, message),
+            Self::Led(shard, machine) => gateway.shard_led(now, shard, machine),
+            Self::Lost(machine) => gateway.machine_lost(now, machine),
+        }
+    }
+}
+
+/// Where a parcel goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// To another worker of this machine. `from` is the machine that the parcel comes from.
+    Worker {
+        /// The worker.
+        worker: u16,
+        /// Whose parcel it is.
+        from: MachineId,
+    },
+    /// To another machine.
+    Machine(MachineId),
+}
+
+/// Who leads a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lead {
+    machine: MachineId,
+    term: u64,
+}
+
+/// The replicas of one worker, and the way to all shards.
+#[derive(Debug)]
+pub struct Node<C> {
+    id: GatewayId,
+    workers: u16,
+    /// There are other machines.
+    clustered: bool,
+    /// All shards by number, those of other workers and machines absent.
+    replicas: Vec<Option<Replica<C>>>,
+    /// The numbers of the shards that have a replica here.
+    local: Vec<usize>,
+    leads: Vec<Option<Lead>>,
+    /// The terms in which the shards here were said to be led by this machine.
+    announced: Vec<Option<u64>>,
+    connected: BTreeSet<MachineId>,
+    /// When watermarks were told last.
+    told_us: u64,
+    events: VecDeque<Event>,
+    parcels: VecDeque<(To, Parcel)>,
+}
+
+impl<C: EntryCodec> Node<C> {
+    /// The node of worker `id` with its replicas, on a machine with so many workers in a cluster
+    /// with so many shards. A machine without others leads all shards for ever.
+    pub fn new(
+        id: GatewayId,
+        workers: u16,
+        shards: u16,
+        clustered: bool,
+        own: Vec<Replica<C>>,
+    ) -> Self {
+        let count = usize::from(shards);
+        let mut replicas = Vec::new();
+        replicas.resize_with(count, || None);
+        let local = own.iter().map(|replica| usize::from(replica.id().0)).collect();
+        for replica in own {
+            let shard = usize::from(replica.id().0);
+            replicas[shard] = Some(replica);
+        }
+        let alone = (!clustered).then_some(Lead { machine: id.machine, term: 0 });
+        Self {
+            id,
+            workers,
+            clustered,
+            replicas,
+            local,
+            leads: vec![alone; count],
+            announced: vec![None; count],
+            connected: BTreeSet::new(),
+            told_us: 0,
+            events: VecDeque::new(),
+            parcels: VecDeque::new(),
+        }
+    }
+
+    /// The shards that have a replica here.
+    pub fn local(&self) -> &[usize] {
+        &self.local
+    }
+
+    /// The replica of a shard, if it is here.
+    pub fn replica(&self, shard: ShardId) -> Option<&Replica<C>> {
+        self.replicas.get(usize::from(shard.0))?.as_ref()
+    }
+
+    /// The replica of a shard, if it is here.
+    pub fn replica_mut(&mut self, shard: ShardId) -> Option<&mut Replica<C>> {
+        self.replicas.get_mut(usize::from(shard.0))?.as_mut()
+    }
+
+    /// All replicas here.
+    pub fn replicas(&self) -> impl Iterator<Item = &Replica<C>> {
+        self.local.iter().filter_map(|&shard| self.replicas[shard].as_ref())
+    }
+
+    /// The machine that leads a shard, as far as this worker was told.
+    pub fn leader(&self, shard: ShardId) -> Option<MachineId> {
+        Some(self.leads.get(usize::from(shard.0))?.as_ref()?.machine)
+    }
+
+    /// The machines that this one is connected with.
+    pub fn connected(&self) -> &BTreeSet<MachineId> {
+        &self.connected
+    }
+
+    fn worker_of(&self, shard: ShardId) -> u16 {
+        shard.0 % self.workers
+    }
+
+    /// A request of this worker's gateway.
+    #[inline]
+    pub fn request(&mut self, now: Now, shard: ShardId, request: Request) {
+        let Some(lead) = self.leads[usize::from(shard.0)] else {
+            return self.turn_back(request);
+        };
+        if lead.machine == self.id.machine {
+            if let Some(replica) = &mut self.replicas[usize::from(shard.0)] {
+                return replica.handle(now, request);
+            }
+            let (worker, from) = (self.worker_of(shard), self.id.machine);
+            let parcel = Parcel::Request { shard, term: lead.term, request };
+            self.parcels.push_back((To::Worker { worker, from }, parcel));
+        } else {
+            let parcel = Parcel::Request { shard, term: lead.term, request };
+            self.parcels.push_back((To::Machine(lead.machine), parcel));
+        }
+    }
+
+    /// A message of this worker's gateway to another gateway.
+    pub fn message(&mut self, to: GatewayId, message: PeerMessage) {
+        if to == self.id {
+            self.events.push_back(Event::Message(self.id, message));
+            return;
+        }
+        let parcel = Parcel::Gateway { from: self.id, to, message };
+        self.send(to, parcel);
+    }
+
+    fn turn_back(&mut self, request: Request) {
+        let Request { gateway, token, body } = request;
+        if let Some(answer) = body.not_taken() {
+            self.deliver(Response { gateway, token, answer });
+        }
+    }
+
+    fn send(&mut self, to: GatewayId, parcel: Parcel) {
+        let to = if to.machine == self.id.machine {
+            To::Worker { worker: to.worker, from: self.id.machine }
+        } else {
+            To::Machine(to.machine)
+        };
+        self.parcels.push_back((to, parcel));
+    }
+
+    #[inline]
+    fn deliver(&mut self, response: Response) {
+        if response.gateway == self.id {
+            self.events.push_back(Event::Response(response));
+        } else {
+            self.send(response.gateway, Parcel::Response(response));
+        }
+    }
+
+    /// Takes a parcel of `from`. One that is for another worker of this machine is passed on.
+    ///
+    /// # Errors
+    /// If a replica cannot go on.
+    pub fn take(&mut self, now: Now, from: MachineId, parcel: Parcel) -> Result<(), ReplicaError> {
+        let shard = match &parcel {
+            Parcel::Request { shard, .. } | Parcel::Raft { shard, .. } => Some(*shard),
+            Parcel::Snapshot(piece) => Some(piece.shard),
+            _ => None,
+        };
+        if let Some(shard) = shard {
+            if usize::from(shard.0) >= self.replicas.len() {
+                return Ok(());
+            }
+            if self.replicas[usize::from(shard.0)].is_none()
+                && self.worker_of(shard) != self.id.worker
+            {
+                self.pass_on(self.worker_of(shard), from, parcel);
+                return Ok(());
+            }
+        }
+        match parcel {
+            Parcel::Request { shard, term, request } => {
+                self.take_request(now, shard, term, request)
+            }
+            Parcel::Raft { shard, message } => {
+                if let Some(replica) = &mut self.replicas[usize::from(shard.0)] {
+                    replica.step(now, *message)?;
+                    self.watch(shard);
+                }
+            }
+            Parcel::Response(response) => self.take_response(from, response),
+            Parcel::Gateway { from: sender, to, message } => {
+                if to == self.id {
+                    self.events.push_back(Event::Message(sender, message));
+                } else if to.machine == self.id.machine && to.life == self.id.life {
+                    self.pass_on(to.worker, from, Parcel::Gateway { from: sender, to, message });
+                }
+            }
+            Parcel::Snapshot(_) => {}
+            Parcel::Leads { shard, term } => {
+                self.spread(from, || Parcel::Leads { shard, term });
+                self.learn(shard, Lead { machine: from, term });
+            }
+            Parcel::Watermark { shard, ts } => {
+                self.spread(from, || Parcel::Watermark { shard, ts });
+                self.hear_watermark(now, shard, ts);
+            }
+            Parcel::Resigned { shard, term } => {
+                self.spread(from, || Parcel::Resigned { shard, term });
+                self.unlearn(shard, Lead { machine: from, term });
+            }
+        }
+        Ok(())
+    }
+
+    fn take_request(&mut self, now: Now, shard: ShardId, term: u64, request: Request) {
+        let Some(replica) = &mut self.replicas[usize::from(shard.0)] else {
+            return self.turn_back(request);
+        };
+        if !self.clustered || replica.leading() == Some(term) {
+            replica.handle(now, request);
+        } else {
+            self.turn_back(request);
+        }
+    }
+
+    fn take_response(&mut self, from: MachineId, response: Response) {
+        let to = response.gateway;
+        if to == self.id {
+            self.events.push_back(Event::Response(response));
+        } else if to.machine == self.id.machine && to.life == self.id.life {
+            self.pass_on(to.worker, from, Parcel::Response(response));
+        }
+    }
+
+    fn pass_on(&mut self, worker: u16, from: MachineId, parcel: Parcel) {
+        if worker < self.workers && worker != self.id.worker {
+            self.parcels.push_back((To::Worker { worker, from }, parcel));
+        }
+    }
+
+    /// What another machine says to this one is told to all workers, by the one that hears it.
+    fn spread(&mut self, from: MachineId, parcel: impl Fn() -> Parcel) {
+        if from != self.id.machine && self.id.worker == self.listener(from) {
+            for worker in 0..self.workers {
+                self.pass_on(worker, from, parcel());
+            }
+        }
+    }
+
+    /// The worker that holds the connection to a machine.
+    pub fn listener(&self, machine: MachineId) -> u16 {
+        machine.0 % self.workers
+    }
+
+    fn learn(&mut self, shard: ShardId, lead: Lead) {
+        let Some(known) = self.leads.get_mut(usize::from(shard.0)) else { return };
+        if known.is_some_and(|known| known.term >= lead.term) {
+            return;
+        }
+        *known = Some(lead);
+        self.events.push_back(Event::Led(shard, Some(lead.machine)));
+    }
+
+    fn unlearn(&mut self, shard: ShardId, lead: Lead) {
+        let Some(known) = self.leads.get_mut(usize::from(shard.0)) else { return };
+        if *known == Some(lead) {
+            *known = None;
+            self.events.push_back(Event::Led(shard, None));
+        }
+    }
+
+    /// This machine is connected with another one: it is told which shards are led here.
+    pub fn connect(&mut self, machine: MachineId) {
+        self.connected.insert(machine);
+        for shard in self.local.clone() {
+            if let Some(term) = self.announced[shard] {
+                let shard = ShardId(shard as u16);
+                self.parcels.push_back((To::Machine(machine), Parcel::Leads { shard, term }));
+            }
+        }
+    }
+
+    /// The connection to another machine is lost, with whatever was on its way.
+    pub fn disconnect(&mut self, now: Now, machine: MachineId) {
+        self.connected.remove(&machine);
+        for &shard in &self.local {
+            if let Some(replica) = &mut self.replicas[shard] {
+                replica.machine_gone(now, machine);
+            }
+        }
+        for lead in &mut self.leads {
+            *lead = lead.filter(|lead| lead.machine != machine);
+        }
+        self.events.push_back(Event::Lost(machine));
+    }
+
+    /// Whether this machine has begun or ceased to lead a shard; if so, everybody is told, after
+    /// the answers to all that was asked before.
+    fn watch(&mut self, shard: ShardId) {
+        let index = usize::from(shard.0);
+        let Some(replica) = &mut self.replicas[index] else { return };
+        let leading = replica.leading();
+        if !self.clustered || leading == self.announced[index] {
+            return;
+        }
+        let mut answers = Vec::new();
+        while let Some(answer) = replica.poll() {
+            answers.push(answer);
+        }
+        for answer in answers {
+            self.deliver(answer);
+        }
+        let machine = self.id.machine;
+        if let Some(term) = self.announced[index] {
+            self.unlearn(shard, Lead { machine, term });
+            self.tell_all(|| Parcel::Resigned { shard, term });
+        }
+        if let Some(term) = leading {
+            self.learn(shard, Lead { machine, term });
+            self.tell_all(|| Parcel::Leads { shard, term });
+        }
+        self.announced[index] = leading;
+    }
+
+    fn tell_all(&mut self, parcel: impl Fn() -> Parcel) {
+        let (own, from) = (self.id.worker, self.id.machine);
+        for worker in (0..self.workers).filter(|worker| *worker != own) {
+            self.parcels.push_back((To::Worker { worker, from }, parcel()));
+        }
+        for machine in &self.connected {
+            self.parcels.push_back((To::Machine(*machine), parcel()));
+        }
+    }
+
+    fn hear_watermark(&mut self, now: Now, shard: ShardId, ts: Timestamp) {
+        for &local in &self.local {
+            if let Some(replica) = &mut self.replicas[local] {
+                replica.hear_watermark(now, shard, ts);
+            }
+        }
+    }
+
+    /// Tells everybody how far the shards that are led here have settled their transactions.
+    fn tell_watermarks(&mut self, now: Now) {
+        for index in 0..self.local.len() {
+            let shard = ShardId(self.local[index] as u16);
+            let leading = self.replica(shard).filter(|replica| replica.is_serving());
+            let Some(ts) = leading.map(Replica::watermark) else { continue };
+            self.hear_watermark(now, shard, ts);
+            self.tell_all(|| Parcel::Watermark { shard, ts });
+        }
+    }
+
+    /// Does what is due by time.
+    pub fn tick(&mut self, now: Now) {
+        if self.clustered && now.mono_us >= self.told_us + WATERMARKS_EVERY_US {
+            self.told_us = now.mono_us;
+            self.tell_watermarks(now);
+        }
+        for index in 0..self.local.len() {
+            let shard = self.local[index];
+            if let Some(replica) = &mut self.replicas[shard] {
+                replica.tick(now);
+                self.watch(ShardId(shard as u16));
+            }
+        }
+    }
+
+    /// When [`Node::tick`] should be called at the latest, in monotonic microseconds, if ever.
+    pub fn next_timeout(&self, now: Now) -> Option<u64> {
+        self.replicas().filter_map(|replica| replica.next_timeout(now)).min()
+    }
+
+    /// Proposes what a shard has written in this turn.
+    ///
+    /// # Errors
+    /// If the replica cannot go on.
+    pub fn end_turn(&mut self, now: Now, shard: usize) -> Result<(), ReplicaError> {
+        let Some(replica) = &mut self.replicas[shard] else { return Ok(()) };
+        replica.end_turn(now)?;
+        if self.clustered {
+            self.post(shard);
+        }
+        Ok(())
+    }
+
+    /// Sends what a replica has to say to others.
+    fn post(&mut self, shard: usize) {
+        let Some(replica) = &mut self.replicas[shard] else { return };
+        for message in replica.take_messages() {
+            let Ok(machine) = u16::try_from(message.to) else { continue };
+            let to = To::Machine(MachineId(machine));
+            let message = Box::new(message);
+            self.parcels.push_back((to, Parcel::Raft { shard: ShardId(shard as u16), message }));
+        }
+    }
+
+    /// What a shard wants to have durable next.
+    pub fn take_persist(&mut self, shard: usize) -> Option<Persist> {
+        self.replicas[shard].as_mut()?.take_persist()
+    }
+
+    /// What a shard has handed out under a number is durable.
+    ///
+    /// # Errors
+    /// If the replica cannot go on.
+    pub fn persisted(&mut self, now: Now, shard: ShardId, number: u64) -> Result<(), ReplicaError> {
+        let Some(replica) = &mut self.replicas[usize::from(shard.0)] else { return Ok(()) };
+        replica.persisted(now, number)?;
+        self.watch(shard);
+        if self.clustered {
+            self.post(usize::from(shard.0));
+        }
+        Ok(())
+    }
+
+    /// The next thing for this worker's gateway.
+    #[inline]
+    pub fn poll(&mut self) -> Option<Event> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        for index in 0..self.local.len() {
+            let shard = self.local[index];
+            while let Some(response) = self.replicas[shard].as_mut().and_then(Replica::poll) {
+                if response.gateway == self.id {
+                    return Some(Event::Response(response));
+                }
+                self.send(response.gateway, Parcel::Response(response));
+            }
+        }
+        None
+    }
+
+    /// The next thing for others.
+    #[inline]
+    pub fn poll_parcel(&mut self) -> Option<(To, Parcel)> {
+        self.parcels.pop_front()
+    }
+
+    /// Whether a shard here has answers that were not polled.
+    pub fn has_answers(&self) -> bool {
+        !self.events.is_empty() || self.replicas().any(|replica| replica.shard().has_answers())
+    }
+}

@@ -1,0 +1,80 @@
+//! What the machines of a cluster, and the workers of one machine, say to each other.
+
+use crate::gateway::PeerMessage;
+use crate::message::{GatewayId, Request, Response, ShardId};
+use adt::Timestamp;
+use raft::eraftpb::Message;
+
+/// Something on its way from one worker to another, on the same machine or not.
+///
+/// Between two workers parcels arrive in the order in which they were sent, or the connection
+/// breaks and none that was sent later arrives.
+#[derive(Debug)]
+pub enum Parcel {
+    /// A request for a shard, sent in the belief that the receiving machine leads it in this term.
+    /// If it does not, the answer is [`crate::message::Answer::NotTaken`].
+    Request {
+        /// The shard.
+        shard: ShardId,
+        /// The term in which the receiver said that it leads the shard.
+        term: u64,
+        /// The request.
+        request: Request,
+    },
+    /// The answer of a shard, for the gateway that it names.
+    Response(Response),
+    /// A message between gateways.
+    Gateway {
+        /// Who sends it.
+        from: GatewayId,
+        /// Whom it is for.
+        to: GatewayId,
+        /// The message.
+        message: PeerMessage,
+    },
+    /// A message between replicas of a shard's log.
+    Raft {
+        /// The shard.
+        shard: ShardId,
+        /// The message.
+        message: Box<Message>,
+    },
+    /// A piece of a shard's snapshot. Pieces of one snapshot come in order, without gaps.
+    Snapshot(SnapshotPiece),
+    /// The sending machine leads the shard in this term, and takes requests.
+    Leads {
+        /// The shard.
+        shard: ShardId,
+        /// The term.
+        term: u64,
+    },
+    /// The sending machine leads the shard, and everything that commits before `ts` is settled
+    /// there: see [`crate::shard::watermark`].
+    Watermark {
+        /// The shard.
+        shard: ShardId,
+        /// The watermark.
+        ts: Timestamp,
+    },
+    /// The sending machine does not lead the shard in this term any more. Everything that it had
+    /// been asked is answered before this.
+    Resigned {
+        /// The shard.
+        shard: ShardId,
+        /// The term.
+        term: u64,
+    },
+}
+
+/// A piece of a snapshot that one replica sends another.
+#[derive(Debug)]
+pub struct SnapshotPiece {
+    /// The shard.
+    pub shard: ShardId,
+    /// The first piece of a snapshot: what came before belongs to one that was given up.
+    pub first: bool,
+    /// Framed parts of the snapshot, whole ones.
+    pub bytes: Vec<u8>,
+    /// With the last piece: the message that the snapshot belongs to.
+    pub message: Option<Box<Message>>,
+}

@@ -1,0 +1,79 @@
+//! Leases: for how long a leader may answer reads without asking anybody.
+//!
+//! A round asks all replicas whether they still follow. When a majority has said so, none of them
+//! votes for anybody else before an election time-out has passed on its own clock since it heard
+//! the question; so the leader counts an election time-out from the instant *before* it asked, on
+//! its own monotonic clock, less a part by which two clocks may differ in speed. (The library's own
+//! lease counts ticks, which stand still when a machine is paused: a stale read was measured.)
+
+use crate::limits::{CLOCK_DRIFT_PERCENT_MAX, ELECTION_TICKS, TICK_US};
+use std::collections::VecDeque;
+
+/// The shortest time in which a follower that has heard a leader votes for nobody else: a tick may
+/// come at once after that.
+pub(super) fn election_us() -> u64 {
+    (ELECTION_TICKS as u64 - 1) * TICK_US
+}
+
+/// How long a lease lasts.
+fn lease_us() -> u64 {
+    election_us() * (100 - CLOCK_DRIFT_PERCENT_MAX) / 100
+}
+
+#[derive(Debug)]
+struct Round {
+    number: u64,
+    term: u64,
+    began_us: u64,
+}
+
+/// A leader's lease.
+#[derive(Debug)]
+pub(super) struct Lease {
+    alone: bool,
+    open: VecDeque<Round>,
+    last: u64,
+    confirmed: u64,
+    /// Term and beginning of the newest round that was confirmed.
+    held: Option<(u64, u64)>,
+}
+
+impl Lease {
+    /// `alone`: there is nobody who could vote.
+    pub fn new(alone: bool) -> Self {
+        Self { alone, open: VecDeque::new(), last: 0, confirmed: 0, held: None }
+    }
+
+    /// A round begins; gives its number and what the library is to be asked with.
+    pub fn begin(&mut self, term: u64, mono_us: u64) -> (u64, Vec<u8>) {
+        self.last += 1;
+        // Those of an earlier lead are never answered.
+        self.open.retain(|round| round.term == term);
+        self.open.push_back(Round { number: self.last, term, began_us: mono_us });
+        (self.last, self.last.to_le_bytes().to_vec())
+    }
+
+    /// A majority has confirmed a round, and with it those before.
+    pub fn completed(&mut self, context: &[u8]) {
+        let Ok(number) = context.try_into().map(u64::from_le_bytes) else { return };
+        while self.open.front().is_some_and(|round| round.number <= number) {
+            let Some(round) = self.open.pop_front() else { return };
+            self.confirmed = round.number;
+            self.held = Some((round.term, round.began_us));
+        }
+    }
+
+    /// The newest round that was confirmed.
+    pub fn confirmed(&self) -> u64 {
+        self.confirmed
+    }
+
+    /// How much of the lease is left.
+    pub fn left_us(&self, term: u64, mono_us: u64) -> u64 {
+        if self.alone {
+            return u64::MAX;
+        }
+        let held = self.held.filter(|(of, _)| *of == term);
+        held.map_or(0, |(_, began_us)| (began_us + lease_us()).saturating_sub(mono_us))
+    }
+}

@@ -1,0 +1,148 @@
+//! A shard begins or ceases to be led by this replica.
+//!
+//! What a leader knows beyond the log (locks, who waits, what was proposed) is lost with the lead.
+//! Everybody who waits for an answer is told at once, and told apart: whether nothing has happened
+//! and the request may go to the next leader, or whether nobody here can know.
+
+use super::blocked::Blocked;
+use super::grants::claims_of;
+use super::locks::LockTable;
+use super::{Batch, Shard, Target, TargetKind, Txn};
+use crate::entry::LogRecord;
+use crate::message::{Answer, Body, GatewayId, Now, Refusal, Token, TxnId};
+use adt::Timestamp;
+
+/// What a batch that was given up means for those who wait for it.
+#[derive(Clone, Copy, PartialEq)]
+enum GivenUp {
+    /// It was never proposed.
+    Before,
+    /// It is in the log, and may be committed or replaced.
+    After,
+}
+
+impl Shard {
+    /// This replica leads the shard from now on, and has applied everything that was committed
+    /// before. Prepared transactions get their locks back.
+    pub fn lead(&mut self, now: Now) {
+        self.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
+        for (txn, commit) in self.state.unsettled().collect::<Vec<_>>() {
+            // This replica led before, and acted on decisions that others have not heard of.
+            self.log(LogRecord::Outcome { txn, commit }, nobody());
+            self.move_clock(commit.unwrap_or_default());
+            self.state.decide(txn, commit, now.wall_ms());
+        }
+        self.state.take_moved();
+        let prepared: Vec<_> = self.state.prepared().values().cloned().collect();
+        if !prepared.is_empty() {
+            self.track(now);
+        }
+        for inherited in prepared {
+            let (txn, prepare) = (inherited.prepare.txn, inherited.prepare);
+            let request = prepare.apply.request.clone();
+            let entry = Txn {
+                gateway: txn.age.gateway,
+                touched_us: now.mono_us,
+                prepared: true,
+                decided: inherited.commit.map(|_| Default::default()),
+                request: request.clone(),
+                ..Txn::default()
+            };
+            self.txns.insert(txn, entry);
+            if let Some(id) = request {
+                self.open_requests.insert(id, txn);
+            }
+            let claims = claims_of(&Body::Prepare { prepare, floor: Timestamp::ZERO });
+            for (key, claim) in claims {
+                self.hold(txn, &key, claim);
+            }
+        }
+        self.settle(now);
+    }
+
+    /// This replica does not lead the shard any more. Everybody who waits for an answer gets one.
+    pub fn step_down(&mut self) {
+        let building = std::mem::take(&mut self.building);
+        let number = building.number;
+        for batch in std::mem::take(&mut self.in_flight) {
+            self.give_up(batch, GivenUp::After);
+        }
+        for batch in std::mem::take(&mut self.closed) {
+            self.give_up(batch, GivenUp::Before);
+        }
+        self.give_up(building, GivenUp::Before);
+        self.building = Batch { number: number + 1, ..Batch::default() };
+        self.applied = number;
+        for (_, waiter) in std::mem::take(&mut self.waiters) {
+            let request = waiter.request;
+            self.turn_away(request.gateway, request.token, request.body);
+        }
+        for (_, request) in std::mem::take(&mut self.after) {
+            self.turn_away(request.gateway, request.token, request.body);
+        }
+        for (_, requests) in std::mem::take(&mut self.resolving) {
+            for request in requests {
+                self.turn_away(request.gateway, request.token, request.body);
+            }
+        }
+        for (txn, entry) in std::mem::take(&mut self.txns) {
+            self.give_up_txn(txn, entry);
+        }
+        self.state.renounce();
+        self.locks = LockTable::default();
+        self.tracking_until_us = None;
+        self.wounded.clear();
+        self.open_requests.clear();
+        self.probing.clear();
+        self.reaping.clear();
+        self.dirty.clear();
+        self.blocked = Blocked::default();
+        self.state.report_changes(false);
+    }
+
+    /// Nothing of a request has happened here.
+    pub(crate) fn turn_away(&mut self, gateway: GatewayId, token: Token, body: Body) {
+        if let Some(answer) = body.not_taken() {
+            self.answer(gateway, token, answer);
+        }
+    }
+
+    fn give_up_txn(&mut self, txn: TxnId, entry: Txn) {
+        if let Some((_, target)) = entry.unlogged {
+            self.answer(target.gateway, target.token, Answer::Refused(Refusal::LocksLost));
+        }
+        let commit = self.state.prepared().get(&txn).and_then(|p| p.commit);
+        for (gateway, token) in entry.decided.into_iter().chain(entry.askers) {
+            if commit.is_some() {
+                self.turn_away(gateway, token, Body::Decide { txn, commit });
+            }
+        }
+    }
+
+    fn give_up(&mut self, batch: Batch, how: GivenUp) {
+        for (record, target) in batch.records.into_iter().zip(batch.targets) {
+            let (gateway, token) = (target.gateway, target.token);
+            let body = match (record, target.kind) {
+                (_, TargetKind::Nobody) => continue,
+                // To ask once more for these is to ask the same.
+                (LogRecord::Resolve(request), _) => Body::Resolve(request),
+                (LogRecord::Void(txn), _) => Body::Inquire { txn },
+                _ if how == GivenUp::After => {
+                    self.answer(gateway, token, Answer::Unknown);
+                    continue;
+                }
+                (LogRecord::Apply(apply), TargetKind::Replies) => Body::Apply(apply),
+                (LogRecord::Flush, _) => Body::Flush,
+                _ => {
+                    self.answer(gateway, token, Answer::Refused(Refusal::LocksLost));
+                    continue;
+                }
+            };
+            self.turn_away(gateway, token, body);
+        }
+    }
+}
+
+fn nobody() -> Target {
+    Target { gateway: GatewayId::default(), token: Token::default(), kind: TargetKind::Nobody }
+}

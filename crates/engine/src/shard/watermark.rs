@@ -1,0 +1,62 @@
+//! How long a shard must remember what became of a transaction.
+//!
+//! A participant may lose its leader before the outcome is in its log, be without one for any time,
+//! and ask the others then. One that has forgotten the transaction would say that it never prepared
+//! it. So outcomes are kept until every shard has said that nothing that old is open there any more:
+//! its *watermark* has passed. Leaders tell their watermarks about once a second.
+//!
+//! A leader that was deposed and does not know it yet may tell a watermark that is too high. It
+//! finds out within an election time-out; so a watermark counts for a transaction only if it was
+//! heard long enough after the transaction was carried out here.
+
+use crate::limits::{ELECTION_TICKS, TICK_US};
+use crate::message::ShardId;
+use adt::Timestamp;
+
+/// How long after a transaction was carried out a watermark must be heard to count for it.
+const CERTAIN_US: u64 = 5 * ELECTION_TICKS as u64 * TICK_US;
+
+/// The watermarks of all shards, as one replica has heard them.
+#[derive(Clone, Debug)]
+pub struct Watermarks {
+    /// By shard: the watermark, and when it was heard (monotonic microseconds).
+    heard: Vec<(Timestamp, u64)>,
+}
+
+impl Watermarks {
+    /// Nothing was heard yet, of so many shards.
+    pub fn new(shards: u16) -> Self {
+        Self { heard: vec![(Timestamp::ZERO, 0); usize::from(shards)] }
+    }
+
+    /// A shard has told its watermark.
+    pub fn hear(&mut self, shard: ShardId, ts: Timestamp, mono_us: u64) {
+        if let Some(heard) = self.heard.get_mut(usize::from(shard.0)) {
+            *heard = (ts, mono_us);
+        }
+    }
+
+    /// Whether all shards have settled what was committed at `ts` and carried out at `since_us`.
+    pub fn passed(&self, since_us: u64, ts: Timestamp) -> bool {
+        self.heard.iter().all(|(heard, at_us)| *heard > ts && *at_us >= since_us + CERTAIN_US)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_is_needed_until_all_shards_have_passed_it_and_said_so_late_enough() {
+        let mut watermarks = Watermarks::new(2);
+        let passed = |w: &Watermarks| w.passed(1000, Timestamp(50));
+        watermarks.hear(ShardId(0), Timestamp(60), 1000 + CERTAIN_US);
+        assert!(!passed(&watermarks), "one shard has said nothing");
+        watermarks.hear(ShardId(1), Timestamp(60), 1000 + CERTAIN_US - 1);
+        assert!(!passed(&watermarks), "it may have been deposed");
+        watermarks.hear(ShardId(1), Timestamp(50), 1000 + CERTAIN_US);
+        assert!(!passed(&watermarks), "something at 50 may be open there");
+        watermarks.hear(ShardId(1), Timestamp(51), 1000 + CERTAIN_US);
+        assert!(passed(&watermarks));
+    }
+}

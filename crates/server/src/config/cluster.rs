@@ -1,0 +1,208 @@
+//! What a server is told about the cluster that it belongs to.
+
+use super::{ConfigError, Durability};
+use engine::message::MachineId;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use wire::peer::HELLO_CLUSTER_BYTES_MAX;
+
+/// Most machines of a cluster: each holds a replica of every shard.
+pub const MACHINES_MAX: usize = 5;
+/// Number of shards of a new cluster.
+pub const SHARDS_DEFAULT: u16 = 3;
+/// Largest number of a machine.
+const MACHINE_NUMBER_MAX: u16 = 999;
+/// Name of a cluster that was given none.
+const DEFAULT_NAME: &str = "claret";
+
+/// What was said about the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClusterSettings {
+    /// Name; machines of clusters with other names are turned away.
+    pub name: Option<String>,
+    /// Number of this machine.
+    pub node: Option<u16>,
+    /// Where every machine, by number, listens for the others.
+    pub nodes: BTreeMap<String, String>,
+}
+
+impl ClusterSettings {
+    /// These settings, and `below` where these say nothing.
+    pub fn over(self, below: Self) -> Self {
+        Self {
+            name: self.name.or(below.name),
+            node: self.node.or(below.node),
+            nodes: if self.nodes.is_empty() { below.nodes } else { self.nodes },
+        }
+    }
+
+    /// Reads `1=host:port,2=host:port`.
+    ///
+    /// # Errors
+    /// Says which part cannot be read.
+    pub fn parse_nodes(text: &str) -> Result<BTreeMap<String, String>, ConfigError> {
+        let mut nodes = BTreeMap::new();
+        for part in text.split(',') {
+            let Some((number, address)) = part.split_once('=') else {
+                return Err(ConfigError::new(format!(
+                    "cluster: '{part}' is no machine such as 1=10.0.0.1:7001"
+                )));
+            };
+            let (number, address) = (number.trim().to_owned(), address.trim().to_owned());
+            if nodes.insert(number.clone(), address).is_some() {
+                return Err(ConfigError::new(format!("cluster: machine {number} is there twice")));
+            }
+        }
+        Ok(nodes)
+    }
+}
+
+/// The cluster that a server belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterOptions {
+    /// Its name.
+    pub name: String,
+    /// This machine.
+    pub own: MachineId,
+    /// Where every machine listens for the others, as `host:port`.
+    pub nodes: BTreeMap<MachineId, String>,
+}
+
+impl ClusterOptions {
+    /// Checks what was said; `None` if nothing was.
+    ///
+    /// # Errors
+    /// Says what is wrong and what is allowed.
+    pub fn resolve(
+        settings: ClusterSettings,
+        durability: Durability,
+    ) -> Result<Option<Self>, ConfigError> {
+        if settings == ClusterSettings::default() {
+            return Ok(None);
+        }
+        if durability == Durability::None {
+            return Err(ConfigError::new(
+                "durability = none cannot be had in a cluster, because a vote that is forgotten may \
+                 be given twice: choose always or everysec",
+            ));
+        }
+        let name = settings.name.unwrap_or_else(|| DEFAULT_NAME.to_owned());
+        if name.is_empty() || name.len() > HELLO_CLUSTER_BYTES_MAX {
+            return Err(ConfigError::new(format!(
+                "cluster: the name must have 1 to {HELLO_CLUSTER_BYTES_MAX} bytes"
+            )));
+        }
+        let mut nodes = BTreeMap::new();
+        for (number, address) in settings.nodes {
+            let machine = number
+                .parse()
+                .ok()
+                .filter(|number| (1..=MACHINE_NUMBER_MAX).contains(number))
+                .ok_or_else(|| {
+                    ConfigError::new(format!(
+                        "cluster: '{number}' is no number of a machine (1 to {MACHINE_NUMBER_MAX})"
+                    ))
+                })?;
+            check_address(&address)?;
+            if nodes.values().any(|other| *other == address) {
+                return Err(ConfigError::new(format!(
+                    "cluster: {address} is the address of two machines"
+                )));
+            }
+            if nodes.insert(MachineId(machine), address).is_some() {
+                return Err(ConfigError::new(format!("cluster: machine {machine} is there twice")));
+            }
+        }
+        if !(2..=MACHINES_MAX).contains(&nodes.len()) {
+            return Err(ConfigError::new(format!(
+                "cluster: there must be 2 to {MACHINES_MAX} machines, not {}; name all of them, \
+                 this one included, as in --cluster 1=10.0.0.1:7001,2=10.0.0.2:7001,3=10.0.0.3:7001",
+                nodes.len()
+            )));
+        }
+        let Some(own) = settings.node.map(MachineId) else {
+            return Err(ConfigError::new(
+                "cluster: which of its machines is this one? Say so with --node, or node in \
+                 [cluster]",
+            ));
+        };
+        if !nodes.contains_key(&own) {
+            return Err(ConfigError::new(format!(
+                "cluster: this is machine {}, which is not among the machines of the cluster",
+                own.0
+            )));
+        }
+        Ok(Some(Self { name, own, nodes }))
+    }
+
+    /// Where this machine listens for the others.
+    pub fn own_address(&self) -> &str {
+        &self.nodes[&self.own]
+    }
+
+    /// The machines, this one included.
+    pub fn machines(&self) -> Vec<MachineId> {
+        self.nodes.keys().copied().collect()
+    }
+}
+
+fn check_address(address: &str) -> Result<(), ConfigError> {
+    let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    let port = port.and_then(|(_, port)| port.parse::<u16>().ok()).filter(|port| *port > 0);
+    match port {
+        Some(_) => Ok(()),
+        None => Err(ConfigError::new(format!(
+            "cluster: '{address}' is no address such as 10.0.0.1:7001"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(settings: ClusterSettings) -> Result<Option<ClusterOptions>, ConfigError> {
+        ClusterOptions::resolve(settings, Durability::Always)
+    }
+
+    fn three(node: Option<u16>) -> ClusterSettings {
+        let nodes = ClusterSettings::parse_nodes("1=a:1, 2=b:1,3=c:1").unwrap();
+        ClusterSettings { name: None, node, nodes }
+    }
+
+    #[test]
+    fn a_cluster_is_named_by_all_its_machines() {
+        assert_eq!(resolve(ClusterSettings::default()).unwrap(), None);
+        let cluster = resolve(three(Some(2))).unwrap().unwrap();
+        assert_eq!((cluster.name.as_str(), cluster.own_address()), ("claret", "b:1"));
+        assert_eq!(cluster.machines(), [1, 2, 3].map(MachineId));
+    }
+
+    #[test]
+    fn what_is_no_cluster_is_refused() {
+        let refused = |settings| resolve(settings).unwrap_err().to_string();
+        assert!(refused(three(None)).contains("--node"));
+        assert!(refused(three(Some(4))).contains("machine 4"));
+        let only = ClusterSettings { node: Some(1), ..ClusterSettings::default() };
+        assert!(refused(only).contains("--cluster"));
+        assert!(ClusterOptions::resolve(three(Some(1)), Durability::None).is_err());
+        for text in ["", "1", "1=a:1,1=b:1"] {
+            assert!(ClusterSettings::parse_nodes(text).is_err(), "{text}");
+        }
+        for text in ["0=a:1,1=b:1", "1=a,2=b:1", "1=a:1,2=a:1", "1=:1,2=b:1", "1=a:0,2=b:1"] {
+            let nodes = ClusterSettings::parse_nodes(text).unwrap();
+            let settings = ClusterSettings { nodes, node: Some(1), name: None };
+            assert!(resolve(settings).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_may_say_it_too_and_flags_go_over_it() {
+        let text = "[cluster]\nname = 'x'\nnode = 3\nnodes = { '2' = 'b:1', '3' = 'c:1' }\n";
+        let file: crate::config::Settings = toml::from_str(text).unwrap();
+        let flags = ClusterSettings { node: Some(2), ..ClusterSettings::default() };
+        let cluster = resolve(flags.over(file.cluster)).unwrap().unwrap();
+        assert_eq!((cluster.name.as_str(), cluster.own), ("x", MachineId(2)));
+    }
+}

@@ -1,0 +1,121 @@
+//! Who a machine is in its cluster, and in which of its lives.
+//!
+//! Every start of a machine is one more life, counted durably before anything is said to another
+//! machine: what it began before is never taken for something that it began afterwards.
+
+use crate::config::Options;
+use crate::config::cluster::ClusterOptions;
+use crate::datadir::{DirError, Member, Purpose, write_durably};
+use engine::message::{GatewayId, MachineId, ShardId};
+use engine::replication::Membership;
+use std::net::SocketAddr;
+use std::path::Path;
+use wire::peer::{Hello, PROTOCOL_VERSION};
+
+/// A machine in one of its lives.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Its cluster; none if it is alone.
+    pub cluster: Option<ClusterOptions>,
+    life: u32,
+    workers: u16,
+}
+
+impl Identity {
+    /// Begins the next life of the machine with this data directory.
+    ///
+    /// # Errors
+    /// If the lives cannot be counted.
+    pub fn begin(options: &Options, dir: &Path) -> Result<Self, DirError> {
+        let cluster = options.cluster.clone();
+        let life = if cluster.is_some() { begin(dir)? } else { 0 };
+        Ok(Self { cluster, life, workers: options.workers })
+    }
+
+    /// Whether there are other machines.
+    pub fn is_clustered(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// The gateway of a worker.
+    pub fn gateway(&self, worker: u16) -> GatewayId {
+        let machine = self.cluster.as_ref().map_or(MachineId(1), |cluster| cluster.own);
+        GatewayId { machine, worker, life: self.life }
+    }
+
+    /// In a cluster, the gateway that finds out about a shard's unfinished transactions.
+    pub fn home(&self, shard: ShardId) -> Option<GatewayId> {
+        self.is_clustered().then(|| self.gateway(shard.0 % self.workers))
+    }
+
+    /// The machines that hold the shards.
+    pub fn membership(&self) -> Membership {
+        match &self.cluster {
+            None => Membership::alone(),
+            Some(cluster) => Membership { own: cluster.own, voters: cluster.machines() },
+        }
+    }
+
+    /// What this machine, which serves clients at an address, says first to others.
+    pub fn hello(&self, address: SocketAddr) -> Option<Hello> {
+        let cluster = self.cluster.as_ref()?;
+        Some(Hello {
+            cluster: cluster.name.clone(),
+            machine: cluster.own,
+            life: self.life,
+            version: PROTOCOL_VERSION,
+            address: address.to_string(),
+            worker_count: self.workers,
+        })
+    }
+}
+
+/// What a data directory is needed for.
+pub fn purpose(options: &Options) -> Purpose {
+    let member = options.cluster.as_ref().map(|cluster| Member {
+        cluster: cluster.name.clone(),
+        node: cluster.own.0,
+        nodes: cluster.machines().iter().map(|machine| machine.0).collect(),
+    });
+    Purpose { shards: options.shards, shards_default: options.shards_default(), member }
+}
+
+/// Begins the next life of the machine with this data directory; gives its number, from 1.
+///
+/// # Errors
+/// If the count cannot be read or written, or is lost.
+fn begin(dir: &Path) -> Result<u32, DirError> {
+    let path = dir.join("LIFE");
+    let lost = |reason: &str| DirError::Manifest { path: path.clone(), reason: reason.to_owned() };
+    let before = match std::fs::read_to_string(&path) {
+        Ok(text) => text.trim().parse::<u32>().map_err(|_| lost("it holds no number"))?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            // The log is created after the first life has begun.
+            if dir.join("log").exists() {
+                return Err(lost("it is missing"));
+            }
+            0
+        }
+        Err(error) => return Err(DirError::Io { path, what: "read", error }),
+    };
+    let life = before.checked_add(1).ok_or_else(|| lost("the number is too large"))?;
+    write_durably(&path, &format!("{life}\n"))?;
+    Ok(life)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_life_has_a_number_of_its_own() {
+        let temp = tempfile::tempdir().unwrap();
+        assert_eq!(begin(temp.path()).unwrap(), 1);
+        std::fs::create_dir(temp.path().join("log")).unwrap();
+        assert_eq!(begin(temp.path()).unwrap(), 2);
+        std::fs::write(temp.path().join("LIFE"), "two").unwrap();
+        assert!(begin(temp.path()).is_err());
+        std::fs::remove_file(temp.path().join("LIFE")).unwrap();
+        assert!(begin(temp.path()).is_err(), "a number must not be given twice");
+    }
+}

@@ -1,0 +1,374 @@
+//! The thread that connects this machine with the others of its cluster.
+//!
+//! Of two machines the one with the larger number connects, and tries again until it succeeds. Both
+//! say first who they are. A connection on which both have is handed to the worker that holds it
+//! from then on; see `worker/peers.rs`.
+
+use crate::config::cluster::ClusterOptions;
+use crate::mail::{Mail, Mailbox};
+use adt::Corrupt;
+use engine::message::MachineId;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+use slab::Slab;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use wire::peer::{Hello, PROTOCOL_VERSION, decode_hello, encode_hello};
+
+/// How often to try to connect.
+const RETRY: Duration = Duration::from_millis(100);
+/// How long a connection may take until both sides have said who they are.
+const HELLO_WAIT: Duration = Duration::from_secs(2);
+/// Connections that may be without a first frame at once.
+const STRANGERS_MAX: usize = 64;
+/// A warning is not repeated sooner.
+const WARN_INTERVAL: Duration = Duration::from_secs(30);
+/// Bytes that are read at once.
+const READ_BYTES: usize = 4 << 10;
+
+const LISTENER: Token = Token(usize::MAX);
+const WAKE: Token = Token(usize::MAX - 1);
+
+/// A connection on which both sides have said who they are.
+pub struct PeerSocket {
+    /// The socket, not blocking.
+    pub stream: TcpStream,
+    /// What the other machine said.
+    pub hello: Hello,
+    /// What came after that.
+    pub input: Vec<u8>,
+}
+
+/// Which other machines are connected: workers take back what this thread says.
+#[derive(Debug, Default)]
+pub struct Linked(BTreeMap<MachineId, AtomicBool>);
+
+impl Linked {
+    /// The machines of a cluster, none of them connected.
+    pub fn new(cluster: Option<&ClusterOptions>) -> Self {
+        let machines = cluster.iter().flat_map(|cluster| cluster.machines());
+        Self(machines.map(|machine| (machine, AtomicBool::new(false))).collect())
+    }
+
+    /// Says whether a machine is connected.
+    pub fn set(&self, machine: MachineId, linked: bool) {
+        if let Some(flag) = self.0.get(&machine) {
+            flag.store(linked, Ordering::Release);
+        }
+    }
+
+    fn get(&self, machine: MachineId) -> bool {
+        self.0.get(&machine).is_some_and(|flag| flag.load(Ordering::Acquire))
+    }
+}
+
+/// What the thread works with.
+pub struct Meeting {
+    /// The cluster.
+    pub cluster: ClusterOptions,
+    /// What this machine says first.
+    pub hello: Hello,
+    /// Where the others connect; see [`listen`].
+    pub listener: TcpListener,
+    /// Which machines are connected.
+    pub linked: Arc<Linked>,
+    /// The workers.
+    pub workers: Vec<Mailbox>,
+}
+
+/// Opens the port for other machines.
+///
+/// # Errors
+/// If it cannot be had.
+pub fn listen(cluster: &ClusterOptions) -> io::Result<TcpListener> {
+    let address = cluster.own_address();
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+    TcpListener::bind(resolve(address).map_err(named)?).map_err(named)
+}
+
+/// The first address of a name.
+fn resolve(address: &str) -> io::Result<SocketAddr> {
+    let none = || io::Error::new(ErrorKind::NotFound, "the name has no address");
+    address.to_socket_addrs()?.next().ok_or_else(none)
+}
+
+/// The thread.
+pub struct PeersThread {
+    thread: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+impl PeersThread {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If the system refuses what it needs.
+    pub fn start(mut meeting: Meeting) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        poll.registry().register(&mut meeting.listener, LISTENER, Interest::READABLE)?;
+        let waker = Waker::new(poll.registry(), WAKE)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let mut host = Host { poll, meeting, strangers: Slab::new(), warned: BTreeMap::new() };
+        let thread = std::thread::Builder::new()
+            .name("peers".to_owned())
+            .spawn(move || host.run(&stopped))?;
+        Ok(Self { thread: Some(thread), stop, waker })
+    }
+}
+
+impl Drop for PeersThread {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        let woken = self.waker.wake();
+        let joined = self.thread.take().map_or(Ok(()), JoinHandle::join);
+        if woken.is_err() || joined.is_err() {
+            tracing::error!("the thread that connects machines cannot be stopped");
+        }
+    }
+}
+
+/// A connection on which not everything is said.
+struct Stranger {
+    stream: TcpStream,
+    /// The machine that was dialled; none if it was the other side who connected.
+    dialled: Option<MachineId>,
+    input: Vec<u8>,
+    greeted: bool,
+    began: Instant,
+}
+
+struct Host {
+    poll: Poll,
+    meeting: Meeting,
+    strangers: Slab<Stranger>,
+    /// When it was last warned of what.
+    warned: BTreeMap<String, Instant>,
+}
+
+impl Host {
+    fn run(&mut self, stop: &AtomicBool) {
+        let mut events = Events::with_capacity(64);
+        let mut dialled = Instant::now().checked_sub(RETRY);
+        while !stop.load(Ordering::Acquire) {
+            if dialled.is_none_or(|at| at.elapsed() >= RETRY) {
+                dialled = Some(Instant::now());
+                self.dial_all();
+            }
+            if let Err(error) = self.poll.poll(&mut events, Some(RETRY))
+                && error.kind() != ErrorKind::Interrupted
+            {
+                tracing::error!("no more machines are connected: {error}");
+                return;
+            }
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept_all(),
+                    WAKE => {}
+                    Token(slot) => self.go_on(slot),
+                }
+            }
+            self.expire();
+        }
+    }
+
+    /// Connects to the machines with smaller numbers that are not connected.
+    fn dial_all(&mut self) {
+        let own = self.meeting.cluster.own;
+        for (machine, address) in self.meeting.cluster.nodes.clone() {
+            let dialling = self.strangers.iter().any(|(_, s)| s.dialled == Some(machine));
+            if machine >= own || dialling || self.meeting.linked.get(machine) {
+                continue;
+            }
+            match resolve(&address).and_then(TcpStream::connect) {
+                Ok(stream) => self.meet(stream, Some(machine)),
+                Err(error) => self.warn(format!("machine {} at {address}: {error}", machine.0)),
+            }
+        }
+    }
+
+    fn accept_all(&mut self) {
+        loop {
+            match self.meeting.listener.accept() {
+                // Whoever comes when it is full is gone when the stream is dropped.
+                Ok((stream, _)) if self.strangers.len() < STRANGERS_MAX => self.meet(stream, None),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    if !matches!(
+                        error.kind(),
+                        ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+                    ) {
+                        return self.warn(format!("a machine cannot be accepted: {error}"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn meet(&mut self, mut stream: TcpStream, dialled: Option<MachineId>) {
+        let entry = self.strangers.vacant_entry();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registered = self.poll.registry().register(&mut stream, Token(entry.key()), interest);
+        if let Err(error) = registered {
+            return self.warn(format!("a connection with a machine cannot be watched: {error}"));
+        }
+        let began = Instant::now();
+        entry.insert(Stranger { stream, dialled, input: Vec::new(), greeted: false, began });
+    }
+
+    /// Something has happened on a connection.
+    fn go_on(&mut self, slot: usize) {
+        let Some(stranger) = self.strangers.get_mut(slot) else { return };
+        match stranger.talk(&self.meeting.hello) {
+            Ok(None) => {}
+            Ok(Some(hello)) => {
+                let stranger = self.drop_stranger(slot);
+                let verdict = self.judge(&hello, stranger.dialled);
+                match verdict {
+                    Ok(()) => self.hand_over(stranger, hello),
+                    Err(reason) => self.warn(reason),
+                }
+            }
+            Err(error) => {
+                let stranger = self.drop_stranger(slot);
+                if error.kind() == ErrorKind::InvalidData {
+                    self.warn(format!(
+                        "somebody at the port for machines does not speak as a machine does \
+                         (machine dialled: {:?}): clients connect to the other port",
+                        stranger.dialled.map(|machine| machine.0)
+                    ));
+                } else {
+                    tracing::debug!("a connection with a machine was not completed: {error}");
+                }
+            }
+        }
+    }
+
+    fn drop_stranger(&mut self, slot: usize) -> Stranger {
+        let mut stranger = self.strangers.remove(slot);
+        if let Err(error) = self.poll.registry().deregister(&mut stranger.stream) {
+            tracing::debug!("a connection was given up that is not watched: {error}");
+        }
+        stranger
+    }
+
+    /// Why a machine is turned away, if it is.
+    fn judge(&self, hello: &Hello, dialled: Option<MachineId>) -> Result<(), String> {
+        let cluster = &self.meeting.cluster;
+        let machine = hello.machine.0;
+        if hello.cluster != cluster.name {
+            return Err(format!(
+                "machine {machine} at {} belongs to the cluster '{}', and this one to '{}': correct \
+                 the addresses or the name of the cluster",
+                hello.address, hello.cluster, cluster.name
+            ));
+        }
+        if hello.version != PROTOCOL_VERSION {
+            return Err(format!(
+                "machine {machine} speaks version {} of the protocol between machines, and this one \
+                 version {PROTOCOL_VERSION}: install the same version of claret on both",
+                hello.version
+            ));
+        }
+        if hello.machine == cluster.own {
+            return Err(format!(
+                "another machine ({}) says that it is machine {machine}, too: give each machine a \
+                 number of its own with --node",
+                hello.address
+            ));
+        }
+        if !cluster.nodes.contains_key(&hello.machine) {
+            return Err(format!(
+                "machine {machine} ({}) is not among the machines of the cluster: start all of them \
+                 with the same --cluster",
+                hello.address
+            ));
+        }
+        match dialled {
+            Some(expected) if expected != hello.machine => Err(format!(
+                "machine {machine} answers at {}, which should be the address of machine {}: \
+                 correct the addresses of the cluster",
+                cluster.nodes[&expected], expected.0
+            )),
+            None if hello.machine < cluster.own => Err(format!(
+                "machine {machine} has connected, although the machine with the larger number does \
+                 that: start all machines with the same --cluster"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn hand_over(&mut self, stranger: Stranger, hello: Hello) {
+        let Stranger { stream, input, .. } = stranger;
+        let machine = hello.machine;
+        self.meeting.linked.set(machine, true);
+        let workers = &self.meeting.workers;
+        let holder = usize::from(machine.0) % workers.len();
+        workers[holder].send(Mail::Peer(Box::new(PeerSocket { stream, hello, input })));
+    }
+
+    /// Gives up connections that take too long.
+    fn expire(&mut self) {
+        let late = |stranger: &Stranger| stranger.began.elapsed() >= HELLO_WAIT;
+        let slots = self.strangers.iter().filter(|(_, stranger)| late(stranger));
+        for slot in slots.map(|(slot, _)| slot).collect::<Vec<_>>() {
+            self.drop_stranger(slot);
+        }
+    }
+
+    fn warn(&mut self, text: String) {
+        self.warned.retain(|_, at| at.elapsed() < WARN_INTERVAL);
+        if let Entry::Vacant(vacant) = self.warned.entry(text) {
+            tracing::warn!("{}", vacant.key());
+            vacant.insert(Instant::now());
+        }
+    }
+}
+
+impl Stranger {
+    /// Says who this machine is and listens who the other one is.
+    fn talk(&mut self, own: &Hello) -> io::Result<Option<Hello>> {
+        if !self.greeted {
+            if let Some(error) = self.stream.take_error()? {
+                return Err(error);
+            }
+            match self.stream.peer_addr() {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(None),
+                Err(error) => return Err(error),
+            }
+            self.stream.set_nodelay(true)?;
+            let mut bytes = Vec::new();
+            encode_hello(own, &mut bytes);
+            // The buffer of a new socket is empty, so that this does not block.
+            self.stream.write_all(&bytes)?;
+            self.greeted = true;
+        }
+        let mut chunk = [0; READ_BYTES];
+        loop {
+            match decode_hello(&self.input) {
+                Ok(Some((hello, used))) => {
+                    self.input.drain(..used);
+                    return Ok(Some(hello));
+                }
+                Ok(None) => {}
+                Err(Corrupt) => return Err(ErrorKind::InvalidData.into()),
+            }
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.input.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! A worker's connections with other machines.
+//!
+//! Each pair of machines has one connection; the worker `listener(machine)` holds it and passes
+//! what comes to the other workers, in order. What a turn has for a machine is sent with one system
+//! call. All workers hear when a connection begins and when it is lost, in order with what came
+//! over it.
+
+use super::Worker;
+use crate::mail::{Mail, Outgoing};
+use crate::peers::PeerSocket;
+use engine::message::{MachineId, Now};
+use engine::node::Parcel;
+use mio::event::Event;
+use mio::net::TcpStream;
+use mio::{Interest, Token};
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use wire::peer::{Hello, PeerFormat, decode_hello, encode_hello};
+
+/// The first token of connections with other machines; those with clients have smaller ones.
+const FIRST_TOKEN: usize = usize::MAX / 2;
+/// Bytes that may wait until another machine takes them.
+const PEER_OUTPUT_BYTES_MAX: usize = 256 << 20;
+/// While so many bytes wait, entries of logs are not added: the library sends them again when it
+/// hears that they are missing.
+const PEER_ENTRIES_BYTES_MAX: usize = 64 << 20;
+/// More room for bytes than this is given back when it is empty.
+const KEPT_BYTES: usize = 1 << 20;
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 << 10;
+/// Bytes that are read from a connection in one turn, unless a frame is longer.
+const TURN_BYTES: usize = 4 << 20;
+/// After so much silence of our own something is said that has no effect.
+const SAY_AFTER_US: u64 = 200_000;
+/// After so much silence of the other machine the connection is taken for lost.
+const LOST_AFTER_US: u64 = 1_500_000;
+
+/// The connection with another machine.
+struct Link {
+    stream: TcpStream,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// Bytes of the output that are sent already.
+    sent: usize,
+    readable: bool,
+    /// The socket took less than there was to send.
+    full: bool,
+    received_us: u64,
+    sent_us: u64,
+    /// It is to be closed, for this reason.
+    broken: Option<String>,
+}
+
+/// The connections that a worker holds, and those that it knows of.
+pub(super) struct Links {
+    /// What this machine says first; none if there are no others.
+    hello: Option<Hello>,
+    held: BTreeMap<MachineId, Link>,
+    /// The connections of all workers of this machine.
+    epochs: BTreeMap<MachineId, u64>,
+    next_epoch: u64,
+    format: PeerFormat,
+}
+
+impl Links {
+    pub(super) fn new(hello: Option<Hello>) -> Self {
+        let (held, epochs) = (BTreeMap::new(), BTreeMap::new());
+        Self { hello, held, epochs, next_epoch: 1, format: PeerFormat::default() }
+    }
+
+    /// The connection with a machine, as far as this worker was told; 0 if there is none.
+    pub(super) fn epoch(&self, machine: MachineId) -> u64 {
+        self.epochs.get(&machine).copied().unwrap_or(0)
+    }
+
+    /// When something is due by time.
+    pub(super) fn due_us(&self) -> Option<u64> {
+        let due = |link: &Link| (link.sent_us + SAY_AFTER_US).min(link.received_us + LOST_AFTER_US);
+        self.held.values().map(due).min()
+    }
+
+    /// Takes an event if it belongs to one of the connections.
+    pub(super) fn event(&mut self, event: &Event) -> bool {
+        let Some(number) = event.token().0.checked_sub(FIRST_TOKEN) else { return false };
+        let machine = u16::try_from(number).map(MachineId);
+        if let Ok(machine) = machine
+            && let Some(link) = self.held.get_mut(&machine)
+        {
+            link.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+            link.full &= !event.is_writable();
+        }
+        true
+    }
+
+    /// Puts something into what is to be sent, unless its connection is lost.
+    pub(super) fn put(&mut self, outgoing: Outgoing) {
+        let Outgoing { to, epoch, parcel } = outgoing;
+        if epoch == 0 || epoch != self.epoch(to) {
+            return;
+        }
+        let Some(link) = self.held.get_mut(&to) else { return };
+        if link.broken.is_some() {
+            return;
+        }
+        let waiting = link.output.len() - link.sent;
+        if waiting > PEER_ENTRIES_BYTES_MAX && has_entries(&parcel) {
+            return;
+        }
+        if let Err(error) = self.format.encode(&parcel, &mut link.output) {
+            link.broken = Some(error.to_string());
+        } else if link.output.len() - link.sent > PEER_OUTPUT_BYTES_MAX {
+            link.broken = Some(format!(
+                "it does not take what is sent: {PEER_OUTPUT_BYTES_MAX} bytes are waiting"
+            ));
+        }
+    }
+}
+
+/// Whether a parcel brings entries of a log.
+fn has_entries(parcel: &Parcel) -> bool {
+    matches!(parcel, Parcel::Raft { message, .. } if !message.entries.is_empty())
+}
+
+impl Link {
+    fn new(socket: PeerSocket, now: Now) -> Self {
+        Self {
+            stream: socket.stream,
+            input: socket.input,
+            output: Vec::new(),
+            sent: 0,
+            readable: true,
+            full: false,
+            received_us: now.mono_us,
+            sent_us: now.mono_us,
+            broken: None,
+        }
+    }
+
+    /// Reads what there is, up to a bound.
+    fn receive(&mut self, now: Now) {
+        let began = self.input.len();
+        while self.readable && self.input.len() < began + TURN_BYTES {
+            let held = self.input.len();
+            self.input.resize(held + READ_BYTES, 0);
+            let result = self.stream.read(&mut self.input[held..]);
+            self.input.truncate(held + result.as_ref().map_or(0, |count| *count));
+            match result {
+                Ok(0) => {
+                    self.readable = false;
+                    self.broken = Some("it was closed by the other side".to_owned());
+                }
+                Ok(_) => self.received_us = now.mono_us,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.readable = false;
+                    self.broken = Some(error.to_string());
+                }
+            }
+        }
+    }
+
+    /// Sends what there is, as far as the socket takes it.
+    fn send(&mut self, now: Now) -> io::Result<()> {
+        while !self.full && self.sent < self.output.len() {
+            match self.stream.write(&self.output[self.sent..]) {
+                Ok(count) => {
+                    self.sent += count;
+                    self.sent_us = now.mono_us;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.full = true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.sent == self.output.len() {
+            self.sent = 0;
+            self.output.clear();
+            self.output.shrink_to(KEPT_BYTES);
+        } else if self.sent > self.output.len() / 2 {
+            self.output.drain(..self.sent);
+            self.sent = 0;
+        }
+        Ok(())
+    }
+}
+
+impl Worker {
+    /// A connection with another machine is there; it replaces the one before.
+    pub(super) fn link(&mut self, now: Now, mut socket: PeerSocket) {
+        let machine = socket.hello.machine;
+        if self.links.held.contains_key(&machine) {
+            self.unlink(now, machine, "there is a new one");
+        }
+        let token = Token(FIRST_TOKEN + usize::from(machine.0));
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut socket.stream, token, interest) {
+            tracing::warn!("a connection with machine {} cannot be watched: {error}", machine.0);
+            self.peers.linked.set(machine, false);
+            return;
+        }
+        tracing::info!("connected with machine {} ({})", machine.0, socket.hello.address);
+        self.links.held.insert(machine, Link::new(socket, now));
+        let epoch = self.links.next_epoch;
+        self.links.next_epoch += 1;
+        self.tell_workers(|| Mail::PeerUp(machine, epoch));
+        self.peer_up(machine, epoch);
+        self.again = true;
+    }
+
+    /// Another machine is connected.
+    pub(super) fn peer_up(&mut self, machine: MachineId, epoch: u64) {
+        self.links.epochs.insert(machine, epoch);
+        self.node.connect(machine);
+    }
+
+    /// The connection with another machine is lost.
+    pub(super) fn peer_down(&mut self, now: Now, machine: MachineId) {
+        self.links.epochs.remove(&machine);
+        self.node.disconnect(now, machine);
+    }
+
+    fn tell_workers(&self, mail: impl Fn() -> Mail) {
+        for (index, worker) in self.peers.workers.iter().enumerate() {
+            if index != usize::from(self.id.worker) {
+                worker.send(mail());
+            }
+        }
+    }
+
+    /// Ends a connection. Everybody hears of it after what came over it.
+    fn unlink(&mut self, now: Now, machine: MachineId, reason: &str) {
+        let Some(mut link) = self.links.held.remove(&machine) else { return };
+        tracing::warn!("the connection with machine {} is lost: {reason}", machine.0);
+        if let Err(error) = self.poll.registry().deregister(&mut link.stream) {
+            tracing::debug!("a connection was lost that is not watched: {error}");
+        }
+        self.peers.linked.set(machine, false);
+        self.post_parcels();
+        self.publish_clocks();
+        self.send_batches();
+        // Was counted with what is sent now.
+        self.turn_bytes = 0;
+        self.tell_workers(|| Mail::PeerDown(machine));
+        self.peer_down(now, machine);
+        self.again = true;
+    }
+
+    /// Reads every connection with another machine that has something, and ends those that broke.
+    pub(super) fn read_links(&mut self, now: Now) {
+        if self.links.held.is_empty() {
+            return;
+        }
+        let machines: Vec<MachineId> = self.links.held.keys().copied().collect();
+        for machine in machines {
+            self.read_link(now, machine);
+            let Some(link) = self.links.held.get_mut(&machine) else { continue };
+            self.again |= link.readable;
+            if link.broken.is_none() && now.mono_us >= link.received_us + LOST_AFTER_US {
+                link.broken = Some("the machine is silent".to_owned());
+            }
+            if let Some(reason) = link.broken.take() {
+                self.unlink(now, machine, &reason);
+            }
+        }
+    }
+
+    fn read_link(&mut self, now: Now, machine: MachineId) {
+        let Some(link) = self.links.held.get_mut(&machine) else { return };
+        if link.readable {
+            link.receive(now);
+        }
+        let mut input = std::mem::take(&mut link.input);
+        let mut at = 0;
+        while let Some((parcel, used)) = self.next_frame(machine, &input[at..]) {
+            at += used;
+            if let Some(parcel) = parcel {
+                self.take_parcel(now, machine, parcel);
+            }
+        }
+        self.turn_bytes += at;
+        self.took(now, at);
+        input.drain(..at);
+        if input.is_empty() {
+            input.shrink_to(KEPT_BYTES);
+        }
+        if let Some(link) = self.links.held.get_mut(&machine) {
+            link.input = input;
+        }
+    }
+
+    /// The next complete frame, which may hold nothing but a sign of life.
+    fn next_frame(&mut self, machine: MachineId, bytes: &[u8]) -> Option<(Option<Parcel>, usize)> {
+        if bytes.is_empty() {
+            return None;
+        }
+        match self.links.format.decode(bytes) {
+            Ok(next) => next.map(|(parcel, used)| (Some(parcel), used)),
+            Err(adt::Corrupt) => match decode_hello(bytes) {
+                Ok(Some((_, used))) => Some((None, used)),
+                _ => {
+                    let link = self.links.held.get_mut(&machine)?;
+                    link.broken = Some("what came over it cannot be read".to_owned());
+                    None
+                }
+            },
+        }
+    }
+
+    /// Sends what this turn has for other machines, or a sign of life.
+    pub(super) fn flush_links(&mut self, now: Now) {
+        if self.links.held.is_empty() {
+            return;
+        }
+        let links = &mut self.links;
+        for link in links.held.values_mut() {
+            let idle = link.sent == link.output.len();
+            if idle && now.mono_us >= link.sent_us + SAY_AFTER_US {
+                if let Some(hello) = &links.hello {
+                    encode_hello(hello, &mut link.output);
+                }
+            } else if !idle && now.mono_us >= link.sent_us + SAY_AFTER_US {
+                // It is the other side that does not read; there is nothing to wake up for.
+                link.sent_us = now.mono_us;
+            }
+            if link.broken.is_none()
+                && let Err(error) = link.send(now)
+            {
+                link.broken = Some(error.to_string());
+            }
+            // The next turn ends it.
+            self.again |= link.broken.is_some();
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! One simulated machine: its workers while it is up, its disk, its clocks.
+
+use crate::disk::Disk;
+use crate::random::Random;
+use crate::server::{Sent, Worker};
+use engine::message::{MachineId, Now, ShardId};
+use engine::replication::Persist;
+use std::collections::BTreeMap;
+
+/// Wall clock at the beginning of a run: 2026-01-01.
+const WALL_US: u64 = 1_767_225_600_000_000;
+
+/// A machine.
+#[derive(Default)]
+pub struct Machine {
+    /// Its number.
+    pub id: MachineId,
+    /// Grows with every start and stop: what was meant for an earlier life does not arrive.
+    pub epoch: u64,
+    /// How often it was started.
+    pub life: u32,
+    /// Nobody while it is down.
+    pub workers: Vec<Worker>,
+    /// Its disk.
+    pub disk: Disk,
+    /// It does nothing before this time.
+    pub paused_until_us: u64,
+    /// A turn is due, by worker.
+    pub turning: Vec<bool>,
+    /// A reminder is due, by worker.
+    pub ticking: Vec<bool>,
+    /// When the last message between two workers arrives.
+    pub channels: BTreeMap<(u16, u16), u64>,
+    /// How far the wall clock of each worker is off.
+    pub wall_offsets_us: Vec<i64>,
+    /// For how long its monotonic clock has stood still.
+    frozen_us: u64,
+    /// Later than every timestamp that the machine has given.
+    floor_us: u64,
+    waiting_for_disk: Vec<Persist>,
+    syncing: Vec<(ShardId, u64)>,
+    sync_running: bool,
+}
+
+impl Machine {
+    /// A machine that was never started.
+    pub fn new(id: MachineId, wall_offsets_us: Vec<i64>) -> Self {
+        Self { id, wall_offsets_us, ..Self::default() }
+    }
+
+    /// Whether it is up.
+    pub fn is_up(&self) -> bool {
+        !self.workers.is_empty()
+    }
+
+    /// The clocks of a worker.
+    pub fn now(&self, now_us: u64, worker: u16) -> Now {
+        let offset = self.wall_offsets_us.get(usize::from(worker)).copied().unwrap_or(0);
+        let wall_us = (WALL_US + now_us).saturating_add_signed(offset);
+        let mono_us = now_us + 1 - self.frozen_us;
+        Now { wall_us: wall_us.max(self.floor_us), mono_us }
+    }
+
+    /// It does nothing for a while. `frozen` (a planted bug): its monotonic clock stops as well.
+    pub fn pause(&mut self, now_us: u64, length_us: u64, frozen: bool) {
+        if frozen {
+            let end_us = (now_us + length_us).max(self.paused_until_us);
+            self.frozen_us += end_us - self.paused_until_us.max(now_us);
+        }
+        self.paused_until_us = self.paused_until_us.max(now_us + length_us);
+    }
+
+    /// What the machine does before replies go out: later timestamps are given to what comes after.
+    pub fn publish_clocks(&mut self, worker: u16) {
+        let replicas = self.workers[usize::from(worker)].node().replicas();
+        if let Some(latest) = replicas.map(|replica| replica.shard().clock()).max() {
+            self.floor_us = self.floor_us.max(latest.after_us());
+        }
+    }
+
+    /// Its workers begin to work.
+    pub fn start(&mut self, workers: Vec<Worker>) {
+        self.turning = vec![false; workers.len()];
+        self.ticking = vec![false; workers.len()];
+        self.workers = workers;
+        self.floor_us = 0;
+        self.channels.clear();
+        (0..self.workers.len() as u16).for_each(|worker| self.publish_clocks(worker));
+    }
+
+    /// The power fails.
+    pub fn stop(&mut self, random: &mut Random) {
+        self.disk.crash(random);
+        self.epoch += 1;
+        self.workers.clear();
+        self.syncing.clear();
+        self.waiting_for_disk.clear();
+        self.sync_running = false;
+        self.paused_until_us = 0;
+    }
+
+    /// One turn of a worker.
+    pub fn turn(&mut self, now_us: u64, worker: u16) -> Result<Vec<Sent>, String> {
+        let now = self.now(now_us, worker);
+        self.turning[usize::from(worker)] = false;
+        let sent = self.workers[usize::from(worker)].turn(now)?;
+        self.publish_clocks(worker);
+        Ok(sent)
+    }
+
+    /// Hands something to the disk.
+    pub fn write(&mut self, persist: Persist) {
+        self.waiting_for_disk.push(persist);
+    }
+
+    /// Begins one write and one sync for whatever all shards have by now; tells whether it did.
+    pub fn start_sync(&mut self) -> bool {
+        if self.sync_running || self.waiting_for_disk.is_empty() {
+            return false;
+        }
+        self.sync_running = true;
+        for persist in std::mem::take(&mut self.waiting_for_disk) {
+            self.syncing.push((persist.group, persist.number));
+            self.disk.write(persist);
+        }
+        true
+    }
+
+    /// The sync is done; gives what is durable by it.
+    pub fn synced(&mut self) -> Vec<(ShardId, u64)> {
+        self.disk.sync();
+        self.sync_running = false;
+        std::mem::take(&mut self.syncing)
+    }
+}

@@ -1,0 +1,265 @@
+//! What machines of a cluster say to each other, as bytes, version 1. `docs/internals/formats.md`
+//! has the layout.
+//!
+//! Every parcel stands alone in a frame with its length and a CRC-32 (IEEE) of the payload. A
+//! connection begins with a [`Hello`] in each direction. Operations are written as entries of the
+//! log write them, so that this format does not know the data types either.
+
+mod answer;
+mod consensus;
+mod gateway;
+mod hello;
+mod request;
+mod stats;
+
+pub use hello::{
+    HELLO_ADDRESS_BYTES_MAX, HELLO_CLUSTER_BYTES_MAX, Hello, PROTOCOL_VERSION, decode_hello,
+    encode_hello,
+};
+
+use crate::bytes::{Reader, put_u16, put_u64, put_word};
+use crate::entry::{self, Spans, Words, put_gateway, read_gateway};
+use adt::{Corrupt, Timestamp};
+use engine::limits::{ENTRY_BYTES_MAX, FRAME_BYTES_MAX};
+use engine::message::{Request, Response, ShardId, Token, TxnId};
+use engine::node::{Parcel, SnapshotPiece};
+use std::fmt;
+
+/// First byte of every payload.
+const VERSION: u8 = 1;
+/// Bytes before the payload: its length and the checksum.
+const FRAME_HEADER_BYTES: usize = 8;
+/// Shortest payload: version and kind.
+const PAYLOAD_BYTES_MIN: usize = 2;
+/// Longest payload of a frame, in bytes.
+pub const PEER_FRAME_BYTES_MAX: usize = 64 << 20;
+/// Scratch memory may have grown with a frame of so many bytes and is kept.
+const SCRATCH_FRAME_BYTES_MAX: usize = 64 << 10;
+
+// An entry and the command that went beyond its bound fit into one message.
+const _: () = assert!(2 * (ENTRY_BYTES_MAX + FRAME_BYTES_MAX) < PEER_FRAME_BYTES_MAX);
+// What a client of the other port begins with is no length.
+const _: () = assert!(PEER_FRAME_BYTES_MAX < u32::from_le_bytes(*b"*1\r\n") as usize);
+const _: () = assert!(PEER_FRAME_BYTES_MAX < u32::from_le_bytes(*b"PING") as usize);
+// Transactions and operations look as in entries: a new version there is a new version here.
+const _: () = assert!(entry::VERSION == 2);
+
+const HELLO: u8 = 0;
+const REQUEST: u8 = 1;
+const RESPONSE: u8 = 2;
+const GATEWAY: u8 = 3;
+const RAFT: u8 = 4;
+const SNAPSHOT: u8 = 5;
+const LEADS: u8 = 6;
+const RESIGNED: u8 = 7;
+const WATERMARK: u8 = 8;
+
+const IS_FIRST: u8 = 1;
+const HAS_MESSAGE: u8 = 2;
+
+/// A parcel has more than [`PEER_FRAME_BYTES_MAX`] bytes; nobody would read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong;
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a message between machines is longer than {PEER_FRAME_BYTES_MAX} bytes")
+    }
+}
+
+impl std::error::Error for TooLong {}
+
+/// The format of parcels of this version of the product, with memory that is used again.
+#[derive(Debug, Default)]
+pub struct PeerFormat {
+    words: Words,
+    spans: Spans,
+}
+
+impl PeerFormat {
+    /// Appends `parcel` as one frame.
+    ///
+    /// # Errors
+    /// If the frame would be too long; `out` is as it was then.
+    pub fn encode(&mut self, parcel: &Parcel, out: &mut Vec<u8>) -> Result<(), TooLong> {
+        let frame = begin_frame(out);
+        put_parcel(parcel, &mut self.words, out);
+        if out.len() - frame > SCRATCH_FRAME_BYTES_MAX {
+            self.words = Words::default();
+        }
+        end_frame(frame, out)
+    }
+
+    /// Reads the first frame of `bytes` back; gives the parcel and the number of bytes it took, or
+    /// `None` as long as the frame is not complete. After [`Corrupt`] the connection is of no use.
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<Option<(Parcel, usize)>, Corrupt> {
+        let Some(payload) = payload(bytes, PEER_FRAME_BYTES_MAX)? else {
+            return Ok(None);
+        };
+        let (kind, mut reader) = open(payload)?;
+        let parcel = read_parcel(kind, &mut reader, &mut self.spans)?;
+        reader.finish()?;
+        if payload.len() > SCRATCH_FRAME_BYTES_MAX {
+            self.spans = Spans::new();
+        }
+        Ok(Some((parcel, FRAME_HEADER_BYTES + payload.len())))
+    }
+}
+
+/// Leaves room for a frame's header and begins its payload; gives where the frame begins.
+fn begin_frame(out: &mut Vec<u8>) -> usize {
+    let frame = out.len();
+    out.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
+    out.push(VERSION);
+    frame
+}
+
+/// Fills in the header of the frame that was begun at `frame`.
+fn end_frame(frame: usize, out: &mut Vec<u8>) -> Result<(), TooLong> {
+    let (header, payload) = out[frame..].split_at_mut(FRAME_HEADER_BYTES);
+    if payload.len() > PEER_FRAME_BYTES_MAX {
+        out.truncate(frame);
+        return Err(TooLong);
+    }
+    header[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    header[4..].copy_from_slice(&crc32fast::hash(payload).to_le_bytes());
+    Ok(())
+}
+
+/// The payload of the first frame of `bytes`, once all of it is there. A length above `max` is
+/// refused as soon as it is known.
+fn payload(bytes: &[u8], max: usize) -> Result<Option<&[u8]>, Corrupt> {
+    let Some((len, rest)) = bytes.split_first_chunk() else {
+        return Ok(None);
+    };
+    let len = u32::from_le_bytes(*len) as usize;
+    if !(PAYLOAD_BYTES_MIN..=max).contains(&len) {
+        return Err(Corrupt);
+    }
+    let Some((crc, rest)) = rest.split_first_chunk() else {
+        return Ok(None);
+    };
+    let Some(payload) = rest.get(..len) else {
+        return Ok(None);
+    };
+    let intact = crc32fast::hash(payload) == u32::from_le_bytes(*crc);
+    if intact { Ok(Some(payload)) } else { Err(Corrupt) }
+}
+
+/// The kind of a payload, and what follows it.
+fn open(payload: &[u8]) -> Result<(u8, Reader<'_>), Corrupt> {
+    let mut reader = Reader::new(payload);
+    if reader.u8()? != VERSION {
+        return Err(Corrupt);
+    }
+    Ok((reader.u8()?, reader))
+}
+
+fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
+    match parcel {
+        Parcel::Request { shard, term, request } => {
+            put_shard_term(REQUEST, *shard, *term, out);
+            put_gateway(request.gateway, out);
+            put_u64(request.token.0, out);
+            request::put_body(&request.body, words, out);
+        }
+        Parcel::Response(response) => {
+            out.push(RESPONSE);
+            put_gateway(response.gateway, out);
+            put_u64(response.token.0, out);
+            answer::put_answer(&response.answer, words, out);
+        }
+        Parcel::Gateway { from, to, message } => {
+            out.push(GATEWAY);
+            put_gateway(*from, out);
+            put_gateway(*to, out);
+            gateway::put_message(message, out);
+        }
+        Parcel::Raft { shard, message } => {
+            out.push(RAFT);
+            put_u16(shard.0, out);
+            consensus::put_message(message, out);
+        }
+        Parcel::Snapshot(piece) => {
+            out.push(SNAPSHOT);
+            put_u16(piece.shard.0, out);
+            let first = if piece.first { IS_FIRST } else { 0 };
+            let message = if piece.message.is_some() { HAS_MESSAGE } else { 0 };
+            out.push(first | message);
+            put_word(&piece.bytes, out);
+            if let Some(message) = &piece.message {
+                consensus::put_message(message, out);
+            }
+        }
+        Parcel::Leads { shard, term } => put_shard_term(LEADS, *shard, *term, out),
+        Parcel::Resigned { shard, term } => put_shard_term(RESIGNED, *shard, *term, out),
+        Parcel::Watermark { shard, ts } => put_shard_term(WATERMARK, *shard, ts.0, out),
+    }
+}
+
+fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Parcel, Corrupt> {
+    Ok(match kind {
+        REQUEST => {
+            let (shard, term) = read_shard_term(reader)?;
+            let (gateway, token) = (read_gateway(reader)?, Token(reader.u64()?));
+            let body = request::read_body(reader, spans)?;
+            Parcel::Request { shard, term, request: Request { gateway, token, body } }
+        }
+        RESPONSE => {
+            let (gateway, token) = (read_gateway(reader)?, Token(reader.u64()?));
+            let answer = answer::read_answer(reader, spans)?;
+            Parcel::Response(Response { gateway, token, answer })
+        }
+        GATEWAY => {
+            let (from, to) = (read_gateway(reader)?, read_gateway(reader)?);
+            Parcel::Gateway { from, to, message: gateway::read_message(reader)? }
+        }
+        RAFT => {
+            let shard = ShardId(reader.u16()?);
+            Parcel::Raft { shard, message: Box::new(consensus::read_message(reader)?) }
+        }
+        SNAPSHOT => Parcel::Snapshot(read_piece(reader)?),
+        LEADS => {
+            let (shard, term) = read_shard_term(reader)?;
+            Parcel::Leads { shard, term }
+        }
+        RESIGNED => {
+            let (shard, term) = read_shard_term(reader)?;
+            Parcel::Resigned { shard, term }
+        }
+        WATERMARK => {
+            let (shard, ts) = read_shard_term(reader)?;
+            Parcel::Watermark { shard, ts: Timestamp(ts) }
+        }
+        _ => return Err(Corrupt),
+    })
+}
+
+fn read_piece(reader: &mut Reader<'_>) -> Result<SnapshotPiece, Corrupt> {
+    let shard = ShardId(reader.u16()?);
+    let flags = reader.u8()?;
+    if flags & !(IS_FIRST | HAS_MESSAGE) != 0 {
+        return Err(Corrupt);
+    }
+    let bytes = reader.word()?.to_vec();
+    let message = if flags & HAS_MESSAGE != 0 {
+        Some(Box::new(consensus::read_message(reader)?))
+    } else {
+        None
+    };
+    Ok(SnapshotPiece { shard, first: flags & IS_FIRST != 0, bytes, message })
+}
+
+fn put_shard_term(kind: u8, shard: ShardId, term: u64, out: &mut Vec<u8>) {
+    out.push(kind);
+    put_u16(shard.0, out);
+    put_u64(term, out);
+}
+
+fn read_shard_term(reader: &mut Reader<'_>) -> Result<(ShardId, u64), Corrupt> {
+    Ok((ShardId(reader.u16()?), reader.u64()?))
+}
+
+fn read_txn(reader: &mut Reader<'_>) -> Result<TxnId, Corrupt> {
+    entry::read_txn(reader, entry::VERSION)
+}

@@ -1,0 +1,223 @@
+//! What shards answer gateways on other machines.
+
+use super::read_txn;
+use super::request::{put_body, read_body};
+use super::stats::{put_shard_stats, read_shard_stats};
+use crate::bytes::{Reader, put_count, put_option, put_u16, put_u64, put_word};
+use crate::entry::{Spans, Words, put_age, put_shards, put_txn, read_age, read_shards};
+use crate::saved::{put_reply, read_reply};
+use adt::{Corrupt, Reply, Timestamp};
+use engine::message::{Answer, Fate, Notice, Refusal, ShardId};
+
+const REPLY: u8 = 1;
+const REPLIES: u8 = 2;
+const COMMITTED: u8 = 3;
+const REPEATED: u8 = 4;
+const VOIDED: u8 = 5;
+const GUARD_FAILED: u8 = 6;
+const SNAPSHOT: u8 = 7;
+const LOCKED: u8 = 8;
+const PREPARED: u8 = 9;
+const REFUSED: u8 = 10;
+const RECORD_VERSION: u8 = 11;
+const STATS: u8 = 12;
+const FATE: u8 = 13;
+const CARRIED_OUT: u8 = 14;
+const NOT_TAKEN: u8 = 15;
+const UNKNOWN: u8 = 16;
+const NOTICE: u8 = 17;
+
+const CONFLICT: u8 = 1;
+const BUSY: u8 = 2;
+const LOCKS_LOST: u8 = 3;
+
+const FATE_PREPARED: u8 = 1;
+const FATE_COMMITTED: u8 = 2;
+const FATE_VOID: u8 = 3;
+
+const BLOCKED: u8 = 1;
+const WOUND: u8 = 2;
+const PROBE: u8 = 3;
+const ORPHAN: u8 = 4;
+const READY: u8 = 5;
+
+fn kind(answer: &Answer) -> u8 {
+    match answer {
+        Answer::Reply(_) => REPLY,
+        Answer::Replies(_) => REPLIES,
+        Answer::Committed { .. } => COMMITTED,
+        Answer::Repeated(_) => REPEATED,
+        Answer::Voided => VOIDED,
+        Answer::GuardFailed => GUARD_FAILED,
+        Answer::Snapshot { .. } => SNAPSHOT,
+        Answer::Locked { .. } => LOCKED,
+        Answer::Prepared { .. } => PREPARED,
+        Answer::Refused(_) => REFUSED,
+        Answer::Version(_) => RECORD_VERSION,
+        Answer::Stats(_) => STATS,
+        Answer::Fate(_) => FATE,
+        Answer::CarriedOut => CARRIED_OUT,
+        Answer::NotTaken(_) => NOT_TAKEN,
+        Answer::Unknown => UNKNOWN,
+        Answer::Notice(_) => NOTICE,
+    }
+}
+
+pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) {
+    out.push(kind(answer));
+    match answer {
+        Answer::Reply(reply) => put_reply(reply, out),
+        Answer::Replies(replies) | Answer::Repeated(replies) => put_replies(replies, out),
+        Answer::Committed { replies, ts } => {
+            put_u64(ts.0, out);
+            put_replies(replies, out);
+        }
+        Answer::Snapshot { replies, since, until, held_us } => {
+            for number in [since.0, until.0, *held_us] {
+                put_u64(number, out);
+            }
+            put_replies(replies, out);
+        }
+        Answer::Locked { reply, clock } => {
+            put_u64(clock.0, out);
+            put_reply(reply, out);
+        }
+        Answer::Prepared { bound } => put_u64(bound.0, out),
+        Answer::Refused(refusal) => out.push(match refusal {
+            Refusal::Conflict => CONFLICT,
+            Refusal::Busy => BUSY,
+            Refusal::LocksLost => LOCKS_LOST,
+        }),
+        Answer::Version(version) => put_option(version.map(|ts| ts.0), out),
+        Answer::Stats(stats) => put_shard_stats(stats, out),
+        Answer::Fate(fate) => put_fate(*fate, out),
+        Answer::NotTaken(body) => put_body(body, words, out),
+        Answer::Notice(notice) => put_notice(notice, out),
+        Answer::Voided | Answer::GuardFailed | Answer::CarriedOut | Answer::Unknown => {}
+    }
+}
+
+pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Answer, Corrupt> {
+    Ok(match reader.u8()? {
+        REPLY => Answer::Reply(read_reply(reader, 0)?),
+        REPLIES => Answer::Replies(read_replies(reader)?),
+        COMMITTED => {
+            let ts = Timestamp(reader.u64()?);
+            Answer::Committed { replies: read_replies(reader)?, ts }
+        }
+        REPEATED => Answer::Repeated(read_replies(reader)?),
+        VOIDED => Answer::Voided,
+        GUARD_FAILED => Answer::GuardFailed,
+        SNAPSHOT => {
+            let (since, until) = (Timestamp(reader.u64()?), Timestamp(reader.u64()?));
+            let held_us = reader.u64()?;
+            Answer::Snapshot { replies: read_replies(reader)?, since, until, held_us }
+        }
+        LOCKED => {
+            let clock = Timestamp(reader.u64()?);
+            Answer::Locked { reply: read_reply(reader, 0)?, clock }
+        }
+        PREPARED => Answer::Prepared { bound: Timestamp(reader.u64()?) },
+        REFUSED => Answer::Refused(match reader.u8()? {
+            CONFLICT => Refusal::Conflict,
+            BUSY => Refusal::Busy,
+            LOCKS_LOST => Refusal::LocksLost,
+            _ => return Err(Corrupt),
+        }),
+        RECORD_VERSION => Answer::Version(reader.option()?.map(Timestamp)),
+        STATS => Answer::Stats(Box::new(read_shard_stats(reader)?)),
+        FATE => Answer::Fate(read_fate(reader)?),
+        CARRIED_OUT => Answer::CarriedOut,
+        NOT_TAKEN => Answer::NotTaken(Box::new(read_body(reader, spans)?)),
+        UNKNOWN => Answer::Unknown,
+        NOTICE => Answer::Notice(read_notice(reader)?),
+        _ => return Err(Corrupt),
+    })
+}
+
+fn put_replies(replies: &[Reply], out: &mut Vec<u8>) {
+    put_count(replies.len(), out);
+    for reply in replies {
+        put_reply(reply, out);
+    }
+}
+
+fn read_replies<C: Default + Extend<Reply>>(reader: &mut Reader<'_>) -> Result<C, Corrupt> {
+    let mut replies = C::default();
+    for _ in 0..reader.count(1)? {
+        replies.extend([read_reply(reader, 0)?]);
+    }
+    Ok(replies)
+}
+
+fn put_fate(fate: Fate, out: &mut Vec<u8>) {
+    match fate {
+        Fate::Prepared { bound } => {
+            out.push(FATE_PREPARED);
+            put_u64(bound.0, out);
+        }
+        Fate::Committed(ts) => {
+            out.push(FATE_COMMITTED);
+            put_u64(ts.0, out);
+        }
+        Fate::Void => out.push(FATE_VOID),
+    }
+}
+
+fn read_fate(reader: &mut Reader<'_>) -> Result<Fate, Corrupt> {
+    Ok(match reader.u8()? {
+        FATE_PREPARED => Fate::Prepared { bound: Timestamp(reader.u64()?) },
+        FATE_COMMITTED => Fate::Committed(Timestamp(reader.u64()?)),
+        FATE_VOID => Fate::Void,
+        _ => return Err(Corrupt),
+    })
+}
+
+fn put_notice(notice: &Notice, out: &mut Vec<u8>) {
+    match notice {
+        Notice::Blocked { txn } => {
+            out.push(BLOCKED);
+            put_txn(*txn, out);
+        }
+        Notice::Wound { txn, idle_us, by } => {
+            out.push(WOUND);
+            put_txn(*txn, out);
+            put_u64(*idle_us, out);
+            put_age(*by, out);
+        }
+        Notice::Probe { txn, shard } => {
+            out.push(PROBE);
+            put_txn(*txn, out);
+            put_u16(shard.0, out);
+        }
+        Notice::Orphan { txn, participants } => {
+            out.push(ORPHAN);
+            put_txn(*txn, out);
+            put_shards(participants, out);
+        }
+        Notice::Ready { key } => {
+            out.push(READY);
+            put_word(key, out);
+        }
+    }
+}
+
+fn read_notice(reader: &mut Reader<'_>) -> Result<Notice, Corrupt> {
+    Ok(match reader.u8()? {
+        BLOCKED => Notice::Blocked { txn: read_txn(reader)? },
+        WOUND => {
+            let (txn, idle_us) = (read_txn(reader)?, reader.u64()?);
+            Notice::Wound { txn, idle_us, by: read_age(reader)? }
+        }
+        PROBE => {
+            let txn = read_txn(reader)?;
+            Notice::Probe { txn, shard: ShardId(reader.u16()?) }
+        }
+        ORPHAN => {
+            let txn = read_txn(reader)?;
+            Notice::Orphan { txn, participants: read_shards(reader)? }
+        }
+        READY => Notice::Ready { key: reader.word()?.into() },
+        _ => return Err(Corrupt),
+    })
+}

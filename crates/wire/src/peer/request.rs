@@ -1,0 +1,213 @@
+//! What gateways ask of shards on other machines.
+
+use super::read_txn;
+use crate::bytes::{Reader, put_count, put_option, put_optional_word, put_u16, put_u64, put_word};
+use crate::entry::{
+    self, Spans, Words, put_apply, put_op, put_prepare, put_request, put_txn, read_apply, read_op,
+    read_prepare, read_request,
+};
+use adt::scan::ScanArgs;
+use adt::{Blob, Corrupt, Op, Timestamp};
+use engine::message::{Body, KeyedOp};
+
+const READ: u8 = 1;
+const APPLY: u8 = 2;
+const SNAPSHOT: u8 = 3;
+const LOCK: u8 = 4;
+const PREPARE: u8 = 5;
+const DECIDE: u8 = 6;
+const INQUIRE: u8 = 7;
+const CANCEL: u8 = 8;
+const RELEASE: u8 = 9;
+const PROBE_ACK: u8 = 10;
+const RECORD_VERSION: u8 = 11;
+const BLOCK: u8 = 12;
+const UNBLOCK: u8 = 13;
+const SCAN: u8 = 14;
+const KEYS: u8 = 15;
+const COUNT: u8 = 16;
+const RANDOM_KEY: u8 = 17;
+const FLUSH: u8 = 18;
+const RESOLVE: u8 = 19;
+const STATS: u8 = 20;
+const KEYS_IN_SLOT: u8 = 21;
+
+fn kind(body: &Body) -> u8 {
+    match body {
+        Body::Read { .. } => READ,
+        Body::Apply(_) => APPLY,
+        Body::Snapshot { .. } => SNAPSHOT,
+        Body::Lock { .. } => LOCK,
+        Body::Prepare { .. } => PREPARE,
+        Body::Decide { .. } => DECIDE,
+        Body::Inquire { .. } => INQUIRE,
+        Body::Cancel { .. } => CANCEL,
+        Body::Release { .. } => RELEASE,
+        Body::ProbeAck { .. } => PROBE_ACK,
+        Body::Version { .. } => RECORD_VERSION,
+        Body::Block { .. } => BLOCK,
+        Body::Unblock => UNBLOCK,
+        Body::Scan { .. } => SCAN,
+        Body::Keys { .. } => KEYS,
+        Body::Count => COUNT,
+        Body::RandomKey => RANDOM_KEY,
+        Body::Flush => FLUSH,
+        Body::Resolve(_) => RESOLVE,
+        Body::Stats => STATS,
+        Body::KeysInSlot { .. } => KEYS_IN_SLOT,
+    }
+}
+
+/// All operations are written: whoever is asked answers each of them.
+pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
+    out.push(kind(body));
+    match body {
+        Body::Read { key, op, fenced } => {
+            out.push(u8::from(*fenced));
+            put_op(key, op, words, out);
+        }
+        Body::Apply(apply) => put_apply(apply, &apply.ops, words, out),
+        Body::Snapshot { ops, at, fenced } => {
+            put_u64(at.0, out);
+            out.push(u8::from(*fenced));
+            put_count(ops.len(), out);
+            for (key, op) in ops {
+                put_op(key, op, words, out);
+            }
+        }
+        Body::Lock { txn, key, op, own, observed } => {
+            put_txn(*txn, out);
+            out.push(u8::from(*observed));
+            put_op(key, op, words, out);
+            put_count(own.len(), out);
+            for op in own {
+                put_op(key, op, words, out);
+            }
+        }
+        Body::Prepare { prepare, floor } => {
+            put_u64(floor.0, out);
+            put_prepare(prepare, words, out);
+        }
+        Body::Decide { txn, commit } => {
+            put_txn(*txn, out);
+            put_option(commit.map(|ts| ts.0), out);
+        }
+        Body::Inquire { txn } | Body::Cancel { txn } | Body::ProbeAck { txn } => put_txn(*txn, out),
+        Body::Release { txn, after } => {
+            put_txn(*txn, out);
+            put_u64(after.0, out);
+        }
+        Body::Version { key: word } | Body::Keys { pattern: word } => put_word(word, out),
+        Body::Block { keys } => {
+            put_count(keys.len(), out);
+            for key in keys {
+                put_word(key, out);
+            }
+        }
+        Body::Scan { scan, type_name } => put_scan(scan, type_name.as_deref(), out),
+        Body::Resolve(request) => put_request(request, out),
+        Body::KeysInSlot { slot, count } => {
+            put_u16(*slot, out);
+            put_u64(*count as u64, out);
+        }
+        Body::Unblock | Body::Count | Body::RandomKey | Body::Flush | Body::Stats => {}
+    }
+}
+
+pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Body, Corrupt> {
+    Ok(match reader.u8()? {
+        READ => {
+            let fenced = reader.flag()?;
+            let (key, op) = read_op(reader, spans)?;
+            Body::Read { key, op, fenced }
+        }
+        APPLY => Body::Apply(read_apply(reader, spans)?),
+        SNAPSHOT => {
+            let (at, fenced) = (Timestamp(reader.u64()?), reader.flag()?);
+            Body::Snapshot { ops: read_ops(reader, spans)?, at, fenced }
+        }
+        LOCK => {
+            let (txn, observed) = (read_txn(reader)?, reader.flag()?);
+            let (key, op) = read_op(reader, spans)?;
+            let own = read_own(&key, reader, spans)?;
+            Body::Lock { txn, key, op, own, observed }
+        }
+        PREPARE => {
+            let floor = Timestamp(reader.u64()?);
+            Body::Prepare { prepare: read_prepare(reader, entry::VERSION, spans)?, floor }
+        }
+        DECIDE => {
+            let txn = read_txn(reader)?;
+            Body::Decide { txn, commit: reader.option()?.map(Timestamp) }
+        }
+        INQUIRE => Body::Inquire { txn: read_txn(reader)? },
+        CANCEL => Body::Cancel { txn: read_txn(reader)? },
+        RELEASE => {
+            let txn = read_txn(reader)?;
+            Body::Release { txn, after: Timestamp(reader.u64()?) }
+        }
+        PROBE_ACK => Body::ProbeAck { txn: read_txn(reader)? },
+        kind => return read_body_of_keys(kind, reader),
+    })
+}
+
+/// What is asked about keys rather than about operations.
+fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt> {
+    Ok(match kind {
+        RECORD_VERSION => Body::Version { key: reader.word()?.into() },
+        BLOCK => {
+            let mut keys = Vec::new();
+            for _ in 0..reader.count(4)? {
+                keys.push(reader.word()?.into());
+            }
+            Body::Block { keys }
+        }
+        UNBLOCK => Body::Unblock,
+        SCAN => {
+            let (cursor, pattern) = (reader.u64()?, reader.optional_word()?.map(Blob::from));
+            let scan = ScanArgs { cursor, pattern, count: reader.u64()? };
+            Body::Scan { scan, type_name: reader.optional_word()?.map(Blob::from) }
+        }
+        KEYS => Body::Keys { pattern: reader.word()?.into() },
+        COUNT => Body::Count,
+        RANDOM_KEY => Body::RandomKey,
+        FLUSH => Body::Flush,
+        RESOLVE => Body::Resolve(read_request(reader)?),
+        STATS => Body::Stats,
+        KEYS_IN_SLOT => {
+            let slot = reader.u16()?;
+            let count = usize::try_from(reader.u64()?).map_err(|_| Corrupt)?;
+            Body::KeysInSlot { slot, count }
+        }
+        _ => return Err(Corrupt),
+    })
+}
+
+fn put_scan(scan: &ScanArgs, type_name: Option<&[u8]>, out: &mut Vec<u8>) {
+    let ScanArgs { cursor, pattern, count } = scan;
+    put_u64(*cursor, out);
+    put_optional_word(pattern.as_deref(), out);
+    put_u64(*count, out);
+    put_optional_word(type_name, out);
+}
+
+fn read_ops(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Vec<KeyedOp>, Corrupt> {
+    let mut ops = Vec::new();
+    for _ in 0..reader.count(4)? {
+        ops.push(read_op(reader, spans)?);
+    }
+    Ok(ops)
+}
+
+/// Operations that are all on `key`.
+fn read_own(key: &Blob, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Vec<Op>, Corrupt> {
+    let mut own = Vec::new();
+    for _ in 0..reader.count(4)? {
+        let (found, op) = read_op(reader, spans)?;
+        if found != *key {
+            return Err(Corrupt);
+        }
+        own.push(op);
+    }
+    Ok(own)
+}

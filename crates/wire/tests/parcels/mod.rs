@@ -1,0 +1,296 @@
+//! One parcel of every kind, and what is in them.
+
+use adt::scan::ScanArgs;
+use adt::{ArgBuf, Blob, ErrorReply, Reply, Timestamp, record};
+use bytes::Bytes;
+use engine::entry::{Apply, Prepare};
+use engine::gateway::{ClientFilter, GatewayStats, Knowledge, PeerMessage, Question};
+use engine::message::{
+    Age, Answer, Body, Fate, GatewayId, Guard, KeyedOp, MachineId, Notice, Refusal, Request,
+    RequestId, Response, ShardId, Token, TxnId,
+};
+use engine::node::{Parcel, SnapshotPiece};
+use engine::stats::ShardStats;
+use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};
+use smallvec::smallvec;
+
+const GATEWAY: GatewayId = GatewayId { machine: MachineId(2), worker: 3, life: 5 };
+
+/// The operation of a command.
+pub fn op(line: &str) -> KeyedOp {
+    record::decode(&ArgBuf::of(line.split(' ')).args()).unwrap()
+}
+
+/// A transaction of another machine.
+pub fn txn(began: u64) -> TxnId {
+    TxnId { age: Age { began: Timestamp(began), gateway: GATEWAY }, attempt: 2 }
+}
+
+/// A request for shard 7.
+pub fn asked(body: Body) -> Parcel {
+    let request = Request { gateway: GATEWAY, token: Token(77), body };
+    Parcel::Request { shard: ShardId(7), term: 4, request }
+}
+
+/// A shard's answer.
+pub fn answered(answer: Answer) -> Parcel {
+    Parcel::Response(Response { gateway: GATEWAY, token: Token(77), answer })
+}
+
+fn told(message: PeerMessage) -> Parcel {
+    let from = GatewayId { machine: MachineId(1), worker: 0, life: 9 };
+    Parcel::Gateway { from, to: GATEWAY, message }
+}
+
+fn request() -> RequestId {
+    RequestId { client: Blob::from("client-1"), number: 42 }
+}
+
+fn apply() -> Apply {
+    Apply {
+        ops: smallvec![op("exists a"), op("sadd a x y"), op("ttl a")],
+        guards: vec![
+            Guard { key: Blob::from("a"), version: Some(Timestamp(5)) },
+            Guard { key: Blob::from("b"), version: None },
+        ],
+        request: Some(request()),
+    }
+}
+
+/// A message with every field set, and each type of entry.
+pub fn message() -> Message {
+    let entry = |entry_type, index| Entry {
+        entry_type,
+        term: 6,
+        index,
+        data: Bytes::from_static(b"data"),
+        context: Bytes::from_static(b"more"),
+        sync_log: index == 11,
+        ..Entry::default()
+    };
+    let members = ConfState {
+        voters: vec![1, 2, 3],
+        learners: vec![4],
+        voters_outgoing: vec![1, 5],
+        learners_next: vec![6],
+        auto_leave: true,
+        ..ConfState::default()
+    };
+    let mut snapshot = Snapshot { data: Bytes::from_static(b"state"), ..Snapshot::default() };
+    snapshot.mut_metadata().index = 9;
+    snapshot.mut_metadata().term = 5;
+    snapshot.mut_metadata().set_conf_state(members);
+    Message {
+        msg_type: MessageType::MsgAppend,
+        to: 2,
+        from: 1,
+        term: 6,
+        log_term: 5,
+        index: 10,
+        entries: vec![
+            entry(EntryType::EntryNormal, 11),
+            entry(EntryType::EntryConfChange, 12),
+            entry(EntryType::EntryConfChangeV2, 13),
+        ]
+        .into(),
+        commit: 8,
+        commit_term: 4,
+        snapshot: Some(snapshot).into(),
+        request_snapshot: 3,
+        reject: true,
+        reject_hint: 7,
+        context: Bytes::from_static(b"context"),
+        deprecated_priority: 12,
+        priority: -13,
+        ..Message::default()
+    }
+}
+
+fn bodies() -> Vec<Body> {
+    let (key, read) = op("smembers k");
+    let own = vec![op("sadd k a").1, op("srem k b").1];
+    let prepare =
+        Prepare { txn: txn(9), participants: smallvec![ShardId(0), ShardId(7)], apply: apply() };
+    let scan = |pattern: Option<&str>| ScanArgs {
+        cursor: 17,
+        pattern: pattern.map(Blob::from),
+        count: 100,
+    };
+    vec![
+        Body::Read { key: key.clone(), op: read.clone(), fenced: true },
+        Body::Apply(apply()),
+        Body::Apply(Apply { ops: smallvec![op("get a")], ..Apply::default() }),
+        Body::Snapshot {
+            ops: vec![op("get a"), op("object encoding b"), op("memory usage c")],
+            at: Timestamp(8),
+            fenced: false,
+        },
+        Body::Lock { txn: txn(9), key, op: read, own, observed: true },
+        Body::Prepare { prepare, floor: Timestamp(7) },
+        Body::Decide { txn: txn(9), commit: Some(Timestamp(10)) },
+        Body::Decide { txn: txn(9), commit: None },
+        Body::Inquire { txn: txn(9) },
+        Body::Cancel { txn: txn(9) },
+        Body::Release { txn: txn(9), after: Timestamp(10) },
+        Body::ProbeAck { txn: txn(9) },
+        Body::Version { key: Blob::from("k") },
+        Body::Block { keys: vec![Blob::from("a"), Blob::from("b")] },
+        Body::Unblock,
+        Body::Scan { scan: scan(Some("a*")), type_name: Some(Blob::from("set")) },
+        Body::Scan { scan: scan(None), type_name: None },
+        Body::Keys { pattern: Blob::from("*") },
+        Body::Count,
+        Body::RandomKey,
+        Body::Flush,
+        Body::Resolve(request()),
+        Body::Stats,
+        Body::KeysInSlot { slot: 16_383, count: 10 },
+    ]
+}
+
+fn answers() -> Vec<Answer> {
+    let replies = || smallvec![Reply::Int(1), Reply::Nil];
+    let notices = [
+        Notice::Blocked { txn: txn(9) },
+        Notice::Wound { txn: txn(9), idle_us: 30, by: txn(8).age },
+        Notice::Probe { txn: txn(9), shard: ShardId(4) },
+        Notice::Orphan { txn: txn(9), participants: smallvec![ShardId(0), ShardId(7)] },
+        Notice::Ready { key: Blob::from("k") },
+    ];
+    let mut answers = vec![
+        Answer::Reply(Reply::bulk("a value that does not fit into the blob itself")),
+        Answer::Reply(Reply::Error(ErrorReply::wrong_type())),
+        Answer::Replies(replies()),
+        Answer::Committed { replies: replies(), ts: Timestamp(10) },
+        Answer::Repeated(replies()),
+        Answer::Voided,
+        Answer::GuardFailed,
+        Answer::Snapshot {
+            replies: vec![Reply::Ok, Reply::Double(0.5)],
+            since: Timestamp(5),
+            until: Timestamp(9),
+            held_us: 1_000,
+        },
+        Answer::Locked { reply: Reply::Array(vec![Reply::bulk("a")]), clock: Timestamp(6) },
+        Answer::Prepared { bound: Timestamp(8) },
+        Answer::Refused(Refusal::Conflict),
+        Answer::Refused(Refusal::Busy),
+        Answer::Refused(Refusal::LocksLost),
+        Answer::Version(Some(Timestamp(5))),
+        Answer::Version(None),
+        Answer::Stats(Box::new(shard_stats())),
+        Answer::Fate(Fate::Prepared { bound: Timestamp(8) }),
+        Answer::Fate(Fate::Committed(Timestamp(10))),
+        Answer::Fate(Fate::Void),
+        Answer::CarriedOut,
+        Answer::NotTaken(Box::new(Body::Apply(apply()))),
+        Answer::Unknown,
+    ];
+    answers.extend(notices.into_iter().map(Answer::Notice));
+    answers
+}
+
+fn shard_stats() -> ShardStats {
+    ShardStats {
+        keys: 1,
+        keys_with_expiry: 2,
+        requests: 3,
+        operations: 4,
+        log_appends: 5,
+        log_records: 6,
+        log_bytes: 7,
+        granted: 8,
+        waited: 9,
+        waited_us: 10,
+        refused: 11,
+        phases: 12,
+        wounds: 13,
+        waiting: 14,
+        prepared: 15,
+        expired: 16,
+        guard_failures: 17,
+        duplicates: 18,
+        conflicts: [(("set add".into(), "set read".into()), 19)].into(),
+        hot_keys: vec![(Blob::from("k"), 20, 21)],
+    }
+}
+
+fn gateway_stats() -> GatewayStats {
+    GatewayStats {
+        commands: 1,
+        errors: 2,
+        requests: 3,
+        committed: 4,
+        aborted: 5,
+        retried: 6,
+        guard_failures: 7,
+        snapshot_rounds: 8,
+        recoveries: 9,
+        combined: 10,
+        wounds: 11,
+        published: 12,
+        auth_failures: 13,
+        denied: 14,
+        sessions: 15,
+        blocked: 16,
+        subscribers: 17,
+        interactive: 18,
+    }
+}
+
+fn messages() -> Vec<PeerMessage> {
+    let filter = ClientFilter {
+        ids: vec![1, 2],
+        address: Some("10.0.0.9:5000".into()),
+        local_address: Some("10.0.0.1:6379".into()),
+        user: Some("default".into()),
+        kind: Some("normal".into()),
+        age_s_min: Some(60),
+        except: Some(3),
+    };
+    let names = || vec![Blob::from("news"), Blob::from("weather")];
+    let questions = [
+        Question::Publish { channel: Blob::from("news"), payload: Blob::from("hello") },
+        Question::ClientList(filter),
+        Question::ClientKill(ClientFilter::default()),
+        Question::Unblock { client: 8, error: true },
+        Question::Channels { pattern: Some(Blob::from("n*")) },
+        Question::Channels { pattern: None },
+        Question::Subscribers(names()),
+        Question::Patterns,
+        Question::Stats,
+    ];
+    let answers = [
+        Knowledge::Count(-1),
+        Knowledge::Counts(vec![2, -3]),
+        Knowledge::Lines(vec![(4, "id=4 name=a".into())]),
+        Knowledge::Names(names()),
+        Knowledge::Stats(Box::new(gateway_stats())),
+    ];
+    let asked = questions.into_iter().map(|question| PeerMessage::Ask { ask: 55, question });
+    let told = answers.into_iter().map(|knowledge| PeerMessage::Tell { ask: 55, knowledge });
+    asked.chain(told).collect()
+}
+
+/// What `fixtures/peer-v1.hex` holds after the first frame.
+pub fn parcels() -> Vec<Parcel> {
+    let shard = ShardId(7);
+    let heartbeat =
+        Message { msg_type: MessageType::MsgHeartbeat, to: 2, from: 1, ..Message::default() };
+    let piece = |first, message| {
+        Parcel::Snapshot(SnapshotPiece { shard, first, bytes: b"parts".to_vec(), message })
+    };
+    let mut parcels: Vec<Parcel> = bodies().into_iter().map(asked).collect();
+    parcels.extend(answers().into_iter().map(answered));
+    parcels.extend(messages().into_iter().map(told));
+    parcels.extend([
+        Parcel::Raft { shard, message: Box::new(message()) },
+        Parcel::Raft { shard, message: Box::new(heartbeat) },
+        piece(true, None),
+        piece(false, Some(Box::new(message()))),
+        Parcel::Leads { shard, term: 4 },
+        Parcel::Resigned { shard, term: 4 },
+        Parcel::Watermark { shard, ts: Timestamp(0x0102_0304_0506_0708) },
+    ]);
+    parcels
+}

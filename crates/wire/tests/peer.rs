@@ -1,0 +1,316 @@
+//! What machines say to each other: everything written reads back, what is not whole is waited for
+//! or refused, and whatever else comes does no harm.
+
+mod parcels;
+
+use adt::Corrupt;
+use engine::message::{Answer, MachineId, ShardId};
+use engine::node::{Parcel, SnapshotPiece};
+use parcels::{answered, asked, message, op, parcels, txn};
+use proptest::prelude::*;
+use raft::eraftpb::{EntryType, MessageType};
+use std::collections::BTreeSet;
+use wire::peer::{
+    Hello, PEER_FRAME_BYTES_MAX, PROTOCOL_VERSION, PeerFormat, TooLong, decode_hello, encode_hello,
+};
+
+const HEADER: usize = 8;
+
+fn encoded(parcel: &Parcel) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    PeerFormat::default().encode(parcel, &mut bytes).unwrap();
+    bytes
+}
+
+fn decoded(bytes: &[u8]) -> Result<Option<(Parcel, usize)>, Corrupt> {
+    PeerFormat::default().decode(bytes)
+}
+
+/// A payload in a frame with the right checksum.
+fn framed(payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u32).to_le_bytes().to_vec();
+    frame.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// What is understood is written in a form that stays the same from then on.
+fn check_payload(payload: &[u8]) -> bool {
+    let Ok(found) = decoded(&framed(payload)) else {
+        return false;
+    };
+    let (parcel, len) = found.expect("the frame is whole");
+    assert_eq!(len, HEADER + payload.len());
+    let written = encoded(&parcel);
+    let (again, _) = decoded(&written).expect("it was written").expect("the frame is whole");
+    assert_eq!(encoded(&again), written);
+    true
+}
+
+fn hello() -> Hello {
+    Hello {
+        cluster: "shop".into(),
+        machine: MachineId(2),
+        life: 5,
+        version: PROTOCOL_VERSION,
+        address: "10.0.0.2:6379".into(),
+        worker_count: 4,
+    }
+}
+
+fn hello_bytes(hello: &Hello) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_hello(hello, &mut bytes);
+    bytes
+}
+
+/// Bytes written as hexadecimal digits, with spaces and comments after `#`.
+fn unhex(text: &str) -> Vec<u8> {
+    let digits: String = text.lines().flat_map(|l| l.split('#').next()).collect();
+    let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+#[test]
+fn messages_of_version_1_are_understood() {
+    let bytes = unhex(include_str!("fixtures/peer-v1.hex"));
+    let (found, mut at) = decode_hello(&bytes).unwrap().unwrap();
+    assert_eq!(found, hello());
+    assert_eq!(hello_bytes(&hello()), bytes[..at], "the format changed: that takes a new version");
+    for parcel in parcels() {
+        let (found, len) = decoded(&bytes[at..]).unwrap().unwrap();
+        assert_eq!(format!("{found:?}"), format!("{parcel:?}"));
+        assert_eq!(encoded(&parcel), bytes[at..at + len], "{parcel:?}");
+        at += len;
+    }
+    assert_eq!(at, bytes.len());
+}
+
+#[test]
+fn every_parcel_reads_back() {
+    let mut format = PeerFormat::default();
+    let mut stream = Vec::new();
+    for parcel in parcels() {
+        format.encode(&parcel, &mut stream).unwrap();
+    }
+    let mut rest = &stream[..];
+    for parcel in parcels() {
+        let (found, len) = format.decode(rest).unwrap().unwrap();
+        assert_eq!(format!("{found:?}"), format!("{parcel:?}"));
+        assert_eq!(encoded(&found), rest[..len]);
+        rest = &rest[len..];
+    }
+    assert_eq!(format.decode(rest).map(|found| found.is_none()), Ok(true));
+}
+
+#[test]
+fn no_kind_is_forgotten() {
+    // Where the kinds of parcels, requests, answers, notices and messages of gateways stand.
+    let kinds = |parcel: u8, at: usize, outer: Option<u8>| -> BTreeSet<u8> {
+        let all = parcels();
+        let bytes = all.iter().map(encoded).filter(|bytes| bytes[HEADER + 1] == parcel);
+        let inner = bytes.filter(|bytes| outer.is_none_or(|outer| bytes[HEADER + at - 1] == outer));
+        inner.map(|bytes| bytes[HEADER + at]).collect()
+    };
+    let all: BTreeSet<u8> = parcels().iter().map(|parcel| encoded(parcel)[HEADER + 1]).collect();
+    assert_eq!(all, (1..=8).collect());
+    assert_eq!(kinds(1, 28, None), (1..=21).collect());
+    assert_eq!(kinds(2, 18, None), (1..=17).collect());
+    assert_eq!(kinds(2, 19, Some(17)), (1..=5).collect());
+    assert_eq!(kinds(2, 19, Some(10)), (1..=3).collect());
+    assert_eq!(kinds(2, 19, Some(13)), (1..=3).collect());
+    assert_eq!(kinds(3, 18, None), (1..=2).collect());
+    assert_eq!(kinds(3, 27, None), (1..=8).collect());
+}
+
+#[test]
+fn a_part_of_a_frame_is_waited_for() {
+    for parcel in parcels() {
+        let bytes = encoded(&parcel);
+        for len in 0..bytes.len() {
+            assert!(matches!(decoded(&bytes[..len]), Ok(None)), "{len} of {parcel:?}");
+        }
+        // A payload that ends too early or too late is none, whatever its checksum says.
+        for len in 0..bytes.len() - HEADER {
+            assert!(decoded(&framed(&bytes[HEADER..HEADER + len])).is_err(), "{len} of {parcel:?}");
+        }
+        assert!(decoded(&framed(&[&bytes[HEADER..], &[0]].concat())).is_err());
+        let mut newer = bytes[HEADER..].to_vec();
+        newer[0] = 2;
+        assert!(decoded(&framed(&newer)).is_err());
+    }
+}
+
+#[test]
+fn a_damaged_frame_is_noticed() {
+    for parcel in parcels() {
+        let bytes = encoded(&parcel);
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            match decoded(&damaged) {
+                Err(Corrupt) => {}
+                // More is announced than there is: what comes next will not fit the checksum.
+                Ok(None) if bit < 32 => {
+                    damaged.resize(HEADER + PEER_FRAME_BYTES_MAX.min(1 << 17), 0);
+                    assert!(!matches!(decoded(&damaged), Ok(Some(_))), "bit {bit} of {parcel:?}");
+                }
+                other => panic!("bit {bit} of {parcel:?}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn lengths_are_refused_before_anything_is_waited_for() {
+    let with = |len: usize| decoded(&(len as u32).to_le_bytes()).map(|found| found.is_none());
+    assert_eq!(with(PEER_FRAME_BYTES_MAX), Ok(true));
+    for len in [0, 1, PEER_FRAME_BYTES_MAX + 1, u32::MAX as usize] {
+        assert_eq!(with(len), Err(Corrupt), "{len}");
+    }
+}
+
+#[test]
+fn a_client_that_has_the_wrong_port_is_told_apart_at_once() {
+    for line in ["PING\r\n", "*1\r\n$4\r\nPING\r\n", "*3\r\n", "GET / HTTP/1.1\r\n", "get a"] {
+        assert_eq!(decode_hello(&line.as_bytes()[..4]), Err(Corrupt), "{line}");
+        assert!(decoded(&line.as_bytes()[..4]).is_err(), "{line}");
+    }
+    // The first bytes of TLS: only a first frame must be short.
+    assert_eq!(decode_hello(&[0x16, 0x03, 0x01, 0x02]), Err(Corrupt));
+}
+
+#[test]
+fn a_hello_reads_back() {
+    let longest = Hello { cluster: "c".repeat(64), address: "a".repeat(512), ..hello() };
+    for hello in [hello(), longest, Hello { version: 9, ..hello() }] {
+        let mut bytes = hello_bytes(&hello);
+        let len = bytes.len();
+        for short in 0..len {
+            assert_eq!(decode_hello(&bytes[..short]), Ok(None));
+        }
+        for bit in 32..len * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode_hello(&damaged), Err(Corrupt));
+        }
+        bytes.extend_from_slice(b"more");
+        assert_eq!(decode_hello(&bytes), Ok(Some((hello, len))));
+        assert!(decoded(&bytes).is_err(), "it comes once");
+    }
+    let parcel = encoded(&Parcel::Leads { shard: ShardId(1), term: 2 });
+    assert_eq!(decode_hello(&parcel), Err(Corrupt));
+    // A name that is one byte too long.
+    let longest = Hello { cluster: "c".repeat(64), ..hello() };
+    let mut payload = hello_bytes(&longest)[HEADER..].to_vec();
+    payload[4] += 1;
+    payload.insert(8, b'c');
+    assert_eq!(decode_hello(&framed(&payload)), Err(Corrupt));
+}
+
+#[test]
+fn the_longest_frame_reads_back_and_a_longer_one_is_not_written() {
+    // Version, kind, shard, flags and a length precede the bytes.
+    let piece = |len: usize| {
+        let bytes = vec![7; len - 9];
+        Parcel::Snapshot(SnapshotPiece { shard: ShardId(1), first: true, bytes, message: None })
+    };
+    let bytes = encoded(&piece(PEER_FRAME_BYTES_MAX));
+    let Ok(Some((Parcel::Snapshot(found), len))) = decoded(&bytes) else {
+        panic!("not a piece");
+    };
+    assert_eq!((found.bytes.len(), len), (PEER_FRAME_BYTES_MAX - 9, bytes.len()));
+    let mut out = b"before".to_vec();
+    let result = PeerFormat::default().encode(&piece(PEER_FRAME_BYTES_MAX + 1), &mut out);
+    assert_eq!((result, &out[..]), (Err(TooLong), &b"before"[..]));
+}
+
+#[test]
+fn announced_lengths_allocate_nothing() {
+    for parcel in parcels() {
+        let payload = encoded(&parcel)[HEADER..].to_vec();
+        for at in 2..payload.len().saturating_sub(3) {
+            let mut damaged = payload.clone();
+            damaged[at..at + 4].fill(0xff);
+            check_payload(&damaged);
+        }
+    }
+}
+
+#[test]
+fn what_the_library_says_to_itself_is_not_taken_from_others() {
+    let parcel = |message| Parcel::Raft { shard: ShardId(3), message: Box::new(message) };
+    // Version, kind and shard precede the type.
+    let mut payload = encoded(&parcel(message()))[HEADER..].to_vec();
+    for number in 0..40u32 {
+        payload[4..8].copy_from_slice(&number.to_le_bytes());
+        let local = matches!(number, 0 | 1 | 10 | 11 | 12);
+        // The message has a change of members among its entries, which is never proposed.
+        let proposal = number == MessageType::MsgPropose as u32;
+        assert_eq!(check_payload(&payload), number <= 18 && !local && !proposal, "{number}");
+    }
+    let mut proposal = message();
+    proposal.msg_type = MessageType::MsgPropose;
+    for entry in proposal.entries.iter_mut() {
+        entry.entry_type = EntryType::EntryNormal;
+    }
+    assert!(decoded(&encoded(&parcel(proposal))).is_ok());
+}
+
+#[test]
+fn a_transactions_own_writes_are_on_its_key() {
+    let lock = |own: &str| {
+        let (key, op) = op("scard k");
+        let own = vec![parcels::op(own).1];
+        encoded(&asked(engine::message::Body::Lock { txn: txn(9), key, op, own, observed: true }))
+    };
+    let mut payload = lock("sadd k a")[HEADER..].to_vec();
+    assert!(check_payload(&payload));
+    // The key stands before the length and the byte of the last word.
+    let key = payload.len() - 6;
+    assert_eq!(payload[key], b'k');
+    payload[key] = b'l';
+    assert!(!check_payload(&payload));
+}
+
+#[test]
+fn deep_replies_are_refused() {
+    let nested = |depth| {
+        let nil = adt::Reply::Nil;
+        let reply = (0..depth).fold(nil, |inner, _| adt::Reply::Array(vec![inner]));
+        decoded(&encoded(&answered(Answer::Reply(reply)))).is_ok()
+    };
+    assert_eq!((nested(32), nested(33)), (true, false));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_do_no_harm(
+        kind in 0u8..10,
+        bytes in prop::collection::vec(prop_oneof![0u8..24, any::<u8>()], 0..300),
+    ) {
+        check_payload(&[&[1, kind][..], &bytes].concat());
+        let _ = decoded(&bytes);
+        let _ = decode_hello(&bytes);
+        let _ = decode_hello(&framed(&[&[1, 0][..], &bytes].concat()));
+    }
+
+    #[test]
+    fn damaged_parcels_do_no_harm(
+        which: prop::sample::Index,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let parcels = parcels();
+        let mut payload = encoded(which.get(&parcels))[HEADER..].to_vec();
+        for (at, byte) in damage {
+            let at = at.index(payload.len());
+            payload[at] = byte;
+        }
+        check_payload(&payload);
+    }
+}

@@ -1,0 +1,343 @@
+"""Three machines serve one database, while each of them is killed in turn.
+
+What was acknowledged must be there afterwards, whichever machine is asked; a request that was under
+way when a machine was lost may have taken effect or not. CLARET_CLUSTER_S makes the tests longer.
+"""
+
+import itertools
+import os
+import random
+import signal
+import socket
+import threading
+import time
+
+import pytest
+from harness import Failed, Server, free_port, read_all, until
+from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+
+SECONDS = float(os.environ.get("CLARET_CLUSTER_S", "20"))
+MACHINES = 3
+ACCOUNTS = 12
+BALANCE = 1000
+UP_S_MAX = 30
+
+
+class Cluster:
+    """Servers that know each other."""
+
+    def __init__(self, folder, count=MACHINES, **options):
+        addresses = ",".join(f"{n}=127.0.0.1:{free_port()}" for n in range(1, count + 1))
+        self.nodes = []
+        for number in range(1, count + 1):
+            place = folder / f"node{number}"
+            place.mkdir()
+            flags = ("--node", str(number), "--cluster", addresses)
+            self.nodes.append(Server(place, *flags, **{"shards": 3, **options}))
+
+    def start(self):
+        """Starts all servers and waits until they serve."""
+        for node in self.nodes:
+            node.start()
+        self.wait()
+        return self
+
+    def wait(self, nodes=None):
+        """Waits until the nodes, or all, answer writes to every shard."""
+        for node in nodes or self.nodes:
+            until(lambda: self._serves(node), UP_S_MAX, f"a write to the server at {node.port}")
+
+    @staticmethod
+    def _serves(node):
+        try:
+            with node.client(socket_timeout=5) as client:
+                for key in range(12):
+                    client.set(f"probe:{key}", "x")
+            return True
+        except (ConnectionError, TimeoutError, ResponseError):
+            return False
+
+    def kill_and_restart(self, node, pause_s):
+        """Kills a server, lets the others go on without it for a while, and starts it again."""
+        node.kill()
+        time.sleep(pause_s)
+        node.start()
+
+    def pause(self, node, pause_s):
+        """Stops a server from running for a while: the others lose it, but it has lost nothing."""
+        node.process.send_signal(signal.SIGSTOP)
+        try:
+            time.sleep(pause_s)
+        finally:
+            node.process.send_signal(signal.SIGCONT)
+
+    def said(self):
+        """What the servers wrote to their standard errors, the ends."""
+        return "\n".join(f"--- {node.port}\n{node.said()[-3000:]}" for node in self.nodes)
+
+
+@pytest.fixture
+def make_cluster(tmp_path):
+    """Makes one cluster that ends with the test."""
+    made = []
+
+    def make(**options):
+        made.append(Cluster(tmp_path, **options))
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        for node in cluster.nodes:
+            node.kill()
+
+
+class Roaming:
+    """A client that goes to another node when a connection breaks. It repeats nothing."""
+
+    def __init__(self, cluster, first=0):
+        self.cluster = cluster
+        self.at = first
+        self.client = None
+
+    def do(self, work):
+        """Does something on a connection; tells whether it was acknowledged, and with what."""
+        if self.client is None:
+            node = self.cluster.nodes[self.at % len(self.cluster.nodes)]
+            self.client = node.client(socket_timeout=15)
+        try:
+            return True, work(self.client)
+        except (ConnectionError, TimeoutError):
+            self.client.close()
+            self.client = None
+            self.at += 1
+            time.sleep(0.02)
+            return False, None
+        except ResponseError as error:
+            assert str(error).startswith(("INDEFINITE", "the machine that led")), error
+            return False, None
+
+
+def test_what_one_node_writes_the_others_read(make_cluster):
+    cluster = make_cluster().start()
+    clients = [node.client() for node in cluster.nodes]
+    for turn, (writer, key) in enumerate(itertools.product(clients, range(10))):
+        writer.set(f"key:{key}", turn)
+        for reader in clients:
+            assert reader.get(f"key:{key}") == str(turn)
+    for turn, writer in enumerate(clients):
+        keys = [f"multi:{turn}:{i}" for i in range(10)]
+        with writer.pipeline() as pipe:
+            for key in keys:
+                pipe.set(key, turn)
+                pipe.incrby(key, 5)
+            assert pipe.execute() == [True, turn + 5] * len(keys)
+        for reader in clients:
+            assert reader.mget(keys) == [str(turn + 5)] * len(keys)
+    for number in range(50):
+        assert clients[number % 3].incr("counter") == number + 1
+    assert clients[0].dbsize() == clients[2].dbsize() > 20
+
+
+def test_acknowledged_increments_survive_every_kill(make_cluster):
+    cluster = make_cluster().start()
+    stop = threading.Event()
+    counters = [Counter(cluster, number, stop) for number in range(6)]
+    for counter in counters:
+        counter.start()
+    end, kills = time.monotonic() + SECONDS, 0
+    while time.monotonic() < end:
+        for node in cluster.nodes:
+            time.sleep(0.5)
+            cluster.kill_and_restart(node, random.uniform(0.5, 3))
+            kills += 1
+            cluster.wait([node])
+    stop.set()
+    for counter in counters:
+        counter.join(60)
+        assert not counter.is_alive(), f"a counter is stuck\n{cluster.said()}"
+        assert counter.error is None, repr(counter.error)
+    for counter in counters:
+        for node in cluster.nodes:
+            with node.client() as client:
+                found = int(client.get(counter.key) or 0)
+            most = counter.acknowledged + counter.unknown
+            assert counter.acknowledged <= found <= most, (counter.key, node.port)
+    done = sum(counter.acknowledged for counter in counters)
+    unknown = sum(counter.unknown for counter in counters)
+    print(f"{done} increments acknowledged, {unknown} unknown, {kills} kills")
+    assert done > 100, f"{done} increments, {kills} kills"
+
+
+class Counter(threading.Thread):
+    """Increments a key of its own until it is told to stop."""
+
+    def __init__(self, cluster, number, stop):
+        super().__init__(daemon=True)
+        self.roaming = Roaming(cluster, number)
+        self.key = f"counter:{number}"
+        self.stop = stop
+        self.acknowledged = 0
+        self.unknown = 0
+        self.error = None
+
+    def run(self):
+        try:
+            last = 0
+            while not self.stop.is_set():
+                done, answer = self.roaming.do(lambda client: client.incr(self.key))
+                if done:
+                    assert answer > last, "an acknowledged increment is gone"
+                    last = answer
+                    self.acknowledged += 1
+                else:
+                    self.unknown += 1
+        except BaseException as error:
+            self.error = error
+
+
+def test_all_machines_at_once_come_back_with_everything(make_cluster):
+    cluster = make_cluster().start()
+    with cluster.nodes[0].client() as client:
+        client.mset({f"key:{i}": i for i in range(100)})
+    for node in cluster.nodes:
+        node.kill()
+    for node in cluster.nodes:
+        node.start()
+    cluster.wait()
+    for node in cluster.nodes:
+        with node.client() as client:
+            assert client.mget([f"key:{i}" for i in range(100)]) == [str(i) for i in range(100)]
+
+
+class Banker(threading.Thread):
+    """Moves money via all nodes, or looks whether all of it is there."""
+
+    def __init__(self, cluster, number, stop):
+        super().__init__(daemon=True)
+        self.roaming = Roaming(cluster, number)
+        self.looks = number % 3 == 0
+        self.stop = stop
+        self.done = 0
+        self.error = None
+
+    def run(self):
+        try:
+            while not self.stop.is_set():
+                done, answer = self.roaming.do(total if self.looks else move)
+                self.done += done
+                if done and self.looks:
+                    assert answer == ACCOUNTS * BALANCE, f"the sum is {answer}"
+        except BaseException as error:
+            self.error = error
+
+
+def total(client):
+    """The sum of all accounts, read at once."""
+    with client.pipeline() as pipe:
+        for account in range(ACCOUNTS):
+            pipe.get(f"account:{account}")
+        return sum(map(int, pipe.execute()))
+
+
+def move(client):
+    """Moves some money."""
+    source, target = random.sample(range(ACCOUNTS), 2)
+    amount = random.randint(1, 50)
+    with client.pipeline() as pipe:
+        pipe.decrby(f"account:{source}", amount)
+        pipe.incrby(f"account:{target}", amount)
+        pipe.execute()
+
+
+@pytest.mark.parametrize("fault", [Cluster.kill_and_restart, Cluster.pause])
+def test_the_sum_stays_while_machines_fail(make_cluster, fault):
+    cluster = make_cluster().start()
+    with cluster.nodes[0].client() as client:
+        client.mset({f"account:{i}": BALANCE for i in range(ACCOUNTS)})
+    stop = threading.Event()
+    bankers = [Banker(cluster, number, stop) for number in range(9)]
+    for banker in bankers:
+        banker.start()
+    end, faults = time.monotonic() + SECONDS, 0
+    while time.monotonic() < end:
+        node = random.choice(cluster.nodes)
+        time.sleep(0.5)
+        fault(cluster, node, random.uniform(0.2, 3))
+        faults += 1
+        cluster.wait([node])
+    stop.set()
+    for banker in bankers:
+        banker.join(60)
+        assert not banker.is_alive(), f"a banker is stuck\n{cluster.said()}"
+        assert banker.error is None, repr(banker.error)
+    for node in cluster.nodes:
+        with node.client() as client:
+            assert total(client) == ACCOUNTS * BALANCE
+    done = sum(banker.done for banker in bankers)
+    print(f"{done} transactions, {faults} faults")
+    assert done > 50, f"{done} transactions, {faults} faults"
+
+
+def test_a_data_directory_keeps_its_place(make_cluster):
+    cluster = make_cluster()
+    first = cluster.nodes[0].start()
+    first.kill()
+    flags = first.flags
+    for wrong, right in (("--node", "1"), ("--cluster-name", None)):
+        if right:
+            at = flags.index(wrong)
+            first.flags = [*flags[: at + 1], "2", *flags[at + 2 :]]
+        else:
+            first.flags = [*flags, wrong, "other"]
+        with pytest.raises(Failed, match="was created for machine 1"):
+            first.start()
+    first.flags = [*flags, "--durability", "none"]
+    with pytest.raises(Failed, match="vote"):
+        first.start()
+    first.flags = flags
+    first.start()
+    assert (first.data / "LIFE").read_text() == "2\n"
+
+
+def test_a_machine_that_was_away_catches_up(make_cluster):
+    cluster = make_cluster(shards=1).start()
+    away = cluster.nodes[2]
+    away.kill()
+    cluster.wait(cluster.nodes[:2])
+    # More than fits into one message between machines.
+    megabyte = "x" * (1 << 20)
+    with cluster.nodes[0].client() as client:
+        for number in range(100):
+            client.set(f"big:{number}", megabyte)
+    away.start()
+    cluster.wait([away])
+
+    def has_caught_up():
+        other = cluster.nodes[0].rss_bytes()
+        return away.rss_bytes() > other // 2
+
+    until(has_caught_up, UP_S_MAX, "the log's arrival")
+    cluster.nodes[0].kill()
+    cluster.wait(cluster.nodes[1:])
+    with away.client() as client:
+        assert all(client.get(f"big:{number}") == megabyte for number in range(100))
+    assert "cannot" not in cluster.said() and "longer than" not in cluster.said()
+
+
+def test_strangers_are_turned_away(make_cluster):
+    cluster = make_cluster()
+    stranger = cluster.nodes[2]
+    stranger.flags += ["--cluster-name", "other"]
+    for node in cluster.nodes:
+        node.start()
+    cluster.wait(cluster.nodes[:2])
+    until(lambda: "belongs to the cluster 'other'" in cluster.nodes[0].said(), UP_S_MAX)
+    until(lambda: "belongs to the cluster 'claret'" in stranger.said(), UP_S_MAX)
+    address = cluster.nodes[0].flags[cluster.nodes[0].flags.index("--cluster") + 1]
+    port = int(address.split(",")[0].rsplit(":", 1)[1])
+    for words in (b"*1\r\n$4\r\nPING\r\n", b"PING\r\n", b"\0" * 100, b"\xff" * 100):
+        with socket.create_connection(("127.0.0.1", port), 10) as connection:
+            connection.sendall(words)
+            read_all(connection)
+    cluster.wait(cluster.nodes[:2])
+    assert all(node.alive() for node in cluster.nodes)
