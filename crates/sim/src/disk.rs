@@ -82,15 +82,6 @@ impl Disk {
         }
     }
 
-    /// Term and vote of all shards are gone. No disk that keeps its word does this: it is one of the
-    /// planted bugs.
-    pub fn forget_votes(&mut self) {
-        for log in self.logs.values_mut() {
-            let term = log.entries.last().map_or(0, |entry| entry.term);
-            (log.hard_state.term, log.hard_state.vote) = (term, 0);
-        }
-    }
-
     /// Puts a complete snapshot in the place of the one before, unless that one is newer.
     pub fn save_snapshot(&mut self, shard: ShardId, bytes: Vec<u8>, index: u64) {
         if self.snapshots.get(&shard).is_some_and(|(newest, _)| *newest > index) {

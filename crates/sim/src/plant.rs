@@ -30,19 +30,15 @@ pub enum Plant {
     LostRelease,
     /// A transaction does not see its own writes.
     LostOwnWrites,
-    /// In a cluster: a replica says that it has entries before they are on its disk.
-    EarlyAck,
     /// In a cluster: leases are counted on a clock that stands still while the machine does.
     FrozenClock,
-    /// In a cluster: a replica forgets its term and its vote when it goes down.
-    ForgottenVote,
     /// In a cluster: whoever asks what became of a transaction is told that it was never prepared.
     WrongFate,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 14] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -55,9 +51,7 @@ impl Plant {
         Self::DuplicateMessage,
         Self::LostRelease,
         Self::LostOwnWrites,
-        Self::EarlyAck,
         Self::FrozenClock,
-        Self::ForgottenVote,
         Self::WrongFate,
     ];
 
@@ -76,16 +70,14 @@ impl Plant {
             Self::DuplicateMessage => "duplicate-message",
             Self::LostRelease => "lost-release",
             Self::LostOwnWrites => "lost-own-writes",
-            Self::EarlyAck => "early-ack",
             Self::FrozenClock => "frozen-clock",
-            Self::ForgottenVote => "forgotten-vote",
             Self::WrongFate => "wrong-fate",
         }
     }
 
     /// Whether it takes several machines to notice.
     pub fn needs_cluster(self) -> bool {
-        matches!(self, Self::EarlyAck | Self::FrozenClock | Self::ForgottenVote | Self::WrongFate)
+        matches!(self, Self::FrozenClock | Self::WrongFate)
     }
 
     /// The bug called `name`.

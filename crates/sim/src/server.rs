@@ -228,7 +228,7 @@ impl Worker {
 
     /// A planted bug: what is on its way to the disk counts as durable.
     fn acts_early(&self) -> bool {
-        matches!(self.plant, Some(Plant::EarlyReply | Plant::EarlyAck))
+        self.plant == Some(Plant::EarlyReply)
     }
 
     fn take(&mut self, now: Now, input: Input) -> Result<(), String> {

@@ -580,9 +580,6 @@ impl World {
             machine.disk.lose_last_entry(ShardId(0));
         }
         machine.stop(&mut self.disks);
-        if self.plant == Some(Plant::ForgottenVote) {
-            machine.disk.forget_votes();
-        }
         let id = machine.id;
         for other in (1..=self.shape.machines).map(MachineId).filter(|other| *other != id) {
             self.break_connection(id, other);

@@ -81,11 +81,11 @@ impl ClusterOptions {
         if settings == ClusterSettings::default() {
             return Ok(None);
         }
-        if durability == Durability::None {
-            return Err(ConfigError::new(
-                "durability = none cannot be had in a cluster, because a vote that is forgotten may \
-                 be given twice: choose always or everysec",
-            ));
+        if durability != Durability::Always {
+            return Err(ConfigError::new(format!(
+                "durability = {durability} cannot be had in a cluster, because a vote or an entry \
+                 that is forgotten may be given twice: choose always"
+            )));
         }
         let name = settings.name.unwrap_or_else(|| DEFAULT_NAME.to_owned());
         if name.is_empty() || name.len() > HELLO_CLUSTER_BYTES_MAX {
@@ -186,7 +186,9 @@ mod tests {
         assert!(refused(three(Some(4))).contains("machine 4"));
         let only = ClusterSettings { node: Some(1), ..ClusterSettings::default() };
         assert!(refused(only).contains("--cluster"));
-        assert!(ClusterOptions::resolve(three(Some(1)), Durability::None).is_err());
+        for durability in [Durability::None, Durability::Everysec] {
+            assert!(ClusterOptions::resolve(three(Some(1)), durability).is_err());
+        }
         for text in ["", "1", "1=a:1,1=b:1"] {
             assert!(ClusterSettings::parse_nodes(text).is_err(), "{text}");
         }
