@@ -6,6 +6,9 @@ use adt::Reply;
 use check::{Event, EventKind, Value};
 use std::collections::VecDeque;
 
+/// How long a client waits before it sends a request in doubt once more.
+const RETRY_US: u64 = 50_000;
+
 /// What a client wants to be done.
 #[derive(Debug)]
 pub enum Wish {
@@ -151,7 +154,7 @@ impl Client {
             if running.script.numbered {
                 // Sent again under the same number, it takes effect once.
                 (running.idle, running.in_doubt) = (true, true);
-                return vec![Wish::Sleep(self.random.tail(1000))];
+                return vec![Wish::Sleep(self.random.tail(RETRY_US))];
             }
             return self.finish(now_us, EventKind::Info, Vec::new());
         }
@@ -194,7 +197,7 @@ impl Client {
         {
             // This attempt had no effect; an earlier one may have had, or may still get it.
             running.idle = true;
-            return vec![Wish::Sleep(self.random.tail(1000))];
+            return vec![Wish::Sleep(self.random.tail(RETRY_US))];
         }
         let Some(running) = self.running.take() else { return Vec::new() };
         debug_assert!(now_us >= running.invoked_us);

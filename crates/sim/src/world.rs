@@ -20,6 +20,8 @@ const FAULTS_US: u64 = 3_000_000;
 const CLUSTER_FAULTS_US: u64 = 12_000_000;
 /// How long the end may take. Anything still open then is stuck.
 const PATIENCE_US: u64 = 60_000_000;
+/// Events after which a run is given up: something goes round in circles.
+const EVENTS_MAX: u64 = 2_000_000;
 /// How long machines have to agree after the last client is done.
 const AGREE_US: u64 = 10_000_000;
 /// How long a reply may take. Less than what a shard grants to idle holders of locks: a lock that
@@ -226,6 +228,9 @@ impl World {
             let over = self.now_us > self.faults_end_us;
             if over && self.clients.iter().all(|c| !c.is_busy()) {
                 return self.end();
+            }
+            if self.sequence > EVENTS_MAX {
+                return Err(format!("more than {EVENTS_MAX} events: the run does not end"));
             }
             if self.now_us > self.faults_end_us + PATIENCE_US {
                 let stuck = self.clients.iter().filter(|c| c.is_busy()).count();
