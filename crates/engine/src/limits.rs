@@ -69,8 +69,10 @@ pub const PREPARES_PASS_US_MAX: u64 = 5_000;
 /// itself, in microseconds.
 pub const ORPHAN_US: u64 = 2_000_000;
 /// How long votes may take before their coordinator makes sure that they still stand, in
-/// microseconds. Less than shards remember what they have declared void.
+/// microseconds.
 pub const DECIDE_US_MAX: u64 = 20_000_000;
+/// How long a replica remembers that a transaction must not be prepared, in microseconds.
+pub const VOID_US: u64 = 60_000_000;
 /// Interactive transactions that a gateway lets run at once at least, however they conflict.
 pub const ADMITTED_MIN: usize = 4;
 /// Interactive transactions that a gateway lets run at once at most.
@@ -88,6 +90,17 @@ pub const ELECTION_TICKS: usize = 20;
 /// By how much two machines' monotonic clocks may differ in speed, in percent: leases are shorter
 /// by so much.
 pub const CLOCK_DRIFT_PERCENT_MAX: u64 = 10;
+/// Most machines of a cluster: each holds a replica of every shard.
+pub const MACHINES_MAX: usize = 5;
+/// Longest message between machines, in bytes.
+pub const PEER_FRAME_BYTES_MAX: usize = 64 << 20;
+/// Bytes that may wait until another machine takes them; beyond it the connection is closed.
+pub const PEER_OUTPUT_BYTES_MAX: usize = 256 << 20;
+/// While so many bytes wait for another machine, entries of logs are not added: it will say that
+/// they are missing.
+pub const PEER_ENTRIES_BYTES_MAX: usize = 64 << 20;
+/// Connections at the port for machines that may be without a first message at once.
+pub const STRANGERS_MAX: usize = 64;
 /// Batches of one replicated log that may be on their way to the disk at once.
 pub const PERSISTS_MAX: usize = 8;
 /// Hash slots, as Redis Cluster has them.
@@ -102,3 +115,8 @@ const _: () = assert!(ENTRY_BYTES_MAX < UNLOGGED_BYTES_MAX);
 const _: () = assert!(UNAUTHENTICATED_FRAME_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);
 const _: () = assert!(HEARTBEAT_TICKS * 4 < ELECTION_TICKS);
+// A vote counts only while shards still remember what they have declared void, whatever the clocks.
+const _: () = assert!(2 * DECIDE_US_MAX < VOID_US);
+// An entry and the command that went beyond its bound fit into one message.
+const _: () = assert!(2 * (ENTRY_BYTES_MAX + FRAME_BYTES_MAX) < PEER_FRAME_BYTES_MAX);
+const _: () = assert!(PEER_ENTRIES_BYTES_MAX + PEER_FRAME_BYTES_MAX < PEER_OUTPUT_BYTES_MAX);

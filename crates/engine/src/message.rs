@@ -4,6 +4,7 @@
 //! once under that token, and sends notices that nobody asked for as [`Notice`]s.
 
 use crate::entry::Apply;
+use crate::limits::PEER_FRAME_BYTES_MAX;
 use adt::{Blob, Op, Reply, Timestamp};
 use smallvec::SmallVec;
 use std::fmt;
@@ -136,7 +137,7 @@ pub struct Request {
 }
 
 /// What a gateway asks of a shard.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Body {
     /// One read outside of transactions. Answer: [`Answer::Reply`].
     Read {
@@ -282,8 +283,13 @@ impl Body {
         })
     }
 
-    /// Whether it only looks at the shard's state, outside of transactions: then it need not be in
-    /// the log, and whoever answers must be certain to lead the shard.
+    /// Whether the answer rests on the state of the one who gives it and not on a log entry of its
+    /// own: whoever answers must be certain to lead the shard.
+    pub fn rests_on_lead(&self) -> bool {
+        self.only_looks() || matches!(self, Self::Decide { commit: Some(_), .. })
+    }
+
+    /// Whether it only looks at the shard's state, outside of transactions.
     pub fn only_looks(&self) -> bool {
         matches!(
             self,
@@ -374,6 +380,29 @@ pub enum Answer {
     Unknown,
     /// Something that nobody asked for.
     Notice(Notice),
+}
+
+impl Answer {
+    /// The same answer with errors in the place of its replies, which are too long to be sent.
+    pub fn without_replies(mut self) -> Self {
+        let shorten = |reply: &mut Reply| {
+            let most = PEER_FRAME_BYTES_MAX;
+            let text = format!(
+                "the reply is too long to be sent between machines: more than {most} \
+                                bytes; ask for less at once"
+            );
+            *reply = Reply::err(text);
+        };
+        match &mut self {
+            Self::Reply(reply) | Self::Locked { reply, .. } => shorten(reply),
+            Self::Replies(replies) | Self::Repeated(replies) | Self::Committed { replies, .. } => {
+                replies.iter_mut().for_each(shorten);
+            }
+            Self::Snapshot { replies, .. } => replies.iter_mut().for_each(shorten),
+            _ => {}
+        }
+        self
+    }
 }
 
 /// What a participant knows of a transaction over several shards.

@@ -61,6 +61,9 @@ impl From<GroupError> for ReplicaError {
     }
 }
 
+/// For how long after its last use a lease is renewed before it ends.
+const LEASE_KEPT_US: u64 = 2_000_000;
+
 /// What a replica is told when it is made.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -83,11 +86,13 @@ pub struct Replica<C> {
     payload_bytes: usize,
     /// The term in which the shard takes requests here.
     leading: Option<u64>,
-    /// Reads that wait until a majority has confirmed the lead, and in which round.
+    /// Requests that wait until a majority has confirmed the lead, and in which round.
     parked: VecDeque<(u64, Request)>,
     /// The newest round that was begun, and whether another one is to begin in this turn.
     round: u64,
     wants_round: bool,
+    /// When something rested on the lease last.
+    leased_us: u64,
     ticked_us: u64,
 }
 
@@ -134,13 +139,9 @@ impl<C: EntryCodec> Replica<C> {
             parked: VecDeque::new(),
             round: 0,
             wants_round: false,
+            leased_us: 0,
             ticked_us: now.mono_us,
         })
-    }
-
-    /// The replica of the log.
-    pub fn group(&self) -> &Group {
-        &self.group
     }
 
     /// The shard's number.
@@ -163,26 +164,24 @@ impl<C: EntryCodec> Replica<C> {
         self.leading.is_some()
     }
 
-    /// The machine that leads the shard, as far as this replica knows.
-    pub fn leader(&self) -> Option<MachineId> {
-        self.group.leader()
-    }
-
-    /// The machines that hold the shard's log.
-    pub fn membership(&self) -> &Membership {
-        self.group.membership()
-    }
-
-    /// Takes a request from a gateway. One that only looks waits until it is certain that no other
-    /// machine leads the shard, unless that is known.
+    /// Takes a request from a gateway. One whose answer rests on the lead waits until it is certain
+    /// that no other machine leads the shard, unless that is known; what comes after it waits
+    /// behind it, so that requests keep their order.
     #[inline]
     pub fn handle(&mut self, now: Now, request: Request) {
         if self.leading.is_none() {
             return self.shard.turn_away(request.gateway, request.token, request.body);
         }
-        if request.body.only_looks() && !self.group.has_lease(now.mono_us) {
-            self.wants_round = true;
-            self.parked.push_back((self.round + 1, request));
+        let rests_on_lead = request.body.rests_on_lead();
+        if rests_on_lead {
+            self.leased_us = now.mono_us;
+        }
+        let uncertain = rests_on_lead && !self.group.has_lease(now.mono_us);
+        if uncertain || !self.parked.is_empty() {
+            self.wants_round |= uncertain;
+            let last = self.parked.back().map_or(0, |(round, _)| *round);
+            let round = if uncertain { self.round + 1 } else { last };
+            self.parked.push_back((round, request));
             return;
         }
         self.shard.handle(now, request);
@@ -244,7 +243,9 @@ impl<C: EntryCodec> Replica<C> {
     /// Proposes what this turn has written. While enough is on its way to the disk, writes gather
     /// for the next one: that is the group commit.
     pub fn end_turn(&mut self, now: Now) -> Result<(), ReplicaError> {
-        if self.wants_round && self.leading.is_some() {
+        let in_use = now.mono_us.saturating_sub(self.leased_us) < LEASE_KEPT_US;
+        let begins = self.wants_round || in_use && self.group.should_renew(now.mono_us);
+        if begins && self.leading.is_some() {
             self.wants_round = false;
             self.round = self.group.begin_round(now.mono_us);
         }
@@ -254,6 +255,9 @@ impl<C: EntryCodec> Replica<C> {
             || !self.group.may_propose()
         {
             return Ok(());
+        }
+        if self.group.has_lease(now.mono_us) {
+            self.shard.answer_idle(now);
         }
         while let Some(entry) = self.shard.end_turn(now) {
             let mut payload = Vec::with_capacity(self.payload_bytes);
@@ -322,7 +326,7 @@ impl<C: EntryCodec> Replica<C> {
         self.resume_parked(now);
     }
 
-    /// Reads that a majority has vouched for go on.
+    /// Requests for which a majority has vouched go on.
     fn resume_parked(&mut self, now: Now) {
         let confirmed = self.group.confirmed();
         while self.parked.front().is_some_and(|(round, _)| *round <= confirmed) {

@@ -3,6 +3,24 @@
 use adt::Blob;
 use std::collections::BTreeMap;
 
+/// Gives the numbers of a struct in one order, for everybody who passes all of them on.
+macro_rules! numbers {
+    ($name:ty, $count:literal: $($field:ident),* $(,)?) => {
+        impl $name {
+            /// All numbers, in a fixed order.
+            pub fn numbers(&self) -> [u64; $count] {
+                [$(self.$field),*]
+            }
+
+            /// The places of all numbers, in the order of [`Self::numbers`].
+            pub fn numbers_mut(&mut self) -> [&mut u64; $count] {
+                [$(&mut self.$field),*]
+            }
+        }
+    };
+}
+pub(crate) use numbers;
+
 /// Counters of one shard since it started, and its present sizes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShardStats {
@@ -47,3 +65,10 @@ pub struct ShardStats {
     /// The keys that were waited for most: number of waits and microseconds waited.
     pub hot_keys: Vec<(Blob, u64, u64)>,
 }
+
+numbers!(
+    ShardStats, 18:
+    keys, keys_with_expiry, requests, operations, log_appends, log_records, log_bytes, granted,
+    waited, waited_us, refused, phases, wounds, waiting, prepared, expired, guard_failures,
+    duplicates,
+);

@@ -79,25 +79,27 @@ impl Sheet {
         for report in &status.reports {
             sum.add(&report.gateway);
         }
-        for (name, help, value) in [
-            ("commands_total", "Commands received", sum.commands),
-            ("errors_total", "Commands answered with an error", sum.errors),
-            ("requests_to_shards_total", "Messages sent to shards", sum.requests),
-            ("transactions_committed_total", "Transactions committed", sum.committed),
-            ("transactions_aborted_total", "Transactions aborted", sum.aborted),
-            ("transactions_retried_total", "Attempts repeated by the server", sum.retried),
-            ("watch_failures_total", "Transactions stopped by WATCH", sum.guard_failures),
-            ("snapshot_rounds_total", "Rounds of snapshot reads", sum.snapshot_rounds),
-            ("locks_combined_total", "Locks joined without a message", sum.combined),
-            ("gateway_wounds_total", "Hints to give way received", sum.wounds),
-            ("published_total", "Messages published", sum.published),
-            ("auth_failures_total", "Failed authentications", sum.auth_failures),
-            ("denied_total", "Commands refused by access control", sum.denied),
-            ("sessions", "Open sessions", sum.sessions),
-            ("sessions_blocked", "Sessions in a blocking command", sum.blocked),
-            ("sessions_subscribed", "Sessions with subscriptions", sum.subscribers),
-            ("transactions_interactive", "Interactive transactions in progress", sum.interactive),
-        ] {
+        let names = [
+            ("commands_total", "Commands received"),
+            ("errors_total", "Commands answered with an error"),
+            ("requests_to_shards_total", "Messages sent to shards"),
+            ("transactions_committed_total", "Transactions committed"),
+            ("transactions_aborted_total", "Transactions aborted"),
+            ("transactions_retried_total", "Attempts repeated by the server"),
+            ("watch_failures_total", "Transactions stopped by WATCH"),
+            ("snapshot_rounds_total", "Rounds of snapshot reads"),
+            ("recoveries_total", "Transactions of silent coordinators that were settled"),
+            ("locks_combined_total", "Locks joined without a message"),
+            ("gateway_wounds_total", "Hints to give way received"),
+            ("published_total", "Messages published"),
+            ("auth_failures_total", "Failed authentications"),
+            ("denied_total", "Commands refused by access control"),
+            ("sessions", "Open sessions"),
+            ("sessions_blocked", "Sessions in a blocking command"),
+            ("sessions_subscribed", "Sessions with subscriptions"),
+            ("transactions_interactive", "Interactive transactions in progress"),
+        ];
+        for ((name, help), value) in names.into_iter().zip(sum.numbers()) {
             self.value(name, help, value)?;
         }
         Ok(())
@@ -133,28 +135,8 @@ impl Sheet {
             &["held", "asked"],
         )?;
         for (shard, stats) in status.reports.iter().flat_map(|report| &report.shards) {
-            let values = [
-                stats.keys,
-                stats.keys_with_expiry,
-                stats.requests,
-                stats.operations,
-                stats.log_appends,
-                stats.log_records,
-                stats.log_bytes,
-                stats.granted,
-                stats.waited,
-                stats.waited_us,
-                stats.refused,
-                stats.phases,
-                stats.wounds,
-                stats.waiting,
-                stats.prepared,
-                stats.expired,
-                stats.guard_failures,
-                stats.duplicates,
-            ];
             let label = shard.0.to_string();
-            for (gauge, value) in gauges.iter().zip(values) {
+            for (gauge, value) in gauges.iter().zip(stats.numbers()) {
                 gauge.with_label_values(&[&label]).set(i64::try_from(value).unwrap_or(i64::MAX));
             }
             for ((held, asked), count) in &stats.conflicts {

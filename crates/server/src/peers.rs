@@ -7,6 +7,7 @@
 use crate::config::cluster::ClusterOptions;
 use crate::mail::{Mail, Mailbox};
 use adt::Corrupt;
+use engine::limits::STRANGERS_MAX;
 use engine::message::MachineId;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -25,8 +26,6 @@ use wire::peer::{Hello, PROTOCOL_VERSION, decode_hello, encode_hello};
 const RETRY: Duration = Duration::from_millis(100);
 /// How long a connection may take until both sides have said who they are.
 const HELLO_WAIT: Duration = Duration::from_secs(2);
-/// Connections that may be without a first frame at once.
-const STRANGERS_MAX: usize = 64;
 /// A warning is not repeated sooner.
 const WARN_INTERVAL: Duration = Duration::from_secs(30);
 /// Bytes that are read at once.

@@ -45,16 +45,16 @@ impl Network {
         Self { delay_us, random, directions: BTreeMap::new(), pairs: BTreeMap::new() }
     }
 
-    /// When a parcel that is sent now arrives, and on which generation of the connection. Nothing
-    /// if there is no connection, or the parcel waits behind a cut.
+    /// When a parcel that is sent now on this generation of a connection arrives. Nothing if the
+    /// connection is lost, or the parcel waits behind a cut.
     pub fn send(
         &mut self,
         now_us: u64,
         way: Way,
+        generation: u64,
         parcel: Box<Parcel>,
-    ) -> Option<(u64, u64, Box<Parcel>)> {
-        let (generation, up) = *self.pairs.get(&pair(way.0, way.1))?;
-        if !up {
+    ) -> Option<(u64, Box<Parcel>)> {
+        if !self.is_current(way, generation) {
             return None;
         }
         let delay = self.random.tail(self.delay_us);
@@ -65,7 +65,7 @@ impl Network {
         }
         let time = (now_us + delay).max(direction.last_us + 1);
         direction.last_us = time;
-        Some((time, generation, parcel))
+        Some((time, parcel))
     }
 
     /// Whether what was sent on this generation of a connection arrives.
@@ -73,15 +73,17 @@ impl Network {
         self.pairs.get(&pair(way.0, way.1)) == Some(&(generation, true))
     }
 
-    /// Connects two machines; tells whether they were not.
-    pub fn connect(&mut self, a: MachineId, b: MachineId) -> bool {
+    /// Connects two machines that are not connected; gives the generation of the connection.
+    pub fn connect(&mut self, a: MachineId, b: MachineId) -> Option<u64> {
         if self.is_cut((a, b)) || self.is_cut((b, a)) {
-            return false;
+            return None;
         }
         let (generation, up) = self.pairs.entry(pair(a, b)).or_default();
-        let was_up = std::mem::replace(up, true);
-        *generation += u64::from(!was_up);
-        !was_up
+        if std::mem::replace(up, true) {
+            return None;
+        }
+        *generation += 1;
+        Some(*generation)
     }
 
     /// Breaks the connection of two machines; tells whether there was one.
@@ -103,11 +105,13 @@ impl Network {
         self.directions.entry(way).or_default().cut_us.get_or_insert(now_us);
     }
 
-    /// The direction works again; gives what has waited.
-    pub fn mend(&mut self, way: Way) -> VecDeque<Box<Parcel>> {
-        let Some(direction) = self.directions.get_mut(&way) else { return VecDeque::new() };
+    /// The direction works again; gives what has waited, and the generation of the connection.
+    pub fn mend(&mut self, way: Way) -> (u64, VecDeque<Box<Parcel>>) {
+        let generation =
+            self.pairs.get(&pair(way.0, way.1)).map_or(0, |(generation, _)| *generation);
+        let Some(direction) = self.directions.get_mut(&way) else { return Default::default() };
         direction.cut_us = None;
-        std::mem::take(&mut direction.waiting)
+        (generation, std::mem::take(&mut direction.waiting))
     }
 
     /// Connections on which one end has heard nothing for too long.

@@ -52,8 +52,8 @@ pub enum Input {
     Parcel(MachineId, Box<Parcel>),
     /// A batch is durable.
     Persisted(ShardId, u64),
-    /// Another machine is connected.
-    Connected(MachineId),
+    /// Another machine is connected: generation of the connection.
+    Connected(MachineId, u64),
     /// The connection to another machine is lost.
     Lost(MachineId),
 }
@@ -63,8 +63,8 @@ pub enum Input {
 pub enum Sent {
     /// To another worker of the machine.
     Worker(u16, Box<Input>),
-    /// To another machine.
-    Machine(MachineId, Box<Parcel>),
+    /// To another machine, on a generation of the connection.
+    Machine(MachineId, u64, Box<Parcel>),
     /// To a client.
     Client(u64, Reply),
     /// To the disk.
@@ -88,6 +88,11 @@ pub struct Worker {
     sessions: BTreeMap<u64, SessionId>,
     clients: BTreeMap<SessionId, u64>,
     snapshotting: Option<Snapshotting>,
+    /// Its number, of how many.
+    index: u16,
+    workers: u16,
+    /// The connections that this worker knows of.
+    generations: BTreeMap<MachineId, u64>,
     plant: Option<Plant>,
     /// What has arrived and is not taken in yet.
     pub inbox: VecDeque<Input>,
@@ -135,8 +140,20 @@ pub fn start(
         let gateway = Gateway::new(gateway_config(shape, id, seed), now);
         let own = own.remove(&index).unwrap_or_default();
         let node = Node::new(id, shape.workers, shape.shards, shape.is_cluster(), own);
-        let (sessions, clients, inbox) = Default::default();
-        Worker { gateway, node, sessions, clients, snapshotting: None, plant, inbox }
+        let (sessions, clients, generations, inbox) = Default::default();
+        let (workers, snapshotting) = (shape.workers, None);
+        Worker {
+            gateway,
+            node,
+            sessions,
+            clients,
+            snapshotting,
+            index,
+            workers,
+            generations,
+            plant,
+            inbox,
+        }
     };
     Ok((0..shape.workers).map(worker).collect())
 }
@@ -193,7 +210,7 @@ impl Worker {
     pub fn turn(&mut self, now: Now) -> Result<Vec<Sent>, String> {
         let mut sent = Vec::new();
         while let Some(input) = self.inbox.pop_front() {
-            self.take(now, input)?;
+            self.take(now, input, &mut sent)?;
             self.pump(now, &mut sent);
         }
         self.gateway.tick(now);
@@ -231,7 +248,7 @@ impl Worker {
         self.plant == Some(Plant::EarlyReply)
     }
 
-    fn take(&mut self, now: Now, input: Input) -> Result<(), String> {
+    fn take(&mut self, now: Now, input: Input, sent: &mut Vec<Sent>) -> Result<(), String> {
         match input {
             Input::Open(client) => {
                 let session = self.gateway.open(now, Opening::default());
@@ -258,10 +275,29 @@ impl Worker {
                     self.node.persisted(now, shard, number).map_err(|e| e.to_string())?;
                 }
             }
-            Input::Connected(machine) => self.node.connect(machine),
-            Input::Lost(machine) => self.node.disconnect(now, machine),
+            Input::Connected(machine, generation) => {
+                self.pass_on(machine, sent, || Input::Connected(machine, generation));
+                self.generations.insert(machine, generation);
+                self.node.connect(machine);
+            }
+            Input::Lost(machine) => {
+                self.pass_on(machine, sent, || Input::Lost(machine));
+                self.generations.remove(&machine);
+                self.node.disconnect(now, machine);
+            }
         }
         Ok(())
+    }
+
+    /// The worker that holds a connection tells the others what became of it, after what came over
+    /// it.
+    fn pass_on(&mut self, machine: MachineId, sent: &mut Vec<Sent>, input: impl Fn() -> Input) {
+        let own = self.index;
+        if own == self.node.listener(machine) {
+            self.post(sent);
+            let others = (0..self.workers).filter(|worker| *worker != own);
+            sent.extend(others.map(|worker| Sent::Worker(worker, Box::new(input()))));
+        }
     }
 
     fn request(&mut self, now: Now, shard: ShardId, request: Request) {
@@ -307,7 +343,10 @@ impl Worker {
                     let parcel = Box::new(parcel);
                     Sent::Worker(worker, Box::new(Input::Parcel(from, parcel)))
                 }
-                To::Machine(machine) => Sent::Machine(machine, Box::new(parcel)),
+                To::Machine(machine) => {
+                    let Some(generation) = self.generations.get(&machine) else { continue };
+                    Sent::Machine(machine, *generation, Box::new(parcel))
+                }
             });
         }
     }

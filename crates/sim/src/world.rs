@@ -1,5 +1,7 @@
 //! One simulated run: machines, their disks, their clients, and whatever the seed has in store.
 
+mod faults;
+
 use crate::client::{Client, Wish};
 use crate::disk::Disk;
 use crate::machine::Machine;
@@ -388,32 +390,6 @@ impl World {
         Ok(())
     }
 
-    fn draw_faults(&mut self) {
-        if self.faults.percent(25) {
-            return;
-        }
-        let cluster = self.shape.is_cluster();
-        let mut draw = |below: u64, event: fn() -> Event| {
-            for _ in 0..self.faults.below(below) {
-                let time = self.faults.between(self.now_us, self.faults_end_us);
-                self.sequence += 1;
-                self.queue.insert((time, self.sequence), event());
-            }
-        };
-        draw(4, || Event::Crash);
-        draw(4, || Event::BeginSnapshot);
-        draw(3, || Event::ClockJump);
-        if cluster {
-            draw(4, || Event::Pause);
-            draw(5, || Event::Cut);
-        }
-        for _ in 0..self.faults.below(6) {
-            let time = self.faults.between(self.now_us, self.faults_end_us);
-            let client = self.faults.below(self.clients.len() as u64);
-            self.at(time, Event::Disconnect { client });
-        }
-    }
-
     fn is_current(&self, machine: u16, epoch: u64) -> bool {
         let machine = &self.machines[usize::from(machine)];
         machine.epoch == epoch && machine.is_up()
@@ -484,13 +460,7 @@ impl World {
                 let jump = self.faults.between(0, 2_000_000) as i64 - 1_000_000;
                 self.machines[machine].wall_offsets_us[worker] += jump;
             }
-            Event::Pause => {
-                self.fault("pauses");
-                let machine = self.faults.below(u64::from(self.shape.machines)) as usize;
-                let length_us = self.faults.between(10_000, 4_000_000);
-                let frozen = self.plant == Some(Plant::FrozenClock);
-                self.machines[machine].pause(self.now_us, length_us, frozen);
-            }
+            Event::Pause => self.pause(),
             Event::Cut => self.cut(),
             Event::Mend { from, to } => self.mend(from, to),
             Event::Connections => self.look_after_connections(),
@@ -504,102 +474,6 @@ impl World {
         let Some(found) = target.workers.get_mut(usize::from(worker)) else { return };
         found.inbox.push_back(input);
         self.wake_worker(machine, worker, self.now_us);
-    }
-
-    fn begin_snapshot(&mut self) {
-        let machine = self.faults.below(u64::from(self.shape.machines)) as u16;
-        let worker = self.faults.below(u64::from(self.shape.workers)) as u16;
-        let target = &mut self.machines[usize::from(machine)];
-        let Some(found) = target.workers.get_mut(usize::from(worker)) else { return };
-        found.begin_snapshot(&mut self.faults);
-        self.fault("snapshots");
-        self.wake_worker(machine, worker, self.now_us);
-    }
-
-    /// One machine or one pair of machines does not hear the other side for a while.
-    fn cut(&mut self) {
-        self.fault("cuts");
-        let machines = u64::from(self.shape.machines);
-        let one = MachineId(self.faults.between(1, machines) as u16);
-        let other = MachineId(self.faults.between(1, machines) as u16);
-        let (to, from, all) =
-            (self.faults.percent(70), self.faults.percent(70), self.faults.percent(50));
-        let until = self.now_us + self.faults.tail(500_000);
-        let others = (1..=self.shape.machines).map(MachineId).filter(|m| *m != one);
-        let others: Vec<MachineId> = others.filter(|m| all || *m == other).collect();
-        for other in others {
-            for (way, cut) in [((one, other), to), ((other, one), from)] {
-                if cut {
-                    self.links.cut(self.now_us, way);
-                    let until = until.min(self.faults_end_us.max(self.now_us + 1));
-                    self.at(until, Event::Mend { from: way.0, to: way.1 });
-                }
-            }
-        }
-    }
-
-    fn mend(&mut self, from: MachineId, to: MachineId) {
-        for parcel in self.links.mend((from, to)) {
-            self.send_parcel(from, to, parcel);
-        }
-    }
-
-    /// Broken connections are noticed, and made again where that is possible.
-    fn look_after_connections(&mut self) {
-        for (a, b) in self.links.silent(self.now_us) {
-            self.break_connection(a, b);
-        }
-        for a in 1..=self.shape.machines {
-            for b in a + 1..=self.shape.machines {
-                let up = |m: u16| self.machines[usize::from(m - 1)].is_up();
-                if up(a) && up(b) && self.links.connect(MachineId(a), MachineId(b)) {
-                    self.hand_in_about(a, b, Input::Connected(MachineId(b)));
-                    self.hand_in_about(b, a, Input::Connected(MachineId(a)));
-                }
-            }
-        }
-        let time = self.now_us + 20_000;
-        self.at(time, Event::Connections);
-    }
-
-    /// All workers of `machine` hear about `other`.
-    fn hand_in_about(&mut self, machine: u16, other: u16, input: Input) {
-        let lost = matches!(input, Input::Lost(_));
-        for worker in 0..self.shape.workers {
-            let about = MachineId(other);
-            let input = if lost { Input::Lost(about) } else { Input::Connected(about) };
-            self.hand_in(machine - 1, worker, input);
-        }
-    }
-
-    fn break_connection(&mut self, a: MachineId, b: MachineId) {
-        if self.links.disconnect(a, b) {
-            self.hand_in_about(a.0, b.0, Input::Lost(b));
-            self.hand_in_about(b.0, a.0, Input::Lost(a));
-        }
-    }
-
-    fn crash(&mut self, index: u16) {
-        let machine = &mut self.machines[usize::from(index)];
-        if self.plant == Some(Plant::LostEntry) {
-            machine.disk.lose_last_entry(ShardId(0));
-        }
-        machine.stop(&mut self.disks);
-        let id = machine.id;
-        for other in (1..=self.shape.machines).map(MachineId).filter(|other| *other != id) {
-            self.break_connection(id, other);
-        }
-        let here = |c: &&Connection| c.machine == index;
-        let connected: Vec<u64> =
-            self.connections.iter().filter(|(_, c)| here(c)).map(|(client, _)| *client).collect();
-        for client in connected {
-            self.connections.remove(&client);
-            if let Some(c) = self.clients.get_mut(client as usize) {
-                c.disconnected(self.now_us);
-                let time = self.now_us + self.network.between(1000, 20_000);
-                self.at(time, Event::Wake { client });
-            }
-        }
     }
 
     fn disconnect(&mut self, client: u64) {
@@ -725,7 +599,9 @@ impl World {
                 channels.insert((from, to), time);
                 self.deliver_at(time, machine, to, input);
             }
-            Sent::Machine(to, parcel) => self.send_parcel(MachineId(machine + 1), to, parcel),
+            Sent::Machine(to, generation, parcel) => {
+                self.send_parcel((MachineId(machine + 1), to), generation, parcel);
+            }
             Sent::Client(number, reply) => {
                 let found = self.connections.iter_mut().find(|(_, c)| c.number == number);
                 let Some((client, connection)) = found else { return };
@@ -747,9 +623,9 @@ impl World {
         }
     }
 
-    fn send_parcel(&mut self, from: MachineId, to: MachineId, parcel: Box<Parcel>) {
-        if let Some((time, generation, parcel)) = self.links.send(self.now_us, (from, to), parcel) {
-            self.at(time, Event::Parcel { from, to, generation, parcel });
+    fn send_parcel(&mut self, way: (MachineId, MachineId), generation: u64, parcel: Box<Parcel>) {
+        if let Some((time, parcel)) = self.links.send(self.now_us, way, generation, parcel) {
+            self.at(time, Event::Parcel { from: way.0, to: way.1, generation, parcel });
         }
     }
 

@@ -17,12 +17,12 @@ pub use hello::{
     encode_hello,
 };
 
-use crate::bytes::{Reader, put_u16, put_u64, put_word};
+use crate::bytes::{Reader, put_u16, put_u64};
 use crate::entry::{self, Spans, Words, put_gateway, read_gateway};
 use adt::{Corrupt, Timestamp};
-use engine::limits::{ENTRY_BYTES_MAX, FRAME_BYTES_MAX};
+use engine::limits::PEER_FRAME_BYTES_MAX;
 use engine::message::{Request, Response, ShardId, Token, TxnId};
-use engine::node::{Parcel, SnapshotPiece};
+use engine::node::Parcel;
 use std::fmt;
 
 /// First byte of every payload.
@@ -31,13 +31,9 @@ const VERSION: u8 = 1;
 const FRAME_HEADER_BYTES: usize = 8;
 /// Shortest payload: version and kind.
 const PAYLOAD_BYTES_MIN: usize = 2;
-/// Longest payload of a frame, in bytes.
-pub const PEER_FRAME_BYTES_MAX: usize = 64 << 20;
 /// Scratch memory may have grown with a frame of so many bytes and is kept.
 const SCRATCH_FRAME_BYTES_MAX: usize = 64 << 10;
 
-// An entry and the command that went beyond its bound fit into one message.
-const _: () = assert!(2 * (ENTRY_BYTES_MAX + FRAME_BYTES_MAX) < PEER_FRAME_BYTES_MAX);
 // What a client of the other port begins with is no length.
 const _: () = assert!(PEER_FRAME_BYTES_MAX < u32::from_le_bytes(*b"*1\r\n") as usize);
 const _: () = assert!(PEER_FRAME_BYTES_MAX < u32::from_le_bytes(*b"PING") as usize);
@@ -49,13 +45,9 @@ const REQUEST: u8 = 1;
 const RESPONSE: u8 = 2;
 const GATEWAY: u8 = 3;
 const RAFT: u8 = 4;
-const SNAPSHOT: u8 = 5;
-const LEADS: u8 = 6;
-const RESIGNED: u8 = 7;
-const WATERMARK: u8 = 8;
-
-const IS_FIRST: u8 = 1;
-const HAS_MESSAGE: u8 = 2;
+const LEADS: u8 = 5;
+const RESIGNED: u8 = 6;
+const WATERMARK: u8 = 7;
 
 /// A parcel has more than [`PEER_FRAME_BYTES_MAX`] bytes; nobody would read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,17 +172,6 @@ fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
             put_u16(shard.0, out);
             consensus::put_message(message, out);
         }
-        Parcel::Snapshot(piece) => {
-            out.push(SNAPSHOT);
-            put_u16(piece.shard.0, out);
-            let first = if piece.first { IS_FIRST } else { 0 };
-            let message = if piece.message.is_some() { HAS_MESSAGE } else { 0 };
-            out.push(first | message);
-            put_word(&piece.bytes, out);
-            if let Some(message) = &piece.message {
-                consensus::put_message(message, out);
-            }
-        }
         Parcel::Leads { shard, term } => put_shard_term(LEADS, *shard, *term, out),
         Parcel::Resigned { shard, term } => put_shard_term(RESIGNED, *shard, *term, out),
         Parcel::Watermark { shard, ts } => put_shard_term(WATERMARK, *shard, ts.0, out),
@@ -218,7 +199,6 @@ fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<P
             let shard = ShardId(reader.u16()?);
             Parcel::Raft { shard, message: Box::new(consensus::read_message(reader)?) }
         }
-        SNAPSHOT => Parcel::Snapshot(read_piece(reader)?),
         LEADS => {
             let (shard, term) = read_shard_term(reader)?;
             Parcel::Leads { shard, term }
@@ -233,21 +213,6 @@ fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<P
         }
         _ => return Err(Corrupt),
     })
-}
-
-fn read_piece(reader: &mut Reader<'_>) -> Result<SnapshotPiece, Corrupt> {
-    let shard = ShardId(reader.u16()?);
-    let flags = reader.u8()?;
-    if flags & !(IS_FIRST | HAS_MESSAGE) != 0 {
-        return Err(Corrupt);
-    }
-    let bytes = reader.word()?.to_vec();
-    let message = if flags & HAS_MESSAGE != 0 {
-        Some(Box::new(consensus::read_message(reader)?))
-    } else {
-        None
-    };
-    Ok(SnapshotPiece { shard, first: flags & IS_FIRST != 0, bytes, message })
 }
 
 fn put_shard_term(kind: u8, shard: ShardId, term: u64, out: &mut Vec<u8>) {

@@ -1,18 +1,19 @@
 //! What machines say to each other: everything written reads back, what is not whole is waited for
 //! or refused, and whatever else comes does no harm.
 
+mod hex;
 mod parcels;
 
-use adt::Corrupt;
+use adt::{Corrupt, Reply};
+use engine::limits::PEER_FRAME_BYTES_MAX;
 use engine::message::{Answer, MachineId, ShardId};
-use engine::node::{Parcel, SnapshotPiece};
+use engine::node::Parcel;
+use hex::unhex;
 use parcels::{answered, asked, message, op, parcels, txn};
 use proptest::prelude::*;
 use raft::eraftpb::{EntryType, MessageType};
 use std::collections::BTreeSet;
-use wire::peer::{
-    Hello, PEER_FRAME_BYTES_MAX, PROTOCOL_VERSION, PeerFormat, TooLong, decode_hello, encode_hello,
-};
+use wire::peer::{Hello, PROTOCOL_VERSION, PeerFormat, TooLong, decode_hello, encode_hello};
 
 const HEADER: usize = 8;
 
@@ -65,15 +66,6 @@ fn hello_bytes(hello: &Hello) -> Vec<u8> {
 }
 
 /// Bytes written as hexadecimal digits, with spaces and comments after `#`.
-fn unhex(text: &str) -> Vec<u8> {
-    let digits: String = text.lines().flat_map(|l| l.split('#').next()).collect();
-    let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
-    digits
-        .chunks(2)
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
-        .collect()
-}
-
 #[test]
 fn messages_of_version_1_are_understood() {
     let bytes = unhex(include_str!("fixtures/peer-v1.hex"));
@@ -116,7 +108,7 @@ fn no_kind_is_forgotten() {
         inner.map(|bytes| bytes[HEADER + at]).collect()
     };
     let all: BTreeSet<u8> = parcels().iter().map(|parcel| encoded(parcel)[HEADER + 1]).collect();
-    assert_eq!(all, (1..=8).collect());
+    assert_eq!(all, (1..=7).collect());
     assert_eq!(kinds(1, 28, None), (1..=21).collect());
     assert_eq!(kinds(2, 18, None), (1..=17).collect());
     assert_eq!(kinds(2, 19, Some(17)), (1..=5).collect());
@@ -213,18 +205,18 @@ fn a_hello_reads_back() {
 
 #[test]
 fn the_longest_frame_reads_back_and_a_longer_one_is_not_written() {
-    // Version, kind, shard, flags and a length precede the bytes.
-    let piece = |len: usize| {
-        let bytes = vec![7; len - 9];
-        Parcel::Snapshot(SnapshotPiece { shard: ShardId(1), first: true, bytes, message: None })
+    let reply = |len: usize| {
+        let reply = Reply::bulk(vec![7; len]);
+        answered(Answer::Reply(reply))
     };
-    let bytes = encoded(&piece(PEER_FRAME_BYTES_MAX));
-    let Ok(Some((Parcel::Snapshot(found), len))) = decoded(&bytes) else {
-        panic!("not a piece");
-    };
-    assert_eq!((found.bytes.len(), len), (PEER_FRAME_BYTES_MAX - 9, bytes.len()));
+    let around = encoded(&reply(1 << 16)).len() - HEADER - (1 << 16);
+    let longest = PEER_FRAME_BYTES_MAX - around;
+    let bytes = encoded(&reply(longest));
+    assert_eq!(bytes.len(), HEADER + PEER_FRAME_BYTES_MAX);
+    let (found, len) = decoded(&bytes).unwrap().unwrap();
+    assert_eq!((encoded(&found), len), (bytes.clone(), bytes.len()));
     let mut out = b"before".to_vec();
-    let result = PeerFormat::default().encode(&piece(PEER_FRAME_BYTES_MAX + 1), &mut out);
+    let result = PeerFormat::default().encode(&reply(longest + 1), &mut out);
     assert_eq!((result, &out[..]), (Err(TooLong), &b"before"[..]));
 }
 

@@ -306,31 +306,18 @@ pub struct GatewayStats {
     pub interactive: u64,
 }
 
+crate::stats::numbers!(
+    GatewayStats, 18:
+    commands, errors, requests, committed, aborted, retried, guard_failures, snapshot_rounds,
+    recoveries, combined, wounds, published, auth_failures, denied, sessions, blocked,
+    subscribers, interactive,
+);
+
 impl GatewayStats {
     /// Adds the counters of another gateway.
     pub fn add(&mut self, other: &Self) {
-        let pairs = [
-            (&mut self.commands, other.commands),
-            (&mut self.errors, other.errors),
-            (&mut self.requests, other.requests),
-            (&mut self.committed, other.committed),
-            (&mut self.aborted, other.aborted),
-            (&mut self.retried, other.retried),
-            (&mut self.guard_failures, other.guard_failures),
-            (&mut self.snapshot_rounds, other.snapshot_rounds),
-            (&mut self.recoveries, other.recoveries),
-            (&mut self.combined, other.combined),
-            (&mut self.wounds, other.wounds),
-            (&mut self.published, other.published),
-            (&mut self.auth_failures, other.auth_failures),
-            (&mut self.denied, other.denied),
-            (&mut self.sessions, other.sessions),
-            (&mut self.blocked, other.blocked),
-            (&mut self.subscribers, other.subscribers),
-            (&mut self.interactive, other.interactive),
-        ];
-        for (mine, theirs) in pairs {
-            *mine += theirs;
+        for (sum, number) in self.numbers_mut().into_iter().zip(other.numbers()) {
+            *sum += number;
         }
     }
 }

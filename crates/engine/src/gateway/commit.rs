@@ -1,5 +1,6 @@
 //! How a transaction commits: votes, the decision, the replies.
 
+use super::lease::Lease;
 use super::mail::{Pending, Target};
 use super::session::Mode;
 use super::txn::{Cause, Role, Stage, Txn};
@@ -64,16 +65,13 @@ impl Gateway {
         if mail.ways.is_some() {
             // A lock that is only held in a leader's memory is worth something only if that leader
             // still leads: it votes as well.
-            let locked: SmallVec<[ShardId; 8]> = txn.touched.iter().map(|t| t.shard).collect();
-            let shared = self.lease_shards(job);
-            for shard in locked.into_iter().chain(shared) {
+            let leases = txn.leases.iter().filter_map(|(lease, _)| self.leases.get(*lease));
+            let locked = txn.touched.iter().map(|t| t.shard).chain(leases.map(Lease::shard));
+            for shard in locked {
                 parts.entry(shard).or_default();
             }
+            txn.asked_us = self.now.mono_us;
         }
-        let now_us = self.now.mono_us;
-        let mail = &mut self.mail;
-        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
-        txn.asked_us = now_us;
         if parts.is_empty() {
             let commit = txn.clock.next();
             return self.committed(job, commit);

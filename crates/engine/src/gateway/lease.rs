@@ -43,9 +43,9 @@ pub(super) struct Readers {
 }
 
 impl Lease {
-    /// Whether it locks something at this shard.
-    pub fn is_at(&self, shard: ShardId) -> bool {
-        self.shard == shard
+    /// Where it locks something.
+    pub fn shard(&self) -> ShardId {
+        self.shard
     }
 }
 
@@ -55,13 +55,6 @@ impl Gateway {
         if let Some(lease) = self.leases.get_mut(number) {
             lease.recalled = true;
         }
-    }
-
-    /// The shards where a transaction shares locks.
-    pub(super) fn lease_shards(&self, job: u64) -> SmallVec<[ShardId; 4]> {
-        let Some(Job::Txn(txn)) = self.jobs.get(job) else { return SmallVec::new() };
-        let leases = txn.leases.iter().filter_map(|(lease, _)| self.leases.get(*lease));
-        leases.map(|lease| lease.shard).collect()
     }
 
     /// A read of an interactive transaction, shared with others where that is possible.

@@ -12,8 +12,8 @@ use super::snapshot::{Part, instant, later};
 use super::txn::Cause;
 use super::{Gateway, Job};
 use crate::limits::SNAPSHOT_ROUNDS_MAX;
-use crate::message::{Answer, Body, KeyedOp, TxnId};
-use adt::{Merge, Reply, Timestamp};
+use crate::message::{Answer, KeyedOp, TxnId};
+use adt::{Merge, Reply};
 use std::collections::VecDeque;
 
 /// A read-only interactive transaction.
@@ -84,13 +84,11 @@ impl Gateway {
         }
         query.left = query.parts.len();
         let at = instant(&txn.parts);
-        let at = if self.mail.ways.is_some() { Timestamp::ZERO } else { at };
-        query.parts.iter_mut().for_each(|part| part.asked_us = self.now.mono_us);
-        let asked: Vec<_> = query.parts.iter().map(|p| (p.shard, p.ops.clone())).collect();
         let number = txn.queries.insert(query);
-        for (part, (shard, ops)) in asked.into_iter().enumerate() {
-            let pending = Pending::Interval { job, query: Some(number), part: part as u32 };
-            self.mail.ask(shard, pending, Body::Snapshot { ops, at, fenced: false });
+        let parts = txn.queries.get_mut(number).into_iter().flat_map(|query| &mut query.parts);
+        for (index, part) in parts.enumerate() {
+            let pending = Pending::Interval { job, query: Some(number), part: index as u32 };
+            part.ask(&mut self.mail, self.now, pending, at);
         }
         if self.query_is_complete(job, number) {
             self.merge_query(job, number);
@@ -117,10 +115,7 @@ impl Gateway {
         let Some(Job::Intervals(txn)) = self.jobs.get_mut(job) else { return };
         let Some(query) = txn.queries.get_mut(number) else { return };
         let part = &mut query.parts[index as usize];
-        let clustered = self.mail.ways.is_some();
-        if let Answer::Snapshot { replies, since, until, held_us } = answer {
-            let now_us = self.now.mono_us;
-            (part.since, part.until) = part.interval(clustered, now_us, (since, until, held_us));
+        if let Some(replies) = part.take(&self.mail, self.now, answer) {
             part.replies = replies;
         }
         query.left -= 1;
@@ -160,13 +155,10 @@ impl Gateway {
             }
             let at = later(instant, txn.round);
             self.mail.stats.snapshot_rounds += 1;
-            let at = if self.mail.ways.is_some() { Timestamp::ZERO } else { at };
             let late = txn.parts.iter_mut().enumerate().filter(|(_, p)| p.until < instant);
             for (index, part) in late {
-                part.asked_us = self.now.mono_us;
                 let pending = Pending::Interval { job, query: None, part: index as u32 };
-                let body = Body::Snapshot { ops: part.ops.clone(), at, fenced: false };
-                self.mail.ask(part.shard, pending, body);
+                part.ask(&mut self.mail, self.now, pending, at);
                 txn.asked += 1;
             }
             return;
@@ -199,14 +191,10 @@ impl Gateway {
         let Some(Job::Intervals(txn)) = self.jobs.get_mut(job) else { return };
         txn.asked -= 1;
         let part = &mut txn.parts[index as usize];
-        let Answer::Snapshot { replies, since, until, held_us } = answer else { return };
-        let clustered = self.mail.ways.is_some();
-        let now_us = self.now.mono_us;
-        let (since, until) = part.interval(clustered, now_us, (since, until, held_us));
+        let Some(replies) = part.take(&self.mail, self.now, answer) else { return };
         if replies != part.replies {
             return self.abort_intervals(job, Cause::Changed);
         }
-        (part.since, part.until) = (since, until);
         if txn.asked == 0 {
             self.settle_interval(job);
         }
@@ -243,6 +231,7 @@ impl Gateway {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use adt::Timestamp;
 
     #[test]
     fn the_instant_of_nothing_is_zero_and_later_ones_grow() {

@@ -4,11 +4,11 @@
 //! intervals, the values are a snapshot at that instant. Otherwise those shards whose values ended
 //! too early are read again, later. See "Reads without locks" in `docs/internals/transactions.md`.
 
-use super::mail::{Pending, Target};
+use super::mail::{Mail, Pending, Target};
 use super::work::{Finish, Program, Step};
 use super::{Gateway, Job};
 use crate::limits::{CLOCK_DRIFT_PERCENT_MAX, SNAPSHOT_ROUNDS_MAX};
-use crate::message::{Answer, Body, KeyedOp, ShardId};
+use crate::message::{Answer, Body, KeyedOp, Now, ShardId};
 use adt::{Reply, Timestamp};
 
 /// How far behind the youngest value the shards are read again, in microseconds; doubles with
@@ -50,23 +50,27 @@ impl Part {
         }
     }
 
-    /// From when to when the values of an answer that came at `now_us` were there. The shards of
-    /// one machine tell by the clock that they share. Those of several machines share none: then
+    /// Asks the shard, at a timestamp or later. In a cluster timestamps tell nothing.
+    pub fn ask(&mut self, mail: &mut Mail, now: Now, pending: Pending, at: Timestamp) {
+        let at = if mail.ways.is_some() { Timestamp::ZERO } else { at };
+        self.asked_us = now.mono_us;
+        mail.ask(self.shard, pending, Body::Snapshot { ops: self.ops.clone(), at, fenced: false });
+    }
+
+    /// Takes an answer; gives the replies. The shards of one machine tell by the clock that they
+    /// share from when to when the values were there. Those of several machines share none: then
     /// this gateway's own monotonic clock counts, and what is certain is that the values were there
     /// when the question was sent, if they had not changed for as long as the answer took.
-    pub fn interval(
-        &self,
-        clustered: bool,
-        now_us: u64,
-        (since, until, held_us): (Timestamp, Timestamp, u64),
-    ) -> (Timestamp, Timestamp) {
-        if !clustered {
-            return (since, until);
+    pub fn take(&mut self, mail: &Mail, now: Now, answer: Answer) -> Option<Vec<Reply>> {
+        let Answer::Snapshot { replies, since, until, held_us } = answer else { return None };
+        (self.since, self.until) = (since, until);
+        if mail.ways.is_some() {
+            // The shard's clock may be faster than this one.
+            let held_us = held_us / 100 * (100 - CLOCK_DRIFT_PERCENT_MAX);
+            self.since = Timestamp::from_micros(now.mono_us.saturating_sub(held_us));
+            self.until = Timestamp::from_micros(self.asked_us);
         }
-        // The shard's clock may be faster than this one.
-        let held_us = held_us / 100 * (100 - CLOCK_DRIFT_PERCENT_MAX);
-        let since_us = now_us.saturating_sub(held_us);
-        (Timestamp::from_micros(since_us), Timestamp::from_micros(self.asked_us))
+        Some(replies)
     }
 }
 
@@ -104,10 +108,8 @@ impl Gateway {
         let Some(Job::Snapshot(snapshot)) = self.jobs.get_mut(job) else { return };
         self.mail.stats.snapshot_rounds += 1;
         for (index, part) in snapshot.parts.iter_mut().enumerate().filter(|(_, part)| which(part)) {
-            let at = if self.mail.ways.is_some() { Timestamp::ZERO } else { at };
-            let body = Body::Snapshot { ops: part.ops.clone(), at, fenced: false };
-            part.asked_us = self.now.mono_us;
-            self.mail.ask(part.shard, Pending::Snapshot { job, part: index as u32 }, body);
+            let pending = Pending::Snapshot { job, part: index as u32 };
+            part.ask(&mut self.mail, self.now, pending, at);
             snapshot.left += 1;
         }
     }
@@ -116,10 +118,7 @@ impl Gateway {
     pub(super) fn snapshot_part(&mut self, job: u64, index: u32, answer: Answer) {
         let Some(Job::Snapshot(snapshot)) = self.jobs.get_mut(job) else { return };
         let part = &mut snapshot.parts[index as usize];
-        let clustered = self.mail.ways.is_some();
-        if let Answer::Snapshot { replies, since, until, held_us } = answer {
-            let now_us = self.now.mono_us;
-            (part.since, part.until) = part.interval(clustered, now_us, (since, until, held_us));
+        if let Some(replies) = part.take(&self.mail, self.now, answer) {
             part.replies = replies;
         }
         snapshot.left -= 1;

@@ -11,7 +11,7 @@
 
 mod parcel;
 
-pub use parcel::{Parcel, SnapshotPiece};
+pub use parcel::Parcel;
 
 use crate::entry::EntryCodec;
 use crate::gateway::{Gateway, PeerMessage};
@@ -88,6 +88,8 @@ pub struct Node<C> {
     connected: BTreeSet<MachineId>,
     /// When watermarks were told last.
     told_us: u64,
+    /// Where in `local` to look for answers next.
+    polled: usize,
     events: VecDeque<Event>,
     parcels: VecDeque<(To, Parcel)>,
 }
@@ -121,6 +123,7 @@ impl<C: EntryCodec> Node<C> {
             announced: vec![None; count],
             connected: BTreeSet::new(),
             told_us: 0,
+            polled: 0,
             events: VecDeque::new(),
             parcels: VecDeque::new(),
         }
@@ -144,16 +147,6 @@ impl<C: EntryCodec> Node<C> {
     /// All replicas here.
     pub fn replicas(&self) -> impl Iterator<Item = &Replica<C>> {
         self.local.iter().filter_map(|&shard| self.replicas[shard].as_ref())
-    }
-
-    /// The machine that leads a shard, as far as this worker was told.
-    pub fn leader(&self, shard: ShardId) -> Option<MachineId> {
-        Some(self.leads.get(usize::from(shard.0))?.as_ref()?.machine)
-    }
-
-    /// The machines that this one is connected with.
-    pub fn connected(&self) -> &BTreeSet<MachineId> {
-        &self.connected
     }
 
     fn worker_of(&self, shard: ShardId) -> u16 {
@@ -221,7 +214,6 @@ impl<C: EntryCodec> Node<C> {
     pub fn take(&mut self, now: Now, from: MachineId, parcel: Parcel) -> Result<(), ReplicaError> {
         let shard = match &parcel {
             Parcel::Request { shard, .. } | Parcel::Raft { shard, .. } => Some(*shard),
-            Parcel::Snapshot(piece) => Some(piece.shard),
             _ => None,
         };
         if let Some(shard) = shard {
@@ -253,7 +245,6 @@ impl<C: EntryCodec> Node<C> {
                     self.pass_on(to.worker, from, Parcel::Gateway { from: sender, to, message });
                 }
             }
-            Parcel::Snapshot(_) => {}
             Parcel::Leads { shard, term } => {
                 self.spread(from, || Parcel::Leads { shard, term });
                 self.learn(shard, Lead { machine: from, term });
@@ -478,15 +469,16 @@ impl<C: EntryCodec> Node<C> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        for index in 0..self.local.len() {
-            let shard = self.local[index];
+        while let Some(&shard) = self.local.get(self.polled) {
             while let Some(response) = self.replicas[shard].as_mut().and_then(Replica::poll) {
                 if response.gateway == self.id {
                     return Some(Event::Response(response));
                 }
                 self.send(response.gateway, Parcel::Response(response));
             }
+            self.polled += 1;
         }
+        self.polled = 0;
         None
     }
 

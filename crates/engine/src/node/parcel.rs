@@ -39,8 +39,6 @@ pub enum Parcel {
         /// The message.
         message: Box<Message>,
     },
-    /// A piece of a shard's snapshot. Pieces of one snapshot come in order, without gaps.
-    Snapshot(SnapshotPiece),
     /// The sending machine leads the shard in this term, and takes requests.
     Leads {
         /// The shard.
@@ -64,17 +62,4 @@ pub enum Parcel {
         /// The term.
         term: u64,
     },
-}
-
-/// A piece of a snapshot that one replica sends another.
-#[derive(Debug)]
-pub struct SnapshotPiece {
-    /// The shard.
-    pub shard: ShardId,
-    /// The first piece of a snapshot: what came before belongs to one that was given up.
-    pub first: bool,
-    /// Framed parts of the snapshot, whole ones.
-    pub bytes: Vec<u8>,
-    /// With the last piece: the message that the snapshot belongs to.
-    pub message: Option<Box<Message>>,
 }

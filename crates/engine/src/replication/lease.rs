@@ -68,6 +68,11 @@ impl Lease {
         self.confirmed
     }
 
+    /// Whether more than half of the lease is over, and nobody was asked yet.
+    pub fn should_renew(&self, term: u64, mono_us: u64) -> bool {
+        self.open.is_empty() && self.left_us(term, mono_us) < lease_us() / 2
+    }
+
     /// How much of the lease is left.
     pub fn left_us(&self, term: u64, mono_us: u64) -> u64 {
         if self.alone {

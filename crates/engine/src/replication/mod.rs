@@ -224,11 +224,6 @@ impl Group {
         self.node.raft.state == StateRole::Leader
     }
 
-    /// The machine that leads the group, as far as this replica knows.
-    pub fn leader(&self) -> Option<MachineId> {
-        u16::try_from(self.node.raft.leader_id).ok().filter(|id| *id > 0).map(MachineId)
-    }
-
     /// The machines of the group.
     pub fn membership(&self) -> &Membership {
         &self.membership
@@ -291,6 +286,10 @@ impl Group {
         if asks_for_vote && mono_us < self.silent_until_us {
             return;
         }
+        if message.get_msg_type() == MessageType::MsgSnapshot {
+            // Nobody sends one: what would have to come with it is not built.
+            return;
+        }
         // The library refuses what belongs to nobody; there is nothing to do about it.
         let _ = self.node.step(message);
     }
@@ -325,7 +324,7 @@ impl Group {
     fn pump(&mut self) {
         while self.outstanding.len() < PERSISTS_MAX && self.node.has_ready() {
             let mut ready = self.node.ready();
-            assert!(ready.snapshot().is_empty(), "nobody sends snapshots yet");
+            assert!(ready.snapshot().is_empty(), "snapshots are not taken");
             let committed = ready.take_committed_entries();
             let entries = ready.take_entries();
             let (number, must_sync) = (ready.number(), ready.must_sync());
@@ -379,12 +378,12 @@ impl Group {
 
     /// Whether reads may be answered now without asking the other replicas.
     pub fn has_lease(&self, mono_us: u64) -> bool {
-        self.lease_us(mono_us) > 0
+        self.is_leader() && self.lease.left_us(self.term(), mono_us) > 0
     }
 
-    /// For how long reads may be answered without asking the other replicas, in microseconds.
-    pub fn lease_us(&self, mono_us: u64) -> u64 {
-        if self.is_leader() { self.lease.left_us(self.term(), mono_us) } else { 0 }
+    /// Whether it is time for a round if the lease is not to end.
+    pub fn should_renew(&self, mono_us: u64) -> bool {
+        self.is_leader() && self.lease.should_renew(self.term(), mono_us)
     }
 
     /// Asks the other replicas whether this one still leads; gives the number of the round.

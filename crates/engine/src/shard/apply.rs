@@ -9,7 +9,7 @@ use super::requests::Known;
 use super::requests::Requests;
 use super::watermark::Watermarks;
 use crate::entry::{Apply, Prepare};
-use crate::limits::EXECUTED_REPLIES_MAX;
+use crate::limits::{EXECUTED_REPLIES_MAX, VOID_US};
 use crate::message::{ShardId, TxnId};
 use adt::collections::Map;
 use adt::record;
@@ -60,9 +60,6 @@ pub struct Executed {
 /// participant that still lacks its own is at most a few rounds behind. In a cluster the other
 /// shards' watermarks must have passed it as well.
 pub const OUTCOME_US: u64 = 10_000_000;
-
-/// How long a replica remembers that a transaction must not be prepared, in microseconds.
-pub const VOID_US: u64 = 60_000_000;
 
 /// Records and everything else that a snapshot of the shard contains.
 #[derive(Clone, Debug, Default)]
@@ -342,12 +339,12 @@ impl State {
     /// A transaction that was not prepared here never will be. Forgotten after [`VOID_US`] of this
     /// replica's monotonic time: what was sent before it was known arrives within that or not at
     /// all (see "When a coordinator is gone" in `docs/internals/transactions.md`).
-    pub fn void(&mut self, txn: TxnId, mono_us: u64) {
+    pub fn void(&mut self, txn: TxnId) {
         if self.voids.insert(txn) {
-            self.voids_by_time.push_back((mono_us, txn));
+            self.voids_by_time.push_back((self.mono_us, txn));
         }
         while let Some((heard_us, txn)) = self.voids_by_time.front().copied() {
-            if heard_us + VOID_US > mono_us {
+            if heard_us + VOID_US > self.mono_us {
                 break;
             }
             self.voids_by_time.pop_front();

@@ -60,7 +60,7 @@ impl Shard {
             // The leader acted when it was told the outcome; the record is for the others.
             LogRecord::Outcome { txn, .. } => self.state.settle(*txn),
             LogRecord::Void(txn) => {
-                self.state.void(*txn, now.mono_us);
+                self.state.void(*txn);
                 self.answer(target.gateway, target.token, Answer::Fate(Fate::Void));
             }
             LogRecord::Flush => {
@@ -119,7 +119,7 @@ impl Shard {
             match request.body {
                 crate::message::Body::Read { .. } => self.read(now, unfenced(request)),
                 crate::message::Body::Snapshot { .. } => self.snapshot_read(now, unfenced(request)),
-                Body::Inquire { txn } => self.inquire(now, request.gateway, request.token, txn),
+                Body::Inquire { txn } => self.inquire(request.gateway, request.token, txn),
                 _ => self.look(now, request),
             }
         }
@@ -279,7 +279,7 @@ impl Shard {
                 _ => {}
             }
         }
-        replay_into(&mut self.state, now, &entry);
+        replay_into(&mut self.state, &entry);
         let last = Timestamp(entry.ts.0 + entry.records.len() as u64);
         self.move_clock(last);
     }
@@ -300,7 +300,7 @@ fn ctx_of(batch: &Batch, index: usize) -> Ctx {
     Ctx { now_ms: batch.now_ms, ts, seed: mix(batch.seed ^ ts.0) }
 }
 
-fn replay_into(state: &mut State, now: Now, entry: &Entry) {
+fn replay_into(state: &mut State, entry: &Entry) {
     for (index, record) in entry.records.iter().enumerate() {
         let ts = entry.ts_of(index);
         let ctx = Ctx { now_ms: entry.now_ms, ts, seed: mix(entry.seed ^ ts.0) };
@@ -314,7 +314,7 @@ fn replay_into(state: &mut State, now: Now, entry: &Entry) {
                 state.settle(*txn);
                 state.take_moved();
             }
-            LogRecord::Void(txn) => state.void(*txn, now.mono_us),
+            LogRecord::Void(txn) => state.void(*txn),
             LogRecord::Flush => state.flush(ts),
             LogRecord::Resolve(request) => {
                 state.requests_mut().resolve(request.clone(), ts);

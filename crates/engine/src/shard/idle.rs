@@ -13,8 +13,10 @@ use adt::{Blob, Ctx, Reply, Timestamp, record};
 use smallvec::SmallVec;
 
 impl Shard {
-    /// Answers what is idle in the batch that is being built, and takes it out.
-    pub(super) fn answer_idle(&mut self, now: Now) {
+    /// Answers what is idle in the batch that is being built, and takes it out. Before
+    /// [`Shard::end_turn`], and only by somebody who is certain to lead the shard: the log will not
+    /// tell.
+    pub fn answer_idle(&mut self, now: Now) {
         let current = self.in_flight.is_empty() && self.closed.is_empty();
         if !current || !candidates(&self.building).any(|candidate| candidate) {
             return;

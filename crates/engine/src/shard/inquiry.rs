@@ -12,7 +12,7 @@ use crate::message::{
 impl Shard {
     /// Somebody wants to know what became of a transaction. If it is not prepared here, it never
     /// will be, and that is logged before it is said.
-    pub(super) fn inquire(&mut self, now: Now, gateway: GatewayId, token: Token, txn: TxnId) {
+    pub(super) fn inquire(&mut self, gateway: GatewayId, token: Token, txn: TxnId) {
         if let Some(prepared) = self.state.prepared().get(&txn) {
             let fate = match prepared.commit {
                 Some(commit) => Fate::Committed(commit),
@@ -34,7 +34,6 @@ impl Shard {
             return self.after.push_back((self.tail(), request));
         }
         self.refuse_txn(txn);
-        let _ = now;
         let target = Target { gateway, token, kind: TargetKind::Voided };
         self.log(LogRecord::Void(txn), target);
     }

@@ -263,7 +263,7 @@ impl Shard {
             Body::Decide { txn, commit } => {
                 self.decide(now, (request.gateway, request.token), txn, commit);
             }
-            Body::Inquire { txn } => self.inquire(now, request.gateway, request.token, txn),
+            Body::Inquire { txn } => self.inquire(request.gateway, request.token, txn),
             Body::Cancel { txn } => self.cancel(txn),
             Body::Release { txn, after } => {
                 self.move_clock(after);
@@ -393,7 +393,6 @@ impl Shard {
     /// Closes the entry of this turn, if there is something in it. It is to be proposed at once;
     /// [`Shard::committed`] is told when it is durable, in the order of the calls.
     pub fn end_turn(&mut self, now: Now) -> Option<Entry> {
-        self.answer_idle(now);
         if self.closed.is_empty() && !self.building.records.is_empty() {
             self.close_building();
         }

@@ -115,7 +115,6 @@ pub struct Reader {
     header: Option<Header>,
     parts: u64,
     ended: bool,
-    mono_us: u64,
 }
 
 /// What a snapshot says about itself.
@@ -134,7 +133,9 @@ pub struct Header {
 impl Reader {
     /// A reader at work at this monotonic time.
     pub fn new(mono_us: u64) -> Self {
-        Self { mono_us, ..Self::default() }
+        let mut reader = Self::default();
+        reader.state.tell_time(mono_us);
+        reader
     }
 
     /// Takes the next part. Parts out of place are [`Corrupt`].
@@ -154,7 +155,7 @@ impl Reader {
             }
             SnapshotPart::Outcome { txn, commit } => self.state.remember_outcome(txn, commit),
             SnapshotPart::Unsettled { txn, commit } => self.state.act_ahead(txn, commit),
-            SnapshotPart::Void(txn) => self.state.void(txn, self.mono_us),
+            SnapshotPart::Void(txn) => self.state.void(txn),
             SnapshotPart::Request { request, ts, replies } => {
                 self.state.requests_mut().remember(request, ts, replies);
             }

@@ -35,9 +35,15 @@ impl Story {
         self.token
     }
 
+    /// Ends the turn as a leader does that is certain to lead.
+    fn end_turn(&mut self) -> Option<Entry> {
+        self.shard.answer_idle(self.now);
+        self.shard.end_turn(self.now)
+    }
+
     /// Ends the turn: whatever is in the log becomes durable and is applied.
     fn sync(&mut self) {
-        while let Some(entry) = self.shard.end_turn(self.now) {
+        while let Some(entry) = self.end_turn() {
             self.shard.keep(entry, 0);
         }
         while !self.shard.in_flight.is_empty() {
@@ -392,7 +398,7 @@ fn a_snapshot_read_reports_its_interval() {
     assert!(since <= until);
     // A write on its way ends the interval.
     story.ask(one("s", add("b")));
-    let entry = story.shard.end_turn(story.now).unwrap();
+    let entry = story.end_turn().unwrap();
     let ts = entry.ts;
     story.shard.keep(entry, 0);
     story.ask(Body::Snapshot {
@@ -459,7 +465,7 @@ fn replaying_the_log_gives_the_same_state() {
     let mut story = Story::new();
     let mut log = Vec::new();
     let mut keep = |story: &mut Story| {
-        while let Some(entry) = story.shard.end_turn(story.now) {
+        while let Some(entry) = story.end_turn() {
             log.push(entry.clone());
             story.shard.keep(entry, 0);
         }

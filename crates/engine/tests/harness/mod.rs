@@ -237,6 +237,7 @@ impl World {
                 }
             }
             Step::EndTurn(s) => {
+                self.shards[s].answer_idle(now);
                 if let Some(entry) = self.shards[s].end_turn(now) {
                     self.shards[s].keep(entry, 0);
                     self.in_log[s] += 1;

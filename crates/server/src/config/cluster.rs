@@ -1,13 +1,12 @@
 //! What a server is told about the cluster that it belongs to.
 
 use super::{ConfigError, Durability};
+use engine::limits::MACHINES_MAX;
 use engine::message::MachineId;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use wire::peer::HELLO_CLUSTER_BYTES_MAX;
 
-/// Most machines of a cluster: each holds a replica of every shard.
-pub const MACHINES_MAX: usize = 5;
 /// Number of shards of a new cluster.
 pub const SHARDS_DEFAULT: u16 = 3;
 /// Largest number of a machine.

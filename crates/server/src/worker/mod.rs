@@ -175,10 +175,9 @@ impl Worker {
     pub fn new(place: Place, gateway: Gateway, node: Node<EntryFormat>, peers: Peers) -> Self {
         let Place { id, clock, poll, inbox, shards, hello, snapshot_log_bytes } = place;
         let kept = peers.log.is_some();
-        let snapshots = match &hello {
-            None => Snapshots::new(usize::from(shards), snapshot_log_bytes, kept),
-            Some(_) => Snapshots::in_cluster(usize::from(shards)),
-        };
+        // In a cluster other machines may need the log from its beginning.
+        let log_bytes = if hello.is_some() { u64::MAX } else { snapshot_log_bytes };
+        let snapshots = Snapshots::new(usize::from(shards), log_bytes, kept);
         let mut outbound = Vec::new();
         outbound.resize_with(peers.workers.len(), Batch::default);
         Self {

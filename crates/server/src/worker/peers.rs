@@ -8,22 +8,18 @@
 use super::Worker;
 use crate::mail::{Mail, Outgoing};
 use crate::peers::PeerSocket;
-use engine::message::{MachineId, Now};
+use engine::limits::{PEER_ENTRIES_BYTES_MAX, PEER_OUTPUT_BYTES_MAX};
+use engine::message::{MachineId, Now, Response};
 use engine::node::Parcel;
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
-use wire::peer::{Hello, PeerFormat, decode_hello, encode_hello};
+use wire::peer::{Hello, PeerFormat, TooLong, decode_hello, encode_hello};
 
 /// The first token of connections with other machines; those with clients have smaller ones.
 const FIRST_TOKEN: usize = usize::MAX / 2;
-/// Bytes that may wait until another machine takes them.
-const PEER_OUTPUT_BYTES_MAX: usize = 256 << 20;
-/// While so many bytes wait, entries of logs are not added: the library sends them again when it
-/// hears that they are missing.
-const PEER_ENTRIES_BYTES_MAX: usize = 64 << 20;
 /// More room for bytes than this is given back when it is empty.
 const KEPT_BYTES: usize = 1 << 20;
 /// Bytes that are read at once.
@@ -106,7 +102,13 @@ impl Links {
         if waiting > PEER_ENTRIES_BYTES_MAX && has_entries(&parcel) {
             return;
         }
-        if let Err(error) = self.format.encode(&parcel, &mut link.output) {
+        let mut encoded = self.format.encode(&parcel, &mut link.output);
+        if let (Err(TooLong), Parcel::Response(response)) = (&encoded, parcel) {
+            let answer = response.answer.without_replies();
+            let shorter = Parcel::Response(Response { answer, ..response });
+            encoded = self.format.encode(&shorter, &mut link.output);
+        }
+        if let Err(error) = encoded {
             link.broken = Some(error.to_string());
         } else if link.output.len() - link.sent > PEER_OUTPUT_BYTES_MAX {
             link.broken = Some(format!(

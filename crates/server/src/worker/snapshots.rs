@@ -44,20 +44,13 @@ pub(super) struct Snapshots {
     /// Whether there is a log on disk. If not, it is kept in memory only and may be forgotten
     /// without a snapshot.
     logged: bool,
-    /// Other machines hold the shards too, and may need the log from its beginning.
-    clustered: bool,
 }
 
 impl Snapshots {
     pub(super) fn new(shards: usize, log_bytes: u64, logged: bool) -> Self {
         let mut states = Vec::new();
         states.resize_with(shards, ShardState::default);
-        Self { shards: states, log_bytes, logged, clustered: false }
-    }
-
-    /// None is begun by itself, and none stands in for the log: other machines may need it.
-    pub(super) fn in_cluster(shards: usize) -> Self {
-        Self { clustered: true, ..Self::new(shards, u64::MAX, true) }
+        Self { shards: states, log_bytes, logged }
     }
 
     fn of(&mut self, shard: ShardId) -> &mut ShardState {
@@ -157,10 +150,7 @@ impl Worker {
     /// A snapshot is durable, or has failed.
     pub(super) fn snapshot_done(&mut self, shard: ShardId, ok: bool) {
         let Some(under_way) = self.snapshots.of(shard).under_way.take() else { return };
-        if ok
-            && !self.snapshots.clustered
-            && let Some(replica) = self.node.replica_mut(shard)
-        {
+        if ok && let Some(replica) = self.node.replica_mut(shard) {
             replica.compact(under_way.index);
             if let Some(log) = &self.peers.log {
                 log.compact(shard, under_way.index);

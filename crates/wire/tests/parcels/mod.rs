@@ -9,7 +9,7 @@ use engine::message::{
     Age, Answer, Body, Fate, GatewayId, Guard, KeyedOp, MachineId, Notice, Refusal, Request,
     RequestId, Response, ShardId, Token, TxnId,
 };
-use engine::node::{Parcel, SnapshotPiece};
+use engine::node::Parcel;
 use engine::stats::ShardStats;
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};
 use smallvec::smallvec;
@@ -277,17 +277,12 @@ pub fn parcels() -> Vec<Parcel> {
     let shard = ShardId(7);
     let heartbeat =
         Message { msg_type: MessageType::MsgHeartbeat, to: 2, from: 1, ..Message::default() };
-    let piece = |first, message| {
-        Parcel::Snapshot(SnapshotPiece { shard, first, bytes: b"parts".to_vec(), message })
-    };
     let mut parcels: Vec<Parcel> = bodies().into_iter().map(asked).collect();
     parcels.extend(answers().into_iter().map(answered));
     parcels.extend(messages().into_iter().map(told));
     parcels.extend([
         Parcel::Raft { shard, message: Box::new(message()) },
         Parcel::Raft { shard, message: Box::new(heartbeat) },
-        piece(true, None),
-        piece(false, Some(Box::new(message()))),
         Parcel::Leads { shard, term: 4 },
         Parcel::Resigned { shard, term: 4 },
         Parcel::Watermark { shard, ts: Timestamp(0x0102_0304_0506_0708) },

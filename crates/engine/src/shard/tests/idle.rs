@@ -22,7 +22,7 @@ fn what_changes_nothing_is_answered_without_the_log() {
     story.ask(one("s", add("a")));
     story.ask(one("s", remove("b")));
     story.ask(Body::Read { key: Blob::from("s"), op: card(), fenced: true });
-    assert!(story.shard.end_turn(story.now).is_none());
+    assert!(story.end_turn().is_none());
     assert_eq!(story.seen(), ["2 done 0", "3 done 0", "4 = 1"]);
     assert_eq!(story.shard.stats.log_records, logged);
     assert!(!story.shard.has_unapplied());
@@ -43,10 +43,10 @@ fn what_would_change_something_at_its_place_in_the_batch_is_logged() {
 fn nothing_is_idle_behind_a_batch_that_is_on_its_way() {
     let mut story = with_a_member();
     story.ask(one("s", remove("a")));
-    let entry = story.shard.end_turn(story.now).unwrap();
+    let entry = story.end_turn().unwrap();
     story.shard.keep(entry, 0);
     story.ask(one("s", add("a")));
-    let entry = story.shard.end_turn(story.now).unwrap();
+    let entry = story.end_turn().unwrap();
     assert_eq!(entry.records.len(), 1);
     story.shard.keep(entry, 0);
     story.sync();
@@ -85,5 +85,5 @@ fn a_request_number_is_remembered_even_if_nothing_changes() {
     let request = RequestId { client: Blob::from("me"), number: 1 };
     let again = Apply { request: Some(request), ..apply(&[("s", add("a"))]) };
     story.ask(Body::Apply(again));
-    assert_eq!(story.shard.end_turn(story.now).map(|entry| entry.records.len()), Some(1));
+    assert_eq!(story.end_turn().map(|entry| entry.records.len()), Some(1));
 }

@@ -1,0 +1,154 @@
+//! What goes wrong in a world: crashes, pauses, cuts, snapshots at bad moments.
+
+use super::{Connection, Event, World};
+use crate::plant::Plant;
+use crate::server::Input;
+use engine::message::{MachineId, ShardId};
+
+impl World {
+    pub(super) fn draw_faults(&mut self) {
+        if self.faults.percent(25) {
+            return;
+        }
+        let cluster = self.shape.is_cluster();
+        let mut draw = |below: u64, event: fn() -> Event| {
+            for _ in 0..self.faults.below(below) {
+                let time = self.faults.between(self.now_us, self.faults_end_us);
+                self.sequence += 1;
+                self.queue.insert((time, self.sequence), event());
+            }
+        };
+        draw(4, || Event::Crash);
+        draw(4, || Event::BeginSnapshot);
+        draw(3, || Event::ClockJump);
+        if cluster {
+            draw(4, || Event::Pause);
+            draw(5, || Event::Cut);
+        }
+        for _ in 0..self.faults.below(6) {
+            let time = self.faults.between(self.now_us, self.faults_end_us);
+            let client = self.faults.below(self.clients.len() as u64);
+            self.at(time, Event::Disconnect { client });
+        }
+    }
+
+    pub(super) fn begin_snapshot(&mut self) {
+        let machine = self.faults.below(u64::from(self.shape.machines)) as u16;
+        let worker = self.faults.below(u64::from(self.shape.workers)) as u16;
+        let target = &mut self.machines[usize::from(machine)];
+        let Some(found) = target.workers.get_mut(usize::from(worker)) else { return };
+        found.begin_snapshot(&mut self.faults);
+        self.fault("snapshots");
+        self.wake_worker(machine, worker, self.now_us);
+    }
+
+    /// A machine does nothing for a while. When it goes on, the others may still be out of its
+    /// reach, as after a move to another host.
+    pub(super) fn pause(&mut self) {
+        self.fault("pauses");
+        let machine = self.faults.between(1, u64::from(self.shape.machines)) as u16;
+        let moves = self.faults.percent(50);
+        // Long enough for the others to choose another leader.
+        let shortest = if moves { 1_500_000 } else { 10_000 };
+        let length_us = self.faults.between(shortest, 4_000_000);
+        let frozen = self.plant == Some(Plant::FrozenClock);
+        self.machines[usize::from(machine - 1)].pause(self.now_us, length_us, frozen);
+        if moves {
+            self.fault("moves");
+            let until = self.now_us + length_us + self.faults.between(0, 1_500_000);
+            for other in (1..=self.shape.machines).filter(|other| *other != machine) {
+                self.cut_way((MachineId(machine), MachineId(other)), until);
+                self.cut_way((MachineId(other), MachineId(machine)), until);
+            }
+        }
+    }
+
+    pub(super) fn cut_way(&mut self, way: (MachineId, MachineId), until: u64) {
+        self.links.cut(self.now_us, way);
+        let until = until.min(self.faults_end_us.max(self.now_us + 1));
+        self.at(until, Event::Mend { from: way.0, to: way.1 });
+    }
+
+    /// One machine or one pair of machines does not hear the other side for a while.
+    pub(super) fn cut(&mut self) {
+        self.fault("cuts");
+        let machines = u64::from(self.shape.machines);
+        let one = MachineId(self.faults.between(1, machines) as u16);
+        let other = MachineId(self.faults.between(1, machines) as u16);
+        let (to, from, all) =
+            (self.faults.percent(70), self.faults.percent(70), self.faults.percent(50));
+        let until = self.now_us + self.faults.tail(500_000);
+        let others = (1..=self.shape.machines).map(MachineId).filter(|m| *m != one);
+        let others: Vec<MachineId> = others.filter(|m| all || *m == other).collect();
+        for other in others {
+            for (way, cut) in [((one, other), to), ((other, one), from)] {
+                if cut {
+                    self.cut_way(way, until);
+                }
+            }
+        }
+    }
+
+    pub(super) fn mend(&mut self, from: MachineId, to: MachineId) {
+        let (generation, waiting) = self.links.mend((from, to));
+        for parcel in waiting {
+            self.send_parcel((from, to), generation, parcel);
+        }
+    }
+
+    /// Broken connections are noticed, and made again where that is possible.
+    pub(super) fn look_after_connections(&mut self) {
+        for (a, b) in self.links.silent(self.now_us) {
+            self.break_connection(a, b);
+        }
+        for a in 1..=self.shape.machines {
+            for b in a + 1..=self.shape.machines {
+                let up = |m: u16| self.machines[usize::from(m - 1)].is_up();
+                if up(a)
+                    && up(b)
+                    && let Some(generation) = self.links.connect(MachineId(a), MachineId(b))
+                {
+                    self.hand_in_about(a, b, Input::Connected(MachineId(b), generation));
+                    self.hand_in_about(b, a, Input::Connected(MachineId(a), generation));
+                }
+            }
+        }
+        let time = self.now_us + 20_000;
+        self.at(time, Event::Connections);
+    }
+
+    /// The worker of `machine` that holds the connection with `other` hears about it.
+    pub(super) fn hand_in_about(&mut self, machine: u16, other: u16, input: Input) {
+        self.hand_in(machine - 1, other % self.shape.workers, input);
+    }
+
+    pub(super) fn break_connection(&mut self, a: MachineId, b: MachineId) {
+        if self.links.disconnect(a, b) {
+            self.hand_in_about(a.0, b.0, Input::Lost(b));
+            self.hand_in_about(b.0, a.0, Input::Lost(a));
+        }
+    }
+
+    pub(super) fn crash(&mut self, index: u16) {
+        let machine = &mut self.machines[usize::from(index)];
+        if self.plant == Some(Plant::LostEntry) {
+            machine.disk.lose_last_entry(ShardId(0));
+        }
+        machine.stop(&mut self.disks);
+        let id = machine.id;
+        for other in (1..=self.shape.machines).map(MachineId).filter(|other| *other != id) {
+            self.break_connection(id, other);
+        }
+        let here = |c: &&Connection| c.machine == index;
+        let connected: Vec<u64> =
+            self.connections.iter().filter(|(_, c)| here(c)).map(|(client, _)| *client).collect();
+        for client in connected {
+            self.connections.remove(&client);
+            if let Some(c) = self.clients.get_mut(client as usize) {
+                c.disconnected(self.now_us);
+                let time = self.now_us + self.network.between(1000, 20_000);
+                self.at(time, Event::Wake { client });
+            }
+        }
+    }
+}

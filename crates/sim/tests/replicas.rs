@@ -1,0 +1,166 @@
+//! Stories about three replicas of one shard, message by message: what a leader may say, and when.
+
+use adt::{ArgBuf, record};
+use engine::entry::Apply;
+use engine::limits::TICK_US;
+use engine::message::{
+    Body, Concurrency, GatewayId, KeyedOp, MachineId, Now, Request, ShardId, Token,
+};
+use engine::replica::{Replica, Setup};
+use engine::replication::{Membership, Recovered};
+use engine::shard;
+use wire::entry::EntryFormat;
+
+const SHARD: ShardId = ShardId(0);
+const GATEWAY: GatewayId = GatewayId { machine: MachineId(1), worker: 0, life: 1 };
+
+/// Three machines whose disks are quick. A frozen machine hears nothing and
+/// does nothing.
+struct Story {
+    replicas: Vec<Replica<EntryFormat>>,
+    now: Now,
+    frozen: [bool; 3],
+    asked: u64,
+}
+
+impl Story {
+    fn new() -> Self {
+        let now = Now { wall_us: 1_000_000_000, mono_us: 1_000_000 };
+        let voters: Vec<_> = (1..=3).map(MachineId).collect();
+        let replica = |&own: &MachineId| {
+            let home = Some(GatewayId { machine: own, ..GATEWAY });
+            let concurrency = Concurrency::named("full").unwrap();
+            let seed = u64::from(own.0);
+            let setup = Setup {
+                shard: shard::Config { id: SHARD, concurrency, seed, home },
+                membership: Membership { own, voters: voters.clone() },
+                shards: 1,
+            };
+            Replica::recover(setup, EntryFormat, now, Vec::new(), Recovered::default()).unwrap()
+        };
+        let replicas = voters.iter().map(replica).collect();
+        let mut story = Self { replicas, now, frozen: [false; 3], asked: 0 };
+        story.pass_until("a leader", |story| story.leader().is_some());
+        story
+    }
+
+    fn leader(&self) -> Option<usize> {
+        self.replicas.iter().position(Replica::is_serving)
+    }
+
+    /// Ends the turn of every machine and carries their messages, until nobody has anything to say.
+    fn settle(&mut self) {
+        loop {
+            let mut said = Vec::new();
+            for replica in &mut self.replicas {
+                replica.end_turn(self.now).unwrap();
+                while let Some(persist) = replica.take_persist() {
+                    replica.persisted(self.now, persist.number).unwrap();
+                }
+                said.extend(replica.take_messages());
+            }
+            if said.is_empty() {
+                return;
+            }
+            for message in said {
+                let (from, to) = (message.from as usize - 1, message.to as usize - 1);
+                if !self.frozen[from] && !self.frozen[to] {
+                    self.replicas[to].step(self.now, message).unwrap();
+                }
+            }
+        }
+    }
+
+    fn pass(&mut self, us: u64) {
+        let until = self.now.mono_us + us;
+        while self.now.mono_us < until {
+            self.now.mono_us += TICK_US;
+            self.now.wall_us += TICK_US;
+            let awake = self.replicas.iter_mut().zip(self.frozen).filter(|(_, frozen)| !frozen);
+            for (replica, _) in awake {
+                replica.tick(self.now);
+            }
+            self.settle();
+        }
+    }
+
+    fn pass_until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
+        for _ in 0..1_000 {
+            if done(self) {
+                return;
+            }
+            self.pass(TICK_US);
+        }
+        panic!("no {what}");
+    }
+
+    /// Hands a request to a machine; gives its number. Nothing else happens yet.
+    fn ask(&mut self, machine: usize, body: Body) -> u64 {
+        self.asked += 1;
+        let request = Request { gateway: GATEWAY, token: Token(self.asked), body };
+        self.replicas[machine].handle(self.now, request);
+        self.asked
+    }
+
+    /// What a machine has answered.
+    fn answered(&mut self, machine: usize) -> Vec<u64> {
+        std::iter::from_fn(|| self.replicas[machine].poll()).map(|r| r.token.0).collect()
+    }
+}
+
+fn op(line: &str) -> KeyedOp {
+    record::decode(&ArgBuf::of(line.split(' ')).args()).unwrap()
+}
+
+fn read(line: &str) -> Body {
+    let (key, op) = op(line);
+    Body::Read { key, op, fenced: false }
+}
+
+fn write(line: &str) -> Body {
+    Body::Apply(Apply { ops: [op(line)].into_iter().collect(), ..Apply::default() })
+}
+
+#[test]
+fn a_read_rests_on_the_lease_or_waits_for_a_round() {
+    let mut story = Story::new();
+    let leader = story.leader().unwrap();
+    let first = story.ask(leader, read("get k"));
+    assert_eq!(story.answered(leader), [], "nobody has vouched for a new leader");
+    story.settle();
+    assert_eq!(story.answered(leader), [first]);
+    // In use, the lease is renewed before it ends.
+    for _ in 0..100 {
+        story.pass(TICK_US);
+        let next = story.ask(leader, read("get k"));
+        assert_eq!(story.answered(leader), [next]);
+    }
+}
+
+#[test]
+fn what_comes_after_a_read_that_waits_does_not_overtake_it() {
+    let mut story = Story::new();
+    let leader = story.leader().unwrap();
+    let looks = story.ask(leader, read("get k"));
+    let writes = story.ask(leader, write("incr k"));
+    let last = story.ask(leader, read("get other"));
+    story.settle();
+    assert_eq!(story.answered(leader), [looks, last, writes]);
+}
+
+#[test]
+fn a_leader_that_was_frozen_says_nothing_about_what_it_holds() {
+    let mut story = Story::new();
+    let leader = story.leader().unwrap();
+    story.ask(leader, write("sadd s a"));
+    story.settle();
+    story.answered(leader);
+    story.frozen[leader] = true;
+    let others: Vec<usize> = (0..3).filter(|machine| *machine != leader).collect();
+    story.pass_until("new leader", |story| others.iter().any(|m| story.replicas[*m].is_serving()));
+    story.ask(leader, read("scard s"));
+    story.ask(leader, write("sadd s a"));
+    story.replicas[leader].end_turn(story.now).unwrap();
+    assert!(story.replicas[leader].is_serving(), "it does not know that another machine leads");
+    assert_eq!(story.answered(leader), []);
+}
