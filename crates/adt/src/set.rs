@@ -5,6 +5,7 @@
 //! make one of them a no-op. All rules look at single members, so they are stable for any number
 //! of holders. Replies and limits follow the Redis documentation of the `S...` commands.
 
+mod ranked;
 #[cfg(test)]
 mod tests;
 
@@ -19,16 +20,34 @@ use crate::{
     Flags, Keys, Merge, Meta, Op as AnyOp, Plan, Record, Reply, Value as AnyValue, ValueSink,
     ValueSource, load_count,
 };
+use ranked::Ranked;
 use smallvec::SmallVec;
+use std::fmt;
 use std::sync::Arc;
 
 /// Members named by one operation; one is the usual number.
 pub type Members = SmallVec<[Blob; 1]>;
 
-/// The state: members in order of insertion.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// The state: members in order of insertion. Sets with the same members are equal.
+#[derive(Clone, Default)]
 pub struct Value {
     members: collections::Set<Blob>,
+    /// The same members by rank, from the first [`Op::Pop`] on.
+    ranked: Option<Box<Ranked>>,
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        self.members == other.members
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut sorted: Vec<&Blob> = self.members.iter().collect();
+        sorted.sort_unstable();
+        f.debug_set().entries(sorted).finish()
+    }
 }
 
 /// What can be done with a set.
@@ -96,12 +115,37 @@ impl Value {
         }
     }
 
+    fn insert(&mut self, member: &Blob) -> bool {
+        let is_new = self.members.insert(member.clone());
+        if is_new && let Some(ranked) = &mut self.ranked {
+            ranked.insert(member);
+        }
+        is_new
+    }
+
+    fn remove(&mut self, member: &Blob) -> bool {
+        let was_there = self.members.swap_remove(member);
+        if was_there && let Some(ranked) = &mut self.ranked {
+            ranked.remove(member);
+        }
+        was_there
+    }
+
+    /// Takes members that the seed and the members alone decide.
     fn pop(&mut self, count: u64, seed: u64) -> Vec<Blob> {
         let mut random = Random(seed);
+        if count >= self.members.len() as u64 {
+            self.ranked = None;
+            let mut taken: Vec<Blob> = self.members.drain(..).collect();
+            taken.sort_unstable();
+            return taken;
+        }
         let mut taken = Vec::new();
-        while (taken.len() as u64) < count && !self.members.is_empty() {
-            let index = random.below(self.members.len());
-            taken.extend(self.members.swap_remove_index(index));
+        let ranked = self.ranked.get_or_insert_with(|| Box::new(Ranked::of(self.members.iter())));
+        while (taken.len() as u64) < count {
+            let Some(member) = ranked.take(random.below(self.members.len())) else { break };
+            self.members.swap_remove(&member);
+            taken.push(member);
         }
         taken
     }
@@ -159,14 +203,14 @@ impl DataType for Value {
             Op::Add(members) => {
                 let mut added = 0;
                 for member in members {
-                    added += i64::from(self.members.insert(member.clone()));
+                    added += i64::from(self.insert(member));
                 }
                 Reply::Int(added)
             }
             Op::Remove(members) => {
                 let mut removed = 0;
                 for member in members {
-                    removed += i64::from(self.members.swap_remove(member));
+                    removed += i64::from(self.remove(member));
                 }
                 Reply::Int(removed)
             }
@@ -383,7 +427,7 @@ fn parse_store(args: &Args<'_>, algebra: Algebra) -> Result<Command, ErrorReply>
             let op = if members.is_empty() {
                 KeyOp::Del
             } else {
-                let value = Value { members: members.into_iter().collect() };
+                let value = Value { members: members.into_iter().collect(), ranked: None };
                 KeyOp::Put(Box::new(Record::new(AnyValue::Set(value))))
             };
             Plan { writes: vec![(target.clone(), AnyOp::Key(op))], reply }

@@ -10,7 +10,7 @@ use crate::plant::Plant;
 use crate::random::Random;
 use crate::server::{Input, Sent, Shape, start};
 use crate::workload::{ACCOUNTS, DEPOSIT, account};
-use adt::{Blob, Record, Reply};
+use adt::Reply;
 use engine::limits::IDLE_HOLDER_US_MAX;
 use engine::message::{Concurrency, MachineId, ShardId};
 use engine::node::Parcel;
@@ -293,7 +293,7 @@ impl World {
                     return Err(format!("{open} {what}, on machine {}", machine.id.0));
                 }
                 let mut records: Vec<String> =
-                    state.iter().map(|(key, record)| text_of(key, record)).collect();
+                    state.iter().map(|(key, record)| format!("{key:?} {record:?}")).collect();
                 records.sort_unstable();
                 let (number, applied, expected) =
                     first.get_or_insert((machine.id.0, replica.applied(), records.clone()));
@@ -646,17 +646,6 @@ impl World {
         }
         self.start_sync(machine);
     }
-}
-
-/// A record as text. The order of a set's members is not a part of its state.
-fn text_of(key: &Blob, record: &Record) -> String {
-    let text = format!("{key:?} {record:?}");
-    if !text.contains("Set(") {
-        return text;
-    }
-    let mut words: Vec<&str> = text.split([',', '{', '}']).map(str::trim).collect();
-    words.sort_unstable();
-    words.join(", ")
 }
 
 /// Where two texts begin to differ, with a little before and after.

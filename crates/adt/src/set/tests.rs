@@ -105,7 +105,8 @@ fn a_stored_result_replaces_or_removes_its_target() {
 
 #[test]
 fn a_pop_is_the_same_for_the_same_seed_and_takes_what_is_there() {
-    let start: Value = Value { members: ["a", "b", "c"].map(Blob::from).into_iter().collect() };
+    let start: Value =
+        Value { members: ["a", "b", "c"].map(Blob::from).into_iter().collect(), ranked: None };
     for seed in 0..20 {
         let ctx = Ctx { seed, ..Ctx::default() };
         let (mut x, mut y) = (start.clone(), start.clone());
@@ -116,4 +117,41 @@ fn a_pop_is_the_same_for_the_same_seed_and_takes_what_is_there() {
         assert_eq!(taken.len() + x.members.len(), 3);
         assert!(taken.iter().all(|t| !x.members.iter().any(|m| *t == Reply::Bulk(m.clone()))));
     }
+}
+
+#[test]
+fn what_is_popped_follows_from_the_members_alone() {
+    let members: Vec<Blob> = (0..5_000).map(|i| Blob::new(i.to_string().as_bytes())).collect();
+    let (mut one, mut other) = (Value::default(), Value::default());
+    members.iter().for_each(|m| drop(one.insert(m)));
+    members.iter().rev().for_each(|m| drop(other.insert(m)));
+    for (round, member) in members.iter().enumerate().take(2_000) {
+        if round == 700 {
+            // As after a restart: what only helps is gone.
+            other.ranked = None;
+        }
+        let seed = round as u64 * 77;
+        assert_eq!(one.pop(1 + seed % 3, seed), other.pop(1 + seed % 3, seed));
+        assert_eq!(one.remove(member), other.remove(member));
+        if round % 2 == 0 {
+            assert_eq!(one.insert(member), other.insert(member));
+        }
+    }
+    assert_eq!(one, other);
+    let left = one.members.len() as u64;
+    assert_eq!(one.pop(left + 1, 1), other.pop(left, 2));
+    assert!(one.is_empty() && other.is_empty());
+}
+
+#[test]
+fn every_member_is_as_likely_to_be_popped() {
+    let members: Vec<Blob> = (0..10).map(|i| Blob::new(i.to_string().as_bytes())).collect();
+    let mut times = [0u32; 10];
+    for seed in 0..10_000_u64 {
+        let mut value = Value::default();
+        members.iter().for_each(|m| drop(value.insert(m)));
+        let popped = value.pop(1, seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        times[members.iter().position(|m| *m == popped[0]).unwrap()] += 1;
+    }
+    assert!(times.iter().all(|n| (850..1150).contains(n)), "{times:?}");
 }
