@@ -40,6 +40,8 @@ struct Reader {
 /// The writers of one key, by timestamp.
 struct Line<'h> {
     key: &'h Word,
+    /// Transactions without a place may have written to it.
+    uncertain: bool,
     writers: Vec<usize>,
 }
 
@@ -93,8 +95,10 @@ pub(super) fn seats(
             None => drop(skipped.insert(id)),
         }
     }
-    let mut lines: BTreeMap<&Word, Line<'_>> =
-        told.keys().map(|key| (*key, Line { key, writers: Vec::new() })).collect();
+    let loose = txns.iter().filter(|txn| txn.outcome == Outcome::Info && txn.ts.is_none());
+    let uncertain: BTreeSet<&Word> = loose.flat_map(written).collect();
+    let line = |key| Line { key, uncertain: uncertain.contains(key), writers: Vec::new() };
+    let mut lines: BTreeMap<&Word, Line<'_>> = told.keys().map(|key| (*key, line(*key))).collect();
     for &id in placed {
         for key in written(&txns[id]) {
             if let Some(line) = lines.get_mut(key) {
@@ -102,14 +106,12 @@ pub(super) fn seats(
             }
         }
     }
-    let loose = txns.iter().filter(|txn| txn.outcome == Outcome::Info && txn.ts.is_none());
-    let uncertain: BTreeSet<&Word> = loose.flat_map(written).collect();
     let mut seats = Vec::new();
     for (key, mut line) in lines {
         line.writers.sort_by_key(|&id| stamp(&txns[id]));
         let readers = bounded(txns, &line, told.remove(key).unwrap_or_default());
         for (reader, known) in sweep(txns, &line, readers) {
-            if !known || (reader.runs.is_empty() && uncertain.contains(key)) {
+            if !known || (reader.runs.is_empty() && line.uncertain) {
                 skipped.insert(reader.id);
             } else if reader.runs.is_empty() {
                 verdict.report(nowhere(history, &line, &reader));
@@ -190,17 +192,24 @@ fn sweep(txns: &[Txn], line: &Line<'_>, mut readers: Vec<Reader>) -> Vec<(Reader
         }
         active = left;
         let Some(&writer) = line.writers.get(count) else { break };
-        known &= apply(&mut model, &txns[writer], line.key);
+        known &= apply(&mut model, &txns[writer], line);
     }
     // Real time and session leave no place at all to these.
     done.extend(active.into_iter().chain(coming).map(|reader| (reader, known)));
     done
 }
 
-/// Runs what a transaction does to one key; `false` if that is not modelled.
-fn apply(model: &mut Model, txn: &Txn, key: &Word) -> bool {
-    let on_key = |op: &&Op| model::keys_of(&op.words).contains(&key);
-    txn.ops.iter().filter(on_key).all(|op| model.try_apply(&op.words).is_some())
+/// Runs what a transaction does to one key; `false` if that is not modelled, or was answered
+/// otherwise where transactions without a place may have written before.
+fn apply(model: &mut Model, txn: &Txn, line: &Line<'_>) -> bool {
+    let on_key = |op: &&Op| model::keys_of(&op.words).contains(&line.key);
+    txn.ops.iter().filter(on_key).all(|op| {
+        let agrees = |answer: &Value| {
+            let reply = op.reply.as_ref().filter(|_| line.uncertain);
+            reply.is_none_or(|reply| model::agree(&op.words, answer, reply))
+        };
+        model.try_apply(&op.words).as_ref().is_some_and(agrees)
+    })
 }
 
 /// Whether this state gives those answers.
@@ -264,7 +273,7 @@ fn nowhere(history: &History, line: &Line<'_>, reader: &Reader) -> Anomaly {
     let mut model = Model::default();
     let mut fitting = explains(&model, &reader.told).then_some(0);
     for (place, &writer) in line.writers.iter().enumerate() {
-        apply(&mut model, &txns[writer], line.key);
+        apply(&mut model, &txns[writer], line);
         // The nearest place: the last one below the bounds, or else the first one above.
         let nearer = fitting.is_none_or(|best| best < reader.low && place < reader.low);
         if nearer && explains(&model, &reader.told) {

@@ -50,7 +50,7 @@ impl Claim {
 
     /// Whether `asked` must wait while `self` is held. See the table in
     /// `docs/internals/transactions.md`.
-    pub fn bars(&self, asked: &Self, cc: Concurrency, record: Option<&Record>) -> bool {
+    fn bars(&self, asked: &Self, cc: Concurrency, state: State<'_>) -> bool {
         use Class::{Apply, Early, Passing, Prepared};
         let (held_observed, asked_observed) = match (self.class, asked.class) {
             (Passing, _) | (Apply, Apply | Prepared | Passing) | (Prepared, Prepared) => {
@@ -67,30 +67,51 @@ impl Claim {
             return self.op.is_write() || asked.op.is_write();
         }
         !self.mode(held_observed).shares(asked.mode(asked_observed))
-            && !record::commutes(
-                record,
-                Access { op: &self.op, observed: held_observed },
-                Access { op: &asked.op, observed: asked_observed },
-            )
+            && !state.commute((self, held_observed), (asked, asked_observed))
     }
 
     /// Whether `self`, waiting to go into the log, must go before `later`: a pipeline's operations
     /// on a record keep their order unless it makes no difference.
-    fn precedes(&self, later: &Self, record: Option<&Record>) -> bool {
+    fn precedes(&self, later: &Self, state: State<'_>) -> bool {
         self.class == Class::Apply
             && later.class == Class::Apply
             && !self.seen.shares(later.seen)
-            && !record::commutes(
-                record,
-                Access { op: &self.op, observed: true },
-                Access { op: &later.op, observed: true },
-            )
+            && !state.commute((self, true), (later, true))
     }
 
     /// Type and mode, for people.
     pub fn mode_name(&self) -> (&'static str, &'static str) {
         let observed = !matches!(self.class, Class::Early { observed: false });
         record::mode_name(Access { op: &self.op, observed })
+    }
+}
+
+/// What is known of a record's state: how it is, and what is in the log and will change it.
+#[derive(Clone, Copy)]
+struct State<'a> {
+    record: Option<&'a Record>,
+    in_flight: &'a [InFlight],
+}
+
+impl State<'_> {
+    /// Whether two accesses commute in the state in which they will be carried out. The present one
+    /// tells only if what is in flight commutes with both: otherwise it may take away what makes
+    /// one of them a no-op now.
+    fn commute(&self, held: (&Claim, bool), asked: (&Claim, bool)) -> bool {
+        let stays = |f: &InFlight, claim: &Claim| {
+            f.claim.seen.shares(claim.seen)
+                || f.count == 1
+                    && record::commutes(
+                        self.record,
+                        Access { op: &f.claim.op, observed: true },
+                        Access { op: &claim.op, observed: true },
+                    )
+        };
+        record::commutes(
+            self.record,
+            Access { op: &held.0.op, observed: held.1 },
+            Access { op: &asked.0.op, observed: asked.1 },
+        ) && self.in_flight.iter().all(|f| stays(f, held.0) && stays(f, asked.0))
     }
 }
 
@@ -138,6 +159,10 @@ struct RecordLock {
 }
 
 impl RecordLock {
+    fn state<'a>(&'a self, record: Option<&'a Record>) -> State<'a> {
+        State { record, in_flight: &self.in_flight }
+    }
+
     fn is_idle(&self) -> bool {
         self.in_flight.is_empty() && self.holders.is_empty() && self.queue.is_empty()
     }
@@ -179,8 +204,9 @@ impl LockTable {
         record: Option<&Record>,
     ) -> Option<Barrier> {
         let lock = self.records.get(key)?;
+        let state = lock.state(record);
         for in_flight in &lock.in_flight {
-            let bars = in_flight.claim.bars(claim, cc, record);
+            let bars = in_flight.claim.bars(claim, cc, State { in_flight: &[], ..state });
             // Several operations are represented by one; only their mode is known to be equal.
             let crowd = in_flight.count > 1
                 && matches!(claim.class, Class::Early { .. })
@@ -190,7 +216,7 @@ impl LockTable {
             }
         }
         for holder in &lock.holders {
-            if Some(holder.txn) != txn && holder.claim.bars(claim, cc, record) {
+            if Some(holder.txn) != txn && holder.claim.bars(claim, cc, state) {
                 return Some(Barrier::Holder(holder.txn));
             }
         }
@@ -200,7 +226,7 @@ impl LockTable {
                 continue;
             }
             let conflict = |c: &Claim| {
-                c.bars(claim, cc, record) || claim.bars(c, cc, record) || c.precedes(claim, record)
+                c.bars(claim, cc, state) || claim.bars(c, cc, state) || c.precedes(claim, state)
             };
             if queued.claims.iter().any(conflict) {
                 return Some(Barrier::Queue);
@@ -217,9 +243,9 @@ impl LockTable {
         place: (Age, WaiterId),
         record: Option<&Record>,
     ) -> bool {
-        let queue = self.records.get(key).map_or(&[][..], |lock| &lock.queue);
-        let earlier = queue.iter().take_while(|q| (q.age, q.waiter) < place);
-        earlier.flat_map(|q| &q.claims).any(|c| c.precedes(claim, record))
+        let Some(lock) = self.records.get(key) else { return false };
+        let earlier = lock.queue.iter().take_while(|q| (q.age, q.waiter) < place);
+        earlier.flat_map(|q| &q.claims).any(|c| c.precedes(claim, lock.state(record)))
     }
 
     /// All transactions that hold `key` against `claim`.
@@ -231,11 +257,14 @@ impl LockTable {
         cc: Concurrency,
         record: Option<&'a Record>,
     ) -> impl Iterator<Item = (TxnId, &'a Claim)> {
-        let holders = self.records.get(key).map_or(&[][..], |lock| &lock.holders);
-        holders
-            .iter()
-            .filter(move |h| Some(h.txn) != txn && h.claim.bars(claim, cc, record))
-            .map(|h| (h.txn, &h.claim))
+        let lock = self.records.get(key);
+        let against = move |(lock, h): &(&RecordLock, &Holder)| {
+            Some(h.txn) != txn && h.claim.bars(claim, cc, lock.state(record))
+        };
+        lock.into_iter()
+            .flat_map(|lock| lock.holders.iter().map(move |h| (lock, h)))
+            .filter(against)
+            .map(|(_, h)| (h.txn, &h.claim))
     }
 
     /// Age of the oldest request that waits for what `txn` holds on `key`.
@@ -249,7 +278,7 @@ impl LockTable {
         let lock = self.records.get(key)?;
         let held: SmallVec<[&Claim; 2]> =
             lock.holders.iter().filter(|h| h.txn == txn).map(|h| &h.claim).collect();
-        let barred = |c: &Claim| held.iter().any(|held| held.bars(c, cc, record));
+        let barred = |c: &Claim| held.iter().any(|held| held.bars(c, cc, lock.state(record)));
         lock.queue.iter().find(|q| q.claims.iter().any(barred)).map(|q| q.age)
     }
 
@@ -261,20 +290,17 @@ impl LockTable {
         txn: TxnId,
         record: Option<&'a Record>,
     ) -> impl Iterator<Item = TxnId> + 'a {
-        let holders = self.records.get(key).map_or(&[][..], |lock| &lock.holders);
-        holders
-            .iter()
-            .filter(move |h| {
-                h.txn != txn
-                    && h.claim.class == Class::Prepared
-                    && !h.claim.seen.shares(claim.seen)
-                    && !record::commutes(
-                        record,
-                        Access { op: &h.claim.op, observed: true },
-                        Access { op: &claim.op, observed: true },
-                    )
-            })
-            .map(|h| h.txn)
+        let lock = self.records.get(key);
+        let matters = move |(lock, h): &(&RecordLock, &Holder)| {
+            h.txn != txn
+                && h.claim.class == Class::Prepared
+                && !h.claim.seen.shares(claim.seen)
+                && !lock.state(record).commute((&h.claim, true), (claim, true))
+        };
+        lock.into_iter()
+            .flat_map(|lock| lock.holders.iter().map(move |h| (lock, h)))
+            .filter(matters)
+            .map(|(_, h)| h.txn)
     }
 
     /// Earliest log entry with an operation on `key`, not applied yet, that changes what `claim`
@@ -288,7 +314,8 @@ impl LockTable {
     ) -> Option<u64> {
         let early = Claim { class: Class::Early { observed: true }, ..claim.clone() };
         let lock = self.records.get(key)?;
-        let bars = |f: &&InFlight| f.count > 1 || f.claim.bars(&early, cc, record);
+        let state = State { record, in_flight: &[] };
+        let bars = |f: &&InFlight| f.count > 1 || f.claim.bars(&early, cc, state);
         lock.in_flight.iter().filter(bars).map(|f| f.entry).min()
     }
 

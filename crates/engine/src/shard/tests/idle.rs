@@ -87,3 +87,22 @@ fn a_request_number_is_remembered_even_if_nothing_changes() {
     story.ask(Body::Apply(again));
     assert_eq!(story.end_turn().map(|entry| entry.records.len()), Some(1));
 }
+
+#[test]
+fn what_is_in_flight_may_end_idleness() {
+    let mut story = with_a_member();
+    story.ask(one("s", remove("a")));
+    let entry = story.end_turn().unwrap();
+    story.shard.keep(entry, 0);
+    // In the present state both adds change nothing; behind the removal the first one does.
+    story.ask(prepare(1, &[("s", add("a"))]));
+    story.ask(one("s", add("a")));
+    story.sync();
+    let seen = story.seen();
+    assert!(!seen.iter().any(|answer| answer.starts_with("4 ")), "{seen:?}");
+    story.ask(decide(1, Some(u64::MAX / 2)));
+    story.sync();
+    let seen = story.seen();
+    assert!(seen.contains(&"5 done 1".to_owned()), "{seen:?}");
+    assert!(seen.contains(&"4 done 0".to_owned()), "{seen:?}");
+}
