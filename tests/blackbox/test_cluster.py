@@ -142,12 +142,53 @@ def test_what_one_node_writes_the_others_read(make_cluster):
     assert clients[0].dbsize() == clients[2].dbsize() > 20
 
 
-def test_acknowledged_increments_survive_every_kill(make_cluster):
+def test_a_machine_that_lacks_what_was_forgotten_gets_a_snapshot(make_cluster):
     cluster = make_cluster().start()
+    *others, late = cluster.nodes
+    late.kill()
+    expected = {}
+    with others[0].client() as client:
+        # Logs are kept from the snapshot before the last one on.
+        for turn in range(3):
+            for key in range(400):
+                expected[f"{turn}:{key}"] = f"{turn}" * 5_000
+                client.set(f"{turn}:{key}", expected[f"{turn}:{key}"])
+            client.sadd("set", *range(turn * 10, turn * 10 + 10))
+            client.delete(f"{turn}:0")
+            del expected[f"{turn}:0"]
+            for node in others:
+                with node.client(socket_timeout=30) as saver:
+                    assert saver.save()
+    late.start()
+    cluster.wait([late])
+    until(lambda: "has sent shard" in late.said(), UP_S_MAX, "a snapshot")
+    # The late machine and one other are enough, and the log goes on after the snapshot.
+    others[0].kill()
+    cluster.wait([others[1], late])
+    with late.client(socket_timeout=30) as client:
+        client.set("after", "x")
+    late.kill()
+    others[0].start()
+    late.start()
+    cluster.wait()
+    others[1].kill()
+    cluster.wait([others[0], late])
+    with late.client(socket_timeout=30) as client:
+        assert client.get("after") == "x"
+        for key, value in expected.items():
+            assert client.get(key) == value
+        assert client.exists("0:0", "1:0", "2:0") == 0
+        assert client.scard("set") == 30
+
+
+def test_acknowledged_increments_survive_every_kill(make_cluster):
+    cluster = make_cluster(config="snapshot_log_bytes = \"1mb\"\n").start()
     stop = threading.Event()
     counters = [Counter(cluster, number, stop) for number in range(6)]
     for counter in counters:
         counter.start()
+    filler = threading.Thread(target=fill_logs, args=(Roaming(cluster), stop), daemon=True)
+    filler.start()
     end, kills = time.monotonic() + SECONDS, 0
     while time.monotonic() < end:
         for node in cluster.nodes:
@@ -170,6 +211,14 @@ def test_acknowledged_increments_survive_every_kill(make_cluster):
     unknown = sum(counter.unknown for counter in counters)
     print(f"{done} increments acknowledged, {unknown} unknown, {kills} kills")
     assert done > 100, f"{done} increments, {kills} kills"
+
+
+def fill_logs(roaming, stop):
+    """Writes so much that machines that were away often lack what the others have forgotten."""
+    for turn in itertools.count():
+        if stop.wait(0.005):
+            return
+        roaming.do(lambda client: client.set(f"filler:{turn % 30}", "x" * 20_000))
 
 
 class Counter(threading.Thread):

@@ -146,9 +146,11 @@ pub enum SnapshotPart {
 }
 
 /// Turns snapshot parts into framed bytes and back.
-pub trait SnapshotCodec {
+pub trait SnapshotCodec: std::fmt::Debug + Send {
     /// Appends one framed part.
     fn encode(&self, part: &SnapshotPart, out: &mut Vec<u8>);
+    /// Reads the next framed part, if all of it is there; gives it and the number of bytes it took.
+    fn next(&self, bytes: &[u8]) -> Result<Option<(SnapshotPart, usize)>, Corrupt>;
     /// Reads the next framed part; gives it and the number of bytes it took.
     fn decode(&self, bytes: &[u8]) -> Result<(SnapshotPart, usize), Corrupt>;
 }

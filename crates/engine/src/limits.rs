@@ -99,6 +99,8 @@ pub const PEER_OUTPUT_BYTES_MAX: usize = 256 << 20;
 /// While so many bytes wait for another machine, entries of logs are not added: it will say that
 /// they are missing.
 pub const PEER_ENTRIES_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a snapshot that are sent to another machine at once.
+pub const SNAPSHOT_PIECE_BYTES: usize = 1 << 20;
 /// Connections at the port for machines that may be without a first message at once.
 pub const STRANGERS_MAX: usize = 64;
 /// Batches of one replicated log that may be on their way to the disk at once.
@@ -119,4 +121,5 @@ const _: () = assert!(HEARTBEAT_TICKS * 4 < ELECTION_TICKS);
 const _: () = assert!(2 * DECIDE_US_MAX < VOID_US);
 // An entry and the command that went beyond its bound fit into one message.
 const _: () = assert!(2 * (ENTRY_BYTES_MAX + FRAME_BYTES_MAX) < PEER_FRAME_BYTES_MAX);
+const _: () = assert!(2 * SNAPSHOT_PIECE_BYTES < PEER_FRAME_BYTES_MAX);
 const _: () = assert!(PEER_ENTRIES_BYTES_MAX + PEER_FRAME_BYTES_MAX < PEER_OUTPUT_BYTES_MAX);

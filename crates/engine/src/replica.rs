@@ -75,6 +75,16 @@ pub struct Setup {
     pub shards: u16,
 }
 
+impl Setup {
+    fn shard_with(&self, mut state: State, clock: Timestamp) -> Shard {
+        if !self.membership.is_alone() {
+            state.keep_replies();
+            state.keep_outcomes(Watermarks::new(self.shards));
+        }
+        Shard::restored(self.shard, state, clock)
+    }
+}
+
 /// One shard and its replica of the log.
 #[derive(Debug)]
 pub struct Replica<C> {
@@ -94,6 +104,10 @@ pub struct Replica<C> {
     /// When something rested on the lease last.
     leased_us: u64,
     ticked_us: u64,
+    /// What is to be known of the shard if it is made anew.
+    setup: Setup,
+    /// The contents of a snapshot of another replica, until the log is ready for them.
+    incoming: Option<(Header, State)>,
 }
 
 impl<C: EntryCodec> Replica<C> {
@@ -108,8 +122,8 @@ impl<C: EntryCodec> Replica<C> {
         snapshot: Vec<SnapshotPart>,
         mut recovered: Recovered,
     ) -> Result<Self, ReplicaError> {
-        let Setup { shard: config, membership, shards } = setup;
-        let (header, mut state) = if snapshot.is_empty() {
+        let (config, membership) = (setup.shard, setup.membership.clone());
+        let (header, state) = if snapshot.is_empty() {
             let header = Header { shard: config.id, index: 0, term: 0, clock: Timestamp::ZERO };
             (header, State::default())
         } else {
@@ -123,14 +137,10 @@ impl<C: EntryCodec> Replica<C> {
         if header.shard != config.id {
             return Err(ReplicaError::Snapshot(config.id));
         }
-        if !membership.is_alone() {
-            state.keep_replies();
-            state.keep_outcomes(Watermarks::new(shards));
-        }
         recovered.snapshot = (header.index, header.term);
         recovered.entries.retain(|e| e.index > header.index);
         Ok(Self {
-            shard: Shard::restored(config, state, header.clock),
+            shard: setup.shard_with(state, header.clock),
             group: Group::new(config.id, membership, recovered, config.seed, now.mono_us)?,
             codec,
             proposed: VecDeque::new(),
@@ -141,6 +151,8 @@ impl<C: EntryCodec> Replica<C> {
             wants_round: false,
             leased_us: 0,
             ticked_us: now.mono_us,
+            setup,
+            incoming: None,
         })
     }
 
@@ -289,6 +301,13 @@ impl<C: EntryCodec> Replica<C> {
 
     /// Carries out what is committed.
     fn apply(&mut self, now: Now) -> Result<(), ReplicaError> {
+        if self.group.restored().is_some()
+            && let Some((header, state)) = self.incoming.take()
+        {
+            let mut shard = self.setup.shard_with(state, header.clock);
+            shard.take_answers(&mut self.shard);
+            self.shard = shard;
+        }
         while let Some(committed) = self.group.committed() {
             if self.leading.is_some() && self.proposed.front() == Some(&committed.index) {
                 self.proposed.pop_front();
@@ -352,9 +371,50 @@ impl<C: EntryCodec> Replica<C> {
         self.shard.snapshot_parts(count)
     }
 
-    /// The snapshot that contains the log up to `index` is durable: forgets that part of the log.
-    pub fn compact(&mut self, index: u64) {
-        self.group.compact(index);
+    /// The snapshot that contains the log up to `index` is durable: forgets what nobody needs of
+    /// that part of the log. Gives the last index that is forgotten.
+    pub fn compact(&mut self, index: u64) -> u64 {
+        self.group.compact(index)
+    }
+
+    /// Messages about snapshots that other replicas need; see [`crate::node`].
+    pub fn take_snapshots(&mut self) -> Vec<Message> {
+        self.group.take_snapshots()
+    }
+
+    /// Another machine has a snapshot that it needed, or it could not be sent.
+    pub fn snapshot_sent(&mut self, to: MachineId, ok: bool) {
+        self.group.snapshot_sent(to, ok);
+    }
+
+    /// Whether a snapshot that contains the log up to `index` has anything that is missing here.
+    pub fn lacks(&self, index: u64) -> bool {
+        self.group.applied().0 < index
+    }
+
+    /// Another replica sends a snapshot of which nothing is missing here: says so.
+    pub fn decline(&mut self, message: Message) {
+        self.group.restore(message);
+    }
+
+    /// Whether [`Replica::restore`] may be called now.
+    pub fn may_restore(&self) -> bool {
+        self.leading.is_none() && self.group.may_restore()
+    }
+
+    /// Another replica has sent a snapshot with a message about it. It is read and durable here, and
+    /// becomes the state unless the log has caught up in the meantime.
+    pub fn restore(
+        &mut self,
+        now: Now,
+        message: Message,
+        contents: (Header, State),
+    ) -> Result<(), ReplicaError> {
+        if self.group.restore(message) {
+            self.incoming = Some(contents);
+        }
+        self.follow(now);
+        self.apply(now)
     }
 
     /// Settles a transaction that was open at the start; see [`resolve_open`].

@@ -96,8 +96,6 @@ pub struct Control {
     pub allocated_bytes: Option<fn() -> Option<u64>>,
     /// A snapshot is written when the server stops.
     pub save_at_stop: bool,
-    /// There are other machines.
-    pub clustered: bool,
     /// The thread that accepts connections.
     pub listener: Option<Listener>,
 }
@@ -129,7 +127,7 @@ impl Runner {
                 }
                 Ok(Notice::Admin { action: Admin::Shutdown { save }, .. }) => {
                     tracing::info!("a client has asked the server to shut down");
-                    let save = (save || self.control.save_at_stop) && !self.control.clustered;
+                    let save = save || self.control.save_at_stop;
                     return self.stop(save);
                 }
                 Ok(notice) => self.take(notice),
@@ -163,11 +161,6 @@ impl Runner {
     fn admin(&mut self, gateway: GatewayId, session: SessionId, action: Admin) {
         match action {
             Admin::Shutdown { .. } => {}
-            Admin::Save | Admin::BackgroundSave if self.control.clustered => {
-                let reply =
-                    Reply::err("snapshots are not written in a cluster yet: the log is kept");
-                self.answer(gateway, session, reply);
-            }
             Admin::Save => self.save(Some((gateway, session))),
             Admin::BackgroundSave => {
                 self.save(None);

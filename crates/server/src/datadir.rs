@@ -101,7 +101,7 @@ pub enum DirError {
     Snapshot(PathBuf),
 }
 
-fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> DirError {
+pub(crate) fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> DirError {
     let path = path.to_owned();
     move |error| DirError::Io { path, what, error }
 }

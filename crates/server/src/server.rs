@@ -30,6 +30,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use wire::entry::EntryFormat;
+use wire::snapshot::SnapshotFormat;
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -278,7 +279,6 @@ impl Starting {
             started: Instant::now(),
             clock: self.clock.clone(),
             allocated_bytes: self.options.allocated_bytes,
-            clustered: self.identity.is_clustered(),
             save_at_stop: self.options.durability == Durability::None,
             listener: Some(listener),
         });
@@ -411,7 +411,8 @@ impl Starting {
                 snapshot_log_bytes: self.options.snapshot_log_bytes,
             };
             let clustered = self.identity.is_clustered();
-            let node = Node::new(id, self.options.workers, self.shards, clustered, own);
+            let codec = Box::new(SnapshotFormat);
+            let node = Node::new(id, self.options.workers, self.shards, clustered, own, codec);
             let worker = Worker::new(place, gateway, node, peers);
             let name = format!("worker-{index}");
             threads.push(std::thread::Builder::new().name(name).spawn(move || {

@@ -1,16 +1,50 @@
-//! The thread that writes snapshots: pieces come in, a file that counts comes out.
+//! The thread that writes snapshots: pieces come in, a file that counts comes out. It also reads
+//! them for other machines.
 
-use crate::datadir::{DataDir, DirError, SnapshotFile, sync_parent};
+use crate::datadir::{DataDir, DirError, SnapshotFile, failed, sync_parent};
 use crate::mail::{Mail, Mailbox};
-use engine::limits::SHARDS_MAX;
-use engine::message::ShardId;
+use engine::limits::{MACHINES_MAX, SHARDS_MAX, SNAPSHOT_PIECE_BYTES};
+use engine::message::{MachineId, ShardId};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Most pieces that wait: what all shards may have on their way.
-const QUEUE_MAX: usize = 4 * SHARDS_MAX;
+/// Most jobs that wait: what all shards may have on their way.
+const QUEUE_MAX: usize = 4 * (1 + MACHINES_MAX) * SHARDS_MAX;
+
+/// Where a snapshot comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// This machine takes it.
+    Own,
+    /// Another machine sends it.
+    Machine,
+}
+
+/// Something for the thread to do.
+#[derive(Debug)]
+pub enum Job {
+    /// Write a piece.
+    Write(Piece),
+    /// Read a piece for another machine.
+    Read {
+        /// The shard.
+        shard: ShardId,
+        /// For whom.
+        to: MachineId,
+        /// Which snapshot.
+        index: u64,
+        /// From which byte on.
+        offset: u64,
+    },
+    /// Nothing more comes of a snapshot that was begun.
+    GiveUp(ShardId, Origin),
+    /// Nothing more is read of a snapshot for a machine.
+    Close(ShardId, MachineId),
+}
 
 /// A piece of a shard's snapshot.
 #[derive(Debug)]
@@ -19,15 +53,19 @@ pub struct Piece {
     pub shard: ShardId,
     /// The snapshot contains the shard's log up to this index.
     pub index: u64,
+    /// Where it comes from.
+    pub origin: Origin,
     /// Encoded parts.
     pub bytes: Vec<u8>,
+    /// It is the first one.
+    pub first: bool,
     /// Nothing follows.
     pub last: bool,
 }
 
 /// The thread.
 pub struct SnapshotThread {
-    sender: Option<SyncSender<Piece>>,
+    sender: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -39,18 +77,19 @@ impl SnapshotThread {
     /// If the system has no thread left.
     pub fn spawn(dir: Arc<DataDir>, workers: Vec<Mailbox>) -> std::io::Result<Self> {
         let (sender, receiver) = sync_channel(QUEUE_MAX);
-        let writer = Writer { dir, workers, open: BTreeMap::new() };
+        let (open, reading) = Default::default();
+        let writer = Writer { dir, workers, open, reading };
         let thread = std::thread::Builder::new()
             .name("snapshot".to_owned())
             .spawn(move || writer.run(&receiver))?;
         Ok(Self { sender: Some(sender), thread: Some(thread) })
     }
 
-    /// Where pieces go.
+    /// Where jobs go.
     ///
     /// # Panics
     /// Never: the sender is there until the thread is dropped.
-    pub fn sender(&self) -> SyncSender<Piece> {
+    pub fn sender(&self) -> SyncSender<Job> {
         self.sender.clone().expect("there until dropped")
     }
 }
@@ -69,50 +108,111 @@ impl Drop for SnapshotThread {
 struct Writer {
     dir: Arc<DataDir>,
     workers: Vec<Mailbox>,
-    /// Files that are being written; none for a snapshot that has failed already.
-    open: BTreeMap<ShardId, Option<SnapshotFile>>,
+    /// Files that are being written, own ones and those that other machines send; none for a
+    /// snapshot that has failed already.
+    open: BTreeMap<(ShardId, Origin), Option<SnapshotFile>>,
+    /// Files that are being read for other machines, with the index of the snapshot.
+    reading: BTreeMap<(ShardId, MachineId), (u64, File)>,
 }
 
 impl Writer {
-    fn run(mut self, receiver: &Receiver<Piece>) {
-        while let Ok(piece) = receiver.recv() {
-            let shard = piece.shard;
-            let worker = self.workers[usize::from(shard.0) % self.workers.len()].clone();
-            let last = piece.last;
-            let ok = match self.write(piece) {
-                Ok(ok) => ok,
-                Err(error) => {
-                    tracing::error!("the snapshot of shard {} is given up: {error}", shard.0);
-                    if let Some(Some(file)) = self.open.insert(shard, None) {
+    fn run(mut self, receiver: &Receiver<Job>) {
+        while let Ok(job) = receiver.recv() {
+            match job {
+                Job::Write(piece) => self.take(piece),
+                Job::Read { shard, to, index, offset } => {
+                    let read = self.read((shard, to, index), offset);
+                    let read = read.map_err(|error| {
+                        let (shard, to) = (shard.0, to.0);
+                        tracing::error!("shard {shard} is not sent to machine {to}: {error}");
+                    });
+                    let read = read.ok().flatten();
+                    self.worker(shard).send(Mail::SnapshotRead((shard, to, index), offset, read));
+                }
+                Job::GiveUp(shard, origin) => {
+                    if let Some(Some(file)) = self.open.remove(&(shard, origin)) {
                         file.abandon();
                     }
-                    false
                 }
-            };
-            worker.send(Mail::SnapshotTaken(shard));
-            if last {
-                self.open.remove(&shard);
-                worker.send(Mail::SnapshotDone(shard, ok));
+                Job::Close(shard, to) => drop(self.reading.remove(&(shard, to))),
+            }
+        }
+    }
+
+    fn worker(&self, shard: ShardId) -> Mailbox {
+        self.workers[usize::from(shard.0) % self.workers.len()].clone()
+    }
+
+    fn take(&mut self, piece: Piece) {
+        let Piece { shard, origin, index, last, .. } = piece;
+        let ok = match self.write(piece) {
+            Ok(ok) => ok,
+            Err(error) => {
+                tracing::error!("the snapshot of shard {} is given up: {error}", shard.0);
+                if let Some(Some(file)) = self.open.insert((shard, origin), None) {
+                    file.abandon();
+                }
+                false
+            }
+        };
+        if last {
+            self.open.remove(&(shard, origin));
+        }
+        let worker = self.worker(shard);
+        match origin {
+            Origin::Machine => worker.send(Mail::SnapshotReceived(shard, index, ok)),
+            Origin::Own => {
+                worker.send(Mail::SnapshotTaken(shard));
+                if last {
+                    worker.send(Mail::SnapshotDone(shard, ok));
+                }
             }
         }
     }
 
     /// Writes a piece; tells whether the snapshot is good so far.
     fn write(&mut self, piece: Piece) -> Result<bool, DirError> {
-        let Piece { shard, index, bytes, last } = piece;
-        if !self.open.contains_key(&shard) {
+        let Piece { shard, origin, index, bytes, first, last } = piece;
+        if first {
+            if let Some(Some(file)) = self.open.remove(&(shard, origin)) {
+                file.abandon();
+            }
             let file = self.dir.create_snapshot(shard, index)?;
-            self.open.insert(shard, Some(file));
+            self.open.insert((shard, origin), Some(file));
         }
-        let Some(Some(file)) = self.open.get_mut(&shard) else { return Ok(false) };
+        let Some(Some(file)) = self.open.get_mut(&(shard, origin)) else { return Ok(false) };
         file.write(&bytes)?;
         if last {
-            if let Some(Some(file)) = self.open.remove(&shard) {
+            if let Some(Some(file)) = self.open.remove(&(shard, origin)) {
                 file.finish()?;
             }
             self.remove_older(shard, index)?;
         }
         Ok(true)
+    }
+
+    /// Reads a piece for another machine, and whether it is the last one. Nothing if the snapshot is
+    /// not there any more.
+    fn read(
+        &mut self,
+        (shard, to, index): (ShardId, MachineId, u64),
+        offset: u64,
+    ) -> Result<Option<(Vec<u8>, bool)>, DirError> {
+        let open = self.reading.get(&(shard, to));
+        if open.is_none_or(|(opened, _)| *opened != index) {
+            // Kept open until the end: a newer snapshot may take its place in the meantime.
+            let found = self.dir.snapshots_of(shard)?.into_iter().find(|(of, _)| *of == index);
+            let Some((_, path)) = found else { return Ok(None) };
+            let file = File::open(&path).map_err(failed(&path, "opened"))?;
+            self.reading.insert((shard, to), (index, file));
+        }
+        let Some((_, file)) = self.reading.get(&(shard, to)) else { return Ok(None) };
+        let path = self.dir.path();
+        let len = file.metadata().map_err(failed(path, "examined"))?.len();
+        let most = len.saturating_sub(offset).min(SNAPSHOT_PIECE_BYTES as u64);
+        let mut bytes = vec![0; most as usize];
+        file.read_exact_at(&mut bytes, offset).map_err(failed(path, "read"))?;
+        Ok(Some((bytes, offset + most == len)))
     }
 
     fn remove_older(&self, shard: ShardId, index: u64) -> Result<(), DirError> {

@@ -22,6 +22,9 @@ impl Log {
         if let Some(state) = &persist.hard_state {
             self.hard_state = state.clone();
         }
+        if persist.restored.is_some() {
+            self.entries.clear();
+        }
         if let Some(first) = persist.entries.first() {
             self.entries.retain(|e| e.index < first.index);
             self.entries.extend(persist.entries.iter().cloned());
@@ -38,6 +41,8 @@ pub struct Disk {
     snapshots: BTreeMap<ShardId, (u64, Vec<u8>)>,
     /// Every entry that was ever durable: what the log would be without snapshots.
     archive: BTreeMap<(ShardId, u64), Entry>,
+    /// What the log was on machines that have sent a snapshot.
+    histories: BTreeMap<ShardId, Vec<Entry>>,
 }
 
 impl Disk {
@@ -55,6 +60,11 @@ impl Disk {
 
     fn settle(&mut self, persist: &Persist) {
         self.logs.entry(persist.group).or_default().write(persist);
+        if persist.restored.is_some() {
+            self.archive.retain(|(shard, _), _| *shard != persist.group);
+            let history = self.histories.remove(&persist.group).unwrap_or_default();
+            self.adopt(persist.group, history);
+        }
         if let Some(first) = persist.entries.first() {
             self.archive.retain(|(g, index), _| *g != persist.group || *index < first.index);
         }
@@ -63,12 +73,20 @@ impl Disk {
         }
     }
 
+    fn adopt(&mut self, shard: ShardId, history: Vec<Entry>) {
+        self.archive.extend(history.into_iter().map(|entry| ((shard, entry.index), entry)));
+    }
+
     /// The power fails: of what was not synced, a random beginning is kept.
     pub fn crash(&mut self, random: &mut Random) {
         let unsynced = std::mem::take(&mut self.unsynced);
         let kept = random.below(unsynced.len() as u64 + 1) as usize;
         for persist in &unsynced[..kept] {
             self.settle(persist);
+        }
+        // A start goes on from a snapshot that has come even if the log does not know of it.
+        for (shard, history) in std::mem::take(&mut self.histories) {
+            self.adopt(shard, history);
         }
     }
 
@@ -91,6 +109,43 @@ impl Disk {
         if let Some(log) = self.logs.get_mut(&shard) {
             log.entries.retain(|e| e.index > index);
         }
+    }
+
+    /// The log of a shard up to an index, whether it is safe already or not.
+    pub fn history(&self, shard: ShardId, index: u64) -> Vec<Entry> {
+        let safe = self.archive.range((shard, 0)..=(shard, index)).map(|(_, entry)| entry);
+        let mut history: BTreeMap<u64, Entry> = safe.map(|e| (e.index, e.clone())).collect();
+        for persist in self.unsynced.iter().filter(|persist| persist.group == shard) {
+            let entries = persist.entries.iter().filter(|e| e.index <= index);
+            history.extend(entries.map(|e| (e.index, e.clone())));
+        }
+        history.into_values().collect()
+    }
+
+    /// A snapshot that another machine has sent is complete; the log there was as `history` tells.
+    pub fn receive_snapshot(
+        &mut self,
+        shard: ShardId,
+        bytes: Vec<u8>,
+        index: u64,
+        history: Vec<Entry>,
+    ) {
+        self.save_snapshot(shard, bytes, index);
+        self.histories.insert(shard, history);
+    }
+
+    /// A piece of the snapshot up to an index, and whether it is the last one.
+    pub fn read_snapshot(
+        &self,
+        shard: ShardId,
+        index: u64,
+        offset: u64,
+        most: usize,
+    ) -> Option<(Vec<u8>, bool)> {
+        let (_, bytes) = self.snapshots.get(&shard).filter(|(newest, _)| *newest == index)?;
+        let rest = bytes.get(offset as usize..)?;
+        let piece = &rest[..rest.len().min(most)];
+        Some((piece.to_vec(), piece.len() == rest.len()))
     }
 
     /// What a start reads.

@@ -37,6 +37,8 @@ pub struct Machine {
     frozen_us: u64,
     /// Later than every timestamp that the machine has given.
     floor_us: u64,
+    /// Snapshots that other machines send, as far as they have come.
+    pub incoming: BTreeMap<ShardId, Vec<u8>>,
     waiting_for_disk: Vec<Persist>,
     syncing: Vec<(ShardId, u64)>,
     sync_running: bool,
@@ -94,6 +96,7 @@ impl Machine {
         self.epoch += 1;
         self.workers.clear();
         self.syncing.clear();
+        self.incoming.clear();
         self.waiting_for_disk.clear();
         self.sync_running = false;
         self.paused_until_us = 0;

@@ -32,13 +32,15 @@ pub enum Plant {
     LostOwnWrites,
     /// In a cluster: leases are counted on a clock that stands still while the machine does.
     FrozenClock,
+    /// In a cluster: a snapshot that another machine has sent counts before it is on disk.
+    LostSnapshot,
     /// In a cluster: whoever asks what became of a transaction is told that it was never prepared.
     WrongFate,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -52,6 +54,7 @@ impl Plant {
         Self::LostRelease,
         Self::LostOwnWrites,
         Self::FrozenClock,
+        Self::LostSnapshot,
         Self::WrongFate,
     ];
 
@@ -71,6 +74,7 @@ impl Plant {
             Self::LostRelease => "lost-release",
             Self::LostOwnWrites => "lost-own-writes",
             Self::FrozenClock => "frozen-clock",
+            Self::LostSnapshot => "lost-snapshot",
             Self::WrongFate => "wrong-fate",
         }
     }

@@ -7,7 +7,7 @@ use adt::{ArgBuf, Reply};
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::gateway::{self, Gateway, Opening, Output, SessionId};
 use engine::message::{Concurrency, GatewayId, MachineId, Now, Request, ShardId};
-use engine::node::{Event, Node, Parcel, To};
+use engine::node::{Event, Node, Parcel, To, Transfer};
 use engine::replica::{Replica, Setup, resolve_open};
 use engine::replication::{Membership, Persist};
 use engine::shard;
@@ -52,6 +52,10 @@ pub enum Input {
     Parcel(MachineId, Box<Parcel>),
     /// A batch is durable.
     Persisted(ShardId, u64),
+    /// What was read of a snapshot: of which one, for whom, from where on, and what.
+    SnapshotRead((ShardId, MachineId, u64), u64, Option<(Vec<u8>, bool)>),
+    /// A piece of the snapshot of another machine is written.
+    SnapshotWritten(ShardId, u64),
     /// Another machine is connected: generation of the connection.
     Connected(MachineId, u64),
     /// The connection to another machine is lost.
@@ -69,6 +73,8 @@ pub enum Sent {
     Client(u64, Reply),
     /// To the disk.
     Disk(Persist),
+    /// Something to be done with the disk for another machine.
+    Transfer(Transfer),
     /// A complete snapshot of a shard, up to a log index.
     Snapshot(ShardId, u64, Vec<u8>),
 }
@@ -139,7 +145,8 @@ pub fn start(
         let id = id_of(index);
         let gateway = Gateway::new(gateway_config(shape, id, seed), now);
         let own = own.remove(&index).unwrap_or_default();
-        let node = Node::new(id, shape.workers, shape.shards, shape.is_cluster(), own);
+        let codec = Box::new(SnapshotFormat);
+        let node = Node::new(id, shape.workers, shape.shards, shape.is_cluster(), own, codec);
         let (sessions, clients, generations, inbox) = Default::default();
         let (workers, snapshotting) = (shape.workers, None);
         Worker {
@@ -275,6 +282,13 @@ impl Worker {
                     self.node.persisted(now, shard, number).map_err(|e| e.to_string())?;
                 }
             }
+            Input::SnapshotRead(which, offset, read) => {
+                self.node.snapshot_read(which, offset, read);
+            }
+            Input::SnapshotWritten(shard, index) => {
+                let written = self.node.snapshot_written(now, (shard, index), true);
+                written.map_err(|e| e.to_string())?;
+            }
             Input::Connected(machine, generation) => {
                 self.pass_on(machine, sent, || Input::Connected(machine, generation));
                 self.generations.insert(machine, generation);
@@ -337,6 +351,9 @@ impl Worker {
     }
 
     fn post(&mut self, sent: &mut Vec<Sent>) {
+        while let Some(transfer) = self.node.poll_transfer() {
+            sent.push(Sent::Transfer(transfer));
+        }
         while let Some((to, parcel)) = self.node.poll_parcel() {
             sent.push(match to {
                 To::Worker { worker, from } => {
@@ -386,6 +403,11 @@ impl Worker {
     fn advance_snapshot(&mut self, sent: &mut Vec<Sent>) {
         let Some(going) = &mut self.snapshotting else { return };
         let Some(replica) = self.node.replica_mut(going.shard) else { return };
+        if !replica.shard().is_taking_snapshot() {
+            // Another machine's snapshot stands in the place of the shard.
+            self.snapshotting = None;
+            return;
+        }
         let parts = replica.snapshot_parts(3);
         for part in &parts {
             SnapshotFormat.encode(part, &mut going.bytes);

@@ -1,6 +1,7 @@
 //! One simulated run: machines, their disks, their clients, and whatever the seed has in store.
 
 mod faults;
+mod transfers;
 
 use crate::client::{Client, Wish};
 use crate::disk::Disk;
@@ -81,6 +82,13 @@ enum Event {
         shard: ShardId,
         index: u64,
         bytes: Vec<u8>,
+    },
+    SnapshotReceived {
+        machine: u16,
+        epoch: u64,
+        shard: ShardId,
+        from: MachineId,
+        index: u64,
     },
     BeginSnapshot,
     Wake {
@@ -243,7 +251,18 @@ impl World {
     }
 
     fn end(&mut self) -> Result<(), String> {
-        if self.shape.is_cluster() { self.agree() } else { self.final_restart() }
+        if !self.shape.is_cluster() {
+            return self.final_restart();
+        }
+        self.agree()?;
+        // What is on each disk must be enough as well.
+        for machine in 0..self.shape.machines {
+            self.crash(machine);
+        }
+        for machine in 0..self.shape.machines {
+            self.boot(machine)?;
+        }
+        self.agree()
     }
 
     /// One last restart: what is on disk must be enough.
@@ -270,14 +289,16 @@ impl World {
                 self.wake_worker(machine, worker, self.now_us);
             }
         }
-        while let Some(((time, _), event)) = self.queue.pop_first() {
-            self.now_us = self.now_us.max(time);
-            if self.now_us > until {
+        while let Some(entry) = self.queue.first_entry() {
+            if entry.key().0 > until {
                 break;
             }
+            let ((time, _), event) = entry.remove_entry();
+            self.now_us = self.now_us.max(time);
             self.note(&event);
             self.happen(event)?;
         }
+        self.now_us = until;
         for shard in (0..self.shape.shards).map(ShardId) {
             let worker = usize::from(shard.0 % self.shape.workers);
             let mut first = None;
@@ -421,10 +442,13 @@ impl World {
             {
                 let machine = &mut self.machines[usize::from(machine)];
                 machine.disk.save_snapshot(shard, bytes, index);
-                if !self.shape.is_cluster() {
-                    let worker = usize::from(shard.0 % self.shape.workers);
-                    machine.workers[worker].compact(shard, index);
-                }
+                let worker = usize::from(shard.0 % self.shape.workers);
+                machine.workers[worker].compact(shard, index);
+            }
+            Event::SnapshotReceived { machine, epoch, shard, from, index }
+                if self.is_current(machine, epoch) =>
+            {
+                self.snapshot_received(machine, shard, from, index);
             }
             Event::BeginSnapshot => self.begin_snapshot(),
             Event::Wake { client } => self.wake_client(client),
@@ -615,6 +639,7 @@ impl World {
                 self.machines[usize::from(machine)].write(persist);
                 self.start_sync(machine);
             }
+            Sent::Transfer(transfer) => self.transfer(machine, from, transfer),
             Sent::Snapshot(shard, index, bytes) => {
                 let epoch = self.machines[usize::from(machine)].epoch;
                 let time = self.now_us + self.disks.tail(self.disk_us);

@@ -17,12 +17,12 @@ pub use hello::{
     encode_hello,
 };
 
-use crate::bytes::{Reader, put_u16, put_u64};
+use crate::bytes::{Reader, put_u16, put_u64, put_word};
 use crate::entry::{self, Spans, Words, put_gateway, read_gateway};
 use adt::{Corrupt, Timestamp};
 use engine::limits::PEER_FRAME_BYTES_MAX;
 use engine::message::{Request, Response, ShardId, Token, TxnId};
-use engine::node::Parcel;
+use engine::node::{Parcel, SnapshotPiece, Taken};
 use std::fmt;
 
 /// First byte of every payload.
@@ -48,6 +48,12 @@ const RAFT: u8 = 4;
 const LEADS: u8 = 5;
 const RESIGNED: u8 = 6;
 const WATERMARK: u8 = 7;
+const SNAPSHOT: u8 = 8;
+const SNAPSHOT_TAKEN: u8 = 9;
+
+const NEXT: u8 = 0;
+const COMPLETE: u8 = 1;
+const REFUSED: u8 = 2;
 
 /// A parcel has more than [`PEER_FRAME_BYTES_MAX`] bytes; nobody would read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +178,23 @@ fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
             put_u16(shard.0, out);
             consensus::put_message(message, out);
         }
+        Parcel::Snapshot(piece) => {
+            put_shard_term(SNAPSHOT, piece.shard, piece.offset, out);
+            out.push(u8::from(piece.last));
+            put_word(&piece.bytes, out);
+            consensus::put_message(&piece.message, out);
+        }
+        Parcel::SnapshotTaken { shard, index, taken } => {
+            put_shard_term(SNAPSHOT_TAKEN, *shard, *index, out);
+            match taken {
+                Taken::Next(offset) => {
+                    out.push(NEXT);
+                    put_u64(*offset, out);
+                }
+                Taken::Complete => out.push(COMPLETE),
+                Taken::Refused => out.push(REFUSED),
+            }
+        }
         Parcel::Leads { shard, term } => put_shard_term(LEADS, *shard, *term, out),
         Parcel::Resigned { shard, term } => put_shard_term(RESIGNED, *shard, *term, out),
         Parcel::Watermark { shard, ts } => put_shard_term(WATERMARK, *shard, ts.0, out),
@@ -198,6 +221,23 @@ fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<P
         RAFT => {
             let shard = ShardId(reader.u16()?);
             Parcel::Raft { shard, message: Box::new(consensus::read_message(reader)?) }
+        }
+        SNAPSHOT => {
+            let (shard, offset) = read_shard_term(reader)?;
+            let last = reader.flag()?;
+            let bytes = reader.word()?.to_vec();
+            let message = Box::new(consensus::read_message(reader)?);
+            Parcel::Snapshot(SnapshotPiece { shard, offset, bytes, last, message })
+        }
+        SNAPSHOT_TAKEN => {
+            let (shard, index) = read_shard_term(reader)?;
+            let taken = match reader.u8()? {
+                NEXT => Taken::Next(reader.u64()?),
+                COMPLETE => Taken::Complete,
+                REFUSED => Taken::Refused,
+                _ => return Err(Corrupt),
+            };
+            Parcel::SnapshotTaken { shard, index, taken }
         }
         LEADS => {
             let (shard, term) = read_shard_term(reader)?;

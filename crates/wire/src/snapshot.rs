@@ -39,6 +39,11 @@ pub fn part_len(bytes: &[u8]) -> Option<u64> {
 }
 
 impl SnapshotCodec for SnapshotFormat {
+    fn next(&self, bytes: &[u8]) -> Result<Option<(SnapshotPart, usize)>, Corrupt> {
+        let is_there = |len| len <= bytes.len() as u64;
+        if part_len(bytes).is_some_and(is_there) { self.decode(bytes).map(Some) } else { Ok(None) }
+    }
+
     fn encode(&self, part: &SnapshotPart, out: &mut Vec<u8>) {
         let frame = out.len();
         out.extend_from_slice(&[0; FRAME_HEADER_BYTES]);

@@ -164,7 +164,6 @@ fn in_frame(payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Bytes written as hexadecimal digits, with spaces and comments after `#`.
 #[test]
 fn entries_of_version_1_are_understood() {
     let bytes = unhex(include_str!("fixtures/entry-v1.hex"));

@@ -65,7 +65,6 @@ fn hello_bytes(hello: &Hello) -> Vec<u8> {
     bytes
 }
 
-/// Bytes written as hexadecimal digits, with spaces and comments after `#`.
 #[test]
 fn messages_of_version_1_are_understood() {
     let bytes = unhex(include_str!("fixtures/peer-v1.hex"));
@@ -108,7 +107,7 @@ fn no_kind_is_forgotten() {
         inner.map(|bytes| bytes[HEADER + at]).collect()
     };
     let all: BTreeSet<u8> = parcels().iter().map(|parcel| encoded(parcel)[HEADER + 1]).collect();
-    assert_eq!(all, (1..=7).collect());
+    assert_eq!(all, (1..=9).collect());
     assert_eq!(kinds(1, 28, None), (1..=21).collect());
     assert_eq!(kinds(2, 18, None), (1..=17).collect());
     assert_eq!(kinds(2, 19, Some(17)), (1..=5).collect());

@@ -10,16 +10,19 @@
 //! lead, and requests keep their order.
 
 mod parcel;
+mod transfer;
 
 pub use parcel::Parcel;
+pub use transfer::{SnapshotPiece, Taken, Transfer};
 
-use crate::entry::EntryCodec;
+use crate::entry::{EntryCodec, SnapshotCodec};
 use crate::gateway::{Gateway, PeerMessage};
 use crate::message::{GatewayId, MachineId, Now, Request, Response, ShardId};
 use crate::replica::{Replica, ReplicaError};
 use crate::replication::Persist;
 use adt::Timestamp;
 use std::collections::{BTreeSet, VecDeque};
+use transfer::Transfers;
 
 /// How often watermarks are told, in microseconds.
 const WATERMARKS_EVERY_US: u64 = 1_000_000;
@@ -92,6 +95,7 @@ pub struct Node<C> {
     polled: usize,
     events: VecDeque<Event>,
     parcels: VecDeque<(To, Parcel)>,
+    transfers: Transfers,
 }
 
 impl<C: EntryCodec> Node<C> {
@@ -103,6 +107,7 @@ impl<C: EntryCodec> Node<C> {
         shards: u16,
         clustered: bool,
         own: Vec<Replica<C>>,
+        codec: Box<dyn SnapshotCodec>,
     ) -> Self {
         let count = usize::from(shards);
         let mut replicas = Vec::new();
@@ -126,6 +131,7 @@ impl<C: EntryCodec> Node<C> {
             polled: 0,
             events: VecDeque::new(),
             parcels: VecDeque::new(),
+            transfers: Transfers::new(codec),
         }
     }
 
@@ -213,7 +219,10 @@ impl<C: EntryCodec> Node<C> {
     /// If a replica cannot go on.
     pub fn take(&mut self, now: Now, from: MachineId, parcel: Parcel) -> Result<(), ReplicaError> {
         let shard = match &parcel {
-            Parcel::Request { shard, .. } | Parcel::Raft { shard, .. } => Some(*shard),
+            Parcel::Request { shard, .. }
+            | Parcel::Raft { shard, .. }
+            | Parcel::SnapshotTaken { shard, .. } => Some(*shard),
+            Parcel::Snapshot(piece) => Some(piece.shard),
             _ => None,
         };
         if let Some(shard) = shard {
@@ -244,6 +253,10 @@ impl<C: EntryCodec> Node<C> {
                 } else if to.machine == self.id.machine && to.life == self.id.life {
                     self.pass_on(to.worker, from, Parcel::Gateway { from: sender, to, message });
                 }
+            }
+            Parcel::Snapshot(piece) => self.take_piece(now, from, piece)?,
+            Parcel::SnapshotTaken { shard, index, taken } => {
+                self.piece_taken(shard, from, index, taken);
             }
             Parcel::Leads { shard, term } => {
                 self.spread(from, || Parcel::Leads { shard, term });
@@ -337,6 +350,7 @@ impl<C: EntryCodec> Node<C> {
                 replica.machine_gone(now, machine);
             }
         }
+        self.end_transfers(machine);
         for lead in &mut self.leads {
             *lead = lead.filter(|lead| lead.machine != machine);
         }
@@ -428,6 +442,7 @@ impl<C: EntryCodec> Node<C> {
         let Some(replica) = &mut self.replicas[shard] else { return Ok(()) };
         replica.end_turn(now)?;
         if self.clustered {
+            self.install(now)?;
             self.post(shard);
         }
         Ok(())
@@ -442,6 +457,7 @@ impl<C: EntryCodec> Node<C> {
             let message = Box::new(message);
             self.parcels.push_back((to, Parcel::Raft { shard: ShardId(shard as u16), message }));
         }
+        self.begin_transfers(shard);
     }
 
     /// What a shard wants to have durable next.
@@ -456,6 +472,7 @@ impl<C: EntryCodec> Node<C> {
     pub fn persisted(&mut self, now: Now, shard: ShardId, number: u64) -> Result<(), ReplicaError> {
         let Some(replica) = &mut self.replicas[usize::from(shard.0)] else { return Ok(()) };
         replica.persisted(now, number)?;
+        self.install(now)?;
         self.watch(shard);
         if self.clustered {
             self.post(usize::from(shard.0));

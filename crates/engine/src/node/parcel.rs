@@ -1,5 +1,6 @@
 //! What the machines of a cluster, and the workers of one machine, say to each other.
 
+use super::transfer::{SnapshotPiece, Taken};
 use crate::gateway::PeerMessage;
 use crate::message::{GatewayId, Request, Response, ShardId};
 use adt::Timestamp;
@@ -38,6 +39,17 @@ pub enum Parcel {
         shard: ShardId,
         /// The message.
         message: Box<Message>,
+    },
+    /// A piece of a snapshot for a replica whose log lacks what the leader has forgotten.
+    Snapshot(SnapshotPiece),
+    /// What became of such a piece.
+    SnapshotTaken {
+        /// The shard.
+        shard: ShardId,
+        /// Up to which log index the snapshot goes.
+        index: u64,
+        /// What became of it.
+        taken: Taken,
     },
     /// The sending machine leads the shard in this term, and takes requests.
     Leads {

@@ -27,7 +27,7 @@ use crate::limits::{ELECTION_TICKS, HEARTBEAT_TICKS, PERSISTS_MAX};
 use crate::message::{MachineId, ShardId};
 use lease::Lease;
 use raft::eraftpb::{Entry, HardState, Message, MessageType};
-use raft::{Config, RawNode, StateRole};
+use raft::{Config, RawNode, SnapshotStatus, StateRole};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -45,6 +45,9 @@ pub struct Persist {
     pub hard_state: Option<HardState>,
     /// Whether promises to others hang on it, so that it must reach the disk itself.
     pub must_sync: bool,
+    /// A durable snapshot that another replica has sent contains everything up to this index: the
+    /// whole log before is to be forgotten before `entries` are appended.
+    pub restored: Option<u64>,
 }
 
 /// What a start has read back from disk.
@@ -127,6 +130,11 @@ pub struct Group {
     unsaved: Option<HardState>,
     committed: VecDeque<Committed>,
     messages: Vec<Message>,
+    /// Snapshots that other replicas need.
+    wanted: Vec<Message>,
+    /// A snapshot of another replica that is about to stand in the place of the log: the number of
+    /// the batch that makes it so, and the index.
+    restoring: Option<(u64, u64)>,
     /// The term in which this replica has applied an entry of that term's leader.
     caught_up_in: u64,
     lease: Lease,
@@ -203,6 +211,8 @@ impl Group {
             unsaved: None,
             committed: VecDeque::new(),
             messages: Vec::new(),
+            wanted: Vec::new(),
+            restoring: None,
             caught_up_in: 0,
             lease: Lease::new(alone),
             patience: 0,
@@ -287,7 +297,7 @@ impl Group {
             return;
         }
         if message.get_msg_type() == MessageType::MsgSnapshot {
-            // Nobody sends one: what would have to come with it is not built.
+            // Comes with its contents, or not at all: see [`Group::restore`].
             return;
         }
         // The library refuses what belongs to nobody; there is nothing to do about it.
@@ -297,7 +307,51 @@ impl Group {
     /// What is to be said to other replicas now.
     pub fn take_messages(&mut self) -> Vec<Message> {
         self.pump();
+        let is_snapshot = |m: &mut Message| m.get_msg_type() == MessageType::MsgSnapshot;
+        self.wanted.extend(self.messages.extract_if(.., is_snapshot));
         std::mem::take(&mut self.messages)
+    }
+
+    /// Messages that tell another replica about the newest durable snapshot, which it needs with its
+    /// contents. [`Group::snapshot_sent`] says what became of it.
+    pub fn take_snapshots(&mut self) -> Vec<Message> {
+        std::mem::take(&mut self.wanted)
+    }
+
+    /// Another machine has a snapshot that it needed, or it could not be sent.
+    pub fn snapshot_sent(&mut self, to: MachineId, ok: bool) {
+        let status = if ok { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
+        self.node.report_snapshot(u64::from(to.0), status);
+    }
+
+    /// Whether a snapshot of another replica can be taken now: nothing is on its way to the disk.
+    pub fn may_restore(&self) -> bool {
+        self.outstanding.is_empty() && self.held.is_empty() && self.restoring.is_none()
+    }
+
+    /// Another replica has sent a snapshot, and it is durable here. Tells whether it is to stand in
+    /// the place of the log; if so, [`Group::restored`] gives its index when the log is ready.
+    pub fn restore(&mut self, message: Message) -> bool {
+        let from = u16::try_from(message.from).map(MachineId);
+        let is_for_us = message.get_msg_type() == MessageType::MsgSnapshot
+            && message.to == u64::from(self.membership.own.0)
+            && from.is_ok_and(|from| self.membership.voters.contains(&from));
+        if !is_for_us {
+            return false;
+        }
+        // The library refuses what belongs to nobody; there is nothing to do about it.
+        let _ = self.node.step(message);
+        self.pump();
+        self.restoring.is_some()
+    }
+
+    /// The log is as the snapshot of another replica says, and durable so.
+    pub fn restored(&mut self) -> Option<u64> {
+        let waits = |number| self.outstanding.iter().any(|o| o.number == number);
+        let (_, index) = self.restoring.filter(|(number, _)| !waits(*number))?;
+        self.restoring = None;
+        self.node.advance_apply_to(index);
+        Some(index)
     }
 
     /// What is to be made durable now, after what was handed out before.
@@ -324,7 +378,12 @@ impl Group {
     fn pump(&mut self) {
         while self.outstanding.len() < PERSISTS_MAX && self.node.has_ready() {
             let mut ready = self.node.ready();
-            assert!(ready.snapshot().is_empty(), "snapshots are not taken");
+            let restored = (!ready.snapshot().is_empty()).then(|| {
+                let metadata = ready.snapshot().get_metadata();
+                self.node.mut_store().restore((metadata.index, metadata.term));
+                self.restoring = Some((ready.number(), metadata.index));
+                metadata.index
+            });
             let committed = ready.take_committed_entries();
             let entries = ready.take_entries();
             let (number, must_sync) = (ready.number(), ready.must_sync());
@@ -340,10 +399,12 @@ impl Group {
             self.node.mut_store().append(&entries);
             self.node.advance_append_async(ready);
             self.give_out(committed);
-            let written = !entries.is_empty() || must_sync;
+            let written = !entries.is_empty() || must_sync || restored.is_some();
             if written {
                 let hard_state = self.unsaved.take();
-                let persist = Persist { group: self.id, number, entries, hard_state, must_sync };
+                let group = self.id;
+                let must_sync = must_sync || restored.is_some();
+                let persist = Persist { group, number, entries, hard_state, must_sync, restored };
                 self.held.push_back(persist);
             } else if self.outstanding.is_empty() {
                 // A moved commit index alone is no promise to anybody; it goes with the next batch.
@@ -405,8 +466,10 @@ impl Group {
         (index, self.node.store().term_of(index).unwrap_or(0))
     }
 
-    /// Forgets entries up to `index`, which a durable snapshot contains.
-    pub fn compact(&mut self, index: u64) {
-        self.node.mut_store().compact(index);
+    /// A durable snapshot contains everything up to `index`. Forgets entries that nobody needs any
+    /// more; gives the last index that is forgotten.
+    pub fn compact(&mut self, index: u64) -> u64 {
+        let keep_some = !self.membership.is_alone();
+        self.node.mut_store().compact(index, keep_some)
     }
 }

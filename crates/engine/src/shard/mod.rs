@@ -222,6 +222,12 @@ impl Shard {
         self.clock
     }
 
+    /// Takes over the answers and the counters of the shard in whose place this one stands.
+    pub(crate) fn take_answers(&mut self, other: &mut Self) {
+        self.outputs = std::mem::take(&mut other.outputs);
+        self.stats = std::mem::take(&mut other.stats);
+    }
+
     /// The next answer for a gateway.
     #[inline]
     pub fn poll(&mut self) -> Option<Response> {

@@ -214,6 +214,11 @@ impl LogStore {
     pub fn append(&mut self, persists: &[Persist], sync: bool) -> Result<(), LogError> {
         for persist in persists {
             let group = group(persist.group);
+            if let Some(index) = persist.restored {
+                // Beyond the end nothing is left, and the log goes on from anywhere.
+                let index = self.engine.last_index(group).unwrap_or(0).max(index) + 1;
+                self.batch.add_command(group, Command::Compact { index });
+            }
             if let Err(error) = self.batch.add_entries::<RaftEntries>(group, &persist.entries) {
                 return Err(self.error("written", error));
             }

@@ -20,7 +20,7 @@ use crate::log::{Completion, LogSender};
 use crate::mail::{Batch, Inbox, Mail, Mailbox, Report};
 use crate::password::Attempt;
 use crate::peers::Linked;
-use crate::snapshot::Piece;
+use crate::snapshot::Job;
 use connection::Connection;
 use engine::gateway::{Gateway, Opening, SessionId};
 use engine::limits::UNAUTHENTICATED_MS_MAX;
@@ -71,8 +71,8 @@ pub struct Peers {
     pub workers: Vec<Mailbox>,
     /// The log; none if nothing is to be durable.
     pub log: Option<LogSender>,
-    /// The thread that writes snapshots.
-    pub snapshots: SyncSender<Piece>,
+    /// The thread that writes and reads snapshots.
+    pub snapshots: SyncSender<Job>,
     /// The thread that checks passwords.
     pub passwords: Sender<Attempt<Origin>>,
     /// The thread that looks after the server as a whole.
@@ -175,9 +175,7 @@ impl Worker {
     pub fn new(place: Place, gateway: Gateway, node: Node<EntryFormat>, peers: Peers) -> Self {
         let Place { id, clock, poll, inbox, shards, hello, snapshot_log_bytes } = place;
         let kept = peers.log.is_some();
-        // In a cluster other machines may need the log from its beginning.
-        let log_bytes = if hello.is_some() { u64::MAX } else { snapshot_log_bytes };
-        let snapshots = Snapshots::new(usize::from(shards), log_bytes, kept);
+        let snapshots = Snapshots::new(usize::from(shards), snapshot_log_bytes, kept);
         let mut outbound = Vec::new();
         outbound.resize_with(peers.workers.len(), Batch::default);
         Self {
@@ -342,6 +340,12 @@ impl Worker {
                 Mail::Snapshot => self.snapshots.begin_all(self.node.local()),
                 Mail::SnapshotTaken(shard) => self.snapshots.taken(shard),
                 Mail::SnapshotDone(shard, ok) => self.snapshot_done(shard, ok),
+                Mail::SnapshotRead(which, offset, read) => {
+                    self.node.snapshot_read(which, offset, read);
+                }
+                Mail::SnapshotReceived(shard, index, ok) => {
+                    self.snapshot_received(now, shard, index, ok);
+                }
                 Mail::Report(reply) => {
                     // Whoever asked may have given up waiting.
                     let _ = reply.send(self.report());

@@ -107,6 +107,7 @@ impl Worker {
 
     /// Puts what this turn has for others into the batches and onto the connections.
     pub(super) fn post_parcels(&mut self) {
+        self.transfer_snapshots();
         while let Some((to, parcel)) = self.node.poll_parcel() {
             match to {
                 To::Worker { worker, from } => {

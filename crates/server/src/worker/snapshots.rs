@@ -1,10 +1,11 @@
 //! When a worker writes snapshots of its shards, and how: a little in every turn.
 
-use super::Worker;
+use super::{Worker, fail};
 use crate::control::Notice;
-use crate::snapshot::Piece;
+use crate::snapshot::{Job, Origin, Piece};
 use engine::entry::SnapshotCodec;
-use engine::message::ShardId;
+use engine::message::{Now, ShardId};
+use engine::node::Transfer;
 use std::sync::mpsc::TrySendError;
 use wire::snapshot::SnapshotFormat;
 
@@ -19,6 +20,7 @@ const PIECES_MAX: usize = 2;
 #[derive(Debug)]
 struct UnderWay {
     index: u64,
+    begun: bool,
     /// Pieces that the files thread has not taken yet.
     pieces: usize,
     /// Everything has been handed over.
@@ -106,7 +108,7 @@ impl Worker {
         let state = &mut self.snapshots.shards[shard];
         let asked = std::mem::take(&mut state.wanted);
         state.logged_bytes = 0;
-        state.under_way = Some(UnderWay { index, pieces: 0, complete: false, asked });
+        state.under_way = Some(UnderWay { index, begun: false, pieces: 0, complete: false, asked });
         self.write_piece(shard);
     }
 
@@ -124,6 +126,17 @@ impl Worker {
         if under_way.complete || under_way.pieces >= PIECES_MAX {
             return;
         }
+        if !replica.shard().is_taking_snapshot() {
+            // Another machine's snapshot stands in the place of the shard.
+            let asked = under_way.asked;
+            self.snapshots.shards[shard].under_way = None;
+            let shard = ShardId(shard as u16);
+            self.give(Job::GiveUp(shard, Origin::Own));
+            let _ = self.peers.control.send(Notice::Snapshot { shard, ok: false, asked });
+            return;
+        }
+        let first = !under_way.begun;
+        under_way.begun = true;
         let mut bytes = Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 4);
         while bytes.len() < PIECE_BYTES {
             let parts = replica.snapshot_parts(PARTS);
@@ -136,24 +149,58 @@ impl Worker {
             }
         }
         under_way.pieces += 1;
-        let piece =
-            Piece { shard: replica.id(), index: under_way.index, bytes, last: under_way.complete };
-        // The queue has room for the pieces of all shards.
+        let (index, last, origin) = (under_way.index, under_way.complete, Origin::Own);
+        self.again |= !last && under_way.pieces < PIECES_MAX;
+        let piece = Piece { shard: replica.id(), index, origin, bytes, first, last };
+        self.give(Job::Write(piece));
+    }
+
+    /// Hands something to the thread; its queue has room for what all shards have on their way.
+    fn give(&self, job: Job) {
         if let Err(TrySendError::Disconnected(_) | TrySendError::Full(_)) =
-            self.peers.snapshots.try_send(piece)
+            self.peers.snapshots.try_send(job)
         {
             tracing::error!("the thread that writes snapshots does not take them");
         }
-        self.again |= !under_way.complete && under_way.pieces < PIECES_MAX;
+    }
+
+    /// Passes on what is to be done with snapshots for or from other machines.
+    pub(super) fn transfer_snapshots(&mut self) {
+        while let Some(transfer) = self.node.poll_transfer() {
+            self.give(match transfer {
+                Transfer::Read { shard, to, index, offset } => {
+                    if offset == 0 {
+                        tracing::info!("machine {} lacks much: it is sent shard {}", to.0, shard.0);
+                    }
+                    Job::Read { shard, to, index, offset }
+                }
+                Transfer::Write { shard, from, index, bytes, first, last } => {
+                    if last {
+                        tracing::info!("machine {} has sent shard {}", from.0, shard.0);
+                    }
+                    let origin = Origin::Machine;
+                    Job::Write(Piece { shard, index, origin, bytes, first, last })
+                }
+                Transfer::GiveUp(shard) => Job::GiveUp(shard, Origin::Machine),
+                Transfer::Close(shard, to) => Job::Close(shard, to),
+            });
+        }
+    }
+
+    /// A piece of another machine's snapshot is written, or cannot be.
+    pub(super) fn snapshot_received(&mut self, now: Now, shard: ShardId, index: u64, ok: bool) {
+        if let Err(error) = self.node.snapshot_written(now, (shard, index), ok) {
+            fail(shard, &error);
+        }
     }
 
     /// A snapshot is durable, or has failed.
     pub(super) fn snapshot_done(&mut self, shard: ShardId, ok: bool) {
         let Some(under_way) = self.snapshots.of(shard).under_way.take() else { return };
         if ok && let Some(replica) = self.node.replica_mut(shard) {
-            replica.compact(under_way.index);
+            let index = replica.compact(under_way.index);
             if let Some(log) = &self.peers.log {
-                log.compact(shard, under_way.index);
+                log.compact(shard, index);
             }
         }
         // The control thread is gone only when the process ends.

@@ -9,7 +9,7 @@ use engine::message::{
     Age, Answer, Body, Fate, GatewayId, Guard, KeyedOp, MachineId, Notice, Refusal, Request,
     RequestId, Response, ShardId, Token, TxnId,
 };
-use engine::node::Parcel;
+use engine::node::{Parcel, SnapshotPiece, Taken};
 use engine::stats::ShardStats;
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};
 use smallvec::smallvec;
@@ -277,6 +277,10 @@ pub fn parcels() -> Vec<Parcel> {
     let shard = ShardId(7);
     let heartbeat =
         Message { msg_type: MessageType::MsgHeartbeat, to: 2, from: 1, ..Message::default() };
+    let piece = |offset, bytes: &[u8], last| {
+        let (bytes, message) = (bytes.to_vec(), Box::new(message()));
+        Parcel::Snapshot(SnapshotPiece { shard, offset, bytes, last, message })
+    };
     let mut parcels: Vec<Parcel> = bodies().into_iter().map(asked).collect();
     parcels.extend(answers().into_iter().map(answered));
     parcels.extend(messages().into_iter().map(told));
@@ -286,6 +290,11 @@ pub fn parcels() -> Vec<Parcel> {
         Parcel::Leads { shard, term: 4 },
         Parcel::Resigned { shard, term: 4 },
         Parcel::Watermark { shard, ts: Timestamp(0x0102_0304_0506_0708) },
+        piece(0, b"parts", false),
+        piece(5, b"", true),
+        Parcel::SnapshotTaken { shard, index: 9, taken: Taken::Next(5) },
+        Parcel::SnapshotTaken { shard, index: 9, taken: Taken::Complete },
+        Parcel::SnapshotTaken { shard, index: 9, taken: Taken::Refused },
     ]);
     parcels
 }

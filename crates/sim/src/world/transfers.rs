@@ -1,0 +1,58 @@
+//! What the disks of a world do with snapshots for other machines.
+
+use super::{Event, World};
+use crate::plant::Plant;
+use crate::server::Input;
+use engine::message::{MachineId, ShardId};
+use engine::node::Transfer;
+
+impl World {
+    pub(super) fn transfer(&mut self, machine: u16, worker: u16, transfer: Transfer) {
+        let time = self.now_us + self.disks.tail(self.disk_us);
+        let most = self.disks.between(1, 2_000) as usize;
+        let target = &mut self.machines[usize::from(machine)];
+        match transfer {
+            Transfer::Read { shard, to, index, offset } => {
+                let read = target.disk.read_snapshot(shard, index, offset, most);
+                let input = Input::SnapshotRead((shard, to, index), offset, read);
+                self.deliver_at(time, machine, worker, Box::new(input));
+            }
+            Transfer::Write { shard, from, index, bytes, first, last } => {
+                let incoming = target.incoming.entry(shard).or_default();
+                if first {
+                    incoming.clear();
+                }
+                incoming.extend(bytes);
+                if last {
+                    let epoch = target.epoch;
+                    let received = Event::SnapshotReceived { machine, epoch, shard, from, index };
+                    self.at(time, received);
+                } else {
+                    let input = Input::SnapshotWritten(shard, index);
+                    self.deliver_at(time, machine, worker, Box::new(input));
+                }
+            }
+            Transfer::GiveUp(shard) => drop(target.incoming.remove(&shard)),
+            Transfer::Close(..) => {}
+        }
+    }
+
+    /// The last piece is durable.
+    pub(super) fn snapshot_received(
+        &mut self,
+        machine: u16,
+        shard: ShardId,
+        from: MachineId,
+        index: u64,
+    ) {
+        let history = self.machines[usize::from(from.0 - 1)].disk.history(shard, index);
+        let target = &mut self.machines[usize::from(machine)];
+        let Some(bytes) = target.incoming.remove(&shard) else { return };
+        if self.plant != Some(Plant::LostSnapshot) {
+            target.disk.receive_snapshot(shard, bytes, index, history);
+        }
+        self.fault("snapshots_sent");
+        let worker = shard.0 % self.shape.workers;
+        self.hand_in(machine, worker, Input::SnapshotWritten(shard, index));
+    }
+}
