@@ -32,6 +32,13 @@ pub enum ReplicaError {
     },
     /// A snapshot does not read back.
     Snapshot(ShardId),
+    /// The log does not go on where the snapshot ends.
+    Gap {
+        /// The shard.
+        shard: ShardId,
+        /// Index of the last entry that is there before the gap.
+        index: u64,
+    },
 }
 
 impl fmt::Display for ReplicaError {
@@ -47,6 +54,12 @@ impl fmt::Display for ReplicaError {
             Self::Snapshot(shard) => write!(
                 f,
                 "the snapshot of shard {} is damaged: restore a backup of the data directory",
+                shard.0
+            ),
+            Self::Gap { shard, index } => write!(
+                f,
+                "the log of shard {} does not go on after entry {index}, where the newest snapshot \
+                 ends: a snapshot is missing; restore a backup of the data directory",
                 shard.0
             ),
         }
@@ -139,6 +152,9 @@ impl<C: EntryCodec> Replica<C> {
         }
         recovered.snapshot = (header.index, header.term);
         recovered.entries.retain(|e| e.index > header.index);
+        if recovered.entries.first().is_some_and(|e| e.index != header.index + 1) {
+            return Err(ReplicaError::Gap { shard: config.id, index: header.index });
+        }
         Ok(Self {
             shard: setup.shard_with(state, header.clock),
             group: Group::new(config.id, membership, recovered, config.seed, now.mono_us)?,

@@ -100,6 +100,7 @@ impl Machine {
         self.waiting_for_disk.clear();
         self.sync_running = false;
         self.paused_until_us = 0;
+        self.frozen_us = 0;
     }
 
     /// One turn of a worker.

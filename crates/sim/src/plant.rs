@@ -81,7 +81,7 @@ impl Plant {
 
     /// Whether it takes several machines to notice.
     pub fn needs_cluster(self) -> bool {
-        matches!(self, Self::FrozenClock | Self::WrongFate)
+        matches!(self, Self::FrozenClock | Self::LostSnapshot | Self::WrongFate)
     }
 
     /// The bug called `name`.

@@ -44,6 +44,8 @@ pub struct Workload {
     keys: u64,
     unique: u64,
     client: u64,
+    /// It only reads, one key at a time: nothing that waits keeps it from looking.
+    observes: bool,
 }
 
 impl Workload {
@@ -52,11 +54,16 @@ impl Workload {
         let mut random = Random::new(seed, &format!("workload {client}"));
         let keys = Random::new(seed, "keys").between(1, 6);
         let unique = random.below(10);
-        Self { random, keys, unique, client }
+        let observes = random.percent(20);
+        Self { random, keys, unique, client, observes }
     }
 
     /// The next transaction.
     pub fn next(&mut self) -> Script {
+        if self.observes {
+            let ops = vec![self.operation(true)];
+            return Script { form: Form::Single, ops, numbered: false };
+        }
         let form = *self.random.pick(&[
             Form::Single,
             Form::Single,

@@ -107,7 +107,9 @@ enum Event {
         machine: u16,
     },
     ClockJump,
-    Pause,
+    Pause {
+        moves: bool,
+    },
     Cut,
     Mend {
         from: MachineId,
@@ -484,7 +486,7 @@ impl World {
                 let jump = self.faults.between(0, 2_000_000) as i64 - 1_000_000;
                 self.machines[machine].wall_offsets_us[worker] += jump;
             }
-            Event::Pause => self.pause(),
+            Event::Pause { moves } => self.pause(moves),
             Event::Cut => self.cut(),
             Event::Mend { from, to } => self.mend(from, to),
             Event::Connections => self.look_after_connections(),

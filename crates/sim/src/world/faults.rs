@@ -23,7 +23,8 @@ impl World {
         draw(if cluster { 40 } else { 4 }, || Event::BeginSnapshot);
         draw(3, || Event::ClockJump);
         if cluster {
-            draw(4, || Event::Pause);
+            draw(4, || Event::Pause { moves: false });
+            draw(4, || Event::Pause { moves: true });
             draw(5, || Event::Cut);
         }
         for _ in 0..self.faults.below(6) {
@@ -43,19 +44,17 @@ impl World {
         self.wake_worker(machine, worker, self.now_us);
     }
 
-    /// A machine does nothing for a while. When it goes on, the others may still be out of its
-    /// reach, as after a move to another host.
-    pub(super) fn pause(&mut self) {
-        self.fault("pauses");
+    /// A machine does nothing for a while. If it moves to another host in the meantime, the others
+    /// are still out of its reach when it goes on.
+    pub(super) fn pause(&mut self, moves: bool) {
+        self.fault(if moves { "moves" } else { "pauses" });
         let machine = self.faults.between(1, u64::from(self.shape.machines)) as u16;
-        let moves = self.faults.percent(50);
         // Long enough for the others to choose another leader.
         let shortest = if moves { 1_500_000 } else { 10_000 };
         let length_us = self.faults.between(shortest, 4_000_000);
         let frozen = self.plant == Some(Plant::FrozenClock);
         self.machines[usize::from(machine - 1)].pause(self.now_us, length_us, frozen);
         if moves {
-            self.fault("moves");
             let until = self.now_us + length_us + self.faults.between(0, 1_500_000);
             for other in (1..=self.shape.machines).filter(|other| *other != machine) {
                 self.cut_way((MachineId(machine), MachineId(other)), until);
