@@ -185,8 +185,6 @@ def test_acknowledged_increments_survive_every_kill(make_cluster):
     cluster = make_cluster(config="snapshot_log_bytes = \"1mb\"\n").start()
     stop = threading.Event()
     counters = [Counter(cluster, number, stop) for number in range(6)]
-    for counter in counters:
-        counter.start()
     filler = threading.Thread(target=fill_logs, args=(Roaming(cluster), stop), daemon=True)
     filler.start()
     end, kills = time.monotonic() + SECONDS, 0
@@ -196,11 +194,7 @@ def test_acknowledged_increments_survive_every_kill(make_cluster):
             cluster.kill_and_restart(node, random.uniform(0.5, 3))
             kills += 1
             cluster.wait([node])
-    stop.set()
-    for counter in counters:
-        counter.join(60)
-        assert not counter.is_alive(), f"a counter is stuck\n{cluster.said()}"
-        assert counter.error is None, repr(counter.error)
+    Worker.finish(counters, cluster)
     for counter in counters:
         for node in cluster.nodes:
             with node.client() as client:
@@ -221,31 +215,51 @@ def fill_logs(roaming, stop):
         roaming.do(lambda client: client.set(f"filler:{turn % 30}", "x" * 20_000))
 
 
-class Counter(threading.Thread):
-    """Increments a key of its own until it is told to stop."""
+class Worker(threading.Thread):
+    """Does something again and again until it is told to stop."""
 
     def __init__(self, cluster, number, stop):
         super().__init__(daemon=True)
         self.roaming = Roaming(cluster, number)
-        self.key = f"counter:{number}"
+        self.number = number
         self.stop = stop
-        self.acknowledged = 0
-        self.unknown = 0
         self.error = None
+        self.start()
 
     def run(self):
         try:
-            last = 0
             while not self.stop.is_set():
-                done, answer = self.roaming.do(lambda client: client.incr(self.key))
-                if answer is not None:
-                    assert answer > last, "an acknowledged increment is gone"
-                    last = answer
-                    self.acknowledged += 1
-                else:
-                    self.unknown += 1
+                self.work()
         except BaseException as error:
             self.error = error
+
+    @staticmethod
+    def finish(workers, cluster):
+        """Ends the workers, which share an event, and tells if one has failed."""
+        workers[0].stop.set()
+        for worker in workers:
+            worker.join(60)
+            assert not worker.is_alive(), f"a client is stuck\n{cluster.said()}"
+            assert worker.error is None, repr(worker.error)
+
+
+class Counter(Worker):
+    """Increments a key of its own."""
+
+    last = acknowledged = unknown = 0
+
+    @property
+    def key(self):
+        return f"counter:{self.number}"
+
+    def work(self):
+        _, answer = self.roaming.do(lambda client: client.incr(self.key))
+        if answer is None:
+            self.unknown += 1
+            return
+        assert answer > self.last, "an acknowledged increment is gone"
+        self.last = answer
+        self.acknowledged += 1
 
 
 def test_all_machines_at_once_come_back_with_everything(make_cluster):
@@ -262,26 +276,17 @@ def test_all_machines_at_once_come_back_with_everything(make_cluster):
             assert client.mget([f"key:{i}" for i in range(100)]) == [str(i) for i in range(100)]
 
 
-class Banker(threading.Thread):
+class Banker(Worker):
     """Moves money via all nodes, or looks whether all of it is there."""
 
-    def __init__(self, cluster, number, stop):
-        super().__init__(daemon=True)
-        self.roaming = Roaming(cluster, number)
-        self.looks = number % 3 == 0
-        self.stop = stop
-        self.done = 0
-        self.error = None
+    done = 0
 
-    def run(self):
-        try:
-            while not self.stop.is_set():
-                done, answer = self.roaming.do(total if self.looks else move)
-                self.done += done
-                if done and self.looks:
-                    assert answer == ACCOUNTS * BALANCE, f"the sum is {answer}"
-        except BaseException as error:
-            self.error = error
+    def work(self):
+        looks = self.number % 3 == 0
+        done, answer = self.roaming.do(total if looks else move)
+        self.done += done
+        if done and looks:
+            assert answer == ACCOUNTS * BALANCE, f"the sum is {answer}"
 
 
 def total(client):
@@ -309,8 +314,6 @@ def test_the_sum_stays_while_machines_fail(make_cluster, fault):
         client.mset({f"account:{i}": BALANCE for i in range(ACCOUNTS)})
     stop = threading.Event()
     bankers = [Banker(cluster, number, stop) for number in range(9)]
-    for banker in bankers:
-        banker.start()
     end, faults = time.monotonic() + SECONDS, 0
     while time.monotonic() < end:
         node = random.choice(cluster.nodes)
@@ -318,11 +321,7 @@ def test_the_sum_stays_while_machines_fail(make_cluster, fault):
         fault(cluster, node, random.uniform(0.2, 3))
         faults += 1
         cluster.wait([node])
-    stop.set()
-    for banker in bankers:
-        banker.join(60)
-        assert not banker.is_alive(), f"a banker is stuck\n{cluster.said()}"
-        assert banker.error is None, repr(banker.error)
+    Worker.finish(bankers, cluster)
     for node in cluster.nodes:
         with node.client() as client:
             assert total(client) == ACCOUNTS * BALANCE

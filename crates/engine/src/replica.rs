@@ -88,13 +88,11 @@ pub struct Setup {
     pub shards: u16,
 }
 
-impl Setup {
-    fn shard_with(&self, mut state: State, clock: Timestamp) -> Shard {
-        if !self.membership.is_alone() {
-            state.keep_replies();
-            state.keep_outcomes(Watermarks::new(self.shards));
-        }
-        Shard::restored(self.shard, state, clock)
+/// Makes a state that was read back keep what other machines may ask for.
+fn prepare(state: &mut State, membership: &Membership, shards: u16) {
+    if !membership.is_alone() {
+        state.keep_replies();
+        state.keep_outcomes(Watermarks::new(shards));
     }
 }
 
@@ -117,8 +115,8 @@ pub struct Replica<C> {
     /// When something rested on the lease last.
     leased_us: u64,
     ticked_us: u64,
-    /// What is to be known of the shard if it is made anew.
-    setup: Setup,
+    /// Number of shards of the cluster.
+    shards: u16,
     /// The contents of a snapshot of another replica, until the log is ready for them.
     incoming: Option<(Header, State)>,
 }
@@ -135,8 +133,8 @@ impl<C: EntryCodec> Replica<C> {
         snapshot: Vec<SnapshotPart>,
         mut recovered: Recovered,
     ) -> Result<Self, ReplicaError> {
-        let (config, membership) = (setup.shard, setup.membership.clone());
-        let (header, state) = if snapshot.is_empty() {
+        let Setup { shard: config, membership, shards } = setup;
+        let (header, mut state) = if snapshot.is_empty() {
             let header = Header { shard: config.id, index: 0, term: 0, clock: Timestamp::ZERO };
             (header, State::default())
         } else {
@@ -155,8 +153,9 @@ impl<C: EntryCodec> Replica<C> {
         if recovered.entries.first().is_some_and(|e| e.index != header.index + 1) {
             return Err(ReplicaError::Gap { shard: config.id, index: header.index });
         }
+        prepare(&mut state, &membership, shards);
         Ok(Self {
-            shard: setup.shard_with(state, header.clock),
+            shard: Shard::restored(config, state, header.clock),
             group: Group::new(config.id, membership, recovered, config.seed, now.mono_us)?,
             codec,
             proposed: VecDeque::new(),
@@ -167,7 +166,7 @@ impl<C: EntryCodec> Replica<C> {
             wants_round: false,
             leased_us: 0,
             ticked_us: now.mono_us,
-            setup,
+            shards,
             incoming: None,
         })
     }
@@ -317,12 +316,11 @@ impl<C: EntryCodec> Replica<C> {
 
     /// Carries out what is committed.
     fn apply(&mut self, now: Now) -> Result<(), ReplicaError> {
-        if self.group.restored().is_some()
-            && let Some((header, state)) = self.incoming.take()
+        if self.group.restored()
+            && let Some((header, mut state)) = self.incoming.take()
         {
-            let mut shard = self.setup.shard_with(state, header.clock);
-            shard.take_answers(&mut self.shard);
-            self.shard = shard;
+            prepare(&mut state, self.group.membership(), self.shards);
+            self.shard.restore(state, header.clock);
         }
         while let Some(committed) = self.group.committed() {
             if self.leading.is_some() && self.proposed.front() == Some(&committed.index) {

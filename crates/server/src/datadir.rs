@@ -311,8 +311,13 @@ impl DataDir {
     ///
     /// # Errors
     /// If it cannot be created.
-    pub fn create_snapshot(&self, shard: ShardId, index: u64) -> Result<SnapshotFile, DirError> {
-        SnapshotFile::create(&self.snapshots(), shard, index)
+    pub fn create_snapshot(
+        &self,
+        shard: ShardId,
+        index: u64,
+        label: &str,
+    ) -> Result<SnapshotFile, DirError> {
+        SnapshotFile::create(&self.snapshots(), shard, index, label)
     }
 }
 
@@ -325,9 +330,9 @@ pub struct SnapshotFile {
 }
 
 impl SnapshotFile {
-    fn create(dir: &Path, shard: ShardId, index: u64) -> Result<Self, DirError> {
+    fn create(dir: &Path, shard: ShardId, index: u64, label: &str) -> Result<Self, DirError> {
         let path = dir.join(format!("shard-{}-{index}.snap", shard.0));
-        let temporary = path.with_extension("tmp");
+        let temporary = path.with_extension(format!("{label}.tmp"));
         let file = create_file(&temporary).map_err(failed(&temporary, "created"))?;
         Ok(Self { file, temporary, path })
     }
@@ -607,7 +612,7 @@ mod tests {
         let mut bytes = Vec::new();
         SnapshotFormat.encode(&header, &mut bytes);
         SnapshotFormat.encode(&SnapshotPart::End { parts: 1 }, &mut bytes);
-        let mut file = dir.create_snapshot(shard, index).unwrap();
+        let mut file = dir.create_snapshot(shard, index, "own").unwrap();
         file.write(&bytes).unwrap();
         file.finish().unwrap();
         dir.snapshots_of(shard).unwrap()[0].1.clone()
@@ -641,12 +646,15 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("data");
         let dir = open(&path, None).unwrap();
-        let mut file = dir.create_snapshot(ShardId(0), 3).unwrap();
-        file.write(b"half").unwrap();
-        drop((file, dir));
-        assert!(path.join("snapshots/shard-0-3.tmp").exists());
+        for label in ["own", "received"] {
+            let mut file = dir.create_snapshot(ShardId(0), 3, label).unwrap();
+            file.write(b"half").unwrap();
+        }
+        drop(dir);
+        let files = || std::fs::read_dir(path.join("snapshots")).unwrap().count();
+        assert_eq!(files(), 2);
         let dir = open(&path, None).unwrap();
-        assert!(!path.join("snapshots/shard-0-3.tmp").exists());
+        assert_eq!(files(), 0);
         assert!(dir.snapshots_of(ShardId(0)).unwrap().is_empty());
     }
 }

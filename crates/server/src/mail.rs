@@ -90,8 +90,8 @@ pub enum Mail {
     /// What was read of a shard's snapshot for another machine: of which one, from which byte on,
     /// the bytes and whether they are the last ones.
     SnapshotRead((ShardId, MachineId, u64), u64, Option<(Vec<u8>, bool)>),
-    /// A piece of the snapshot that another machine sends is written, or cannot be.
-    SnapshotReceived(ShardId, u64, bool),
+    /// A piece of the snapshot that another machine sends, of this number, is written, or cannot be.
+    SnapshotReceived((ShardId, u64), bool),
     /// Send a report.
     Report(Sender<Report>),
     /// Read nothing more from clients; say so once everything that was read is done.

@@ -24,6 +24,16 @@ pub enum Origin {
     Machine,
 }
 
+impl Origin {
+    /// Part of the name of an unfinished file: both may come to the same index at once.
+    fn label(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::Machine => "received",
+        }
+    }
+}
+
 /// Something for the thread to do.
 #[derive(Debug)]
 pub enum Job {
@@ -55,6 +65,8 @@ pub struct Piece {
     pub index: u64,
     /// Where it comes from.
     pub origin: Origin,
+    /// Which of all snapshots that other machines have begun to send; 0 for an own one.
+    pub number: u64,
     /// Encoded parts.
     pub bytes: Vec<u8>,
     /// It is the first one.
@@ -144,7 +156,7 @@ impl Writer {
     }
 
     fn take(&mut self, piece: Piece) {
-        let Piece { shard, origin, index, last, .. } = piece;
+        let Piece { shard, origin, number, last, .. } = piece;
         let ok = match self.write(piece) {
             Ok(ok) => ok,
             Err(error) => {
@@ -160,7 +172,7 @@ impl Writer {
         }
         let worker = self.worker(shard);
         match origin {
-            Origin::Machine => worker.send(Mail::SnapshotReceived(shard, index, ok)),
+            Origin::Machine => worker.send(Mail::SnapshotReceived((shard, number), ok)),
             Origin::Own => {
                 worker.send(Mail::SnapshotTaken(shard));
                 if last {
@@ -172,12 +184,12 @@ impl Writer {
 
     /// Writes a piece; tells whether the snapshot is good so far.
     fn write(&mut self, piece: Piece) -> Result<bool, DirError> {
-        let Piece { shard, origin, index, bytes, first, last } = piece;
+        let Piece { shard, origin, index, bytes, first, last, .. } = piece;
         if first {
             if let Some(Some(file)) = self.open.remove(&(shard, origin)) {
                 file.abandon();
             }
-            let file = self.dir.create_snapshot(shard, index)?;
+            let file = self.dir.create_snapshot(shard, index, origin.label())?;
             self.open.insert((shard, origin), Some(file));
         }
         let Some(Some(file)) = self.open.get_mut(&(shard, origin)) else { return Ok(false) };

@@ -42,6 +42,7 @@ fn persist(shard: ShardId, from: u64, to: u64) -> Persist {
         entries: entries.collect(),
         hard_state: Some(hard_state),
         must_sync: true,
+        restored: None,
     }
 }
 
@@ -233,6 +234,39 @@ fn a_snapshot_lets_go_of_the_log_and_gaps_are_refused() {
     store.close().unwrap();
     let mut store = open(temp.path()).unwrap();
     assert_eq!(store.recover(SHARD, (20, 1), 20).unwrap().entries.len(), 2);
+}
+
+#[test]
+fn another_machines_snapshot_stands_in_the_place_of_the_log() {
+    // The log may end before the snapshot, or go on beyond it with what was never committed.
+    for end in [11, 31] {
+        let temp = tempfile::tempdir().unwrap();
+        let other = ShardId(3);
+        let mut store = open(temp.path()).unwrap();
+        store.append(&[persist(SHARD, 1, end), persist(other, 1, 5)], true).unwrap();
+        let received = Persist { restored: Some(20), ..persist(SHARD, 21, 21) };
+        store.append(&[received], true).unwrap();
+        store.append(&[persist(SHARD, 21, 24)], true).unwrap();
+        store.close().unwrap();
+        let mut store = open(temp.path()).unwrap();
+        let recovered = store.recover(SHARD, (20, 1), 20).unwrap();
+        let indices: Vec<u64> = recovered.entries.iter().map(|e| e.index).collect();
+        assert_eq!(indices, [21, 22, 23], "a log up to {end}");
+        assert!(store.recover(SHARD, (10, 1), 0).is_err(), "a log up to {end}");
+        assert_eq!(store.recover(other, (0, 0), 0).unwrap().entries.len(), 4);
+    }
+}
+
+#[test]
+fn a_snapshot_that_came_last_leaves_an_empty_log() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut store = open(temp.path()).unwrap();
+    store.append(&[persist(SHARD, 1, 31)], true).unwrap();
+    let received = Persist { restored: Some(20), ..persist(SHARD, 21, 21) };
+    store.append(&[received], true).unwrap();
+    store.close().unwrap();
+    let recovered = open(temp.path()).unwrap().recover(SHARD, (20, 1), 20).unwrap();
+    assert!(recovered.entries.is_empty());
 }
 
 #[test]

@@ -54,8 +54,8 @@ pub enum Input {
     Persisted(ShardId, u64),
     /// What was read of a snapshot: of which one, for whom, from where on, and what.
     SnapshotRead((ShardId, MachineId, u64), u64, Option<(Vec<u8>, bool)>),
-    /// A piece of the snapshot of another machine is written.
-    SnapshotWritten(ShardId, u64),
+    /// A piece of a snapshot of another machine, of this number, is written.
+    SnapshotWritten((ShardId, u64)),
     /// Another machine is connected: generation of the connection.
     Connected(MachineId, u64),
     /// The connection to another machine is lost.
@@ -285,8 +285,8 @@ impl Worker {
             Input::SnapshotRead(which, offset, read) => {
                 self.node.snapshot_read(which, offset, read);
             }
-            Input::SnapshotWritten(shard, index) => {
-                let written = self.node.snapshot_written(now, (shard, index), true);
+            Input::SnapshotWritten(which) => {
+                let written = self.node.snapshot_written(now, which, true);
                 written.map_err(|e| e.to_string())?;
             }
             Input::Connected(machine, generation) => {

@@ -86,7 +86,7 @@ enum Event {
     SnapshotReceived {
         machine: u16,
         epoch: u64,
-        shard: ShardId,
+        which: (ShardId, u64),
         from: MachineId,
         index: u64,
     },
@@ -447,10 +447,10 @@ impl World {
                 let worker = usize::from(shard.0 % self.shape.workers);
                 machine.workers[worker].compact(shard, index);
             }
-            Event::SnapshotReceived { machine, epoch, shard, from, index }
+            Event::SnapshotReceived { machine, epoch, which, from, index }
                 if self.is_current(machine, epoch) =>
             {
-                self.snapshot_received(machine, shard, from, index);
+                self.snapshot_received(machine, which, from, index);
             }
             Event::BeginSnapshot => self.begin_snapshot(),
             Event::Wake { client } => self.wake_client(client),

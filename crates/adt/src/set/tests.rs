@@ -123,8 +123,12 @@ fn a_pop_is_the_same_for_the_same_seed_and_takes_what_is_there() {
 fn what_is_popped_follows_from_the_members_alone() {
     let members: Vec<Blob> = (0..5_000).map(|i| Blob::new(i.to_string().as_bytes())).collect();
     let (mut one, mut other) = (Value::default(), Value::default());
-    members.iter().for_each(|m| drop(one.insert(m)));
-    members.iter().rev().for_each(|m| drop(other.insert(m)));
+    for m in members.iter() {
+        one.insert(m);
+    }
+    for m in members.iter().rev() {
+        other.insert(m);
+    }
     for (round, member) in members.iter().enumerate().take(2_000) {
         if round == 700 {
             // As after a restart: what only helps is gone.
@@ -149,7 +153,9 @@ fn every_member_is_as_likely_to_be_popped() {
     let mut times = [0u32; 10];
     for seed in 0..10_000_u64 {
         let mut value = Value::default();
-        members.iter().for_each(|m| drop(value.insert(m)));
+        for m in members.iter() {
+            value.insert(m);
+        }
         let popped = value.pop(1, seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         times[members.iter().position(|m| *m == popped[0]).unwrap()] += 1;
     }

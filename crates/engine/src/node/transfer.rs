@@ -67,6 +67,8 @@ pub enum Transfer {
         from: MachineId,
         /// Which snapshot.
         index: u64,
+        /// Which of all that were ever begun to be received.
+        number: u64,
         /// What to append.
         bytes: Vec<u8>,
         /// Whether it is the first piece.
@@ -82,6 +84,7 @@ pub enum Transfer {
 
 #[derive(Debug)]
 struct Receiving {
+    number: u64,
     from: MachineId,
     index: u64,
     offset: u64,
@@ -105,6 +108,8 @@ pub(super) struct Transfers {
     codec: Box<dyn SnapshotCodec>,
     sending: BTreeMap<(ShardId, MachineId), Message>,
     receiving: BTreeMap<ShardId, Receiving>,
+    /// How many were begun to be received.
+    received: u64,
     installing: BTreeMap<ShardId, Installing>,
     tasks: VecDeque<Transfer>,
 }
@@ -112,7 +117,7 @@ pub(super) struct Transfers {
 impl Transfers {
     pub fn new(codec: Box<dyn SnapshotCodec>) -> Self {
         let (sending, receiving, installing) = Default::default();
-        Self { codec, sending, receiving, installing, tasks: VecDeque::new() }
+        Self { codec, sending, receiving, received: 0, installing, tasks: VecDeque::new() }
     }
 }
 
@@ -211,7 +216,9 @@ impl<C: EntryCodec> Node<C> {
         let first = offset == 0;
         if first {
             let (reader, rest) = (Reader::new(now.mono_us), Vec::new());
-            let new = Receiving { from, index, offset, reader, rest, complete: None };
+            self.transfers.received += 1;
+            let number = self.transfers.received;
+            let new = Receiving { number, from, index, offset, reader, rest, complete: None };
             self.transfers.installing.remove(&shard);
             self.transfers.receiving.insert(shard, new);
         }
@@ -225,7 +232,8 @@ impl<C: EntryCodec> Node<C> {
             self.refuse(shard);
             return Ok(());
         }
-        let write = Transfer::Write { shard, from, index, bytes, first, last };
+        let number = receiving.number;
+        let write = Transfer::Write { shard, from, index, number, bytes, first, last };
         self.transfers.tasks.push_back(write);
         Ok(())
     }
@@ -238,20 +246,22 @@ impl<C: EntryCodec> Node<C> {
     }
 
     /// What was to be written for [`Transfer::Write`] is written, and durable if it was the last
-    /// piece; or that has failed.
+    /// piece; or that has failed. What was written for a snapshot that was given up counts for
+    /// nothing, even if the same one is being received again.
     ///
     /// # Errors
     /// If the replica cannot go on.
     pub fn snapshot_written(
         &mut self,
         now: Now,
-        (shard, index): (ShardId, u64),
+        (shard, number): (ShardId, u64),
         ok: bool,
     ) -> Result<(), ReplicaError> {
         let receiving = self.transfers.receiving.get(&shard);
-        let Some(receiving) = receiving.filter(|receiving| receiving.index == index) else {
+        let Some(receiving) = receiving.filter(|receiving| receiving.number == number) else {
             return Ok(());
         };
+        let index = receiving.index;
         if !ok {
             self.refuse(shard);
         } else if receiving.complete.is_none() {

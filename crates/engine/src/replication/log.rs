@@ -83,7 +83,6 @@ impl MemoryLog {
         self.base = (index, term);
         self.snapshot = (index, term);
         self.entries.clear();
-        self.hard_state.commit = self.hard_state.commit.max(index);
     }
 }
 

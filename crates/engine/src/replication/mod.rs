@@ -330,7 +330,7 @@ impl Group {
     }
 
     /// Another replica has sent a snapshot, and it is durable here. Tells whether it is to stand in
-    /// the place of the log; if so, [`Group::restored`] gives its index when the log is ready.
+    /// the place of the log; if so, [`Group::restored`] says when the log is ready.
     pub fn restore(&mut self, message: Message) -> bool {
         let from = u16::try_from(message.from).map(MachineId);
         let is_for_us = message.get_msg_type() == MessageType::MsgSnapshot
@@ -346,12 +346,14 @@ impl Group {
     }
 
     /// The log is as the snapshot of another replica says, and durable so.
-    pub fn restored(&mut self) -> Option<u64> {
+    pub fn restored(&mut self) -> bool {
         let waits = |number| self.outstanding.iter().any(|o| o.number == number);
-        let (_, index) = self.restoring.filter(|(number, _)| !waits(*number))?;
+        let Some((_, index)) = self.restoring.filter(|(number, _)| !waits(*number)) else {
+            return false;
+        };
         self.restoring = None;
         self.node.advance_apply_to(index);
-        Some(index)
+        true
     }
 
     /// What is to be made durable now, after what was handed out before.
@@ -399,11 +401,11 @@ impl Group {
             self.node.mut_store().append(&entries);
             self.node.advance_append_async(ready);
             self.give_out(committed);
-            let written = !entries.is_empty() || must_sync || restored.is_some();
+            // The library wants what comes with a snapshot to be synced.
+            let written = !entries.is_empty() || must_sync;
             if written {
                 let hard_state = self.unsaved.take();
                 let group = self.id;
-                let must_sync = must_sync || restored.is_some();
                 let persist = Persist { group, number, entries, hard_state, must_sync, restored };
                 self.held.push_back(persist);
             } else if self.outstanding.is_empty() {

@@ -222,10 +222,12 @@ impl Shard {
         self.clock
     }
 
-    /// Takes over the answers and the counters of the shard in whose place this one stands.
-    pub(crate) fn take_answers(&mut self, other: &mut Self) {
-        self.outputs = std::mem::take(&mut other.outputs);
-        self.stats = std::mem::take(&mut other.stats);
+    /// The state of another replica's snapshot stands in the place of this one's. Answers that
+    /// nobody has taken yet and the counters stay; everything else begins anew.
+    pub(crate) fn restore(&mut self, state: State, clock: Timestamp) {
+        let outputs = std::mem::take(&mut self.outputs);
+        let stats = std::mem::take(&mut self.stats);
+        *self = Self { outputs, stats, ..Self::restored(self.config, state, clock) };
     }
 
     /// The next answer for a gateway.

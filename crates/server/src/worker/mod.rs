@@ -343,8 +343,8 @@ impl Worker {
                 Mail::SnapshotRead(which, offset, read) => {
                     self.node.snapshot_read(which, offset, read);
                 }
-                Mail::SnapshotReceived(shard, index, ok) => {
-                    self.snapshot_received(now, shard, index, ok);
+                Mail::SnapshotReceived(which, ok) => {
+                    self.snapshot_received(now, which, ok);
                 }
                 Mail::Report(reply) => {
                     // Whoever asked may have given up waiting.

@@ -20,7 +20,6 @@ const PIECES_MAX: usize = 2;
 #[derive(Debug)]
 struct UnderWay {
     index: u64,
-    begun: bool,
     /// Pieces that the files thread has not taken yet.
     pieces: usize,
     /// Everything has been handed over.
@@ -93,7 +92,7 @@ impl Worker {
             let state = &mut self.snapshots.shards[shard];
             let due = state.logged_bytes >= self.snapshots.log_bytes;
             if state.under_way.is_some() {
-                self.write_piece(shard);
+                self.write_piece(shard, false);
             } else if state.wanted || due && self.snapshots.logged {
                 self.begin_snapshot(shard);
             } else if due {
@@ -108,8 +107,8 @@ impl Worker {
         let state = &mut self.snapshots.shards[shard];
         let asked = std::mem::take(&mut state.wanted);
         state.logged_bytes = 0;
-        state.under_way = Some(UnderWay { index, begun: false, pieces: 0, complete: false, asked });
-        self.write_piece(shard);
+        state.under_way = Some(UnderWay { index, pieces: 0, complete: false, asked });
+        self.write_piece(shard, true);
     }
 
     /// Without a log on disk nothing reads the entries again.
@@ -120,7 +119,7 @@ impl Worker {
         self.snapshots.shards[shard].logged_bytes = 0;
     }
 
-    fn write_piece(&mut self, shard: usize) {
+    fn write_piece(&mut self, shard: usize, first: bool) {
         let Some(replica) = self.node.replica_mut(ShardId(shard as u16)) else { return };
         let Some(under_way) = &mut self.snapshots.shards[shard].under_way else { return };
         if under_way.complete || under_way.pieces >= PIECES_MAX {
@@ -135,8 +134,6 @@ impl Worker {
             let _ = self.peers.control.send(Notice::Snapshot { shard, ok: false, asked });
             return;
         }
-        let first = !under_way.begun;
-        under_way.begun = true;
         let mut bytes = Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 4);
         while bytes.len() < PIECE_BYTES {
             let parts = replica.snapshot_parts(PARTS);
@@ -149,9 +146,10 @@ impl Worker {
             }
         }
         under_way.pieces += 1;
-        let (index, last, origin) = (under_way.index, under_way.complete, Origin::Own);
+        let (index, last) = (under_way.index, under_way.complete);
+        let (origin, number) = (Origin::Own, 0);
         self.again |= !last && under_way.pieces < PIECES_MAX;
-        let piece = Piece { shard: replica.id(), index, origin, bytes, first, last };
+        let piece = Piece { shard: replica.id(), index, origin, number, bytes, first, last };
         self.give(Job::Write(piece));
     }
 
@@ -174,12 +172,12 @@ impl Worker {
                     }
                     Job::Read { shard, to, index, offset }
                 }
-                Transfer::Write { shard, from, index, bytes, first, last } => {
+                Transfer::Write { shard, from, index, number, bytes, first, last } => {
                     if last {
                         tracing::info!("machine {} has sent shard {}", from.0, shard.0);
                     }
                     let origin = Origin::Machine;
-                    Job::Write(Piece { shard, index, origin, bytes, first, last })
+                    Job::Write(Piece { shard, index, origin, number, bytes, first, last })
                 }
                 Transfer::GiveUp(shard) => Job::GiveUp(shard, Origin::Machine),
                 Transfer::Close(shard, to) => Job::Close(shard, to),
@@ -188,9 +186,9 @@ impl Worker {
     }
 
     /// A piece of another machine's snapshot is written, or cannot be.
-    pub(super) fn snapshot_received(&mut self, now: Now, shard: ShardId, index: u64, ok: bool) {
-        if let Err(error) = self.node.snapshot_written(now, (shard, index), ok) {
-            fail(shard, &error);
+    pub(super) fn snapshot_received(&mut self, now: Now, which: (ShardId, u64), ok: bool) {
+        if let Err(error) = self.node.snapshot_written(now, which, ok) {
+            fail(which.0, &error);
         }
     }
 

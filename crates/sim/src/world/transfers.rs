@@ -17,7 +17,7 @@ impl World {
                 let input = Input::SnapshotRead((shard, to, index), offset, read);
                 self.deliver_at(time, machine, worker, Box::new(input));
             }
-            Transfer::Write { shard, from, index, bytes, first, last } => {
+            Transfer::Write { shard, from, index, number, bytes, first, last } => {
                 let incoming = target.incoming.entry(shard).or_default();
                 if first {
                     incoming.clear();
@@ -25,10 +25,10 @@ impl World {
                 incoming.extend(bytes);
                 if last {
                     let epoch = target.epoch;
-                    let received = Event::SnapshotReceived { machine, epoch, shard, from, index };
-                    self.at(time, received);
+                    let which = (shard, number);
+                    self.at(time, Event::SnapshotReceived { machine, epoch, which, from, index });
                 } else {
-                    let input = Input::SnapshotWritten(shard, index);
+                    let input = Input::SnapshotWritten((shard, number));
                     self.deliver_at(time, machine, worker, Box::new(input));
                 }
             }
@@ -41,7 +41,7 @@ impl World {
     pub(super) fn snapshot_received(
         &mut self,
         machine: u16,
-        shard: ShardId,
+        (shard, number): (ShardId, u64),
         from: MachineId,
         index: u64,
     ) {
@@ -53,6 +53,6 @@ impl World {
         }
         self.fault("snapshots_sent");
         let worker = shard.0 % self.shape.workers;
-        self.hand_in(machine, worker, Input::SnapshotWritten(shard, index));
+        self.hand_in(machine, worker, Input::SnapshotWritten((shard, number)));
     }
 }

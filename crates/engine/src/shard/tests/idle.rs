@@ -15,6 +15,15 @@ fn with_a_member() -> Story {
     story
 }
 
+/// The same, with the removal of `a` in a batch on its way; it has number 2.
+fn with_a_removal_in_flight() -> Story {
+    let mut story = with_a_member();
+    story.ask(one("s", remove("a")));
+    let entry = story.end_turn().unwrap();
+    story.shard.keep(entry, 0);
+    story
+}
+
 #[test]
 fn what_changes_nothing_is_answered_without_the_log() {
     let mut story = with_a_member();
@@ -41,10 +50,7 @@ fn what_would_change_something_at_its_place_in_the_batch_is_logged() {
 
 #[test]
 fn nothing_is_idle_behind_a_batch_that_is_on_its_way() {
-    let mut story = with_a_member();
-    story.ask(one("s", remove("a")));
-    let entry = story.end_turn().unwrap();
-    story.shard.keep(entry, 0);
+    let mut story = with_a_removal_in_flight();
     story.ask(one("s", add("a")));
     let entry = story.end_turn().unwrap();
     assert_eq!(entry.records.len(), 1);
@@ -90,10 +96,7 @@ fn a_request_number_is_remembered_even_if_nothing_changes() {
 
 #[test]
 fn what_is_in_flight_may_end_idleness() {
-    let mut story = with_a_member();
-    story.ask(one("s", remove("a")));
-    let entry = story.end_turn().unwrap();
-    story.shard.keep(entry, 0);
+    let mut story = with_a_removal_in_flight();
     // In the present state both adds change nothing; behind the removal the first one does.
     story.ask(prepare(1, &[("s", add("a"))]));
     story.ask(one("s", add("a")));

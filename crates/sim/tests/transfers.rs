@@ -1,0 +1,126 @@
+//! Stories about a snapshot that comes from another machine, piece by piece.
+
+use engine::entry::{SnapshotCodec, SnapshotPart};
+use engine::message::{Concurrency, GatewayId, MachineId, Now, ShardId};
+use engine::node::{Node, Parcel, SnapshotPiece, Taken, To, Transfer};
+use engine::replica::{Replica, Setup};
+use engine::replication::{Membership, Recovered};
+use engine::shard;
+use raft::eraftpb::{Message, MessageType};
+use wire::entry::EntryFormat;
+use wire::snapshot::SnapshotFormat;
+
+const SHARD: ShardId = ShardId(0);
+const NOW: Now = Now { wall_us: 1_000_000_000, mono_us: 1_000_000 };
+const SENDER: MachineId = MachineId(2);
+const INDEX: u64 = 40;
+
+/// A follower that has nothing, connected to a machine that has much.
+fn follower() -> Node<EntryFormat> {
+    let id = GatewayId { machine: MachineId(1), worker: 0, life: 1 };
+    let concurrency = Concurrency::named("full").unwrap();
+    let voters = (1..=3).map(MachineId).collect();
+    let setup = Setup {
+        shard: shard::Config { id: SHARD, concurrency, seed: 1, home: Some(id) },
+        membership: Membership { own: id.machine, voters },
+        shards: 1,
+    };
+    let replica = Replica::recover(setup, EntryFormat, NOW, vec![], Recovered::default());
+    let mut node = Node::new(id, 1, 1, true, vec![replica.unwrap()], Box::new(SnapshotFormat));
+    node.connect(SENDER);
+    node
+}
+
+/// An empty snapshot.
+fn snapshot() -> Vec<u8> {
+    let clock = adt::Timestamp(7);
+    let header =
+        SnapshotPart::Header { shard: SHARD, index: INDEX, term: 3, clock, removed: clock };
+    let mut bytes = Vec::new();
+    for part in [header, SnapshotPart::End { parts: 1 }] {
+        SnapshotFormat.encode(&part, &mut bytes);
+    }
+    bytes
+}
+
+/// The sender's next piece, as it comes in.
+fn piece(node: &mut Node<EntryFormat>, offset: usize, bytes: &[u8], last: bool) -> Option<u64> {
+    let mut message = Message::default();
+    message.set_msg_type(MessageType::MsgSnapshot);
+    (message.from, message.to, message.term) = (2, 1, 3);
+    let metadata = message.mut_snapshot().mut_metadata();
+    (metadata.index, metadata.term) = (INDEX, 3);
+    metadata.mut_conf_state().voters = vec![1, 2, 3];
+    let (offset, bytes, message) = (offset as u64, bytes.to_vec(), Box::new(message));
+    let piece = SnapshotPiece { shard: SHARD, offset, bytes, last, message };
+    node.take(NOW, SENDER, Parcel::Snapshot(piece)).unwrap();
+    let mut numbers = std::iter::from_fn(|| node.poll_transfer()).filter_map(|task| match task {
+        Transfer::Write { number, .. } => Some(number),
+        _ => None,
+    });
+    numbers.next()
+}
+
+/// What the sender is told.
+fn told(node: &mut Node<EntryFormat>) -> Vec<Taken> {
+    let parcels = std::iter::from_fn(|| node.poll_parcel());
+    let taken = parcels.filter_map(|(to, parcel)| match parcel {
+        Parcel::SnapshotTaken { taken, .. } if to == To::Machine(SENDER) => Some(taken),
+        _ => None,
+    });
+    taken.collect()
+}
+
+/// Writes what is for the log, until there is nothing more.
+fn write_log(node: &mut Node<EntryFormat>) {
+    while let Some(persist) = node.replica_mut(SHARD).unwrap().take_persist() {
+        node.persisted(NOW, SHARD, persist.number).unwrap();
+    }
+}
+
+#[test]
+fn a_snapshot_comes_piece_by_piece_and_stands_in_the_place_of_the_log() {
+    let (mut node, bytes) = (follower(), snapshot());
+    let (begin, end) = bytes.split_at(10);
+    let number = piece(&mut node, 0, begin, false).unwrap();
+    assert_eq!(told(&mut node), []);
+    node.snapshot_written(NOW, (SHARD, number), true).unwrap();
+    assert_eq!(told(&mut node), [Taken::Next(10)]);
+    let number = piece(&mut node, 10, end, true).unwrap();
+    assert_eq!(told(&mut node), [], "it is not durable");
+    node.snapshot_written(NOW, (SHARD, number), true).unwrap();
+    assert_eq!(told(&mut node), [Taken::Complete]);
+    write_log(&mut node);
+    assert_eq!(node.replica(SHARD).unwrap().applied(), (INDEX, 3));
+}
+
+#[test]
+fn what_was_written_before_the_link_was_lost_does_not_count_for_what_came_after() {
+    let (mut node, bytes) = (follower(), snapshot());
+    let late = piece(&mut node, 0, &bytes[..10], false).unwrap();
+    node.disconnect(NOW, SENDER);
+    node.connect(SENDER);
+    // The same snapshot again, this time in one piece.
+    let number = piece(&mut node, 0, &bytes, true).unwrap();
+    node.snapshot_written(NOW, (SHARD, late), true).unwrap();
+    assert_eq!(told(&mut node), [], "the new piece is not on the disk");
+    node.snapshot_written(NOW, (SHARD, number), true).unwrap();
+    assert_eq!(told(&mut node), [Taken::Complete]);
+}
+
+#[test]
+fn a_disk_that_refuses_is_told_to_the_sender() {
+    let (mut node, bytes) = (follower(), snapshot());
+    let number = piece(&mut node, 0, &bytes, true).unwrap();
+    node.snapshot_written(NOW, (SHARD, number), false).unwrap();
+    assert_eq!(told(&mut node), [Taken::Refused]);
+    assert_eq!(node.replica(SHARD).unwrap().applied().0, 0);
+}
+
+#[test]
+fn bytes_that_are_no_snapshot_are_refused() {
+    let (mut node, mut bytes) = (follower(), snapshot());
+    bytes[20] ^= 1;
+    assert_eq!(piece(&mut node, 0, &bytes, true), None);
+    assert_eq!(told(&mut node), [Taken::Refused]);
+}
