@@ -147,6 +147,27 @@ def test_watch(db, server):
         assert pipe.execute() == [True]
 
 
+def test_watch_sees_a_key_made_and_removed_again(db, server):
+    other = server.client()
+    with db.pipeline() as pipe:
+        for remove in (lambda: other.delete("k"), other.flushall, lambda: other.getdel("k")):
+            pipe.watch("k")
+            other.set("k", 1)
+            remove()
+            pipe.multi()
+            pipe.set("out", 1)
+            with pytest.raises(redis.WatchError):
+                pipe.execute()
+        pipe.watch("k")
+        assert pipe.get("k") is None
+        other.set("unrelated", 1)
+        pipe.multi()
+        pipe.set("k", 2)
+        pipe.set("out", 3)
+        assert pipe.execute() == [True, True]
+    assert db.mget("k", "out") == ["2", "3"]
+
+
 def test_transaction_with_watch_under_contention(db, server):
     db.set("n", 0)
 

@@ -105,6 +105,8 @@ pub const SNAPSHOT_PIECE_BYTES: usize = 1 << 20;
 pub const STRANGERS_MAX: usize = 64;
 /// Batches of one replicated log that may be on their way to the disk at once.
 pub const PERSISTS_MAX: usize = 8;
+/// Groups of keys for each of which a shard's leader remembers the last removal.
+pub const REMOVAL_GROUPS: usize = 1_024;
 /// Hash slots, as Redis Cluster has them.
 pub const SLOTS: u16 = 16_384;
 

@@ -121,8 +121,36 @@ pub struct RequestId {
 pub struct Guard {
     /// The key.
     pub key: Blob,
-    /// Commit timestamp of the record's last change; `None` if there was no record.
-    pub version: Option<Timestamp>,
+    /// What was seen.
+    pub version: Version,
+}
+
+impl Guard {
+    /// Whether there is to be no record.
+    pub fn is_absence(&self) -> bool {
+        matches!(self.version, Version::Absent { .. })
+    }
+}
+
+/// What a look at a record has seen of it, for [`Guard`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// It was last changed at this commit timestamp.
+    Changed(Timestamp),
+    /// There was none, after so many removals that the leader of this term has counted. That leader
+    /// alone can tell whether there was one in the meantime; for all others it counts whether there
+    /// is one.
+    Absent {
+        /// Term of the leader.
+        term: u64,
+        /// What it has counted.
+        removals: u64,
+    },
+}
+
+impl Version {
+    /// A version that no record has.
+    pub const NONE: Self = Self::Changed(Timestamp::ZERO);
 }
 
 /// A request to a shard.
@@ -365,7 +393,7 @@ pub enum Answer {
     /// The request was not granted and the transaction must abort (and may be retried).
     Refused(Refusal),
     /// Version of a record.
-    Version(Option<Timestamp>),
+    Version(Version),
     /// What the shard has counted.
     Stats(Box<crate::stats::ShardStats>),
     /// What is known here of a transaction.

@@ -353,8 +353,9 @@ impl<C: EntryCodec> Replica<C> {
             self.shard.step_down();
         }
         if self.leading.is_none() && self.group.is_serving() {
-            self.leading = Some(self.group.term());
-            self.shard.lead(now);
+            let term = self.group.term();
+            self.leading = Some(term);
+            self.shard.lead(now, term);
         }
         self.resume_parked(now);
     }

@@ -9,7 +9,9 @@ use crate::bytes::{Reader, put_count, put_option, put_u16, put_u32, put_u64, put
 use adt::{ArgBuf, Args, Corrupt, Op, Timestamp, record};
 use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare};
 use engine::limits::ENTRY_RECORDS_MAX;
-use engine::message::{Age, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId};
+use engine::message::{
+    Age, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId, Version,
+};
 use smallvec::SmallVec;
 
 /// First byte of an entry.
@@ -116,7 +118,7 @@ fn read_record(
     spans: &mut Spans,
 ) -> Result<LogRecord, Corrupt> {
     Ok(match reader.u8()? {
-        APPLY => LogRecord::Apply(read_apply(reader, spans)?),
+        APPLY => LogRecord::Apply(read_apply(reader, version, spans)?),
         PREPARE => LogRecord::Prepare(read_prepare(reader, version, spans)?),
         COMMIT => {
             let txn = read_txn(reader, version)?;
@@ -155,7 +157,7 @@ pub(crate) fn put_apply(apply: &Apply, ops: &[KeyedOp], words: &mut Words, out: 
         put_count(apply.guards.len(), out);
         for guard in &apply.guards {
             put_word(&guard.key, out);
-            put_option(guard.version.map(|ts| ts.0), out);
+            put_record_version(guard.version, out);
         }
     }
     put_count(ops.len(), out);
@@ -164,7 +166,41 @@ pub(crate) fn put_apply(apply: &Apply, ops: &[KeyedOp], words: &mut Words, out: 
     }
 }
 
-pub(crate) fn read_apply(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Apply, Corrupt> {
+pub(crate) fn put_record_version(version: Version, out: &mut Vec<u8>) {
+    match version {
+        Version::Changed(ts) => put_option(Some(ts.0), out),
+        Version::Absent { term, removals } => {
+            put_option(None, out);
+            put_u64(term, out);
+            put_u64(removals, out);
+        }
+    }
+}
+
+pub(crate) fn read_record_version(reader: &mut Reader<'_>) -> Result<Version, Corrupt> {
+    Ok(match reader.option()? {
+        Some(ts) => Version::Changed(Timestamp(ts)),
+        None => Version::Absent { term: reader.u64()?, removals: reader.u64()? },
+    })
+}
+
+/// Version 1 did not say when a record was absent: no leader has to judge it any more.
+fn read_guard(reader: &mut Reader<'_>, version: u8) -> Result<Guard, Corrupt> {
+    let key = reader.word()?.into();
+    let seen = if version == VERSION_ALONE {
+        let absent = Version::Absent { term: 0, removals: 0 };
+        reader.option()?.map_or(absent, |ts| Version::Changed(Timestamp(ts)))
+    } else {
+        read_record_version(reader)?
+    };
+    Ok(Guard { key, version: seen })
+}
+
+pub(crate) fn read_apply(
+    reader: &mut Reader<'_>,
+    version: u8,
+    spans: &mut Spans,
+) -> Result<Apply, Corrupt> {
     let flags = reader.u8()?;
     if flags & !(HAS_REQUEST | HAS_GUARDS) != 0 {
         return Err(Corrupt);
@@ -175,9 +211,7 @@ pub(crate) fn read_apply(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<A
     }
     if flags & HAS_GUARDS != 0 {
         for _ in 0..reader.count(5)? {
-            let key = reader.word()?.into();
-            let version = reader.option()?.map(Timestamp);
-            apply.guards.push(Guard { key, version });
+            apply.guards.push(read_guard(reader, version)?);
         }
     }
     for _ in 0..reader.count(4)? {
@@ -227,7 +261,7 @@ pub(crate) fn read_prepare(
 ) -> Result<Prepare, Corrupt> {
     let txn = read_txn(reader, version)?;
     let participants = read_shards(reader)?;
-    let apply = read_apply(reader, spans)?;
+    let apply = read_apply(reader, version, spans)?;
     Ok(Prepare { txn, participants, apply })
 }
 

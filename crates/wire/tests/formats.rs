@@ -5,7 +5,9 @@ mod hex;
 
 use adt::{ArgBuf, Blob, Corrupt, ErrorReply, Record, Reply, Timestamp, Value, record};
 use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec, SnapshotPart};
-use engine::message::{Age, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId};
+use engine::message::{
+    Age, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId, Version,
+};
 use hex::unhex;
 use proptest::prelude::*;
 use smallvec::smallvec;
@@ -49,6 +51,8 @@ fn entry() -> Entry {
 
 /// What `fixtures/entry-v1.hex` holds, if the gateway is [`OLD`].
 fn entry_of(gateway: GatewayId) -> Entry {
+    // Version 1 does not say when a key was absent.
+    let (term, removals) = if gateway == OLD { (0, 0) } else { (3, 8) };
     let apply = |ops| LogRecord::Apply(Apply { ops, ..Apply::default() });
     Entry {
         now_ms: 1_700_000_000_123,
@@ -60,8 +64,8 @@ fn entry_of(gateway: GatewayId) -> Entry {
             LogRecord::Apply(Apply {
                 ops: smallvec![op("exists a"), op("del a"), op("ttl a")],
                 guards: vec![
-                    Guard { key: Blob::from("a"), version: Some(Timestamp(5)) },
-                    Guard { key: Blob::from("b"), version: None },
+                    Guard { key: Blob::from("a"), version: Version::Changed(Timestamp(5)) },
+                    Guard { key: Blob::from("b"), version: Version::Absent { term, removals } },
                 ],
                 request: Some(request()),
             }),

@@ -5,6 +5,7 @@ use super::*;
 use crate::entry::Apply;
 use crate::message::{
     Age, Answer, Body, Concurrency, GatewayId, Notice, Refusal, Request, Response, ShardId, Token,
+    Version,
 };
 use adt::{ArgBuf, Reply};
 use smallvec::SmallVec;
@@ -188,7 +189,7 @@ fn a_guard_that_does_not_hold_aborts_everywhere() {
     let mut story = Story::new();
     story.says("WATCH a");
     let sent = story.sent();
-    story.answer(sent[0].1, Answer::Version(Some(Timestamp(7))));
+    story.answer(sent[0].1, Answer::Version(Version::Changed(Timestamp(7))));
     assert_eq!(story.replies(), [Reply::Ok]);
     let sent = exec_over_two(&mut story);
     let guards = |body: &Body| match body {

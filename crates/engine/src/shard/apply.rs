@@ -5,17 +5,19 @@
 //! out of the log.
 
 use super::order::Order;
+use super::removals::Removals;
 use super::requests::Known;
 use super::requests::Requests;
 use super::watermark::Watermarks;
 use crate::entry::{Apply, Prepare};
 use crate::limits::{EXECUTED_REPLIES_MAX, VOID_US};
-use crate::message::{ShardId, TxnId};
+use crate::message::{Guard, ShardId, TxnId, Version};
 use adt::collections::Map;
 use adt::record;
 use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::BuildHasher;
 
 /// Replies of the operations of one transaction on this shard, in their order.
 pub type Replies = SmallVec<[Reply; 1]>;
@@ -89,6 +91,7 @@ pub struct State {
     /// Replies of transactions that were carried out lately, for a coordinator that has lost them.
     kept: Option<VecDeque<Executed>>,
     removed: Timestamp,
+    removals: Removals,
     changed: Vec<Blob>,
     report_changes: bool,
 }
@@ -179,7 +182,28 @@ impl State {
 
     /// Whether nothing that the guards name has changed.
     pub fn guards_hold(&self, apply: &Apply) -> bool {
-        apply.guards.iter().all(|g| self.get(&g.key).map(|r| r.modified) == g.version)
+        apply.guards.iter().all(|guard| match (self.get(&guard.key), guard.version) {
+            (Some(record), Version::Changed(ts)) => record.modified == ts,
+            (record, Version::Absent { .. }) => record.is_none(),
+            (None, Version::Changed(_)) => false,
+        })
+    }
+
+    /// What a guard may ask of a record. At the leader, with nothing on its way that changes it.
+    pub fn version(&self, key: &[u8]) -> Version {
+        self.get(key).map_or_else(|| self.removals.absent(), |r| Version::Changed(r.modified))
+    }
+
+    /// Whether a key that was absent at a look was certainly not removed since, as far as the
+    /// leader knows. Nothing may be on its way that changes it.
+    pub fn stayed_absent(&self, guard: &Guard) -> bool {
+        let Version::Absent { term, removals } = guard.version else { return true };
+        self.removals.none_since(self.records.hasher().hash_one(&guard.key), (term, removals))
+    }
+
+    /// A lead begins, which counts removals anew.
+    pub(super) fn count_removals(&mut self, term: u64) {
+        self.removals.begin(term);
     }
 
     pub(super) fn run(&mut self, apply: &Apply, ctx: &Ctx) -> Replies {
@@ -220,6 +244,7 @@ impl State {
         if slot.is_none() {
             self.records.swap_remove_index(position);
             self.removed = self.removed.max(ctx.ts);
+            self.removals.note(self.records.hasher().hash_one(key));
         }
         if before != after {
             if let Some(at) = before {
@@ -240,6 +265,7 @@ impl State {
         self.records.clear();
         self.expirations.clear();
         self.removed = self.removed.max(ts);
+        self.removals.note_all();
     }
 
     /// The leader has proposed a prepare record: transactions that are decided before it comes

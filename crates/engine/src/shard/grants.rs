@@ -5,7 +5,9 @@ use super::requests::Known;
 use super::{Shard, Target, TargetKind, Txn, Waiter};
 use crate::entry::{Apply, LogRecord};
 use crate::limits::{IDLE_HOLDER_US_MAX, LOCK_WAITERS_MAX};
-use crate::message::{Age, Answer, Body, GatewayId, Notice, Now, Refusal, Request, Token, TxnId};
+use crate::message::{
+    Age, Answer, Body, GatewayId, Guard, Notice, Now, Refusal, Request, Token, TxnId, Version,
+};
 use adt::key::KeyOp;
 use adt::record;
 use adt::{Blob, Op, Reply, Timestamp};
@@ -17,9 +19,14 @@ pub(super) type Claims = SmallVec<[(Blob, Claim); 1]>;
 
 /// What a request asks of which records.
 pub(super) fn claims_of(body: &Body) -> Claims {
+    let early = Class::Early { observed: true };
     let guards = |apply: &Apply, class| {
-        let guard = move |key: &Blob| (key.clone(), Claim::new(Op::Key(KeyOp::Fetch), class));
-        apply.guards.iter().map(|g| guard(&g.key)).collect::<Claims>()
+        let guard = move |guard: &Guard| {
+            // That a key stayed absent is judged here and now, behind what is on its way.
+            let class = if guard.is_absence() { early } else { class };
+            (guard.key.clone(), Claim::new(Op::Key(KeyOp::Fetch), class))
+        };
+        apply.guards.iter().map(guard).collect::<Claims>()
     };
     let ops = |apply: &Apply, class| {
         let claim = move |(key, op): &(Blob, Op)| (key.clone(), Claim::new(op.clone(), class));
@@ -51,7 +58,7 @@ pub(super) fn claims_of(body: &Body) -> Claims {
         }
         Body::Prepare { prepare, .. } => {
             let mut claims = ops(&prepare.apply, Class::Prepared);
-            claims.extend(guards(&prepare.apply, Class::Early { observed: true }));
+            claims.extend(guards(&prepare.apply, early));
             claims
         }
         _ => Claims::new(),
@@ -88,7 +95,8 @@ impl Shard {
         let free = self.locks.is_empty()
             || (self.txns.is_empty() && self.waiters.is_empty())
             || (apply.guards.is_empty() && !self.apply_barred(now, &request));
-        if free {
+        let judged_now = apply.guards.iter().any(Guard::is_absence);
+        if free && !judged_now {
             self.put_apply(request, TargetKind::Replies);
         } else {
             self.begin_locking(now, request);
@@ -105,11 +113,17 @@ impl Shard {
 
     fn put_apply(&mut self, request: Request, kind: TargetKind) {
         let (gateway, token) = (request.gateway, request.token);
-        let apply = match request.body {
+        let mut apply = match request.body {
             Body::Apply(apply) => apply,
             Body::Prepare { prepare, .. } => prepare.apply,
             _ => return,
         };
+        for guard in &mut apply.guards {
+            // Replicas know only whether there is a record now.
+            if !self.state.stayed_absent(guard) {
+                guard.version = Version::NONE;
+            }
+        }
         self.log(LogRecord::Apply(apply), Target { gateway, token, kind });
     }
 
@@ -356,7 +370,9 @@ impl Shard {
                 entry.request = Some(id.clone());
             }
         }
-        if !self.state.guards_hold(&prepare.apply) {
+        let guards = &prepare.apply.guards;
+        let stayed = guards.iter().all(|guard| self.state.stayed_absent(guard));
+        if !stayed || !self.state.guards_hold(&prepare.apply) {
             self.stats.guard_failures += 1;
             self.answer(gateway, token, Answer::GuardFailed);
             return self.end_txn(txn);

@@ -22,9 +22,10 @@ enum GivenUp {
 }
 
 impl Shard {
-    /// This replica leads the shard from now on, and has applied everything that was committed
+    /// This replica leads the shard in `term` from now on, and has applied everything that was committed
     /// before. Prepared transactions get their locks back.
-    pub fn lead(&mut self, now: Now) {
+    pub fn lead(&mut self, now: Now, term: u64) {
+        self.state.count_removals(term);
         self.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
         for (txn, commit) in self.state.unsettled().collect::<Vec<_>>() {
             // This replica led before, and acted on decisions that others have not heard of.

@@ -17,6 +17,7 @@ mod locks;
 mod order;
 mod reads;
 mod recent;
+mod removals;
 pub mod requests;
 pub mod snapshot;
 #[cfg(test)]

@@ -159,7 +159,7 @@ impl Shard {
                     self.enqueue(now, request, claims);
                     return;
                 }
-                let version = self.state.get(&key).map(|r| r.modified);
+                let version = self.state.version(&key);
                 self.answer(request.gateway, request.token, Answer::Version(version));
                 return;
             }

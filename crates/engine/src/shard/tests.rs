@@ -1,10 +1,11 @@
 //! Stories about one shard: who waits, who goes, and what comes out.
 
+mod absence;
 mod idle;
 
 use super::*;
 use crate::entry::Prepare;
-use crate::message::{Guard, MachineId, Refusal};
+use crate::message::{Guard, MachineId, Refusal, Version};
 use adt::set;
 
 const G: GatewayId = GatewayId { machine: MachineId(1), worker: 0, life: 0 };
@@ -307,7 +308,7 @@ fn a_guard_fails_if_the_record_has_changed() {
     let mut story = Story::new();
     story.ask(one("s", add("a")));
     story.sync();
-    let version = story.shard.state().get(b"s").map(|r| r.modified);
+    let version = story.shard.state().version(b"s");
     story.ask(one("s", add("b")));
     story.sync();
     story.seen();
@@ -373,7 +374,8 @@ fn a_request_whose_guard_fails_is_open_no_more() {
     let id = RequestId { client: Blob::from("c"), number: 1 };
     let Body::Prepare { mut prepare, floor } = prepare(1, &[("s", add("a"))]) else { return };
     prepare.apply.request = Some(id.clone());
-    prepare.apply.guards = vec![Guard { key: Blob::from("s"), version: Some(Timestamp(1)) }];
+    prepare.apply.guards =
+        vec![Guard { key: Blob::from("s"), version: Version::Changed(Timestamp(1)) }];
     story.ask(Body::Prepare { prepare, floor });
     story.ask(Body::Resolve(id));
     story.sync();

@@ -3,8 +3,11 @@
 use super::read_txn;
 use super::request::{put_body, read_body};
 use super::stats::{put_shard_stats, read_shard_stats};
-use crate::bytes::{Reader, put_count, put_option, put_u16, put_u64, put_word};
-use crate::entry::{Spans, Words, put_age, put_shards, put_txn, read_age, read_shards};
+use crate::bytes::{Reader, put_count, put_u16, put_u64, put_word};
+use crate::entry::{
+    Spans, Words, put_age, put_record_version, put_shards, put_txn, read_age, read_record_version,
+    read_shards,
+};
 use crate::saved::{put_reply, read_reply};
 use adt::{Corrupt, Reply, Timestamp};
 use engine::message::{Answer, Fate, Notice, Refusal, ShardId};
@@ -88,7 +91,7 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
             Refusal::Busy => BUSY,
             Refusal::LocksLost => LOCKS_LOST,
         }),
-        Answer::Version(version) => put_option(version.map(|ts| ts.0), out),
+        Answer::Version(version) => put_record_version(*version, out),
         Answer::Stats(stats) => put_shard_stats(stats, out),
         Answer::Fate(fate) => put_fate(*fate, out),
         Answer::NotTaken(body) => put_body(body, words, out),
@@ -124,7 +127,7 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
             LOCKS_LOST => Refusal::LocksLost,
             _ => return Err(Corrupt),
         }),
-        RECORD_VERSION => Answer::Version(reader.option()?.map(Timestamp)),
+        RECORD_VERSION => Answer::Version(read_record_version(reader)?),
         STATS => Answer::Stats(Box::new(read_shard_stats(reader)?)),
         FATE => Answer::Fate(read_fate(reader)?),
         CARRIED_OUT => Answer::CarriedOut,

@@ -121,7 +121,7 @@ pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Bo
             let (key, op) = read_op(reader, spans)?;
             Body::Read { key, op, fenced }
         }
-        APPLY => Body::Apply(read_apply(reader, spans)?),
+        APPLY => Body::Apply(read_apply(reader, entry::VERSION, spans)?),
         SNAPSHOT => {
             let (at, fenced) = (Timestamp(reader.u64()?), reader.flag()?);
             Body::Snapshot { ops: read_ops(reader, spans)?, at, fenced }

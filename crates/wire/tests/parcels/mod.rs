@@ -7,7 +7,7 @@ use engine::entry::{Apply, Prepare};
 use engine::gateway::{ClientFilter, GatewayStats, Knowledge, PeerMessage, Question};
 use engine::message::{
     Age, Answer, Body, Fate, GatewayId, Guard, KeyedOp, MachineId, Notice, Refusal, Request,
-    RequestId, Response, ShardId, Token, TxnId,
+    RequestId, Response, ShardId, Token, TxnId, Version,
 };
 use engine::node::{Parcel, SnapshotPiece, Taken};
 use engine::stats::ShardStats;
@@ -50,8 +50,8 @@ fn apply() -> Apply {
     Apply {
         ops: smallvec![op("exists a"), op("sadd a x y"), op("ttl a")],
         guards: vec![
-            Guard { key: Blob::from("a"), version: Some(Timestamp(5)) },
-            Guard { key: Blob::from("b"), version: None },
+            Guard { key: Blob::from("a"), version: Version::Changed(Timestamp(5)) },
+            Guard { key: Blob::from("b"), version: Version::Absent { term: 3, removals: 8 } },
         ],
         request: Some(request()),
     }
@@ -176,8 +176,8 @@ fn answers() -> Vec<Answer> {
         Answer::Refused(Refusal::Conflict),
         Answer::Refused(Refusal::Busy),
         Answer::Refused(Refusal::LocksLost),
-        Answer::Version(Some(Timestamp(5))),
-        Answer::Version(None),
+        Answer::Version(Version::Changed(Timestamp(5))),
+        Answer::Version(Version::Absent { term: 3, removals: 8 }),
         Answer::Stats(Box::new(shard_stats())),
         Answer::Fate(Fate::Prepared { bound: Timestamp(8) }),
         Answer::Fate(Fate::Committed(Timestamp(10))),
