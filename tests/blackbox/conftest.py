@@ -1,6 +1,7 @@
 """Servers for the tests: one per file to share, and as many as a test wants of its own."""
 
 import pytest
+from clusters import Cluster
 from harness import Server
 
 import claret
@@ -29,6 +30,21 @@ def make_server(tmp_path):
     yield make
     for one in made:
         one.kill()
+
+
+@pytest.fixture
+def make_cluster(tmp_path):
+    """Makes one cluster that ends with the test."""
+    made = []
+
+    def make(**options):
+        made.append(Cluster(tmp_path, **options))
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        for node in cluster.nodes:
+            node.kill()
 
 
 @pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])

@@ -7,118 +7,17 @@ way when a machine was lost may have taken effect or not. CLARET_CLUSTER_S makes
 import itertools
 import os
 import random
-import signal
 import socket
 import threading
 import time
 
 import pytest
-from harness import Failed, Server, free_port, read_all, until
-from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+from clusters import UP_S_MAX, Cluster, Counter, Roaming, Worker
+from harness import Failed, read_all, until
 
 SECONDS = float(os.environ.get("CLARET_CLUSTER_S", "20"))
-MACHINES = 3
 ACCOUNTS = 12
 BALANCE = 1000
-UP_S_MAX = 30
-
-
-class Cluster:
-    """Servers that know each other."""
-
-    def __init__(self, folder, count=MACHINES, **options):
-        addresses = ",".join(f"{n}=127.0.0.1:{free_port()}" for n in range(1, count + 1))
-        self.nodes = []
-        for number in range(1, count + 1):
-            place = folder / f"node{number}"
-            place.mkdir()
-            flags = ("--node", str(number), "--cluster", addresses)
-            self.nodes.append(Server(place, *flags, **{"shards": 3, **options}))
-
-    def start(self):
-        """Starts all servers and waits until they serve."""
-        for node in self.nodes:
-            node.start()
-        self.wait()
-        return self
-
-    def wait(self, nodes=None):
-        """Waits until the nodes, or all, answer writes to every shard."""
-        for node in nodes or self.nodes:
-            until(lambda: self._serves(node), UP_S_MAX, f"a write to the server at {node.port}")
-
-    @staticmethod
-    def _serves(node):
-        try:
-            with node.client(socket_timeout=5) as client:
-                for key in range(12):
-                    client.set(f"probe:{key}", "x")
-            return True
-        except (ConnectionError, TimeoutError, ResponseError):
-            return False
-
-    def kill_and_restart(self, node, pause_s):
-        """Kills a server, lets the others go on without it for a while, and starts it again."""
-        node.kill()
-        time.sleep(pause_s)
-        node.start()
-
-    def pause(self, node, pause_s):
-        """Stops a server from running for a while: the others lose it, but it has lost nothing."""
-        node.process.send_signal(signal.SIGSTOP)
-        try:
-            time.sleep(pause_s)
-        finally:
-            node.process.send_signal(signal.SIGCONT)
-
-    def said(self):
-        """What the servers wrote to their standard errors, the ends."""
-        return "\n".join(f"--- {node.port}\n{node.said()[-3000:]}" for node in self.nodes)
-
-
-@pytest.fixture
-def make_cluster(tmp_path):
-    """Makes one cluster that ends with the test."""
-    made = []
-
-    def make(**options):
-        made.append(Cluster(tmp_path, **options))
-        return made[-1]
-
-    yield make
-    for cluster in made:
-        for node in cluster.nodes:
-            node.kill()
-
-
-class Roaming:
-    """A client that goes to another node when a connection breaks. It repeats nothing."""
-
-    def __init__(self, cluster, first=0):
-        self.cluster = cluster
-        self.at = first
-        self.client = None
-
-    def do(self, work):
-        """Does something on a connection; tells whether it was acknowledged, and with what."""
-        if self.client is None:
-            node = self.cluster.nodes[self.at % len(self.cluster.nodes)]
-            self.client = node.client(socket_timeout=15)
-        try:
-            return True, work(self.client)
-        except (ConnectionError, TimeoutError):
-            self.client.close()
-            self.client = None
-            self.at += 1
-            time.sleep(0.02)
-            return False, None
-        except ResponseError as error:
-            # redis-py tells the errors of a pipeline by the command that caused them.
-            text = str(error).split("caused error: ")[-1]
-            if text.startswith("REPEATED"):
-                return True, None
-            assert text.startswith(("INDEFINITE", "the machine that led")), error
-            return False, None
 
 
 def test_what_one_node_writes_the_others_read(make_cluster):
@@ -213,53 +112,6 @@ def fill_logs(roaming, stop):
         if stop.wait(0.005):
             return
         roaming.do(lambda client: client.set(f"filler:{turn % 30}", "x" * 20_000))
-
-
-class Worker(threading.Thread):
-    """Does something again and again until it is told to stop."""
-
-    def __init__(self, cluster, number, stop):
-        super().__init__(daemon=True)
-        self.roaming = Roaming(cluster, number)
-        self.number = number
-        self.stop = stop
-        self.error = None
-        self.start()
-
-    def run(self):
-        try:
-            while not self.stop.is_set():
-                self.work()
-        except BaseException as error:
-            self.error = error
-
-    @staticmethod
-    def finish(workers, cluster):
-        """Ends the workers, which share an event, and tells if one has failed."""
-        workers[0].stop.set()
-        for worker in workers:
-            worker.join(60)
-            assert not worker.is_alive(), f"a client is stuck\n{cluster.said()}"
-            assert worker.error is None, repr(worker.error)
-
-
-class Counter(Worker):
-    """Increments a key of its own."""
-
-    last = acknowledged = unknown = 0
-
-    @property
-    def key(self):
-        return f"counter:{self.number}"
-
-    def work(self):
-        _, answer = self.roaming.do(lambda client: client.incr(self.key))
-        if answer is None:
-            self.unknown += 1
-            return
-        assert answer > self.last, "an acknowledged increment is gone"
-        self.last = answer
-        self.acknowledged += 1
 
 
 def test_all_machines_at_once_come_back_with_everything(make_cluster):

@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod cluster;
 mod commands;
 mod demo;
 mod doctor;
@@ -37,6 +38,8 @@ enum Job {
     Check(check::CheckArgs),
     /// Print the reference of all commands.
     Commands(commands::CommandsArgs),
+    /// Look at a cluster, and decide which machine leads what.
+    Cluster(cluster::ClusterArgs),
     /// Say what is wrong or risky with this machine and configuration.
     Doctor(doctor::DoctorArgs),
 }
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Job::Check(args) => check::main(&args),
         Job::Commands(args) => commands::main(&args),
         Job::Demo(args) => demo::main(&args),
+        Job::Cluster(args) => cluster::main(&args),
         Job::Doctor(args) => doctor::main(&args),
     }
 }

@@ -59,6 +59,10 @@ pub struct ServeArgs {
     /// Name of the cluster [default: claret].
     #[arg(long, value_name = "NAME")]
     cluster_name: Option<String>,
+    /// Where clients reach this machine of the cluster, if that is not where it listens:
+    /// host:port.
+    #[arg(long, value_name = "ADDRESS")]
+    announce: Option<String>,
     /// What is written to standard error: error, warn, info, debug, trace [default: info].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
@@ -90,6 +94,7 @@ impl ServeArgs {
                     Some(text) => ClusterSettings::parse_nodes(text)?,
                     None => BTreeMap::new(),
                 },
+                announce: self.announce.clone(),
             },
             ..Settings::default()
         };

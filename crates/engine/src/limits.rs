@@ -105,6 +105,8 @@ pub const SNAPSHOT_PIECE_BYTES: usize = 1 << 20;
 pub const STRANGERS_MAX: usize = 64;
 /// Batches of one replicated log that may be on their way to the disk at once.
 pub const PERSISTS_MAX: usize = 8;
+/// How long handing the lead of a shard over may take, in microseconds.
+pub const HANDOVER_US_MAX: u64 = 2_000_000;
 /// Groups of keys for each of which a shard's leader remembers the last removal.
 pub const REMOVAL_GROUPS: usize = 1_024;
 /// Hash slots, as Redis Cluster has them.
@@ -119,6 +121,8 @@ const _: () = assert!(ENTRY_BYTES_MAX < UNLOGGED_BYTES_MAX);
 const _: () = assert!(UNAUTHENTICATED_FRAME_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);
 const _: () = assert!(HEARTBEAT_TICKS * 4 < ELECTION_TICKS);
+// The library gives a handover up after an election time-out.
+const _: () = assert!(ELECTION_TICKS as u64 * TICK_US < HANDOVER_US_MAX);
 // A vote counts only while shards still remember what they have declared void, whatever the clocks.
 const _: () = assert!(2 * DECIDE_US_MAX < VOID_US);
 // An entry and the command that went beyond its bound fit into one message.

@@ -285,6 +285,12 @@ pub enum Body {
     Resolve(RequestId),
     /// What the shard has counted. Answer: [`Answer::Stats`].
     Stats,
+    /// Hand the lead of the shard over to a machine. Answer: [`Answer::Reply`] with OK when that
+    /// machine leads, or an error.
+    Transfer {
+        /// The machine.
+        to: MachineId,
+    },
     /// Keys of a hash slot. Answer: [`Answer::Reply`] with an array of at most `count` keys.
     KeysInSlot {
         /// The slot.

@@ -4,16 +4,19 @@
 //! proposes what they have written; [`Replica::take_persist`] gives what must become durable;
 //! when it is, [`Replica::persisted`] carries out the committed operations; answers are polled.
 
+mod handover;
+
 use crate::entry::EntryCodec;
 use crate::entry::SnapshotPart;
 use crate::limits::TICK_US;
-use crate::message::{MachineId, Now, Request, Response, ShardId, TxnId};
+use crate::message::{Body, MachineId, Now, Request, Response, ShardId, TxnId};
 use crate::replication::{Group, GroupError, Membership, Persist, Recovered};
 use crate::shard::apply::State;
 use crate::shard::snapshot::{Header, Reader};
 use crate::shard::watermark::Watermarks;
 use crate::shard::{Config, Shard};
 use adt::{Corrupt, Timestamp};
+use handover::Handover;
 use raft::eraftpb::Message;
 use std::collections::VecDeque;
 use std::fmt;
@@ -112,6 +115,8 @@ pub struct Replica<C> {
     /// The newest round that was begun, and whether another one is to begin in this turn.
     round: u64,
     wants_round: bool,
+    /// The lead is about to be handed over.
+    handover: Option<Handover>,
     /// When something rested on the lease last.
     leased_us: u64,
     ticked_us: u64,
@@ -164,6 +169,7 @@ impl<C: EntryCodec> Replica<C> {
             parked: VecDeque::new(),
             round: 0,
             wants_round: false,
+            handover: None,
             leased_us: 0,
             ticked_us: now.mono_us,
             shards,
@@ -199,6 +205,9 @@ impl<C: EntryCodec> Replica<C> {
         if self.leading.is_none() {
             return self.shard.turn_away(request.gateway, request.token, request.body);
         }
+        if let Body::Transfer { to } = request.body {
+            return self.asked_to_hand_over(now, to, request);
+        }
         let rests_on_lead = request.body.rests_on_lead();
         if rests_on_lead {
             self.leased_us = now.mono_us;
@@ -223,6 +232,7 @@ impl<C: EntryCodec> Replica<C> {
             self.ticked_us = now.mono_us;
             self.group.tick();
             self.follow(now);
+            self.go_on_handing_over(now);
         }
     }
 
@@ -276,10 +286,11 @@ impl<C: EntryCodec> Replica<C> {
             self.wants_round = false;
             self.round = self.group.begin_round(now.mono_us);
         }
+        self.go_on_handing_over(now);
         if self.leading.is_none()
             || self.group.is_persisting()
             || !self.shard.has_work()
-            || !self.group.may_propose()
+            || !self.may_propose()
         {
             return Ok(());
         }
@@ -350,6 +361,7 @@ impl<C: EntryCodec> Replica<C> {
             for (_, request) in std::mem::take(&mut self.parked) {
                 self.shard.turn_away(request.gateway, request.token, request.body);
             }
+            self.handed_over();
             self.shard.step_down();
         }
         if self.leading.is_none() && self.group.is_serving() {

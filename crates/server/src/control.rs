@@ -173,6 +173,16 @@ impl Runner {
                 };
                 self.answer(gateway, session, reply);
             }
+            Admin::StandBack(on) => {
+                tracing::info!(
+                    "{}",
+                    if on { "hands all leads over and stands back" } else { "takes leads again" }
+                );
+                for worker in &self.control.workers {
+                    worker.send(Mail::StandBack(on));
+                }
+                self.answer(gateway, session, Reply::Ok);
+            }
             Admin::ResetStats => {
                 for worker in &self.control.workers {
                     worker.send(Mail::ResetStats);

@@ -4,8 +4,9 @@
 //! machine: what it began before is never taken for something that it began afterwards.
 
 use crate::config::Options;
-use crate::config::cluster::ClusterOptions;
+use crate::config::cluster::{ClusterOptions, split_address};
 use crate::datadir::{DirError, Member, Purpose, write_durably};
+use engine::gateway::Members;
 use engine::message::{GatewayId, MachineId, ShardId};
 use engine::replication::Membership;
 use std::net::SocketAddr;
@@ -56,15 +57,38 @@ impl Identity {
         }
     }
 
+    /// The machines of the cluster, for a gateway; none if this one is alone.
+    pub fn members(&self) -> Option<Members> {
+        let cluster = self.cluster.as_ref()?;
+        Some(Members { name: cluster.name.clone(), machines: cluster.machines() })
+    }
+
+    /// Where clients reach this machine, which listens at an address: what was said in so many
+    /// words, or else that address; its name among the machines, if it listens at all addresses.
+    pub fn client_address(&self, bound: SocketAddr) -> (String, u16) {
+        let cluster = self.cluster.as_ref();
+        let split = |address: &str| split_address(address).map(|(host, p)| (host.to_owned(), p));
+        if let Some(said) = cluster.and_then(|c| c.announce.as_deref()).and_then(split) {
+            return said;
+        }
+        let named = cluster.and_then(|cluster| split(cluster.own_address()));
+        match named.filter(|_| bound.ip().is_unspecified()) {
+            Some((host, _)) => (host, bound.port()),
+            None => (bound.ip().to_string(), bound.port()),
+        }
+    }
+
     /// What this machine, which serves clients at an address, says first to others.
     pub fn hello(&self, address: SocketAddr) -> Option<Hello> {
         let cluster = self.cluster.as_ref()?;
+        let (host, port) = self.client_address(address);
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
         Some(Hello {
             cluster: cluster.name.clone(),
             machine: cluster.own,
             life: self.life,
             version: PROTOCOL_VERSION,
-            address: address.to_string(),
+            address: format!("{host}:{port}"),
             worker_count: self.workers,
         })
     }

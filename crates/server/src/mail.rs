@@ -66,7 +66,7 @@ pub enum Mail {
     /// A connection with another machine.
     Peer(Box<PeerSocket>),
     /// Another machine is connected; the number tells its connections apart.
-    PeerUp(MachineId, u64),
+    PeerUp(MachineId, u64, Arc<str>),
     /// The connection with another machine is lost.
     PeerDown(MachineId),
     /// These writes are durable.
@@ -81,6 +81,8 @@ pub enum Mail {
     Configure(Arc<Vec<(String, String)>>),
     /// The counters begin anew.
     ResetStats,
+    /// Hand all leads over and stand back, or end that.
+    StandBack(bool),
     /// Write a snapshot of every shard.
     Snapshot,
     /// The files thread has taken a piece of a shard's snapshot.

@@ -431,7 +431,7 @@ impl Starting {
             id: self.identity.gateway(0),
             gateways: options.workers,
             shards: self.shards,
-            clustered: self.identity.is_clustered(),
+            members: self.identity.members(),
             concurrency: options.concurrency,
             version: env!("CARGO_PKG_VERSION"),
             users: users(options),
@@ -442,11 +442,12 @@ impl Starting {
     }
 
     fn facts(&self, address: SocketAddr) -> Facts {
+        let (host, port) = self.identity.client_address(address);
         Facts {
             process: std::process::id(),
-            port: address.port(),
+            port,
             run_id: self.dir.manifest().server.clone(),
-            address: address.ip().to_string(),
+            address: host,
             memory_limit_bytes: self.options.memory_limit_bytes,
             durable: self.options.durability == Durability::Always,
             ..Facts::default()

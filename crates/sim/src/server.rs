@@ -5,7 +5,7 @@ use crate::plant::Plant;
 use crate::random::Random;
 use adt::{ArgBuf, Reply};
 use engine::entry::{SnapshotCodec, SnapshotPart};
-use engine::gateway::{self, Gateway, Opening, Output, SessionId};
+use engine::gateway::{self, Gateway, Members, Opening, Output, SessionId};
 use engine::message::{Concurrency, GatewayId, MachineId, Now, Request, ShardId};
 use engine::node::{Event, Node, Parcel, To, Transfer};
 use engine::replica::{Replica, Setup, resolve_open};
@@ -34,8 +34,17 @@ impl Shape {
         self.machines > 1
     }
 
+    fn machines(&self) -> Vec<MachineId> {
+        (1..=self.machines).map(MachineId).collect()
+    }
+
+    fn members(&self) -> Option<Members> {
+        self.is_cluster()
+            .then(|| Members { name: "simulated".to_owned(), machines: self.machines() })
+    }
+
     fn membership(&self, own: MachineId) -> Membership {
-        Membership { own, voters: (1..=self.machines).map(MachineId).collect() }
+        Membership { own, voters: self.machines() }
     }
 }
 
@@ -56,6 +65,10 @@ pub enum Input {
     SnapshotRead((ShardId, MachineId, u64), u64, Option<(Vec<u8>, bool)>),
     /// A piece of a snapshot of another machine, of this number, is written.
     SnapshotWritten((ShardId, u64)),
+    /// An operator hands the lead of a shard over to a machine.
+    HandOver(ShardId, MachineId),
+    /// The machine hands all leads over and stands back, or ends that.
+    StandBack(bool),
     /// Another machine is connected: generation of the connection.
     Connected(MachineId, u64),
     /// The connection to another machine is lost.
@@ -196,7 +209,7 @@ fn gateway_config(shape: Shape, id: GatewayId, seed: u64) -> gateway::Config {
         id,
         gateways: shape.workers,
         shards: shape.shards,
-        clustered: shape.is_cluster(),
+        members: shape.members(),
         concurrency: shape.concurrency,
         version: "simulated",
         users: vec![everything()],
@@ -289,6 +302,8 @@ impl Worker {
                 let written = self.node.snapshot_written(now, which, true);
                 written.map_err(|e| e.to_string())?;
             }
+            Input::HandOver(shard, to) => self.node.hand_over(now, shard, to),
+            Input::StandBack(on) => self.node.stand_back(now, on),
             Input::Connected(machine, generation) => {
                 self.pass_on(machine, sent, || Input::Connected(machine, generation));
                 self.generations.insert(machine, generation);

@@ -107,6 +107,11 @@ enum Event {
         machine: u16,
     },
     ClockJump,
+    HandOver,
+    StandBack,
+    ComeBack {
+        machine: u16,
+    },
     Pause {
         moves: bool,
     },
@@ -487,6 +492,12 @@ impl World {
                 self.machines[machine].wall_offsets_us[worker] += jump;
             }
             Event::Pause { moves } => self.pause(moves),
+            Event::HandOver => self.hand_over(),
+            Event::StandBack => {
+                let machine = self.faults.below(u64::from(self.shape.machines)) as u16;
+                self.stand_back(machine, true);
+            }
+            Event::ComeBack { machine } => self.stand_back(machine, false),
             Event::Cut => self.cut(),
             Event::Mend { from, to } => self.mend(from, to),
             Event::Connections => self.look_after_connections(),

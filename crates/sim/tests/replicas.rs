@@ -1,10 +1,10 @@
 //! Stories about three replicas of one shard, message by message: what a leader may say, and when.
 
-use adt::{ArgBuf, record};
+use adt::{ArgBuf, Reply, record};
 use engine::entry::Apply;
-use engine::limits::TICK_US;
+use engine::limits::{HANDOVER_US_MAX, TICK_US};
 use engine::message::{
-    Body, Concurrency, GatewayId, KeyedOp, MachineId, Now, Request, ShardId, Token,
+    Answer, Body, Concurrency, GatewayId, KeyedOp, MachineId, Now, Request, ShardId, Token,
 };
 use engine::replica::{Replica, Setup};
 use engine::replication::{Membership, Recovered};
@@ -163,4 +163,69 @@ fn a_leader_that_was_frozen_says_nothing_about_what_it_holds() {
     story.replicas[leader].end_turn(story.now).unwrap();
     assert!(story.replicas[leader].is_serving(), "it does not know that another machine leads");
     assert_eq!(story.answered(leader), []);
+}
+
+#[test]
+fn a_handover_leaves_nobody_in_doubt() {
+    let mut story = Story::new();
+    let leader = story.leader().unwrap();
+    let to = (leader + 1) % 3;
+    let before = story.ask(leader, write("incr k"));
+    story.replicas[leader].end_turn(story.now).unwrap();
+    let asks = story.ask(leader, Body::Transfer { to: MachineId(to as u16 + 1) });
+    let during = story.ask(leader, write("incr k"));
+    story.settle();
+    story.pass_until("handover", |story| story.leader() == Some(to));
+    let answers: Vec<(u64, String)> = std::iter::from_fn(|| story.replicas[leader].poll())
+        .map(|response| (response.token.0, format!("{:?}", response.answer)))
+        .collect();
+    let [(first, done), (second, write_goes_on), (third, transfer_goes_on)] = &answers[..] else {
+        panic!("{answers:?}")
+    };
+    assert!(*first == before && done.starts_with("Replies"), "{answers:?}");
+    assert!(*second == asks && write_goes_on.starts_with("NotTaken(Transfer"), "{answers:?}");
+    assert!(*third == during && transfer_goes_on.starts_with("NotTaken(Apply"), "{answers:?}");
+    // The next leader is the one that was meant.
+    story.ask(to, Body::Transfer { to: MachineId(to as u16 + 1) });
+    let answer = story.replicas[to].poll().unwrap().answer;
+    assert!(matches!(answer, Answer::Reply(Reply::Ok)), "{answer:?}");
+}
+
+#[test]
+fn a_handover_that_fails_is_told_and_the_leader_goes_on() {
+    let mut story = Story::new();
+    let leader = story.leader().unwrap();
+    let to = (leader + 1) % 3;
+    story.frozen[to] = true;
+    let asks = story.ask(leader, Body::Transfer { to: MachineId(to as u16 + 1) });
+    let writes = story.ask(leader, write("incr k"));
+    story.settle();
+    assert_eq!(story.answered(leader), []);
+    story.pass(HANDOVER_US_MAX);
+    assert_eq!(story.answered(leader), [asks, writes]);
+    assert!(story.replicas[leader].is_serving());
+}
+
+#[test]
+fn a_lead_that_may_be_handed_over_has_no_lease() {
+    let mut story = Story::new();
+    let leader = story.leader().unwrap();
+    story.ask(leader, read("get k"));
+    story.settle();
+    let with_lease = story.ask(leader, read("get k"));
+    assert_eq!(story.answered(leader).last(), Some(&with_lease));
+    let to = (leader + 1) % 3;
+    assert!(story.replicas[leader].hand_over(story.now, MachineId(to as u16 + 1)));
+    story.replicas[leader].end_turn(story.now).unwrap();
+    let word = story.replicas[leader].take_messages().into_iter().find(|m| m.to == to as u64 + 1);
+    story.replicas[to].step(story.now, word.unwrap()).unwrap();
+    // The leader hears of nothing; the other one is elected at once, while the lease lasts.
+    story.frozen[leader] = true;
+    story.settle();
+    assert!(story.replicas[to].is_serving(), "nobody waits for the end of a lease");
+    story.ask(to, write("incr k"));
+    story.settle();
+    story.answered(leader);
+    story.ask(leader, read("get k"));
+    assert_eq!(story.answered(leader), [], "it may be out of date");
 }

@@ -1,5 +1,6 @@
 //! What goes into a gateway and comes out of it, besides what shards say.
 
+use super::topology::Members;
 use crate::message::{Concurrency, GatewayId, Request, ShardId};
 use adt::{Blob, Reply};
 use std::collections::BTreeMap;
@@ -17,9 +18,9 @@ pub struct Config {
     pub gateways: u16,
     /// How many shards the server has.
     pub shards: u16,
-    /// Whether other machines may lead shards: nothing is sent to a shard before
-    /// [`super::Gateway::shard_led`] has said who does.
-    pub clustered: bool,
+    /// The machines of the cluster, if there are others: they may lead shards, and nothing is sent
+    /// to a shard before [`super::Gateway::shard_led`] has said who does.
+    pub members: Option<Members>,
     /// Which parts of the concurrency control are on.
     pub concurrency: Concurrency,
     /// Version of the product, for `INFO` and `HELLO`.
@@ -129,6 +130,8 @@ pub enum Admin {
     ConfigSet(Vec<(String, String)>),
     /// `CONFIG RESETSTAT`: set the counters to zero.
     ResetStats,
+    /// `FAILOVER`: hand the lead of all shards over and stand back, or end that.
+    StandBack(bool),
 }
 
 /// What gateways of one server say to each other.

@@ -1,12 +1,14 @@
-//! `CLUSTER`: this one server owns all slots, and says so to clients that ask.
+//! `CLUSTER` and `FAILOVER`: which machine leads which slots, as Redis Cluster's clients ask for it,
+//! and handing leads over.
 
 use super::Gateway;
-use super::api::SessionId;
+use super::api::{Admin, SessionId};
 use super::commands::{unknown_subcommand, wrong_words};
 use super::dispatch::Handled;
 use super::gather::What;
+use super::topology::{Machine, ranges};
 use crate::limits::SLOTS;
-use crate::message::Body;
+use crate::message::{Body, MachineId, ShardId};
 use crate::slot::{shard_of_slot, slot};
 use adt::{Args, ErrorReply, Reply};
 
@@ -14,23 +16,23 @@ impl Gateway {
     /// `CLUSTER` and its subcommands.
     pub(super) fn cluster(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
         let word = args.get(1).unwrap_or_default().to_ascii_lowercase();
-        let last = i64::from(SLOTS - 1);
         match (word.as_slice(), args.len()) {
             (b"keyslot", 3) => Reply::Int(i64::from(slot(args.get(2).unwrap_or_default()))).into(),
-            (b"myid", 2) => Reply::bulk(&self.facts.run_id).into(),
-            (b"myshardid", 2) => Reply::bulk(self.shard_id()).into(),
+            (b"myid", 2) => Reply::bulk(self.machines().remove(0).id).into(),
+            (b"myshardid", 2) => Reply::bulk(shard_id(&self.machines().remove(0))).into(),
             (b"slots", 2) => {
-                let node = Reply::Array(vec![
-                    Reply::bulk(&self.facts.address),
-                    Reply::Int(i64::from(self.facts.port)),
-                    Reply::bulk(&self.facts.run_id),
-                    Reply::Array(Vec::new()),
-                ]);
-                Reply::Array(vec![Reply::Array(vec![Reply::Int(0), Reply::Int(last), node])]).into()
+                self.redirect(id);
+                self.cluster_slots().into()
             }
-            (b"shards", 2) => Reply::Array(vec![self.cluster_shard(last)]).into(),
-            (b"nodes", 2) => Reply::Text(self.cluster_node()).into(),
-            (b"info", 2) => Reply::Text(cluster_info()).into(),
+            (b"shards", 2) => {
+                self.redirect(id);
+                self.cluster_shards().into()
+            }
+            (b"nodes", 2) => {
+                self.redirect(id);
+                Reply::Text(self.cluster_nodes()).into()
+            }
+            (b"info", 2) => Reply::Text(self.cluster_info()).into(),
             (b"countkeysinslot", 3) => self.keys_in_slot(id, args, None),
             (b"getkeysinslot", 4) => match args.int(3) {
                 Ok(count) if count >= 0 => self.keys_in_slot(id, args, Some(count as usize)),
@@ -43,6 +45,48 @@ impl Gateway {
                 _,
             ) => wrong_words("cluster", &String::from_utf8_lossy(&word)).into(),
             _ => unknown_subcommand(args).into(),
+        }
+    }
+
+    /// `READONLY`: a replica may be asked, and any machine answers. `READWRITE`: the leader is to be
+    /// asked again.
+    pub(super) fn may_ask_replicas(&mut self, id: SessionId, may: bool) -> Handled {
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.about.asks_replicas = may;
+        }
+        Reply::Ok.into()
+    }
+
+    /// `FAILOVER`: this machine hands all leads over and stands back; `ABORT` ends that; one shard
+    /// goes to one machine with `SHARD shard TO machine`.
+    pub(super) fn failover(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        if self.topology.is_alone() {
+            return ErrorReply::err("FAILOVER needs another machine, and this one is alone").into();
+        }
+        match args.len() {
+            1 => self.admin(id, Admin::StandBack(true)),
+            2 if args.is(1, "ABORT") => self.admin(id, Admin::StandBack(false)),
+            5 if args.is(1, "SHARD") && args.is(3, "TO") => {
+                let number = |at| args.int(at).ok().and_then(|number| u16::try_from(number).ok());
+                let known = number(2).filter(|shard| *shard < self.config.shards);
+                let Some(shard) = known else {
+                    return ErrorReply::err("there is no such shard").into();
+                };
+                let machines = self.machines();
+                let known = number(4).filter(|n| machines.iter().any(|m| m.number.0 == *n));
+                let Some(to) = known.map(MachineId) else {
+                    return ErrorReply::err("there is no such machine in the cluster").into();
+                };
+                if !self.is_idle(id) {
+                    return Handled::Hold;
+                }
+                let target = self.place(id, None);
+                self.bar(target);
+                let body = |one: ShardId| (one.0 == shard).then_some(Body::Transfer { to });
+                self.gather(target, What::One, body, None);
+                Handled::Later
+            }
+            _ => ErrorReply::syntax().into(),
         }
     }
 
@@ -64,53 +108,124 @@ impl Gateway {
         Handled::Later
     }
 
-    /// Another name than the node's, as Redis has it: the same digits in reverse.
-    fn shard_id(&self) -> String {
-        self.facts.run_id.chars().rev().collect()
+    /// A client that knows which machine leads which slots is told when it is wrong.
+    fn redirect(&mut self, id: SessionId) {
+        if !self.topology.is_alone()
+            && let Some(session) = self.sessions.get_mut(id.0)
+        {
+            session.redirects = true;
+            session.refresh();
+        }
     }
 
-    fn cluster_shard(&self, last: i64) -> Reply {
-        let facts = &self.facts;
+    /// All machines, this one first.
+    fn machines(&self) -> Vec<Machine> {
+        self.topology.machines(self.config.id.machine, &self.facts)
+    }
+
+    /// Slots, first and last, with the machine that leads them; this one if nobody is known to, for
+    /// it finds out.
+    fn led(&self) -> Vec<((u16, u16), MachineId)> {
+        if self.topology.is_alone() {
+            return vec![((0, SLOTS - 1), self.config.id.machine)];
+        }
+        let leader = |shard| self.leader(ShardId(shard)).unwrap_or(self.config.id.machine);
+        let ranges = ranges(self.config.shards).into_iter().zip(0..);
+        ranges.map(|(range, shard)| (range, leader(shard))).collect()
+    }
+
+    fn cluster_slots(&self) -> Reply {
+        let machines = self.machines();
+        let node = |machine: &Machine| {
+            Reply::Array(vec![
+                Reply::bulk(&machine.host),
+                Reply::Int(i64::from(machine.port)),
+                Reply::bulk(&machine.id),
+                Reply::Array(Vec::new()),
+            ])
+        };
+        let range = |((first, last), leader): ((u16, u16), MachineId)| {
+            let mut parts = vec![Reply::Int(first.into()), Reply::Int(last.into())];
+            let leads = |machine: &&Machine| machine.number == leader;
+            parts.extend(machines.iter().filter(leads).map(node));
+            let follows = |machine: &&Machine| machine.number != leader && machine.linked;
+            parts.extend(machines.iter().filter(follows).map(node));
+            Reply::Array(parts)
+        };
+        Reply::Array(self.led().into_iter().map(range).collect())
+    }
+
+    fn cluster_shards(&self) -> Reply {
+        let machines = self.machines();
         let pair = |name: &str, value: Reply| (Reply::bulk(name), value);
-        let node = Reply::Map(vec![
-            pair("id", Reply::bulk(&facts.run_id)),
-            pair("port", Reply::Int(i64::from(facts.port))),
-            pair("ip", Reply::bulk(&facts.address)),
-            pair("endpoint", Reply::bulk(&facts.address)),
-            pair("role", Reply::bulk("master")),
-            pair("replication-offset", Reply::Int(0)),
-            pair("health", Reply::bulk("online")),
-        ]);
-        Reply::Map(vec![
-            pair("slots", Reply::Array(vec![Reply::Int(0), Reply::Int(last)])),
-            pair("nodes", Reply::Array(vec![node])),
-        ])
+        let node = |machine: &Machine, leads: bool| {
+            Reply::Map(vec![
+                pair("id", Reply::bulk(&machine.id)),
+                pair("port", Reply::Int(i64::from(machine.port))),
+                pair("ip", Reply::bulk(&machine.host)),
+                pair("endpoint", Reply::bulk(&machine.host)),
+                pair("role", Reply::bulk(if leads { "master" } else { "replica" })),
+                pair("replication-offset", Reply::Int(0)),
+                pair("health", Reply::bulk(if machine.linked { "online" } else { "fail" })),
+            ])
+        };
+        let shard = |((first, last), leader): ((u16, u16), MachineId)| {
+            let slots = Reply::Array(vec![Reply::Int(first.into()), Reply::Int(last.into())]);
+            let nodes = machines.iter().map(|m| node(m, m.number == leader)).collect();
+            Reply::Map(vec![pair("slots", slots), pair("nodes", Reply::Array(nodes))])
+        };
+        Reply::Array(self.led().into_iter().map(shard).collect())
     }
 
-    fn cluster_node(&self) -> String {
-        let facts = &self.facts;
-        format!(
-            "{} {}:{}@0 myself,master - 0 0 1 connected 0-{}\n",
-            facts.run_id,
-            facts.address,
-            facts.port,
-            SLOTS - 1
-        )
+    fn cluster_nodes(&self) -> String {
+        let led = self.led();
+        let mut text = String::new();
+        for Machine { number, id, host, port, linked, myself } in self.machines() {
+            let own = if myself { "myself," } else { "" };
+            let (failed, state) =
+                if linked { ("", "connected") } else { (",fail", "disconnected") };
+            let flags = format!("{own}master{failed}");
+            text.push_str(&format!("{id} {host}:{port}@0 {flags} - 0 0 {} {state}", number.0));
+            for ((first, last), _) in led.iter().filter(|(_, leader)| *leader == number) {
+                text.push_str(&format!(" {first}-{last}"));
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    fn cluster_info(&self) -> String {
+        let alone = self.topology.is_alone();
+        let led = self.led();
+        let known = |shard: &u16| self.leader(ShardId(*shard)).is_some();
+        let complete = (0..self.config.shards).all(|shard| known(&shard));
+        let ranges = ranges(self.config.shards).into_iter().zip(0..);
+        let ok: u64 = ranges
+            .filter(|(_, shard)| known(shard))
+            .map(|((first, last), _)| u64::from(last - first) + 1)
+            .sum();
+        let mut leaders: Vec<MachineId> = led.iter().map(|(_, leader)| *leader).collect();
+        leaders.sort_unstable();
+        leaders.dedup();
+        let slots = u64::from(SLOTS);
+        let lines = [
+            ("cluster_enabled", u64::from(!alone)),
+            ("cluster_slots_assigned", slots),
+            ("cluster_slots_ok", ok),
+            ("cluster_slots_pfail", 0),
+            ("cluster_slots_fail", slots - ok),
+            ("cluster_known_nodes", self.machines().len() as u64),
+            ("cluster_size", leaders.len() as u64),
+            ("cluster_current_epoch", 1),
+            ("cluster_my_epoch", 1),
+        ];
+        let rest: String =
+            lines.iter().map(|(name, value)| format!("{name}:{value}\r\n")).collect();
+        format!("cluster_state:{}\r\n{rest}", if complete { "ok" } else { "fail" })
     }
 }
 
-fn cluster_info() -> String {
-    let lines = [
-        ("cluster_enabled", 0),
-        ("cluster_slots_assigned", SLOTS),
-        ("cluster_slots_ok", SLOTS),
-        ("cluster_slots_pfail", 0),
-        ("cluster_slots_fail", 0),
-        ("cluster_known_nodes", 1),
-        ("cluster_size", 1),
-        ("cluster_current_epoch", 1),
-        ("cluster_my_epoch", 1),
-    ];
-    let rest: String = lines.iter().map(|(name, value)| format!("{name}:{value}\r\n")).collect();
-    format!("cluster_state:ok\r\n{rest}")
+/// Another name than the machine's, as Redis has it: the same digits in reverse.
+fn shard_id(machine: &Machine) -> String {
+    machine.id.chars().rev().collect()
 }

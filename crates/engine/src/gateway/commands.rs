@@ -73,7 +73,9 @@ impl Gateway {
                 Err(error) => error.into(),
             },
             "time" => self.time(),
-            "readonly" | "readwrite" | "asking" => Reply::Ok.into(),
+            "readonly" | "readwrite" => self.may_ask_replicas(id, spec.name == "readonly"),
+            "asking" => Reply::Ok.into(),
+            "failover" => self.failover(id, args),
             "cluster" => self.cluster(id, args),
             "role" => {
                 Reply::Array(vec![Reply::bulk("master"), Reply::Int(0), Reply::Array(vec![])])
@@ -274,7 +276,7 @@ impl Gateway {
     }
 
     /// Lets the server do something, and waits for it.
-    fn admin(&mut self, id: SessionId, action: Admin) -> Handled {
+    pub(super) fn admin(&mut self, id: SessionId, action: Admin) -> Handled {
         if !self.is_idle(id) {
             return Handled::Hold;
         }

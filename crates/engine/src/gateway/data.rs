@@ -7,6 +7,7 @@ use super::work::{Finish, Form, Program, Step, Work};
 use crate::entry::Apply;
 use crate::limits::KEY_BYTES_MAX;
 use crate::message::{Body, Guard, RequestId, ShardId};
+use crate::slot::slot;
 use adt::{Blob, Command, ErrorReply, Op, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
 
@@ -62,6 +63,13 @@ impl Gateway {
     /// A data command outside of transactions. Tells whether it went ahead.
     pub(super) fn data(&mut self, id: SessionId, command: Command) -> bool {
         let Some(session) = self.sessions.get_mut(id.0) else { return true };
+        if session.redirects
+            && let Some(error) = self.elsewhere(id, &command)
+        {
+            self.reply(id, error.into());
+            return true;
+        }
+        let Some(session) = self.sessions.get_mut(id.0) else { return true };
         let command = match command {
             Command::Single(key, op) if session.request.is_none() => {
                 self.single(id, key, op);
@@ -89,6 +97,25 @@ impl Gateway {
         let target = self.place(id, None);
         self.launch(Program { target, steps, form: Form::One, guards: Vec::new(), request }, route);
         true
+    }
+
+    /// Where a client that knows the leaders should have sent a command. What concerns several
+    /// shards, and what waits, is carried out from wherever it comes.
+    fn elsewhere(&self, id: SessionId, command: &Command) -> Option<ErrorReply> {
+        let session = self.sessions.get(id.0)?;
+        let (mut route, mut first) = (Route::Nowhere, None);
+        let mut add = |key: &Blob, op: &Op| {
+            if op.is_write() || !session.about.asks_replicas {
+                route.add(self.mail.shard_of(key));
+                first.get_or_insert(slot(key));
+            }
+        };
+        match command {
+            Command::Single(key, op) => add(key, op),
+            Command::Multi { ops, .. } => ops.iter().for_each(|(key, op)| add(key, op)),
+            _ => {}
+        }
+        self.moved(route, first?)
     }
 
     /// The request number that the client gave for what it sends now.

@@ -30,6 +30,8 @@ pub(super) enum What {
     Any,
     /// `FLUSHALL`: `OK`.
     Ok,
+    /// `FAILOVER`: what the one shard says.
+    One,
     /// `SCAN`: the step of this shard.
     Scan(ShardId),
     /// `INFO`.
@@ -145,6 +147,7 @@ impl Gateway {
         let reply = match what {
             What::Sum => Reply::Int(count()),
             What::Ok => Reply::Ok,
+            What::One => replies.into_iter().next().unwrap_or_else(no_answer),
             What::Unblocked => Reply::Int(count().min(1)),
             What::KilledOne if count() > 0 => Reply::Ok,
             What::KilledOne => client_list::no_such_client().into(),
@@ -199,10 +202,16 @@ impl Gateway {
             facts: &self.facts,
             gateway: &total,
             gateways: self.config.gateways,
+            clustered: !self.topology.is_alone(),
             shards,
         };
         info::reply(&sources, wanted)
     }
+}
+
+/// The shard's leader was lost before it answered.
+fn no_answer() -> Reply {
+    ErrorReply::err("the shard has lost its leader: look with CLUSTER NODES, and try again").into()
 }
 
 fn items(replies: Vec<Reply>) -> impl Iterator<Item = Reply> {

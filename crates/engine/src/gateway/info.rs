@@ -33,6 +33,8 @@ pub struct Sources<'a> {
     pub version: &'a str,
     /// What the server knows about itself.
     pub facts: &'a Facts,
+    /// Whether there are other machines.
+    pub clustered: bool,
     /// Counters, summed over the gateways.
     pub gateway: &'a GatewayStats,
     /// How many gateways there are.
@@ -123,7 +125,7 @@ fn write_section(name: &str, sources: &Sources<'_>, total: &ShardStats, out: &mu
         "cpu" => cpu(sources.facts, out),
         "transactions" => transactions(sources.gateway, total, out),
         "contention" => contention(total, out),
-        "cluster" => out.put("cluster_enabled", 0),
+        "cluster" => out.put("cluster_enabled", u8::from(sources.clustered)),
         "keyspace" if total.keys > 0 => {
             let (keys, expires) = (total.keys, total.keys_with_expiry);
             out.put("db0", format_args!("keys={keys},expires={expires},avg_ttl=0"));
@@ -330,6 +332,7 @@ mod tests {
         let gateway = GatewayStats { committed: 11, ..GatewayStats::default() };
         let sources = Sources {
             version: "0.1.0",
+            clustered: false,
             facts: &facts,
             gateway: &gateway,
             gateways: 2,

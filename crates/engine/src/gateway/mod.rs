@@ -39,6 +39,7 @@ pub mod session_commands;
 mod slab;
 mod snapshot;
 mod timer;
+mod topology;
 mod txn;
 mod ways;
 mod work;
@@ -47,6 +48,7 @@ pub use api::{
     Admin, ClientFilter, Config, Facts, GatewayStats, Knowledge, Opening, Output, PeerMessage,
     Question, SessionId, UserConfig,
 };
+pub use topology::Members;
 
 use crate::limits::{PIPELINE_REQUESTS_MAX, TRANSACTION_BYTES_MAX};
 use crate::message::{GatewayId, Now, TxnId};
@@ -92,6 +94,7 @@ pub struct Gateway {
     next_lease: u32,
     readers: Map<Blob, lease::Readers>,
     admission: admission::Admission,
+    topology: topology::Topology,
     /// Transactions of others that are being settled.
     recovering: BTreeSet<TxnId>,
 }
@@ -105,7 +108,7 @@ impl Gateway {
             shards: config.shards,
             outputs: VecDeque::new(),
             pending: Slab::default(),
-            ways: config.clustered.then(|| ways::Ways::new(config.shards)),
+            ways: config.members.is_some().then(|| ways::Ways::new(config.shards)),
             stats: GatewayStats::default(),
         };
         Self {
@@ -127,6 +130,7 @@ impl Gateway {
             next_lease: 0,
             readers: Map::default(),
             admission: admission::Admission::default(),
+            topology: topology::Topology::new(config.members.as_ref(), config.id.machine),
             recovering: BTreeSet::new(),
             config,
         }

@@ -51,6 +51,8 @@ pub(super) struct Session {
     pub admitted: bool,
     /// The job of the blocking command that the session waits in.
     pub blocked: Option<u64>,
+    /// The client has asked which machine leads which slots, and is told when it is wrong.
+    pub redirects: bool,
     /// Channels and patterns that it has subscribed to.
     pub subscriptions: u32,
     pub about: Box<About>,
@@ -66,6 +68,8 @@ pub(super) struct About {
     pub library_version: String,
     pub no_evict: bool,
     pub no_touch: bool,
+    /// It has said `READONLY`.
+    pub asks_replicas: bool,
     /// An authentication that waits for its verdict.
     pub verdict: Option<Verdict>,
     /// Where the reply of what the server does for the session goes.
@@ -146,6 +150,7 @@ impl Session {
             library_version: String::new(),
             no_evict: false,
             no_touch: false,
+            asks_replicas: false,
             verdict: None,
             admin: None,
         };
@@ -171,6 +176,7 @@ impl Session {
             parked: false,
             admitted: false,
             blocked: None,
+            redirects: false,
             subscriptions: 0,
             about: Box::new(about),
         };
@@ -183,6 +189,7 @@ impl Session {
         self.plain = matches!(self.mode, Mode::Single)
             && self.replies == Replies::On
             && self.request.is_none()
+            && !self.redirects
             && (self.subscriptions == 0 || self.protocol == 3)
             && self.user.as_ref().is_some_and(|user| user.everything());
     }

@@ -142,8 +142,14 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "COUNTKEYSINSLOT slot | GETKEYSINSLOT slot count | INFO | KEYSLOT key | MYID | \
          MYSHARDID | NODES | SHARDS | SLOTS",
         "O(1); keys in a slot O(n)");
-    ("readonly", 1, FAST, Keys::None, "Accepted for cluster clients.", "", "O(1)");
-    ("readwrite", 1, FAST, Keys::None, "Accepted for cluster clients.", "", "O(1)");
+    ("failover", -1, ADMIN, Keys::None,
+        "Hands the lead of shards over to other machines while clients go on: of all that this \
+         machine leads, which then stands back until ABORT or its next start; or of one.",
+        "[ABORT | SHARD shard TO machine]", "O(1)");
+    ("readonly", 1, FAST, Keys::None,
+        "Reads that follow may be sent to any machine without being told which one leads; they \
+         see the newest values all the same.", "", "O(1)");
+    ("readwrite", 1, FAST, Keys::None, "Ends what READONLY began.", "", "O(1)");
 };
 
 struct Table {

@@ -30,7 +30,7 @@ impl Story {
         let config = Config {
             id: GatewayId::alone(0),
             gateways: 1,
-            clustered: false,
+            members: None,
             shards: 2,
             concurrency: Concurrency::FULL,
             version: "1.2.3",

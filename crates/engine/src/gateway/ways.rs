@@ -54,7 +54,7 @@ pub(super) struct Ways {
 /// What to ask again, if the answer to a request should get lost.
 fn again(body: &Body) -> Option<Box<Body>> {
     let harmless = match body {
-        Body::Inquire { .. } | Body::Resolve(_) => true,
+        Body::Inquire { .. } | Body::Resolve(_) | Body::Transfer { .. } => true,
         Body::Apply(apply) => apply.request.is_some(),
         body => body.rests_on_lead(),
     };
@@ -67,6 +67,12 @@ impl Ways {
         let mut ways = Vec::new();
         ways.resize_with(usize::from(shards), Way::default);
         Self { ways, sent: Map::default(), last: 0, ready: Vec::new() }
+    }
+
+    /// Who leads a shard, if that is known.
+    pub fn leader(&self, shard: ShardId) -> Option<MachineId> {
+        let way = self.ways.get(usize::from(shard.0))?;
+        way.next.or(way.open.then_some(way.machine))
     }
 
     fn way(&mut self, shard: ShardId) -> &mut Way {
@@ -198,6 +204,7 @@ impl Gateway {
     /// The connection to a machine is lost, and with it whatever it was asked and has not answered.
     pub fn machine_lost(&mut self, now: Now, machine: MachineId) {
         self.now = now;
+        self.topology.lost(machine);
         let Some(ways) = &mut self.mail.ways else { return };
         let led: Vec<ShardId> = (0..ways.ways.len() as u16)
             .map(ShardId)

@@ -24,6 +24,8 @@ use adt::Timestamp;
 use std::collections::{BTreeSet, VecDeque};
 use transfer::Transfers;
 
+/// For how long a machine that stands back tries to hand over what it leads.
+const STAND_BACK_US: u64 = 5_000_000;
 /// How often watermarks are told, in microseconds.
 const WATERMARKS_EVERY_US: u64 = 1_000_000;
 
@@ -91,6 +93,8 @@ pub struct Node<C> {
     connected: BTreeSet<MachineId>,
     /// When watermarks were told last.
     told_us: u64,
+    /// Until when leads are handed over that this machine has.
+    standing_back_until_us: u64,
     /// Where in `local` to look for answers next.
     polled: usize,
     events: VecDeque<Event>,
@@ -128,6 +132,7 @@ impl<C: EntryCodec> Node<C> {
             announced: vec![None; count],
             connected: BTreeSet::new(),
             told_us: 0,
+            standing_back_until_us: 0,
             polled: 0,
             events: VecDeque::new(),
             parcels: VecDeque::new(),
@@ -414,12 +419,53 @@ impl<C: EntryCodec> Node<C> {
         }
     }
 
+    /// Hands the lead of all shards here over to other machines, and lets others come first when
+    /// leaders are elected; or ends that.
+    pub fn stand_back(&mut self, now: Now, on: bool) {
+        self.standing_back_until_us = if on { now.mono_us + STAND_BACK_US } else { 0 };
+        for &shard in &self.local {
+            if let Some(replica) = &mut self.replicas[shard] {
+                replica.stand_back(on);
+            }
+        }
+        self.hand_over_all(now);
+    }
+
+    /// Goes on to hand over what is led here, each shard to one of the machines that are ready for
+    /// it.
+    fn hand_over_all(&mut self, now: Now) {
+        if now.mono_us >= self.standing_back_until_us {
+            return;
+        }
+        for &shard in &self.local {
+            let Some(replica) = &mut self.replicas[shard] else { continue };
+            let mut ready = replica.successors();
+            ready.retain(|machine| self.connected.contains(machine));
+            if let Some(to) = ready.get(shard % ready.len().max(1)) {
+                replica.hand_over(now, *to);
+            }
+        }
+    }
+
+    /// Whether a shard is led here that another machine could lead.
+    pub fn may_hand_over(&self) -> bool {
+        self.clustered && !self.connected.is_empty() && self.replicas().any(Replica::is_serving)
+    }
+
+    /// Hands the lead of a shard over to a machine, if that can be.
+    pub fn hand_over(&mut self, now: Now, shard: ShardId, to: MachineId) {
+        if let Some(replica) = self.replica_mut(shard) {
+            replica.hand_over(now, to);
+        }
+    }
+
     /// Does what is due by time.
     pub fn tick(&mut self, now: Now) {
         if self.clustered && now.mono_us >= self.told_us + WATERMARKS_EVERY_US {
             self.told_us = now.mono_us;
             self.tell_watermarks(now);
         }
+        self.hand_over_all(now);
         for index in 0..self.local.len() {
             let shard = self.local[index];
             if let Some(replica) = &mut self.replicas[shard] {

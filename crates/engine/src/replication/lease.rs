@@ -36,12 +36,20 @@ pub(super) struct Lease {
     confirmed: u64,
     /// Term and beginning of the newest round that was confirmed.
     held: Option<(u64, u64)>,
+    /// In this term another replica may be elected in spite of the lease.
+    renounced: u64,
 }
 
 impl Lease {
     /// `alone`: there is nobody who could vote.
     pub fn new(alone: bool) -> Self {
-        Self { alone, open: VecDeque::new(), last: 0, confirmed: 0, held: None }
+        Self { alone, open: VecDeque::new(), last: 0, confirmed: 0, held: None, renounced: 0 }
+    }
+
+    /// The lead may be handed over in this term, to a replica that is elected without regard to
+    /// promises: from now on every read needs a round.
+    pub fn renounce(&mut self, term: u64) {
+        self.renounced = term;
     }
 
     /// A round begins; gives its number and what the library is to be asked with.
@@ -70,7 +78,8 @@ impl Lease {
 
     /// Whether more than half of the lease is over, and nobody was asked yet.
     pub fn should_renew(&self, term: u64, mono_us: u64) -> bool {
-        self.open.is_empty() && self.left_us(term, mono_us) < lease_us() / 2
+        let may_hold = self.renounced != term;
+        may_hold && self.open.is_empty() && self.left_us(term, mono_us) < lease_us() / 2
     }
 
     /// How much of the lease is left.
@@ -78,7 +87,7 @@ impl Lease {
         if self.alone {
             return u64::MAX;
         }
-        let held = self.held.filter(|(of, _)| *of == term);
+        let held = self.held.filter(|(of, _)| *of == term && *of != self.renounced);
         held.map_or(0, |(_, began_us)| (began_us + lease_us()).saturating_sub(mono_us))
     }
 }

@@ -90,6 +90,9 @@ impl From<raft::Error> for GroupError {
     }
 }
 
+/// How many more ticks a replica that stands back waits before it stands for election.
+const STAND_BACK_TICKS: usize = 3 * ELECTION_TICKS;
+
 /// The machines that hold a group's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
@@ -140,6 +143,7 @@ pub struct Group {
     lease: Lease,
     /// Ticks to hold back before the next election.
     patience: usize,
+    stands_back: bool,
     random: u64,
     /// Votes are given to nobody before this monotonic time: this replica may have promised a
     /// leader something before it was started again.
@@ -216,6 +220,7 @@ impl Group {
             caught_up_in: 0,
             lease: Lease::new(alone),
             patience: 0,
+            stands_back: false,
             random: seed,
             silent_until_us: mono_us + silent_us,
         };
@@ -256,6 +261,46 @@ impl Group {
         self.is_leader() && self.node.raft.lead_transferee.is_none()
     }
 
+    /// Begins to hand the lead over to another voter, which is elected as soon as it has the whole
+    /// log. Until then, or until the library has given it up, nothing may be proposed. Whether it
+    /// succeeds or not, this replica has no lease in this term any more, because the election does
+    /// not wait for the end of leases. Tells whether it was begun.
+    ///
+    /// Section 3.10 of Ongaro's thesis on Raft.
+    pub fn transfer(&mut self, to: MachineId) -> bool {
+        let is_other = to != self.membership.own && self.membership.voters.contains(&to);
+        if !is_other || !self.may_propose() {
+            return false;
+        }
+        self.lease.renounce(self.term());
+        self.node.transfer_leader(u64::from(to.0));
+        self.is_transferring()
+    }
+
+    /// Whether the lead is being handed over.
+    pub fn is_transferring(&self) -> bool {
+        self.is_leader() && self.node.raft.lead_transferee.is_some()
+    }
+
+    /// The voters that could take the lead over at once: those that were heard of lately, if any
+    /// has the whole log only those that have.
+    pub fn successors(&self) -> Vec<MachineId> {
+        let last = self.node.raft.raft_log.last_index();
+        let own = u64::from(self.membership.own.0);
+        let others = self.node.raft.prs().iter().filter(|(id, _)| **id != own);
+        let mut active: Vec<(u64, u64)> =
+            others.filter(|(_, p)| p.recent_active).map(|(id, p)| (*id, p.matched)).collect();
+        if active.iter().any(|(_, matched)| *matched == last) {
+            active.retain(|(_, matched)| *matched == last);
+        }
+        let mut found: Vec<MachineId> = active
+            .into_iter()
+            .filter_map(|(id, _)| u16::try_from(id).ok().map(MachineId))
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
     /// Appends a payload to the log; gives its index.
     pub fn propose(&mut self, payload: Vec<u8>) -> Result<u64, GroupError> {
         self.node.propose(Vec::new(), payload)?;
@@ -277,9 +322,16 @@ impl Group {
         self.node.tick();
     }
 
+    /// Lets other replicas come first when a leader is missing, or ends that.
+    pub fn stand_back(&mut self, on: bool) {
+        self.stands_back = on;
+        self.draw_patience();
+    }
+
     fn draw_patience(&mut self) {
         self.random = crate::shard::apply::mix(self.random);
-        self.patience = (self.random % ELECTION_TICKS as u64) as usize;
+        let more = if self.stands_back { STAND_BACK_TICKS } else { 0 };
+        self.patience = more + (self.random % ELECTION_TICKS as u64) as usize;
     }
 
     /// Takes a message of another replica. One that makes no sense is dropped.

@@ -303,7 +303,7 @@ impl Shard {
         self.settle(now);
     }
 
-    fn answer(&mut self, gateway: GatewayId, token: Token, answer: Answer) {
+    pub(crate) fn answer(&mut self, gateway: GatewayId, token: Token, answer: Answer) {
         self.outputs.push_back(Response { gateway, token, answer });
     }
 

@@ -71,7 +71,7 @@ impl World {
             let config = Config {
                 id: GatewayId::alone(id),
                 gateways: shape.gateways,
-                clustered: false,
+                members: None,
                 shards: shape.shards,
                 concurrency: shape.concurrency,
                 version: "1.2.3",

@@ -24,6 +24,8 @@ pub struct ClusterSettings {
     pub node: Option<u16>,
     /// Where every machine, by number, listens for the others.
     pub nodes: BTreeMap<String, String>,
+    /// Where clients reach this machine, if that is not where it listens.
+    pub announce: Option<String>,
 }
 
 impl ClusterSettings {
@@ -33,6 +35,7 @@ impl ClusterSettings {
             name: self.name.or(below.name),
             node: self.node.or(below.node),
             nodes: if self.nodes.is_empty() { below.nodes } else { self.nodes },
+            announce: self.announce.or(below.announce),
         }
     }
 
@@ -66,6 +69,8 @@ pub struct ClusterOptions {
     pub own: MachineId,
     /// Where every machine listens for the others, as `host:port`.
     pub nodes: BTreeMap<MachineId, String>,
+    /// Where clients reach this machine, as `host:port`, if that is not where it listens.
+    pub announce: Option<String>,
 }
 
 impl ClusterOptions {
@@ -132,7 +137,8 @@ impl ClusterOptions {
                 own.0
             )));
         }
-        Ok(Some(Self { name, own, nodes }))
+        settings.announce.as_deref().map_or(Ok(()), check_address)?;
+        Ok(Some(Self { name, own, nodes, announce: settings.announce }))
     }
 
     /// Where this machine listens for the others.
@@ -144,6 +150,12 @@ impl ClusterOptions {
     pub fn machines(&self) -> Vec<MachineId> {
         self.nodes.keys().copied().collect()
     }
+}
+
+/// Host and port of `host:port`; the host of `[::1]:6379` is without its brackets.
+pub fn split_address(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    Some((host.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()?))
 }
 
 fn check_address(address: &str) -> Result<(), ConfigError> {
@@ -167,7 +179,7 @@ mod tests {
 
     fn three(node: Option<u16>) -> ClusterSettings {
         let nodes = ClusterSettings::parse_nodes("1=a:1, 2=b:1,3=c:1").unwrap();
-        ClusterSettings { name: None, node, nodes }
+        ClusterSettings { node, nodes, ..ClusterSettings::default() }
     }
 
     #[test]
@@ -193,7 +205,7 @@ mod tests {
         }
         for text in ["0=a:1,1=b:1", "1=a,2=b:1", "1=a:1,2=a:1", "1=:1,2=b:1", "1=a:0,2=b:1"] {
             let nodes = ClusterSettings::parse_nodes(text).unwrap();
-            let settings = ClusterSettings { nodes, node: Some(1), name: None };
+            let settings = ClusterSettings { nodes, node: Some(1), ..ClusterSettings::default() };
             assert!(resolve(settings).is_err(), "{text}");
         }
     }

@@ -325,7 +325,9 @@ impl Worker {
                 Mail::Connect(accepted) => self.connect(now, *accepted),
                 Mail::Batch(batch) => self.take_batch(now, batch),
                 Mail::Peer(socket) => self.link(now, *socket),
-                Mail::PeerUp(machine, epoch) => self.peer_up(machine, epoch),
+                Mail::PeerUp(machine, epoch, address) => {
+                    self.peer_up(now, machine, epoch, &address);
+                }
                 Mail::PeerDown(machine) => self.peer_down(now, machine),
                 Mail::Durable(completions) => self.durable(now, &completions),
                 Mail::Verified(session, ok) => self.gateway.verified(now, session, ok),
@@ -337,6 +339,7 @@ impl Worker {
                     }
                 }
                 Mail::ResetStats => self.gateway.reset_stats(),
+                Mail::StandBack(on) => self.node.stand_back(now, on),
                 Mail::Snapshot => self.snapshots.begin_all(self.node.local()),
                 Mail::SnapshotTaken(shard) => self.snapshots.taken(shard),
                 Mail::SnapshotDone(shard, ok) => self.snapshot_done(shard, ok),
@@ -350,7 +353,10 @@ impl Worker {
                     // Whoever asked may have given up waiting.
                     let _ = reply.send(self.report());
                 }
-                Mail::Drain => self.draining = Some(now.mono_us),
+                Mail::Drain => {
+                    self.node.stand_back(now, true);
+                    self.draining = Some(now.mono_us);
+                }
                 Mail::Stop => self.stopping = true,
             }
         }
@@ -498,7 +504,8 @@ impl Worker {
     fn drain(&mut self, now: Now) {
         let Some(since) = self.draining.filter(|_| !self.drained) else { return };
         let quiet = now.mono_us.saturating_sub(self.moved_us.max(since)) >= DRAIN_QUIET_US;
-        if quiet && self.persisting == 0 || now.mono_us.saturating_sub(since) >= DRAIN_US_MAX {
+        let done = quiet && self.persisting == 0 && !self.node.may_hand_over();
+        if done || now.mono_us.saturating_sub(since) >= DRAIN_US_MAX {
             self.drained = true;
             // The control thread is gone only when the process ends.
             let _ = self.peers.control.send(Notice::Drained);

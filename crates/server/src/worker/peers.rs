@@ -6,6 +6,7 @@
 //! over it.
 
 use super::Worker;
+use crate::config::cluster::split_address;
 use crate::mail::{Mail, Outgoing};
 use crate::peers::PeerSocket;
 use engine::limits::{PEER_ENTRIES_BYTES_MAX, PEER_OUTPUT_BYTES_MAX};
@@ -16,6 +17,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Token};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
 use wire::peer::{Hello, PeerFormat, TooLong, decode_hello, encode_hello};
 
 /// The first token of connections with other machines; those with clients have smaller ones.
@@ -202,17 +204,21 @@ impl Worker {
             return;
         }
         tracing::info!("connected with machine {} ({})", machine.0, socket.hello.address);
+        let address: Arc<str> = socket.hello.address.as_str().into();
         self.links.held.insert(machine, Link::new(socket, now));
         let epoch = self.links.next_epoch;
         self.links.next_epoch += 1;
-        self.tell_workers(|| Mail::PeerUp(machine, epoch));
-        self.peer_up(machine, epoch);
+        self.tell_workers(|| Mail::PeerUp(machine, epoch, address.clone()));
+        self.peer_up(now, machine, epoch, &address);
         self.again = true;
     }
 
-    /// Another machine is connected.
-    pub(super) fn peer_up(&mut self, machine: MachineId, epoch: u64) {
+    /// Another machine is connected; clients reach it at an address.
+    pub(super) fn peer_up(&mut self, now: Now, machine: MachineId, epoch: u64, address: &str) {
         self.links.epochs.insert(machine, epoch);
+        if let Some((host, port)) = split_address(address) {
+            self.gateway.machine_linked(now, machine, host, port);
+        }
         self.node.connect(machine);
     }
 

@@ -26,6 +26,8 @@ impl World {
             draw(4, || Event::Pause { moves: false });
             draw(4, || Event::Pause { moves: true });
             draw(5, || Event::Cut);
+            draw(8, || Event::HandOver);
+            draw(3, || Event::StandBack);
         }
         for _ in 0..self.faults.below(6) {
             let time = self.faults.between(self.now_us, self.faults_end_us);
@@ -60,6 +62,28 @@ impl World {
                 self.cut_way((MachineId(machine), MachineId(other)), until);
                 self.cut_way((MachineId(other), MachineId(machine)), until);
             }
+        }
+    }
+
+    /// Somebody hands the lead of a shard over to a machine, wherever it is led.
+    pub(super) fn hand_over(&mut self) {
+        let shard = ShardId(self.faults.below(u64::from(self.shape.shards)) as u16);
+        let to = MachineId(self.faults.between(1, u64::from(self.shape.machines)) as u16);
+        self.fault("handovers");
+        for machine in 0..self.shape.machines {
+            self.hand_in(machine, shard.0 % self.shape.workers, Input::HandOver(shard, to));
+        }
+    }
+
+    /// A machine hands over what it leads and stands back for a while, as before it is stopped.
+    pub(super) fn stand_back(&mut self, machine: u16, on: bool) {
+        for worker in 0..self.shape.workers {
+            self.hand_in(machine, worker, Input::StandBack(on));
+        }
+        if on {
+            self.fault("stand_backs");
+            let time = self.now_us + self.faults.tail(1_000_000);
+            self.at(time, Event::ComeBack { machine });
         }
     }
 

@@ -8,7 +8,7 @@ use crate::entry::{
 };
 use adt::scan::ScanArgs;
 use adt::{Blob, Corrupt, Op, Timestamp};
-use engine::message::{Body, KeyedOp};
+use engine::message::{Body, KeyedOp, MachineId};
 
 const READ: u8 = 1;
 const APPLY: u8 = 2;
@@ -31,6 +31,7 @@ const FLUSH: u8 = 18;
 const RESOLVE: u8 = 19;
 const STATS: u8 = 20;
 const KEYS_IN_SLOT: u8 = 21;
+const TRANSFER: u8 = 22;
 
 fn kind(body: &Body) -> u8 {
     match body {
@@ -55,6 +56,7 @@ fn kind(body: &Body) -> u8 {
         Body::Resolve(_) => RESOLVE,
         Body::Stats => STATS,
         Body::KeysInSlot { .. } => KEYS_IN_SLOT,
+        Body::Transfer { .. } => TRANSFER,
     }
 }
 
@@ -106,6 +108,7 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
         }
         Body::Scan { scan, type_name } => put_scan(scan, type_name.as_deref(), out),
         Body::Resolve(request) => put_request(request, out),
+        Body::Transfer { to } => put_u16(to.0, out),
         Body::KeysInSlot { slot, count } => {
             put_u16(*slot, out);
             put_u64(*count as u64, out);
@@ -174,6 +177,7 @@ fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt>
         FLUSH => Body::Flush,
         RESOLVE => Body::Resolve(read_request(reader)?),
         STATS => Body::Stats,
+        TRANSFER => Body::Transfer { to: MachineId(reader.u16()?) },
         KEYS_IN_SLOT => {
             let slot = reader.u16()?;
             let count = usize::try_from(reader.u64()?).map_err(|_| Corrupt)?;

@@ -134,6 +134,7 @@ fn bodies() -> Vec<Body> {
         Body::Release { txn: txn(9), after: Timestamp(10) },
         Body::ProbeAck { txn: txn(9) },
         Body::Version { key: Blob::from("k") },
+        Body::Transfer { to: MachineId(3) },
         Body::Block { keys: vec![Blob::from("a"), Blob::from("b")] },
         Body::Unblock,
         Body::Scan { scan: scan(Some("a*")), type_name: Some(Blob::from("set")) },

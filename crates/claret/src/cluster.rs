@@ -1,0 +1,271 @@
+//! `claret cluster`: look at a cluster, and decide which machine leads what.
+//!
+//! Everything is asked of the machines over the port for clients, with commands that any Redis
+//! client could send: `CLUSTER NODES` and `FAILOVER`.
+
+use clap::{Args, Subcommand};
+use client::{Client, Command};
+use serde::Serialize;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How long a machine may take to hand everything over.
+const DRAIN_WAIT: Duration = Duration::from_secs(15);
+/// How often is looked how far it has come.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Arguments of `claret cluster`.
+#[derive(Args, Debug)]
+pub struct ClusterArgs {
+    #[command(subcommand)]
+    action: Action,
+    /// Any machine of the cluster: redis://[user:password@]host:port.
+    #[arg(long, global = true, value_name = "URL", default_value = "redis://127.0.0.1:6379")]
+    url: String,
+    /// Print one JSON document.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+enum Action {
+    /// Show the machines, and which of them leads which shard.
+    Status,
+    /// Let a machine hand all leads over and stand back, before it is stopped, say.
+    ///
+    /// Clients notice nothing but a pause of a few milliseconds. The machine goes on to hold its
+    /// replicas, and takes leads again after `undrain`, when it is started again, or when nobody
+    /// else can lead.
+    Drain {
+        /// Number of the machine.
+        machine: u16,
+    },
+    /// Let a machine take leads again.
+    Undrain {
+        /// Number of the machine.
+        machine: u16,
+    },
+    /// Let a machine take the lead of one shard.
+    Lead {
+        /// Number of the shard.
+        shard: u16,
+        /// Number of the machine.
+        machine: u16,
+    },
+    /// Spread the leads of shards evenly over the machines that are connected.
+    Rebalance,
+}
+
+/// A shard as `CLUSTER NODES` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+struct Shard {
+    shard: u16,
+    first_slot: u16,
+    last_slot: u16,
+}
+
+/// A machine as `CLUSTER NODES` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Machine {
+    machine: u16,
+    id: String,
+    address: String,
+    connected: bool,
+    leads: Vec<Shard>,
+}
+
+type Result<T> = std::result::Result<T, String>;
+
+/// Runs the command.
+pub fn main(args: &ClusterArgs) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(run(args)),
+        Err(error) => Err(error.to_string()),
+    };
+    match done {
+        Ok(text) if std::io::stdout().write_all(text.as_bytes()).is_ok() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("claret: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: &ClusterArgs) -> Result<String> {
+    let client = connect(&args.url).await?;
+    match args.action {
+        Action::Status => {}
+        Action::Drain { machine } => drain(&client, &args.url, machine).await?,
+        Action::Undrain { machine } => {
+            let other = connect_with(&client, &args.url, machine).await?;
+            say(&other, Command::new("FAILOVER").arg("ABORT")).await?;
+        }
+        Action::Lead { shard, machine } => lead(&client, shard, machine).await?,
+        Action::Rebalance => rebalance(&client).await?,
+    }
+    let machines = machines(&client).await?;
+    Ok(if args.json { json(&machines) } else { page(&machines) })
+}
+
+async fn connect(url: &str) -> Result<Client> {
+    Client::connect(url).await.map_err(|error| format!("{url}: {error}"))
+}
+
+/// Connects with a machine of the cluster, as the user that the URL names.
+async fn connect_with(client: &Client, url: &str, number: u16) -> Result<Client> {
+    let all = machines(client).await?;
+    let machine = all.iter().find(|machine| machine.machine == number);
+    let machine = machine.ok_or_else(|| format!("there is no machine {number} in the cluster"))?;
+    if !machine.connected {
+        return Err(format!("machine {number} is not connected with the machine at {url}"));
+    }
+    connect(&at(url, &machine.address)).await
+}
+
+/// The URL with another host and port.
+fn at(url: &str, address: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let user = authority.rsplit_once('@').map_or(String::new(), |(user, _)| format!("{user}@"));
+    format!("{scheme}://{user}{address}{path}")
+}
+
+async fn say(client: &Client, command: Command) -> Result<String> {
+    client.send::<String>(command).await.map_err(|error| error.to_string())
+}
+
+async fn machines(client: &Client) -> Result<Vec<Machine>> {
+    let text = say(client, Command::new("CLUSTER").arg("NODES")).await?;
+    parse(&text).ok_or_else(|| format!("this is no answer to CLUSTER NODES: {text:?}"))
+}
+
+async fn lead(client: &Client, shard: u16, machine: u16) -> Result<()> {
+    let command = Command::new("FAILOVER").arg("SHARD").arg(shard).arg("TO").arg(machine);
+    say(client, command).await?;
+    eprintln!("machine {machine} leads shard {shard}");
+    Ok(())
+}
+
+async fn drain(client: &Client, url: &str, number: u16) -> Result<()> {
+    let other = connect_with(client, url, number).await?;
+    say(&other, Command::new("FAILOVER")).await?;
+    let (began, mut left) = (Instant::now(), usize::MAX);
+    loop {
+        let leads = machines(&other).await?.into_iter().find(|m| m.machine == number);
+        let leads = leads.map_or(0, |machine| machine.leads.len());
+        if leads < left {
+            eprintln!("machine {number} leads {leads} shards");
+            left = leads;
+        }
+        if left == 0 {
+            return Ok(());
+        }
+        if began.elapsed() > DRAIN_WAIT {
+            return Err(format!(
+                "machine {number} still leads {left} shards: are the other machines connected and \
+                 up to date? It goes on to stand back; `claret cluster undrain {number}` ends that"
+            ));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn rebalance(client: &Client) -> Result<()> {
+    let mut all = machines(client).await?;
+    while let Some((shard, machine)) = next_move(&all) {
+        lead(client, shard, machine).await?;
+        all = machines(client).await?;
+    }
+    Ok(())
+}
+
+/// A shard that should be led by another machine, for the leads to be spread evenly.
+fn next_move(machines: &[Machine]) -> Option<(u16, u16)> {
+    let connected = || machines.iter().filter(|machine| machine.connected);
+    let most = connected().max_by_key(|machine| (machine.leads.len(), machine.machine))?;
+    let least = connected().min_by_key(|machine| (machine.leads.len(), machine.machine))?;
+    let uneven = most.leads.len() > least.leads.len() + 1;
+    uneven.then(|| Some((most.leads.last()?.shard, least.machine)))?
+}
+
+/// Reads `CLUSTER NODES`. Shards are numbered in the order of their slots.
+fn parse(text: &str) -> Option<Vec<Machine>> {
+    let mut machines = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [id, address, _, _, _, _, number, state, slots @ ..] = &words[..] else { return None };
+        let mut leads = Vec::new();
+        for range in slots {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (first_slot, last_slot) = (first.parse().ok()?, last.parse().ok()?);
+            leads.push(Shard { shard: 0, first_slot, last_slot });
+        }
+        machines.push(Machine {
+            machine: number.parse().ok()?,
+            id: (*id).to_owned(),
+            address: address.split('@').next()?.to_owned(),
+            connected: *state == "connected",
+            leads,
+        });
+    }
+    machines.sort_by_key(|machine| machine.machine);
+    let mut all: Vec<&mut Shard> = machines.iter_mut().flat_map(|m| &mut m.leads).collect();
+    all.sort_by_key(|shard| shard.first_slot);
+    all.into_iter().zip(0..).for_each(|(shard, number)| shard.shard = number);
+    Some(machines)
+}
+
+fn json(machines: &[Machine]) -> String {
+    format!("{:#}\n", serde_json::json!({ "machines": machines }))
+}
+
+fn page(machines: &[Machine]) -> String {
+    let mut page = format!("{:>7}  {:<22} {:<12} leads\n", "machine", "address", "state");
+    for machine in machines {
+        let state = if machine.connected { "connected" } else { "lost" };
+        let leads: Vec<String> = machine.leads.iter().map(|s| s.shard.to_string()).collect();
+        let leads = if leads.is_empty() { "none".to_owned() } else { leads.join(", ") };
+        let (number, address) = (machine.machine, &machine.address);
+        page.push_str(&format!("{number:>7}  {address:<22} {state:<12} {leads}\n"));
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODES: &str = "\
+        bb h2:2@0 myself,master - 0 0 2 connected 5462-10922 0-5461\n\
+        aa h1:1@0 master - 0 0 1 connected 10923-16383\n\
+        cc :0@0 master,fail - 0 0 3 disconnected\n";
+
+    #[test]
+    fn what_the_machines_say_is_read() {
+        let machines = parse(NODES).unwrap();
+        let numbers: Vec<u16> = machines.iter().map(|machine| machine.machine).collect();
+        assert_eq!(numbers, [1, 2, 3]);
+        let leads = |at: usize| machines[at].leads.iter().map(|s| s.shard).collect::<Vec<_>>();
+        assert_eq!((leads(0), leads(1), leads(2)), (vec![2], vec![1, 0], vec![]));
+        assert!(!machines[2].connected);
+        assert!(page(&machines).contains("lost"));
+        assert_eq!(parse("rubbish"), None);
+    }
+
+    #[test]
+    fn leads_are_spread_over_the_machines_that_are_connected() {
+        let mut machines = parse(NODES).unwrap();
+        assert_eq!(next_move(&machines), None);
+        machines[2].connected = true;
+        assert_eq!(next_move(&machines), Some((0, 3)));
+    }
+
+    #[test]
+    fn the_user_stays_the_same_at_another_address() {
+        assert_eq!(at("redis://h:1", "x:2"), "redis://x:2");
+        assert_eq!(at("redis://me:p%40ss@h:1/0", "x:2"), "redis://me:p%40ss@x:2/0");
+    }
+}

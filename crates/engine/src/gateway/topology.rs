@@ -1,0 +1,180 @@
+//! What a gateway knows of the machines of its cluster: where clients reach them, whether they are
+//! connected, and which of them leads a shard.
+
+use super::Gateway;
+use super::api::Facts;
+use super::data::Route;
+use crate::limits::SLOTS;
+use crate::message::{MachineId, Now, ShardId};
+use crate::shard::apply::mix;
+use crate::slot::shard_of_slot;
+use adt::ErrorReply;
+use std::collections::BTreeMap;
+
+/// The machines of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Members {
+    /// Name of the cluster.
+    pub name: String,
+    /// All machines, this one included.
+    pub machines: Vec<MachineId>,
+}
+
+/// Another machine.
+#[derive(Clone, Debug, Default)]
+struct Other {
+    /// Where clients reach it; empty before it was ever connected.
+    host: String,
+    port: u16,
+    linked: bool,
+}
+
+/// A machine as clients see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Machine {
+    pub number: MachineId,
+    /// 40 hexadecimal digits.
+    pub id: String,
+    pub host: String,
+    pub port: u16,
+    /// It is this one, or connected with it.
+    pub linked: bool,
+    pub myself: bool,
+}
+
+/// The other machines; there are none if this one is alone.
+#[derive(Debug, Default)]
+pub(super) struct Topology {
+    name: String,
+    others: BTreeMap<MachineId, Other>,
+}
+
+impl Topology {
+    pub fn new(members: Option<&Members>, own: MachineId) -> Self {
+        let Some(Members { name, machines }) = members else { return Self::default() };
+        let others = machines.iter().filter(|machine| **machine != own);
+        let others = others.map(|machine| (*machine, Other::default())).collect();
+        Self { name: name.clone(), others }
+    }
+
+    pub fn is_alone(&self) -> bool {
+        self.others.is_empty()
+    }
+
+    /// All machines, this one first.
+    pub fn machines(&self, own: MachineId, facts: &Facts) -> Vec<Machine> {
+        let myself = Machine {
+            number: own,
+            id: if self.is_alone() { facts.run_id.clone() } else { self.id_of(own) },
+            host: facts.address.clone(),
+            port: facts.port,
+            linked: true,
+            myself: true,
+        };
+        let others = self.others.iter().map(|(number, other)| Machine {
+            number: *number,
+            id: self.id_of(*number),
+            host: other.host.clone(),
+            port: other.port,
+            linked: other.linked,
+            myself: false,
+        });
+        std::iter::once(myself).chain(others).collect()
+    }
+
+    /// The name of a machine: the same on all machines, whenever they are asked.
+    fn id_of(&self, machine: MachineId) -> String {
+        let start = self.name.bytes().fold(mix(u64::from(machine.0)), |h, b| mix(h ^ u64::from(b)));
+        let digits: String = (1..=3).map(|n| format!("{:016x}", mix(start ^ n))).collect();
+        digits[..40].to_owned()
+    }
+
+    /// Where clients reach another machine that is connected.
+    fn address(&self, machine: MachineId) -> Option<String> {
+        let other = self.others.get(&machine).filter(|other| other.linked)?;
+        Some(format!("{}:{}", other.host, other.port))
+    }
+
+    fn linked(&mut self, machine: MachineId, host: &str, port: u16) {
+        if let Some(other) = self.others.get_mut(&machine) {
+            *other = Other { host: host.to_owned(), port, linked: true };
+        }
+    }
+
+    pub fn lost(&mut self, machine: MachineId) {
+        self.others.get_mut(&machine).into_iter().for_each(|other| other.linked = false);
+    }
+}
+
+/// The slots of each shard, first and last.
+pub(super) fn ranges(shards: u16) -> Vec<(u16, u16)> {
+    let mut ranges: Vec<(u16, u16)> = Vec::new();
+    for slot in 0..SLOTS {
+        match ranges.get_mut(usize::from(shard_of_slot(slot, shards).0)) {
+            Some(range) => range.1 = slot,
+            None => ranges.push((slot, slot)),
+        }
+    }
+    ranges
+}
+
+impl Gateway {
+    /// Another machine is connected; clients reach it at this address.
+    pub fn machine_linked(&mut self, now: Now, machine: MachineId, host: &str, port: u16) {
+        self.now = now;
+        self.topology.linked(machine, host, port);
+    }
+
+    /// The machine that leads a shard, as far as it is known.
+    pub(super) fn leader(&self, shard: ShardId) -> Option<MachineId> {
+        match &self.mail.ways {
+            None => Some(self.config.id.machine),
+            Some(ways) => ways.leader(shard),
+        }
+    }
+
+    /// Where a client that wants to know should go with a command, if not to this machine.
+    pub(super) fn moved(&self, route: Route, slot: u16) -> Option<ErrorReply> {
+        let Route::One(shard) = route else { return None };
+        let machine = self.leader(shard)?;
+        let address = self.topology.address(machine)?;
+        Some(ErrorReply::new("MOVED", format!("{slot} {address}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slot_is_in_the_range_of_its_shard() {
+        for shards in [1, 2, 3, 5, 64] {
+            let ranges = ranges(shards);
+            assert_eq!(ranges.len(), usize::from(shards));
+            for slot in 0..SLOTS {
+                let (first, last) = ranges[usize::from(shard_of_slot(slot, shards).0)];
+                assert!((first..=last).contains(&slot));
+            }
+        }
+    }
+
+    #[test]
+    fn machines_have_names_of_their_own() {
+        let machines: Vec<MachineId> = (1..=5).map(MachineId).collect();
+        let topology = |name: &str, own| {
+            let members = Members { name: name.to_owned(), machines: machines.clone() };
+            let mut ids: Vec<String> = Topology::new(Some(&members), MachineId(own))
+                .machines(MachineId(own), &Facts::default())
+                .into_iter()
+                .map(|machine| machine.id)
+                .collect();
+            ids.sort_unstable();
+            ids
+        };
+        let ids = topology("shop", 1);
+        assert_eq!(ids, topology("shop", 4));
+        assert!(ids.iter().all(|id| id.len() == 40));
+        let all = ids.into_iter().chain(topology("other", 1));
+        assert_eq!(all.collect::<std::collections::BTreeSet<_>>().len(), 10);
+    }
+}

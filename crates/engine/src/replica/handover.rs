@@ -1,0 +1,100 @@
+//! Handing the lead of a shard over to another machine, while clients go on.
+//!
+//! Nothing more is proposed from then on; when everything that was is committed, the other replica
+//! is told to stand for election. What came in the meantime is turned away when the lead ends and
+//! goes to the next leader. So no client is left in doubt, as it is when a leader is lost.
+
+use super::Replica;
+use crate::entry::EntryCodec;
+use crate::limits::HANDOVER_US_MAX;
+use crate::message::{Answer, Body, MachineId, Now, Request};
+use adt::{ErrorReply, Reply};
+
+/// A handover under way.
+#[derive(Debug)]
+pub(super) struct Handover {
+    to: MachineId,
+    since_us: u64,
+    /// The other replica was told, or will be when it has the whole log.
+    begun: bool,
+    /// Who wants to know.
+    asked: Vec<Request>,
+}
+
+impl<C: EntryCodec> Replica<C> {
+    /// Begins to hand the lead over to another machine with a replica, unless that is under way.
+    /// Tells whether it can be.
+    pub fn hand_over(&mut self, now: Now, to: MachineId) -> bool {
+        let membership = self.group.membership();
+        let is_other = to != membership.own && membership.voters.contains(&to);
+        if self.leading.is_none() || !is_other {
+            return false;
+        }
+        let since_us = now.mono_us;
+        self.handover.get_or_insert(Handover { to, since_us, begun: false, asked: Vec::new() });
+        true
+    }
+
+    /// Lets others come first when a leader is elected, or ends that.
+    pub fn stand_back(&mut self, on: bool) {
+        self.group.stand_back(on);
+    }
+
+    /// The machines that could take the lead over at once.
+    pub fn successors(&self) -> Vec<MachineId> {
+        self.group.successors()
+    }
+
+    /// A request to hand the lead over. If the lead ends, it goes to the next leader, which may be
+    /// the machine that was meant.
+    pub(super) fn asked_to_hand_over(&mut self, now: Now, to: MachineId, request: Request) {
+        let (gateway, token) = (request.gateway, request.token);
+        if to == self.group.membership().own {
+            self.shard.answer(gateway, token, Answer::Reply(Reply::Ok));
+        } else if self.hand_over(now, to) {
+            self.handover.iter_mut().for_each(|handover| {
+                handover.asked.push(Request { gateway, token, body: Body::Transfer { to } })
+            });
+        } else {
+            let text = format!("machine {} has no replica of the shard", to.0);
+            self.shard.answer(gateway, token, Answer::Reply(ErrorReply::err(text).into()));
+        }
+    }
+
+    /// Whether something may be put into the log now.
+    pub(super) fn may_propose(&self) -> bool {
+        self.handover.is_none() && self.group.may_propose()
+    }
+
+    /// Takes the next step if it is time for it, or gives up.
+    pub(super) fn go_on_handing_over(&mut self, now: Now) {
+        let Some(handover) = &mut self.handover else { return };
+        let late = now.mono_us.saturating_sub(handover.since_us) >= HANDOVER_US_MAX;
+        let goes_on = if handover.begun {
+            self.group.is_transferring()
+        } else if self.proposed.is_empty() {
+            handover.begun = true;
+            self.group.transfer(handover.to)
+        } else {
+            true
+        };
+        if goes_on && !late {
+            return;
+        }
+        for Request { gateway, token, .. } in self.end_handover() {
+            let text = "the machine did not take the lead in time: try again, or another machine";
+            self.shard.answer(gateway, token, Answer::Reply(ErrorReply::err(text).into()));
+        }
+    }
+
+    /// The lead has ended.
+    pub(super) fn handed_over(&mut self) {
+        for Request { gateway, token, body } in self.end_handover() {
+            self.shard.turn_away(gateway, token, body);
+        }
+    }
+
+    fn end_handover(&mut self) -> Vec<Request> {
+        self.handover.take().map_or_else(Vec::new, |handover| handover.asked)
+    }
+}
