@@ -75,6 +75,10 @@ pub struct Common {
     /// Worker threads of each server.
     #[arg(long, default_value_t = 1)]
     pub workers: u16,
+    /// Machines of each server, each a process with a replica of every shard; clients are spread
+    /// over them.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=5))]
+    pub replicas: u16,
     /// Where the servers' data directories are made.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub dir: PathBuf,
@@ -188,6 +192,10 @@ pub struct OpsArgs {
     /// Claret servers as workers:shards, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "1:1,2:2", value_parser = parse_sizes)]
     pub sizes: Vec<(u16, u16)>,
+    /// Machines of each Claret server, each a process with a replica of every shard; connections
+    /// are spread over them.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=5))]
+    pub replicas: u16,
     /// Connections.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub clients: u32,

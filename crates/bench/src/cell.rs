@@ -85,8 +85,8 @@ pub fn measure<W: Workload>(
     let kinds = workload.kinds();
     let rtt_ns = setting.rtt.as_nanos() as u64;
     let nanos = |seconds: f64| (seconds * 1e9) as u64;
-    let mut driver =
-        Driver::connect(contestant.server.address(), clients, rtt_ns).map_err(io::Error::other)?;
+    let mut driver = Driver::connect(&contestant.server.addresses(), clients, rtt_ns)
+        .map_err(io::Error::other)?;
     let unused = Recorder::new(kinds.len(), u64::MAX);
     let mut runner =
         Runner::new(workload, contestant.api, contestant.retry, clients, setting.seed, unused);

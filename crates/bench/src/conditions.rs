@@ -37,6 +37,7 @@ pub fn start(common: &Common, program: &Path) -> io::Result<Vec<Labelled>> {
             shards: common.shards,
             workers: common.workers,
             durability: common.durability.clone(),
+            replicas: common.replicas,
         };
         Ok((Server::claret(&options, &common.dir)?, labels(&options)))
     };
@@ -50,6 +51,7 @@ fn labels(options: &ClaretOptions) -> Map<String, Value> {
         ("durability", Value::from(options.durability.as_str())),
         ("shards", Value::from(options.shards)),
         ("workers", Value::from(options.workers)),
+        ("replicas", Value::from(options.replicas)),
     ])
 }
 

@@ -187,7 +187,7 @@ fn play(
     let clients = args.clients as usize;
     let rtt_ns = args.rtt.as_nanos() as u64;
     let mut driver =
-        Driver::connect(server.address(), clients, rtt_ns).map_err(io::Error::other)?;
+        Driver::connect(&server.addresses(), clients, rtt_ns).map_err(io::Error::other)?;
     let from_ns = driver.now_ns();
     let total_ns = (args.seconds * 1e9) as u64;
     let closes_ns = from_ns + (args.seconds * CLOSING * 1e9) as u64;
@@ -268,6 +268,7 @@ pub fn run(args: &DemoArgs, program: &Path, out: &mut impl Write) -> io::Result<
             cc: cc.to_owned(),
             shards: 2,
             workers: 1,
+            replicas: 1,
             durability: "always".to_owned(),
         };
         let server = Server::claret(&options, &std::env::temp_dir())?;

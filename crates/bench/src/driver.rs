@@ -79,17 +79,21 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Opens `clients` connections.
+    /// Opens `clients` connections, spread over the addresses.
     ///
     /// # Errors
     /// The server cannot be reached.
-    pub fn connect(server: SocketAddr, clients: usize, rtt_ns: u64) -> Result<Self, DriveError> {
+    pub fn connect(
+        servers: &[SocketAddr],
+        clients: usize,
+        rtt_ns: u64,
+    ) -> Result<Self, DriveError> {
         let poll = Poll::new()?;
         let timers = Timers::new()?;
         let descriptor = timers.descriptor();
         poll.registry().register(&mut SourceFd(&descriptor), TIMER, Interest::READABLE)?;
         let mut connections = Vec::with_capacity(clients);
-        for client in 0..clients {
+        for (client, server) in servers.iter().cycle().take(clients).enumerate() {
             let stream = std::net::TcpStream::connect(server)?;
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;

@@ -111,7 +111,7 @@ fn run_cell(
         control.load((0..KEYS).map(set))?;
     }
     let clients = args.clients as usize;
-    let mut driver = Driver::connect(server.address(), clients, 0).map_err(io::Error::other)?;
+    let mut driver = Driver::connect(&server.addresses(), clients, 0).map_err(io::Error::other)?;
     let mut hammer = Hammer {
         command,
         pipeline,
@@ -163,6 +163,7 @@ fn start(args: &OpsArgs, fsync: &str, program: &Path) -> io::Result<Vec<Entry>> 
             shards,
             workers,
             durability: durability.into(),
+            replicas: args.replicas,
         };
         let server = Server::claret(&options, &args.dir)?;
         servers.push(("claret", Some((workers, shards)), server));
@@ -171,10 +172,11 @@ fn start(args: &OpsArgs, fsync: &str, program: &Path) -> io::Result<Vec<Entry>> 
 }
 
 /// Columns of the table for people.
-pub const COLUMNS: [&str; 11] = [
+pub const COLUMNS: [&str; 12] = [
     "server",
     "workers",
     "shards",
+    "replicas",
     "command",
     "pipeline",
     "fsync",
@@ -234,6 +236,7 @@ fn add_rows(
         if let Some((workers, shards)) = *size {
             put("workers", workers.into());
             put("shards", shards.into());
+            put("replicas", args.replicas.into());
         }
         put("command", command.as_str().into());
         put("pipeline", pipeline.into());

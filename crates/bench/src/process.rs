@@ -20,14 +20,16 @@ pub struct ClaretOptions {
     pub cc: String,
     /// Number of shards.
     pub shards: u16,
-    /// Number of worker threads.
+    /// Number of worker threads of each machine.
     pub workers: u16,
     /// `always`, `everysec` or `none`.
     pub durability: String,
+    /// Machines that each hold a replica of every shard; 1 for a server that is alone.
+    pub replicas: u16,
 }
 
-/// A server that ends with this value, with a data directory that goes with it.
-pub struct Server {
+/// One process.
+struct Machine {
     child: Child,
     address: SocketAddr,
     /// Held open so that the server can write to it.
@@ -35,42 +37,64 @@ pub struct Server {
     _dir: TempDir,
 }
 
+/// A server that ends with this value, with a data directory that goes with it: one process, or
+/// several that are one cluster.
+pub struct Server {
+    machines: Vec<Machine>,
+}
+
 impl Server {
-    /// Starts Claret with its data in a new directory under `parent`.
+    /// Starts Claret with its data in new directories under `parent`. In a cluster the leads are
+    /// spread evenly.
     ///
     /// # Errors
     /// It does not become ready; the end of what it wrote is told.
     pub fn claret(options: &ClaretOptions, parent: &Path) -> io::Result<Self> {
-        let dir = tempfile::Builder::new().prefix("claret-bench-").tempdir_in(parent)?;
-        let log = dir.path().join("stderr.log");
-        let data = dir.path().join("data");
-        let mut child = Command::new(&options.program)
-            .args(["serve", "--port", "0", "--cc", &options.cc])
-            .args(["--durability", &options.durability])
-            .args(["--shards", &options.shards.to_string()])
-            .args(["--workers", &options.workers.to_string()])
-            .arg("--dir")
-            .arg(&data)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(fs::File::create(&log)?)
-            .spawn()?;
-        let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no standard output"))?;
-        let mut stdout = BufReader::new(stdout);
-        let mut server = Self { child, address: unknown(), _stdout: None, _dir: dir };
-        let mut line = String::new();
-        while stdout.read_line(&mut line)? > 0 {
-            if let Some(address) = ready_address(&line) {
-                server.address = address;
-                server._stdout = Some(stdout);
-                return Ok(server);
-            }
-            line.clear();
+        if options.replicas == 1 {
+            let machines = vec![Machine::claret(options, &[], parent)?];
+            return Ok(Self { machines });
         }
-        let said = fs::read_to_string(&log).unwrap_or_default();
-        let mut last: Vec<&str> = said.lines().rev().take(5).collect();
-        last.reverse();
-        Err(io::Error::other(format!("the server did not start: {}", last.join("; "))))
+        let mut ports = Vec::new();
+        for _ in 0..options.replicas {
+            ports.push(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?);
+        }
+        let mut nodes = Vec::new();
+        for (number, port) in (1..).zip(&ports) {
+            nodes.push(format!("{number}={}", port.local_addr()?));
+        }
+        drop(ports);
+        let (nodes, mut machines) = (nodes.join(","), Vec::new());
+        for number in 1..=options.replicas {
+            let flags = ["--node", &number.to_string(), "--cluster", &nodes];
+            machines.push(Machine::claret(options, &flags, parent)?);
+        }
+        let server = Self { machines };
+        server.spread_leads(options)?;
+        Ok(server)
+    }
+
+    /// Waits until all shards are led, and lets each machine lead as many as the others.
+    fn spread_leads(&self, options: &ClaretOptions) -> io::Result<()> {
+        let start = Instant::now();
+        for address in self.addresses() {
+            let mut control = Control::connect(address)?;
+            loop {
+                let state = control.call(&["CLUSTER", "INFO"])?;
+                if format!("{state:?}").contains("cluster_state:ok") {
+                    break;
+                }
+                if start.elapsed() > PATIENCE {
+                    return Err(io::Error::other("the cluster has elected no leaders"));
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        let mut control = Control::connect(self.address())?;
+        for shard in 0..options.shards {
+            let (shard, machine) = (shard.to_string(), (shard % options.replicas + 1).to_string());
+            control.call(&["FAILOVER", "SHARD", &shard, "TO", &machine])?;
+        }
+        Ok(())
     }
 
     /// Starts `redis-server` without snapshots; `durability` chooses its append-only file.
@@ -96,7 +120,7 @@ impl Server {
             .spawn()
             .map_err(|error| io::Error::other(format!("redis-server: {error}")))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let server = Self { child, address, _stdout: None, _dir: dir };
+        let server = Self { machines: vec![Machine { child, address, _stdout: None, _dir: dir }] };
         let start = Instant::now();
         loop {
             let ready = Control::connect(address).and_then(|mut c| c.call(&["PING"]));
@@ -108,18 +132,59 @@ impl Server {
         }
     }
 
-    /// Where it listens.
+    /// Where it, or the first of its machines, listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.machines[0].address
+    }
+
+    /// Where its machines listen.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.machines.iter().map(|machine| machine.address).collect()
     }
 
     /// Processor time that it has used, in microseconds.
     pub fn cpu_us(&self) -> u64 {
-        cpu_us(&self.child.id().to_string())
+        self.machines.iter().map(|machine| cpu_us(&machine.child.id().to_string())).sum()
     }
 }
 
-impl Drop for Server {
+impl Machine {
+    fn claret(options: &ClaretOptions, flags: &[&str], parent: &Path) -> io::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("claret-bench-").tempdir_in(parent)?;
+        let log = dir.path().join("stderr.log");
+        let data = dir.path().join("data");
+        let mut child = Command::new(&options.program)
+            .args(["serve", "--port", "0", "--cc", &options.cc])
+            .args(["--durability", &options.durability])
+            .args(["--shards", &options.shards.to_string()])
+            .args(["--workers", &options.workers.to_string()])
+            .args(flags)
+            .arg("--dir")
+            .arg(&data)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&log)?)
+            .spawn()?;
+        let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no standard output"))?;
+        let mut stdout = BufReader::new(stdout);
+        let mut machine = Self { child, address: unknown(), _stdout: None, _dir: dir };
+        let mut line = String::new();
+        while stdout.read_line(&mut line)? > 0 {
+            if let Some(address) = ready_address(&line) {
+                machine.address = address;
+                machine._stdout = Some(stdout);
+                return Ok(machine);
+            }
+            line.clear();
+        }
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        let mut last: Vec<&str> = said.lines().rev().take(5).collect();
+        last.reverse();
+        Err(io::Error::other(format!("the server did not start: {}", last.join("; "))))
+    }
+}
+
+impl Drop for Machine {
     fn drop(&mut self) {
         // Its data are thrown away: there is nothing to end properly.
         let _ = self.child.kill();
