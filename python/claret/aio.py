@@ -185,8 +185,7 @@ class Batch(AsyncCoreCommands):
         self._begin()
 
     def _begin(self):
-        request = self._db.requests.next()
-        self._script = Script(["MULTI"], ["EXEC"], request, deferred=Awaitable)
+        self._script = Script(["MULTI"], ["EXEC"], deferred=Awaitable)
 
     async def __aenter__(self):
         return self
@@ -216,9 +215,13 @@ class Batch(AsyncCoreCommands):
 
     async def execute(self, raise_on_error=True):
         """Carries the commands out; see :meth:`claret.Batch.execute`."""
-        script, last = self._script, None
+        script = self._script
         self._begin()
-        commands = script.take()
+        with self._db.requests.borrow() as requests:
+            return await self._execute(script, script.take(request=next(requests)), raise_on_error)
+
+    async def _execute(self, script, commands, raise_on_error):
+        last = None
         for pause in self._policy.pauses():
             await asyncio.sleep(pause)
             try:
@@ -275,7 +278,12 @@ class Claret(redis.asyncio.Redis):
 
         See :meth:`claret.Claret.run`.
         """
-        request = None if readonly else self.requests.next()
+        with self.requests.borrow() as requests:
+            return await self._run(function, args, kwargs, (readonly, now), policy, requests)
+
+    async def _run(self, function, args, kwargs, manner, policy, requests):
+        readonly, now = manner
+        request = None if readonly else next(requests)
         lane, last = Lane(self), None
         try:
             for pause in policy.pauses():
@@ -292,7 +300,7 @@ class Claret(redis.asyncio.Redis):
                         transaction.lose()
                         return result
                     # The old number is spent: it will never take effect.
-                    request = self.requests.next()
+                    request = next(requests)
                     last = error
                 except (ConflictError, BusyError, ConnectionError, TimeoutError) as error:
                     last = error

@@ -50,7 +50,12 @@ class Claret(redis.Redis):
         takes effect once: whether it did is asked of the server. If that fails as well,
         :class:`CommitUnknown` is raised.
         """
-        request = None if readonly else self.requests.next()
+        with self.requests.borrow() as requests:
+            return self._run(function, args, kwargs, (readonly, now), policy, requests)
+
+    def _run(self, function, args, kwargs, manner, policy, requests):
+        readonly, now = manner
+        request = None if readonly else next(requests)
         lane, last = Lane(self), None
         try:
             for pause in policy.pauses():
@@ -68,7 +73,7 @@ class Claret(redis.Redis):
                         transaction.lose()
                         return result
                     # The old number is spent: it will never take effect.
-                    request = self.requests.next()
+                    request = next(requests)
                     last = error
                 except (ConflictError, BusyError, ConnectionError, TimeoutError) as error:
                     last = error

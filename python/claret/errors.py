@@ -33,7 +33,7 @@ class BusyError(ClaretError, ResponseError):
 
 
 class CommitUnknown(ClaretError):
-    """The connection broke during the commit, and asking did not help. Never retried silently."""
+    """The outcome of a commit was lost, and asking did not help. Never retried silently."""
 
     maybe_committed = True
 
@@ -64,6 +64,11 @@ def translate(error):
     """The labelled form of an error reply, or the error itself."""
     text = str(error)
     code, _, rest = text.partition(" ")
-    kinds = {"TXNABORT": ConflictError, "BUSY": BusyError, "REPEATED": RepeatedError}
+    kinds = {
+        "TXNABORT": ConflictError,
+        "BUSY": BusyError,
+        "REPEATED": RepeatedError,
+        "INDEFINITE": CommitUnknown,
+    }
     kind = kinds.get(code)
     return kind(rest or text) if kind else error

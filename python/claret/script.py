@@ -3,6 +3,7 @@
 Shared by the blocking client and the one for asyncio: they only carry bytes.
 """
 
+import contextlib
 import inspect
 import itertools
 import os
@@ -47,21 +48,34 @@ class RetryPolicy:
 
 
 class Requests:
-    """Request numbers: a name for this client that is unique for ever, and a count."""
+    """Request numbers: names that are unique for ever, each with a count.
+
+    Whoever has a request open has a name for itself. The server remembers the outcomes of the last
+    numbers of each name: if several shared one, the others could make it forget the outcome that
+    one of them still has to ask for.
+    """
 
     def __init__(self):
-        self._begin()
+        self._process = None
+        self._free = []
+        self._made = itertools.count(1)
 
-    def _begin(self):
-        self._name = f"py-{uuid.uuid4().hex}"
-        self._numbers = itertools.count(1)
-        self._process = os.getpid()
-
-    def next(self):
-        """A name and a number that were never given out before, not even before a fork."""
+    @contextlib.contextmanager
+    def borrow(self):
+        """An iterator of names with numbers that were never given out, not even before a fork."""
         if self._process != os.getpid():
-            self._begin()
-        return [self._name, next(self._numbers)]
+            self._process, self._free = os.getpid(), []
+            self._prefix = f"py-{uuid.uuid4().hex}"
+        free = self._free
+        try:
+            numbered = free.pop()
+        except IndexError:
+            name = f"{self._prefix}-{next(self._made)}"
+            numbered = ([name, number] for number in itertools.count(1))
+        try:
+            yield numbered
+        finally:
+            free.append(numbered)
 
 
 class Deferred:
@@ -120,12 +134,11 @@ class Script:
     """The commands of one attempt. ``begin`` opens it and ``end`` makes it take effect."""
 
     def __init__(self, begin, end, request=None, deferred=Deferred):
-        opening = [["CLIENT", "REQUEST", *request]] if request else []
-        opening.append(begin)
+        self._request = request
         self._end = end
         self._deferred = deferred
         # Commands that are not sent yet, each with what is known about a deferred one.
-        self._unsent = [(command, None) for command in opening]
+        self._unsent = [(begin, None)]
         self._flying = []
         # Deferred commands in the order in which the commit will answer them.
         self._queued = []
@@ -145,8 +158,11 @@ class Script:
         self._unsent.append((command, (command[0], options, reply)))
         return reply
 
-    def take(self, last=None):
+    def take(self, last=None, request=None):
         """Commands to send now; the reply of the last one is waited for. ``None``: the end."""
+        request = request or self._request
+        if request and not self.started:
+            self._unsent.insert(0, (["CLIENT", "REQUEST", *request], None))
         if last is None and self._fault:
             raise self._fault
         self.started = True

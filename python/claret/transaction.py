@@ -186,7 +186,7 @@ class Batch(CoreCommands):
         self._begin()
 
     def _begin(self):
-        self._script = Script(["MULTI"], ["EXEC"], self._db.requests.next())
+        self._script = Script(["MULTI"], ["EXEC"])
 
     def __enter__(self):
         return self
@@ -221,9 +221,13 @@ class Batch(CoreCommands):
         in the list; :class:`RepeatedError` if it took effect but the replies are lost;
         :class:`CommitUnknown` if the server could not be reached again.
         """
-        script, last = self._script, None
+        script = self._script
         self._begin()
-        commands = script.take()
+        with self._db.requests.borrow() as requests:
+            return self._execute(script, script.take(request=next(requests)), raise_on_error)
+
+    def _execute(self, script, commands, raise_on_error):
+        last = None
         for pause in self._policy.pauses():
             time.sleep(pause)
             try:

@@ -1,6 +1,7 @@
 """The asyncio client, with the cases where it is not the blocking one word for word."""
 
 import asyncio
+import os
 
 import pytest
 from fakes import BREAK, TABLE, AsyncPool, error
@@ -18,7 +19,7 @@ class Db(aio.Claret):
         super().__init__()
         self.connection_pool = AsyncPool(*replies)
         self._writers = script.writers(TABLE)
-        self.requests._name = "me"
+        self.requests._process, self.requests._prefix = os.getpid(), "me"
         self.resolution = 0
 
     async def execute_command(self, *args, **options):
@@ -72,7 +73,7 @@ def test_runs_are_repeated_and_settled():
 
         db = Db([b"OK", b"OK", b"7", BREAK], [b"OK", b"OK", b"8", b"QUEUED", ["OK"]])
         assert await db.run(step, policy=POLICY) == b"8"
-        assert db.sent[2][0] == "CLIENT REQUEST me 2"
+        assert db.sent[2][0] == "CLIENT REQUEST me-1 2"
 
     asyncio.run(story())
 
@@ -97,6 +98,6 @@ def test_a_batch_is_one_packet():
         async with db.batch(POLICY) as batch:
             write = batch.set("a", 1)
         assert write.value is True
-        assert db.sent == [["CLIENT REQUEST me 1", "MULTI", "SET a 1", "EXEC"]] * 2
+        assert db.sent == [["CLIENT REQUEST me-1 1", "MULTI", "SET a 1", "EXEC"]] * 2
 
     asyncio.run(story())

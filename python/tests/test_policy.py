@@ -24,11 +24,18 @@ def test_one_attempt_is_always_made_and_a_deadline_ends_the_others():
 
 def test_request_numbers_differ_even_after_a_fork():
     requests = script.Requests()
-    first, second = requests.next(), requests.next()
-    assert first[0] == second[0] and first[1] != second[1]
+    with requests.borrow() as numbered:
+        first, second = next(numbered), next(numbered)
+        with requests.borrow() as other:
+            assert next(other)[0] != first[0], "a name belongs to one at a time"
+    assert first[0] == second[0] and first[1] < second[1]
     assert len(first[0]) <= 64
+    with requests.borrow() as one, requests.borrow() as two:
+        again = [next(one), next(two)]
+    assert [number for name, number in again if name == first[0]] == [3], "names are used again"
     requests._process = os.getpid() + 1
-    assert requests.next()[0] != first[0]
+    with requests.borrow() as numbered:
+        assert next(numbered)[0] not in [first[0], again[0][0], again[1][0]]
 
 
 def test_deferred_replies_convert_and_raise():

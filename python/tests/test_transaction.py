@@ -1,5 +1,7 @@
 """What the blocking client sends, and what it makes of the replies."""
 
+import os
+
 import pytest
 from fakes import BREAK, TABLE, Pool, error
 
@@ -16,7 +18,7 @@ class Db(claret.Claret):
         super().__init__()
         self.connection_pool = Pool(*replies)
         self._writers = script.writers(TABLE)
-        self.requests._name = "me"
+        self.requests._process, self.requests._prefix = os.getpid(), "me"
         self.asked = []
         self.resolution = 0
 
@@ -90,7 +92,7 @@ def test_a_run_is_repeated_on_its_connection():
         return more
 
     assert db.run(step, 5, policy=POLICY) == 5
-    opening = ["CLIENT REQUEST me 1", "TXN BEGIN BLIND", "GET a"]
+    opening = ["CLIENT REQUEST me-1 1", "TXN BEGIN BLIND", "GET a"]
     assert db.sent == [opening, opening, ["SET a 5", "TXN COMMIT"]]
     assert seen == [b"7"]
     assert db.connection_pool.out == 0
@@ -120,7 +122,7 @@ def test_a_lost_commit_that_took_effect_is_not_repeated():
         return "done"
 
     assert db.run(step, policy=POLICY) == "done"
-    assert db.asked == [("TXN", "RESOLVE", "me", 1)]
+    assert db.asked == [("TXN", "RESOLVE", "me-1", 1)]
     assert len(replies) == 1
     with pytest.raises(claret.RepeatedError):
         replies[0].value
@@ -129,7 +131,7 @@ def test_a_lost_commit_that_took_effect_is_not_repeated():
 def test_a_lost_commit_without_effect_is_repeated_under_a_new_number():
     db = Db([b"OK", BREAK], [b"OK", b"OK", b"QUEUED", ["OK"]])
     assert db.run(lambda tx: tx.set("a", 1), policy=POLICY).value is True
-    assert db.sent[1][0] == "CLIENT REQUEST me 2"
+    assert db.sent[1][0] == "CLIENT REQUEST me-1 2"
 
 
 def test_a_lost_commit_that_nobody_can_tell_about_is_unknown():
@@ -143,7 +145,7 @@ def test_a_lost_commit_that_nobody_can_tell_about_is_unknown():
 def test_a_connection_that_breaks_before_the_commit_is_replaced():
     db = Db([b"OK", b"OK", BREAK], [b"OK", b"OK", b"7", []])
     assert db.run(lambda tx: tx.get("a"), policy=POLICY) == b"7"
-    assert db.sent[1][0] == "CLIENT REQUEST me 1", "nothing was spent"
+    assert db.sent[1][0] == "CLIENT REQUEST me-1 1", "nothing was spent"
     assert db.asked == []
 
 
@@ -213,7 +215,7 @@ def test_a_batch_is_one_packet_and_is_repeated_under_its_number():
     with db.batch(POLICY) as batch:
         batch.set("a", 1)
         read = batch.get("a")
-    packet = ["CLIENT REQUEST me 1", "MULTI", "SET a 1", "GET a", "EXEC"]
+    packet = ["CLIENT REQUEST me-1 1", "MULTI", "SET a 1", "GET a", "EXEC"]
     assert db.sent == [packet, packet]
     assert read.value == b"1"
     assert len(batch) == 0

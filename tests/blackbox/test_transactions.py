@@ -276,6 +276,28 @@ def test_resolving_settles_a_request(store, server):
     assert store.get("a") == "1"
 
 
+def test_an_outcome_that_is_forgotten_is_neither_denied_nor_repeated(store, server):
+    def numbered(client, number, *words):
+        client.execute_command("CLIENT", "REQUEST", "busy", number)
+        return client.execute_command(*words)
+
+    with server.client(single_connection_client=True) as client:
+        numbered(client, 1, "TXN", "BEGIN", "BLIND")
+        client.execute_command("INCR", "n{busy}")
+        client.execute_command("TXN", "COMMIT")
+        assert numbered(client, 2, "INCR", "n{busy}") == 2
+        for number in range(3, 80):
+            numbered(client, number, "INCR", "other{busy}")
+        for ask in (
+            lambda: client.execute_command("TXN", "RESOLVE", "busy", 1),
+            lambda: numbered(client, 2, "INCR", "n{busy}"),
+        ):
+            with pytest.raises(redis.ResponseError, match="INDEFINITE"):
+                ask()
+        assert numbered(client, 79, "INCR", "other{busy}") == 77, "this one is remembered"
+    assert store.get("n{busy}") == "2"
+
+
 def test_runs_take_effect_once_across_kills(make_server):
     server = make_server().start()
     store = server.client(claret.Claret, socket_timeout=5)

@@ -35,8 +35,8 @@ pub enum Error {
     /// The request took effect on an earlier try, and its reply is not kept.
     #[error("the request took effect, but its reply is lost")]
     ReplyLost,
-    /// The commit was sent, the connection broke, and the outcome could not be learnt in time.
-    #[error("it is unknown whether the transaction committed: {0}")]
+    /// The request was sent, and its outcome was lost and could not be learnt in time.
+    #[error("it is unknown whether it took effect: {0}")]
     CommitUnknown(String),
     /// The deadline passed; holds what happened on the last attempt.
     #[error("gave up after {attempts} attempts: {last}")]
@@ -104,6 +104,7 @@ impl Error {
             "TXNABORT" => Self::Aborted(line.to_owned()),
             "BUSY" => Self::Busy(line.to_owned()),
             "REPEATED" => Self::ReplyLost,
+            "INDEFINITE" => Self::CommitUnknown(line.to_owned()),
             _ => Self::Refused(line.to_owned()),
         }
     }
@@ -144,6 +145,8 @@ mod tests {
         assert!(aborted.is_retryable() && !aborted.maybe_committed() && !aborted.is_busy());
         assert!(busy.is_retryable() && busy.is_busy());
         assert!(!wrong.is_retryable() && !wrong.maybe_committed());
+        let lost = Error::from_line("INDEFINITE the leader was lost");
+        assert!(!lost.is_retryable() && lost.maybe_committed());
         assert!(Error::Disconnected(String::new()).maybe_committed());
         let deadline = Error::Deadline { attempts: 3, last: Box::new(busy) };
         assert!(deadline.is_retryable() && deadline.is_busy());

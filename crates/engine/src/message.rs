@@ -370,6 +370,9 @@ pub enum Answer {
     Repeated(SmallVec<[Reply; 1]>),
     /// Somebody was promised before that a request with this number takes no effect.
     Voided,
+    /// Whether the request took effect under its number before is not remembered any more. It does
+    /// not now.
+    Forgotten,
     /// A guard did not hold: nothing took effect.
     GuardFailed,
     /// Values that were valid together on this shard from `since` to `until`, both included.

@@ -109,7 +109,7 @@ fn no_kind_is_forgotten() {
     let all: BTreeSet<u8> = parcels().iter().map(|parcel| encoded(parcel)[HEADER + 1]).collect();
     assert_eq!(all, (1..=9).collect());
     assert_eq!(kinds(1, 28, None), (1..=22).collect());
-    assert_eq!(kinds(2, 18, None), (1..=17).collect());
+    assert_eq!(kinds(2, 18, None), (1..=18).collect());
     assert_eq!(kinds(2, 19, Some(17)), (1..=5).collect());
     assert_eq!(kinds(2, 19, Some(10)), (1..=3).collect());
     assert_eq!(kinds(2, 19, Some(13)), (1..=3).collect());

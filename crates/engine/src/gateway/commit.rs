@@ -7,7 +7,7 @@ use super::txn::{Cause, Role, Stage, Txn};
 use super::work::{Finish, Outcome, Step};
 use super::{Gateway, Job};
 use crate::entry::{Apply, Prepare};
-use crate::limits::DECIDE_US_MAX;
+use crate::limits::{DECIDE_US_MAX, REQUESTS_PER_CLIENT_MAX};
 use crate::message::{Answer, Body, Fate, Refusal, ShardId};
 use adt::{ErrorReply, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
@@ -47,6 +47,15 @@ fn is_whole(txn: &Txn, replies: &[Reply]) -> bool {
 pub(super) fn voided() -> ErrorReply {
     let text = "TXN RESOLVE has settled that this request number takes no effect; use another one";
     ErrorReply::new("VOIDED", text)
+}
+
+/// The error for a request whose number is too old.
+pub(super) fn forgotten() -> ErrorReply {
+    let text = format!(
+        "whether a request with this number took effect is not remembered any more, and it did not \
+         now: count up, and have at most {REQUESTS_PER_CLIENT_MAX} requests of one name open at once"
+    );
+    ErrorReply::new("INDEFINITE", text)
 }
 
 impl Gateway {
@@ -132,6 +141,7 @@ impl Gateway {
                 self.end_without_effect(job, ErrorReply::new("REPEATED", text).into());
             }
             Answer::Voided => self.end_without_effect(job, voided().into()),
+            Answer::Forgotten => self.end_without_effect(job, forgotten().into()),
             Answer::GuardFailed => {
                 self.mail.stats.guard_failures += 1;
                 self.end_without_effect(job, Reply::NilArray);

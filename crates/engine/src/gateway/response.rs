@@ -126,6 +126,7 @@ fn unexpected(answer: &Answer) -> Reply {
         }
         Answer::Unknown => super::ways::indefinite().into(),
         Answer::Voided => super::commit::voided().into(),
+        Answer::Forgotten => super::commit::forgotten().into(),
         Answer::Refused(_) => super::txn::Cause::Refused(Refusal::Conflict).error().into(),
         _ => Reply::err("a shard gave an answer that does not belong to the request"),
     }

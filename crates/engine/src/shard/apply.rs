@@ -33,6 +33,8 @@ pub enum Outcome {
     Repeated(Replies),
     /// It was settled before that the request takes no effect.
     Voided,
+    /// Whether it took effect before is not remembered; it did not now.
+    Forgotten,
 }
 
 /// A prepared transaction that is not executed yet.
@@ -171,6 +173,7 @@ impl State {
                 return Outcome::Repeated(replies.iter().cloned().collect());
             }
             Some(Known::Void) => return Outcome::Voided,
+            Some(Known::Forgotten) => return Outcome::Forgotten,
             None => {}
         }
         if !self.guards_hold(apply) {

@@ -71,8 +71,10 @@ impl Shard {
             }
             LogRecord::Resolve(request) => {
                 let took_effect = self.state.requests_mut().resolve(request.clone(), ctx.ts);
-                let reply = Answer::Reply(Reply::Int(took_effect.into()));
-                self.answer(target.gateway, target.token, reply);
+                let answer = took_effect.map_or(Answer::Forgotten, |took_effect| {
+                    Answer::Reply(Reply::Int(took_effect.into()))
+                });
+                self.answer(target.gateway, target.token, answer);
                 self.close_request(request);
             }
         }
@@ -93,6 +95,7 @@ impl Shard {
                 Answer::Repeated(replies)
             }
             Outcome::Voided => Answer::Voided,
+            Outcome::Forgotten => Answer::Forgotten,
         };
         match target.kind {
             TargetKind::Nobody => return,

@@ -355,6 +355,7 @@ impl Shard {
             let answer = self.state.requests().get(id).map(|known| match known {
                 Known::TookEffect(replies) => Answer::Repeated(replies.iter().cloned().collect()),
                 Known::Void => Answer::Voided,
+                Known::Forgotten => Answer::Forgotten,
             });
             if let Some(answer) = answer {
                 self.stats.duplicates += 1;

@@ -1,16 +1,20 @@
 //! Request numbers: what took effect already, so that a retry takes effect once.
 //!
-//! Part of the replicated state. Bounded: a client has its last few outcomes remembered, and when
-//! there are too many clients, those that were silent longest are forgotten.
+//! Part of the replicated state. Bounded: a client has the outcomes under its largest numbers
+//! remembered, and when there are too many clients, those that were silent longest are forgotten.
+//! Of a number below those nobody can say any more whether it took effect, so it never does again.
 
 use crate::limits::{REQUEST_CLIENTS_MAX, REQUESTS_PER_CLIENT_MAX};
 use crate::message::RequestId;
 use adt::{Blob, ErrorReply, Reply, Timestamp};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Code of the error that stands for the replies of a request that must not take effect. No command
 /// replies with it.
 const VOID: &str = "VOID";
+/// Code of the error that stands for outcomes that are forgotten: those of this number and of all
+/// smaller ones that are not remembered.
+const FORGOTTEN: &str = "FORGOTTEN";
 
 /// What is known of a request.
 #[derive(Debug, PartialEq)]
@@ -19,6 +23,8 @@ pub enum Known<'r> {
     TookEffect(&'r [Reply]),
     /// It never will.
     Void,
+    /// It took effect or not: that is not remembered any more, and it does not do so now.
+    Forgotten,
 }
 
 /// Outcomes by client and number.
@@ -28,46 +34,59 @@ pub struct Requests {
     by_age: BTreeSet<(Timestamp, Blob)>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Client {
     last: Timestamp,
-    outcomes: VecDeque<(u64, Timestamp, Vec<Reply>)>,
+    /// Largest number whose outcome was forgotten.
+    forgotten: Option<u64>,
+    /// By number: when it took effect, and the replies.
+    outcomes: BTreeMap<u64, (Timestamp, Vec<Reply>)>,
 }
 
 impl Requests {
     /// The replies of a request that took effect, if it is remembered.
     pub fn get(&self, request: &RequestId) -> Option<Known<'_>> {
         let client = self.clients.get(&request.client)?;
-        let outcome = client.outcomes.iter().find(|o| o.0 == request.number)?;
-        Some(match &outcome.2[..] {
+        let Some((_, replies)) = client.outcomes.get(&request.number) else {
+            let forgotten = client.forgotten.is_some_and(|last| request.number <= last);
+            return forgotten.then_some(Known::Forgotten);
+        };
+        Some(match &replies[..] {
             [Reply::Error(error)] if error.code() == VOID => Known::Void,
             replies => Known::TookEffect(replies),
         })
     }
 
-    /// Sees to it that a request that has not taken effect never does. Tells whether it has.
-    pub fn resolve(&mut self, request: RequestId, ts: Timestamp) -> bool {
+    /// Sees to it that a request that has not taken effect never does. Tells whether it has, if
+    /// that is remembered.
+    pub fn resolve(&mut self, request: RequestId, ts: Timestamp) -> Option<bool> {
         match self.get(&request) {
-            Some(known) => matches!(known, Known::TookEffect(_)),
+            Some(Known::TookEffect(_)) => Some(true),
+            Some(Known::Void) => Some(false),
+            Some(Known::Forgotten) => None,
             None => {
                 self.remember(request, ts, vec![ErrorReply::new(VOID, "").into()]);
-                false
+                Some(false)
             }
         }
     }
 
     /// Remembers that a request took effect at `ts`.
     pub fn remember(&mut self, request: RequestId, ts: Timestamp, replies: Vec<Reply>) {
-        let client = self
-            .clients
-            .entry(request.client.clone())
-            .or_insert_with(|| Client { last: Timestamp::ZERO, outcomes: VecDeque::new() });
+        let client = self.clients.entry(request.client.clone()).or_default();
         self.by_age.remove(&(client.last, request.client.clone()));
         client.last = client.last.max(ts);
         self.by_age.insert((client.last, request.client));
-        client.outcomes.push_back((request.number, ts, replies));
-        if client.outcomes.len() > REQUESTS_PER_CLIENT_MAX {
-            client.outcomes.pop_front();
+        match &replies[..] {
+            [Reply::Error(error)] if error.code() == FORGOTTEN => {
+                client.forgotten = client.forgotten.max(Some(request.number));
+            }
+            _ => drop(client.outcomes.insert(request.number, (ts, replies))),
+        }
+        if client.outcomes.len() > REQUESTS_PER_CLIENT_MAX
+            && let Some((smallest, _)) = client.outcomes.pop_first()
+        {
+            client.forgotten = client.forgotten.max(Some(smallest));
         }
         if self.clients.len() > REQUEST_CLIENTS_MAX
             && let Some((_, silent)) = self.by_age.pop_first()
@@ -76,13 +95,17 @@ impl Requests {
         }
     }
 
-    /// All remembered outcomes: client, number, when, replies.
-    pub fn iter(&self) -> impl Iterator<Item = (RequestId, Timestamp, &[Reply])> {
+    /// All remembered outcomes, client, number, when, replies; and for each client whose outcomes
+    /// were forgotten the largest number among them, in a form that [`Requests::remember`] knows.
+    pub fn iter(&self) -> impl Iterator<Item = (RequestId, Timestamp, Vec<Reply>)> {
         self.clients.iter().flat_map(|(name, client)| {
-            client.outcomes.iter().map(|(number, ts, replies)| {
-                let request = RequestId { client: name.clone(), number: *number };
-                (request, *ts, replies.as_slice())
-            })
+            let id = |number| RequestId { client: name.clone(), number };
+            let forgotten = client.forgotten.map(|number| {
+                (id(number), client.last, vec![ErrorReply::new(FORGOTTEN, "").into()])
+            });
+            let outcomes = client.outcomes.iter();
+            let outcomes = outcomes.map(move |(n, (ts, replies))| (id(*n), *ts, replies.clone()));
+            forgotten.into_iter().chain(outcomes)
         })
     }
 
@@ -117,14 +140,22 @@ mod tests {
     }
 
     #[test]
-    fn a_client_has_its_last_outcomes_remembered() {
+    fn what_is_forgotten_is_neither_denied_nor_done_again() {
         let mut requests = Requests::default();
         let request = |number| RequestId { client: Blob::from("c"), number };
         for number in 0..=REQUESTS_PER_CLIENT_MAX as u64 {
             requests.remember(request(number), Timestamp(number), vec![Reply::Int(number as i64)]);
         }
-        assert_eq!(requests.get(&request(0)), None);
+        assert_eq!(requests.get(&request(0)), Some(Known::Forgotten));
         assert_eq!(requests.get(&request(1)), Some(Known::TookEffect(&[Reply::Int(1)])));
+        assert_eq!(requests.resolve(request(0), Timestamp(100)), None);
+        // A snapshot says so too.
+        let mut restored = Requests::default();
+        requests.iter().for_each(|(id, ts, replies)| restored.remember(id, ts, replies));
+        assert_eq!(restored.get(&request(0)), Some(Known::Forgotten));
+        assert_eq!(restored.get(&request(1)), Some(Known::TookEffect(&[Reply::Int(1)])));
+        assert_eq!(restored.get(&request(1000)), None);
+        assert_eq!(restored.len(), requests.len());
     }
 
     #[test]
@@ -133,8 +164,8 @@ mod tests {
         let request = |number| RequestId { client: Blob::from("c"), number };
         requests.remember(request(1), Timestamp(1), Vec::new());
         for _ in 0..2 {
-            assert!(requests.resolve(request(1), Timestamp(2)));
-            assert!(!requests.resolve(request(2), Timestamp(3)));
+            assert_eq!(requests.resolve(request(1), Timestamp(2)), Some(true));
+            assert_eq!(requests.resolve(request(2), Timestamp(3)), Some(false));
         }
         assert_eq!(requests.get(&request(2)), Some(Known::Void));
         assert_eq!(requests.len(), 2);

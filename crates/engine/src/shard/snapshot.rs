@@ -35,7 +35,6 @@ impl Shard {
             ready.push_back(SnapshotPart::Prepared { prepare, bound, commit });
         }
         for (request, ts, replies) in self.state.requests().iter() {
-            let replies = replies.to_vec();
             ready.push_back(SnapshotPart::Request { request, ts, replies });
         }
         for (txn, commit) in self.state.outcomes() {

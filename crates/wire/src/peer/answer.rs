@@ -29,6 +29,7 @@ const CARRIED_OUT: u8 = 14;
 const NOT_TAKEN: u8 = 15;
 const UNKNOWN: u8 = 16;
 const NOTICE: u8 = 17;
+const FORGOTTEN: u8 = 18;
 
 const CONFLICT: u8 = 1;
 const BUSY: u8 = 2;
@@ -51,6 +52,7 @@ fn kind(answer: &Answer) -> u8 {
         Answer::Committed { .. } => COMMITTED,
         Answer::Repeated(_) => REPEATED,
         Answer::Voided => VOIDED,
+        Answer::Forgotten => FORGOTTEN,
         Answer::GuardFailed => GUARD_FAILED,
         Answer::Snapshot { .. } => SNAPSHOT,
         Answer::Locked { .. } => LOCKED,
@@ -96,7 +98,11 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
         Answer::Fate(fate) => put_fate(*fate, out),
         Answer::NotTaken(body) => put_body(body, words, out),
         Answer::Notice(notice) => put_notice(notice, out),
-        Answer::Voided | Answer::GuardFailed | Answer::CarriedOut | Answer::Unknown => {}
+        Answer::Voided
+        | Answer::Forgotten
+        | Answer::GuardFailed
+        | Answer::CarriedOut
+        | Answer::Unknown => {}
     }
 }
 
@@ -110,6 +116,7 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
         }
         REPEATED => Answer::Repeated(read_replies(reader)?),
         VOIDED => Answer::Voided,
+        FORGOTTEN => Answer::Forgotten,
         GUARD_FAILED => Answer::GuardFailed,
         SNAPSHOT => {
             let (since, until) = (Timestamp(reader.u64()?), Timestamp(reader.u64()?));

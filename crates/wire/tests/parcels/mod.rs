@@ -165,6 +165,7 @@ fn answers() -> Vec<Answer> {
         Answer::Committed { replies: replies(), ts: Timestamp(10) },
         Answer::Repeated(replies()),
         Answer::Voided,
+        Answer::Forgotten,
         Answer::GuardFailed,
         Answer::Snapshot {
             replies: vec![Reply::Ok, Reply::Double(0.5)],
