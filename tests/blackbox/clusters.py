@@ -15,13 +15,25 @@ class Cluster:
     """Servers that know each other."""
 
     def __init__(self, folder, count=MACHINES, **options):
-        addresses = ",".join(f"{n}=127.0.0.1:{free_port()}" for n in range(1, count + 1))
+        self.folder = folder
+        self.options = {"shards": 3, **options}
+        self.addresses = [f"{n}=127.0.0.1:{free_port()}" for n in range(1, count + 1)]
         self.nodes = []
         for number in range(1, count + 1):
-            place = folder / f"node{number}"
-            place.mkdir()
-            flags = ("--node", str(number), "--cluster", addresses)
-            self.nodes.append(Server(place, *flags, **{"shards": 3, **options}))
+            self.nodes.append(self.server(number, ",".join(self.addresses)))
+
+    def server(self, number, addresses, *flags):
+        """A server that is not started."""
+        place = self.folder / f"node{number}"
+        place.mkdir()
+        flags = ("--node", str(number), "--cluster", addresses, *flags)
+        return Server(place, *flags, **self.options)
+
+    def newcomer(self, number, knows=1):
+        """A server that is to join, and what it is called: it knows the first few machines."""
+        name = f"{number}=127.0.0.1:{free_port()}"
+        addresses = ",".join([*self.addresses[:knows], name])
+        return self.server(number, addresses, "--join"), name
 
     def start(self):
         """Starts all servers and waits until they serve."""

@@ -1,11 +1,17 @@
-//! `claret cluster`: look at a cluster, and decide which machine leads what.
+//! `claret cluster`: look at a cluster, decide which machine leads what and which holds what, and
+//! let machines come and go.
 //!
 //! Everything is asked of the machines over the port for clients, with commands that any Redis
-//! client could send: `CLUSTER NODES` and `FAILOVER`.
+//! client could send: `CLUSTER NODES`, `FAILOVER` and `SHARDMAP`.
+
+mod shape;
 
 use clap::{Args, Subcommand};
 use client::{Client, Command};
+use engine::map::{name_of, parse_machines};
+use engine::message::{MachineId, ShardId};
 use serde::Serialize;
+use shape::Held;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -28,10 +34,34 @@ pub struct ClusterArgs {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum Action {
-    /// Show the machines, and which of them leads which shard.
+    /// Show the machines, which of them leads which shard, and which hold it.
     Status,
+    /// Let a machine into the cluster: 4=host:port, where it listens for the others.
+    ///
+    /// Start it with `claret serve --node 4 --join --cluster ...` then, naming it and at least one
+    /// machine that is there. It holds nothing before `rebalance --copies` or `move`.
+    Add {
+        /// Number of the machine, which no other has or ever had, and its address.
+        #[arg(value_name = "NUMBER=HOST:PORT")]
+        machine: String,
+    },
+    /// Take a machine out of the cluster: others hold what it holds first.
+    ///
+    /// It may be lost already. What is held once less because nobody is left to hold it stays so.
+    Remove {
+        /// Number of the machine.
+        machine: u16,
+    },
+    /// Let these machines hold a shard, and no others.
+    Move {
+        /// Number of the shard, or `map` for the shard map.
+        shard: String,
+        /// Numbers of the machines, such as 1,2,4.
+        #[arg(value_name = "MACHINES")]
+        to: String,
+    },
     /// Let a machine hand all leads over and stand back, before it is stopped, say.
     ///
     /// Clients notice nothing but a pause of a few milliseconds. The machine goes on to hold its
@@ -54,7 +84,11 @@ enum Action {
         machine: u16,
     },
     /// Spread the leads of shards evenly over the machines that are connected.
-    Rebalance,
+    Rebalance {
+        /// Spread the shards themselves first, so many copies of each.
+        #[arg(long, value_name = "N")]
+        copies: Option<usize>,
+    },
 }
 
 /// A shard as `CLUSTER NODES` shows it.
@@ -96,18 +130,47 @@ pub fn main(args: &ClusterArgs) -> ExitCode {
 
 async fn run(args: &ClusterArgs) -> Result<String> {
     let client = connect(&args.url).await?;
-    match args.action {
+    match &args.action {
         Action::Status => {}
-        Action::Drain { machine } => drain(&client, &args.url, machine).await?,
+        Action::Add { machine } => {
+            let (number, address) = new_machine(machine)?;
+            shape::add(&client, number, address).await?;
+        }
+        Action::Remove { machine } => shape::remove(&client, MachineId(*machine)).await?,
+        Action::Move { shard, to } => {
+            let shard = match shard.as_str() {
+                "map" => Ok(ShardId::MAP),
+                number => number.parse().map(ShardId),
+            };
+            let shard = shard.map_err(|_| "the shard is a number, or 'map'".to_owned())?;
+            let to = parse_machines(to);
+            let to = to.ok_or("the machines are numbers, such as 1,2,4".to_owned())?;
+            shape::place(&client, shard, &to).await?;
+        }
+        Action::Drain { machine } => drain(&client, &args.url, *machine).await?,
         Action::Undrain { machine } => {
-            let other = connect_with(&client, &args.url, machine).await?;
+            let other = connect_with(&client, &args.url, *machine).await?;
             say(&other, Command::new("FAILOVER").arg("ABORT")).await?;
         }
-        Action::Lead { shard, machine } => lead(&client, shard, machine).await?,
-        Action::Rebalance => rebalance(&client).await?,
+        Action::Lead { shard, machine } => lead(&client, *shard, *machine).await?,
+        Action::Rebalance { copies } => {
+            if let Some(copies) = copies {
+                shape::spread(&client, *copies).await?;
+            }
+            rebalance(&client).await?;
+        }
     }
-    let machines = machines(&client).await?;
-    Ok(if args.json { json(&machines) } else { page(&machines) })
+    let (machines, held) = (machines(&client).await?, shape::holders(&client).await?);
+    Ok(if args.json { json(&machines, &held) } else { page(&machines, &held) })
+}
+
+/// Reads `4=host:port`.
+fn new_machine(text: &str) -> Result<(MachineId, &str)> {
+    let parts = text.split_once('=');
+    let parts = parts.and_then(|(number, address)| Some((number.parse().ok()?, address)));
+    let (number, address) =
+        parts.ok_or_else(|| format!("'{text}' is no machine such as 4=10.0.0.4:7001"))?;
+    Ok((MachineId(number), address))
 }
 
 async fn connect(url: &str) -> Result<Client> {
@@ -174,21 +237,29 @@ async fn drain(client: &Client, url: &str, number: u16) -> Result<()> {
 }
 
 async fn rebalance(client: &Client) -> Result<()> {
+    let held = shape::holders(client).await?;
     let mut all = machines(client).await?;
-    while let Some((shard, machine)) = next_move(&all) {
+    while let Some((shard, machine)) = next_move(&all, &held) {
         lead(client, shard, machine).await?;
         all = machines(client).await?;
     }
     Ok(())
 }
 
-/// A shard that should be led by another machine, for the leads to be spread evenly.
-fn next_move(machines: &[Machine]) -> Option<(u16, u16)> {
+/// A shard that should be led by another machine that holds it, for the leads to be spread evenly.
+fn next_move(machines: &[Machine], held: &[Held]) -> Option<(u16, u16)> {
     let connected = || machines.iter().filter(|machine| machine.connected);
-    let most = connected().max_by_key(|machine| (machine.leads.len(), machine.machine))?;
-    let least = connected().min_by_key(|machine| (machine.leads.len(), machine.machine))?;
-    let uneven = most.leads.len() > least.leads.len() + 1;
-    uneven.then(|| Some((most.leads.last()?.shard, least.machine)))?
+    let moves = connected().flat_map(|from| from.leads.iter().map(move |led| (from, led.shard)));
+    let moves = moves.flat_map(|(from, shard)| connected().map(move |to| (from, shard, to)));
+    let useful = |(from, _, to): &(&Machine, u16, &Machine)| from.leads.len() > to.leads.len() + 1;
+    let holds = |(_, shard, to): &(&Machine, u16, &Machine)| {
+        let name = name_of(ShardId(*shard));
+        held.iter().any(|held| held.name == name && held.voters.contains(&to.machine))
+    };
+    let best = moves
+        .filter(|step| useful(step) && holds(step))
+        .max_by_key(|(from, shard, to)| (from.leads.len() - to.leads.len(), *shard));
+    best.map(|(_, shard, to)| (shard, to.machine))
 }
 
 /// Reads `CLUSTER NODES`. Shards are numbered in the order of their slots.
@@ -218,11 +289,11 @@ fn parse(text: &str) -> Option<Vec<Machine>> {
     Some(machines)
 }
 
-fn json(machines: &[Machine]) -> String {
-    format!("{:#}\n", serde_json::json!({ "machines": machines }))
+fn json(machines: &[Machine], held: &[Held]) -> String {
+    format!("{:#}\n", serde_json::json!({ "machines": machines, "held": held }))
 }
 
-fn page(machines: &[Machine]) -> String {
+fn page(machines: &[Machine], held: &[Held]) -> String {
     let mut page = format!("{:>7}  {:<22} {:<12} leads\n", "machine", "address", "state");
     for machine in machines {
         let state = if machine.connected { "connected" } else { "lost" };
@@ -231,7 +302,25 @@ fn page(machines: &[Machine]) -> String {
         let (number, address) = (machine.machine, &machine.address);
         page.push_str(&format!("{number:>7}  {address:<22} {state:<12} {leads}\n"));
     }
+    page.push_str("\nshard    held by\n");
+    for Held { name, voters, learners, outgoing, .. } in held {
+        let name = name.strip_prefix("shard ").unwrap_or(name);
+        page.push_str(&format!("{name:<8} {}", numbers(voters)));
+        for (what, machines) in [("catching up: ", learners), ("leaving: ", outgoing)] {
+            let machines: Vec<u16> =
+                machines.iter().copied().filter(|m| !voters.contains(m)).collect();
+            if !machines.is_empty() {
+                page.push_str(&format!("; {what}{}", numbers(&machines)));
+            }
+        }
+        page.push('\n');
+    }
     page
+}
+
+fn numbers(machines: &[u16]) -> String {
+    let numbers: Vec<String> = machines.iter().map(u16::to_string).collect();
+    numbers.join(", ")
 }
 
 #[cfg(test)]
@@ -251,16 +340,30 @@ mod tests {
         let leads = |at: usize| machines[at].leads.iter().map(|s| s.shard).collect::<Vec<_>>();
         assert_eq!((leads(0), leads(1), leads(2)), (vec![2], vec![1, 0], vec![]));
         assert!(!machines[2].connected);
-        assert!(page(&machines).contains("lost"));
+        let held = Held { name: "shard 0".to_owned(), voters: vec![1, 2], ..Held::default() };
+        let text = page(&machines, &[Held { learners: vec![4], ..held }]);
+        assert!(text.contains("lost") && text.contains("1, 2; catching up: 4"), "{text}");
         assert_eq!(parse("rubbish"), None);
     }
 
     #[test]
     fn leads_are_spread_over_the_machines_that_are_connected() {
         let mut machines = parse(NODES).unwrap();
-        assert_eq!(next_move(&machines), None);
+        let held = |name: &str, voters: &[u16]| Held {
+            name: name.to_owned(),
+            voters: voters.to_vec(),
+            ..Held::default()
+        };
+        let all = [held("shard 0", &[1, 2, 3]), held("shard 1", &[2]), held("shard 2", &[1, 3])];
+        assert_eq!(next_move(&machines, &all), None);
         machines[2].connected = true;
-        assert_eq!(next_move(&machines), Some((0, 3)));
+        assert_eq!(next_move(&machines, &all), Some((0, 3)));
+        let elsewhere = [held("shard 0", &[1, 2]), held("shard 1", &[2]), held("shard 2", &[1, 3])];
+        assert_eq!(
+            next_move(&machines, &elsewhere),
+            None,
+            "machine 3 holds nothing of machine 2's"
+        );
     }
 
     #[test]

@@ -56,6 +56,9 @@ pub struct ServeArgs {
     /// 1=host:port,2=host:port,3=host:port.
     #[arg(long, value_name = "NODES")]
     cluster: Option<String>,
+    /// This machine comes to a cluster that is there already: see `claret cluster add`.
+    #[arg(long)]
+    join: bool,
     /// Name of the cluster [default: claret].
     #[arg(long, value_name = "NAME")]
     cluster_name: Option<String>,
@@ -95,6 +98,7 @@ impl ServeArgs {
                     None => BTreeMap::new(),
                 },
                 announce: self.announce.clone(),
+                join: self.join.then_some(true),
             },
             ..Settings::default()
         };

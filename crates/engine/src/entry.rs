@@ -5,6 +5,7 @@
 //! leader applies the typed entry that it kept, so bytes are read only by followers and at start.
 
 use crate::message::{Guard, KeyedOp, RequestId, ShardId, TxnId};
+use crate::replication::Members;
 use adt::{Blob, Corrupt, Record, Timestamp};
 use smallvec::SmallVec;
 
@@ -100,6 +101,8 @@ pub enum SnapshotPart {
         /// Timestamp of the last removal of a record.
         removed: Timestamp,
     },
+    /// The machines of the group, unless they are those that founded it.
+    Members(Members),
     /// A key and its record.
     Record(Blob, Record),
     /// A prepared transaction that is not executed yet, with its timestamp bound, and its commit

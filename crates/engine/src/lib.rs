@@ -8,6 +8,7 @@
 pub mod entry;
 pub mod gateway;
 pub mod limits;
+pub mod map;
 pub mod message;
 pub mod node;
 pub mod replica;

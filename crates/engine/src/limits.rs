@@ -90,8 +90,12 @@ pub const ELECTION_TICKS: usize = 20;
 /// By how much two machines' monotonic clocks may differ in speed, in percent: leases are shorter
 /// by so much.
 pub const CLOCK_DRIFT_PERCENT_MAX: u64 = 10;
-/// Most machines of a cluster: each holds a replica of every shard.
-pub const MACHINES_MAX: usize = 5;
+/// Most machines of a cluster.
+pub const MACHINES_MAX: usize = 32;
+/// Largest number of a machine.
+pub const MACHINE_NUMBER_MAX: u16 = 999;
+/// Most machines that hold one shard.
+pub const REPLICAS_MAX: usize = 5;
 /// Longest message between machines, in bytes.
 pub const PEER_FRAME_BYTES_MAX: usize = 64 << 20;
 /// Bytes that may wait until another machine takes them; beyond it the connection is closed.

@@ -13,6 +13,11 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);
 
+impl ShardId {
+    /// The group that agrees on the shard map; see [`crate::map`]. It has no slots.
+    pub const MAP: Self = Self(crate::limits::SHARDS_MAX as u16);
+}
+
 /// Number of a machine (one server process) in its cluster, from 1; a server that is alone has 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MachineId(pub u16);

@@ -10,7 +10,7 @@ use crate::entry::EntryCodec;
 use crate::entry::SnapshotPart;
 use crate::limits::TICK_US;
 use crate::message::{Body, MachineId, Now, Request, Response, ShardId, TxnId};
-use crate::replication::{Group, GroupError, Membership, Persist, Recovered};
+use crate::replication::{Group, GroupError, Members, Membership, Persist, Recovered, Step};
 use crate::shard::apply::State;
 use crate::shard::snapshot::{Header, Reader};
 use crate::shard::watermark::Watermarks;
@@ -140,7 +140,8 @@ impl<C: EntryCodec> Replica<C> {
     ) -> Result<Self, ReplicaError> {
         let Setup { shard: config, membership, shards } = setup;
         let (header, mut state) = if snapshot.is_empty() {
-            let header = Header { shard: config.id, index: 0, term: 0, clock: Timestamp::ZERO };
+            let (id, clock) = (config.id, Timestamp::ZERO);
+            let header = Header { shard: id, index: 0, term: 0, clock, members: None };
             (header, State::default())
         } else {
             let mut reader = Reader::new(now.mono_us);
@@ -154,6 +155,7 @@ impl<C: EntryCodec> Replica<C> {
             return Err(ReplicaError::Snapshot(config.id));
         }
         recovered.snapshot = (header.index, header.term);
+        recovered.members.clone_from(&header.members);
         recovered.entries.retain(|e| e.index > header.index);
         if recovered.entries.first().is_some_and(|e| e.index != header.index + 1) {
             return Err(ReplicaError::Gap { shard: config.id, index: header.index });
@@ -224,16 +226,21 @@ impl<C: EntryCodec> Replica<C> {
     }
 
     /// Does what is due by time.
-    pub fn tick(&mut self, now: Now) {
+    ///
+    /// # Errors
+    /// If the replica cannot go on.
+    pub fn tick(&mut self, now: Now) -> Result<(), ReplicaError> {
         if self.leading.is_some() {
             self.shard.tick(now);
         }
         if !self.group.membership().is_alone() && now.mono_us >= self.ticked_us + TICK_US {
             self.ticked_us = now.mono_us;
             self.group.tick();
-            self.follow(now);
             self.go_on_handing_over(now);
+            // A voter that is alone hears nothing, and has what a start has read back to carry out.
+            self.apply(now)?;
         }
+        Ok(())
     }
 
     /// When [`Replica::tick`] should be called at the latest, in monotonic microseconds, if ever.
@@ -333,7 +340,7 @@ impl<C: EntryCodec> Replica<C> {
             prepare(&mut state, self.group.membership(), self.shards);
             self.shard.restore(state, header.clock);
         }
-        while let Some(committed) = self.group.committed() {
+        while let Some(committed) = self.group.committed()? {
             if self.leading.is_some() && self.proposed.front() == Some(&committed.index) {
                 self.proposed.pop_front();
                 self.shard.committed(now);
@@ -389,7 +396,10 @@ impl<C: EntryCodec> Replica<C> {
     /// Begins a snapshot of what is applied; its parts come from [`Replica::snapshot_parts`].
     pub fn begin_snapshot(&mut self) -> (u64, u64) {
         let (index, term) = self.group.applied();
-        self.shard.begin_snapshot(index, term);
+        let members = self.group.members();
+        let founded = *members == Members::of(self.group.membership().founders.clone());
+        let members = (!founded).then(|| members.clone());
+        self.shard.begin_snapshot(index, term, members);
         (index, term)
     }
 
@@ -402,6 +412,51 @@ impl<C: EntryCodec> Replica<C> {
     /// that part of the log. Gives the last index that is forgotten.
     pub fn compact(&mut self, index: u64) -> u64 {
         self.group.compact(index)
+    }
+
+    /// The machines that hold the log, as of the last entry that was carried out.
+    pub fn members(&self) -> &Members {
+        self.group.members()
+    }
+
+    /// Whether other machines than the members are not needed any more, as far as the leader knows.
+    pub fn is_settled(&self) -> bool {
+        self.leading.is_some() && self.group.is_settled()
+    }
+
+    /// Takes the next step so that these machines vote, and no others hold the log, if the shard is
+    /// led here. Tells which it was.
+    ///
+    /// # Errors
+    /// If the consensus library refuses.
+    pub fn go_towards(
+        &mut self,
+        now: Now,
+        wanted: &[MachineId],
+    ) -> Result<Option<Step>, ReplicaError> {
+        if self.leading.is_none() || self.handover.is_some() {
+            return Ok(None);
+        }
+        let step = self.group.go_towards(wanted)?;
+        if let Some(Step::HandOver(heirs)) = &step
+            && let Some(heir) = heirs.first()
+        {
+            self.hand_over(now, *heir);
+        }
+        Ok(step)
+    }
+
+    /// Whether nothing that this replica has acknowledged or promised is needed any more: the leader
+    /// of `term`, which has carried out the log up to an entry (its index and term), says that this
+    /// machine does not belong to the group. See `docs/internals/replication.md`.
+    pub fn is_dismissed(&self, term: u64, (index, of): (u64, u64)) -> bool {
+        let (last, last_term) = self.group.last();
+        term >= self.group.term() && (of, index) >= (last_term, last)
+    }
+
+    /// Whether some machine needs a newer snapshot than there is.
+    pub fn take_wants_snapshot(&self) -> bool {
+        self.group.take_wants_snapshot()
     }
 
     /// Messages about snapshots that other replicas need; see [`crate::node`].

@@ -5,6 +5,7 @@
 //!   LOCK                  held while a server runs
 //!   MANIFEST              format, server, shards, members: written once
 //!   LIFE                  in a cluster: how often the machine was started
+//!   MAP                   in a cluster: the newest shard map, once it has changed
 //!   log/                  the log of all shards
 //!   snapshots/            shard-S-INDEX.snap: shard S with its log up to INDEX
 //! ```
@@ -135,7 +136,7 @@ pub struct Member {
     pub cluster: String,
     /// The machine's number.
     pub node: u16,
-    /// The numbers of all machines, this one's included.
+    /// The numbers of all machines that founded it; of this one alone if it has joined later.
     pub nodes: Vec<u16>,
 }
 
@@ -143,6 +144,11 @@ impl Member {
     fn describe(member: Option<&Self>) -> String {
         match member {
             None => "a server that is alone".to_owned(),
+            Some(Self { cluster, node, nodes }) if nodes == &[*node] => {
+                format!(
+                    "machine {node}, which has founded the cluster '{cluster}' alone or joined it"
+                )
+            }
             Some(Self { cluster, node, nodes }) => {
                 format!("machine {node} of the machines {nodes:?} of the cluster '{cluster}'")
             }
@@ -449,8 +455,15 @@ fn lock(path: &Path) -> Result<File, DirError> {
 }
 
 fn check_purpose(path: &Path, manifest: &Manifest, purpose: &Purpose) -> Result<(), DirError> {
+    // Which machines there are is known better by the map, once there is one.
+    let changed = path.join("MAP").exists();
     let path = path.to_owned();
-    if manifest.member != purpose.member {
+    let place = |member: &Option<Member>| member.clone().map(|m| (m.cluster, m.node));
+    let same = match changed {
+        true => place(&manifest.member) == place(&purpose.member),
+        false => manifest.member == purpose.member,
+    };
+    if !same {
         let found = Member::describe(manifest.member.as_ref());
         let wanted = Member::describe(purpose.member.as_ref());
         return Err(DirError::Member { path, found, wanted });

@@ -7,6 +7,7 @@ use crate::config::Options;
 use crate::config::cluster::{ClusterOptions, split_address};
 use crate::datadir::{DirError, Member, Purpose, write_durably};
 use engine::gateway::Members;
+use engine::map::ShardMap;
 use engine::message::{GatewayId, MachineId, ShardId};
 use engine::replication::Membership;
 use std::net::SocketAddr;
@@ -49,18 +50,25 @@ impl Identity {
         self.is_clustered().then(|| self.gateway(shard.0 % self.workers))
     }
 
-    /// The machines that hold the shards.
-    pub fn membership(&self) -> Membership {
+    /// This machine's place in the groups of the shards.
+    pub fn membership(&self, map: Option<&ShardMap>) -> Membership {
         match &self.cluster {
             None => Membership::alone(),
-            Some(cluster) => Membership { own: cluster.own, voters: cluster.machines() },
+            Some(cluster) => {
+                let founders = map.map(|map| map.founders.clone()).unwrap_or_default();
+                Membership::clustered(cluster.own, founders)
+            }
         }
     }
 
     /// The machines of the cluster, for a gateway; none if this one is alone.
-    pub fn members(&self) -> Option<Members> {
+    pub fn members(&self, map: Option<ShardMap>) -> Option<Members> {
         let cluster = self.cluster.as_ref()?;
-        Some(Members { name: cluster.name.clone(), machines: cluster.machines() })
+        let machines = match &map {
+            Some(map) => map.machines.keys().copied().collect(),
+            None => cluster.machines(),
+        };
+        Some(Members { name: cluster.name.clone(), machines, map })
     }
 
     /// Where clients reach this machine, which listens at an address: what was said in so many
@@ -99,7 +107,10 @@ pub fn purpose(options: &Options) -> Purpose {
     let member = options.cluster.as_ref().map(|cluster| Member {
         cluster: cluster.name.clone(),
         node: cluster.own.0,
-        nodes: cluster.machines().iter().map(|machine| machine.0).collect(),
+        nodes: match cluster.join {
+            true => vec![cluster.own.0],
+            false => cluster.machines().iter().map(|machine| machine.0).collect(),
+        },
     });
     Purpose { shards: options.shards, shards_default: options.shards_default(), member }
 }

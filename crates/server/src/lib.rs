@@ -12,6 +12,7 @@ mod identity;
 mod listen;
 pub mod log;
 mod mail;
+mod mapfile;
 pub mod memory;
 mod metrics;
 pub mod password;

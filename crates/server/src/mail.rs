@@ -94,6 +94,8 @@ pub enum Mail {
     SnapshotRead((ShardId, MachineId, u64), u64, Option<(Vec<u8>, bool)>),
     /// A piece of the snapshot that another machine sends, of this number, is written, or cannot be.
     SnapshotReceived((ShardId, u64), bool),
+    /// All files of a shard that is not held here any more are removed.
+    SnapshotsRemoved(ShardId),
     /// Send a report.
     Report(Sender<Report>),
     /// Read nothing more from clients; say so once everything that was read is done.

@@ -6,18 +6,19 @@
 
 use crate::config::cluster::ClusterOptions;
 use crate::mail::{Mail, Mailbox};
+use crate::mapfile::MapFile;
 use adt::Corrupt;
 use engine::limits::STRANGERS_MAX;
 use engine::message::MachineId;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wire::peer::{Hello, PROTOCOL_VERSION, decode_hello, encode_hello};
@@ -46,24 +47,21 @@ pub struct PeerSocket {
 
 /// Which other machines are connected: workers take back what this thread says.
 #[derive(Debug, Default)]
-pub struct Linked(BTreeMap<MachineId, AtomicBool>);
+pub struct Linked(Mutex<BTreeSet<MachineId>>);
 
 impl Linked {
-    /// The machines of a cluster, none of them connected.
-    pub fn new(cluster: Option<&ClusterOptions>) -> Self {
-        let machines = cluster.iter().flat_map(|cluster| cluster.machines());
-        Self(machines.map(|machine| (machine, AtomicBool::new(false))).collect())
-    }
-
     /// Says whether a machine is connected.
     pub fn set(&self, machine: MachineId, linked: bool) {
-        if let Some(flag) = self.0.get(&machine) {
-            flag.store(linked, Ordering::Release);
+        let mut machines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if linked {
+            machines.insert(machine);
+        } else {
+            machines.remove(&machine);
         }
     }
 
     fn get(&self, machine: MachineId) -> bool {
-        self.0.get(&machine).is_some_and(|flag| flag.load(Ordering::Acquire))
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&machine)
     }
 }
 
@@ -77,6 +75,8 @@ pub struct Meeting {
     pub listener: TcpListener,
     /// Which machines are connected.
     pub linked: Arc<Linked>,
+    /// Which machines there are, as soon as that is known.
+    pub map: Arc<MapFile>,
     /// The workers.
     pub workers: Vec<Mailbox>,
 }
@@ -178,10 +178,15 @@ impl Host {
         }
     }
 
+    /// Where the machines of the cluster listen.
+    fn addresses(&self) -> BTreeMap<MachineId, String> {
+        self.meeting.map.addresses(&self.meeting.cluster.nodes)
+    }
+
     /// Connects to the machines with smaller numbers that are not connected.
     fn dial_all(&mut self) {
         let own = self.meeting.cluster.own;
-        for (machine, address) in self.meeting.cluster.nodes.clone() {
+        for (machine, address) in self.addresses() {
             let dialling = self.strangers.iter().any(|(_, s)| s.dialled == Some(machine));
             if machine >= own || dialling || self.meeting.linked.get(machine) {
                 continue;
@@ -284,10 +289,11 @@ impl Host {
                 hello.address
             ));
         }
-        if !cluster.nodes.contains_key(&hello.machine) {
+        let nodes = self.addresses();
+        if !nodes.contains_key(&hello.machine) {
             return Err(format!(
-                "machine {machine} ({}) is not among the machines of the cluster: start all of them \
-                 with the same --cluster",
+                "machine {machine} ({}) is not among the machines of the cluster: start those that \
+                 found it with the same --cluster, and let others in with `claret cluster add`",
                 hello.address
             ));
         }
@@ -295,7 +301,8 @@ impl Host {
             Some(expected) if expected != hello.machine => Err(format!(
                 "machine {machine} answers at {}, which should be the address of machine {}: \
                  correct the addresses of the cluster",
-                cluster.nodes[&expected], expected.0
+                nodes.get(&expected).map_or("an address", String::as_str),
+                expected.0
             )),
             None if hello.machine < cluster.own => Err(format!(
                 "machine {machine} has connected, although the machine with the larger number does \

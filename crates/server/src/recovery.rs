@@ -7,6 +7,7 @@ use crate::identity::Identity;
 use crate::log::LogStore;
 use crate::server::StartError;
 use engine::entry::SnapshotPart;
+use engine::map::ShardMap;
 use engine::message::ShardId;
 use engine::replica::{Replica, Setup, resolve_open};
 use engine::replication::Recovered;
@@ -26,11 +27,19 @@ pub fn recover(
     mut store: Option<&mut LogStore>,
     clock: &Clock,
     identity: &Identity,
+    map: Option<&ShardMap>,
 ) -> Result<Vec<Replica<EntryFormat>>, StartError> {
     let began = Instant::now();
     let mut replicas = Vec::new();
     let (mut parts, mut entries) = (0, 0);
-    for shard in (0..dir.manifest().shards).map(ShardId) {
+    let group = identity.is_clustered().then_some(ShardId::MAP);
+    for shard in (0..dir.manifest().shards).map(ShardId).chain(group) {
+        let own = identity.gateway(0).machine;
+        let placed = !identity.is_clustered() || map.is_some_and(|map| map.places(own, shard));
+        let logged = store.as_ref().is_some_and(|store| store.holds(shard));
+        if !placed && !logged && dir.snapshots_of(shard)?.is_empty() {
+            continue;
+        }
         let (reach, snapshot) = dir.load_snapshot(shard)?;
         let end = match snapshot.first() {
             Some(SnapshotPart::Header { index, term, .. }) => (*index, *term),
@@ -48,7 +57,7 @@ pub fn recover(
             seed: u64::from_le_bytes(random()),
             home: identity.home(shard),
         };
-        let (membership, shards) = (identity.membership(), dir.manifest().shards);
+        let (membership, shards) = (identity.membership(map), dir.manifest().shards);
         let setup = Setup { shard: config, membership, shards };
         let now = clock.now();
         replicas.push(Replica::recover(setup, EntryFormat, now, snapshot, recovered)?);

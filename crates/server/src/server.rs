@@ -10,6 +10,7 @@ use crate::listen::{Connections, Listener, Listening};
 use crate::log::files::stop_process;
 use crate::log::{LogError, LogOptions, LogStore, LogThread};
 use crate::mail::{Inbox, Mail, Mailbox, inbox};
+use crate::mapfile::MapFile;
 use crate::password::{self, PasswordThread};
 use crate::peers::{self, Linked, Meeting, PeersThread};
 use crate::recovery;
@@ -17,7 +18,7 @@ use crate::snapshot::SnapshotThread;
 use crate::tls::{Tls, TlsError};
 use crate::worker::{INBOX, Origin, Peers, Place, Traffic, Worker};
 use engine::gateway::{Config as GatewayConfig, Facts, Gateway, UserConfig};
-use engine::node::Node;
+use engine::node::{Node, Placing};
 use engine::replica::{Replica, ReplicaError};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
@@ -175,11 +176,15 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
     let identity = Identity::begin(&options, dir.path())?;
     let shards = dir.manifest().shards;
     let mut store = open_log(&options, &dir)?;
-    let replicas = recovery::recover(&options, &dir, store.as_mut(), &clock, &identity)?;
+    let first = identity.cluster.as_ref().and_then(|cluster| cluster.first_map(shards));
+    let map = Arc::new(MapFile::open(dir.path(), first)?);
+    let known = map.map();
+    let replicas =
+        recovery::recover(&options, &dir, store.as_mut(), &clock, &identity, known.as_ref())?;
     if options.durability == Durability::None {
         store = None;
     }
-    Starting { options, clock, dir, shards, identity, tls }.finish(store, replicas)
+    Starting { options, clock, dir, shards, identity, map, tls }.finish(store, replicas)
 }
 
 /// Opens the log if there is to be one, or if there is one.
@@ -204,6 +209,7 @@ struct Starting {
     dir: Arc<DataDir>,
     shards: u16,
     identity: Identity,
+    map: Arc<MapFile>,
     tls: Option<Arc<Tls>>,
 }
 
@@ -243,7 +249,7 @@ impl Starting {
         let listener = self.listen(&mailboxes, connections.clone()).map_err(StartError::Listen)?;
         let (address, tls_address) = (listener.address, listener.tls_address);
         let peer_listener = self.listen_peers()?;
-        let linked = Arc::new(Linked::new(self.identity.cluster.as_ref()));
+        let linked = Arc::<Linked>::default();
         let http = match self.options.metrics_port {
             None => None,
             Some(port) => {
@@ -263,6 +269,7 @@ impl Starting {
             connections: connections.clone(),
             traffic: traffic.clone(),
             linked: linked.clone(),
+            map: self.map.clone(),
         };
         let facts = self.facts(address);
         let workers =
@@ -346,8 +353,8 @@ impl Starting {
     ) -> std::io::Result<Option<PeersThread>> {
         let parts = self.identity.cluster.clone().zip(self.identity.hello(address)).zip(listener);
         let Some(((cluster, hello), listener)) = parts else { return Ok(None) };
-        let workers = workers.to_vec();
-        PeersThread::start(Meeting { cluster, hello, listener, linked, workers }).map(Some)
+        let (workers, map) = (workers.to_vec(), self.map.clone());
+        PeersThread::start(Meeting { cluster, hello, listener, linked, map, workers }).map(Some)
     }
 
     fn helpers(
@@ -410,9 +417,14 @@ impl Starting {
                 hello: self.identity.hello(address),
                 snapshot_log_bytes: self.options.snapshot_log_bytes,
             };
-            let clustered = self.identity.is_clustered();
+            let placing = self.identity.is_clustered().then(|| Placing {
+                map: self.map.map(),
+                codec: EntryFormat,
+                concurrency: self.options.concurrency,
+                seed: u64::from_le_bytes(random()),
+            });
             let codec = Box::new(SnapshotFormat);
-            let node = Node::new(id, self.options.workers, self.shards, clustered, own, codec);
+            let node = Node::new(id, self.options.workers, self.shards, placing, own, codec);
             let worker = Worker::new(place, gateway, node, peers);
             let name = format!("worker-{index}");
             threads.push(std::thread::Builder::new().name(name).spawn(move || {
@@ -431,7 +443,7 @@ impl Starting {
             id: self.identity.gateway(0),
             gateways: options.workers,
             shards: self.shards,
-            members: self.identity.members(),
+            members: self.identity.members(self.map.map()),
             concurrency: options.concurrency,
             version: env!("CARGO_PKG_VERSION"),
             users: users(options),

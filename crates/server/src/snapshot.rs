@@ -54,6 +54,8 @@ pub enum Job {
     GiveUp(ShardId, Origin),
     /// Nothing more is read of a snapshot for a machine.
     Close(ShardId, MachineId),
+    /// Remove all snapshots of a shard.
+    Remove(ShardId),
 }
 
 /// A piece of a shard's snapshot.
@@ -147,6 +149,12 @@ impl Writer {
                     }
                 }
                 Job::Close(shard, to) => drop(self.reading.remove(&(shard, to))),
+                Job::Remove(shard) => {
+                    if let Err(error) = self.remove_older(shard, u64::MAX) {
+                        tracing::warn!("snapshots of shard {} are left: {error}", shard.0);
+                    }
+                    self.worker(shard).send(Mail::SnapshotsRemoved(shard));
+                }
             }
         }
     }

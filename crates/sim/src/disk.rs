@@ -5,6 +5,7 @@
 //! recognised by its checksum in the real log, so here it is simply gone.
 
 use crate::random::Random;
+use engine::map::ShardMap;
 use engine::message::ShardId;
 use engine::replication::{Persist, Recovered};
 use raft::eraftpb::{Entry, HardState};
@@ -41,6 +42,8 @@ pub struct Disk {
     snapshots: BTreeMap<ShardId, (u64, Vec<u8>)>,
     /// Every entry that was ever durable: what the log would be without snapshots.
     archive: BTreeMap<(ShardId, u64), Entry>,
+    /// The newest shard map.
+    map: Option<ShardMap>,
     /// What the log was on machines that have sent a snapshot.
     histories: BTreeMap<ShardId, Vec<Entry>>,
 }
@@ -88,6 +91,36 @@ impl Disk {
         for (shard, history) in std::mem::take(&mut self.histories) {
             self.adopt(shard, history);
         }
+    }
+
+    /// The newest shard map that was kept.
+    pub fn map(&self) -> Option<&ShardMap> {
+        self.map.as_ref()
+    }
+
+    /// Keeps a shard map, durably, unless there is a newer one.
+    pub fn keep_map(&mut self, map: ShardMap) {
+        if self.map.as_ref().is_none_or(|kept| kept.epoch < map.epoch) {
+            self.map = Some(map);
+        }
+    }
+
+    /// Whether there is anything of a shard.
+    pub fn holds(&self, shard: ShardId) -> bool {
+        self.logs.contains_key(&shard) || self.snapshots.contains_key(&shard)
+    }
+
+    /// Whether something of a shard was written and is not synced.
+    pub fn is_writing(&self, shard: ShardId) -> bool {
+        self.unsynced.iter().any(|persist| persist.group == shard)
+    }
+
+    /// Removes all of a shard, durably.
+    pub fn remove(&mut self, shard: ShardId) {
+        self.logs.remove(&shard);
+        self.snapshots.remove(&shard);
+        self.histories.remove(&shard);
+        self.archive.retain(|(of, _), _| *of != shard);
     }
 
     /// Drops the last batch of a shard although it was synced. No disk that keeps its word does
@@ -151,8 +184,8 @@ impl Disk {
     /// What a start reads.
     pub fn read(&self, shard: ShardId) -> (Vec<u8>, Recovered) {
         let log = self.logs.get(&shard).cloned().unwrap_or_default();
-        let recovered =
-            Recovered { snapshot: (0, 0), hard_state: log.hard_state, entries: log.entries };
+        let Log { hard_state, entries } = log;
+        let recovered = Recovered { snapshot: (0, 0), hard_state, entries, members: None };
         let snapshot = self.snapshots.get(&shard).map(|(_, bytes)| bytes.clone());
         (snapshot.unwrap_or_default(), recovered)
     }

@@ -117,6 +117,12 @@ impl Machine {
         self.waiting_for_disk.push(persist);
     }
 
+    /// Whether something of a shard is on its way to the disk.
+    pub fn is_writing(&self, shard: ShardId) -> bool {
+        let waits = self.waiting_for_disk.iter().any(|persist| persist.group == shard);
+        waits || self.syncing.iter().any(|(of, _)| *of == shard)
+    }
+
     /// Begins one write and one sync for whatever all shards have by now; tells whether it did.
     pub fn start_sync(&mut self) -> bool {
         if self.sync_running || self.waiting_for_disk.is_empty() {

@@ -9,6 +9,7 @@ use adt::ArgBuf;
 use check::{Event, EventKind};
 use engine::entry::{EntryCodec, LogRecord};
 use engine::message::{KeyedOp, TxnId};
+use raft::eraftpb::EntryType;
 use std::collections::BTreeMap;
 use wire::entry::EntryFormat;
 
@@ -28,7 +29,8 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
     let mut prepared: BTreeMap<TxnId, Vec<Vec<u8>>> = BTreeMap::new();
     let mut outcomes: BTreeMap<TxnId, u64> = BTreeMap::new();
     for (shard, raft_entry) in disk.archive() {
-        if raft_entry.data.is_empty() {
+        let is_change = raft_entry.get_entry_type() != EntryType::EntryNormal;
+        if raft_entry.data.is_empty() || is_change {
             continue;
         }
         let unreadable =

@@ -6,8 +6,9 @@ use crate::random::Random;
 use adt::{ArgBuf, Reply};
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::gateway::{self, Gateway, Members, Opening, Output, SessionId};
+use engine::map::ShardMap;
 use engine::message::{Concurrency, GatewayId, MachineId, Now, Request, ShardId};
-use engine::node::{Event, Node, Parcel, To, Transfer};
+use engine::node::{Event, Node, Parcel, Placing, To, Transfer};
 use engine::replica::{Replica, Setup, resolve_open};
 use engine::replication::{Membership, Persist};
 use engine::shard;
@@ -18,8 +19,10 @@ use wire::snapshot::SnapshotFormat;
 /// Sizes of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Machines; each holds a replica of every shard.
+    /// Machines. Those that found the cluster hold a replica of every shard at the beginning.
     pub machines: u16,
+    /// How many of them, the first ones, found the cluster.
+    pub founders: u16,
     /// Workers of each machine, each with a gateway.
     pub workers: u16,
     /// Shards; shard s is on worker s modulo workers.
@@ -34,18 +37,43 @@ impl Shape {
         self.machines > 1
     }
 
-    fn machines(&self) -> Vec<MachineId> {
-        (1..=self.machines).map(MachineId).collect()
+    fn members(&self, map: Option<&ShardMap>) -> Option<Members> {
+        self.is_cluster().then(|| {
+            let name = "simulated".to_owned();
+            let machines = (1..=self.machines).map(MachineId).collect();
+            Members { name, machines, map: map.cloned() }
+        })
     }
 
-    fn members(&self) -> Option<Members> {
-        self.is_cluster()
-            .then(|| Members { name: "simulated".to_owned(), machines: self.machines() })
+    /// The map that the cluster is founded with.
+    pub fn founded(&self) -> ShardMap {
+        let machines = (1..=self.founders).map(MachineId);
+        let machines = machines.map(|machine| (machine, address(machine)));
+        ShardMap::founded(machines.collect(), self.shards)
+    }
+
+    /// The map that a machine begins with at its first start.
+    fn first_map(&self, own: MachineId) -> Option<ShardMap> {
+        (self.is_cluster() && own.0 <= self.founders).then(|| self.founded())
     }
 
     fn membership(&self, own: MachineId) -> Membership {
-        Membership { own, voters: self.machines() }
+        match self.is_cluster() {
+            true => Membership::clustered(own, self.founded().founders),
+            false => Membership::alone(),
+        }
     }
+
+    /// All shards, and the map's group if there is one.
+    pub fn groups(&self) -> impl Iterator<Item = ShardId> + use<> {
+        let map = self.is_cluster().then_some(ShardId::MAP);
+        (0..self.shards).map(ShardId).chain(map)
+    }
+}
+
+/// Where a machine is said to listen for the others.
+pub fn address(machine: MachineId) -> String {
+    format!("10.0.0.{}:7001", machine.0)
 }
 
 /// Something that arrives at a worker.
@@ -69,6 +97,10 @@ pub enum Input {
     HandOver(ShardId, MachineId),
     /// The machine hands all leads over and stands back, or ends that.
     StandBack(bool),
+    /// An operator's command.
+    Operate(Vec<String>),
+    /// The files of a shard that was held here are removed.
+    Removed(ShardId),
     /// Another machine is connected: generation of the connection.
     Connected(MachineId, u64),
     /// The connection to another machine is lost.
@@ -90,6 +122,8 @@ pub enum Sent {
     Transfer(Transfer),
     /// A complete snapshot of a shard, up to a log index.
     Snapshot(ShardId, u64, Vec<u8>),
+    /// A shard map to be kept, which is done at once.
+    Map(Box<ShardMap>),
 }
 
 /// A snapshot on its way out of a shard.
@@ -99,6 +133,9 @@ struct Snapshotting {
     index: u64,
     bytes: Vec<u8>,
 }
+
+/// Number of the client that is the operator.
+const OPERATOR: u64 = u64::MAX - 1;
 
 /// One worker.
 pub struct Worker {
@@ -129,7 +166,12 @@ pub fn start(
 ) -> Result<Vec<Worker>, String> {
     let mut replicas = Vec::new();
     let id_of = |worker| GatewayId { machine, worker, life };
-    for id in (0..shape.shards).map(ShardId) {
+    let map = disk.map().cloned().or_else(|| shape.first_map(machine));
+    let placed = |id| map.as_ref().is_some_and(|map| map.places(machine, id));
+    for id in shape.groups() {
+        if shape.is_cluster() && !placed(id) && !disk.holds(id) {
+            continue;
+        }
         let (bytes, recovered) = disk.read(id);
         let parts = decode_snapshot(&bytes)?;
         let home = shape.is_cluster().then(|| id_of(id.0 % shape.workers));
@@ -156,10 +198,13 @@ pub fn start(
     }
     let worker = |index| {
         let id = id_of(index);
-        let gateway = Gateway::new(gateway_config(shape, id, seed), now);
+        let gateway = Gateway::new(gateway_config(shape, id, seed, map.as_ref()), now);
         let own = own.remove(&index).unwrap_or_default();
         let codec = Box::new(SnapshotFormat);
-        let node = Node::new(id, shape.workers, shape.shards, shape.is_cluster(), own, codec);
+        let concurrency = shape.concurrency;
+        let placing = Placing { map: map.clone(), codec: EntryFormat, concurrency, seed };
+        let placing = shape.is_cluster().then_some(placing);
+        let node = Node::new(id, shape.workers, shape.shards, placing, own, codec);
         let (sessions, clients, generations, inbox) = Default::default();
         let (workers, snapshotting) = (shape.workers, None);
         Worker {
@@ -204,12 +249,17 @@ fn decode_snapshot(mut bytes: &[u8]) -> Result<Vec<SnapshotPart>, String> {
     Ok(parts)
 }
 
-fn gateway_config(shape: Shape, id: GatewayId, seed: u64) -> gateway::Config {
+fn gateway_config(
+    shape: Shape,
+    id: GatewayId,
+    seed: u64,
+    map: Option<&ShardMap>,
+) -> gateway::Config {
     gateway::Config {
         id,
         gateways: shape.workers,
         shards: shape.shards,
-        members: shape.members(),
+        members: shape.members(map),
         concurrency: shape.concurrency,
         version: "simulated",
         users: vec![everything()],
@@ -232,9 +282,10 @@ impl Worker {
         while let Some(input) = self.inbox.pop_front() {
             self.take(now, input, &mut sent)?;
             self.pump(now, &mut sent);
+            self.keep_map(&mut sent);
         }
         self.gateway.tick(now);
-        self.node.tick(now);
+        self.node.tick(now).map_err(|e| e.to_string())?;
         self.pump(now, &mut sent);
         loop {
             self.end_turn(now, &mut sent)?;
@@ -304,6 +355,15 @@ impl Worker {
             }
             Input::HandOver(shard, to) => self.node.hand_over(now, shard, to),
             Input::StandBack(on) => self.node.stand_back(now, on),
+            Input::Operate(words) => {
+                let session = *self
+                    .sessions
+                    .entry(OPERATOR)
+                    .or_insert_with(|| self.gateway.open(now, Opening::default()));
+                let words = ArgBuf::of(words);
+                self.gateway.command(now, session, &words.args());
+            }
+            Input::Removed(shard) => self.node.removed(shard),
             Input::Connected(machine, generation) => {
                 self.pass_on(machine, sent, || Input::Connected(machine, generation));
                 self.generations.insert(machine, generation);
@@ -365,9 +425,18 @@ impl Worker {
         }
     }
 
+    fn keep_map(&mut self, sent: &mut Vec<Sent>) {
+        if let Some(map) = self.node.take_new_map() {
+            sent.push(Sent::Map(Box::new(map)));
+        }
+    }
+
     fn post(&mut self, sent: &mut Vec<Sent>) {
         while let Some(transfer) = self.node.poll_transfer() {
-            sent.push(Sent::Transfer(transfer));
+            match transfer {
+                Transfer::Make(shard) => self.begin_snapshot_of(shard),
+                transfer => sent.push(Sent::Transfer(transfer)),
+            }
         }
         while let Some((to, parcel)) = self.node.poll_parcel() {
             sent.push(match to {
@@ -410,6 +479,13 @@ impl Worker {
             return;
         }
         let shard = ShardId(*random.pick(local) as u16);
+        self.begin_snapshot_of(shard);
+    }
+
+    fn begin_snapshot_of(&mut self, shard: ShardId) {
+        if self.snapshotting.is_some() {
+            return;
+        }
         let Some(replica) = self.node.replica_mut(shard) else { return };
         let (index, _) = replica.begin_snapshot();
         self.snapshotting = Some(Snapshotting { shard, index, bytes: Vec::new() });
@@ -417,7 +493,10 @@ impl Worker {
 
     fn advance_snapshot(&mut self, sent: &mut Vec<Sent>) {
         let Some(going) = &mut self.snapshotting else { return };
-        let Some(replica) = self.node.replica_mut(going.shard) else { return };
+        let Some(replica) = self.node.replica_mut(going.shard) else {
+            self.snapshotting = None;
+            return;
+        };
         if !replica.shard().is_taking_snapshot() {
             // Another machine's snapshot stands in the place of the shard.
             self.snapshotting = None;

@@ -33,7 +33,7 @@ impl Story {
             let seed = u64::from(own.0);
             let setup = Setup {
                 shard: shard::Config { id: SHARD, concurrency, seed, home },
-                membership: Membership { own, voters: voters.clone() },
+                membership: Membership::clustered(own, voters.clone()),
                 shards: 1,
             };
             Replica::recover(setup, EntryFormat, now, Vec::new(), Recovered::default()).unwrap()
@@ -78,7 +78,7 @@ impl Story {
             self.now.wall_us += TICK_US;
             let awake = self.replicas.iter_mut().zip(self.frozen).filter(|(_, frozen)| !frozen);
             for (replica, _) in awake {
-                replica.tick(self.now);
+                replica.tick(self.now).unwrap();
             }
             self.settle();
         }

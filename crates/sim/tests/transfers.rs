@@ -2,7 +2,7 @@
 
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::message::{Concurrency, GatewayId, MachineId, Now, ShardId};
-use engine::node::{Node, Parcel, SnapshotPiece, Taken, To, Transfer};
+use engine::node::{Node, Parcel, Placing, SnapshotPiece, Taken, To, Transfer};
 use engine::replica::{Replica, Setup};
 use engine::replication::{Membership, Recovered};
 use engine::shard;
@@ -22,11 +22,13 @@ fn follower() -> Node<EntryFormat> {
     let voters = (1..=3).map(MachineId).collect();
     let setup = Setup {
         shard: shard::Config { id: SHARD, concurrency, seed: 1, home: Some(id) },
-        membership: Membership { own: id.machine, voters },
+        membership: Membership::clustered(id.machine, voters),
         shards: 1,
     };
     let replica = Replica::recover(setup, EntryFormat, NOW, vec![], Recovered::default());
-    let mut node = Node::new(id, 1, 1, true, vec![replica.unwrap()], Box::new(SnapshotFormat));
+    let placing = Placing { map: None, codec: EntryFormat, concurrency, seed: 1 };
+    let own = vec![replica.unwrap()];
+    let mut node = Node::new(id, 1, 1, Some(placing), own, Box::new(SnapshotFormat));
     node.connect(SENDER);
     node
 }

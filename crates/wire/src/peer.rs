@@ -19,8 +19,10 @@ pub use hello::{
 
 use crate::bytes::{Reader, put_u16, put_u64, put_word};
 use crate::entry::{self, Spans, Words, put_gateway, read_gateway};
+use crate::snapshot::{put_members, read_members};
 use adt::{Corrupt, Timestamp};
 use engine::limits::PEER_FRAME_BYTES_MAX;
+use engine::map::ShardMap;
 use engine::message::{Request, Response, ShardId, Token, TxnId};
 use engine::node::{Parcel, SnapshotPiece, Taken};
 use std::fmt;
@@ -50,6 +52,8 @@ const RESIGNED: u8 = 6;
 const WATERMARK: u8 = 7;
 const SNAPSHOT: u8 = 8;
 const SNAPSHOT_TAKEN: u8 = 9;
+const MAP: u8 = 10;
+const MEMBERS: u8 = 11;
 
 const NEXT: u8 = 0;
 const COMPLETE: u8 = 1;
@@ -195,6 +199,16 @@ fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
                 Taken::Refused => out.push(REFUSED),
             }
         }
+        Parcel::Map(map) => {
+            out.push(MAP);
+            put_word(map.to_string().as_bytes(), out);
+        }
+        Parcel::Members { shard, term, applied, members } => {
+            put_shard_term(MEMBERS, *shard, *term, out);
+            put_u64(applied.0, out);
+            put_u64(applied.1, out);
+            put_members(members, out);
+        }
         Parcel::Leads { shard, term } => put_shard_term(LEADS, *shard, *term, out),
         Parcel::Resigned { shard, term } => put_shard_term(RESIGNED, *shard, *term, out),
         Parcel::Watermark { shard, ts } => put_shard_term(WATERMARK, *shard, ts.0, out),
@@ -238,6 +252,15 @@ fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<P
                 _ => return Err(Corrupt),
             };
             Parcel::SnapshotTaken { shard, index, taken }
+        }
+        MAP => {
+            let text = std::str::from_utf8(reader.word()?).map_err(|_| Corrupt)?;
+            Parcel::Map(Box::new(ShardMap::parse(text).map_err(|_| Corrupt)?))
+        }
+        MEMBERS => {
+            let (shard, term) = read_shard_term(reader)?;
+            let applied = (reader.u64()?, reader.u64()?);
+            Parcel::Members { shard, term, applied, members: Box::new(read_members(reader)?) }
         }
         LEADS => {
             let (shard, term) = read_shard_term(reader)?;

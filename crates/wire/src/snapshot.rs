@@ -12,7 +12,8 @@ use crate::entry::{
 use crate::saved::{put_record, put_reply, read_record, read_reply};
 use adt::{Corrupt, Timestamp};
 use engine::entry::{SnapshotCodec, SnapshotPart};
-use engine::message::ShardId;
+use engine::message::{MachineId, ShardId};
+use engine::replication::Members;
 
 /// Bytes before the payload: its length and the checksum.
 pub const FRAME_HEADER_BYTES: usize = 12;
@@ -25,6 +26,7 @@ const OUTCOME: u8 = 5;
 const END: u8 = 6;
 const VOID: u8 = 7;
 const UNSETTLED: u8 = 8;
+const MEMBERS: u8 = 9;
 
 /// The snapshot format of this version of the product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,6 +86,10 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
             for number in [*index, *term, clock.0, removed.0] {
                 put_u64(number, out);
             }
+        }
+        SnapshotPart::Members(members) => {
+            out.push(MEMBERS);
+            put_members(members, out);
         }
         SnapshotPart::Record(key, record) => {
             out.push(RECORD);
@@ -157,6 +163,7 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
             SnapshotPart::Outcome { txn, commit: Timestamp(reader.u64()?) }
         }
         VOID if version != VERSION_ALONE => SnapshotPart::Void(read_txn(reader, version)?),
+        MEMBERS if version != VERSION_ALONE => SnapshotPart::Members(read_members(reader)?),
         UNSETTLED if version != VERSION_ALONE => {
             let txn = read_txn(reader, version)?;
             SnapshotPart::Unsettled { txn, commit: reader.option()?.map(Timestamp) }
@@ -164,4 +171,29 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
         END => SnapshotPart::End { parts: reader.u64()? },
         _ => return Err(Corrupt),
     })
+}
+
+pub(crate) fn put_members(members: &Members, out: &mut Vec<u8>) {
+    let Members { voters, learners, outgoing, learners_next } = members;
+    for machines in [voters, learners, outgoing, learners_next] {
+        put_count(machines.len(), out);
+        machines.iter().for_each(|machine| put_u16(machine.0, out));
+    }
+}
+
+pub(crate) fn read_members(reader: &mut Reader<'_>) -> Result<Members, Corrupt> {
+    Ok(Members {
+        voters: read_machines(reader)?,
+        learners: read_machines(reader)?,
+        outgoing: read_machines(reader)?,
+        learners_next: read_machines(reader)?,
+    })
+}
+
+fn read_machines(reader: &mut Reader<'_>) -> Result<Vec<MachineId>, Corrupt> {
+    let mut machines = Vec::new();
+    for _ in 0..reader.count(2)? {
+        machines.push(MachineId(reader.u16()?));
+    }
+    Ok(machines)
 }

@@ -8,11 +8,12 @@ use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec,
 use engine::message::{
     Age, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId, Version,
 };
+use engine::replication::Members;
 use hex::unhex;
 use proptest::prelude::*;
 use smallvec::smallvec;
 use wire::entry::EntryFormat;
-use wire::snapshot::{SnapshotFormat, part_len};
+use wire::snapshot::{FRAME_HEADER_BYTES, SnapshotFormat, part_len};
 
 fn op(line: &str) -> KeyedOp {
     record::decode(&ArgBuf::of(line.split(' ')).args()).unwrap()
@@ -118,6 +119,26 @@ fn parts() -> Vec<SnapshotPart> {
         SnapshotPart::End { parts: 10 },
     ]);
     parts
+}
+
+#[test]
+fn the_machines_of_a_group_are_part_of_a_snapshot() {
+    let machines = |numbers: &[u16]| numbers.iter().copied().map(MachineId).collect();
+    let members = Members {
+        voters: machines(&[1, 4]),
+        learners: machines(&[5]),
+        outgoing: machines(&[1, 2]),
+        learners_next: machines(&[2]),
+    };
+    let part = SnapshotPart::Members(members);
+    let mut bytes = Vec::new();
+    SnapshotFormat.encode(&part, &mut bytes);
+    let payload = [
+        [2, 9, 2, 0, 0, 0].as_slice(),
+        &[1, 0, 4, 0, 1, 0, 0, 0, 5, 0, 2, 0, 0, 0, 1, 0, 2, 0, 1, 0, 0, 0, 2, 0],
+    ];
+    assert_eq!(bytes[FRAME_HEADER_BYTES..], payload.concat());
+    assert_eq!(SnapshotFormat.decode(&bytes), Ok((part, bytes.len())));
 }
 
 /// What `fixtures/snapshot-v1.hex` holds but for its end, if the gateway is [`OLD`].

@@ -107,7 +107,7 @@ fn no_kind_is_forgotten() {
         inner.map(|bytes| bytes[HEADER + at]).collect()
     };
     let all: BTreeSet<u8> = parcels().iter().map(|parcel| encoded(parcel)[HEADER + 1]).collect();
-    assert_eq!(all, (1..=9).collect());
+    assert_eq!(all, (1..=11).collect());
     assert_eq!(kinds(1, 28, None), (1..=22).collect());
     assert_eq!(kinds(2, 18, None), (1..=18).collect());
     assert_eq!(kinds(2, 19, Some(17)), (1..=5).collect());

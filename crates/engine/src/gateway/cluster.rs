@@ -125,13 +125,13 @@ impl Gateway {
 
     /// Slots, first and last, with the machine that leads them; this one if nobody is known to, for
     /// it finds out.
-    fn led(&self) -> Vec<((u16, u16), MachineId)> {
+    fn led(&self) -> Vec<((u16, u16), ShardId, MachineId)> {
         if self.topology.is_alone() {
-            return vec![((0, SLOTS - 1), self.config.id.machine)];
+            return vec![((0, SLOTS - 1), ShardId(0), self.config.id.machine)];
         }
         let leader = |shard| self.leader(ShardId(shard)).unwrap_or(self.config.id.machine);
         let ranges = ranges(self.config.shards).into_iter().zip(0..);
-        ranges.map(|(range, shard)| (range, leader(shard))).collect()
+        ranges.map(|(range, shard)| (range, ShardId(shard), leader(shard))).collect()
     }
 
     fn cluster_slots(&self) -> Reply {
@@ -144,11 +144,14 @@ impl Gateway {
                 Reply::Array(Vec::new()),
             ])
         };
-        let range = |((first, last), leader): ((u16, u16), MachineId)| {
+        let range = |((first, last), shard, leader): ((u16, u16), ShardId, MachineId)| {
             let mut parts = vec![Reply::Int(first.into()), Reply::Int(last.into())];
             let leads = |machine: &&Machine| machine.number == leader;
             parts.extend(machines.iter().filter(leads).map(node));
-            let follows = |machine: &&Machine| machine.number != leader && machine.linked;
+            let follows = |machine: &&Machine| {
+                let holds = self.topology.holds(machine.number, shard);
+                machine.number != leader && machine.linked && holds
+            };
             parts.extend(machines.iter().filter(follows).map(node));
             Reply::Array(parts)
         };
@@ -169,9 +172,11 @@ impl Gateway {
                 pair("health", Reply::bulk(if machine.linked { "online" } else { "fail" })),
             ])
         };
-        let shard = |((first, last), leader): ((u16, u16), MachineId)| {
+        let shard = |((first, last), shard, leader): ((u16, u16), ShardId, MachineId)| {
             let slots = Reply::Array(vec![Reply::Int(first.into()), Reply::Int(last.into())]);
-            let nodes = machines.iter().map(|m| node(m, m.number == leader)).collect();
+            let holds = |m: &&Machine| m.number == leader || self.topology.holds(m.number, shard);
+            let nodes = machines.iter().filter(holds);
+            let nodes = nodes.map(|m| node(m, m.number == leader)).collect();
             Reply::Map(vec![pair("slots", slots), pair("nodes", Reply::Array(nodes))])
         };
         Reply::Array(self.led().into_iter().map(shard).collect())
@@ -186,7 +191,7 @@ impl Gateway {
                 if linked { ("", "connected") } else { (",fail", "disconnected") };
             let flags = format!("{own}master{failed}");
             text.push_str(&format!("{id} {host}:{port}@0 {flags} - 0 0 {} {state}", number.0));
-            for ((first, last), _) in led.iter().filter(|(_, leader)| *leader == number) {
+            for ((first, last), ..) in led.iter().filter(|(.., leader)| *leader == number) {
                 text.push_str(&format!(" {first}-{last}"));
             }
             text.push('\n');
@@ -204,10 +209,11 @@ impl Gateway {
             .filter(|(_, shard)| known(shard))
             .map(|((first, last), _)| u64::from(last - first) + 1)
             .sum();
-        let mut leaders: Vec<MachineId> = led.iter().map(|(_, leader)| *leader).collect();
+        let mut leaders: Vec<MachineId> = led.iter().map(|(.., leader)| *leader).collect();
         leaders.sort_unstable();
         leaders.dedup();
         let slots = u64::from(SLOTS);
+        let epoch = 1 + self.topology.map().map_or(0, |map| map.epoch);
         let lines = [
             ("cluster_enabled", u64::from(!alone)),
             ("cluster_slots_assigned", slots),
@@ -216,8 +222,8 @@ impl Gateway {
             ("cluster_slots_fail", slots - ok),
             ("cluster_known_nodes", self.machines().len() as u64),
             ("cluster_size", leaders.len() as u64),
-            ("cluster_current_epoch", 1),
-            ("cluster_my_epoch", 1),
+            ("cluster_current_epoch", epoch),
+            ("cluster_my_epoch", epoch),
         ];
         let rest: String =
             lines.iter().map(|(name, value)| format!("{name}:{value}\r\n")).collect();

@@ -77,6 +77,7 @@ impl Gateway {
             "asking" => Reply::Ok.into(),
             "failover" => self.failover(id, args),
             "cluster" => self.cluster(id, args),
+            "shardmap" => self.shard_map(id, args),
             "role" => {
                 Reply::Array(vec![Reply::bulk("master"), Reply::Int(0), Reply::Array(vec![])])
                     .into()

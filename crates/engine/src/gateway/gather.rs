@@ -2,6 +2,7 @@
 
 use super::api::{Knowledge, Output, PeerMessage, Question};
 use super::mail::{Pending, Target};
+use super::shardmap::written;
 use super::{Gateway, GatewayStats, Job, client_list, info, pubsub};
 use crate::limits::SHARDS_MAX;
 use crate::message::{Answer, Body, GatewayId, Now, ShardId};
@@ -32,6 +33,8 @@ pub(super) enum What {
     Ok,
     /// `FAILOVER`: what the one shard says.
     One,
+    /// `SHARDMAP SET`: whether it is written.
+    Written,
     /// `SCAN`: the step of this shard.
     Scan(ShardId),
     /// `INFO`.
@@ -94,12 +97,29 @@ impl Gateway {
         }
     }
 
+    /// Asks one shard.
+    pub(super) fn ask_one(&mut self, target: Target, what: What, shard: ShardId, body: Body) {
+        let gather = Gather {
+            target,
+            what,
+            left: 1,
+            replies: Vec::new(),
+            stats: Vec::new(),
+            knowledge: Vec::new(),
+        };
+        let job = self.jobs.insert(Job::Gather(Box::new(gather)));
+        self.mail.ask(shard, Pending::Gather { job }, body);
+    }
+
     /// A shard has answered.
     pub(super) fn gathered(&mut self, job: u64, answer: Answer) {
         let Some(Job::Gather(gather)) = self.jobs.get_mut(job) else { return };
         match answer {
             Answer::Reply(reply) => gather.replies.push(reply),
             Answer::Stats(stats) => gather.stats.push(*stats),
+            answer if matches!(gather.what, What::Written) => {
+                gather.replies.push(written(&answer));
+            }
             _ => {}
         }
         gather.left -= 1;
@@ -147,7 +167,7 @@ impl Gateway {
         let reply = match what {
             What::Sum => Reply::Int(count()),
             What::Ok => Reply::Ok,
-            What::One => replies.into_iter().next().unwrap_or_else(no_answer),
+            What::One | What::Written => replies.into_iter().next().unwrap_or_else(no_answer),
             What::Unblocked => Reply::Int(count().min(1)),
             What::KilledOne if count() > 0 => Reply::Ok,
             What::KilledOne => client_list::no_such_client().into(),

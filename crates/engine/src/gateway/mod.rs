@@ -36,6 +36,7 @@ mod reply;
 mod response;
 mod session;
 pub mod session_commands;
+mod shardmap;
 mod slab;
 mod snapshot;
 mod timer;
@@ -108,7 +109,7 @@ impl Gateway {
             shards: config.shards,
             outputs: VecDeque::new(),
             pending: Slab::default(),
-            ways: config.members.is_some().then(|| ways::Ways::new(config.shards)),
+            ways: config.members.is_some().then(ways::Ways::new),
             stats: GatewayStats::default(),
         };
         Self {

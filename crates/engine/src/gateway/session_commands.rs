@@ -146,6 +146,10 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Hands the lead of shards over to other machines while clients go on: of all that this \
          machine leads, which then stands back until ABORT or its next start; or of one.",
         "[ABORT | SHARD shard TO machine]", "O(1)");
+    ("shardmap", -1, ADMIN, Keys::None,
+        "Tells which machines are to hold which shards, and which do (HOLDERS); SET says what is to \
+         be from now on, in a map with the next epoch. See claret cluster --help.",
+        "[HOLDERS | SET map]", "O(1)");
     ("readonly", 1, FAST, Keys::None,
         "Reads that follow may be sent to any machine without being told which one leads; they \
          see the newest values all the same.", "", "O(1)");

@@ -5,7 +5,9 @@ use super::Gateway;
 use super::api::Facts;
 use super::data::Route;
 use crate::limits::SLOTS;
+use crate::map::ShardMap;
 use crate::message::{MachineId, Now, ShardId};
+use crate::replication::Members as Replicated;
 use crate::shard::apply::mix;
 use crate::slot::shard_of_slot;
 use adt::ErrorReply;
@@ -18,6 +20,8 @@ pub struct Members {
     pub name: String,
     /// All machines, this one included.
     pub machines: Vec<MachineId>,
+    /// The shard map, if it is known.
+    pub map: Option<ShardMap>,
 }
 
 /// Another machine.
@@ -47,14 +51,51 @@ pub(super) struct Machine {
 pub(super) struct Topology {
     name: String,
     others: BTreeMap<MachineId, Other>,
+    map: Option<ShardMap>,
+    /// Who holds a shard, as its leader has told last.
+    members: BTreeMap<ShardId, Replicated>,
 }
 
 impl Topology {
     pub fn new(members: Option<&Members>, own: MachineId) -> Self {
-        let Some(Members { name, machines }) = members else { return Self::default() };
+        let Some(Members { name, machines, map }) = members else { return Self::default() };
         let others = machines.iter().filter(|machine| **machine != own);
         let others = others.map(|machine| (*machine, Other::default())).collect();
-        Self { name: name.clone(), others }
+        let (name, map) = (name.clone(), map.clone());
+        Self { name, others, map, members: BTreeMap::new() }
+    }
+
+    /// The shard map, if it is known.
+    pub fn map(&self) -> Option<&ShardMap> {
+        self.map.as_ref()
+    }
+
+    /// There is a new shard map.
+    pub fn set_map(&mut self, own: MachineId, map: ShardMap) {
+        let others = map.machines.keys().copied().filter(|machine| *machine != own);
+        let others: BTreeMap<MachineId, Other> = others
+            .map(|machine| (machine, self.others.get(&machine).cloned().unwrap_or_default()))
+            .collect();
+        self.others = others;
+        self.map = Some(map);
+    }
+
+    /// The machines that hold a shard, as its leader has told last.
+    pub fn members(&self, shard: ShardId) -> Option<&Replicated> {
+        self.members.get(&shard)
+    }
+
+    pub fn set_members(&mut self, shard: ShardId, members: Replicated) {
+        self.members.insert(shard, members);
+    }
+
+    /// Whether a machine holds a shard, as far as that is known here.
+    pub fn holds(&self, machine: MachineId, shard: ShardId) -> bool {
+        match (self.members.get(&shard), &self.map) {
+            (Some(members), _) => members.votes(machine),
+            (None, Some(map)) => map.places(machine, shard),
+            (None, None) => true,
+        }
     }
 
     pub fn is_alone(&self) -> bool {
@@ -96,9 +137,9 @@ impl Topology {
     }
 
     fn linked(&mut self, machine: MachineId, host: &str, port: u16) {
-        if let Some(other) = self.others.get_mut(&machine) {
-            *other = Other { host: host.to_owned(), port, linked: true };
-        }
+        // The news of a machine may come before the map with it.
+        let other = Other { host: host.to_owned(), port, linked: true };
+        self.others.insert(machine, other);
     }
 
     pub fn lost(&mut self, machine: MachineId) {
@@ -162,7 +203,8 @@ mod tests {
     fn machines_have_names_of_their_own() {
         let machines: Vec<MachineId> = (1..=5).map(MachineId).collect();
         let topology = |name: &str, own| {
-            let members = Members { name: name.to_owned(), machines: machines.clone() };
+            let (name, machines) = (name.to_owned(), machines.clone());
+            let members = Members { name, machines, map: None };
             let mut ids: Vec<String> = Topology::new(Some(&members), MachineId(own))
                 .machines(MachineId(own), &Facts::default())
                 .into_iter()

@@ -63,9 +63,10 @@ fn again(body: &Body) -> Option<Box<Body>> {
 
 impl Ways {
     /// No leader is known.
-    pub fn new(shards: u16) -> Self {
+    pub fn new() -> Self {
         let mut ways = Vec::new();
-        ways.resize_with(usize::from(shards), Way::default);
+        // Not all numbers are in use: the map's comes last.
+        ways.resize_with(usize::from(ShardId::MAP.0) + 1, Way::default);
         Self { ways, sent: Map::default(), last: 0, ready: Vec::new() }
     }
 

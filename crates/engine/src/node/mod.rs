@@ -10,17 +10,22 @@
 //! lead, and requests keep their order.
 
 mod parcel;
+mod placement;
 mod transfer;
 
 pub use parcel::Parcel;
+pub(crate) use placement::MAP_KEY;
+pub use placement::Placing;
 pub use transfer::{SnapshotPiece, Taken, Transfer};
 
 use crate::entry::{EntryCodec, SnapshotCodec};
 use crate::gateway::{Gateway, PeerMessage};
+use crate::map::ShardMap;
 use crate::message::{GatewayId, MachineId, Now, Request, Response, ShardId};
 use crate::replica::{Replica, ReplicaError};
-use crate::replication::Persist;
+use crate::replication::{Members, Persist};
 use adt::Timestamp;
+use placement::Placement;
 use std::collections::{BTreeSet, VecDeque};
 use transfer::Transfers;
 
@@ -40,6 +45,10 @@ pub enum Event {
     Led(ShardId, Option<MachineId>),
     /// The connection to a machine is lost.
     Lost(MachineId),
+    /// There is a new shard map.
+    Map(Box<ShardMap>),
+    /// These machines hold a shard, says its leader.
+    Members(ShardId, Box<Members>),
 }
 
 impl Event {
@@ -51,6 +60,8 @@ impl Event {
             Self::Message(from, message) => gateway.peer(now, from, message),
             Self::Led(shard, machine) => gateway.shard_led(now, shard, machine),
             Self::Lost(machine) => gateway.machine_lost(now, machine),
+            Self::Map(map) => gateway.map_changed(now, *map),
+            Self::Members(shard, members) => gateway.members_told(now, shard, *members),
         }
     }
 }
@@ -81,8 +92,8 @@ struct Lead {
 pub struct Node<C> {
     id: GatewayId,
     workers: u16,
-    /// There are other machines.
-    clustered: bool,
+    /// In a cluster: what is to be held here.
+    placement: Option<Placement<C>>,
     /// All shards by number, those of other workers and machines absent.
     replicas: Vec<Option<Replica<C>>>,
     /// The numbers of the shards that have a replica here.
@@ -102,18 +113,20 @@ pub struct Node<C> {
     transfers: Transfers,
 }
 
-impl<C: EntryCodec> Node<C> {
+impl<C: EntryCodec + Clone> Node<C> {
     /// The node of worker `id` with its replicas, on a machine with so many workers in a cluster
-    /// with so many shards. A machine without others leads all shards for ever.
+    /// with so many shards. A machine without `placing` is alone and leads all shards for ever.
     pub fn new(
         id: GatewayId,
         workers: u16,
         shards: u16,
-        clustered: bool,
+        placing: Option<Placing<C>>,
         own: Vec<Replica<C>>,
         codec: Box<dyn SnapshotCodec>,
     ) -> Self {
-        let count = usize::from(shards);
+        let clustered = placing.is_some();
+        let last = if clustered { ShardId::MAP.0 } else { shards - 1 };
+        let count = usize::from(last) + 1;
         let mut replicas = Vec::new();
         replicas.resize_with(count, || None);
         let local = own.iter().map(|replica| usize::from(replica.id().0)).collect();
@@ -125,7 +138,7 @@ impl<C: EntryCodec> Node<C> {
         Self {
             id,
             workers,
-            clustered,
+            placement: placing.map(|placing| Placement::new(placing, shards)),
             replicas,
             local,
             leads: vec![alone; count],
@@ -267,6 +280,15 @@ impl<C: EntryCodec> Node<C> {
                 self.spread(from, || Parcel::Leads { shard, term });
                 self.learn(shard, Lead { machine: from, term });
             }
+            Parcel::Map(map) => self.hear_map(from, *map),
+            Parcel::Members { shard, term, applied, members } => {
+                let again = members.clone();
+                self.spread(from, || {
+                    let members = again.clone();
+                    Parcel::Members { shard, term, applied, members }
+                });
+                self.hear_members(shard, term, applied, *members);
+            }
             Parcel::Watermark { shard, ts } => {
                 self.spread(from, || Parcel::Watermark { shard, ts });
                 self.hear_watermark(now, shard, ts);
@@ -283,7 +305,7 @@ impl<C: EntryCodec> Node<C> {
         let Some(replica) = &mut self.replicas[usize::from(shard.0)] else {
             return self.turn_back(request);
         };
-        if !self.clustered || replica.leading() == Some(term) {
+        if self.placement.is_none() || replica.leading() == Some(term) {
             replica.handle(now, request);
         } else {
             self.turn_back(request);
@@ -345,6 +367,8 @@ impl<C: EntryCodec> Node<C> {
                 self.parcels.push_back((To::Machine(machine), Parcel::Leads { shard, term }));
             }
         }
+        self.tell_map_to(machine);
+        self.tell_members();
     }
 
     /// The connection to another machine is lost, with whatever was on its way.
@@ -368,7 +392,11 @@ impl<C: EntryCodec> Node<C> {
         let index = usize::from(shard.0);
         let Some(replica) = &mut self.replicas[index] else { return };
         let leading = replica.leading();
-        if !self.clustered || leading == self.announced[index] {
+        if shard == ShardId::MAP {
+            self.look_at_map();
+        }
+        let Some(replica) = &mut self.replicas[index] else { return };
+        if self.placement.is_none() || leading == self.announced[index] {
             return;
         }
         let mut answers = Vec::new();
@@ -413,6 +441,7 @@ impl<C: EntryCodec> Node<C> {
         for index in 0..self.local.len() {
             let shard = ShardId(self.local[index] as u16);
             let leading = self.replica(shard).filter(|replica| replica.is_serving());
+            let leading = leading.filter(|_| shard != ShardId::MAP);
             let Some(ts) = leading.map(Replica::watermark) else { continue };
             self.hear_watermark(now, shard, ts);
             self.tell_all(|| Parcel::Watermark { shard, ts });
@@ -449,7 +478,9 @@ impl<C: EntryCodec> Node<C> {
 
     /// Whether a shard is led here that another machine could lead.
     pub fn may_hand_over(&self) -> bool {
-        self.clustered && !self.connected.is_empty() && self.replicas().any(Replica::is_serving)
+        self.placement.is_some()
+            && !self.connected.is_empty()
+            && self.replicas().any(Replica::is_serving)
     }
 
     /// Hands the lead of a shard over to a machine, if that can be.
@@ -460,24 +491,30 @@ impl<C: EntryCodec> Node<C> {
     }
 
     /// Does what is due by time.
-    pub fn tick(&mut self, now: Now) {
-        if self.clustered && now.mono_us >= self.told_us + WATERMARKS_EVERY_US {
+    ///
+    /// # Errors
+    /// If a replica cannot go on.
+    pub fn tick(&mut self, now: Now) -> Result<(), ReplicaError> {
+        if self.placement.is_some() && now.mono_us >= self.told_us + WATERMARKS_EVERY_US {
             self.told_us = now.mono_us;
             self.tell_watermarks(now);
+            self.tell_members();
         }
         self.hand_over_all(now);
         for index in 0..self.local.len() {
             let shard = self.local[index];
             if let Some(replica) = &mut self.replicas[shard] {
-                replica.tick(now);
+                replica.tick(now)?;
                 self.watch(ShardId(shard as u16));
             }
         }
+        self.place(now)
     }
 
     /// When [`Node::tick`] should be called at the latest, in monotonic microseconds, if ever.
     pub fn next_timeout(&self, now: Now) -> Option<u64> {
-        self.replicas().filter_map(|replica| replica.next_timeout(now)).min()
+        let replicas = self.replicas().filter_map(|replica| replica.next_timeout(now));
+        replicas.chain(self.place_at_us()).min()
     }
 
     /// Proposes what a shard has written in this turn.
@@ -487,7 +524,7 @@ impl<C: EntryCodec> Node<C> {
     pub fn end_turn(&mut self, now: Now, shard: usize) -> Result<(), ReplicaError> {
         let Some(replica) = &mut self.replicas[shard] else { return Ok(()) };
         replica.end_turn(now)?;
-        if self.clustered {
+        if self.placement.is_some() {
             self.install(now)?;
             self.post(shard);
         }
@@ -520,7 +557,7 @@ impl<C: EntryCodec> Node<C> {
         replica.persisted(now, number)?;
         self.install(now)?;
         self.watch(shard);
-        if self.clustered {
+        if self.placement.is_some() {
             self.post(usize::from(shard.0));
         }
         Ok(())

@@ -2,7 +2,9 @@
 
 use super::transfer::{SnapshotPiece, Taken};
 use crate::gateway::PeerMessage;
+use crate::map::ShardMap;
 use crate::message::{GatewayId, Request, Response, ShardId};
+use crate::replication::Members;
 use adt::Timestamp;
 use raft::eraftpb::Message;
 
@@ -57,6 +59,19 @@ pub enum Parcel {
         shard: ShardId,
         /// The term.
         term: u64,
+    },
+    /// The newest shard map that the sender knows.
+    Map(Box<ShardMap>),
+    /// The sending machine leads the shard, and these machines hold it.
+    Members {
+        /// The shard.
+        shard: ShardId,
+        /// The term.
+        term: u64,
+        /// Index and term of the last entry that the sender has carried out.
+        applied: (u64, u64),
+        /// The machines.
+        members: Box<Members>,
     },
     /// The sending machine leads the shard, and everything that commits before `ts` is settled
     /// there: see [`crate::shard::watermark`].

@@ -80,6 +80,12 @@ pub enum Transfer {
     GiveUp(ShardId),
     /// Nothing more is read of this shard's snapshot for a machine.
     Close(ShardId, MachineId),
+    /// Write a new snapshot of a shard here: the newest one is of no use to a machine that needs
+    /// one. Asked for again until there is one that is.
+    Make(ShardId),
+    /// A shard is not held here any more: remove its log, then its snapshots, durably in this
+    /// order; [`Node::removed`] is told.
+    Remove(ShardId),
 }
 
 #[derive(Debug)]
@@ -125,7 +131,7 @@ fn index_of(message: &Message) -> u64 {
     message.get_snapshot().get_metadata().index
 }
 
-impl<C: EntryCodec> Node<C> {
+impl<C: EntryCodec + Clone> Node<C> {
     /// The next thing to be done with the disk for snapshots of other machines.
     pub fn poll_transfer(&mut self) -> Option<Transfer> {
         self.transfers.tasks.pop_front()
@@ -134,6 +140,9 @@ impl<C: EntryCodec> Node<C> {
     /// Begins to send the snapshots that a shard's followers need.
     pub(super) fn begin_transfers(&mut self, shard: usize) {
         let Some(replica) = &mut self.replicas[shard] else { return };
+        if replica.take_wants_snapshot() {
+            self.transfers.tasks.push_back(Transfer::Make(replica.id()));
+        }
         for message in replica.take_snapshots() {
             let Ok(to) = u16::try_from(message.to).map(MachineId) else { continue };
             if !self.connected.contains(&to) {
@@ -299,6 +308,18 @@ impl<C: EntryCodec> Node<C> {
             self.post(usize::from(shard.0));
         }
         Ok(())
+    }
+
+    /// A shard is not held here any more.
+    pub(super) fn forget_shard(&mut self, shard: ShardId) {
+        let Transfers { sending, receiving, installing, tasks, .. } = &mut self.transfers;
+        sending.retain(|(of, to), _| {
+            tasks.extend((*of == shard).then_some(Transfer::Close(*of, *to)));
+            *of != shard
+        });
+        tasks.extend(receiving.remove(&shard).map(|_| Transfer::GiveUp(shard)));
+        installing.remove(&shard);
+        tasks.push_back(Transfer::Remove(shard));
     }
 
     /// Nothing more comes from a machine, or reaches it.

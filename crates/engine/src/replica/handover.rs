@@ -25,8 +25,8 @@ impl<C: EntryCodec> Replica<C> {
     /// Begins to hand the lead over to another machine with a replica, unless that is under way.
     /// Tells whether it can be.
     pub fn hand_over(&mut self, now: Now, to: MachineId) -> bool {
-        let membership = self.group.membership();
-        let is_other = to != membership.own && membership.voters.contains(&to);
+        let is_other = to != self.group.membership().own;
+        let is_other = is_other && self.group.members().voters.contains(&to);
         if self.leading.is_none() || !is_other {
             return false;
         }

@@ -25,6 +25,8 @@ struct Round {
     number: u64,
     term: u64,
     began_us: u64,
+    /// The members are those who were asked.
+    holds: bool,
 }
 
 /// A leader's lease.
@@ -57,8 +59,14 @@ impl Lease {
         self.last += 1;
         // Those of an earlier lead are never answered.
         self.open.retain(|round| round.term == term);
-        self.open.push_back(Round { number: self.last, term, began_us: mono_us });
+        self.open.push_back(Round { number: self.last, term, began_us: mono_us, holds: true });
         (self.last, self.last.to_le_bytes().to_vec())
+    }
+
+    /// The members are others from now on: a majority of them may not have promised anything.
+    pub fn members_changed(&mut self) {
+        self.held = None;
+        self.open.iter_mut().for_each(|round| round.holds = false);
     }
 
     /// A majority has confirmed a round, and with it those before.
@@ -67,7 +75,7 @@ impl Lease {
         while self.open.front().is_some_and(|round| round.number <= number) {
             let Some(round) = self.open.pop_front() else { return };
             self.confirmed = round.number;
-            self.held = Some((round.term, round.began_us));
+            self.held = Some((round.term, round.began_us)).filter(|_| round.holds);
         }
     }
 

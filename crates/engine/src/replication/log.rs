@@ -4,8 +4,11 @@
 //! All reads of the library are served from here; the disk is read at start only.
 
 use super::Recovered;
-use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
+use super::members::Members;
+use crate::message::MachineId;
+use raft::eraftpb::{Entry, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 /// The last log entries, with the hard state.
@@ -16,13 +19,16 @@ pub struct MemoryLog {
     /// Index and term of the last entry in the newest durable snapshot.
     snapshot: (u64, u64),
     hard_state: HardState,
-    voters: Vec<u64>,
+    /// The members at the newest durable snapshot and after every later change, by index.
+    members: VecDeque<(u64, Members)>,
+    /// Some machine needs a snapshot, and the newest one is from before it had a part in the group.
+    wants_snapshot: Cell<bool>,
     entries: VecDeque<Entry>,
 }
 
 impl MemoryLog {
-    /// What a start has read back, for a group of these voters.
-    pub fn recovered(voters: Vec<u64>, recovered: Recovered) -> Self {
+    /// What a start has read back, for a group that had these members at the snapshot.
+    pub fn recovered(members: Members, recovered: Recovered) -> Self {
         let mut hard_state = recovered.hard_state;
         // The commit index is not written with every batch: what the snapshot contains was
         // committed, and nothing beyond the log can have been.
@@ -30,7 +36,9 @@ impl MemoryLog {
         hard_state.commit = hard_state.commit.clamp(recovered.snapshot.0, last);
         hard_state.term = hard_state.term.max(recovered.snapshot.1);
         let (base, snapshot) = (recovered.snapshot, recovered.snapshot);
-        Self { base, snapshot, hard_state, voters, entries: recovered.entries.into() }
+        let members = VecDeque::from([(recovered.snapshot.0, members)]);
+        let entries = recovered.entries.into();
+        Self { base, snapshot, hard_state, members, wants_snapshot: Cell::new(false), entries }
     }
 
     fn first(&self) -> u64 {
@@ -75,20 +83,36 @@ impl MemoryLog {
         let base = if keep_some { before } else { self.snapshot };
         self.entries.drain(..(base.0 - self.base.0) as usize);
         self.base = base;
+        while self.members.get(1).is_some_and(|(from, _)| *from <= index) {
+            self.members.pop_front();
+        }
         base.0
     }
 
+    /// An entry has changed the members.
+    pub fn set_members(&mut self, index: u64, members: Members) {
+        self.members.push_back((index, members));
+    }
+
+    /// Whether some machine needs a newer snapshot than there is; it is asked for again if it does
+    /// not come.
+    pub fn take_wants_snapshot(&self) -> bool {
+        self.wants_snapshot.take()
+    }
+
     /// A snapshot stands in the place of the whole log.
-    pub fn restore(&mut self, (index, term): (u64, u64)) {
+    pub fn restore(&mut self, (index, term): (u64, u64), members: Members) {
         self.base = (index, term);
         self.snapshot = (index, term);
+        self.members = VecDeque::from([(index, members)]);
         self.entries.clear();
     }
 }
 
 impl Storage for MemoryLog {
     fn initial_state(&self) -> raft::Result<RaftState> {
-        let conf_state = ConfState { voters: self.voters.clone(), ..ConfState::default() };
+        let conf_state = self.members.front().map(|(_, members)| members.state());
+        let conf_state = conf_state.unwrap_or_default();
         Ok(RaftState { hard_state: self.hard_state.clone(), conf_state })
     }
 
@@ -136,15 +160,24 @@ impl Storage for MemoryLog {
     }
 
     /// Tells which snapshot is to be sent. Its contents go another way.
-    fn snapshot(&self, request_index: u64, _to: u64) -> raft::Result<Snapshot> {
+    fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
         let (index, term) = self.snapshot;
+        let members = self.members.front().map(|(_, members)| members);
+        let machine = u16::try_from(to).map(MachineId);
+        // The library does not take a snapshot in which it has no part.
+        let has_part = |members: &&Members| machine.is_ok_and(|m| members.contains(m));
+        let Some(members) = members.filter(has_part) else {
+            self.wants_snapshot.set(true);
+            return Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable));
+        };
         if index == 0 || index < request_index {
+            self.wants_snapshot.set(true);
             return Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable));
         }
         let mut snapshot = Snapshot::default();
         let metadata = snapshot.mut_metadata();
         (metadata.index, metadata.term) = (index, term);
-        metadata.mut_conf_state().voters.clone_from(&self.voters);
+        *metadata.mut_conf_state() = members.state();
         Ok(snapshot)
     }
 }

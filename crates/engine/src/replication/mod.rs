@@ -20,14 +20,16 @@
 
 mod lease;
 mod log;
+mod members;
 
 pub use log::MemoryLog;
+pub use members::{Members, Step};
 
 use crate::limits::{ELECTION_TICKS, HEARTBEAT_TICKS, PERSISTS_MAX};
 use crate::message::{MachineId, ShardId};
 use lease::Lease;
-use raft::eraftpb::{Entry, HardState, Message, MessageType};
-use raft::{Config, RawNode, SnapshotStatus, StateRole};
+use raft::eraftpb::{Entry, EntryType, HardState, Message, MessageType};
+use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -59,6 +61,8 @@ pub struct Recovered {
     pub hard_state: HardState,
     /// Entries after the snapshot, in order and without gaps.
     pub entries: Vec<Entry>,
+    /// The machines of the group as of the snapshot; none if they are those that founded it.
+    pub members: Option<Members>,
 }
 
 /// A committed entry: its index, its term and its payload.
@@ -68,7 +72,7 @@ pub struct Committed {
     pub index: u64,
     /// Term.
     pub term: u64,
-    /// Payload; empty for the library's own entries.
+    /// Payload; empty for the library's own entries and for changes of the members.
     pub payload: bytes::Bytes,
 }
 
@@ -93,24 +97,34 @@ impl From<raft::Error> for GroupError {
 /// How many more ticks a replica that stands back waits before it stands for election.
 const STAND_BACK_TICKS: usize = 3 * ELECTION_TICKS;
 
-/// The machines that hold a group's log.
+/// How many entries a machine that is to vote may lack.
+const CAUGHT_UP_ENTRIES: u64 = 1_000;
+
+/// A machine's place in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     /// This machine.
     pub own: MachineId,
-    /// The machines that vote, this one included.
-    pub voters: Vec<MachineId>,
+    /// The machines that voted when the group was founded. Later ones are in the log.
+    pub founders: Vec<MachineId>,
+    /// There are other machines, or may be one day.
+    pub clustered: bool,
 }
 
 impl Membership {
-    /// A group of one.
+    /// A group of one, for ever.
     pub fn alone() -> Self {
-        Self { own: MachineId(1), voters: vec![MachineId(1)] }
+        Self { own: MachineId(1), founders: vec![MachineId(1)], clustered: false }
     }
 
-    /// Whether there is nobody to agree with.
+    /// A machine of a group in a cluster, whether it is one of the founders or not.
+    pub fn clustered(own: MachineId, founders: Vec<MachineId>) -> Self {
+        Self { own, founders, clustered: true }
+    }
+
+    /// Whether there is nobody to agree with, and never will be.
     pub fn is_alone(&self) -> bool {
-        self.voters == [self.own]
+        !self.clustered
     }
 }
 
@@ -127,11 +141,13 @@ struct Outstanding {
 pub struct Group {
     id: ShardId,
     membership: Membership,
+    /// As of the last applied entry.
+    members: Members,
     node: RawNode<MemoryLog>,
     outstanding: VecDeque<Outstanding>,
     held: VecDeque<Persist>,
     unsaved: Option<HardState>,
-    committed: VecDeque<Committed>,
+    committed: VecDeque<Entry>,
     messages: Vec<Message>,
     /// Snapshots that other replicas need.
     wanted: Vec<Message>,
@@ -140,6 +156,10 @@ pub struct Group {
     restoring: Option<(u64, u64)>,
     /// The term in which this replica has applied an entry of that term's leader.
     caught_up_in: u64,
+    /// The term in which this replica has made sure that the members are known to a majority.
+    settled_in: u64,
+    /// Term and index of the entry that does so when it is committed.
+    settling: Option<(u64, u64)>,
     lease: Lease,
     /// Ticks to hold back before the next election.
     patience: usize,
@@ -180,9 +200,11 @@ impl Group {
         mono_us: u64,
     ) -> Result<Self, GroupError> {
         let applied = recovered.snapshot.0;
-        let voters = membership.voters.iter().map(|machine| u64::from(machine.0)).collect();
+        let mut recovered = recovered;
+        let founded = || Members::of(membership.founders.clone());
+        let members = recovered.members.take().unwrap_or_else(founded);
         let is_new = recovered.hard_state.term == 0;
-        let log = MemoryLog::recovered(voters, recovered);
+        let log = MemoryLog::recovered(members.clone(), recovered);
         let config = Config {
             id: u64::from(membership.own.0),
             election_tick: ELECTION_TICKS,
@@ -209,6 +231,7 @@ impl Group {
         let mut group = Self {
             id,
             membership,
+            members,
             node,
             outstanding: VecDeque::new(),
             held: VecDeque::new(),
@@ -218,6 +241,8 @@ impl Group {
             wanted: Vec::new(),
             restoring: None,
             caught_up_in: 0,
+            settled_in: 0,
+            settling: None,
             lease: Lease::new(alone),
             patience: 0,
             stands_back: false,
@@ -239,7 +264,7 @@ impl Group {
         self.node.raft.state == StateRole::Leader
     }
 
-    /// The machines of the group.
+    /// This machine's place in the group.
     pub fn membership(&self) -> &Membership {
         &self.membership
     }
@@ -268,7 +293,7 @@ impl Group {
     ///
     /// Section 3.10 of Ongaro's thesis on Raft.
     pub fn transfer(&mut self, to: MachineId) -> bool {
-        let is_other = to != self.membership.own && self.membership.voters.contains(&to);
+        let is_other = to != self.membership.own && self.members.voters.contains(&to);
         if !is_other || !self.may_propose() {
             return false;
         }
@@ -296,6 +321,7 @@ impl Group {
         let mut found: Vec<MachineId> = active
             .into_iter()
             .filter_map(|(id, _)| u16::try_from(id).ok().map(MachineId))
+            .filter(|machine| self.members.voters.contains(machine))
             .collect();
         found.sort_unstable();
         found
@@ -340,9 +366,8 @@ impl Group {
             message.get_msg_type(),
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote
         );
-        let from = u16::try_from(message.from).map(MachineId);
-        let known = from.is_ok_and(|from| self.membership.voters.contains(&from));
-        if !known || message.to != u64::from(self.membership.own.0) {
+        // Whoever sends it need not be a member yet, as far as it is known here.
+        if message.to != u64::from(self.membership.own.0) {
             return;
         }
         if asks_for_vote && mono_us < self.silent_until_us {
@@ -384,10 +409,8 @@ impl Group {
     /// Another replica has sent a snapshot, and it is durable here. Tells whether it is to stand in
     /// the place of the log; if so, [`Group::restored`] says when the log is ready.
     pub fn restore(&mut self, message: Message) -> bool {
-        let from = u16::try_from(message.from).map(MachineId);
         let is_for_us = message.get_msg_type() == MessageType::MsgSnapshot
-            && message.to == u64::from(self.membership.own.0)
-            && from.is_ok_and(|from| self.membership.voters.contains(&from));
+            && message.to == u64::from(self.membership.own.0);
         if !is_for_us {
             return false;
         }
@@ -434,7 +457,9 @@ impl Group {
             let mut ready = self.node.ready();
             let restored = (!ready.snapshot().is_empty()).then(|| {
                 let metadata = ready.snapshot().get_metadata();
-                self.node.mut_store().restore((metadata.index, metadata.term));
+                self.members = Members::from_state(metadata.get_conf_state());
+                let last = (metadata.index, metadata.term);
+                self.node.mut_store().restore(last, self.members.clone());
                 self.restoring = Some((ready.number(), metadata.index));
                 metadata.index
             });
@@ -452,7 +477,7 @@ impl Group {
             }
             self.node.mut_store().append(&entries);
             self.node.advance_append_async(ready);
-            self.give_out(committed);
+            self.committed.extend(committed);
             // The library wants what comes with a snapshot to be synced.
             let written = !entries.is_empty() || must_sync;
             if written {
@@ -470,25 +495,106 @@ impl Group {
         }
     }
 
-    fn give_out(&mut self, entries: Vec<Entry>) {
-        for entry in entries {
-            if entry.data.is_empty() {
-                // A leader's first entry of its term: everything before it is applied now.
-                self.caught_up_in = entry.term;
-            }
-            let Entry { index, term, data: payload, .. } = entry;
-            self.committed.push_back(Committed { index, term, payload });
-        }
-    }
-
     /// The next entry that is durable on a majority.
-    pub fn committed(&mut self) -> Option<Committed> {
+    ///
+    /// # Errors
+    /// If it does not read back, or the library refuses to go on.
+    pub fn committed(&mut self) -> Result<Option<Committed>, GroupError> {
         if self.committed.is_empty() {
             self.pump();
         }
-        let next = self.committed.pop_front()?;
-        self.node.advance_apply_to(next.index);
-        Some(next)
+        let Some(entry) = self.committed.pop_front() else { return Ok(None) };
+        let is_change = entry.get_entry_type() != EntryType::EntryNormal;
+        let Entry { index, term, data, context, .. } = entry;
+        if is_change {
+            self.change_members(index, &context)?;
+        } else if data.is_empty() {
+            // A leader's first entry of its term: everything before it is applied now.
+            self.caught_up_in = term;
+        }
+        if self.settling == Some((term, index)) {
+            self.settled_in = term;
+        }
+        self.node.advance_apply_to(index);
+        let payload = if is_change { bytes::Bytes::new() } else { data };
+        Ok(Some(Committed { index, term, payload }))
+    }
+
+    fn change_members(&mut self, index: u64, change: &[u8]) -> Result<(), GroupError> {
+        let damaged = |_| GroupError(format!("entry {index} changes the members unreadably"));
+        let change = members::decode(change).map_err(damaged)?;
+        let state = self.node.apply_conf_change(&change)?;
+        self.members = Members::from_state(&state);
+        self.node.mut_store().set_members(index, self.members.clone());
+        self.lease.members_changed();
+        (self.settled_in, self.settling) = (0, None);
+        if self.is_leader() && !self.members.votes(self.membership.own) {
+            // The library expects of a leader that it has a part in the group.
+            let term = self.term();
+            self.node.raft.become_follower(term, raft::INVALID_ID);
+        }
+        Ok(())
+    }
+
+    /// The machines of the group, as of the last applied entry.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// Takes the next step so that these machines are the voters and there are no others, if this
+    /// replica leads and it is time for one. Tells which it was; [`Step::HandOver`] is left to the
+    /// caller.
+    pub fn go_towards(&mut self, wanted: &[MachineId]) -> Result<Option<Step>, GroupError> {
+        if !self.may_propose() || self.node.raft.has_pending_conf() || !self.committed.is_empty() {
+            return Ok(None);
+        }
+        let own = self.membership.own;
+        let last = self.node.raft.raft_log.last_index();
+        let progress = self.node.raft.prs();
+        let ready = |machine: MachineId| {
+            let found = progress.get(u64::from(machine.0));
+            found.is_some_and(|p| {
+                // It has answered: what it has is known.
+                let follows = machine == own || p.state == ProgressState::Replicate;
+                follows && p.recent_active && p.matched + CAUGHT_UP_ENTRIES >= last
+            })
+        };
+        let Some(step) = members::next_step(&self.members, own, wanted, ready) else {
+            self.settle()?;
+            return Ok(None);
+        };
+        if let Some(change) = members::change_of(&step) {
+            self.node.propose_conf_change(members::encode(&change), change)?;
+        }
+        Ok(Some(step))
+    }
+
+    /// Sees to it that a majority has it on disk that the last change of the members is committed: by
+    /// an entry that is sent after this replica knew it, and with that knowledge.
+    fn settle(&mut self) -> Result<(), GroupError> {
+        let term = self.term();
+        if !self.is_settled() && self.settling.is_none_or(|(of, _)| of != term) {
+            let index = self.propose(Vec::new())?;
+            self.settling = Some((term, index));
+        }
+        Ok(())
+    }
+
+    /// Whether the group can do without the machines that were members before, even if all of it
+    /// is started again. Only a leader can tell.
+    pub fn is_settled(&self) -> bool {
+        self.is_leader() && self.settled_in == self.term()
+    }
+
+    /// Index and term of the last entry in the log, whether it is committed or not.
+    pub fn last(&self) -> (u64, u64) {
+        let log = &self.node.raft.raft_log;
+        (log.last_index(), log.last_term())
+    }
+
+    /// Whether some machine needs a newer snapshot than there is.
+    pub fn take_wants_snapshot(&self) -> bool {
+        self.node.store().take_wants_snapshot()
     }
 
     /// Whether reads may be answered now without asking the other replicas.

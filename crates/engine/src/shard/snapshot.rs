@@ -8,6 +8,7 @@ use super::Shard;
 use super::apply::{Prepared, State};
 use crate::entry::{Apply, SnapshotPart};
 use crate::message::ShardId;
+use crate::replication::Members;
 use adt::collections::Set;
 use adt::{Blob, Corrupt, Timestamp};
 use std::collections::VecDeque;
@@ -23,12 +24,14 @@ pub struct Writer {
 }
 
 impl Shard {
-    /// Begins a snapshot of the present state, which contains the log up to `index` of `term`. One
-    /// that was begun before is given up.
-    pub fn begin_snapshot(&mut self, index: u64, term: u64) {
+    /// Begins a snapshot of the present state, which contains the log up to `index` of `term`, when
+    /// the group had these members (none: those that founded it). One that was begun before is given
+    /// up.
+    pub fn begin_snapshot(&mut self, index: u64, term: u64, members: Option<Members>) {
         let mut ready = VecDeque::new();
         let (shard, clock, removed) = (self.config.id, self.clock, self.state.removed());
         ready.push_back(SnapshotPart::Header { shard, index, term, clock, removed });
+        ready.extend(members.map(SnapshotPart::Members));
         for p in self.state.confirmed() {
             let commit = p.commit.filter(|_| p.settled);
             let (prepare, bound) = (p.prepare.clone(), p.bound);
@@ -117,7 +120,7 @@ pub struct Reader {
 }
 
 /// What a snapshot says about itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The shard.
     pub shard: ShardId,
@@ -127,6 +130,8 @@ pub struct Header {
     pub term: u64,
     /// The shard's clock.
     pub clock: Timestamp,
+    /// The machines of the group, if they are others than those that founded it.
+    pub members: Option<Members>,
 }
 
 impl Reader {
@@ -144,9 +149,13 @@ impl Reader {
         }
         match part {
             SnapshotPart::Header { shard, index, term, clock, removed } => {
-                self.header = Some(Header { shard, index, term, clock });
+                self.header = Some(Header { shard, index, term, clock, members: None });
                 self.state.restore_removed(removed);
             }
+            SnapshotPart::Members(members) => match &mut self.header {
+                Some(header) => header.members = Some(members),
+                None => return Err(Corrupt),
+            },
             SnapshotPart::Record(key, record) => self.state.restore_record(key, record),
             SnapshotPart::Prepared { prepare, bound, commit } => {
                 let settled = commit.is_some();

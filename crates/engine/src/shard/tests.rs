@@ -422,7 +422,7 @@ fn a_snapshot_shows_the_state_at_its_beginning() {
         story.ask(one(key, add("1")));
     }
     story.sync();
-    story.shard.begin_snapshot(3, 1);
+    story.shard.begin_snapshot(3, 1, None);
     let mut parts = story.shard.snapshot_parts(2);
     story.ask(one("a", add("2")));
     story.ask(one("new", add("1")));

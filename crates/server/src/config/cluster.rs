@@ -1,7 +1,8 @@
 //! What a server is told about the cluster that it belongs to.
 
 use super::{ConfigError, Durability};
-use engine::limits::MACHINES_MAX;
+use engine::limits::{MACHINE_NUMBER_MAX, MACHINES_MAX, REPLICAS_MAX};
+use engine::map::ShardMap;
 use engine::message::MachineId;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -9,8 +10,6 @@ use wire::peer::HELLO_CLUSTER_BYTES_MAX;
 
 /// Number of shards of a new cluster.
 pub const SHARDS_DEFAULT: u16 = 3;
-/// Largest number of a machine.
-const MACHINE_NUMBER_MAX: u16 = 999;
 /// Name of a cluster that was given none.
 const DEFAULT_NAME: &str = "claret";
 
@@ -26,6 +25,8 @@ pub struct ClusterSettings {
     pub nodes: BTreeMap<String, String>,
     /// Where clients reach this machine, if that is not where it listens.
     pub announce: Option<String>,
+    /// This machine comes to a cluster that is there already.
+    pub join: Option<bool>,
 }
 
 impl ClusterSettings {
@@ -36,6 +37,7 @@ impl ClusterSettings {
             node: self.node.or(below.node),
             nodes: if self.nodes.is_empty() { below.nodes } else { self.nodes },
             announce: self.announce.or(below.announce),
+            join: self.join.or(below.join),
         }
     }
 
@@ -71,6 +73,8 @@ pub struct ClusterOptions {
     pub nodes: BTreeMap<MachineId, String>,
     /// Where clients reach this machine, as `host:port`, if that is not where it listens.
     pub announce: Option<String>,
+    /// This machine comes to a cluster that is there already.
+    pub join: bool,
 }
 
 impl ClusterOptions {
@@ -118,10 +122,13 @@ impl ClusterOptions {
                 return Err(ConfigError::new(format!("cluster: machine {machine} is there twice")));
             }
         }
-        if !(2..=MACHINES_MAX).contains(&nodes.len()) {
+        let join = settings.join.unwrap_or(false);
+        let (least, most) = if join { (2, MACHINES_MAX) } else { (1, REPLICAS_MAX) };
+        if !(least..=most).contains(&nodes.len()) {
+            let what = if join { "a machine that joins knows" } else { "a cluster is founded by" };
             return Err(ConfigError::new(format!(
-                "cluster: there must be 2 to {MACHINES_MAX} machines, not {}; name all of them, \
-                 this one included, as in --cluster 1=10.0.0.1:7001,2=10.0.0.2:7001,3=10.0.0.3:7001",
+                "cluster: {what} {least} to {most} machines, not {}; name all of them, this one \
+                 included, as in --cluster 1=10.0.0.1:7001,2=10.0.0.2:7001,3=10.0.0.3:7001",
                 nodes.len()
             )));
         }
@@ -138,12 +145,18 @@ impl ClusterOptions {
             )));
         }
         settings.announce.as_deref().map_or(Ok(()), check_address)?;
-        Ok(Some(Self { name, own, nodes, announce: settings.announce }))
+        Ok(Some(Self { name, own, nodes, announce: settings.announce, join }))
     }
 
     /// Where this machine listens for the others.
     pub fn own_address(&self) -> &str {
         &self.nodes[&self.own]
+    }
+
+    /// The shard map that this machine begins with: the one that it helps to found the cluster
+    /// with, or none.
+    pub fn first_map(&self, shards: u16) -> Option<ShardMap> {
+        (!self.join).then(|| ShardMap::founded(self.nodes.clone(), shards))
     }
 
     /// The machines, this one included.

@@ -12,7 +12,7 @@ pub mod files;
 pub mod tail;
 mod thread;
 
-pub use thread::{Completion, LogSender, LogThread};
+pub use thread::{Completion, LogSender, LogThread, REMOVED};
 
 use engine::message::ShardId;
 use engine::replication::{Persist, Recovered};
@@ -203,7 +203,23 @@ impl LogStore {
         if hard_state.is_none() && !entries.is_empty() {
             return Err(self.error("read", format!("the state of shard {} is missing", shard.0)));
         }
-        Ok(Recovered { snapshot, hard_state: hard_state.unwrap_or_default(), entries })
+        let hard_state = hard_state.unwrap_or_default();
+        Ok(Recovered { snapshot, hard_state, entries, members: None })
+    }
+
+    /// Whether there is anything of a shard.
+    pub fn holds(&self, shard: ShardId) -> bool {
+        let group = group(shard);
+        self.engine.last_index(group).is_some() || self.engine.get(group, HARD_STATE).is_some()
+    }
+
+    /// Removes everything of a shard, durably.
+    ///
+    /// # Errors
+    /// If it cannot be written. The log must not be used any more then.
+    pub fn remove(&mut self, shard: ShardId) -> Result<(), LogError> {
+        self.batch.add_command(group(shard), Command::Clean);
+        self.write(true)
     }
 
     /// Appends what several groups want to have durable, in one write; with `sync` it is durable on

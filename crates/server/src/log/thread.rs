@@ -23,11 +23,15 @@ const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 enum Job {
     Persist(Persist),
     Compact(ShardId, u64),
+    Remove(ShardId),
     Stop,
 }
 
 /// A number that was given out with a [`Persist`], and its shard.
 pub type Completion = (ShardId, u64);
+
+/// The number with which it is reported that a shard's log is removed.
+pub const REMOVED: u64 = u64::MAX;
 
 /// Where work for the thread goes.
 #[derive(Clone)]
@@ -42,6 +46,11 @@ impl LogSender {
     /// Says that a snapshot holds a shard's entries up to an index.
     pub fn compact(&self, shard: ShardId, index: u64) {
         self.send(Job::Compact(shard, index));
+    }
+
+    /// Asks for a shard's log to be removed, after what was asked before; reported as [`REMOVED`].
+    pub fn remove(&self, shard: ShardId) {
+        self.send(Job::Remove(shard));
     }
 
     /// The thread ends only after everybody has stopped sending, or with the process.
@@ -63,6 +72,7 @@ pub struct LogThread {
 struct Batch {
     persists: Vec<Persist>,
     compact: Vec<(ShardId, u64)>,
+    remove: Vec<ShardId>,
     stop: bool,
 }
 
@@ -71,6 +81,7 @@ impl Batch {
         match job {
             Job::Persist(persist) => self.persists.push(persist),
             Job::Compact(shard, index) => self.compact.push((shard, index)),
+            Job::Remove(shard) => self.remove.push(shard),
             Job::Stop => self.stop = true,
         }
     }
@@ -155,6 +166,10 @@ fn run(
         }
         for (shard, index) in batch.compact {
             store.compact(shard, index)?;
+        }
+        for shard in batch.remove {
+            store.remove(shard)?;
+            complete(&[(shard, REMOVED)]);
         }
         if batch.stop {
             return store.close();

@@ -16,8 +16,9 @@ mod snapshots;
 use crate::clock::Clock;
 use crate::control::Notice;
 use crate::listen::{Accepted, Connections};
-use crate::log::{Completion, LogSender};
+use crate::log::{Completion, LogSender, REMOVED};
 use crate::mail::{Batch, Inbox, Mail, Mailbox, Report};
+use crate::mapfile::MapFile;
 use crate::password::Attempt;
 use crate::peers::Linked;
 use crate::snapshot::Job;
@@ -83,6 +84,8 @@ pub struct Peers {
     pub traffic: Arc<Traffic>,
     /// Which other machines this one is connected with.
     pub linked: Arc<Linked>,
+    /// Where the shard map is kept.
+    pub map: Arc<MapFile>,
 }
 
 /// Where a worker works.
@@ -175,7 +178,9 @@ impl Worker {
     pub fn new(place: Place, gateway: Gateway, node: Node<EntryFormat>, peers: Peers) -> Self {
         let Place { id, clock, poll, inbox, shards, hello, snapshot_log_bytes } = place;
         let kept = peers.log.is_some();
-        let snapshots = Snapshots::new(usize::from(shards), snapshot_log_bytes, kept);
+        // Not all numbers are in use: the map's comes last.
+        let count = usize::from(shards.max(ShardId::MAP.0 + 1));
+        let snapshots = Snapshots::new(count, snapshot_log_bytes, kept);
         let mut outbound = Vec::new();
         outbound.resize_with(peers.workers.len(), Batch::default);
         Self {
@@ -286,9 +291,12 @@ impl Worker {
         }
         if self.shards_due_us <= now.mono_us {
             self.shards_due_us = u64::MAX;
-            self.node.tick(now);
+            if let Err(error) = self.node.tick(now) {
+                fail(ShardId::default(), &error);
+            }
         }
         self.read_links(now);
+        self.keep_map();
         if self.gateway.next_timeout().is_some_and(|at| at <= now.mono_us) {
             self.gateway.tick(now);
         }
@@ -314,6 +322,20 @@ impl Worker {
     fn publish_clocks(&self) {
         if let Some(latest) = self.node.replicas().map(|replica| replica.shard().clock()).max() {
             self.clock.raise(latest);
+        }
+    }
+
+    /// Keeps a new shard map before anything is done that it says. There are so few that a worker
+    /// may wait for the disk.
+    fn keep_map(&mut self) {
+        let Some(map) = self.node.take_new_map() else { return };
+        match self.peers.map.keep(&map) {
+            Ok(true) => tracing::info!("the shard map has epoch {} now", map.epoch),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::error!("the shard map cannot be kept: {error}; the server stops");
+                std::process::exit(74);
+            }
         }
     }
 
@@ -346,6 +368,7 @@ impl Worker {
                 Mail::SnapshotRead(which, offset, read) => {
                     self.node.snapshot_read(which, offset, read);
                 }
+                Mail::SnapshotsRemoved(shard) => self.node.removed(shard),
                 Mail::SnapshotReceived(which, ok) => {
                     self.snapshot_received(now, which, ok);
                 }
@@ -451,9 +474,14 @@ impl Worker {
 
     fn durable(&mut self, now: Now, completions: &[Completion]) {
         // Roughly what was on its way with these; nothing is if they were the last.
-        self.unlogged_bytes -= self.unlogged_bytes * completions.len() / self.persisting;
-        self.persisting -= completions.len();
+        let count = completions.iter().filter(|(_, number)| *number != REMOVED).count();
+        self.unlogged_bytes -= self.unlogged_bytes * count / self.persisting.max(1);
+        self.persisting -= count;
         for (shard, number) in completions {
+            if *number == REMOVED {
+                self.remove_snapshots(*shard);
+                continue;
+            }
             if let Err(error) = self.node.persisted(now, *shard, *number) {
                 fail(*shard, &error);
             }

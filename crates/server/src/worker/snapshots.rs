@@ -179,10 +179,33 @@ impl Worker {
                     let origin = Origin::Machine;
                     Job::Write(Piece { shard, index, origin, number, bytes, first, last })
                 }
+                Transfer::Make(shard) => {
+                    let state = self.snapshots.of(shard);
+                    if state.under_way.is_none() {
+                        state.logged_bytes = u64::MAX / 2;
+                        self.again = true;
+                    }
+                    continue;
+                }
+                Transfer::Remove(shard) => {
+                    tracing::info!("shard {} is not held here any more: removing it", shard.0);
+                    *self.snapshots.of(shard) = ShardState::default();
+                    match &self.peers.log {
+                        Some(log) => log.remove(shard),
+                        None => self.remove_snapshots(shard),
+                    }
+                    continue;
+                }
                 Transfer::GiveUp(shard) => Job::GiveUp(shard, Origin::Machine),
                 Transfer::Close(shard, to) => Job::Close(shard, to),
             });
         }
+    }
+
+    /// The log of a shard that is not held here any more is removed.
+    pub(super) fn remove_snapshots(&self, shard: ShardId) {
+        self.give(Job::GiveUp(shard, Origin::Own));
+        self.give(Job::Remove(shard));
     }
 
     /// A piece of another machine's snapshot is written, or cannot be.

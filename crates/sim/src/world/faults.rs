@@ -2,7 +2,7 @@
 
 use super::{Connection, Event, World};
 use crate::plant::Plant;
-use crate::server::Input;
+use crate::server::{Input, address};
 use engine::message::{MachineId, ShardId};
 
 impl World {
@@ -28,6 +28,7 @@ impl World {
             draw(5, || Event::Cut);
             draw(8, || Event::HandOver);
             draw(3, || Event::StandBack);
+            draw(6, || Event::Reshape);
         }
         for _ in 0..self.faults.below(6) {
             let time = self.faults.between(self.now_us, self.faults_end_us);
@@ -73,6 +74,33 @@ impl World {
         for machine in 0..self.shape.machines {
             self.hand_in(machine, shard.0 % self.shape.workers, Input::HandOver(shard, to));
         }
+    }
+
+    /// An operator adds a machine, lets others hold a shard, or takes a machine out.
+    pub(super) fn reshape(&mut self) {
+        let map = self.newest_map();
+        let machine = MachineId(self.faults.between(1, u64::from(self.shape.machines)) as u16);
+        let shard = match self.faults.below(u64::from(self.shape.shards) + 1) as u16 {
+            shard if shard < self.shape.shards => ShardId(shard),
+            _ => ShardId::MAP,
+        };
+        let mut holders: Vec<MachineId> = map.machines.keys().copied().collect();
+        let count = *self.faults.pick(&[3, 3, 3, 2, 1, 5]);
+        while holders.len() > count {
+            holders.swap_remove(self.faults.below(holders.len() as u64) as usize);
+        }
+        let next = match self.faults.below(6) {
+            0 => map.vacated(machine),
+            1 => map.balanced(count),
+            _ if !map.machines.contains_key(&machine) => map.with(machine, &address(machine)),
+            2 => map.without(machine),
+            _ => map.placed(shard, &holders),
+        };
+        let Ok(next) = next else { return };
+        self.fault("reshapings");
+        let machine = self.faults.below(u64::from(self.shape.machines)) as u16;
+        let words = vec!["shardmap".to_owned(), "set".to_owned(), next.to_string()];
+        self.hand_in(machine, 0, Input::Operate(words));
     }
 
     /// A machine hands over what it leads and stands back for a while, as before it is stopped.

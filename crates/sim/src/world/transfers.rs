@@ -33,8 +33,25 @@ impl World {
                 }
             }
             Transfer::GiveUp(shard) => drop(target.incoming.remove(&shard)),
-            Transfer::Close(..) => {}
+            Transfer::Close(..) | Transfer::Make(_) => {}
+            Transfer::Remove(shard) => {
+                let epoch = target.epoch;
+                self.at(time, Event::Remove { machine, epoch, shard });
+            }
         }
+    }
+
+    /// Removes the files of a shard that is not held any more, after what was written before.
+    pub(super) fn remove(&mut self, machine: u16, shard: ShardId) {
+        let target = &mut self.machines[usize::from(machine)];
+        if target.is_writing(shard) {
+            let (epoch, time) = (target.epoch, self.now_us + 1_000);
+            return self.at(time, Event::Remove { machine, epoch, shard });
+        }
+        target.disk.remove(shard);
+        target.incoming.remove(&shard);
+        self.fault("shards_removed");
+        self.hand_in(machine, shard.0 % self.shape.workers, Input::Removed(shard));
     }
 
     /// The last piece is durable.

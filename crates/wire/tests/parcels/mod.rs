@@ -5,11 +5,13 @@ use adt::{ArgBuf, Blob, ErrorReply, Reply, Timestamp, record};
 use bytes::Bytes;
 use engine::entry::{Apply, Prepare};
 use engine::gateway::{ClientFilter, GatewayStats, Knowledge, PeerMessage, Question};
+use engine::map::ShardMap;
 use engine::message::{
     Age, Answer, Body, Fate, GatewayId, Guard, KeyedOp, MachineId, Notice, Refusal, Request,
     RequestId, Response, ShardId, Token, TxnId, Version,
 };
 use engine::node::{Parcel, SnapshotPiece, Taken};
+use engine::replication::Members;
 use engine::stats::ShardStats;
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};
 use smallvec::smallvec;
@@ -274,6 +276,22 @@ fn messages() -> Vec<PeerMessage> {
     asked.chain(told).collect()
 }
 
+fn shard_map() -> ShardMap {
+    let machines = [(MachineId(1), "10.0.0.1:7001".to_owned())].into();
+    ShardMap::founded(machines, 2).with(MachineId(4), "[::1]:7004").unwrap()
+}
+
+/// Machines of a group that is on its way from one set of voters to another.
+pub fn members() -> Members {
+    let machines = |numbers: &[u16]| numbers.iter().copied().map(MachineId).collect();
+    Members {
+        voters: machines(&[1, 2, 4]),
+        learners: machines(&[5]),
+        outgoing: machines(&[1, 2, 3]),
+        learners_next: machines(&[3]),
+    }
+}
+
 /// What `fixtures/peer-v1.hex` holds after the first frame.
 pub fn parcels() -> Vec<Parcel> {
     let shard = ShardId(7);
@@ -297,6 +315,8 @@ pub fn parcels() -> Vec<Parcel> {
         Parcel::SnapshotTaken { shard, index: 9, taken: Taken::Next(5) },
         Parcel::SnapshotTaken { shard, index: 9, taken: Taken::Complete },
         Parcel::SnapshotTaken { shard, index: 9, taken: Taken::Refused },
+        Parcel::Map(Box::new(shard_map())),
+        Parcel::Members { shard, term: 4, applied: (9, 3), members: Box::new(members()) },
     ]);
     parcels
 }

@@ -1,0 +1,214 @@
+//! Changes of the shard map: machines that come and go, shards that move.
+//!
+//! A change is one new map. The leaders make the cluster what it says; this only waits until they
+//! have, and shows how far it is. So whatever interrupts it, the change goes on, and the same
+//! command looks on again.
+
+use super::{Result, say};
+use client::{Client, Command};
+use engine::map::{ShardMap, list, name_of, parse_machines};
+use engine::message::{MachineId, ShardId};
+use serde::Serialize;
+use std::time::Duration;
+
+/// How often is looked how far it has come.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Times that a change is tried if others change the map at the same time.
+const ATTEMPTS: u32 = 10;
+
+/// A shard, or the map, and who holds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Held {
+    /// What it is called.
+    pub name: String,
+    /// The machine that leads it; 0 if that is not known.
+    pub leader: u16,
+    /// The machines that vote.
+    pub voters: Vec<u16>,
+    /// Those that are catching up.
+    pub learners: Vec<u16>,
+    /// Those that voted before, while the voters change.
+    pub outgoing: Vec<u16>,
+}
+
+impl Held {
+    /// Whether these machines hold it, and no others.
+    fn is_by(&self, machines: &[MachineId]) -> bool {
+        let numbers: Vec<u16> = machines.iter().map(|machine| machine.0).collect();
+        self.voters == numbers && self.learners.is_empty() && self.outgoing.is_empty()
+    }
+}
+
+/// The map that the cluster has.
+pub async fn map(client: &Client) -> Result<ShardMap> {
+    let text = say(client, Command::new("SHARDMAP")).await?;
+    ShardMap::parse(&text).map_err(|error| error.to_string())
+}
+
+/// Who holds what.
+pub async fn holders(client: &Client) -> Result<Vec<Held>> {
+    let text = say(client, Command::new("SHARDMAP").arg("HOLDERS")).await?;
+    parse(&text).ok_or_else(|| format!("this is no answer to SHARDMAP HOLDERS: {text:?}"))
+}
+
+fn parse(text: &str) -> Option<Vec<Held>> {
+    text.lines().map(parse_line).collect()
+}
+
+/// Reads `shard 3 leader 1 voters 1,2,3 learners 4`.
+fn parse_line(line: &str) -> Option<Held> {
+    let (name, rest) = line.split_once(" leader ")?;
+    let mut words = rest.split(' ');
+    let leader = words.next()?.parse().ok()?;
+    let mut held = Held { name: name.to_owned(), leader, ..Held::default() };
+    while let Some(what) = words.next() {
+        let machines = parse_machines(words.next()?)?.into_iter().map(|m| m.0).collect();
+        match what {
+            "voters" => held.voters = machines,
+            "learners" => held.learners = machines,
+            "outgoing" => held.outgoing = machines,
+            _ => return None,
+        }
+    }
+    Some(held)
+}
+
+/// Writes the map that `next` makes of the present one; tries again if somebody else was faster.
+/// Gives the map that the cluster has then.
+async fn change(
+    client: &Client,
+    next: impl Fn(&ShardMap) -> std::result::Result<ShardMap, engine::map::MapError>,
+) -> Result<ShardMap> {
+    for _ in 0..ATTEMPTS {
+        let before = map(client).await?;
+        let after = next(&before).map_err(|error| error.to_string())?;
+        if same(&before, &after) {
+            return Ok(before);
+        }
+        let set = Command::new("SHARDMAP").arg("SET").arg(after.to_string());
+        let written = say(client, set).await;
+        // It may have been written by an attempt whose answer was lost.
+        for _ in 0..5 {
+            let now = map(client).await?;
+            if now == after {
+                return Ok(after);
+            }
+            if now.epoch > before.epoch {
+                break;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        if let Err(error) = written
+            && !error.contains("CHANGED")
+            && !error.contains("comes next")
+        {
+            return Err(error);
+        }
+    }
+    Err("others change the shard map all the time: try again later".to_owned())
+}
+
+fn same(a: &ShardMap, b: &ShardMap) -> bool {
+    ShardMap { epoch: b.epoch, ..a.clone() } == *b
+}
+
+/// Waits until everything is held by those that the map says.
+async fn wait_for(client: &Client, wanted: &ShardMap) -> Result<()> {
+    let (mut shown, mut begun) = (String::new(), None);
+    loop {
+        let held = holders(client).await?;
+        let places = wanted.all().map(|shard| (name_of(shard), wanted.holders_of(shard)));
+        let open: Vec<String> = places
+            .filter(|(name, machines)| {
+                let held = held.iter().find(|held| held.name == *name);
+                held.is_none_or(|held| !held.is_by(machines))
+            })
+            .map(|(name, machines)| format!("{name} to {}", list(machines)))
+            .collect();
+        let total = *begun.get_or_insert(open.len());
+        if open.is_empty() {
+            if total > 0 {
+                eprintln!("{total} of {total} are where they are to be");
+            }
+            return Ok(());
+        }
+        let line =
+            format!("{} of {total} are where they are to be; ", total.max(open.len()) - open.len());
+        let line = line + &format!("still on their way: {}", open.join(", "));
+        if line != shown {
+            eprintln!("{line}");
+            shown = line;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Lets a machine into the cluster.
+pub async fn add(client: &Client, machine: MachineId, address: &str) -> Result<()> {
+    let known = map(client).await?;
+    if known.machines.get(&machine).is_some_and(|known| known == address) {
+        eprintln!("machine {} is in the cluster already", machine.0);
+        return Ok(());
+    }
+    change(client, |map| map.with(machine, address)).await?;
+    eprintln!(
+        "machine {0} may come: start it with --node {0} --join, and then `claret cluster \
+         rebalance --copies N` or `claret cluster move` lets it hold shards",
+        machine.0
+    );
+    Ok(())
+}
+
+/// Takes a machine out of the cluster, after everything on it is somewhere else.
+pub async fn remove(client: &Client, machine: MachineId) -> Result<()> {
+    if !map(client).await?.machines.contains_key(&machine) {
+        eprintln!("machine {} is not in the cluster (any more)", machine.0);
+        return Ok(());
+    }
+    let vacated = change(client, |map| map.vacated(machine)).await?;
+    wait_for(client, &vacated).await?;
+    change(client, |map| map.without(machine)).await?;
+    eprintln!(
+        "machine {} is not needed any more, and never comes back under that number",
+        machine.0
+    );
+    Ok(())
+}
+
+/// Lets other machines hold a shard, or the map.
+pub async fn place(client: &Client, shard: ShardId, machines: &[MachineId]) -> Result<()> {
+    let wanted = change(client, |map| map.placed(shard, machines)).await?;
+    wait_for(client, &wanted).await
+}
+
+/// Spreads shards evenly, so many copies of each.
+pub async fn spread(client: &Client, copies: usize) -> Result<()> {
+    let wanted = change(client, |map| map.balanced(copies)).await?;
+    wait_for(client, &wanted).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_leaders_say_is_read() {
+        let text = "shard 0 leader 2 voters 1,2,3\n\
+                    the map leader 0 voters 1,4 learners 5 outgoing 1,2\n";
+        let held = parse(text).unwrap();
+        assert!(held[0].is_by(&[MachineId(1), MachineId(2), MachineId(3)]));
+        assert_eq!((held[1].name.as_str(), held[1].leader), ("the map", 0));
+        assert_eq!((&held[1].learners[..], &held[1].outgoing[..]), (&[5][..], &[1, 2][..]));
+        assert!(!held[1].is_by(&[MachineId(1), MachineId(4)]), "it is not settled");
+        assert_eq!(parse("rubbish"), None);
+        assert_eq!(parse("shard 0 leader 2 voters x"), None);
+    }
+
+    #[test]
+    fn a_map_that_says_the_same_is_no_change() {
+        let machines = [(MachineId(1), "a:1".to_owned())].into();
+        let map = ShardMap::founded(machines, 2);
+        assert!(same(&map, &map.balanced(1).unwrap()));
+        assert!(!same(&map, &map.with(MachineId(2), "b:1").unwrap()));
+    }
+}

@@ -1,0 +1,109 @@
+//! `SHARDMAP`: which machines are to hold which shards, and which do.
+
+use super::Gateway;
+use super::api::SessionId;
+use super::commands::unknown_subcommand;
+use super::dispatch::Handled;
+use super::gather::What;
+use crate::entry::Apply;
+use crate::map::{ShardMap, list, name_of};
+use crate::message::{Answer, Body, Now, RequestId, ShardId};
+use crate::node::MAP_KEY;
+use crate::replication::Members;
+use adt::string::{Expiry, Only, Op as StringOp, SetReply};
+use adt::{Args, Blob, ErrorReply, Op, Reply};
+use smallvec::smallvec;
+
+/// The name under which maps are written: their epoch is the number, so that of all that have one
+/// epoch only the first takes effect.
+const WRITER: &[u8] = b"shard map";
+
+impl Gateway {
+    /// There is a new shard map.
+    pub fn map_changed(&mut self, now: Now, map: ShardMap) {
+        self.now = now;
+        self.topology.set_map(self.config.id.machine, map);
+    }
+
+    /// The leader of a shard says which machines hold it.
+    pub fn members_told(&mut self, now: Now, shard: ShardId, members: Members) {
+        self.now = now;
+        self.topology.set_members(shard, members);
+    }
+
+    /// `SHARDMAP`: what is to be; `HOLDERS`: what is; `SET`: what is to be from now on.
+    pub(super) fn shard_map(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let Some(map) = self.topology.map() else {
+            let text = "there is no shard map: this server is alone, or has not heard from its \
+                        cluster yet";
+            return ErrorReply::err(text).into();
+        };
+        match args.len() {
+            1 => Reply::Text(map.to_string()).into(),
+            2 if args.is(1, "HOLDERS") => Reply::Text(self.holders(map)).into(),
+            3 if args.is(1, "SET") => {
+                let text = String::from_utf8_lossy(args.get(2).unwrap_or_default());
+                let next = ShardMap::parse(&text);
+                let next = next.and_then(|next| next.check_after(map).map(|()| next));
+                match next {
+                    Ok(next) => self.write_map(id, &next),
+                    Err(error) => ErrorReply::err(error.to_string()).into(),
+                }
+            }
+            _ => unknown_subcommand(args).into(),
+        }
+    }
+
+    fn write_map(&mut self, id: SessionId, next: &ShardMap) -> Handled {
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        let set = StringOp::Set {
+            value: Blob::from(next.to_string().as_bytes()),
+            only: Only::Always,
+            expiry: Expiry::Clear,
+            reply: SetReply::Status,
+        };
+        let request = RequestId { client: Blob::from(WRITER), number: next.epoch };
+        let ops = smallvec![(Blob::from(MAP_KEY), Op::String(set))];
+        let apply = Apply { ops, guards: Vec::new(), request: Some(request) };
+        let target = self.place(id, None);
+        self.bar(target);
+        self.ask_one(target, What::Written, ShardId::MAP, Body::Apply(apply));
+        Handled::Later
+    }
+
+    fn holders(&self, map: &ShardMap) -> String {
+        let mut text = String::new();
+        for shard in map.all() {
+            let leader = self.leader(shard).map_or(0, |machine| machine.0);
+            let fallback = Members::of(map.founders.clone());
+            let members = self.topology.members(shard).unwrap_or(&fallback);
+            text.push_str(&format!("{} leader {leader}", name_of(shard)));
+            let parts = [
+                ("voters", &members.voters),
+                ("learners", &members.learners),
+                ("outgoing", &members.outgoing),
+            ];
+            for (name, machines) in parts {
+                if !machines.is_empty() {
+                    text.push_str(&format!(" {name} {}", list(machines)));
+                }
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// What is answered to whoever has written a map.
+pub(super) fn written(answer: &Answer) -> Reply {
+    match answer {
+        Answer::Replies(_) => Reply::Ok,
+        Answer::Repeated(_) | Answer::Voided | Answer::Forgotten => {
+            let text = "the shard map was changed in the meantime: look at it, and try again";
+            ErrorReply::new("CHANGED", text).into()
+        }
+        _ => super::ways::indefinite().into(),
+    }
+}

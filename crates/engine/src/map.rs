@@ -1,0 +1,467 @@
+//! The shard map: which machines there are, and which of them hold which shard.
+//!
+//! It is one small text. A group of its own agrees on it, as shard [`ShardId::MAP`], which has no
+//! slots; every machine keeps the newest one that it has heard of. A change makes a new map with the
+//! next epoch, and takes effect only if nobody else has made one with that epoch. Leaders see to it
+//! that their groups become what the map says, a step at a time, so that a change that was begun is
+//! ended by whoever leads then.
+//!
+//! ```text
+//! epoch 7
+//! founders 1,2,3
+//! machine 1 10.0.0.1:7001
+//! machine 2 10.0.0.2:7001
+//! machine 4 10.0.0.4:7001
+//! map 1,2,4
+//! shard 0 1,2,4
+//! shard 1 1,2,4
+//! ```
+
+use crate::limits::{MACHINE_NUMBER_MAX, MACHINES_MAX, REPLICAS_MAX, SHARDS_MAX};
+use crate::message::{MachineId, ShardId};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Longest address of a machine, in bytes.
+const ADDRESS_BYTES_MAX: usize = 255;
+
+/// Why something is no shard map, or none that may come after another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapError(String);
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for MapError {}
+
+fn wrong<T>(text: impl Into<String>) -> Result<T, MapError> {
+    Err(MapError(text.into()))
+}
+
+/// A shard map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardMap {
+    /// Grows by one with every change; 0 for what a cluster was founded with.
+    pub epoch: u64,
+    /// The machines that founded the cluster: the voters that every log begins with.
+    pub founders: Vec<MachineId>,
+    /// All machines, and where each listens for the others.
+    pub machines: BTreeMap<MachineId, String>,
+    /// The machines that agree on the map.
+    pub holders: Vec<MachineId>,
+    /// By shard, the machines that are to hold it.
+    pub shards: Vec<Vec<MachineId>>,
+}
+
+impl ShardMap {
+    /// The map of a new cluster: every machine holds every shard.
+    pub fn founded(machines: BTreeMap<MachineId, String>, shards: u16) -> Self {
+        let founders: Vec<MachineId> = machines.keys().copied().collect();
+        let shards = vec![founders.clone(); usize::from(shards)];
+        Self { epoch: 0, holders: founders.clone(), founders, machines, shards }
+    }
+
+    /// The machines that are to hold a shard, or the map itself.
+    pub fn holders_of(&self, shard: ShardId) -> &[MachineId] {
+        if shard == ShardId::MAP {
+            return &self.holders;
+        }
+        self.shards.get(usize::from(shard.0)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a machine is to hold a shard, or the map itself.
+    pub fn places(&self, machine: MachineId, shard: ShardId) -> bool {
+        self.holders_of(shard).contains(&machine)
+    }
+
+    /// All shards, and the map itself.
+    pub fn all(&self) -> impl Iterator<Item = ShardId> + use<> {
+        (0..self.shards.len() as u16).map(ShardId).chain([ShardId::MAP])
+    }
+
+    /// How many shards a machine is to hold.
+    pub fn load(&self, machine: MachineId) -> usize {
+        self.shards.iter().filter(|holders| holders.contains(&machine)).count()
+    }
+
+    /// The next map, in which there is one more machine. It holds nothing yet.
+    ///
+    /// # Errors
+    /// If there is one with that number or address.
+    pub fn with(&self, machine: MachineId, address: &str) -> Result<Self, MapError> {
+        if let Some(known) = self.machines.get(&machine) {
+            return wrong(format!("machine {} is in the cluster already, at {known}", machine.0));
+        }
+        let mut next = self.next();
+        next.machines.insert(machine, address.to_owned());
+        next.check()?;
+        Ok(next)
+    }
+
+    /// The next map, in which a machine that holds nothing is gone.
+    ///
+    /// # Errors
+    /// If there is none with that number, or it is to hold something.
+    pub fn without(&self, machine: MachineId) -> Result<Self, MapError> {
+        let mut next = self.next();
+        if next.machines.remove(&machine).is_none() {
+            return wrong(format!("there is no machine {} in the cluster", machine.0));
+        }
+        next.check()?;
+        Ok(next)
+    }
+
+    /// The next map, in which these machines hold a shard, or the map itself.
+    ///
+    /// # Errors
+    /// If there is no such shard or machine, or there are too many or too few of them.
+    pub fn placed(&self, shard: ShardId, holders: &[MachineId]) -> Result<Self, MapError> {
+        let mut next = self.next();
+        let place = match next.shards.get_mut(usize::from(shard.0)) {
+            _ if shard == ShardId::MAP => &mut next.holders,
+            Some(place) => place,
+            None => return wrong(format!("there is no shard {}", shard.0)),
+        };
+        *place = holders.to_vec();
+        place.sort_unstable();
+        next.check()?;
+        Ok(next)
+    }
+
+    /// The next map, in which nothing is on a machine any more: what it holds goes to those of the
+    /// others that hold least, and is held once less if they all hold it already.
+    ///
+    /// # Errors
+    /// If there is no such machine, or nobody is left.
+    pub fn vacated(&self, machine: MachineId) -> Result<Self, MapError> {
+        if !self.machines.contains_key(&machine) {
+            return wrong(format!("there is no machine {} in the cluster", machine.0));
+        }
+        let mut next = self.next();
+        for shard in self.all() {
+            if !next.places(machine, shard) {
+                continue;
+            }
+            let spare = next.machines.keys().copied().filter(|other| *other != machine);
+            let spare = spare.filter(|other| !next.places(*other, shard));
+            let heir = spare.min_by_key(|other| (next.load(*other), *other));
+            let place = next.place_mut(shard);
+            place.retain(|holder| *holder != machine);
+            place.extend(heir);
+            place.sort_unstable();
+        }
+        next.check()?;
+        Ok(next)
+    }
+
+    /// The next map, in which every shard is held `copies` times (as often as there are machines, if
+    /// they are fewer) and all machines hold about as many; as little as possible moves.
+    ///
+    /// # Errors
+    /// If so many copies cannot be had.
+    pub fn balanced(&self, copies: usize) -> Result<Self, MapError> {
+        let mut next = self.next();
+        let copies = copies.min(next.machines.len());
+        for shard in self.all() {
+            while next.holders_of(shard).len() != copies {
+                let has_it = |m: &MachineId| next.places(*m, shard);
+                let grows = next.holders_of(shard).len() < copies;
+                let fit = next.machines.keys().copied().filter(|m| has_it(m) != grows);
+                let chosen = if grows {
+                    fit.min_by_key(|m| (next.load(*m), *m))
+                } else {
+                    fit.max_by_key(|m| (next.load(*m), *m))
+                };
+                let Some(chosen) = chosen else { break };
+                let place = next.place_mut(shard);
+                if grows {
+                    place.push(chosen);
+                } else {
+                    place.retain(|holder| *holder != chosen);
+                }
+                place.sort_unstable();
+            }
+        }
+        while next.level() {}
+        next.check()?;
+        Ok(next)
+    }
+
+    /// Moves one shard from the machine that holds most to the one that holds least; tells whether
+    /// that was of use.
+    fn level(&mut self) -> bool {
+        let machines = || self.machines.keys().copied();
+        let most = machines().max_by_key(|m| (self.load(*m), *m));
+        let least = machines().min_by_key(|m| (self.load(*m), *m));
+        let Some((most, least)) = most.zip(least) else { return false };
+        if self.load(most) <= self.load(least) + 1 {
+            return false;
+        }
+        let moves = |shard: &ShardId| self.places(most, *shard) && !self.places(least, *shard);
+        let Some(shard) = self.all().filter(|shard| *shard != ShardId::MAP).find(moves) else {
+            return false;
+        };
+        let place = self.place_mut(shard);
+        place.retain(|holder| *holder != most);
+        place.push(least);
+        place.sort_unstable();
+        true
+    }
+
+    fn next(&self) -> Self {
+        Self { epoch: self.epoch + 1, ..self.clone() }
+    }
+
+    fn place_mut(&mut self, shard: ShardId) -> &mut Vec<MachineId> {
+        match self.shards.get_mut(usize::from(shard.0)) {
+            Some(place) if shard != ShardId::MAP => place,
+            _ => &mut self.holders,
+        }
+    }
+
+    /// Whether this map may take the place of another one.
+    ///
+    /// # Errors
+    /// Says why not.
+    pub fn check_after(&self, before: &Self) -> Result<(), MapError> {
+        if self.epoch != before.epoch + 1 {
+            let (epoch, expected) = (self.epoch, before.epoch + 1);
+            return wrong(format!("the map has epoch {epoch}, but {expected} comes next"));
+        }
+        if self.founders != before.founders || self.shards.len() != before.shards.len() {
+            return wrong("the founders and the number of shards cannot be changed");
+        }
+        for (machine, address) in &self.machines {
+            let known = before.machines.get(machine);
+            if known.is_some_and(|known| known != address) && before.loaded(*machine) {
+                return wrong(format!(
+                    "machine {} holds shards and cannot have another address: let it hold nothing \
+                     first",
+                    machine.0
+                ));
+            }
+        }
+        let gone = before.machines.keys().filter(|m| !self.machines.contains_key(m));
+        for machine in gone {
+            if before.loaded(*machine) {
+                return wrong(format!(
+                    "machine {} is still to hold something: let others hold it first",
+                    machine.0
+                ));
+            }
+        }
+        self.check()
+    }
+
+    fn loaded(&self, machine: MachineId) -> bool {
+        self.all().any(|shard| self.places(machine, shard))
+    }
+
+    /// Whether the map makes sense.
+    fn check(&self) -> Result<(), MapError> {
+        if self.machines.is_empty() || self.machines.len() > MACHINES_MAX {
+            let count = self.machines.len();
+            return wrong(format!("a cluster has 1 to {MACHINES_MAX} machines, not {count}"));
+        }
+        for (machine, address) in &self.machines {
+            let bad_number = !(1..=MACHINE_NUMBER_MAX).contains(&machine.0);
+            if bad_number || !is_address(address) {
+                return wrong(format!(
+                    "'{}={address}' is no machine such as 4=10.0.0.4:7001",
+                    machine.0
+                ));
+            }
+            if self.machines.iter().any(|(other, a)| other != machine && a == address) {
+                return wrong(format!("{address} is the address of two machines"));
+            }
+        }
+        if self.founders.is_empty() || self.shards.is_empty() || self.shards.len() > SHARDS_MAX {
+            return wrong("founders or shards are missing");
+        }
+        for shard in self.all() {
+            let name = name_of(shard);
+            let holders = self.holders_of(shard);
+            if !(1..=REPLICAS_MAX).contains(&holders.len()) {
+                let count = holders.len();
+                return wrong(format!(
+                    "{name} would be held by {count} machines; 1 to {REPLICAS_MAX} can hold it"
+                ));
+            }
+            if !holders.is_sorted_by(|a, b| a < b) {
+                return wrong(format!("{name} would be held twice by one machine"));
+            }
+            if let Some(unknown) = holders.iter().find(|m| !self.machines.contains_key(m)) {
+                return wrong(format!(
+                    "there is no machine {} in the cluster, which is to hold {name}",
+                    unknown.0
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a map back.
+    ///
+    /// # Errors
+    /// Says which line is none of a map.
+    pub fn parse(text: &str) -> Result<Self, MapError> {
+        let (mut epoch, mut founders, mut holders) = (None, None, None);
+        let mut machines = BTreeMap::new();
+        let mut shards = Vec::new();
+        for line in text.lines() {
+            let mut words = line.split_ascii_whitespace();
+            let parts = (words.next(), words.next(), words.next(), words.next());
+            let known = match parts {
+                (None, ..) => true,
+                (Some("epoch"), Some(number), None, _) => {
+                    epoch = number.parse().ok();
+                    epoch.is_some()
+                }
+                (Some("founders"), Some(list), None, _) => {
+                    founders = parse_machines(list);
+                    founders.is_some()
+                }
+                (Some("map"), Some(list), None, _) => {
+                    holders = parse_machines(list);
+                    holders.is_some()
+                }
+                (Some("machine"), Some(number), Some(address), None) => {
+                    let number = number.parse().ok().map(MachineId);
+                    number.is_some_and(|n| machines.insert(n, address.to_owned()).is_none())
+                }
+                (Some("shard"), Some(number), Some(list), None) => {
+                    let in_turn = number.parse() == Ok(shards.len());
+                    let list = parse_machines(list).filter(|_| in_turn);
+                    shards.extend(list.clone());
+                    list.is_some()
+                }
+                _ => false,
+            };
+            if !known {
+                return wrong(format!("'{line}' is no line of a shard map"));
+            }
+        }
+        let Some(((epoch, founders), holders)) = epoch.zip(founders).zip(holders) else {
+            return wrong("a shard map begins with its epoch, its founders and who holds it");
+        };
+        let map = Self { epoch, founders, machines, holders, shards };
+        map.check()?;
+        Ok(map)
+    }
+}
+
+impl fmt::Display for ShardMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "epoch {}", self.epoch)?;
+        writeln!(f, "founders {}", list(&self.founders))?;
+        for (machine, address) in &self.machines {
+            writeln!(f, "machine {} {address}", machine.0)?;
+        }
+        writeln!(f, "map {}", list(&self.holders))?;
+        for (shard, holders) in self.shards.iter().enumerate() {
+            writeln!(f, "shard {shard} {}", list(holders))?;
+        }
+        Ok(())
+    }
+}
+
+/// Numbers of machines as a map writes them.
+pub fn list(machines: &[MachineId]) -> String {
+    let numbers: Vec<String> = machines.iter().map(|machine| machine.0.to_string()).collect();
+    numbers.join(",")
+}
+
+/// Reads [`list`] back.
+pub fn parse_machines(text: &str) -> Option<Vec<MachineId>> {
+    text.split(',').map(|number| number.parse().ok().map(MachineId)).collect()
+}
+
+/// What a shard, or the map, is called in messages.
+pub fn name_of(shard: ShardId) -> String {
+    if shard == ShardId::MAP { "the map".to_owned() } else { format!("shard {}", shard.0) }
+}
+
+fn is_address(address: &str) -> bool {
+    let parts = address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    let port = parts.and_then(|(_, port)| port.parse::<u16>().ok());
+    let printable = address.bytes().all(|byte| byte.is_ascii_graphic());
+    address.len() <= ADDRESS_BYTES_MAX && printable && port.is_some_and(|port| port > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machines(numbers: &[u16]) -> Vec<MachineId> {
+        numbers.iter().copied().map(MachineId).collect()
+    }
+
+    fn three() -> ShardMap {
+        let address = |n: u16| (MachineId(n), format!("10.0.0.{n}:7001"));
+        ShardMap::founded((1..=3).map(address).collect(), 4)
+    }
+
+    #[test]
+    fn a_map_reads_back() {
+        let map = three().with(MachineId(4), "[::1]:7001").unwrap();
+        let map = map.placed(ShardId(2), &machines(&[4, 1])).unwrap();
+        assert_eq!(ShardMap::parse(&map.to_string()), Ok(map));
+        for text in ["", "epoch 1\n", "epoch x\n", "shard 1 1\n", "machine 1\n", "nonsense\n"] {
+            assert!(ShardMap::parse(text).is_err(), "{text}");
+        }
+        let doubled = three().to_string().replace("shard 3 1,2,3", "shard 3 1,1,3");
+        assert!(ShardMap::parse(&doubled).is_err());
+        let unknown = three().to_string().replace("shard 3 1,2,3", "shard 3 1,2,9");
+        assert!(ShardMap::parse(&unknown).is_err());
+    }
+
+    #[test]
+    fn a_machine_comes_is_used_and_goes() {
+        let map = three().with(MachineId(4), "10.0.0.4:7001").unwrap();
+        assert_eq!((map.epoch, map.load(MachineId(4))), (1, 0));
+        assert!(map.with(MachineId(4), "10.0.0.9:7001").is_err());
+        assert!(map.with(MachineId(5), "10.0.0.4:7001").is_err());
+        let map = map.balanced(3).unwrap();
+        let loads: Vec<usize> = (1..=4).map(|n| map.load(MachineId(n))).collect();
+        assert_eq!(loads, [3, 3, 3, 3]);
+        let err = map.without(MachineId(4)).unwrap_err().to_string();
+        assert!(err.contains("machine 4"), "{err}");
+        let vacated = map.vacated(MachineId(1)).unwrap();
+        assert_eq!(vacated.load(MachineId(1)), 0);
+        assert!(vacated.shards.iter().all(|holders| holders == &machines(&[2, 3, 4])));
+        let gone = vacated.without(MachineId(1)).unwrap();
+        assert_eq!(gone.check_after(&vacated), Ok(()));
+        let fewer = gone.vacated(MachineId(2)).unwrap();
+        assert!(fewer.shards.iter().all(|holders| holders == &machines(&[3, 4])));
+    }
+
+    #[test]
+    fn only_the_next_map_may_take_the_place_of_a_map() {
+        let map = three();
+        let next = map.with(MachineId(4), "10.0.0.4:7001").unwrap();
+        assert_eq!(next.check_after(&map), Ok(()));
+        assert!(map.check_after(&next).is_err());
+        assert!(next.check_after(&next).is_err());
+        let other = ShardMap { founders: machines(&[1]), ..next.clone() };
+        assert!(other.check_after(&map).is_err());
+        let mut moved = next.clone();
+        moved.machines.insert(MachineId(1), "10.0.0.7:7001".to_owned());
+        assert!(moved.check_after(&map).is_err());
+        let mut lost = next;
+        lost.machines.remove(&MachineId(3));
+        assert!(lost.check_after(&map).is_err());
+    }
+
+    #[test]
+    fn what_is_balanced_already_stays() {
+        let map = three();
+        assert_eq!(map.balanced(3).unwrap().shards, map.shards);
+        let fewer = map.balanced(2).unwrap();
+        let loads: Vec<usize> = (1..=3).map(|n| fewer.load(MachineId(n))).collect();
+        assert_eq!(loads.iter().sum::<usize>(), 8);
+        assert!(loads.iter().all(|load| (2..=3).contains(load)), "{loads:?}");
+    }
+}

@@ -1,0 +1,293 @@
+//! What is to be held here: the shard map as far as this worker knows it, replicas that come and go
+//! with it, and leaders that make their groups what it says.
+//!
+//! The map spreads from machine to machine: whoever hears of a newer one passes it on. A leader
+//! takes one step after another towards it. It also says who holds its shard; a machine that is not
+//! among them, and is not to be, removes what it has.
+
+use super::{Event, Node, Parcel, To};
+use crate::entry::EntryCodec;
+use crate::limits::TICK_US;
+use crate::map::ShardMap;
+use crate::message::{Concurrency, GatewayId, MachineId, Now, ShardId};
+use crate::replica::{Replica, ReplicaError, Setup};
+use crate::replication::{Members, Membership, Recovered};
+use crate::shard::Config;
+use crate::shard::apply::mix;
+use adt::Value;
+use adt::string::Value as StringValue;
+use std::collections::BTreeSet;
+
+/// The key of the map in its own group.
+pub(crate) const MAP_KEY: &[u8] = b"map";
+
+/// What a node in a cluster is told at the start.
+#[derive(Clone, Debug)]
+pub struct Placing<C> {
+    /// The newest shard map that is known; none if this machine is about to join a cluster.
+    pub map: Option<ShardMap>,
+    /// For replicas that are made later.
+    pub codec: C,
+    /// For replicas that are made later.
+    pub concurrency: Concurrency,
+    /// For replicas that are made later.
+    pub seed: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Placement<C> {
+    placing: Placing<C>,
+    shards: u16,
+    /// The map as its group has it, so that it is not read again and again.
+    text: Vec<u8>,
+    /// A map that the driver has not been told of.
+    fresh: bool,
+    /// When it was last seen to that everything is as the map says.
+    placed_us: u64,
+    /// Shards whose files are being removed.
+    removing: BTreeSet<ShardId>,
+    /// What leaders here have told last.
+    told: Vec<Option<(u64, Members)>>,
+}
+
+impl<C> Placement<C> {
+    pub fn new(placing: Placing<C>, shards: u16) -> Self {
+        let told = vec![None; usize::from(ShardId::MAP.0) + 1];
+        Self {
+            placing,
+            shards,
+            text: Vec::new(),
+            fresh: false,
+            placed_us: 0,
+            removing: BTreeSet::new(),
+            told,
+        }
+    }
+
+    /// The setup of a replica that is made now.
+    fn setup(&self, own: GatewayId, workers: u16, shard: ShardId) -> Option<Setup> {
+        let founders = self.placing.map.as_ref()?.founders.clone();
+        let home = GatewayId { worker: shard.0 % workers, ..own };
+        let seed = mix(self.placing.seed ^ u64::from(shard.0));
+        let concurrency = self.placing.concurrency;
+        Some(Setup {
+            shard: Config { id: shard, concurrency, seed, home: Some(home) },
+            membership: Membership::clustered(own.machine, founders),
+            shards: self.shards,
+        })
+    }
+}
+
+impl<C: EntryCodec + Clone> Node<C> {
+    /// The newest shard map that is known, in a cluster.
+    pub fn map(&self) -> Option<&ShardMap> {
+        self.placement.as_ref()?.placing.map.as_ref()
+    }
+
+    /// A map that has come since this was asked last. It is to be kept durably before anything else
+    /// is done with this node: what it says begins to be done at the next tick.
+    pub fn take_new_map(&mut self) -> Option<ShardMap> {
+        let placement = self.placement.as_mut()?;
+        std::mem::take(&mut placement.fresh).then(|| placement.placing.map.clone())?
+    }
+
+    /// Somebody tells the map.
+    pub(super) fn hear_map(&mut self, from: MachineId, map: ShardMap) {
+        let Some(placement) = &mut self.placement else { return };
+        let known = placement.placing.map.as_ref();
+        let fits = map.shards.len() == usize::from(placement.shards);
+        if !fits || known.is_some_and(|known| known.epoch >= map.epoch) {
+            return;
+        }
+        placement.placing.map = Some(map.clone());
+        placement.fresh = true;
+        self.events.push_back(Event::Map(Box::new(map.clone())));
+        let own = self.id;
+        for worker in (0..self.workers).filter(|worker| *worker != own.worker) {
+            let parcel = Parcel::Map(Box::new(map.clone()));
+            self.parcels.push_back((To::Worker { worker, from: own.machine }, parcel));
+        }
+        // Only the worker that has heard it from elsewhere, or holds the map's log, tells others.
+        if from != own.machine || self.replica(ShardId::MAP).is_some() {
+            for machine in self.connected.iter().filter(|machine| **machine != from) {
+                let parcel = Parcel::Map(Box::new(map.clone()));
+                self.parcels.push_back((To::Machine(*machine), parcel));
+            }
+        }
+    }
+
+    /// Looks at what the map's group has agreed on.
+    pub(super) fn look_at_map(&mut self) {
+        let Some(placement) = &mut self.placement else { return };
+        let index = usize::from(ShardId::MAP.0);
+        let Some(replica) = &self.replicas[index] else { return };
+        let Some(record) = replica.shard().state().get(MAP_KEY) else { return };
+        let Value::String(StringValue::Bytes(text)) = &record.value else { return };
+        if *placement.text == **text {
+            return;
+        }
+        placement.text = text.to_vec();
+        let text = String::from_utf8_lossy(&placement.text);
+        if let Ok(map) = ShardMap::parse(&text) {
+            self.hear_map(self.id.machine, map);
+        }
+    }
+
+    /// Tells a machine that is connected now which map this one knows.
+    pub(super) fn tell_map_to(&mut self, machine: MachineId) {
+        // Machines of one founding need not be told what they were founded with.
+        if self.id.worker == self.listener(machine)
+            && let Some(map) = self.map().filter(|map| map.epoch > 0)
+        {
+            let parcel = Parcel::Map(Box::new(map.clone()));
+            self.parcels.push_back((To::Machine(machine), parcel));
+        }
+    }
+
+    /// Tells who holds the shards that are led here.
+    pub(super) fn tell_members(&mut self) {
+        let changed = self.map().is_some_and(|map| map.epoch > 0);
+        if !changed {
+            return;
+        }
+        for index in 0..self.local.len() {
+            let shard = ShardId(self.local[index] as u16);
+            let Some(replica) = self.replica(shard) else { continue };
+            let Some(term) = replica.leading().filter(|_| replica.is_settled()) else { continue };
+            let (applied, members) = (replica.applied(), replica.members().clone());
+            self.events.push_back(Event::Members(shard, Box::new(members.clone())));
+            self.tell_all(|| {
+                let members = Box::new(members.clone());
+                Parcel::Members { shard, term, applied, members }
+            });
+        }
+    }
+
+    /// The leader of a shard says who holds it.
+    pub(super) fn hear_members(
+        &mut self,
+        shard: ShardId,
+        term: u64,
+        applied: (u64, u64),
+        members: Members,
+    ) {
+        let own = self.id.machine;
+        let wanted = self.map().is_none_or(|map| map.places(own, shard));
+        // Only once the map is kept: who starts without it may take itself for a founder.
+        let kept = self.placement.as_ref().is_some_and(|placement| !placement.fresh);
+        let is_out = kept && !wanted && !members.contains(own) && !members.is_joint();
+        self.events.push_back(Event::Members(shard, Box::new(members)));
+        let dismissed = self.replica(shard).is_some_and(|r| r.is_dismissed(term, applied));
+        if is_out && dismissed {
+            self.drop_replica(shard);
+        }
+    }
+
+    fn drop_replica(&mut self, shard: ShardId) {
+        let index = usize::from(shard.0);
+        let Some(replica) = &mut self.replicas[index] else { return };
+        if replica.leading().is_some() {
+            // Not for long: somebody else leads in a later term.
+            return;
+        }
+        let mut answers = Vec::new();
+        while let Some(answer) = replica.poll() {
+            answers.push(answer);
+        }
+        for answer in answers {
+            self.deliver(answer);
+        }
+        self.replicas[index] = None;
+        self.local.retain(|local| *local != index);
+        self.polled = 0;
+        self.forget_shard(shard);
+        if let Some(placement) = &mut self.placement {
+            placement.removing.insert(shard);
+        }
+    }
+
+    /// The files of a shard that is not held here any more are removed.
+    pub fn removed(&mut self, shard: ShardId) {
+        if let Some(placement) = &mut self.placement {
+            placement.removing.remove(&shard);
+        }
+    }
+
+    /// When to look after that again, even if there is nothing here yet.
+    pub(super) fn place_at_us(&self) -> Option<u64> {
+        self.placement.as_ref().map(|placement| placement.placed_us + TICK_US)
+    }
+
+    /// Makes replicas that are to be here, and takes the next steps with those that lead.
+    pub(super) fn place(&mut self, now: Now) -> Result<(), ReplicaError> {
+        if let Some(placement) = &mut self.placement {
+            placement.placed_us = now.mono_us;
+        }
+        let Some(placement) = &self.placement else { return Ok(()) };
+        let Some(map) = placement.placing.map.as_ref().filter(|map| map.epoch > 0) else {
+            return Ok(());
+        };
+        if placement.fresh {
+            return Ok(());
+        }
+        let missing: Vec<ShardId> = map
+            .all()
+            .filter(|shard| map.places(self.id.machine, *shard))
+            .filter(|shard| self.worker_of(*shard) == self.id.worker)
+            .filter(|shard| self.replicas[usize::from(shard.0)].is_none())
+            .filter(|shard| !placement.removing.contains(shard))
+            .collect();
+        for shard in missing {
+            self.make_replica(now, shard)?;
+        }
+        for index in 0..self.local.len() {
+            let shard = self.local[index];
+            let (Some(placement), Some(replica)) = (&self.placement, &mut self.replicas[shard])
+            else {
+                continue;
+            };
+            let Some(map) = &placement.placing.map else { continue };
+            let wanted = map.holders_of(ShardId(shard as u16));
+            replica.go_towards(now, wanted)?;
+        }
+        self.tell_changed_members();
+        Ok(())
+    }
+
+    fn make_replica(&mut self, now: Now, shard: ShardId) -> Result<(), ReplicaError> {
+        let Some(placement) = &self.placement else { return Ok(()) };
+        let Some(setup) = placement.setup(self.id, self.workers, shard) else { return Ok(()) };
+        let codec = placement.placing.codec.clone();
+        let (nothing, nobody) = (Vec::new(), Recovered::default());
+        let replica = Replica::recover(setup, codec, now, nothing, nobody)?;
+        let index = usize::from(shard.0);
+        self.replicas[index] = Some(replica);
+        self.announced[index] = None;
+        self.local.push(index);
+        self.local.sort_unstable();
+        self.polled = 0;
+        Ok(())
+    }
+
+    /// Tells at once who holds a shard from now on.
+    fn tell_changed_members(&mut self) {
+        let mut changed = false;
+        for index in 0..self.local.len() {
+            let shard = self.local[index];
+            let (Some(placement), Some(replica)) = (&mut self.placement, &self.replicas[shard])
+            else {
+                continue;
+            };
+            let leading = replica.leading().filter(|_| replica.is_settled());
+            let new = leading.map(|term| (term, replica.members()));
+            let old = placement.told[shard].as_ref().map(|(term, members)| (*term, members));
+            if new != old {
+                changed |= new.is_some();
+                placement.told[shard] = new.map(|(term, members)| (term, members.clone()));
+            }
+        }
+        if changed {
+            self.tell_members();
+        }
+    }
+}

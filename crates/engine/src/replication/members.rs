@@ -1,0 +1,274 @@
+//! The machines that hold a group's log, and how that changes.
+//!
+//! A machine first follows the log as a *learner*, without a vote. When it has caught up, the group
+//! goes over to its new voters through a joint configuration, in which a decision needs a majority
+//! of the old voters and one of the new: section 4.3 of Ongaro's thesis on Raft.
+
+use crate::message::MachineId;
+
+use raft::eraftpb::ConfState;
+use raft::eraftpb::{ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2};
+
+/// The machines of a group as of one entry of its log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// Those that vote, ascending.
+    pub voters: Vec<MachineId>,
+    /// Those that follow without a vote, ascending.
+    pub learners: Vec<MachineId>,
+    /// While the group goes over to other voters: those before, ascending.
+    pub outgoing: Vec<MachineId>,
+    /// Those of `outgoing` that become learners.
+    pub learners_next: Vec<MachineId>,
+}
+
+impl Members {
+    /// A group of these voters.
+    pub fn of(mut voters: Vec<MachineId>) -> Self {
+        voters.sort_unstable();
+        Self { voters, ..Self::default() }
+    }
+
+    /// Whether the group is on its way from one set of voters to another.
+    pub fn is_joint(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Whether a machine has a part in it.
+    pub fn contains(&self, machine: MachineId) -> bool {
+        self.votes(machine) || self.learners.contains(&machine)
+    }
+
+    /// Whether a machine votes.
+    pub fn votes(&self, machine: MachineId) -> bool {
+        self.voters.contains(&machine) || self.outgoing.contains(&machine)
+    }
+
+    pub(super) fn from_state(state: &ConfState) -> Self {
+        let machines = |numbers: &[u64]| {
+            let mut machines: Vec<MachineId> =
+                numbers.iter().filter_map(|n| u16::try_from(*n).ok()).map(MachineId).collect();
+            machines.sort_unstable();
+            machines
+        };
+        Self {
+            voters: machines(&state.voters),
+            learners: machines(&state.learners),
+            outgoing: machines(&state.voters_outgoing),
+            learners_next: machines(&state.learners_next),
+        }
+    }
+
+    pub(super) fn state(&self) -> ConfState {
+        let numbers = |machines: &[MachineId]| machines.iter().map(|m| u64::from(m.0)).collect();
+        ConfState {
+            voters: numbers(&self.voters),
+            learners: numbers(&self.learners),
+            voters_outgoing: numbers(&self.outgoing),
+            learners_next: numbers(&self.learners_next),
+            ..ConfState::default()
+        }
+    }
+}
+
+/// The next thing to do so that a group gets other voters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Let a machine follow.
+    Learn(MachineId),
+    /// A machine that follows is not to.
+    Forget(MachineId),
+    /// Go over to these voters.
+    Join {
+        /// Those that begin to vote.
+        add: Vec<MachineId>,
+        /// Those that cease to.
+        remove: Vec<MachineId>,
+    },
+    /// End the joint configuration.
+    Leave,
+    /// Only another machine can go on: one of these.
+    HandOver(Vec<MachineId>),
+}
+
+/// What is to be done next at the leader, machine `own`, so that these machines are the voters and
+/// there is nobody else. `ready` tells whether a machine has caught up. Nothing if all is done, or
+/// somebody has to catch up first.
+pub(super) fn next_step(
+    members: &Members,
+    own: MachineId,
+    wanted: &[MachineId],
+    ready: impl Fn(MachineId) -> bool,
+) -> Option<Step> {
+    let hand_over = |to: &[MachineId]| {
+        let heirs: Vec<MachineId> = to.iter().copied().filter(|m| *m != own && ready(*m)).collect();
+        (!heirs.is_empty()).then_some(Step::HandOver(heirs))
+    };
+    if members.is_joint() {
+        // Whoever leads must be there afterwards.
+        let stays = members.voters.contains(&own);
+        return if stays { Some(Step::Leave) } else { hand_over(&members.voters) };
+    }
+    let unknown = wanted.iter().find(|machine| !members.contains(**machine));
+    if let Some(machine) = unknown {
+        return Some(Step::Learn(*machine));
+    }
+    if let Some(machine) = members.learners.iter().find(|machine| !wanted.contains(machine)) {
+        return Some(Step::Forget(*machine));
+    }
+    // Whoever leads goes last.
+    let stays = |machine: &MachineId| *machine == own || wanted.contains(machine);
+    let add: Vec<MachineId> =
+        wanted.iter().copied().filter(|machine| !members.voters.contains(machine)).collect();
+    let remove: Vec<MachineId> =
+        members.voters.iter().copied().filter(|machine| !stays(machine)).collect();
+    if !add.is_empty() || !remove.is_empty() {
+        return add.iter().all(|machine| ready(*machine)).then_some(Step::Join { add, remove });
+    }
+    if wanted.contains(&own) || wanted.is_empty() {
+        return None;
+    }
+    hand_over(wanted)
+}
+
+fn single(kind: ConfChangeType, machine: MachineId) -> ConfChangeSingle {
+    let mut change = ConfChangeSingle::default();
+    change.set_change_type(kind);
+    change.node_id = u64::from(machine.0);
+    change
+}
+
+/// A step as the library takes it; nothing if it is none for the log.
+pub(super) fn change_of(step: &Step) -> Option<ConfChangeV2> {
+    let mut change = ConfChangeV2::default();
+    match step {
+        Step::Learn(machine) => {
+            change.mut_changes().push(single(ConfChangeType::AddLearnerNode, *machine));
+        }
+        Step::Forget(machine) => {
+            change.mut_changes().push(single(ConfChangeType::RemoveNode, *machine));
+        }
+        Step::Join { add, remove } => {
+            change.set_transition(ConfChangeTransition::Explicit);
+            let add = add.iter().map(|machine| single(ConfChangeType::AddNode, *machine));
+            let remove = remove.iter().map(|machine| single(ConfChangeType::RemoveNode, *machine));
+            change.mut_changes().extend(add.chain(remove));
+        }
+        Step::Leave => {}
+        Step::HandOver(_) => return None,
+    }
+    Some(change)
+}
+
+/// What goes with a change in the log: the library's own serialisation is never let near what may
+/// have come from outside. Nothing for [`Step::Leave`]; otherwise whether the configuration is
+/// joint, and for every machine what becomes of it and its number.
+pub(super) fn encode(change: &ConfChangeV2) -> Vec<u8> {
+    if change.changes.is_empty() {
+        return Vec::new();
+    }
+    let joint = change.transition == ConfChangeTransition::Explicit;
+    let mut bytes = vec![u8::from(joint)];
+    for single in &change.changes {
+        bytes.push(single.change_type as u8);
+        bytes.extend_from_slice(&single.node_id.to_le_bytes());
+    }
+    bytes
+}
+
+/// Bytes that are no change of members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unreadable;
+
+/// Reads [`encode`]'s bytes.
+pub(super) fn decode(bytes: &[u8]) -> Result<ConfChangeV2, Unreadable> {
+    let mut change = ConfChangeV2::default();
+    let Some((joint, rest)) = bytes.split_first() else { return Ok(change) };
+    match joint {
+        0 => {}
+        1 => change.set_transition(ConfChangeTransition::Explicit),
+        _ => return Err(Unreadable),
+    }
+    let (items, left) = rest.as_chunks::<9>();
+    if !left.is_empty() || items.is_empty() {
+        return Err(Unreadable);
+    }
+    for [kind, number @ ..] in items {
+        let kind = match kind {
+            0 => ConfChangeType::AddNode,
+            1 => ConfChangeType::RemoveNode,
+            2 => ConfChangeType::AddLearnerNode,
+            _ => return Err(Unreadable),
+        };
+        let number = u16::try_from(u64::from_le_bytes(*number)).map_err(|_| Unreadable)?;
+        change.mut_changes().push(single(kind, MachineId(number)));
+    }
+    Ok(change)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machines(numbers: &[u16]) -> Vec<MachineId> {
+        numbers.iter().copied().map(MachineId).collect()
+    }
+
+    fn next(members: &Members, own: u16, wanted: &[u16], ready: &[u16]) -> Option<Step> {
+        next_step(members, MachineId(own), &machines(wanted), |m| ready.contains(&m.0))
+    }
+
+    #[test]
+    fn a_machine_learns_before_it_votes() {
+        let mut members = Members::of(machines(&[1, 2, 3]));
+        assert_eq!(next(&members, 1, &[1, 2, 3], &[]), None);
+        assert_eq!(next(&members, 1, &[1, 2, 4], &[]), Some(Step::Learn(MachineId(4))));
+        members.learners = machines(&[4]);
+        assert_eq!(next(&members, 1, &[1, 2, 4], &[]), None);
+        let join = Step::Join { add: machines(&[4]), remove: machines(&[3]) };
+        assert_eq!(next(&members, 1, &[1, 2, 4], &[4]), Some(join));
+        assert_eq!(next(&members, 1, &[1, 2, 3], &[]), Some(Step::Forget(MachineId(4))));
+        members.voters = machines(&[1, 2, 4]);
+        members.outgoing = machines(&[1, 2, 3]);
+        assert_eq!(next(&members, 1, &[1, 2, 4], &[]), Some(Step::Leave));
+        assert_eq!(next(&members, 3, &[1, 2, 4], &[]), None);
+        let step = Some(Step::HandOver(machines(&[4])));
+        assert_eq!(next(&members, 3, &[1, 2, 4], &[4]), step, "it would not be there any more");
+    }
+
+    #[test]
+    fn a_leader_that_is_to_go_goes_last() {
+        let mut members = Members::of(machines(&[1, 2, 3]));
+        members.learners = machines(&[4]);
+        let join = Step::Join { add: machines(&[4]), remove: machines(&[3]) };
+        assert_eq!(next(&members, 1, &[2, 4], &[2, 4]), Some(join));
+        let members = Members::of(machines(&[1, 2, 4]));
+        assert_eq!(next(&members, 1, &[2, 4], &[]), None);
+        assert_eq!(next(&members, 1, &[2, 4], &[4]), Some(Step::HandOver(machines(&[4]))));
+        let join = Step::Join { add: Vec::new(), remove: machines(&[1]) };
+        assert_eq!(next(&members, 4, &[2, 4], &[]), Some(join));
+    }
+
+    #[test]
+    fn changes_read_back_and_others_do_not() {
+        let steps = [
+            Step::Learn(MachineId(4)),
+            Step::Forget(MachineId(9)),
+            Step::Join { add: machines(&[4, 5]), remove: machines(&[1]) },
+            Step::Leave,
+        ];
+        for step in steps {
+            let change = change_of(&step).unwrap();
+            assert_eq!(decode(&encode(&change)), Ok(change), "{step:?}");
+        }
+        let whole = encode(&change_of(&Step::Learn(MachineId(4))).unwrap());
+        for bytes in [&whole[..1], &whole[..9], &[2][..], &[0, 3, 0, 0, 0, 0, 0, 0, 0, 0]] {
+            assert_eq!(decode(bytes), Err(Unreadable), "{bytes:?}");
+        }
+        assert_eq!(
+            decode(&[0, 0, 0, 0, 1, 0, 0, 0, 0, 0]),
+            Err(Unreadable),
+            "no number of a machine"
+        );
+    }
+}

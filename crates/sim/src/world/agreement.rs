@@ -1,0 +1,89 @@
+//! What must be true of all machines when they had time to agree.
+
+use super::World;
+use engine::map::ShardMap;
+use engine::message::ShardId;
+
+impl World {
+    /// The newest shard map that any machine knows.
+    pub(super) fn newest_map(&self) -> ShardMap {
+        let workers = self.machines.iter().flat_map(|machine| &machine.workers);
+        let newest = workers.filter_map(|w| w.node().map()).max_by_key(|map| map.epoch);
+        newest.cloned().unwrap_or_else(|| self.shape.founded())
+    }
+
+    /// Every shard must be held by the machines that the map says, by nobody else, and be the same
+    /// on all of them.
+    pub(super) fn check_agreement(&self) -> Result<(), String> {
+        let map = self.newest_map();
+        for shard in self.shape.groups() {
+            self.check_shard(&map, shard)?;
+        }
+        Ok(())
+    }
+
+    fn check_shard(&self, map: &ShardMap, shard: ShardId) -> Result<(), String> {
+        let worker = usize::from(shard.0 % self.shape.workers);
+        let mut first = None;
+        for machine in &self.machines {
+            let Some(worker) = machine.workers.get(worker) else {
+                return Err(format!("machine {} is down at the end", machine.id.0));
+            };
+            let replica = worker.node().replica(shard);
+            let holds = map.places(machine.id, shard);
+            let Some(replica) = replica.filter(|_| holds) else {
+                if holds != replica.is_some() {
+                    let what = if holds { "does not hold" } else { "still holds" };
+                    return Err(format!(
+                        "machine {} {what} shard {} at the end, members {:?}, in {map}",
+                        machine.id.0,
+                        shard.0,
+                        replica.map(|replica| replica.members())
+                    ));
+                }
+                continue;
+            };
+            if replica.members().voters != map.holders_of(shard) {
+                return Err(format!(
+                    "shard {} is held by {:?} at the end, says machine {}, in {map}",
+                    shard.0,
+                    replica.members(),
+                    machine.id.0
+                ));
+            }
+            let state = replica.shard().state();
+            let open = state.prepared().len();
+            if open > 0 {
+                let what = "transactions are still open at the end";
+                return Err(format!("{open} {what}, on machine {}", machine.id.0));
+            }
+            let mut records: Vec<String> =
+                state.iter().map(|(key, record)| format!("{key:?} {record:?}")).collect();
+            records.sort_unstable();
+            let (number, applied, expected) =
+                first.get_or_insert((machine.id.0, replica.applied(), records.clone()));
+            if *applied != replica.applied() || *expected != records {
+                let different = expected.iter().zip(&records).find(|(a, b)| a != b);
+                return Err(format!(
+                    "shard {} differs between machines {number} (applied {applied:?}, {} \
+                     records) and {} (applied {:?}, {} records): {}",
+                    shard.0,
+                    expected.len(),
+                    machine.id.0,
+                    replica.applied(),
+                    records.len(),
+                    different.map_or(String::new(), |(a, b)| difference(a, b))
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where two texts begin to differ, with a little before and after.
+fn difference(a: &str, b: &str) -> String {
+    let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    let around =
+        |text: &str| -> String { text.chars().skip(same.saturating_sub(100)).take(200).collect() };
+    format!("...{}... and ...{}...", around(a), around(b))
+}

@@ -1,0 +1,108 @@
+"""Machines that come and go, and shards that move, while clients go on."""
+
+import threading
+
+from clusters import UP_S_MAX, Counter, Roaming, Worker
+from harness import until
+from test_operating import all_led, claret
+
+
+def held(node):
+    """The machines that hold each shard and the map, as a node sees it."""
+    lines = node.client().execute_command("SHARDMAP HOLDERS").splitlines()
+    found = {}
+    for line in lines:
+        name, _, rest = line.partition(" leader ")
+        words = rest.split(" ")
+        found[name] = words[2] if words[1::2] == ["voters"] else " ".join(words[1:])
+    return found
+
+
+def check(counters):
+    """No increment that was acknowledged is lost, and none happened twice."""
+    for counter in counters:
+        _, total = Roaming(counter.roaming.cluster).do(lambda c, key=counter.key: c.get(key))
+        total = int(total)
+        most = counter.acknowledged + counter.unknown
+        assert counter.acknowledged <= total <= most, f"{counter.key} is {total}"
+        assert counter.acknowledged > 0
+
+
+def test_machines_come_and_go_while_clients_go_on(make_cluster):
+    cluster = make_cluster().start()
+    until(lambda: all_led(cluster), UP_S_MAX)
+    first, second = cluster.nodes[:2]
+    stop = threading.Event()
+    counters = [Counter(cluster, number, stop) for number in range(4)]
+
+    fourth, name = cluster.newcomer(4)
+    claret(second, "add", name)
+    fourth.start()
+    until(lambda: "epoch 1" in fourth.client().execute_command("SHARDMAP"), UP_S_MAX)
+    cluster.nodes.append(fourth)
+    claret(first, "rebalance", "--copies", 3)
+    everything = held(fourth)
+    assert sorted(everything) == ["shard 0", "shard 1", "shard 2", "the map"]
+    assert any("4" in machines.split(",") for machines in everything.values())
+    assert all(machines.count(",") == 2 for machines in everything.values())
+
+    claret(fourth, "remove", 1)
+    assert set(held(second).values()) == {"2,3,4"}
+    # The machine that is gone is not needed: with it, two of four would be down.
+    first.kill()
+    cluster.nodes.remove(first)
+    cluster.kill_and_restart(second, 2)
+    cluster.wait()
+    Worker.finish(counters, cluster)
+    check(counters)
+    assert "machine 1 " not in fourth.client().execute_command("SHARDMAP")
+
+
+def test_everything_starts_again_as_the_map_says(make_cluster):
+    cluster = make_cluster().start()
+    until(lambda: all_led(cluster), UP_S_MAX)
+    first = cluster.nodes[0]
+    with first.client() as client:
+        for key in range(300):
+            client.set(f"key:{key}", key)
+    newcomers = []
+    for number in (4, 5):
+        server, name = cluster.newcomer(number, knows=3)
+        claret(first, "add", name)
+        newcomers.append(server.start())
+    cluster.nodes += newcomers
+    for shard in (0, 1, 2, "map"):
+        claret(first, "move", shard, "3,4,5")
+    assert set(held(newcomers[0]).values()) == {"3,4,5"}
+    left = [path.name for path in (first.data / "snapshots").iterdir()]
+    assert left == []
+    for node in cluster.nodes:
+        node.kill()
+    for node in cluster.nodes[2:]:
+        node.start()
+    cluster.wait(cluster.nodes[2:])
+    for node in cluster.nodes[:2]:
+        node.start()
+    cluster.wait()
+    for node in cluster.nodes:
+        with node.client() as client:
+            assert [client.get(f"key:{key}") for key in range(300)] == list(map(str, range(300)))
+        assert set(held(node).values()) == {"3,4,5"}
+
+
+def test_what_cannot_be_is_refused(make_cluster):
+    cluster = make_cluster().start()
+    until(lambda: all_led(cluster), UP_S_MAX)
+    first = cluster.nodes[0]
+    claret(first, "remove", 9)
+    assert "no machine 9" in claret(first, "move", 0, "1,9", fails=True)
+    assert "no shard 7" in claret(first, "move", 7, "1,2", fails=True)
+    assert "no machine such as" in claret(first, "add", "4", fails=True)
+    assert "address of two" in claret(first, "add", "4=" + cluster.addresses[0][2:], fails=True)
+    assert "already" in claret(first, "add", "2=127.0.0.1:1", fails=True)
+    assert "epoch 0" in first.client().execute_command("SHARDMAP")
+    # A machine that nobody has let in is turned away.
+    stranger, _ = cluster.newcomer(4)
+    stranger.start()
+    cluster.nodes.append(stranger)
+    until(lambda: "claret cluster add" in first.said(), UP_S_MAX)
