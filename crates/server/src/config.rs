@@ -434,6 +434,69 @@ mod tests {
         assert!(!format!("{options:?}").contains("\"p\""), "passwords do not print");
     }
 
+    /// The file to start from, `deploy/claret.toml`, with all of its settings switched on.
+    fn everything_in_the_file_to_start_from() -> String {
+        let is_setting = |text: &&str| text.starts_with(|c: char| c.is_lowercase() || c == '[');
+        let on = |line| str::strip_prefix(line, "#").filter(is_setting).unwrap_or(line);
+        START.lines().map(on).collect::<Vec<&str>>().join("\n")
+    }
+
+    const START: &str = include_str!("../../../deploy/claret.toml");
+
+    #[test]
+    fn the_file_to_start_from_names_every_setting() {
+        assert_eq!(file(START).unwrap(), Settings::default(), "it changes nothing");
+        // Every field stands here, without `..`: a new setting must come into the file.
+        let Settings {
+            dir,
+            bind,
+            port,
+            shards,
+            workers,
+            durability,
+            cc,
+            maxmemory,
+            maxclients,
+            password,
+            users,
+            tls,
+            insecure,
+            metrics_port,
+            snapshot_log_bytes,
+            log_level,
+            cluster,
+        } = file(&everything_in_the_file_to_start_from()).unwrap();
+        assert!(dir.is_some() && bind.is_some() && port.is_some() && shards.is_some());
+        assert!(workers.is_some() && durability.is_some() && cc.is_some() && maxmemory.is_some());
+        assert!(maxclients.is_some() && password.is_some() && insecure.is_some());
+        assert!(metrics_port.is_some() && snapshot_log_bytes.is_some() && log_level.is_some());
+        let TlsSettings { port: _, cert: _, key: _, client_ca } = tls.unwrap();
+        assert!(client_ca.is_some());
+        let ClusterSettings { name, node, nodes, announce } = cluster;
+        assert!(name.is_some() && node.is_some() && nodes.len() == 3 && announce.is_some());
+        for UserSettings { name: _, password, password_hash, rules } in users {
+            assert!(password.is_some() && password_hash.is_some() && !rules.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_file_to_start_from_shows_the_defaults() {
+        let shown = file(&everything_in_the_file_to_start_from()).unwrap();
+        let without_examples = Settings {
+            shards: None,
+            workers: None,
+            maxmemory: None,
+            password: None,
+            users: Vec::new(),
+            tls: None,
+            metrics_port: None,
+            cluster: ClusterSettings::default(),
+            ..shown
+        };
+        let options = |settings| format!("{:?}", Options::resolve(settings).unwrap());
+        assert_eq!(options(without_examples), options(Settings::default()));
+    }
+
     #[test]
     fn errors_name_file_line_and_key() {
         let error = file("port = 7000\nprot = 1\n").unwrap_err().to_string();
