@@ -2,6 +2,7 @@
 
 use clap::Args;
 use server::config::cluster::ClusterSettings;
+use server::config::peer_tls::PeerTlsSettings;
 use server::config::{Bytes, ConfigError, Durability, Options, Settings};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -66,6 +67,20 @@ pub struct ServeArgs {
     /// host:port.
     #[arg(long, value_name = "ADDRESS")]
     announce: Option<String>,
+    /// Certificate of this machine for the other machines of the cluster (PEM); goes with
+    /// --peer-tls-key and --peer-tls-ca.
+    #[arg(long, value_name = "FILE")]
+    peer_tls_cert: Option<PathBuf>,
+    /// Private key that belongs to --peer-tls-cert (PEM).
+    #[arg(long, value_name = "FILE")]
+    peer_tls_key: Option<PathBuf>,
+    /// Authorities of which the other machines must show a certificate (PEM).
+    #[arg(long, value_name = "FILE")]
+    peer_tls_ca: Option<PathBuf>,
+    /// Name that the certificates of all machines are for [default: of each machine, the host at
+    /// which it is reached].
+    #[arg(long, value_name = "NAME")]
+    peer_tls_server_name: Option<String>,
     /// What is written to standard error: error, warn, info, debug, trace [default: info].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
@@ -99,6 +114,12 @@ impl ServeArgs {
                 },
                 announce: self.announce.clone(),
                 join: self.join.then_some(true),
+                tls: PeerTlsSettings {
+                    cert: self.peer_tls_cert.clone(),
+                    key: self.peer_tls_key.clone(),
+                    ca: self.peer_tls_ca.clone(),
+                    server_name: self.peer_tls_server_name.clone(),
+                },
             },
             ..Settings::default()
         };

@@ -4,6 +4,7 @@
 //! anything is touched.
 
 pub mod cluster;
+pub mod peer_tls;
 
 use crate::secret::Secret;
 use cluster::{ClusterOptions, ClusterSettings};

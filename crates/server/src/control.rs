@@ -4,7 +4,8 @@ use crate::clock::Clock;
 use crate::listen::{Connections, Listener};
 use crate::mail::{Mail, Mailbox, Report};
 use crate::memory;
-use crate::tls::Tls;
+use crate::tls::peers::PeerTls;
+use crate::tls::{Tls, TlsError};
 use crate::worker::Traffic;
 use adt::Reply;
 use engine::gateway::{Admin, Facts, SessionId};
@@ -82,8 +83,10 @@ pub struct Control {
     pub traffic: Vec<Arc<Traffic>>,
     /// What the acceptor counts.
     pub connections: Arc<Connections>,
-    /// Certificates.
+    /// Certificates for clients.
     pub tls: Option<Arc<Tls>>,
+    /// Certificates for the other machines.
+    pub peer_tls: Option<Arc<PeerTls>>,
     /// The facts that do not change, and those that do.
     pub facts: Facts,
     /// Number of shards.
@@ -256,12 +259,21 @@ impl Runner {
     }
 
     fn reload(&self) {
-        match &self.control.tls {
-            None => tracing::info!("there are no certificates to read again"),
-            Some(tls) => match tls.reload() {
-                Ok(()) => tracing::info!("certificates were read again; new connections use them"),
-                Err(error) => tracing::error!("{error}; the old certificates stay in use"),
-            },
+        let (tls, peer_tls) = (&self.control.tls, &self.control.peer_tls);
+        if tls.is_none() && peer_tls.is_none() {
+            tracing::info!("there are no certificates to read again");
+        }
+        let tell = |whose: &str, reloaded: Result<(), TlsError>| match reloaded {
+            Ok(()) => {
+                tracing::info!("certificates for {whose} were read again; new connections use them")
+            }
+            Err(error) => tracing::error!("{error}; the old certificates for {whose} stay in use"),
+        };
+        if let Some(tls) = tls {
+            tell("clients", tls.reload());
+        }
+        if let Some(tls) = peer_tls {
+            tell("the machines of the cluster", tls.reload());
         }
     }
 

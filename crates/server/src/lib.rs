@@ -22,6 +22,7 @@ pub mod secret;
 mod server;
 mod snapshot;
 mod tls;
+mod transport;
 mod worker;
 
 pub use server::{Handle, Remote, StartError, raise_descriptor_limit, start};

@@ -1,12 +1,16 @@
 //! The thread that connects this machine with the others of its cluster.
 //!
 //! Of two machines the one with the larger number connects, and tries again until it succeeds. Both
-//! say first who they are. A connection on which both have is handed to the worker that holds it
-//! from then on; see `worker/peers.rs`.
+//! say first who they are, inside of TLS if there is TLS between the machines. A connection on which
+//! both have is handed to the worker that holds it from then on; see `worker/peers.rs`.
+
+mod refused;
 
 use crate::config::cluster::ClusterOptions;
 use crate::mail::{Mail, Mailbox};
 use crate::mapfile::MapFile;
+use crate::tls::peers::PeerTls;
+use crate::transport::{Received, Transport};
 use adt::Corrupt;
 use engine::limits::STRANGERS_MAX;
 use engine::message::MachineId;
@@ -15,7 +19,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,14 +35,16 @@ const HELLO_WAIT: Duration = Duration::from_secs(2);
 const WARN_INTERVAL: Duration = Duration::from_secs(30);
 /// Bytes that are read at once.
 const READ_BYTES: usize = 4 << 10;
+/// Encrypted bytes that are sent at once: what a turn of a worker has for a machine, as a rule.
+const BATCH_BYTES: usize = 1 << 20;
 
 const LISTENER: Token = Token(usize::MAX);
 const WAKE: Token = Token(usize::MAX - 1);
 
 /// A connection on which both sides have said who they are.
 pub struct PeerSocket {
-    /// The socket, not blocking.
-    pub stream: TcpStream,
+    /// How bytes travel, not blocking.
+    pub transport: Transport,
     /// What the other machine said.
     pub hello: Hello,
     /// What came after that.
@@ -73,6 +79,8 @@ pub struct Meeting {
     pub hello: Hello,
     /// Where the others connect; see [`listen`].
     pub listener: TcpListener,
+    /// TLS between the machines, if there is.
+    pub tls: Option<Arc<PeerTls>>,
     /// Which machines are connected.
     pub linked: Arc<Linked>,
     /// Which machines there are, as soon as that is known.
@@ -136,7 +144,9 @@ impl Drop for PeersThread {
 
 /// A connection on which not everything is said.
 struct Stranger {
-    stream: TcpStream,
+    transport: Transport,
+    /// The other side, in words.
+    whom: String,
     /// The machine that was dialled; none if it was the other side who connected.
     dialled: Option<MachineId>,
     input: Vec<u8>,
@@ -191,9 +201,13 @@ impl Host {
             if machine >= own || dialling || self.meeting.linked.get(machine) {
                 continue;
             }
-            match resolve(&address).and_then(TcpStream::connect) {
-                Ok(stream) => self.meet(stream, Some(machine)),
-                Err(error) => self.warn(format!("machine {} at {address}: {error}", machine.0)),
+            let whom = format!("machine {} at {address}", machine.0);
+            let dial = |tls: &Arc<PeerTls>| tls.dial(&address);
+            let tls = self.meeting.tls.as_ref().map(dial).transpose();
+            let stream = resolve(&address).and_then(TcpStream::connect);
+            match stream.and_then(|stream| Ok(Transport::new(stream, tls?, BATCH_BYTES))) {
+                Ok(transport) => self.meet(transport, whom, Some(machine)),
+                Err(error) => self.warn(format!("{whom}: {error}")),
             }
         }
     }
@@ -202,7 +216,14 @@ impl Host {
         loop {
             match self.meeting.listener.accept() {
                 // Whoever comes when it is full is gone when the stream is dropped.
-                Ok((stream, _)) if self.strangers.len() < STRANGERS_MAX => self.meet(stream, None),
+                Ok((stream, from)) if self.strangers.len() < STRANGERS_MAX => {
+                    let whom = format!("somebody at {}", from.ip().to_canonical());
+                    let tls = self.meeting.tls.as_ref().map(|tls| tls.accept()).transpose();
+                    match tls.map(|tls| Transport::new(stream, tls, BATCH_BYTES)) {
+                        Ok(transport) => self.meet(transport, whom, None),
+                        Err(error) => self.warn(format!("{whom}: {error}")),
+                    }
+                }
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) => {
@@ -217,15 +238,17 @@ impl Host {
         }
     }
 
-    fn meet(&mut self, mut stream: TcpStream, dialled: Option<MachineId>) {
+    fn meet(&mut self, mut transport: Transport, whom: String, dialled: Option<MachineId>) {
         let entry = self.strangers.vacant_entry();
         let interest = Interest::READABLE | Interest::WRITABLE;
-        let registered = self.poll.registry().register(&mut stream, Token(entry.key()), interest);
+        let registry = self.poll.registry();
+        let registered = registry.register(transport.stream(), Token(entry.key()), interest);
         if let Err(error) = registered {
             return self.warn(format!("a connection with a machine cannot be watched: {error}"));
         }
         let began = Instant::now();
-        entry.insert(Stranger { stream, dialled, input: Vec::new(), greeted: false, began });
+        let input = Vec::new();
+        entry.insert(Stranger { transport, whom, dialled, input, greeted: false, began });
     }
 
     /// Something has happened on a connection.
@@ -243,14 +266,12 @@ impl Host {
             }
             Err(error) => {
                 let stranger = self.drop_stranger(slot);
-                if error.kind() == ErrorKind::InvalidData {
-                    self.warn(format!(
-                        "somebody at the port for machines does not speak as a machine does \
-                         (machine dialled: {:?}): clients connect to the other port",
-                        stranger.dialled.map(|machine| machine.0)
-                    ));
-                } else {
-                    tracing::debug!("a connection with a machine was not completed: {error}");
+                let encrypted = stranger.transport.is_encrypted();
+                match refused::reason(&stranger.whom, encrypted, &stranger.input, &error) {
+                    Some(reason) => self.warn(reason),
+                    None => {
+                        tracing::debug!("a connection with a machine was not completed: {error}");
+                    }
                 }
             }
         }
@@ -258,7 +279,7 @@ impl Host {
 
     fn drop_stranger(&mut self, slot: usize) -> Stranger {
         let mut stranger = self.strangers.remove(slot);
-        if let Err(error) = self.poll.registry().deregister(&mut stranger.stream) {
+        if let Err(error) = self.poll.registry().deregister(stranger.transport.stream()) {
             tracing::debug!("a connection was given up that is not watched: {error}");
         }
         stranger
@@ -313,12 +334,12 @@ impl Host {
     }
 
     fn hand_over(&mut self, stranger: Stranger, hello: Hello) {
-        let Stranger { stream, input, .. } = stranger;
+        let Stranger { transport, input, .. } = stranger;
         let machine = hello.machine;
         self.meeting.linked.set(machine, true);
         let workers = &self.meeting.workers;
         let holder = usize::from(machine.0) % workers.len();
-        workers[holder].send(Mail::Peer(Box::new(PeerSocket { stream, hello, input })));
+        workers[holder].send(Mail::Peer(Box::new(PeerSocket { transport, hello, input })));
     }
 
     /// Gives up connections that take too long.
@@ -332,7 +353,10 @@ impl Host {
 
     fn warn(&mut self, text: String) {
         self.warned.retain(|_, at| at.elapsed() < WARN_INTERVAL);
-        if let Entry::Vacant(vacant) = self.warned.entry(text) {
+        // Strangers can cause as many different texts as they like.
+        if self.warned.len() < STRANGERS_MAX
+            && let Entry::Vacant(vacant) = self.warned.entry(text)
+        {
             tracing::warn!("{}", vacant.key());
             vacant.insert(Instant::now());
         }
@@ -343,19 +367,25 @@ impl Stranger {
     /// Says who this machine is and listens who the other one is.
     fn talk(&mut self, own: &Hello) -> io::Result<Option<Hello>> {
         if !self.greeted {
-            if let Some(error) = self.stream.take_error()? {
+            let stream = self.transport.stream();
+            if let Some(error) = stream.take_error()? {
                 return Err(error);
             }
-            match self.stream.peer_addr() {
+            match stream.peer_addr() {
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(None),
                 Err(error) => return Err(error),
             }
-            self.stream.set_nodelay(true)?;
+            stream.set_nodelay(true)?;
+            if !self.transport.shake_hands()? {
+                return Ok(None);
+            }
             let mut bytes = Vec::new();
             encode_hello(own, &mut bytes);
-            // The buffer of a new socket is empty, so that this does not block.
-            self.stream.write_all(&bytes)?;
+            // The buffer of a new socket has room for this.
+            if self.transport.send(&bytes)? < bytes.len() {
+                return Err(io::Error::other("the socket takes nothing"));
+            }
             self.greeted = true;
         }
         let mut chunk = [0; READ_BYTES];
@@ -368,12 +398,10 @@ impl Stranger {
                 Ok(None) => {}
                 Err(Corrupt) => return Err(ErrorKind::InvalidData.into()),
             }
-            match self.stream.read(&mut chunk) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(count) => self.input.extend_from_slice(&chunk[..count]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            match self.transport.receive(&mut chunk, true)? {
+                Received::Bytes { count, .. } => self.input.extend_from_slice(&chunk[..count]),
+                Received::Nothing => return Ok(None),
+                Received::End => return Err(ErrorKind::UnexpectedEof.into()),
             }
         }
     }

@@ -15,6 +15,7 @@ use crate::password::{self, PasswordThread};
 use crate::peers::{self, Linked, Meeting, PeersThread};
 use crate::recovery;
 use crate::snapshot::SnapshotThread;
+use crate::tls::peers::PeerTls;
 use crate::tls::{Tls, TlsError};
 use crate::worker::{INBOX, Origin, Peers, Place, Traffic, Worker};
 use engine::gateway::{Config as GatewayConfig, Facts, Gateway, UserConfig};
@@ -59,8 +60,9 @@ pub enum StartError {
     ListenPeers(std::io::Error),
     /// The port for other machines is open to everybody.
     #[error(
-        "{0} can be reached by other machines, and what the machines of a cluster say to each other \
-         is neither encrypted nor authenticated: say insecure = true if the network is trusted"
+        "{0} can be reached by other machines, and what the machines of this cluster say to each \
+         other is neither encrypted nor authenticated: set up TLS between them ([cluster.tls] with \
+         cert, key and ca), or say insecure = true if the network is trusted"
     )]
     Exposed(SocketAddr),
     /// Something that every process gets.
@@ -171,6 +173,8 @@ impl Handle {
 pub fn start(options: Options) -> Result<Handle, StartError> {
     let clock = Clock::new();
     let tls = options.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+    let peer_tls = options.cluster.as_ref().and_then(|cluster| cluster.tls.clone());
+    let peer_tls = peer_tls.map(PeerTls::load).transpose()?.map(Arc::new);
     let now_s = clock.now().wall_us / 1_000_000;
     let dir = Arc::new(DataDir::open(&options.dir, purpose(&options), now_s)?);
     let identity = Identity::begin(&options, dir.path())?;
@@ -184,7 +188,8 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
     if options.durability == Durability::None {
         store = None;
     }
-    Starting { options, clock, dir, shards, identity, map, tls }.finish(store, replicas)
+    let starting = Starting { options, clock, dir, shards, identity, map, tls, peer_tls };
+    starting.finish(store, replicas)
 }
 
 /// Opens the log if there is to be one, or if there is one.
@@ -211,6 +216,7 @@ struct Starting {
     identity: Identity,
     map: Arc<MapFile>,
     tls: Option<Arc<Tls>>,
+    peer_tls: Option<Arc<PeerTls>>,
 }
 
 /// A worker's end before the worker exists.
@@ -281,6 +287,7 @@ impl Starting {
             traffic: traffic.clone(),
             connections: connections.clone(),
             tls: self.tls,
+            peer_tls: self.peer_tls,
             facts,
             shards: self.shards,
             started: Instant::now(),
@@ -337,7 +344,8 @@ impl Starting {
         let Some(cluster) = &self.identity.cluster else { return Ok(None) };
         let listener = peers::listen(cluster).map_err(StartError::ListenPeers)?;
         let address = listener.local_addr()?;
-        if !address.ip().to_canonical().is_loopback() && !self.options.insecure {
+        let private = address.ip().to_canonical().is_loopback() || self.peer_tls.is_some();
+        if !private && !self.options.insecure {
             return Err(StartError::Exposed(address));
         }
         Ok(Some(listener))
@@ -354,7 +362,9 @@ impl Starting {
         let parts = self.identity.cluster.clone().zip(self.identity.hello(address)).zip(listener);
         let Some(((cluster, hello), listener)) = parts else { return Ok(None) };
         let (workers, map) = (workers.to_vec(), self.map.clone());
-        PeersThread::start(Meeting { cluster, hello, listener, linked, map, workers }).map(Some)
+        let tls = self.peer_tls.clone();
+        let meeting = Meeting { cluster, hello, listener, tls, linked, map, workers };
+        PeersThread::start(meeting).map(Some)
     }
 
     fn helpers(
@@ -510,6 +520,7 @@ fn users(options: &Options) -> Vec<UserConfig> {
 /// What `CONFIG GET` shows, by Redis' names where Redis has one.
 fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<String, String> {
     let durable = options.durability != Durability::None;
+    let tls_cluster = options.cluster.as_ref().is_some_and(|cluster| cluster.tls.is_some());
     let fsync = if durable { options.durability.name() } else { "no" };
     let pairs = [
         ("appendfsync", fsync.to_owned()),
@@ -526,6 +537,7 @@ fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<Str
         ("save", String::new()),
         ("shards", shards.to_string()),
         ("snapshot_log_bytes", options.snapshot_log_bytes.to_string()),
+        ("tls-cluster", if tls_cluster { "yes" } else { "no" }.to_owned()),
         ("tls-port", options.tls.as_ref().map_or(0, |tls| tls.port).to_string()),
         ("workers", options.workers.to_string()),
     ];

@@ -1,7 +1,9 @@
 //! TLS: certificates, their reload, and the side of a connection that encrypts.
 //!
-//! Versions 1.2 and 1.3 (RFC 8446) by rustls. A client certificate is required if authorities are
-//! named for it.
+//! With clients versions 1.2 and 1.3 (RFC 8446) by rustls; a client certificate is required if
+//! authorities are named for it. Between machines see [`peers`].
+
+pub mod peers;
 
 use crate::config::TlsSettings;
 use rustls::pki_types::pem::PemObject;
@@ -54,8 +56,7 @@ impl Tls {
 
 fn load(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
     let chain = certificates(&settings.cert)?;
-    let key = PrivateKeyDer::from_pem_file(&settings.key)
-        .map_err(|error| TlsError(format!("{}: {error}", settings.key.display())))?;
+    let key = private_key(&settings.key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -63,13 +64,8 @@ fn load(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
     let builder = match &settings.client_ca {
         None => builder.with_no_client_auth(),
         Some(file) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in certificates(file)? {
-                roots
-                    .add(certificate)
-                    .map_err(|error| TlsError(format!("{}: {error}", file.display())))?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            let roots = Arc::new(roots(file)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
                 .build()
                 .map_err(|error| TlsError(format!("{}: {error}", file.display())))?;
             builder.with_client_cert_verifier(verifier)
@@ -79,6 +75,20 @@ fn load(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
     config.map_err(|error| {
         TlsError(format!("{} and {}: {error}", settings.cert.display(), settings.key.display()))
     })
+}
+
+fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(file)
+        .map_err(|error| TlsError(format!("{}: {error}", file.display())))
+}
+
+/// The authorities in a file.
+fn roots(file: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        roots.add(certificate).map_err(|error| TlsError(format!("{}: {error}", file.display())))?;
+    }
+    Ok(roots)
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

@@ -1,5 +1,6 @@
 //! What a server is told about the cluster that it belongs to.
 
+use super::peer_tls::{PeerTlsOptions, PeerTlsSettings};
 use super::{ConfigError, Durability};
 use engine::limits::{MACHINE_NUMBER_MAX, MACHINES_MAX, REPLICAS_MAX};
 use engine::map::ShardMap;
@@ -27,6 +28,8 @@ pub struct ClusterSettings {
     pub announce: Option<String>,
     /// This machine comes to a cluster that is there already.
     pub join: Option<bool>,
+    /// TLS between the machines.
+    pub tls: PeerTlsSettings,
 }
 
 impl ClusterSettings {
@@ -38,6 +41,7 @@ impl ClusterSettings {
             nodes: if self.nodes.is_empty() { below.nodes } else { self.nodes },
             announce: self.announce.or(below.announce),
             join: self.join.or(below.join),
+            tls: self.tls.over(below.tls),
         }
     }
 
@@ -75,6 +79,8 @@ pub struct ClusterOptions {
     pub announce: Option<String>,
     /// This machine comes to a cluster that is there already.
     pub join: bool,
+    /// TLS between the machines.
+    pub tls: Option<PeerTlsOptions>,
 }
 
 impl ClusterOptions {
@@ -145,7 +151,8 @@ impl ClusterOptions {
             )));
         }
         settings.announce.as_deref().map_or(Ok(()), check_address)?;
-        Ok(Some(Self { name, own, nodes, announce: settings.announce, join }))
+        let tls = PeerTlsOptions::resolve(settings.tls)?;
+        Ok(Some(Self { name, own, nodes, announce: settings.announce, join, tls }))
     }
 
     /// Where this machine listens for the others.

@@ -1,14 +1,14 @@
 //! One client's connection: bytes in, bytes out.
 
 use crate::listen::Accepted;
+use crate::transport::{Received, Transport};
 use engine::gateway::SessionId;
 use engine::limits::{
     ARGUMENT_BYTES_MAX, COMMAND_WORDS_MAX, FRAME_BYTES_MAX, INLINE_BYTES_MAX,
     UNAUTHENTICATED_FRAME_BYTES_MAX,
 };
 use mio::net::TcpStream;
-use rustls::ServerConnection;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io;
 use wire::resp::{Limits, RequestDecoder};
 
 /// What a client may send.
@@ -34,30 +34,8 @@ const OUTPUT_KEPT_BYTES: usize = 64 << 10;
 const GROWTH_BYTES_MAX: usize = 1 << 20;
 /// Fewest bytes that are read into a connection's own buffer at once.
 const GROWTH_BYTES_MIN: usize = 16 << 10;
-/// Bytes that are handed to the encrypting side at once.
+/// Bytes that are encrypted at once.
 const TLS_CHUNK_BYTES: usize = 16 << 10;
-
-/// What reading has brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
-    /// Bytes; `more` if there may be more to read now.
-    Bytes {
-        /// How many.
-        count: usize,
-        /// Whether to read again.
-        more: bool,
-    },
-    /// Nothing now.
-    Nothing,
-    /// The client has closed the connection.
-    End,
-}
-
-/// How the bytes travel.
-enum Transport {
-    Plain(TcpStream),
-    Tls(TcpStream, Box<ServerConnection>),
-}
 
 /// A client's connection.
 pub struct Connection {
@@ -96,12 +74,9 @@ pub struct Connection {
 impl Connection {
     /// A connection that was just accepted.
     pub fn new(accepted: Accepted, session: SessionId) -> Self {
-        let transport = match accepted.tls {
-            None => Transport::Plain(accepted.stream),
-            Some(tls) => Transport::Tls(accepted.stream, Box::new(tls)),
-        };
+        let tls = accepted.tls.map(Into::into);
         Self {
-            transport,
+            transport: Transport::new(accepted.stream, tls, TLS_CHUNK_BYTES),
             session,
             decoder: RequestDecoder::new(),
             input: Vec::new(),
@@ -122,17 +97,12 @@ impl Connection {
 
     /// The socket.
     pub fn stream(&mut self) -> &mut TcpStream {
-        match &mut self.transport {
-            Transport::Plain(stream) | Transport::Tls(stream, _) => stream,
-        }
+        self.transport.stream()
     }
 
     /// Whether the keys are still being agreed on.
     pub fn is_handshaking(&self) -> bool {
-        match &self.transport {
-            Transport::Plain(_) => false,
-            Transport::Tls(_, tls) => tls.is_handshaking(),
-        }
+        self.transport.is_handshaking()
     }
 
     /// Bytes that are to be sent.
@@ -145,17 +115,7 @@ impl Connection {
     /// # Errors
     /// If the connection is broken.
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
-        let hangup = self.hangup;
-        match &mut self.transport {
-            Transport::Plain(stream) => match retry(|| stream.read(buffer))? {
-                None => Ok(Received::Nothing),
-                Some(0) => Ok(Received::End),
-                // Fewer bytes than there was room for: the socket is empty, and an event will tell
-                // when that changes. An end that follows was told already, hence `hangup`.
-                Some(count) => Ok(Received::Bytes { count, more: count == buffer.len() || hangup }),
-            },
-            Transport::Tls(stream, tls) => receive_tls(stream, tls, buffer),
-        }
+        self.transport.receive(buffer, self.hangup)
     }
 
     /// Reads into the connection's own buffer, once.
@@ -181,35 +141,8 @@ impl Connection {
     /// # Errors
     /// If the connection is broken.
     pub fn flush(&mut self) -> io::Result<()> {
-        match &mut self.transport {
-            Transport::Plain(stream) => {
-                while self.sent < self.output.len() {
-                    match retry(|| stream.write(&self.output[self.sent..]))? {
-                        Some(count) => self.sent += count,
-                        None => break,
-                    }
-                }
-            }
-            Transport::Tls(stream, tls) => {
-                while tls.wants_write() || self.sent < self.output.len() {
-                    if tls.wants_write() {
-                        if retry(|| tls.write_tls(stream))?.is_none() {
-                            break;
-                        }
-                    } else {
-                        let end = self.output.len().min(self.sent + TLS_CHUNK_BYTES);
-                        match tls.writer().write(&self.output[self.sent..end])? {
-                            0 => break,
-                            count => self.sent += count,
-                        }
-                    }
-                }
-            }
-        }
-        self.full = match &self.transport {
-            Transport::Plain(_) => self.sent < self.output.len(),
-            Transport::Tls(_, tls) => self.sent < self.output.len() || tls.wants_write(),
-        };
+        self.sent += self.transport.send(&self.output[self.sent..])?;
+        self.full = self.sent < self.output.len() || self.transport.holds_back();
         self.give_back();
         Ok(())
     }
@@ -226,46 +159,6 @@ impl Connection {
         } else if self.sent > GROWTH_BYTES_MAX && self.sent > self.output.len() / 2 {
             self.output.drain(..self.sent);
             self.sent = 0;
-        }
-    }
-}
-
-/// Does something that may block: `None` if it would.
-fn retry(mut attempt: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
-    loop {
-        match attempt() {
-            Ok(count) => return Ok(Some(count)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-fn receive_tls(
-    stream: &mut TcpStream,
-    tls: &mut ServerConnection,
-    buffer: &mut [u8],
-) -> io::Result<Received> {
-    loop {
-        match tls.reader().read(buffer) {
-            Ok(0) => return Ok(Received::End),
-            Ok(count) => return Ok(Received::Bytes { count, more: true }),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            // The client has gone without saying goodbye.
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(Received::End),
-            Err(error) => return Err(error),
-        }
-        match retry(|| tls.read_tls(stream))? {
-            None => return Ok(Received::Nothing),
-            Some(0) => return Ok(Received::End),
-            Some(_) => {
-                if let Err(error) = tls.process_new_packets() {
-                    // The alert that says why; the client may be gone already.
-                    let _ = tls.write_tls(stream);
-                    return Err(io::Error::new(ErrorKind::InvalidData, error));
-                }
-            }
         }
     }
 }

@@ -9,14 +9,14 @@ use super::Worker;
 use crate::config::cluster::split_address;
 use crate::mail::{Mail, Outgoing};
 use crate::peers::PeerSocket;
+use crate::transport::{Received, Transport};
 use engine::limits::{PEER_ENTRIES_BYTES_MAX, PEER_OUTPUT_BYTES_MAX};
 use engine::message::{MachineId, Now, Response};
 use engine::node::Parcel;
 use mio::event::Event;
-use mio::net::TcpStream;
 use mio::{Interest, Token};
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io;
 use std::sync::Arc;
 use wire::peer::{Hello, PeerFormat, TooLong, decode_hello, encode_hello};
 
@@ -35,7 +35,7 @@ const LOST_AFTER_US: u64 = 1_500_000;
 
 /// The connection with another machine.
 struct Link {
-    stream: TcpStream,
+    transport: Transport,
     input: Vec<u8>,
     output: Vec<u8>,
     /// Bytes of the output that are sent already.
@@ -128,7 +128,7 @@ fn has_entries(parcel: &Parcel) -> bool {
 impl Link {
     fn new(socket: PeerSocket, now: Now) -> Self {
         Self {
-            stream: socket.stream,
+            transport: socket.transport,
             input: socket.input,
             output: Vec::new(),
             sent: 0,
@@ -146,16 +146,20 @@ impl Link {
         while self.readable && self.input.len() < began + TURN_BYTES {
             let held = self.input.len();
             self.input.resize(held + READ_BYTES, 0);
-            let result = self.stream.read(&mut self.input[held..]);
-            self.input.truncate(held + result.as_ref().map_or(0, |count| *count));
+            // Read until nothing comes, so that an end behind it is not missed.
+            let result = self.transport.receive(&mut self.input[held..], true);
+            let count = match result {
+                Ok(Received::Bytes { count, .. }) => count,
+                _ => 0,
+            };
+            self.input.truncate(held + count);
             match result {
-                Ok(0) => {
+                Ok(Received::Bytes { .. }) => self.received_us = now.mono_us,
+                Ok(Received::Nothing) => self.readable = false,
+                Ok(Received::End) => {
                     self.readable = false;
                     self.broken = Some("it was closed by the other side".to_owned());
                 }
-                Ok(_) => self.received_us = now.mono_us,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     self.readable = false;
                     self.broken = Some(error.to_string());
@@ -166,16 +170,14 @@ impl Link {
 
     /// Sends what there is, as far as the socket takes it.
     fn send(&mut self, now: Now) -> io::Result<()> {
-        while !self.full && self.sent < self.output.len() {
-            match self.stream.write(&self.output[self.sent..]) {
-                Ok(count) => {
-                    self.sent += count;
-                    self.sent_us = now.mono_us;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.full = true,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+        let has_some = self.sent < self.output.len() || self.transport.holds_back();
+        if !self.full && has_some {
+            let count = self.transport.send(&self.output[self.sent..])?;
+            if count > 0 {
+                self.sent += count;
+                self.sent_us = now.mono_us;
             }
+            self.full = self.sent < self.output.len() || self.transport.holds_back();
         }
         if self.sent == self.output.len() {
             self.sent = 0;
@@ -198,12 +200,14 @@ impl Worker {
         }
         let token = Token(FIRST_TOKEN + usize::from(machine.0));
         let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.poll.registry().register(&mut socket.stream, token, interest) {
+        let registry = self.poll.registry();
+        if let Err(error) = registry.register(socket.transport.stream(), token, interest) {
             tracing::warn!("a connection with machine {} cannot be watched: {error}", machine.0);
             self.peers.linked.set(machine, false);
             return;
         }
-        tracing::info!("connected with machine {} ({})", machine.0, socket.hello.address);
+        let how = if socket.transport.is_encrypted() { ", encrypted" } else { "" };
+        tracing::info!("connected with machine {} ({}){how}", machine.0, socket.hello.address);
         let address: Arc<str> = socket.hello.address.as_str().into();
         self.links.held.insert(machine, Link::new(socket, now));
         let epoch = self.links.next_epoch;
@@ -240,7 +244,7 @@ impl Worker {
     fn unlink(&mut self, now: Now, machine: MachineId, reason: &str) {
         let Some(mut link) = self.links.held.remove(&machine) else { return };
         tracing::warn!("the connection with machine {} is lost: {reason}", machine.0);
-        if let Err(error) = self.poll.registry().deregister(&mut link.stream) {
+        if let Err(error) = self.poll.registry().deregister(link.transport.stream()) {
             tracing::debug!("a connection was lost that is not watched: {error}");
         }
         self.peers.linked.set(machine, false);

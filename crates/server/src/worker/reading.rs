@@ -1,7 +1,8 @@
 //! From bytes to commands.
 
-use super::connection::{Connection, LIMITS, Received, UNAUTHENTICATED_LIMITS};
+use super::connection::{Connection, LIMITS, UNAUTHENTICATED_LIMITS};
 use super::{READ_BYTES, Worker};
+use crate::transport::Received;
 use engine::gateway::Gateway;
 use engine::limits::{
     ENTRY_BYTES_MAX, OUTPUT_BYTES_PAUSE, PIPELINE_REQUESTS_MAX, UNLOGGED_BYTES_MAX,

@@ -1,0 +1,205 @@
+//! How the bytes of a connection travel: as they are, or encrypted by rustls.
+//!
+//! Connections with clients and with other machines alike. Nothing here blocks.
+
+use mio::net::TcpStream;
+use rustls::Connection;
+use std::io::{self, ErrorKind, Read, Write};
+
+/// What reading has brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// Bytes; `more` if there may be more to read now.
+    Bytes {
+        /// How many.
+        count: usize,
+        /// Whether to read again.
+        more: bool,
+    },
+    /// Nothing now.
+    Nothing,
+    /// The other side has closed the connection.
+    End,
+}
+
+/// A socket, and what encrypts if something does.
+pub enum Transport {
+    /// Bytes as they are.
+    Plain(TcpStream),
+    /// Bytes in TLS.
+    Tls(TcpStream, Box<Connection>),
+}
+
+impl Transport {
+    /// Over a socket. At most `batch_bytes` that are encrypted already wait for the socket; as many
+    /// go into one system call.
+    pub fn new(stream: TcpStream, tls: Option<Connection>, batch_bytes: usize) -> Self {
+        match tls {
+            None => Self::Plain(stream),
+            Some(mut tls) => {
+                tls.set_buffer_limit(Some(batch_bytes));
+                Self::Tls(stream, Box::new(tls))
+            }
+        }
+    }
+
+    /// The socket.
+    pub fn stream(&mut self) -> &mut TcpStream {
+        match self {
+            Self::Plain(stream) | Self::Tls(stream, _) => stream,
+        }
+    }
+
+    /// Whether bytes are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self, Self::Tls(..))
+    }
+
+    /// Whether the keys are still being agreed on.
+    pub fn is_handshaking(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(_, tls) => tls.is_handshaking(),
+        }
+    }
+
+    /// Whether there is something that the socket has not taken although [`Self::send`] has.
+    pub fn holds_back(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(_, tls) => tls.wants_write(),
+        }
+    }
+
+    /// Goes on agreeing on keys, as far as that goes now; tells whether it is done.
+    ///
+    /// # Errors
+    /// If the connection is broken, or the other side is turned away or turns this one away.
+    pub fn shake_hands(&mut self) -> io::Result<bool> {
+        loop {
+            self.send(&[])?;
+            let Self::Tls(stream, tls) = self else { return Ok(true) };
+            if !tls.is_handshaking() {
+                return Ok(true);
+            }
+            match read_packets(stream, tls)? {
+                None => return Ok(false),
+                Some(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Reads into `buffer`: once, or when encrypted until it is full or there is nothing more.
+    ///
+    /// `hangup` says that an event has told that the other side will send nothing more.
+    ///
+    /// # Errors
+    /// If the connection is broken.
+    pub fn receive(&mut self, buffer: &mut [u8], hangup: bool) -> io::Result<Received> {
+        match self {
+            Self::Plain(stream) => match retry(|| stream.read(buffer))? {
+                None => Ok(Received::Nothing),
+                Some(0) => Ok(Received::End),
+                // Fewer bytes than there was room for: the socket is empty, and an event will tell
+                // when that changes. An end that follows was told already, hence `hangup`.
+                Some(count) => Ok(Received::Bytes { count, more: count == buffer.len() || hangup }),
+            },
+            Self::Tls(stream, tls) => receive_tls(stream, tls, buffer),
+        }
+    }
+
+    /// Sends what there is to send, as far as the socket takes it: usually one system call. Gives
+    /// how many of `bytes` need not be sent again.
+    ///
+    /// # Errors
+    /// If the connection is broken.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut taken = 0;
+        match self {
+            Self::Plain(stream) => {
+                while taken < bytes.len() {
+                    match retry(|| stream.write(&bytes[taken..]))? {
+                        Some(count) => taken += count,
+                        None => break,
+                    }
+                }
+            }
+            Self::Tls(stream, tls) => {
+                while tls.wants_write() || taken < bytes.len() {
+                    if tls.wants_write() {
+                        if retry(|| tls.write_tls(stream))?.is_none() {
+                            break;
+                        }
+                    } else {
+                        match tls.writer().write(&bytes[taken..])? {
+                            0 => break,
+                            count => taken += count,
+                        }
+                    }
+                }
+            }
+        }
+        Ok(taken)
+    }
+}
+
+/// Does something that may block: `None` if it would.
+fn retry(mut attempt: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
+    loop {
+        match attempt() {
+            Ok(count) => return Ok(Some(count)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Reads from the socket once and deciphers; as [`retry`].
+fn read_packets(stream: &mut TcpStream, tls: &mut Connection) -> io::Result<Option<usize>> {
+    let read = retry(|| tls.read_tls(stream))?;
+    // Even if nothing has come: what was wrong before is wrong still.
+    if let Err(error) = tls.process_new_packets() {
+        // The alert that says why; the other side may be gone already.
+        let _ = tls.write_tls(stream);
+        return Err(io::Error::new(ErrorKind::InvalidData, error));
+    }
+    Ok(read)
+}
+
+fn receive_tls(
+    stream: &mut TcpStream,
+    tls: &mut Connection,
+    buffer: &mut [u8],
+) -> io::Result<Received> {
+    let mut count = 0;
+    // Records are short, so a buffer takes many.
+    while count < buffer.len() {
+        let end = match tls.reader().read(&mut buffer[count..]) {
+            Ok(0) => Ok(Received::End),
+            Ok(more) => {
+                count += more;
+                continue;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                match read_packets(stream, tls) {
+                    Ok(None) if count > 0 => return Ok(Received::Bytes { count, more: false }),
+                    Ok(None) => return Ok(Received::Nothing),
+                    Ok(Some(0)) => Ok(Received::End),
+                    Ok(Some(_)) => continue,
+                    Err(error) => Err(error),
+                }
+            }
+            // The other side has gone without saying goodbye.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(Received::End),
+            Err(error) => Err(error),
+        };
+        if count == 0 {
+            return end;
+        }
+        // What came before comes first; the end shows again.
+        break;
+    }
+    Ok(Received::Bytes { count, more: true })
+}
