@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 import redis
+from certificates import Authority
 from harness import Failed, binary, command, free_port, read_all
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -151,20 +152,10 @@ rules = ["off", "+@all", "~*"]
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
     """An authority, and a certificate for this machine and one for a client from it."""
-    folder = tmp_path_factory.mktemp("tls")
-
-    def openssl(*words):
-        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
-
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2",
-            "-subj", "/CN=test authority")
-    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1")
+    authority = Authority(tmp_path_factory.mktemp("tls"))
     for name in ("server", "client"):
-        openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
-                "-CAcreateserial", "-out", f"{name}.pem", "-days", "2", "-extfile", "names")
-    return folder
+        authority.issue(name)
+    return authority.folder
 
 
 def tls_config(certificates, port, more=""):
