@@ -1,4 +1,4 @@
-//! Installs what the tests need and is not there: Redis, a Python environment, cargo-deny.
+//! Installs what the tests need and is not there: Redis, etcd, a Python environment, cargo-deny.
 //!
 //! Each part looks first and does nothing when it is content, so a second run takes no time.
 
@@ -17,11 +17,12 @@ pub fn run() -> Result<(), String> {
     cargo_deny().map(|_| ())
 }
 
-/// Programs and the Debian packages that have them: the server that Claret is compared with and its
-/// command line, and what builds the C parts of dependencies.
+/// Programs and the Debian packages that have them: the servers that Claret is compared with, the
+/// command line of one, and what builds the C parts of dependencies.
 const PROGRAMS: &[(&str, &str)] = &[
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
+    ("etcd", "etcd-server"),
     ("cc", "gcc"),
     ("make", "make"),
 ];

@@ -1,5 +1,6 @@
 //! What a bench is told on the command line.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,6 +8,8 @@ use std::time::Duration;
 /// The names of the conditions, in the order in which they add something.
 pub const CONDITIONS: [&str; 7] =
     ["none", "rw", "rw+phase", "boost", "boost+phase", "boost+phase+combine", "full"];
+
+const COMMANDS: [&str; 5] = ["GET", "SET", "INCR", "SADD", "ZADD"];
 
 /// The load to run.
 #[derive(Clone, Debug, Subcommand)]
@@ -34,11 +37,29 @@ pub enum Bench {
     ///   claret bench retwis --mix post-heavy --cc rw+phase,full
     #[command(verbatim_doc_comment)]
     Retwis(RetwisArgs),
-    /// Single commands, pipelined or not, beside redis-server.
+    /// Single commands, pipelined or not, beside redis-server or etcd.
+    ///
+    /// Beside etcd: as many etcd members as Claret has machines (three, unless said otherwise),
+    /// GET as a linearizable Range and SET as a Put. etcd waits for the disk with every write, so
+    /// Claret does too. On both sides connections go round over the machines; with fewer of them
+    /// than machines every run has one part per machine to begin with. Claret's keys are spread
+    /// over three shards, whose leaders are on different machines; etcd has one group.
+    ///
+    ///   claret bench ops --replicas 3 --vs etcd --clients 1,256
+    #[command(verbatim_doc_comment)]
     Ops(OpsArgs),
 }
 
-/// Another server to measure in the same run.
+/// Another server to measure single commands against in the same run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OpsPeer {
+    /// The `redis-server` of this machine.
+    Redis,
+    /// The `etcd` of this machine; needs the program claret-etcd-load beside this one.
+    Etcd,
+}
+
+/// Another server to measure transactions against in the same run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Peer {
     /// The `redis-server` of this machine.
@@ -176,29 +197,38 @@ pub struct RetwisArgs {
 pub struct OpsArgs {
     /// Measure this server too, in turns.
     #[arg(long, value_enum)]
-    pub vs: Option<Peer>,
-    /// Commands, separated by commas.
+    pub vs: Option<OpsPeer>,
+    /// Commands, separated by commas; beside etcd, GET and SET.
     #[arg(long, value_delimiter = ',', default_value = "GET,SET,INCR,SADD,ZADD",
-        value_parser = ["GET", "SET", "INCR", "SADD", "ZADD"], ignore_case = true)]
+        default_value_if("vs", "etcd", "GET,SET"),
+        value_parser = PossibleValuesParser::new(COMMANDS).map(|word| word.to_ascii_uppercase()),
+        ignore_case = true)]
     pub commands: Vec<String>,
-    /// How many commands travel together, separated by commas.
+    /// How many commands travel together, separated by commas; beside etcd, 1.
     #[arg(long, value_delimiter = ',', default_value = "1,16",
+        default_value_if("vs", "etcd", "1"),
         value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub pipeline: Vec<u32>,
-    /// Durability: no (nothing waits for the disk), everysec, always; separated by commas.
+    /// Durability: no (nothing waits for the disk), everysec, always; separated by commas;
+    /// beside etcd, always.
     #[arg(long, value_delimiter = ',', default_value = "no,always",
+        default_value_if("vs", "etcd", "always"),
         value_parser = ["no", "everysec", "always"])]
     pub fsync: Vec<String>,
-    /// Claret servers as workers:shards, separated by commas.
-    #[arg(long, value_delimiter = ',', default_value = "1:1,2:2", value_parser = parse_sizes)]
+    /// Claret servers as workers:shards, separated by commas; beside etcd, 1:3.
+    #[arg(long, value_delimiter = ',', default_value = "1:1,2:2",
+        default_value_if("vs", "etcd", "1:3"), value_parser = parse_sizes)]
     pub sizes: Vec<(u16, u16)>,
     /// Machines of each Claret server, each a process with a replica of every shard; connections
-    /// are spread over them.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=5))]
+    /// are spread over them. etcd gets as many members; 3 beside it unless said otherwise.
+    #[arg(long, default_value_t = 1, default_value_if("vs", "etcd", "3"),
+        value_parser = clap::value_parser!(u16).range(1..=5))]
     pub replicas: u16,
-    /// Connections.
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub clients: u32,
+    /// Numbers of connections, separated by commas; beside etcd, 1 and 256.
+    #[arg(long, value_delimiter = ',', default_value = "50",
+        default_value_if("vs", "etcd", "1,256"),
+        value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub clients: Vec<u32>,
     /// Runs of each cell; the median counts.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
@@ -211,6 +241,23 @@ pub struct OpsArgs {
     /// Print one JSON document instead of a table.
     #[arg(long)]
     pub json: bool,
+}
+
+impl OpsArgs {
+    /// What was asked for that the other server cannot do, in words.
+    pub fn impossible(&self) -> Option<&'static str> {
+        if self.vs != Some(OpsPeer::Etcd) {
+            return None;
+        }
+        if self.commands.iter().any(|command| command != "GET" && command != "SET") {
+            return Some("beside etcd the commands are GET and SET");
+        }
+        if self.pipeline != [1] {
+            return Some("beside etcd one command travels at a time: --pipeline 1");
+        }
+        let always = self.fsync == ["always"];
+        (!always).then_some("etcd waits for the disk with every write: --fsync always")
+    }
 }
 
 fn parse_condition(text: &str) -> Result<String, String> {
@@ -257,6 +304,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::FromArgMatches;
 
     #[test]
     fn durations_have_units() {
@@ -266,6 +314,26 @@ mod tests {
         for wrong in ["", "x", "-1ms", "1h", "61s", "nan"] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
+    }
+
+    fn ops(words: &[&str]) -> OpsArgs {
+        let command = OpsArgs::augment_args(clap::Command::new("ops"));
+        let words = ["ops"].iter().chain(words);
+        OpsArgs::from_arg_matches(&command.get_matches_from(words)).expect("valid words")
+    }
+
+    #[test]
+    fn another_server_has_defaults_that_it_can_do() {
+        let plain = ops(&[]);
+        assert_eq!((plain.commands.len(), plain.replicas, &plain.clients[..]), (5, 1, &[50][..]));
+        let etcd = ops(&["--vs", "etcd"]);
+        assert_eq!((&etcd.commands[..], etcd.replicas), (&["GET".into(), "SET".into()][..], 3));
+        assert_eq!((&etcd.clients[..], &etcd.sizes[..]), (&[1, 256][..], &[(1, 3)][..]));
+        assert_eq!(etcd.impossible(), None);
+        assert!(ops(&["--vs", "etcd", "--commands", "set,incr"]).impossible().is_some());
+        assert!(ops(&["--vs", "etcd", "--pipeline", "1,16"]).impossible().is_some());
+        assert!(ops(&["--vs", "etcd", "--fsync", "no"]).impossible().is_some());
+        assert_eq!(ops(&["--vs", "redis", "--fsync", "no"]).impossible(), None);
     }
 
     #[test]

@@ -1,25 +1,36 @@
-//! Single commands as fast as they go: processor time per operation beside `redis-server`.
+//! Single commands as fast as they go: processor time per operation beside `redis-server`, and
+//! throughput and latency of replicated ones beside `etcd`.
 
-use crate::args::{OpsArgs, Peer};
+use crate::args::{OpsArgs, OpsPeer};
 use crate::control::Control;
 use crate::driver::{Driver, Fleet, Turn};
-use crate::process::{self, ClaretOptions, Server};
+use crate::etcd;
+use crate::process::{ClaretOptions, Server};
 use crate::random::Rng;
 use crate::recorder::Recorder;
 use crate::report::{Report, ratio, rounded};
 use crate::resp::{self, Frame};
+use crate::sample::{Costs, Load, Sample};
 use crate::sweep::progress;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 /// Keys, and members of the one set and the one sorted set.
-const KEYS: u64 = 10_000;
+pub const KEYS: u64 = 10_000;
 /// Digits of a key or member, as `redis-benchmark` writes them.
 const DIGITS: usize = 12;
-const VALUE: &[u8] = b"0123456789abcdef";
-const WARMUP_NS: u64 = 300_000_000;
+/// What is written.
+pub const VALUE: &[u8] = b"0123456789abcdef";
+/// Load before each measurement, in nanoseconds.
+pub const WARMUP_NS: u64 = 300_000_000;
+
+/// A key, or a member with another prefix.
+pub fn key(prefix: &str, number: u64) -> String {
+    format!("{prefix}:{number:0width$}", width = DIGITS)
+}
 
 /// Connections that send one command over and over.
 struct Hammer<'a> {
@@ -30,9 +41,8 @@ struct Hammer<'a> {
     recorder: Recorder,
 }
 
-fn padded(out: &mut Vec<u8>, prefix: &[u8], number: u64) {
-    let digits = format!("{number:0width$}", width = DIGITS);
-    resp::word(out, &[prefix, digits.as_bytes()].concat());
+fn padded(out: &mut Vec<u8>, prefix: &str, number: u64) {
+    resp::word(out, key(prefix, number).as_bytes());
 }
 
 /// Appends one command with a random key or member.
@@ -42,26 +52,26 @@ fn push_command(out: &mut Vec<u8>, command: &str, number: u64) {
         "GET" | "INCR" => {
             resp::header(out, 2);
             resp::word(out, name);
-            padded(out, if command == "GET" { b"key:" } else { b"counter:" }, number);
+            padded(out, if command == "GET" { "key" } else { "counter" }, number);
         }
         "SET" => {
             resp::header(out, 3);
             resp::word(out, name);
-            padded(out, b"key:", number);
+            padded(out, "key", number);
             resp::word(out, VALUE);
         }
         "SADD" => {
             resp::header(out, 3);
             resp::word(out, name);
             resp::word(out, b"myset");
-            padded(out, b"element:", number);
+            padded(out, "element", number);
         }
         _ => {
             resp::header(out, 4);
             resp::word(out, name);
             resp::word(out, b"myzset");
             resp::numbered(out, b"", number % 1_000);
-            padded(out, b"element:", number);
+            padded(out, "element", number);
         }
     }
 }
@@ -83,78 +93,103 @@ impl Fleet for Hammer<'_> {
     }
 }
 
-/// One run of one cell.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    ops_per_s: f64,
-    cpu_us_per_op: f64,
-    client_cpu_us_per_op: f64,
-    p99_us: f64,
-    foreign_cpus: f64,
-}
-
-fn run_cell(
-    server: &Server,
-    command: &str,
-    pipeline: u32,
-    args: &OpsArgs,
-    seed: u64,
-) -> io::Result<Run> {
-    let mut control = Control::connect(server.address())?;
-    control.call(&["FLUSHALL"])?;
-    if command == "GET" {
-        let set = |key| {
-            let mut bytes = Vec::new();
-            push_command(&mut bytes, "SET", key);
-            bytes
-        };
-        control.load((0..KEYS).map(set))?;
-    }
-    let clients = args.clients as usize;
-    let mut driver = Driver::connect(&server.addresses(), clients, 0).map_err(io::Error::other)?;
+/// Measures RESP: one thread drives all connections.
+fn hammer(server: &Server, machines: &[SocketAddr], load: &Load<'_>) -> io::Result<Sample> {
+    let clients = load.clients as usize;
+    let mut driver = Driver::connect(machines, clients, 0).map_err(io::Error::other)?;
     let mut hammer = Hammer {
-        command,
-        pipeline,
-        rng: Rng::new(seed),
+        command: load.command,
+        pipeline: load.pipeline,
+        rng: Rng::new(load.seed),
         started_ns: vec![0; clients],
         recorder: Recorder::new(1, u64::MAX),
     };
     let from_ns = driver.now_ns() + WARMUP_NS;
     driver.run(&mut hammer, from_ns).map_err(io::Error::other)?;
-    let costs = || (server.cpu_us(), process::cpu_us("self"), process::machine_cpu_us());
-    let before = costs();
+    let processes = server.processes();
+    let before = Costs::now(&processes);
     let from_ns = driver.now_ns();
     hammer.recorder = Recorder::new(1, from_ns);
-    let until_ns = from_ns + (args.seconds * 1e9) as u64;
+    let until_ns = from_ns + (load.seconds * 1e9) as u64;
     driver.run(&mut hammer, until_ns).map_err(io::Error::other)?;
-    let elapsed_s = (driver.now_ns() - from_ns) as f64 / 1e9;
-    let after = costs();
-    let ops = (hammer.recorder.commits() * u64::from(pipeline)).max(1) as f64;
-    let server_us = (after.0 - before.0) as f64;
-    let client_us = (after.1 - before.1) as f64;
-    let machine_us = after.2.saturating_sub(before.2) as f64;
-    Ok(Run {
-        ops_per_s: ops / elapsed_s,
-        cpu_us_per_op: server_us / ops,
-        client_cpu_us_per_op: client_us / ops,
-        p99_us: hammer.recorder.latency.value_at_quantile(0.99) as f64 / 1e3,
-        foreign_cpus: (machine_us - server_us - client_us).max(0.0) / (elapsed_s * 1e6),
-    })
+    let elapsed_ns = driver.now_ns() - from_ns;
+    let costs = (before, Costs::now(&processes));
+    Ok(Sample::new(&hammer.recorder, load.pipeline, elapsed_ns, costs))
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+/// Who is measured.
+#[derive(Clone, Debug)]
+enum Kind {
+    /// With the numbers of workers and shards.
+    Claret(u16, u16),
+    Redis,
+    /// With the load generator.
+    Etcd(PathBuf),
 }
 
-/// Who is measured: a label, the numbers of workers and shards, the server.
-type Entry = (&'static str, Option<(u16, u16)>, Server);
+struct Contestant {
+    kind: Kind,
+    server: Server,
+}
 
-fn start(args: &OpsArgs, fsync: &str, program: &Path) -> io::Result<Vec<Entry>> {
+impl Contestant {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::Claret(..) => "claret",
+            Kind::Redis => "redis",
+            Kind::Etcd(_) => "etcd",
+        }
+    }
+
+    /// Removes what other cells left, and writes all keys where they are wanted.
+    fn prepare(&self, keys: bool) -> io::Result<()> {
+        if matches!(self.kind, Kind::Etcd(_)) {
+            // No cell removes keys or makes others, so they are written once, at the start.
+            return Ok(());
+        }
+        let mut control = Control::connect(self.server.address())?;
+        control.call(&["FLUSHALL"])?;
+        let set = |key| {
+            let mut bytes = Vec::new();
+            push_command(&mut bytes, "SET", key);
+            bytes
+        };
+        control.load((0..KEYS).take_while(|_| keys).map(set))
+    }
+
+    /// One run. With fewer connections than machines it matters to which they go, so each machine
+    /// is the first one for an equal part of the run.
+    fn measure(&self, load: &Load<'_>) -> io::Result<Sample> {
+        let mut machines = self.server.addresses();
+        let parts = if (load.clients as usize) < machines.len() { machines.len() } else { 1 };
+        let part = Load { seconds: load.seconds / parts as f64, ..*load };
+        let mut whole = Sample::default();
+        for _ in 0..parts {
+            whole.add(match &self.kind {
+                Kind::Etcd(program) => etcd::run(program, &self.server, &machines, &part)?,
+                _ => hammer(&self.server, &machines, &part)?,
+            });
+            machines.rotate_left(1);
+        }
+        Ok(whole)
+    }
+}
+
+fn start(args: &OpsArgs, fsync: &str, program: &Path) -> io::Result<Vec<Contestant>> {
     let durability = if fsync == "no" { "none" } else { fsync };
-    let mut servers = Vec::new();
-    if args.vs == Some(Peer::Redis) {
-        servers.push(("redis", None, Server::redis(durability, &args.dir)?));
+    let mut contestants = Vec::new();
+    match args.vs {
+        Some(OpsPeer::Redis) => {
+            let server = Server::redis(durability, &args.dir)?;
+            contestants.push(Contestant { kind: Kind::Redis, server });
+        }
+        Some(OpsPeer::Etcd) => {
+            let load = etcd::load_program(program)?;
+            let server = etcd::start(args.replicas, &args.dir)?;
+            etcd::write_keys(&load, &server)?;
+            contestants.push(Contestant { kind: Kind::Etcd(load), server });
+        }
+        None => {}
     }
     for &(workers, shards) in &args.sizes {
         let options = ClaretOptions {
@@ -166,13 +201,13 @@ fn start(args: &OpsArgs, fsync: &str, program: &Path) -> io::Result<Vec<Entry>> 
             replicas: args.replicas,
         };
         let server = Server::claret(&options, &args.dir)?;
-        servers.push(("claret", Some((workers, shards)), server));
+        contestants.push(Contestant { kind: Kind::Claret(workers, shards), server });
     }
-    Ok(servers)
+    Ok(contestants)
 }
 
 /// Columns of the table for people.
-pub const COLUMNS: [&str; 12] = [
+pub const COLUMNS: [&str; 15] = [
     "server",
     "workers",
     "shards",
@@ -180,87 +215,193 @@ pub const COLUMNS: [&str; 12] = [
     "command",
     "pipeline",
     "fsync",
+    "clients",
     "ops_per_s",
     "cpu_us_per_op",
     "client_cpu_us_per_op",
+    "client_cpus",
+    "p50_us",
     "p99_us",
     "foreign_cpus",
 ];
 
+/// What all servers do in turns, by its place in what was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cell {
+    command: usize,
+    pipeline: usize,
+    clients: usize,
+}
+
+fn cells(args: &OpsArgs) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for command in 0..args.commands.len() {
+        for pipeline in 0..args.pipeline.len() {
+            cells.extend((0..args.clients.len()).map(|clients| Cell {
+                command,
+                pipeline,
+                clients,
+            }));
+        }
+    }
+    cells
+}
+
 /// Runs the bench.
 ///
 /// # Errors
-/// A server cannot be started or fails.
+/// A server cannot be started or fails, or cannot do what was asked for.
 pub fn run(args: &OpsArgs, program: &Path) -> io::Result<Report> {
+    if let Some(why) = args.impossible() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
     let mut report = Report::default();
-    let per_fsync = args.commands.len() * args.pipeline.len() * args.runs as usize;
+    if args.vs == Some(OpsPeer::Etcd) {
+        report.more.insert("etcd_version".into(), etcd::version()?.into());
+    }
+    let cells = cells(args);
     let servers = args.sizes.len() + usize::from(args.vs.is_some());
-    let bar = progress(args.fsync.len() * per_fsync * servers);
+    let bar = progress(args.fsync.len() * cells.len() * args.runs as usize * servers);
+    // Beside etcd every command meets all keys: there they are never removed.
+    let all_keys = args.vs == Some(OpsPeer::Etcd);
     for fsync in &args.fsync {
-        let servers = start(args, fsync, program)?;
-        let mut cells: BTreeMap<(usize, usize, usize), Vec<Run>> = BTreeMap::new();
+        let contestants = start(args, fsync, program)?;
+        let mut samples: BTreeMap<(Cell, usize), Vec<Sample>> = BTreeMap::new();
         for run in 0..args.runs {
-            for (c, command) in args.commands.iter().enumerate() {
-                for (p, &pipeline) in args.pipeline.iter().enumerate() {
-                    for (who, (name, _, server)) in servers.iter().enumerate() {
-                        bar.set_message(format!("{name} {command} {pipeline} fsync {fsync}"));
-                        let done = run_cell(server, command, pipeline, args, u64::from(run))?;
-                        cells.entry((c, p, who)).or_default().push(done);
-                        bar.inc(1);
-                    }
+            for &cell in &cells {
+                let load = Load {
+                    command: &args.commands[cell.command],
+                    pipeline: args.pipeline[cell.pipeline],
+                    clients: args.clients[cell.clients],
+                    seconds: args.seconds,
+                    seed: u64::from(run),
+                };
+                for (who, contestant) in contestants.iter().enumerate() {
+                    let Load { command, pipeline, clients, .. } = load;
+                    let name = contestant.name();
+                    bar.set_message(format!("{name} {command} {pipeline}x{clients} fsync {fsync}"));
+                    contestant.prepare(all_keys || command == "GET")?;
+                    let sample = contestant.measure(&load)?;
+                    samples.entry((cell, who)).or_default().push(sample);
+                    bar.inc(1);
                 }
             }
         }
-        add_rows(args, fsync, &servers, &cells, &mut report);
+        add_rows(args, fsync, &contestants, &samples, &mut report);
     }
     bar.finish_and_clear();
     Ok(report)
 }
 
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Medians of the runs of one cell.
+#[derive(Clone, Copy, Debug)]
+struct Figures {
+    ops_per_s: f64,
+    cpu_us_per_op: f64,
+    client_cpu_us_per_op: f64,
+    client_cpus: f64,
+    p50_us: f64,
+    p99_us: f64,
+    foreign_cpus: f64,
+}
+
+impl Figures {
+    fn of(samples: &[Sample]) -> Self {
+        let of = |field: fn(&Sample) -> f64| median(samples.iter().map(field).collect());
+        Self {
+            ops_per_s: of(Sample::ops_per_s),
+            cpu_us_per_op: of(Sample::cpu_us_per_op),
+            client_cpu_us_per_op: of(Sample::client_cpu_us_per_op),
+            client_cpus: of(Sample::client_cpus),
+            p50_us: of(|sample| sample.latency_us(0.5)),
+            p99_us: of(|sample| sample.latency_us(0.99)),
+            foreign_cpus: of(Sample::foreign_cpus),
+        }
+    }
+}
+
 fn add_rows(
     args: &OpsArgs,
     fsync: &str,
-    servers: &[Entry],
-    cells: &BTreeMap<(usize, usize, usize), Vec<Run>>,
+    contestants: &[Contestant],
+    samples: &BTreeMap<(Cell, usize), Vec<Sample>>,
     report: &mut Report,
 ) {
-    let of = |runs: &[Run], field: fn(&Run) -> f64| median(runs.iter().map(field).collect());
-    let mut redis_cpu = None;
-    for (&(c, p, who), runs) in cells {
-        let (name, size, _) = &servers[who];
-        let (command, pipeline) = (&args.commands[c], args.pipeline[p]);
-        let cpu = of(runs, |run| run.cpu_us_per_op);
+    let mut other = None;
+    for (&(cell, who), samples) in samples {
+        let contestant = &contestants[who];
+        let figures = Figures::of(samples);
         let mut row = Map::new();
         let mut put = |field: &str, value: Value| row.insert(field.to_owned(), value);
-        put("server", (*name).into());
-        if let Some((workers, shards)) = *size {
+        put("server", contestant.name().into());
+        if let Kind::Claret(workers, shards) = contestant.kind {
             put("workers", workers.into());
             put("shards", shards.into());
+        }
+        if !matches!(contestant.kind, Kind::Redis) {
             put("replicas", args.replicas.into());
         }
-        put("command", command.as_str().into());
-        put("pipeline", pipeline.into());
+        put("command", args.commands[cell.command].as_str().into());
+        put("pipeline", args.pipeline[cell.pipeline].into());
         put("fsync", fsync.into());
-        put("clients", args.clients.into());
-        put("ops_per_s", rounded(of(runs, |run| run.ops_per_s)));
-        put("cpu_us_per_op", rounded(cpu));
-        put("client_cpu_us_per_op", rounded(of(runs, |run| run.client_cpu_us_per_op)));
-        put("p99_us", rounded(of(runs, |run| run.p99_us)));
-        put("foreign_cpus", rounded(of(runs, |run| run.foreign_cpus)));
+        put("clients", args.clients[cell.clients].into());
+        put("ops_per_s", rounded(figures.ops_per_s));
+        put("cpu_us_per_op", rounded(figures.cpu_us_per_op));
+        put("client_cpu_us_per_op", rounded(figures.client_cpu_us_per_op));
+        put("client_cpus", rounded(figures.client_cpus));
+        put("p50_us", rounded(figures.p50_us));
+        put("p99_us", rounded(figures.p99_us));
+        put("foreign_cpus", rounded(figures.foreign_cpus));
         report.rows.push(row);
-        match size {
-            None => redis_cpu = Some((c, p, cpu)),
-            Some((workers, shards)) => {
-                // Redis comes first in every cell.
-                let redis = redis_cpu.filter(|known| (known.0, known.1) == (c, p)).map(|k| k.2);
-                let commands = report.ratios.entry(command.as_str()).or_insert(Map::new().into());
-                let label = format!("pipeline_{pipeline}_fsync_{fsync}_{workers}x{shards}");
-                if let Value::Object(commands) = commands {
-                    commands.insert(label, ratio(redis, Some(cpu)));
-                }
+        match contestant.kind {
+            Kind::Claret(workers, shards) => {
+                // The other server comes first in every cell.
+                let other = other.filter(|(known, _)| *known == cell).map(|(_, figures)| figures);
+                let label = format!("fsync_{fsync}_{workers}x{shards}");
+                add_ratios(args, cell, &label, other, figures, report);
             }
+            Kind::Redis | Kind::Etcd(_) => other = Some((cell, figures)),
         }
     }
+}
+
+/// Redis is compared by its processor time over Claret's, and etcd by what its clients see:
+/// Claret's figures over its own.
+fn add_ratios(
+    args: &OpsArgs,
+    cell: Cell,
+    label: &str,
+    other: Option<Figures>,
+    claret: Figures,
+    report: &mut Report,
+) {
+    let command = &args.commands[cell.command];
+    let etcd = args.vs == Some(OpsPeer::Etcd);
+    let name = if etcd { format!("{command}_claret_over_etcd") } else { command.clone() };
+    let entry = report.ratios.entry(name).or_insert(Map::new().into());
+    let Value::Object(ratios) = entry else { return };
+    let clients = args.clients[cell.clients];
+    if etcd {
+        let mut put = |field: &str, of: fn(&Figures) -> f64| {
+            let label = format!("clients_{clients}_{label}_{field}");
+            ratios.insert(label, ratio(Some(of(&claret)), other.as_ref().map(of)));
+        };
+        put("ops_per_s", |figures| figures.ops_per_s);
+        put("p50_us", |figures| figures.p50_us);
+        put("p99_us", |figures| figures.p99_us);
+        return;
+    }
+    let mut label = format!("pipeline_{}_{label}", args.pipeline[cell.pipeline]);
+    if args.clients.len() > 1 {
+        label = format!("{label}_clients_{clients}");
+    }
+    let cpu = |figures: Figures| figures.cpu_us_per_op;
+    ratios.insert(label, ratio(other.map(cpu), Some(cpu(claret))));
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a server may take to become ready.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How a Claret server is started.
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ pub struct ClaretOptions {
 }
 
 /// One process.
-struct Machine {
+pub(crate) struct Machine {
     child: Child,
     address: SocketAddr,
     /// Held open so that the server can write to it.
@@ -44,6 +45,11 @@ pub struct Server {
 }
 
 impl Server {
+    /// A server that was started by somebody else.
+    pub(crate) fn of(machines: Vec<Machine>) -> Self {
+        Self { machines }
+    }
+
     /// Starts Claret with its data in new directories under `parent`. In a cluster the leads are
     /// spread evenly.
     ///
@@ -120,7 +126,7 @@ impl Server {
             .spawn()
             .map_err(|error| io::Error::other(format!("redis-server: {error}")))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let server = Self { machines: vec![Machine { child, address, _stdout: None, _dir: dir }] };
+        let server = Self { machines: vec![Machine::new(child, address, dir)] };
         let start = Instant::now();
         loop {
             let ready = Control::connect(address).and_then(|mut c| c.call(&["PING"]));
@@ -142,13 +148,23 @@ impl Server {
         self.machines.iter().map(|machine| machine.address).collect()
     }
 
+    /// Its processes.
+    pub fn processes(&self) -> Vec<u32> {
+        self.machines.iter().map(|machine| machine.child.id()).collect()
+    }
+
     /// Processor time that it has used, in microseconds.
     pub fn cpu_us(&self) -> u64 {
-        self.machines.iter().map(|machine| cpu_us(&machine.child.id().to_string())).sum()
+        self.processes().iter().map(|process| cpu_us(&process.to_string())).sum()
     }
 }
 
 impl Machine {
+    /// A process whose data lie in `dir`.
+    pub(crate) fn new(child: Child, address: SocketAddr, dir: TempDir) -> Self {
+        Self { child, address, _stdout: None, _dir: dir }
+    }
+
     fn claret(options: &ClaretOptions, flags: &[&str], parent: &Path) -> io::Result<Self> {
         let dir = tempfile::Builder::new().prefix("claret-bench-").tempdir_in(parent)?;
         let log = dir.path().join("stderr.log");
@@ -167,7 +183,7 @@ impl Machine {
             .spawn()?;
         let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no standard output"))?;
         let mut stdout = BufReader::new(stdout);
-        let mut machine = Self { child, address: unknown(), _stdout: None, _dir: dir };
+        let mut machine = Self::new(child, unknown(), dir);
         let mut line = String::new();
         while stdout.read_line(&mut line)? > 0 {
             if let Some(address) = ready_address(&line) {

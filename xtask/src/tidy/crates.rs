@@ -16,6 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("client", &["adt", "wire"]),
     ("sim", &["adt", "engine", "wire", "check"]),
     ("bench", &["adt", "wire", "client", "sim", "check", "model"]),
+    ("etcd-load", &["bench"]),
     (
         "claret",
         &["adt", "engine", "wire", "server", "client", "probe", "model", "check", "sim", "bench"],
