@@ -409,6 +409,7 @@ fn cores() -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use super::peer_tls::PeerTlsSettings;
     use super::*;
 
     fn file(text: &str) -> Result<Settings, ConfigError> {
@@ -473,8 +474,11 @@ mod tests {
         assert!(metrics_port.is_some() && snapshot_log_bytes.is_some() && log_level.is_some());
         let TlsSettings { port: _, cert: _, key: _, client_ca } = tls.unwrap();
         assert!(client_ca.is_some());
-        let ClusterSettings { name, node, nodes, announce } = cluster;
+        let ClusterSettings { name, node, nodes, announce, join, tls } = cluster;
         assert!(name.is_some() && node.is_some() && nodes.len() == 3 && announce.is_some());
+        assert!(join.is_some());
+        let PeerTlsSettings { cert, key, ca, server_name } = tls;
+        assert!(cert.is_some() && key.is_some() && ca.is_some() && server_name.is_some());
         for UserSettings { name: _, password, password_hash, rules } in users {
             assert!(password.is_some() && password_hash.is_some() && !rules.is_empty());
         }
