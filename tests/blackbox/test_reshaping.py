@@ -1,6 +1,8 @@
 """Machines that come and go, and shards that move, while clients go on."""
 
+import os
 import threading
+import time
 
 from clusters import UP_S_MAX, Counter, Roaming, Worker
 from harness import until
@@ -56,6 +58,61 @@ def test_machines_come_and_go_while_clients_go_on(make_cluster):
     Worker.finish(counters, cluster)
     check(counters)
     assert "machine 1 " not in fourth.client().execute_command("SHARDMAP")
+
+
+class Timed(Counter):
+    """A counter that notes how long each answer took."""
+
+    def __init__(self, *args):
+        self.taken = []
+        super().__init__(*args)
+
+    def work(self):
+        began = time.monotonic()
+        super().work()
+        self.taken.append((began, time.monotonic() - began))
+
+    def between(self, begin, end):
+        """The times of the answers to what was asked in between."""
+        return [taken for began, taken in self.taken if begin <= began < end]
+
+
+def percentile(taken, share):
+    """A percentile of times, in milliseconds."""
+    return 1000 * sorted(taken)[int(share * (len(taken) - 1))]
+
+
+def test_planned_changes_leave_nobody_in_doubt(make_cluster):
+    still_s = float(os.environ.get("CLARET_RESHAPE_S", "2"))
+    cluster = make_cluster().start()
+    until(lambda: all_led(cluster), UP_S_MAX)
+    first = cluster.nodes[0]
+    fourth, name = cluster.newcomer(4)
+    claret(first, "add", name)
+    cluster.nodes.append(fourth.start())
+    until(lambda: all_led(cluster), UP_S_MAX)
+    stop = threading.Event()
+    timed = [Timed(cluster, number, stop) for number in range(4)]
+    began = time.monotonic()
+    time.sleep(still_s)
+    middle = time.monotonic()
+    changes = 0
+    while changes < 6 or time.monotonic() < middle + still_s:
+        lost = changes % 4 + 1
+        holders = ",".join(str(number) for number in range(1, 5) if number != lost)
+        for shard in (0, 1, 2, "map"):
+            claret(first, "move", shard, holders)
+        changes += 1
+    end = time.monotonic()
+    Worker.finish(timed, cluster)
+    check(timed)
+    assert [counter.unknown for counter in timed] == [0] * len(timed)
+    for what, begin, until_s in (("still", began, middle), ("moving", middle, end)):
+        taken = [taken for counter in timed for taken in counter.between(begin, until_s)]
+        median, high = percentile(taken, 0.5), percentile(taken, 0.99)
+        print(f"{what}: {len(taken)} increments, median {median:.1f} ms, p99 {high:.1f} ms")
+    print(f"slowest {percentile([t for c in timed for _, t in c.taken], 1):.0f} ms")
+    print(f"{4 * changes} moves in {end - middle:.1f} s")
 
 
 def test_everything_starts_again_as_the_map_says(make_cluster):
