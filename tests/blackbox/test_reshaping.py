@@ -40,7 +40,7 @@ def test_machines_come_and_go_while_clients_go_on(make_cluster):
     fourth, name = cluster.newcomer(4)
     claret(second, "add", name)
     fourth.start()
-    until(lambda: "epoch 1" in fourth.client().execute_command("SHARDMAP"), UP_S_MAX)
+    until(lambda: "the shard map has epoch 1" in fourth.said(), UP_S_MAX)
     cluster.nodes.append(fourth)
     claret(first, "rebalance", "--copies", 3)
     everything = held(fourth)
@@ -145,6 +145,41 @@ def test_everything_starts_again_as_the_map_says(make_cluster):
         with node.client() as client:
             assert [client.get(f"key:{key}") for key in range(300)] == list(map(str, range(300)))
         assert set(held(node).values()) == {"3,4,5"}
+
+
+def test_a_cluster_grows_from_one_machine(make_cluster):
+    cluster = make_cluster(count=1, shards=4).start()
+    first = cluster.nodes[0]
+    with first.client() as client:
+        for key in range(100):
+            client.set(f"key:{key}", key)
+    for number in (2, 3):
+        server, name = cluster.newcomer(number)
+        claret(first, "add", name)
+        cluster.nodes.append(server.start())
+    claret(first, "rebalance", "--copies", 2)
+    places = held(first)
+    assert all(machines.count(",") == 1 for machines in places.values()), places
+    cluster.wait()
+    # Snapshots are of what a machine holds, however little.
+    for node in cluster.nodes:
+        assert node.client().save()
+    first.kill()
+    first.start()
+    cluster.wait()
+    for node in cluster.nodes:
+        with node.client() as client:
+            assert [client.get(f"key:{key}") for key in range(100)] == list(map(str, range(100)))
+
+
+def test_a_machine_that_was_made_for_other_shards_says_so(make_cluster):
+    cluster = make_cluster().start()
+    until(lambda: all_led(cluster), UP_S_MAX)
+    cluster.options["shards"] = 5
+    stranger, name = cluster.newcomer(4)
+    claret(cluster.nodes[0], "add", name)
+    cluster.nodes.append(stranger.start())
+    until(lambda: "--shards 3" in stranger.said(), UP_S_MAX)
 
 
 def test_what_cannot_be_is_refused(make_cluster):

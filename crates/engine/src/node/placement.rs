@@ -42,6 +42,8 @@ pub(super) struct Placement<C> {
     text: Vec<u8>,
     /// A map that the driver has not been told of.
     fresh: bool,
+    /// How many shards a map has that this machine was not made for.
+    misfit: Option<u16>,
     /// When it was last seen to that everything is as the map says.
     placed_us: u64,
     /// Shards whose files are being removed.
@@ -58,6 +60,7 @@ impl<C> Placement<C> {
             shards,
             text: Vec::new(),
             fresh: false,
+            misfit: None,
             placed_us: 0,
             removing: BTreeSet::new(),
             told,
@@ -91,12 +94,21 @@ impl<C: EntryCodec + Clone> Node<C> {
         std::mem::take(&mut placement.fresh).then(|| placement.placing.map.clone())?
     }
 
+    /// The number of shards of a cluster whose map is of no use here, because this machine was made
+    /// for another number; told once for every time that somebody tells such a map.
+    pub fn take_misfit(&mut self) -> Option<u16> {
+        self.placement.as_mut()?.misfit.take()
+    }
+
     /// Somebody tells the map.
     pub(super) fn hear_map(&mut self, from: MachineId, map: ShardMap) {
         let Some(placement) = &mut self.placement else { return };
         let known = placement.placing.map.as_ref();
-        let fits = map.shards.len() == usize::from(placement.shards);
-        if !fits || known.is_some_and(|known| known.epoch >= map.epoch) {
+        if map.shards.len() != usize::from(placement.shards) {
+            placement.misfit = Some(map.shards.len() as u16);
+            return;
+        }
+        if known.is_some_and(|known| known.epoch >= map.epoch) {
             return;
         }
         placement.placing.map = Some(map.clone());

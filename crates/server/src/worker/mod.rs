@@ -109,6 +109,8 @@ pub struct Place {
 /// A worker.
 pub struct Worker {
     id: GatewayId,
+    /// Number of shards of the whole server.
+    shards: u16,
     clock: Clock,
     poll: Poll,
     inbox: Inbox,
@@ -185,6 +187,7 @@ impl Worker {
         outbound.resize_with(peers.workers.len(), Batch::default);
         Self {
             id,
+            shards,
             clock,
             poll,
             inbox,
@@ -325,9 +328,28 @@ impl Worker {
         }
     }
 
+    /// Somebody wants snapshots of everything. What is not held here needs none.
+    fn begin_snapshots(&mut self) {
+        self.snapshots.begin_all(self.node.local());
+        let workers = self.peers.workers.len();
+        let own =
+            (0..self.shards).filter(|s| usize::from(*s) % workers == usize::from(self.id.worker));
+        for shard in own.map(ShardId).filter(|shard| self.node.replica(*shard).is_none()) {
+            // The control thread is gone only when the process ends.
+            let _ = self.peers.control.send(Notice::Snapshot { shard, ok: true, asked: true });
+        }
+    }
+
     /// Keeps a new shard map before anything is done that it says. There are so few that a worker
     /// may wait for the disk.
     fn keep_map(&mut self) {
+        if let Some(count) = self.node.take_misfit() {
+            tracing::error!(
+                "the cluster has {count} shards, and this machine was made for {}: start it with \
+                 --shards {count} in an empty directory",
+                self.shards
+            );
+        }
         let Some(map) = self.node.take_new_map() else { return };
         match self.peers.map.keep(&map) {
             Ok(true) => tracing::info!("the shard map has epoch {} now", map.epoch),
@@ -362,7 +384,7 @@ impl Worker {
                 }
                 Mail::ResetStats => self.gateway.reset_stats(),
                 Mail::StandBack(on) => self.node.stand_back(now, on),
-                Mail::Snapshot => self.snapshots.begin_all(self.node.local()),
+                Mail::Snapshot => self.begin_snapshots(),
                 Mail::SnapshotTaken(shard) => self.snapshots.taken(shard),
                 Mail::SnapshotDone(shard, ok) => self.snapshot_done(shard, ok),
                 Mail::SnapshotRead(which, offset, read) => {

@@ -189,7 +189,11 @@ impl Worker {
                 }
                 Transfer::Remove(shard) => {
                     tracing::info!("shard {} is not held here any more: removing it", shard.0);
-                    *self.snapshots.of(shard) = ShardState::default();
+                    let state = std::mem::take(self.snapshots.of(shard));
+                    if state.wanted || state.under_way.is_some_and(|under_way| under_way.asked) {
+                        let done = Notice::Snapshot { shard, ok: true, asked: true };
+                        let _ = self.peers.control.send(done);
+                    }
                     match &self.peers.log {
                         Some(log) => log.remove(shard),
                         None => self.remove_snapshots(shard),
