@@ -12,6 +12,7 @@
 //! machine 1 10.0.0.1:7001
 //! machine 2 10.0.0.2:7001
 //! machine 4 10.0.0.4:7001
+//! gone 3
 //! map 1,2,4
 //! shard 0 1,2,4
 //! shard 1 1,2,4
@@ -19,7 +20,7 @@
 
 use crate::limits::{MACHINE_NUMBER_MAX, MACHINES_MAX, REPLICAS_MAX, SHARDS_MAX};
 use crate::message::{MachineId, ShardId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Longest address of a machine, in bytes.
@@ -54,6 +55,9 @@ pub struct ShardMap {
     pub holders: Vec<MachineId>,
     /// By shard, the machines that are to hold it.
     pub shards: Vec<Vec<MachineId>>,
+    /// Machines that were in the cluster. Their numbers are not given again: a machine with one
+    /// of them could have forgotten what it promised under it.
+    pub gone: BTreeSet<MachineId>,
 }
 
 impl ShardMap {
@@ -61,7 +65,8 @@ impl ShardMap {
     pub fn founded(machines: BTreeMap<MachineId, String>, shards: u16) -> Self {
         let founders: Vec<MachineId> = machines.keys().copied().collect();
         let shards = vec![founders.clone(); usize::from(shards)];
-        Self { epoch: 0, holders: founders.clone(), founders, machines, shards }
+        let (holders, gone) = (founders.clone(), BTreeSet::new());
+        Self { epoch: 0, founders, machines, holders, shards, gone }
     }
 
     /// The machines that are to hold a shard, or the map itself.
@@ -95,6 +100,12 @@ impl ShardMap {
         if let Some(known) = self.machines.get(&machine) {
             return wrong(format!("machine {} is in the cluster already, at {known}", machine.0));
         }
+        if self.gone.contains(&machine) {
+            return wrong(format!(
+                "there was a machine {} in the cluster: give the new one a number of its own",
+                machine.0
+            ));
+        }
         let mut next = self.next();
         next.machines.insert(machine, address.to_owned());
         next.check()?;
@@ -110,6 +121,7 @@ impl ShardMap {
         if next.machines.remove(&machine).is_none() {
             return wrong(format!("there is no machine {} in the cluster", machine.0));
         }
+        next.gone.insert(machine);
         next.check()?;
         Ok(next)
     }
@@ -244,8 +256,12 @@ impl ShardMap {
                 ));
             }
         }
-        let gone = before.machines.keys().filter(|m| !self.machines.contains_key(m));
-        for machine in gone {
+        let left = before.machines.keys().filter(|m| !self.machines.contains_key(m));
+        let gone = before.gone.iter().chain(left.clone()).copied();
+        if gone.collect::<BTreeSet<MachineId>>() != self.gone {
+            return wrong("the map forgets which machines there were, or names others");
+        }
+        for machine in left {
             if before.loaded(*machine) {
                 return wrong(format!(
                     "machine {} is still to hold something: let others hold it first",
@@ -273,6 +289,9 @@ impl ShardMap {
                     "'{}={address}' is no machine such as 4=10.0.0.4:7001",
                     machine.0
                 ));
+            }
+            if self.gone.contains(machine) {
+                return wrong(format!("machine {} is in the cluster and is not", machine.0));
             }
             if self.machines.iter().any(|(other, a)| other != machine && a == address) {
                 return wrong(format!("{address} is the address of two machines"));
@@ -308,7 +327,7 @@ impl ShardMap {
     /// # Errors
     /// Says which line is none of a map.
     pub fn parse(text: &str) -> Result<Self, MapError> {
-        let (mut epoch, mut founders, mut holders) = (None, None, None);
+        let (mut epoch, mut founders, mut holders, mut gone) = (None, None, None, None);
         let mut machines = BTreeMap::new();
         let mut shards = Vec::new();
         for line in text.lines() {
@@ -323,6 +342,10 @@ impl ShardMap {
                 (Some("founders"), Some(list), None, _) => {
                     founders = parse_machines(list);
                     founders.is_some()
+                }
+                (Some("gone"), Some(list), None, _) => {
+                    gone = parse_machines(list);
+                    gone.is_some()
                 }
                 (Some("map"), Some(list), None, _) => {
                     holders = parse_machines(list);
@@ -347,7 +370,8 @@ impl ShardMap {
         let Some(((epoch, founders), holders)) = epoch.zip(founders).zip(holders) else {
             return wrong("a shard map begins with its epoch, its founders and who holds it");
         };
-        let map = Self { epoch, founders, machines, holders, shards };
+        let gone = gone.into_iter().flatten().collect();
+        let map = Self { epoch, founders, machines, holders, shards, gone };
         map.check()?;
         Ok(map)
     }
@@ -359,6 +383,10 @@ impl fmt::Display for ShardMap {
         writeln!(f, "founders {}", list(&self.founders))?;
         for (machine, address) in &self.machines {
             writeln!(f, "machine {} {address}", machine.0)?;
+        }
+        if !self.gone.is_empty() {
+            let gone: Vec<MachineId> = self.gone.iter().copied().collect();
+            writeln!(f, "gone {}", list(&gone))?;
         }
         writeln!(f, "map {}", list(&self.holders))?;
         for (shard, holders) in self.shards.iter().enumerate() {
@@ -434,6 +462,10 @@ mod tests {
         assert!(vacated.shards.iter().all(|holders| holders == &machines(&[2, 3, 4])));
         let gone = vacated.without(MachineId(1)).unwrap();
         assert_eq!(gone.check_after(&vacated), Ok(()));
+        assert_eq!(ShardMap::parse(&gone.to_string()), Ok(gone.clone()));
+        assert!(gone.with(MachineId(1), "10.0.0.9:7001").is_err(), "its number is used up");
+        let forgetful = ShardMap { gone: BTreeSet::new(), ..gone.clone() };
+        assert!(forgetful.check_after(&vacated).is_err());
         let fewer = gone.vacated(MachineId(2)).unwrap();
         assert!(fewer.shards.iter().all(|holders| holders == &machines(&[3, 4])));
     }
