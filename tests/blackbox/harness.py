@@ -1,8 +1,10 @@
 """Starts and stops real servers, and looks at them from outside."""
 
+import contextlib
 import os
 import pathlib
 import queue
+import random
 import re
 import signal
 import socket
@@ -28,10 +30,12 @@ def binary():
 
 
 def free_port():
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody listens on now, and that no connection gets for its own end."""
+    while True:
+        port = random.randrange(10_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Failed(Exception):

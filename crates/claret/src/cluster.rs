@@ -8,7 +8,7 @@ mod shape;
 
 use clap::{Args, Subcommand};
 use client::{Client, Command};
-use engine::map::{name_of, parse_machines};
+use engine::map::{ShardMap, name_of, parse_machines};
 use engine::message::{MachineId, ShardId};
 use serde::Serialize;
 use shape::Held;
@@ -61,6 +61,18 @@ enum Action {
         /// Numbers of the machines, such as 1,2,4.
         #[arg(value_name = "MACHINES")]
         to: String,
+    },
+    /// Split a shard: a new one gets the upper half of its slots.
+    ///
+    /// The new shard gets the next number and begins on the same machines; `move` and `rebalance`
+    /// may put it elsewhere afterwards. If a split of the shard is under way already, this waits for
+    /// that.
+    Split {
+        /// Number of the shard.
+        shard: u16,
+        /// The first slot that the new shard gets, instead of half.
+        #[arg(long, value_name = "SLOT")]
+        at: Option<u16>,
     },
     /// Let a machine hand all leads over and stand back, before it is stopped, say.
     ///
@@ -147,6 +159,7 @@ async fn run(args: &ClusterArgs) -> Result<String> {
             let to = to.ok_or("the machines are numbers, such as 1,2,4".to_owned())?;
             shape::place(&client, shard, &to).await?;
         }
+        Action::Split { shard, at } => shape::split(&client, ShardId(*shard), *at).await?,
         Action::Drain { machine } => drain(&client, &args.url, *machine).await?,
         Action::Undrain { machine } => {
             let other = connect_with(&client, &args.url, *machine).await?;
@@ -204,7 +217,23 @@ async fn say(client: &Client, command: Command) -> Result<String> {
 
 async fn machines(client: &Client) -> Result<Vec<Machine>> {
     let text = say(client, Command::new("CLUSTER").arg("NODES")).await?;
-    parse(&text).ok_or_else(|| format!("this is no answer to CLUSTER NODES: {text:?}"))
+    let machines = parse(&text);
+    let mut machines =
+        machines.ok_or_else(|| format!("this is no answer to CLUSTER NODES: {text:?}"))?;
+    // A server that is alone has no map, and not every user may ask for it.
+    if let Ok(map) = shape::map(client).await {
+        number_as(&mut machines, &map);
+    }
+    Ok(machines)
+}
+
+/// Gives shards the numbers that they have in the map.
+fn number_as(machines: &mut [Machine], map: &ShardMap) {
+    for led in machines.iter_mut().flat_map(|machine| &mut machine.leads) {
+        let begins = |range: &Option<(u16, u16)>| range.is_some_and(|(f, _)| f == led.first_slot);
+        let found = map.ranges(|_| true).iter().position(begins);
+        led.shard = found.map_or(led.shard, |shard| shard as u16);
+    }
 }
 
 async fn lead(client: &Client, shard: u16, machine: u16) -> Result<()> {
@@ -264,7 +293,8 @@ fn next_move(machines: &[Machine], held: &[Held]) -> Option<(u16, u16)> {
     best.map(|(_, shard, to)| (shard, to.machine))
 }
 
-/// Reads `CLUSTER NODES`. Shards are numbered in the order of their slots.
+/// Reads `CLUSTER NODES`. Shards are numbered in the order of their slots, as they are before the
+/// first split.
 fn parse(text: &str) -> Option<Vec<Machine>> {
     let mut machines = Vec::new();
     for line in text.lines() {
@@ -348,6 +378,19 @@ mod tests {
         let text = page(&machines, &[Held { learners: vec![4], ..held }]);
         assert!(text.contains("lost") && text.contains("1, 2; catching up: 4"), "{text}");
         assert_eq!(parse("rubbish"), None);
+    }
+
+    #[test]
+    fn shards_that_came_out_of_splits_have_their_own_numbers() {
+        let address = |n: u16| (MachineId(n), format!("h{n}:1"));
+        let map = ShardMap::founded((1..=3).map(address).collect(), 2);
+        let map = map.split(ShardId(0), Some(5462)).unwrap().split_done(ShardId(2));
+        let map = map.split(ShardId(1), Some(10_923)).unwrap().split_done(ShardId(3));
+        let nodes = NODES.replace("5462-10922", "5462-8191 8192-10922");
+        let mut machines = parse(&nodes).unwrap();
+        number_as(&mut machines, &map);
+        let leads = |at: usize| machines[at].leads.iter().map(|s| s.shard).collect::<Vec<_>>();
+        assert_eq!((leads(0), leads(1)), (vec![3], vec![2, 1, 0]));
     }
 
     #[test]

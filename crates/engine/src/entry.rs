@@ -49,6 +49,18 @@ pub enum LogRecord {
     Flush,
     /// Unless the request took effect before, it never will (`TXN RESOLVE`).
     Resolve(RequestId),
+    /// The shard, which has the slots from `first` to `last`, gives those from `at` on to a new
+    /// shard, with all that is in them.
+    Split {
+        /// The new shard.
+        child: ShardId,
+        /// The first slot that stays.
+        first: u16,
+        /// The first slot that is given away.
+        at: u16,
+        /// The last slot that is given away.
+        last: u16,
+    },
 }
 
 /// Operations that take effect together on one shard.
@@ -103,6 +115,15 @@ pub enum SnapshotPart {
     },
     /// The machines of the group, unless they are those that founded it.
     Members(Members),
+    /// The slots of a shard that was split, or came out of a split.
+    Slots {
+        /// How often it was split.
+        splits: u16,
+        /// The first slot.
+        first: u16,
+        /// The last slot.
+        last: u16,
+    },
     /// A key and its record.
     Record(Blob, Record),
     /// A prepared transaction that is not executed yet, with its timestamp bound, and its commit

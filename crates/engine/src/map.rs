@@ -16,9 +16,15 @@
 //! map 1,2,4
 //! shard 0 1,2,4
 //! shard 1 1,2,4
+//! shard 2 1,2,4
+//! split 2 of 0 at 4096
 //! ```
+//!
+//! The slots are shared evenly among the shards that a cluster was founded with. A split gives the
+//! upper part of a shard's slots to a new one: `splitting` while it is under way, `split` when it is
+//! done. See [`crate::node`] for how that goes.
 
-use crate::limits::{MACHINE_NUMBER_MAX, MACHINES_MAX, REPLICAS_MAX, SHARDS_MAX};
+use crate::limits::{MACHINE_NUMBER_MAX, MACHINES_MAX, REPLICAS_MAX, SHARDS_MAX, SLOTS};
 use crate::message::{MachineId, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -42,6 +48,22 @@ fn wrong<T>(text: impl Into<String>) -> Result<T, MapError> {
     Err(MapError(text.into()))
 }
 
+/// A shard gives part of its slots to a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// The new shard.
+    pub child: ShardId,
+    /// The shard that had the slots.
+    pub parent: ShardId,
+    /// The first slot of the new shard, which gets all of its parent's from there on.
+    pub at: u16,
+    /// A majority of the new shard's machines has what belongs to it.
+    pub done: bool,
+}
+
+/// The slots of a shard: the first and the last.
+pub type Range = (u16, u16);
+
 /// A shard map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardMap {
@@ -58,6 +80,8 @@ pub struct ShardMap {
     /// Machines that were in the cluster. Their numbers are not given again: a machine with one
     /// of them could have forgotten what it promised under it.
     pub gone: BTreeSet<MachineId>,
+    /// All splits there ever were, in order: each made the shard that comes next in number.
+    pub splits: Vec<Split>,
 }
 
 impl ShardMap {
@@ -66,7 +90,78 @@ impl ShardMap {
         let founders: Vec<MachineId> = machines.keys().copied().collect();
         let shards = vec![founders.clone(); usize::from(shards)];
         let (holders, gone) = (founders.clone(), BTreeSet::new());
-        Self { epoch: 0, founders, machines, holders, shards, gone }
+        Self { epoch: 0, founders, machines, holders, shards, gone, splits: Vec::new() }
+    }
+
+    /// The machines that a shard's log begins with: none for those that come out of splits, whose
+    /// replicas begin with what the split says.
+    pub fn founders_of(&self, shard: ShardId) -> &[MachineId] {
+        if self.origin(shard).is_some() { &[] } else { &self.founders }
+    }
+
+    /// How many shards the cluster was founded with. Later ones come out of splits.
+    pub fn founded_shards(&self) -> u16 {
+        (self.shards.len() - self.splits.len()) as u16
+    }
+
+    /// The slots of every shard, if `carried_out` says of each split in turn whether that is so. A
+    /// shard whose split is not has none yet.
+    pub fn ranges(&self, mut carried_out: impl FnMut(&Split) -> bool) -> Vec<Option<Range>> {
+        let mut ranges: Vec<Option<Range>> =
+            crate::slot::ranges(self.founded_shards()).into_iter().map(Some).collect();
+        for split in &self.splits {
+            let parent = &mut ranges[usize::from(split.parent.0)];
+            let whole = parent.filter(|(first, last)| *first < split.at && split.at <= *last);
+            let taken = whole.filter(|_| carried_out(split));
+            if let Some((first, _)) = taken {
+                *parent = Some((first, split.at - 1));
+            }
+            ranges.push(taken.map(|(_, last)| (split.at, last)));
+        }
+        ranges
+    }
+
+    /// How often a shard was split, as far as that is done.
+    pub fn splits_done(&self, shard: ShardId) -> u16 {
+        self.splits.iter().filter(|split| split.parent == shard && split.done).count() as u16
+    }
+
+    /// The split under way in which a shard gives slots, and the slots that it gives.
+    pub fn splitting(&self, shard: ShardId) -> Option<(Split, Range)> {
+        let split = *self.splits.iter().find(|split| split.parent == shard && !split.done)?;
+        let all = self.ranges(|_| true);
+        Some((split, (*all.get(usize::from(split.child.0))?)?))
+    }
+
+    /// The split that makes a shard, if it is one of those that splits have made.
+    pub fn origin(&self, shard: ShardId) -> Option<Split> {
+        self.splits.iter().find(|split| split.child == shard).copied()
+    }
+
+    /// The next map, in which a shard gives its slots from `at` on to a new one, or half of them.
+    ///
+    /// # Errors
+    /// If there is no such shard, a split of it is under way, or `at` leaves nothing for one of the
+    /// two.
+    pub fn split(&self, shard: ShardId, at: Option<u16>) -> Result<Self, MapError> {
+        let range = self.ranges(|_| true).get(usize::from(shard.0)).copied().flatten();
+        let Some((first, last)) = range else {
+            return wrong(format!("there is no shard {}", shard.0));
+        };
+        let at = at.unwrap_or(first + (last - first).div_ceil(2));
+        let mut next = self.next();
+        let child = ShardId(next.shards.len() as u16);
+        next.shards.push(self.holders_of(shard).to_vec());
+        next.splits.push(Split { child, parent: shard, at, done: false });
+        next.check()?;
+        Ok(next)
+    }
+
+    /// The next map, in which a split is done.
+    pub fn split_done(&self, child: ShardId) -> Self {
+        let mut next = self.next();
+        next.splits.iter_mut().filter(|s| s.child == child).for_each(|split| split.done = true);
+        next
     }
 
     /// The machines that are to hold a shard, or the map itself.
@@ -243,9 +338,10 @@ impl ShardMap {
             let (epoch, expected) = (self.epoch, before.epoch + 1);
             return wrong(format!("the map has epoch {epoch}, but {expected} comes next"));
         }
-        if self.founders != before.founders || self.shards.len() != before.shards.len() {
-            return wrong("the founders and the number of shards cannot be changed");
+        if self.founders != before.founders || self.founded_shards() != before.founded_shards() {
+            return wrong("the founders and the shards of the beginning cannot be changed");
         }
+        self.check_splits_after(before)?;
         for (machine, address) in &self.machines {
             let known = before.machines.get(machine);
             if known.is_some_and(|known| known != address) && before.loaded(*machine) {
@@ -270,6 +366,34 @@ impl ShardMap {
             }
         }
         self.check()
+    }
+
+    /// Splits are added and done, and nothing else becomes of them; who takes part in one that is
+    /// under way stays where it is.
+    fn check_splits_after(&self, before: &Self) -> Result<(), MapError> {
+        let known = before.splits.iter().zip(&self.splits);
+        let changed =
+            |(old, new): (&Split, &Split)| *new != Split { done: old.done || new.done, ..*old };
+        if self.splits.len() < before.splits.len() || known.clone().any(changed) {
+            return wrong("a split that was begun cannot be taken back");
+        }
+        for split in before.splits.iter().filter(|split| !split.done) {
+            for shard in [split.parent, split.child] {
+                if self.holders_of(shard) != before.holders_of(shard) {
+                    let (parent, shard) = (split.parent.0, shard.0);
+                    return wrong(format!(
+                        "shard {shard} stays where it is while shard {parent} is being split: try \
+                         again in a moment"
+                    ));
+                }
+            }
+        }
+        let new = &self.splits[before.splits.len()..];
+        let misplaced = |s: &&Split| self.holders_of(s.child) != before.holders_of(s.parent);
+        if new.iter().any(|split| split.done) || new.iter().find(misplaced).is_some() {
+            return wrong("a new shard begins on the machines of the one that is split");
+        }
+        Ok(())
     }
 
     fn loaded(&self, machine: MachineId) -> bool {
@@ -298,8 +422,9 @@ impl ShardMap {
             }
         }
         if self.founders.is_empty() || self.shards.is_empty() || self.shards.len() > SHARDS_MAX {
-            return wrong("founders or shards are missing");
+            return wrong(format!("a cluster has founders, and 1 to {SHARDS_MAX} shards"));
         }
+        self.check_splits()?;
         for shard in self.all() {
             let name = name_of(shard);
             let holders = self.holders_of(shard);
@@ -322,6 +447,38 @@ impl ShardMap {
         Ok(())
     }
 
+    /// Whether the splits make sense, each after those before it.
+    fn check_splits(&self) -> Result<(), MapError> {
+        if self.splits.len() >= self.shards.len() {
+            return wrong("there are more splits than shards");
+        }
+        let mut next = self.founded_shards();
+        let mut open = BTreeSet::new();
+        for split in &self.splits {
+            let Split { child, parent, at, done } = *split;
+            if child.0 != next || parent >= child || at >= SLOTS {
+                return wrong(format!("shard {} cannot come out of shard {}", child.0, parent.0));
+            }
+            if open.contains(&parent) {
+                return wrong(format!(
+                    "shard {} is being split already: try again in a moment",
+                    parent.0
+                ));
+            }
+            open.extend((!done).then_some([parent, child]).into_iter().flatten());
+            next += 1;
+        }
+        let ranges = self.ranges(|_| true);
+        let empty = self.splits.iter().find(|split| ranges[usize::from(split.child.0)].is_none());
+        if let Some(Split { parent, at, .. }) = empty {
+            return wrong(format!(
+                "shard {} cannot be split at slot {at}: that would leave one of the two without",
+                parent.0
+            ));
+        }
+        Ok(())
+    }
+
     /// Reads a map back.
     ///
     /// # Errors
@@ -330,11 +487,17 @@ impl ShardMap {
         let (mut epoch, mut founders, mut holders, mut gone) = (None, None, None, None);
         let mut machines = BTreeMap::new();
         let mut shards = Vec::new();
+        let mut splits = Vec::new();
         for line in text.lines() {
             let mut words = line.split_ascii_whitespace();
             let parts = (words.next(), words.next(), words.next(), words.next());
             let known = match parts {
                 (None, ..) => true,
+                (Some("split" | "splitting"), ..) => {
+                    let split = parse_split(line);
+                    splits.extend(split);
+                    split.is_some()
+                }
                 (Some("epoch"), Some(number), None, _) => {
                     epoch = number.parse().ok();
                     epoch.is_some()
@@ -371,7 +534,7 @@ impl ShardMap {
             return wrong("a shard map begins with its epoch, its founders and who holds it");
         };
         let gone = gone.into_iter().flatten().collect();
-        let map = Self { epoch, founders, machines, holders, shards, gone };
+        let map = Self { epoch, founders, machines, holders, shards, gone, splits };
         map.check()?;
         Ok(map)
     }
@@ -392,6 +555,10 @@ impl fmt::Display for ShardMap {
         for (shard, holders) in self.shards.iter().enumerate() {
             writeln!(f, "shard {shard} {}", list(holders))?;
         }
+        for Split { child, parent, at, done } in &self.splits {
+            let word = if *done { "split" } else { "splitting" };
+            writeln!(f, "{word} {} of {} at {at}", child.0, parent.0)?;
+        }
         Ok(())
     }
 }
@@ -405,6 +572,14 @@ pub fn list(machines: &[MachineId]) -> String {
 /// Reads [`list`] back.
 pub fn parse_machines(text: &str) -> Option<Vec<MachineId>> {
     text.split(',').map(|number| number.parse().ok().map(MachineId)).collect()
+}
+
+/// Reads `split 3 of 0 at 2730`, or `splitting` instead of `split`.
+fn parse_split(line: &str) -> Option<Split> {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [word, child, "of", parent, "at", at] = words[..] else { return None };
+    let (child, parent) = (child.parse().map(ShardId).ok()?, parent.parse().map(ShardId).ok()?);
+    Some(Split { child, parent, at: at.parse().ok()?, done: word == "split" })
 }
 
 /// What a shard, or the map, is called in messages.
@@ -485,6 +660,38 @@ mod tests {
         let mut lost = next;
         lost.machines.remove(&MachineId(3));
         assert!(lost.check_after(&map).is_err());
+    }
+
+    #[test]
+    fn a_shard_is_split_and_its_halves_again() {
+        let map = three();
+        let (first, last) = map.ranges(|_| true)[1].unwrap();
+        let next = map.split(ShardId(1), None).unwrap();
+        assert_eq!(next.check_after(&map), Ok(()));
+        assert_eq!(ShardMap::parse(&next.to_string()), Ok(next.clone()));
+        let (split, given) = next.splitting(ShardId(1)).unwrap();
+        assert_eq!((split.child, given), (ShardId(4), (split.at, last)));
+        assert_eq!(next.ranges(|split| split.done)[4], None);
+        assert_eq!(next.ranges(|split| split.done)[1], Some((first, last)));
+        assert_eq!(next.ranges(|_| true)[1], Some((first, split.at - 1)));
+        assert!(next.split(ShardId(1), None).is_err(), "one after the other");
+        assert!(next.split(ShardId(4), None).is_err(), "it is not there yet");
+        let moved = next.placed(ShardId(4), &machines(&[1])).unwrap();
+        assert!(moved.check_after(&next).is_err(), "it stays where it is until it is there");
+        let done = next.split_done(ShardId(4));
+        assert_eq!((done.check_after(&next), done.splits_done(ShardId(1))), (Ok(()), 1));
+        assert_eq!(ShardMap::parse(&done.to_string()), Ok(done.clone()));
+        assert!(done.splitting(ShardId(1)).is_none());
+        let moved = done.placed(ShardId(4), &machines(&[1])).unwrap();
+        assert_eq!(moved.check_after(&done), Ok(()));
+        let again = done.split(ShardId(4), Some(last)).unwrap();
+        assert_eq!(again.ranges(|_| true)[5], Some((last, last)));
+        assert_eq!(again.check_after(&done), Ok(()));
+        for at in [0, first, last + 1, SLOTS] {
+            assert!(map.split(ShardId(1), Some(at)).is_err(), "{at}");
+        }
+        let taken_back = ShardMap { epoch: 2, ..three() };
+        assert!(taken_back.check_after(&next).is_err());
     }
 
     #[test]

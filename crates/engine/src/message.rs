@@ -471,6 +471,8 @@ pub enum Refusal {
     Busy,
     /// This shard no longer holds what the transaction had locked.
     LocksLost,
+    /// The slot of a key has gone, or is about to go, to another shard.
+    Moved,
 }
 
 /// What a shard tells a gateway without having been asked.

@@ -5,6 +5,7 @@
 //! when it is, [`Replica::persisted`] carries out the committed operations; answers are polled.
 
 mod handover;
+mod split;
 
 use crate::entry::EntryCodec;
 use crate::entry::SnapshotPart;
@@ -18,6 +19,7 @@ use crate::shard::{Config, Shard};
 use adt::{Corrupt, Timestamp};
 use handover::Handover;
 use raft::eraftpb::Message;
+pub use split::Seed;
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -108,7 +110,7 @@ pub struct Replica<C> {
     proposed: VecDeque<u64>,
     /// Size of the last entry: a guess for the next one.
     payload_bytes: usize,
-    /// The term in which the shard takes requests here.
+    /// The lead in which the shard takes requests here; see [`Replica::leading`].
     leading: Option<u64>,
     /// Requests that wait until a majority has confirmed the lead, and in which round.
     parked: VecDeque<(u64, Request)>,
@@ -117,6 +119,14 @@ pub struct Replica<C> {
     wants_round: bool,
     /// The lead is about to be handed over.
     handover: Option<Handover>,
+    /// A split is in the log, at this index, and ends this lead.
+    splitting: Option<u64>,
+    /// A new shard has come out of the log here, and is not known to be elsewhere: the log is
+    /// needed until it is.
+    unborn: Option<ShardId>,
+    born: Option<Seed>,
+    /// For how many ticks more this replica asks for votes at once.
+    stands: usize,
     /// When something rested on the lease last.
     leased_us: u64,
     ticked_us: u64,
@@ -124,6 +134,19 @@ pub struct Replica<C> {
     shards: u16,
     /// The contents of a snapshot of another replica, until the log is ready for them.
     incoming: Option<(Header, State)>,
+}
+
+/// How far above the term the number of splits stands in the number of a lead.
+const SPLITS_SHIFT: u32 = 48;
+
+/// How often the shard had been split when a lead with this number began.
+pub fn splits_of(lead: u64) -> u16 {
+    (lead >> SPLITS_SHIFT) as u16
+}
+
+/// The term of a lead.
+fn term_of(lead: u64) -> u64 {
+    lead & ((1 << SPLITS_SHIFT) - 1)
 }
 
 impl<C: EntryCodec> Replica<C> {
@@ -172,6 +195,10 @@ impl<C: EntryCodec> Replica<C> {
             round: 0,
             wants_round: false,
             handover: None,
+            splitting: None,
+            unborn: None,
+            born: None,
+            stands: 0,
             leased_us: 0,
             ticked_us: now.mono_us,
             shards,
@@ -189,7 +216,8 @@ impl<C: EntryCodec> Replica<C> {
         &self.shard
     }
 
-    /// The term in which requests may be handed in, if they may.
+    /// The number of the lead in which requests may be handed in, if they may: the term, with the
+    /// number of splits above it (see [`splits_of`]).
     pub fn leading(&self) -> Option<u64> {
         self.leading
     }
@@ -204,7 +232,7 @@ impl<C: EntryCodec> Replica<C> {
     /// behind it, so that requests keep their order.
     #[inline]
     pub fn handle(&mut self, now: Now, request: Request) {
-        if self.leading.is_none() {
+        if self.leading.is_none() || self.splitting.is_some() {
             return self.shard.turn_away(request.gateway, request.token, request.body);
         }
         if let Body::Transfer { to } = request.body {
@@ -236,6 +264,7 @@ impl<C: EntryCodec> Replica<C> {
         if !self.group.membership().is_alone() && now.mono_us >= self.ticked_us + TICK_US {
             self.ticked_us = now.mono_us;
             self.group.tick();
+            self.stand();
             self.go_on_handing_over(now);
             // A voter that is alone hears nothing, and has what a start has read back to carry out.
             self.apply(now)?;
@@ -295,6 +324,7 @@ impl<C: EntryCodec> Replica<C> {
         }
         self.go_on_handing_over(now);
         if self.leading.is_none()
+            || self.splitting.is_some()
             || self.group.is_persisting()
             || !self.shard.has_work()
             || !self.may_propose()
@@ -304,6 +334,10 @@ impl<C: EntryCodec> Replica<C> {
         if self.group.has_lease(now.mono_us) {
             self.shard.answer_idle(now);
         }
+        self.propose(now)
+    }
+
+    fn propose(&mut self, now: Now) -> Result<(), ReplicaError> {
         while let Some(entry) = self.shard.end_turn(now) {
             let mut payload = Vec::with_capacity(self.payload_bytes);
             self.codec.encode(&entry, &mut payload);
@@ -341,6 +375,7 @@ impl<C: EntryCodec> Replica<C> {
             self.shard.restore(state, header.clock);
         }
         while let Some(committed) = self.group.committed()? {
+            let term = committed.term;
             if self.leading.is_some() && self.proposed.front() == Some(&committed.index) {
                 self.proposed.pop_front();
                 self.shard.committed(now);
@@ -352,6 +387,7 @@ impl<C: EntryCodec> Replica<C> {
                     .map_err(|_| ReplicaError::Entry { shard: self.shard.id(), index })?;
                 self.shard.replay(now, entry);
             }
+            self.see_birth(term);
         }
         self.follow(now);
         Ok(())
@@ -359,10 +395,12 @@ impl<C: EntryCodec> Replica<C> {
 
     /// Sees to it that the shard is led here if, and only if, the group says so.
     fn follow(&mut self, now: Now) {
-        if let Some(term) = self.leading
-            && !(self.group.is_leader() && self.group.term() == term)
+        let number = self.lead_number();
+        if let Some(lead) = self.leading
+            && !(self.group.is_leader() && lead == number)
         {
             self.leading = None;
+            self.splitting = None;
             self.proposed.clear();
             self.wants_round = false;
             for (_, request) in std::mem::take(&mut self.parked) {
@@ -372,9 +410,8 @@ impl<C: EntryCodec> Replica<C> {
             self.shard.step_down();
         }
         if self.leading.is_none() && self.group.is_serving() {
-            let term = self.group.term();
-            self.leading = Some(term);
-            self.shard.lead(now, term);
+            self.leading = Some(number);
+            self.shard.lead(now, number);
         }
         self.resume_parked(now);
     }
@@ -391,6 +428,11 @@ impl<C: EntryCodec> Replica<C> {
     /// Index and term of the last entry that was carried out.
     pub fn applied(&self) -> (u64, u64) {
         self.group.applied()
+    }
+
+    /// Whether a snapshot may be made: a new shard may be in the log and nowhere else.
+    pub fn may_snapshot(&self) -> bool {
+        self.unborn.is_none()
     }
 
     /// Begins a snapshot of what is applied; its parts come from [`Replica::snapshot_parts`].
@@ -434,7 +476,7 @@ impl<C: EntryCodec> Replica<C> {
         now: Now,
         wanted: &[MachineId],
     ) -> Result<Option<Step>, ReplicaError> {
-        if self.leading.is_none() || self.handover.is_some() {
+        if self.leading.is_none() || self.handover.is_some() || self.splitting.is_some() {
             return Ok(None);
         }
         let step = self.group.go_towards(wanted)?;
@@ -451,7 +493,7 @@ impl<C: EntryCodec> Replica<C> {
     /// machine does not belong to the group. See `docs/internals/replication.md`.
     pub fn is_dismissed(&self, term: u64, (index, of): (u64, u64)) -> bool {
         let (last, last_term) = self.group.last();
-        term >= self.group.term() && (of, index) >= (last_term, last)
+        term_of(term) >= self.group.term() && (of, index) >= (last_term, last)
     }
 
     /// Whether some machine needs a newer snapshot than there is.

@@ -5,7 +5,9 @@
 //! together. See the Redis Cluster specification.
 
 use crate::limits::SLOTS;
+use crate::map::{Range, ShardMap};
 use crate::message::ShardId;
+use std::collections::BTreeMap;
 
 const TABLE: [u16; 256] = {
     let mut table = [0; 256];
@@ -55,6 +57,113 @@ pub fn shard_of_slot(slot: u16, shards: u16) -> ShardId {
     ShardId((u32::from(slot) * u32::from(shards) / u32::from(SLOTS)) as u16)
 }
 
+/// The slots of each of so many shards that share them evenly.
+pub fn ranges(shards: u16) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::new();
+    for slot in 0..SLOTS {
+        match ranges.get_mut(usize::from(shard_of_slot(slot, shards).0)) {
+            Some(range) => range.1 = slot,
+            None => ranges.push((slot, slot)),
+        }
+    }
+    ranges
+}
+
+/// Which shard has which slots, as a gateway knows it.
+#[derive(Debug)]
+pub struct Routes {
+    /// The number of the last shard that has slots, and one.
+    shards: u16,
+    /// By slot, once a split was carried out; until then they are shared evenly.
+    table: Option<Box<[ShardId]>>,
+    /// By shard, how many splits of it are known to be carried out.
+    splits: BTreeMap<ShardId, u16>,
+}
+
+impl Routes {
+    /// So many shards share the slots evenly.
+    pub fn even(shards: u16) -> Self {
+        Self { shards, table: None, splits: BTreeMap::new() }
+    }
+
+    /// How many shards there are: those that may have slots have smaller numbers.
+    pub fn shards(&self) -> u16 {
+        self.shards
+    }
+
+    /// The shard of a key.
+    #[inline]
+    pub fn shard_of(&self, key: &[u8]) -> ShardId {
+        match &self.table {
+            Some(table) => table[usize::from(slot(key))],
+            None => shard_of(key, self.shards),
+        }
+    }
+
+    /// The shard of a slot.
+    pub fn shard_of_slot(&self, slot: u16) -> ShardId {
+        match &self.table {
+            Some(table) => table[usize::from(slot)],
+            None => shard_of_slot(slot, self.shards),
+        }
+    }
+
+    /// How many splits of a shard are known to be carried out.
+    pub fn splits(&self, shard: ShardId) -> u16 {
+        self.splits.get(&shard).copied().unwrap_or(0)
+    }
+
+    /// The shard of every slot.
+    pub fn all(&self) -> Vec<ShardId> {
+        (0..SLOTS).map(|slot| self.shard_of_slot(slot)).collect()
+    }
+
+    /// Slots, first and last, with their shard, ascending.
+    pub fn ranges(&self) -> Vec<(Range, ShardId)> {
+        let mut ranges: Vec<(Range, ShardId)> = Vec::new();
+        for slot in 0..SLOTS {
+            let shard = self.shard_of_slot(slot);
+            match ranges.last_mut() {
+                Some((range, last)) if *last == shard => range.1 = slot,
+                _ => ranges.push(((slot, slot), shard)),
+            }
+        }
+        ranges
+    }
+
+    /// So many splits of a shard have been carried out, says its leader; `map` says which.
+    pub fn carried_out(&mut self, shard: ShardId, splits: u16, map: &ShardMap) {
+        let known = self.splits.entry(shard).or_default();
+        *known = splits.max(*known);
+        self.follow(map);
+    }
+
+    /// There is a new map.
+    pub fn follow(&mut self, map: &ShardMap) {
+        for split in map.splits.iter().filter(|split| split.done) {
+            let known = self.splits.entry(split.parent).or_default();
+            *known = map.splits_done(split.parent).max(*known);
+        }
+        let mut left = self.splits.clone();
+        let ranges = map.ranges(|split| {
+            let left = left.entry(split.parent).or_default();
+            let carried_out = *left > 0;
+            *left = left.saturating_sub(1);
+            carried_out
+        });
+        self.shards = ranges.iter().rposition(Option::is_some).map_or(1, |last| last as u16 + 1);
+        if map.splits.is_empty() {
+            return;
+        }
+        let mut table = vec![ShardId(0); usize::from(SLOTS)];
+        for (range, shard) in ranges.into_iter().zip(0..) {
+            let Some((first, last)) = range else { continue };
+            table[usize::from(first)..=usize::from(last)].fill(ShardId(shard));
+        }
+        self.table = Some(table.into());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +187,31 @@ mod tests {
             }
             let (low, high) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
             assert!(high - low <= 1);
+            for ((first, last), shard) in ranges(shards).into_iter().zip(0..) {
+                let size = u32::from(last - first) + 1;
+                assert_eq!(size, sizes[usize::from(shard)]);
+                assert_eq!(shard_of_slot(first, shards), ShardId(shard));
+            }
         }
+    }
+
+    #[test]
+    fn slots_go_to_a_new_shard_when_its_parent_says_so() {
+        let machines = [(crate::message::MachineId(1), "10.0.0.1:7001".to_owned())];
+        let map = ShardMap::founded(machines.into(), 2);
+        let mut routes = Routes::even(2);
+        let next = map.split(ShardId(0), Some(100)).unwrap();
+        routes.follow(&next);
+        assert_eq!((routes.shards(), routes.shard_of_slot(100)), (2, ShardId(0)));
+        routes.carried_out(ShardId(0), 1, &next);
+        assert_eq!(routes.shards(), 3);
+        assert_eq!(routes.shard_of_slot(99), ShardId(0));
+        assert_eq!(routes.shard_of_slot(100), ShardId(2));
+        let rest = [((0, 99), ShardId(0)), ((100, 8191), ShardId(2)), ((8192, 16383), ShardId(1))];
+        assert_eq!(routes.ranges(), rest);
+        // One that has missed it learns it from the map.
+        let mut late = Routes::even(2);
+        late.follow(&next.split_done(ShardId(2)));
+        assert_eq!((late.ranges(), late.splits(ShardId(0))), (rest.to_vec(), 1));
     }
 }

@@ -9,6 +9,7 @@ use crate::tls::{Tls, TlsError};
 use crate::worker::Traffic;
 use adt::Reply;
 use engine::gateway::{Admin, Facts, SessionId};
+use engine::limits::SHARDS_MAX;
 use engine::message::{GatewayId, ShardId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -89,8 +90,6 @@ pub struct Control {
     pub peer_tls: Option<Arc<PeerTls>>,
     /// The facts that do not change, and those that do.
     pub facts: Facts,
-    /// Number of shards.
-    pub shards: u16,
     /// When the server started.
     pub started: Instant,
     /// The clock.
@@ -231,7 +230,7 @@ impl Runner {
             saving.waiting.extend(waiting);
             return;
         }
-        let missing = (0..self.control.shards).map(ShardId).collect();
+        let missing = (0..SHARDS_MAX as u16).map(ShardId).collect();
         self.saving = Some(Saving { missing, ok: true, waiting: waiting.into_iter().collect() });
         for worker in &self.control.workers {
             worker.send(Mail::Snapshot);

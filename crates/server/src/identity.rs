@@ -51,11 +51,11 @@ impl Identity {
     }
 
     /// This machine's place in the groups of the shards.
-    pub fn membership(&self, map: Option<&ShardMap>) -> Membership {
+    pub fn membership(&self, map: Option<&ShardMap>, shard: ShardId) -> Membership {
         match &self.cluster {
             None => Membership::alone(),
             Some(cluster) => {
-                let founders = map.map(|map| map.founders.clone()).unwrap_or_default();
+                let founders = map.map(|map| map.founders_of(shard).to_vec()).unwrap_or_default();
                 Membership::clustered(cluster.own, founders)
             }
         }

@@ -9,6 +9,7 @@ use crate::peers::PeerSocket;
 use engine::gateway::{Facts, GatewayStats, SessionId};
 use engine::message::{MachineId, ShardId};
 use engine::node::Parcel;
+use engine::replica::Seed;
 use engine::stats::ShardStats;
 use mio::Waker;
 use std::sync::Arc;
@@ -81,6 +82,8 @@ pub enum Mail {
     Configure(Arc<Vec<(String, String)>>),
     /// The counters begin anew.
     ResetStats,
+    /// What a new shard of this worker begins with, which has come out of a split.
+    Seed(Box<Seed>),
     /// Hand all leads over and stand back, or end that.
     StandBack(bool),
     /// Write a snapshot of every shard.

@@ -33,7 +33,8 @@ pub fn recover(
     let mut replicas = Vec::new();
     let (mut parts, mut entries) = (0, 0);
     let group = identity.is_clustered().then_some(ShardId::MAP);
-    for shard in (0..dir.manifest().shards).map(ShardId).chain(group) {
+    let shards = map.map_or(dir.manifest().shards, |map| map.shards.len() as u16);
+    for shard in (0..shards).map(ShardId).chain(group) {
         let own = identity.gateway(0).machine;
         let placed = !identity.is_clustered() || map.is_some_and(|map| map.places(own, shard));
         let logged = store.as_ref().is_some_and(|store| store.holds(shard));
@@ -57,7 +58,7 @@ pub fn recover(
             seed: u64::from_le_bytes(random()),
             home: identity.home(shard),
         };
-        let (membership, shards) = (identity.membership(map), dir.manifest().shards);
+        let membership = identity.membership(map, shard);
         let setup = Setup { shard: config, membership, shards };
         let now = clock.now();
         replicas.push(Replica::recover(setup, EntryFormat, now, snapshot, recovered)?);

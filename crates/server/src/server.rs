@@ -289,7 +289,6 @@ impl Starting {
             tls: self.tls,
             peer_tls: self.peer_tls,
             facts,
-            shards: self.shards,
             started: Instant::now(),
             clock: self.clock.clone(),
             allocated_bytes: self.options.allocated_bytes,

@@ -59,6 +59,7 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
                 LogRecord::Outcome { .. }
                 | LogRecord::Void(_)
                 | LogRecord::Flush
+                | LogRecord::Split { .. }
                 | LogRecord::Resolve(_) => {}
             }
         }

@@ -9,7 +9,7 @@ use engine::gateway::{self, Gateway, Members, Opening, Output, SessionId};
 use engine::map::ShardMap;
 use engine::message::{Concurrency, GatewayId, MachineId, Now, Request, ShardId};
 use engine::node::{Event, Node, Parcel, Placing, To, Transfer};
-use engine::replica::{Replica, Setup, resolve_open};
+use engine::replica::{Replica, Seed, Setup, resolve_open};
 use engine::replication::{Membership, Persist};
 use engine::shard;
 use std::collections::{BTreeMap, VecDeque};
@@ -57,17 +57,12 @@ impl Shape {
         (self.is_cluster() && own.0 <= self.founders).then(|| self.founded())
     }
 
-    fn membership(&self, own: MachineId) -> Membership {
+    fn membership(&self, own: MachineId, map: Option<&ShardMap>, shard: ShardId) -> Membership {
+        let founders = map.map(|map| map.founders_of(shard).to_vec());
         match self.is_cluster() {
-            true => Membership::clustered(own, self.founded().founders),
+            true => Membership::clustered(own, founders.unwrap_or_default()),
             false => Membership::alone(),
         }
-    }
-
-    /// All shards, and the map's group if there is one.
-    pub fn groups(&self) -> impl Iterator<Item = ShardId> + use<> {
-        let map = self.is_cluster().then_some(ShardId::MAP);
-        (0..self.shards).map(ShardId).chain(map)
     }
 }
 
@@ -93,6 +88,8 @@ pub enum Input {
     SnapshotRead((ShardId, MachineId, u64), u64, Option<(Vec<u8>, bool)>),
     /// A piece of a snapshot of another machine, of this number, is written.
     SnapshotWritten((ShardId, u64)),
+    /// What a new shard begins with, from the worker that has the shard it comes from.
+    Seed(Box<Seed>),
     /// An operator hands the lead of a shard over to a machine.
     HandOver(ShardId, MachineId),
     /// The machine hands all leads over and stands back, or ends that.
@@ -168,7 +165,9 @@ pub fn start(
     let id_of = |worker| GatewayId { machine, worker, life };
     let map = disk.map().cloned().or_else(|| shape.first_map(machine));
     let placed = |id| map.as_ref().is_some_and(|map| map.places(machine, id));
-    for id in shape.groups() {
+    let shards = map.as_ref().map_or(shape.shards, |map| map.shards.len() as u16);
+    let group = shape.is_cluster().then_some(ShardId::MAP);
+    for id in (0..shards).map(ShardId).chain(group) {
         if shape.is_cluster() && !placed(id) && !disk.holds(id) {
             continue;
         }
@@ -177,8 +176,8 @@ pub fn start(
         let home = shape.is_cluster().then(|| id_of(id.0 % shape.workers));
         let seed = seed ^ (u64::from(machine.0) << 32);
         let config = shard::Config { id, concurrency: shape.concurrency, seed, home };
-        let membership = shape.membership(machine);
-        let setup = Setup { shard: config, membership, shards: shape.shards };
+        let membership = shape.membership(machine, map.as_ref(), id);
+        let setup = Setup { shard: config, membership, shards };
         let replica = Replica::recover(setup, EntryFormat, now, parts, recovered);
         replicas.push(replica.map_err(|e| e.to_string())?);
     }
@@ -353,6 +352,7 @@ impl Worker {
                 let written = self.node.snapshot_written(now, which, true);
                 written.map_err(|e| e.to_string())?;
             }
+            Input::Seed(seed) => self.node.sow(now, *seed).map_err(|e| e.to_string())?,
             Input::HandOver(shard, to) => self.node.hand_over(now, shard, to),
             Input::StandBack(on) => self.node.stand_back(now, on),
             Input::Operate(words) => {
@@ -438,6 +438,9 @@ impl Worker {
                 transfer => sent.push(Sent::Transfer(transfer)),
             }
         }
+        while let Some((worker, seed)) = self.node.poll_seed() {
+            sent.push(Sent::Worker(worker, Box::new(Input::Seed(seed))));
+        }
         while let Some((to, parcel)) = self.node.poll_parcel() {
             sent.push(match to {
                 To::Worker { worker, from } => {
@@ -486,7 +489,9 @@ impl Worker {
         if self.snapshotting.is_some() {
             return;
         }
-        let Some(replica) = self.node.replica_mut(shard) else { return };
+        let Some(replica) = self.node.replica_mut(shard).filter(|r| r.may_snapshot()) else {
+            return;
+        };
         let (index, _) = replica.begin_snapshot();
         self.snapshotting = Some(Snapshotting { shard, index, bytes: Vec::new() });
     }

@@ -86,6 +86,12 @@ enum Event {
         index: u64,
         bytes: Vec<u8>,
     },
+    SeedWritten {
+        machine: u16,
+        epoch: u64,
+        which: (ShardId, u64),
+        index: u64,
+    },
     SnapshotReceived {
         machine: u16,
         epoch: u64,
@@ -442,6 +448,11 @@ impl World {
                 machine.disk.save_snapshot(shard, bytes, index);
                 let worker = usize::from(shard.0 % self.shape.workers);
                 machine.workers[worker].compact(shard, index);
+            }
+            Event::SeedWritten { machine, epoch, which, index }
+                if self.is_current(machine, epoch) =>
+            {
+                self.seed_written(machine, which, index);
             }
             Event::SnapshotReceived { machine, epoch, which, from, index }
                 if self.is_current(machine, epoch) =>

@@ -29,6 +29,7 @@ const ABORT: u8 = 4;
 const FLUSH: u8 = 5;
 const RESOLVE: u8 = 6;
 const VOID: u8 = 7;
+const SPLIT: u8 = 8;
 
 const HAS_REQUEST: u8 = 1;
 const HAS_GUARDS: u8 = 2;
@@ -109,6 +110,10 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
             out.push(RESOLVE);
             put_request(request, out);
         }
+        LogRecord::Split { child, first, at, last } => {
+            out.push(SPLIT);
+            [child.0, *first, *at, *last].into_iter().for_each(|number| put_u16(number, out));
+        }
     }
 }
 
@@ -128,6 +133,12 @@ fn read_record(
         VOID if version != VERSION_ALONE => LogRecord::Void(read_txn(reader, version)?),
         FLUSH => LogRecord::Flush,
         RESOLVE => LogRecord::Resolve(read_request(reader)?),
+        SPLIT if version != VERSION_ALONE => LogRecord::Split {
+            child: ShardId(reader.u16()?),
+            first: reader.u16()?,
+            at: reader.u16()?,
+            last: reader.u16()?,
+        },
         _ => return Err(Corrupt),
     })
 }

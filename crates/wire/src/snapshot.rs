@@ -27,6 +27,7 @@ const END: u8 = 6;
 const VOID: u8 = 7;
 const UNSETTLED: u8 = 8;
 const MEMBERS: u8 = 9;
+const SLOTS: u8 = 10;
 
 /// The snapshot format of this version of the product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,6 +91,10 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
         SnapshotPart::Members(members) => {
             out.push(MEMBERS);
             put_members(members, out);
+        }
+        SnapshotPart::Slots { splits, first, last } => {
+            out.push(SLOTS);
+            [*splits, *first, *last].into_iter().for_each(|number| put_u16(number, out));
         }
         SnapshotPart::Record(key, record) => {
             out.push(RECORD);
@@ -164,6 +169,9 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
         }
         VOID if version != VERSION_ALONE => SnapshotPart::Void(read_txn(reader, version)?),
         MEMBERS if version != VERSION_ALONE => SnapshotPart::Members(read_members(reader)?),
+        SLOTS if version != VERSION_ALONE => {
+            SnapshotPart::Slots { splits: reader.u16()?, first: reader.u16()?, last: reader.u16()? }
+        }
         UNSETTLED if version != VERSION_ALONE => {
             let txn = read_txn(reader, version)?;
             SnapshotPart::Unsettled { txn, commit: reader.option()?.map(Timestamp) }

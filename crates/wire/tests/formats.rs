@@ -141,6 +141,19 @@ fn the_machines_of_a_group_are_part_of_a_snapshot() {
     assert_eq!(SnapshotFormat.decode(&bytes), Ok((part, bytes.len())));
 }
 
+#[test]
+fn splits_are_in_logs_and_in_snapshots() {
+    let split = LogRecord::Split { child: ShardId(3), first: 0, at: 2730, last: 5460 };
+    let bytes = encoded(&Entry { records: vec![split], ..entry() });
+    assert_eq!(bytes[29..], [8, 3, 0, 0, 0, 0xaa, 0x0a, 0x54, 0x15]);
+    let found = EntryFormat.decode(&bytes).unwrap().records.remove(0);
+    assert_eq!(found, LogRecord::Split { child: ShardId(3), first: 0, at: 2730, last: 5460 });
+    let part = SnapshotPart::Slots { splits: 2, first: 0, last: 2729 };
+    let bytes = framed(&part);
+    assert_eq!(bytes[FRAME_HEADER_BYTES..], [2, 10, 2, 0, 0, 0, 0xa9, 0x0a]);
+    assert_eq!(SnapshotFormat.decode(&bytes), Ok((part, bytes.len())));
+}
+
 /// What `fixtures/snapshot-v1.hex` holds but for its end, if the gateway is [`OLD`].
 fn parts_of(gateway: GatewayId) -> Vec<SnapshotPart> {
     let replies = replies();

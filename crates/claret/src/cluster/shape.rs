@@ -187,6 +187,30 @@ pub async fn spread(client: &Client, copies: usize) -> Result<()> {
     wait_for(client, &wanted).await
 }
 
+/// Splits a shard, or looks on at a split that is under way, until the new shard is led.
+pub async fn split(client: &Client, shard: ShardId, at: Option<u16>) -> Result<()> {
+    let wanted = change(client, |map| match map.splitting(shard) {
+        Some((split, _)) if at.is_none_or(|at| at == split.at) => Ok(map.clone()),
+        _ => map.split(shard, at),
+    })
+    .await?;
+    let Some((split, (first, last))) = wanted.splitting(shard) else {
+        return Err(format!("shard {} is not being split", shard.0));
+    };
+    let child = split.child;
+    eprintln!("shard {} gives the slots from {first} to {last} to shard {}", shard.0, child.0);
+    loop {
+        let done = map(client).await?.origin(child).is_some_and(|split| split.done);
+        let held = holders(client).await?;
+        let led = held.iter().any(|held| held.name == name_of(child) && held.leader != 0);
+        if done && led {
+            eprintln!("shard {} is there", child.0);
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

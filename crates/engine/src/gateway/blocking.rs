@@ -7,7 +7,7 @@
 use super::api::SessionId;
 use super::calls::found_nothing;
 use super::data::{Route, long_key};
-use super::mail::{ATTEMPT, Pending, Target};
+use super::mail::{ATTEMPT, Mail, Pending, Target};
 use super::work::{Form, Program, Step};
 use super::{Gateway, Job, Timer};
 use crate::entry::Apply;
@@ -29,6 +29,29 @@ pub(super) struct Wait {
     /// The reply to give when the present attempt finds nothing, because the wait is over.
     over: Option<Reply>,
     deadline_us: Option<u64>,
+}
+
+impl Wait {
+    /// Whether there are keys at a shard that it waits for.
+    pub fn waits_at(&self, shard: ShardId) -> bool {
+        self.waits.iter().any(|(at, ..)| *at == shard)
+    }
+
+    /// Waits no more at a shard; gives the keys.
+    pub fn leave(&mut self, shard: ShardId, mail: &mut Mail) -> Vec<Blob> {
+        let mut left = Vec::new();
+        for (_, token, keys) in self.waits.extract_if(.., |(at, ..)| *at == shard) {
+            mail.send(shard, token, Body::Unblock);
+            mail.pending.remove(token);
+            left.extend(keys);
+        }
+        left
+    }
+
+    /// Waits for keys at a shard, under this token.
+    pub fn join(&mut self, shard: ShardId, token: u64, keys: Vec<Blob>) {
+        self.waits.push((shard, token, keys));
+    }
 }
 
 impl Gateway {
@@ -102,6 +125,7 @@ impl Gateway {
             Answer::Reply(reply) => reply,
             Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
             Answer::Unknown => super::ways::indefinite().into(),
+            Answer::Refused(_) => super::response::moved().into(),
             _ => Reply::Nil,
         };
         let Some(number) = wait.trying else { return };

@@ -6,10 +6,10 @@ use super::api::{Admin, SessionId};
 use super::commands::{unknown_subcommand, wrong_words};
 use super::dispatch::Handled;
 use super::gather::What;
-use super::topology::{Machine, ranges};
+use super::topology::Machine;
 use crate::limits::SLOTS;
 use crate::message::{Body, MachineId, ShardId};
-use crate::slot::{shard_of_slot, slot};
+use crate::slot::slot;
 use adt::{Args, ErrorReply, Reply};
 
 impl Gateway {
@@ -68,7 +68,7 @@ impl Gateway {
             2 if args.is(1, "ABORT") => self.admin(id, Admin::StandBack(false)),
             5 if args.is(1, "SHARD") && args.is(3, "TO") => {
                 let number = |at| args.int(at).ok().and_then(|number| u16::try_from(number).ok());
-                let known = number(2).filter(|shard| *shard < self.config.shards);
+                let known = number(2).filter(|shard| *shard < self.mail.routes.shards());
                 let Some(shard) = known else {
                     return ErrorReply::err("there is no such shard").into();
                 };
@@ -100,7 +100,7 @@ impl Gateway {
         }
         let target = self.place(id, None);
         self.bar(target);
-        let home = shard_of_slot(slot, self.config.shards);
+        let home = self.mail.routes.shard_of_slot(slot);
         let what = if count.is_some() { What::Concat } else { What::Length };
         let count = count.unwrap_or(usize::MAX);
         let body = |shard| (shard == home).then_some(Body::KeysInSlot { slot, count });
@@ -129,9 +129,9 @@ impl Gateway {
         if self.topology.is_alone() {
             return vec![((0, SLOTS - 1), ShardId(0), self.config.id.machine)];
         }
-        let leader = |shard| self.leader(ShardId(shard)).unwrap_or(self.config.id.machine);
-        let ranges = ranges(self.config.shards).into_iter().zip(0..);
-        ranges.map(|(range, shard)| (range, ShardId(shard), leader(shard))).collect()
+        let leader = |shard| self.leader(shard).unwrap_or(self.config.id.machine);
+        let ranges = self.mail.routes.ranges().into_iter();
+        ranges.map(|(range, shard)| (range, shard, leader(shard))).collect()
     }
 
     fn cluster_slots(&self) -> Reply {
@@ -202,11 +202,12 @@ impl Gateway {
     fn cluster_info(&self) -> String {
         let alone = self.topology.is_alone();
         let led = self.led();
-        let known = |shard: &u16| self.leader(ShardId(*shard)).is_some();
-        let complete = (0..self.config.shards).all(|shard| known(&shard));
-        let ranges = ranges(self.config.shards).into_iter().zip(0..);
+        let known = |shard: ShardId| self.leader(shard).is_some();
+        let ranges = self.mail.routes.ranges();
+        let complete = ranges.iter().all(|(_, shard)| known(*shard));
         let ok: u64 = ranges
-            .filter(|(_, shard)| known(shard))
+            .iter()
+            .filter(|(_, shard)| known(*shard))
             .map(|((first, last), _)| u64::from(last - first) + 1)
             .sum();
         let mut leaders: Vec<MachineId> = led.iter().map(|(.., leader)| *leader).collect();

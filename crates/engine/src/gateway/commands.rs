@@ -150,7 +150,7 @@ impl Gateway {
             }
         }
         let parsed = ScanArgs::parse(&words.args(), 1).and_then(|scan| {
-            let (shard, cursor) = split_cursor(scan.cursor, self.config.shards)?;
+            let (shard, cursor) = split_cursor(scan.cursor, self.mail.routes.shards())?;
             Ok((shard, ScanArgs { cursor, ..scan }))
         });
         let (shard, scan) = match parsed {

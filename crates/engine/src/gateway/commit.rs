@@ -9,6 +9,7 @@ use super::{Gateway, Job};
 use crate::entry::{Apply, Prepare};
 use crate::limits::{DECIDE_US_MAX, REQUESTS_PER_CLIENT_MAX};
 use crate::message::{Answer, Body, Fate, Refusal, ShardId};
+use crate::slot::slot;
 use adt::{ErrorReply, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
@@ -24,10 +25,13 @@ fn parts(txn: &Txn, shard_of: impl Fn(&[u8]) -> ShardId) -> BTreeMap<ShardId, Ap
     }
     if let Some(request) = &txn.request {
         // A program's outcome is remembered at its first shard. What an interactive transaction
-        // touches may differ from try to try, so the name of the client decides.
+        // touches may differ from try to try, so the name of the client decides. Of the shards of
+        // a program the one with the smallest slot: a retry finds it, or what came out of it.
         let interactive = matches!(txn.role, Role::Interactive { .. });
-        let home = if interactive { None } else { parts.keys().next().copied() };
-        let home = home.unwrap_or_else(|| shard_of(&request.client));
+        let keys = txn.work.ops.iter().map(|(key, _)| key);
+        let keys = keys.chain(txn.guards.iter().map(|guard| &guard.key));
+        let first = keys.min_by_key(|key| slot(key)).filter(|_| !interactive);
+        let home = shard_of(first.unwrap_or(&request.client));
         parts.entry(home).or_default().request = Some(request.clone());
     }
     parts
@@ -88,6 +92,7 @@ impl Gateway {
         txn.stage = Stage::Preparing;
         txn.left = parts.len();
         let participants: SmallVec<[ShardId; 4]> = parts.keys().copied().collect();
+        txn.homes = txn.work.ops.iter().map(|(key, _)| mail.shard_of(key)).collect();
         for (shard, apply) in parts {
             let prepare = Prepare { txn: txn.id, participants: participants.clone(), apply };
             let body = Body::Prepare { prepare, floor: txn.clock };
@@ -244,9 +249,7 @@ impl Gateway {
         }
         let mut answers: BTreeMap<ShardId, _> =
             txn.answers.drain(..).map(|(shard, replies)| (shard, replies.into_iter())).collect();
-        let shards: Vec<ShardId> =
-            txn.work.ops.iter().map(|(key, _)| self.mail.shard_of(key)).collect();
-        let replies = shards.iter().filter_map(|s| answers.get_mut(s).and_then(Iterator::next));
+        let replies = txn.homes.iter().filter_map(|s| answers.get_mut(s).and_then(Iterator::next));
         let mut replies: Vec<Reply> = replies.collect();
         if txn.replies_lost {
             let text = "the transaction took effect, but the machine that had its replies was lost";
@@ -330,6 +333,7 @@ impl Gateway {
             Answer::Reply(reply) => reply,
             Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
             Answer::Unknown => super::ways::indefinite().into(),
+            Answer::Refused(_) => super::response::moved().into(),
             _ => Reply::Nil,
         };
         txn.answers[index as usize].1[0] = reply;

@@ -235,7 +235,7 @@ impl Gateway {
         if let Some(shard) = wrote
             && let Some(session) = self.sessions.get_mut(target.session.0)
         {
-            session.writes[usize::from(shard.0)] -= 1;
+            session.wrote(shard);
         }
     }
 }

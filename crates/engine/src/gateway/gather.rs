@@ -3,6 +3,7 @@
 use super::api::{Knowledge, Output, PeerMessage, Question};
 use super::mail::{Pending, Target};
 use super::shardmap::written;
+use super::ways::indefinite;
 use super::{Gateway, GatewayStats, Job, client_list, info, pubsub};
 use crate::limits::SHARDS_MAX;
 use crate::message::{Answer, Body, GatewayId, Now, ShardId};
@@ -72,7 +73,7 @@ impl Gateway {
         };
         let job = self.jobs.insert(Job::Gather(Box::new(gather)));
         let mut asked = 0;
-        for shard in (0..self.config.shards).map(ShardId) {
+        for shard in (0..self.mail.routes.shards()).map(ShardId) {
             if let Some(body) = to_shards(shard) {
                 self.mail.ask(shard, Pending::Gather { job }, body);
                 asked += 1;
@@ -117,6 +118,9 @@ impl Gateway {
         match answer {
             Answer::Reply(reply) => gather.replies.push(reply),
             Answer::Stats(stats) => gather.stats.push(*stats),
+            Answer::Unknown if !matches!(gather.what, What::Written | What::One) => {
+                gather.replies.push(indefinite().into());
+            }
             answer if matches!(gather.what, What::Written) => {
                 gather.replies.push(written(&answer));
             }
@@ -164,7 +168,9 @@ impl Gateway {
                 _ => None,
             })
         };
+        let error = replies.iter().find(|reply| reply.is_error()).cloned();
         let reply = match what {
+            _ if error.is_some() => error.unwrap_or(Reply::Nil),
             What::Sum => Reply::Int(count()),
             What::Ok => Reply::Ok,
             What::One | What::Written => replies.into_iter().next().unwrap_or_else(no_answer),
@@ -180,7 +186,7 @@ impl Gateway {
             }
             What::Scan(shard) => {
                 let reply = replies.into_iter().next().unwrap_or(Reply::Nil);
-                scan_reply(reply, shard, self.config.shards)
+                scan_reply(reply, shard, self.mail.routes.shards())
             }
             What::Info(wanted) => self.info_reply(&wanted, &stats, knowledge),
             What::Clients => {

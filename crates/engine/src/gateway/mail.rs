@@ -5,6 +5,7 @@ use super::slab::Slab;
 use super::ways::Ways;
 use super::work::Finish;
 use crate::message::{Body, GatewayId, Request, ShardId, Token};
+use crate::slot::Routes;
 use adt::{Blob, Timestamp};
 use std::collections::VecDeque;
 
@@ -53,13 +54,16 @@ pub(super) enum Pending {
     Lease { lease: u64 },
     /// What a participant knows of a transaction whose coordinator is silent.
     Fate { job: u64 },
+    /// The map is to say that a split is done.
+    SplitDone,
 }
 
 /// The way to the shards.
 #[derive(Debug)]
 pub(super) struct Mail {
     pub gateway: GatewayId,
-    pub shards: u16,
+    /// Which shard has which slots.
+    pub routes: Routes,
     pub outputs: VecDeque<Output>,
     pub pending: Slab<Pending>,
     /// In a cluster: the ways to shards that other machines may lead.
@@ -118,7 +122,7 @@ impl Mail {
     /// The shard of a key.
     #[inline]
     pub fn shard_of(&self, key: &[u8]) -> ShardId {
-        crate::slot::shard_of(key, self.shards)
+        self.routes.shard_of(key)
     }
 }
 

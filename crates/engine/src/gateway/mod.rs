@@ -33,6 +33,7 @@ pub mod pubsub;
 mod readonly;
 mod recover;
 mod reply;
+mod rerouting;
 mod response;
 mod session;
 pub mod session_commands;
@@ -53,6 +54,7 @@ pub use topology::Members;
 
 use crate::limits::{PIPELINE_REQUESTS_MAX, TRANSACTION_BYTES_MAX};
 use crate::message::{GatewayId, Now, TxnId};
+use crate::slot::Routes;
 use acl::Acl;
 use adt::collections::Map;
 use adt::{Blob, Timestamp};
@@ -98,15 +100,21 @@ pub struct Gateway {
     topology: topology::Topology,
     /// Transactions of others that are being settled.
     recovering: BTreeSet<TxnId>,
+    /// The map is being told that a split is done.
+    telling_split: bool,
 }
 
 impl Gateway {
     /// A gateway without sessions. The users must be those that [`Acl::from_config`] accepts:
     /// otherwise nobody can log in.
     pub fn new(config: Config, now: Now) -> Self {
+        let mut routes = Routes::even(config.shards);
+        if let Some(map) = config.members.as_ref().and_then(|members| members.map.as_ref()) {
+            routes.follow(map);
+        }
         let mail = Mail {
             gateway: config.id,
-            shards: config.shards,
+            routes,
             outputs: VecDeque::new(),
             pending: Slab::default(),
             ways: config.members.is_some().then(ways::Ways::new),
@@ -133,6 +141,7 @@ impl Gateway {
             admission: admission::Admission::default(),
             topology: topology::Topology::new(config.members.as_ref(), config.id.machine),
             recovering: BTreeSet::new(),
+            telling_split: false,
             config,
         }
     }
@@ -145,7 +154,7 @@ impl Gateway {
             + u64::from(self.config.id.worker)
             + 1;
         self.next_client += 1;
-        let mut session = Session::new(opening, client, self.config.shards, self.first_user());
+        let mut session = Session::new(opening, client, self.first_user());
         session.active_us = now.mono_us;
         session.about.opened_us = now.mono_us;
         self.mail.stats.sessions += 1;

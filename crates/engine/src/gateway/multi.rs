@@ -165,6 +165,13 @@ impl Gateway {
     /// The version of a watched key is known.
     pub(super) fn watched(&mut self, target: Target, key: Blob, answer: Answer) {
         let Some(session) = self.sessions.get_mut(target.session.0) else { return };
+        if matches!(answer, Answer::Refused(_)) {
+            if std::mem::take(&mut session.watching) > 0 {
+                session.watched.clear();
+                self.finish(target, super::response::moved().into());
+            }
+            return;
+        }
         let Answer::Version(version) = answer else { return };
         if session.watching == 0 {
             return;

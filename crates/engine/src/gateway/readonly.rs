@@ -12,7 +12,7 @@ use super::snapshot::{Part, instant, later};
 use super::txn::Cause;
 use super::{Gateway, Job};
 use crate::limits::SNAPSHOT_ROUNDS_MAX;
-use crate::message::{Answer, KeyedOp, TxnId};
+use crate::message::{Answer, KeyedOp, ShardId, TxnId};
 use adt::{Merge, Reply};
 use std::collections::VecDeque;
 
@@ -59,6 +59,12 @@ impl Intervals {
             bytes: 0,
         }
     }
+
+    /// Whether something was read, or is being read, at a shard.
+    pub fn reads_at(&self, shard: ShardId) -> bool {
+        let reading = self.queries.iter().flat_map(|(_, query)| &query.parts);
+        self.parts.iter().chain(reading).any(|part| part.shard == shard)
+    }
 }
 
 impl Gateway {
@@ -102,6 +108,9 @@ impl Gateway {
 
     /// A shard has answered a read, or reads that were asked again (`query` is `None`).
     pub(super) fn interval(&mut self, job: u64, query: Option<u64>, part: u32, answer: Answer) {
+        if let Answer::Refused(refusal) = answer {
+            return self.abort_intervals(job, Cause::Refused(refusal));
+        }
         let Some(Job::Intervals(txn)) = self.jobs.get_mut(job) else { return };
         let Some(number) = query else { return self.asked_again(job, part, answer) };
         if txn.asked > 0 {
@@ -201,7 +210,7 @@ impl Gateway {
     }
 
     /// The transaction cannot go on.
-    fn abort_intervals(&mut self, job: u64, cause: Cause) {
+    pub(super) fn abort_intervals(&mut self, job: u64, cause: Cause) {
         let Some(Job::Intervals(txn)) = self.jobs.remove(job) else { return };
         self.mail.stats.interactive -= 1;
         self.mail.stats.aborted += 1;

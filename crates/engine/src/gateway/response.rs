@@ -62,6 +62,7 @@ impl Gateway {
             Pending::Gather { job } => self.gathered(job, answer),
             Pending::Lease { lease } => self.leased(lease, answer),
             Pending::Fate { job } => self.learned(job, answer),
+            Pending::SplitDone => self.telling_split = false,
             Pending::Wait { .. } => {}
         }
     }
@@ -117,6 +118,12 @@ impl Gateway {
     }
 }
 
+/// The error for a request that a split has come between.
+pub(super) fn moved() -> ErrorReply {
+    let text = "what this needs goes to a new shard just now; it had no effect, try it again";
+    ErrorReply::new("TRYAGAIN", text)
+}
+
 /// The reply for an answer that does not belong to its request, or a refusal.
 fn unexpected(answer: &Answer) -> Reply {
     match answer {
@@ -124,6 +131,7 @@ fn unexpected(answer: &Answer) -> Reply {
             let text = "too many requests wait already; wait a little and try again";
             ErrorReply::new("BUSY", text).into()
         }
+        Answer::Refused(Refusal::Moved) => moved().into(),
         Answer::Unknown => super::ways::indefinite().into(),
         Answer::Voided => super::commit::voided().into(),
         Answer::Forgotten => super::commit::forgotten().into(),

@@ -140,7 +140,7 @@ pub(super) enum SlotState {
 }
 
 impl Session {
-    pub fn new(opening: Opening, client: u64, shards: u16, user: Option<Arc<User>>) -> Self {
+    pub fn new(opening: Opening, client: u64, user: Option<Arc<User>>) -> Self {
         let about = About {
             client,
             opening,
@@ -157,7 +157,7 @@ impl Session {
         let mut session = Self {
             queue: VecDeque::new(),
             base: 0,
-            writes: SmallVec::from_elem(0, usize::from(shards)),
+            writes: SmallVec::new(),
             protocol: 2,
             plain: false,
             closing: false,
@@ -206,13 +206,23 @@ impl Session {
     /// A write to `shard` is on its way.
     #[inline]
     pub fn writes_to(&mut self, shard: ShardId) {
-        self.writes[usize::from(shard.0)] += 1;
+        let index = usize::from(shard.0);
+        if index >= self.writes.len() {
+            self.writes.resize(index + 1, 0);
+        }
+        self.writes[index] += 1;
+    }
+
+    /// A write to `shard` is answered, or on its way to another one.
+    #[inline]
+    pub fn wrote(&mut self, shard: ShardId) {
+        self.writes[usize::from(shard.0)] -= 1;
     }
 
     /// Whether the session has writes on `shard` that are not answered yet.
     #[inline]
     pub fn is_fenced(&self, shard: ShardId) -> bool {
-        self.writes[usize::from(shard.0)] > 0
+        self.writes.get(usize::from(shard.0)).is_some_and(|writes| *writes > 0)
     }
 
     /// Whether the client may only manage its subscriptions (RESP2 has no place for other replies).

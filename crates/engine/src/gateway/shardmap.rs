@@ -5,6 +5,7 @@ use super::api::SessionId;
 use super::commands::unknown_subcommand;
 use super::dispatch::Handled;
 use super::gather::What;
+use super::mail::Pending;
 use crate::entry::Apply;
 use crate::map::{ShardMap, list, name_of};
 use crate::message::{Answer, Body, Now, RequestId, ShardId};
@@ -22,7 +23,27 @@ impl Gateway {
     /// There is a new shard map.
     pub fn map_changed(&mut self, now: Now, map: ShardMap) {
         self.now = now;
+        let before = (!map.splits.is_empty()).then(|| self.mail.routes.all());
+        self.mail.routes.follow(&map);
         self.topology.set_map(self.config.id.machine, map);
+        if let Some(before) = before {
+            self.routes_changed(&before);
+            self.settle();
+        }
+    }
+
+    /// A majority has what a new shard began with: the map is to say so.
+    pub fn split_done(&mut self, now: Now, child: ShardId) {
+        self.now = now;
+        let open = |map: &&ShardMap| map.origin(child).is_some_and(|split| !split.done);
+        let Some(map) = self.topology.map().filter(open) else { return };
+        if self.telling_split {
+            return;
+        }
+        self.telling_split = true;
+        let body = set_map(&map.split_done(child));
+        self.mail.ask(ShardId::MAP, Pending::SplitDone, body);
+        self.settle();
     }
 
     /// The leader of a shard says which machines hold it.
@@ -58,18 +79,9 @@ impl Gateway {
         if !self.is_idle(id) {
             return Handled::Hold;
         }
-        let set = StringOp::Set {
-            value: Blob::from(next.to_string().as_bytes()),
-            only: Only::Always,
-            expiry: Expiry::Clear,
-            reply: SetReply::Status,
-        };
-        let request = RequestId { client: Blob::from(WRITER), number: next.epoch };
-        let ops = smallvec![(Blob::from(MAP_KEY), Op::String(set))];
-        let apply = Apply { ops, guards: Vec::new(), request: Some(request) };
         let target = self.place(id, None);
         self.bar(target);
-        self.ask_one(target, What::Written, ShardId::MAP, Body::Apply(apply));
+        self.ask_one(target, What::Written, ShardId::MAP, set_map(next));
         Handled::Later
     }
 
@@ -94,6 +106,19 @@ impl Gateway {
         }
         text
     }
+}
+
+/// The request to write a map, which takes effect if no other one with its epoch has.
+fn set_map(next: &ShardMap) -> Body {
+    let set = StringOp::Set {
+        value: Blob::from(next.to_string().as_bytes()),
+        only: Only::Always,
+        expiry: Expiry::Clear,
+        reply: SetReply::Status,
+    };
+    let request = RequestId { client: Blob::from(WRITER), number: next.epoch };
+    let ops = smallvec![(Blob::from(MAP_KEY), Op::String(set))];
+    Body::Apply(Apply { ops, guards: Vec::new(), request: Some(request) })
 }
 
 /// What is answered to whoever has written a map.

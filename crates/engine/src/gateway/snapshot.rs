@@ -26,6 +26,13 @@ pub(super) struct Snapshot {
     left: usize,
 }
 
+impl Snapshot {
+    /// Whether part of it is read at a shard.
+    pub fn reads(&self, shard: ShardId) -> bool {
+        self.parts.iter().any(|part| part.shard == shard)
+    }
+}
+
 /// What one shard reads.
 #[derive(Debug)]
 pub(super) struct Part {
@@ -116,6 +123,9 @@ impl Gateway {
 
     /// One shard has answered.
     pub(super) fn snapshot_part(&mut self, job: u64, index: u32, answer: Answer) {
+        if matches!(answer, Answer::Refused(_)) {
+            return self.lock_instead(job);
+        }
         let Some(Job::Snapshot(snapshot)) = self.jobs.get_mut(job) else { return };
         let part = &mut snapshot.parts[index as usize];
         if let Some(replies) = part.take(&self.mail, self.now, answer) {
@@ -148,7 +158,7 @@ impl Gateway {
     }
 
     /// The values change too fast: read them under locks.
-    fn lock_instead(&mut self, job: u64) {
+    pub(super) fn lock_instead(&mut self, job: u64) {
         let Some(Job::Snapshot(snapshot)) = self.jobs.remove(job) else { return };
         let Snapshot { target, finish, parts, order, .. } = *snapshot;
         let mut ops: Vec<_> = parts.into_iter().map(|part| part.ops.into_iter()).collect();

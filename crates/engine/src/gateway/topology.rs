@@ -4,12 +4,10 @@
 use super::Gateway;
 use super::api::Facts;
 use super::data::Route;
-use crate::limits::SLOTS;
 use crate::map::ShardMap;
 use crate::message::{MachineId, Now, ShardId};
 use crate::replication::Members as Replicated;
 use crate::shard::apply::mix;
-use crate::slot::shard_of_slot;
 use adt::ErrorReply;
 use std::collections::BTreeMap;
 
@@ -147,18 +145,6 @@ impl Topology {
     }
 }
 
-/// The slots of each shard, first and last.
-pub(super) fn ranges(shards: u16) -> Vec<(u16, u16)> {
-    let mut ranges: Vec<(u16, u16)> = Vec::new();
-    for slot in 0..SLOTS {
-        match ranges.get_mut(usize::from(shard_of_slot(slot, shards).0)) {
-            Some(range) => range.1 = slot,
-            None => ranges.push((slot, slot)),
-        }
-    }
-    ranges
-}
-
 impl Gateway {
     /// Another machine is connected; clients reach it at this address.
     pub fn machine_linked(&mut self, now: Now, machine: MachineId, host: &str, port: u16) {
@@ -186,18 +172,6 @@ impl Gateway {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_slot_is_in_the_range_of_its_shard() {
-        for shards in [1, 2, 3, 5, 64] {
-            let ranges = ranges(shards);
-            assert_eq!(ranges.len(), usize::from(shards));
-            for slot in 0..SLOTS {
-                let (first, last) = ranges[usize::from(shard_of_slot(slot, shards).0)];
-                assert!((first..=last).contains(&slot));
-            }
-        }
-    }
 
     #[test]
     fn machines_have_names_of_their_own() {

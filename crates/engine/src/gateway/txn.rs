@@ -44,6 +44,8 @@ pub(super) struct Txn {
     pub bound: Timestamp,
     /// Answers missing in this stage.
     pub left: usize,
+    /// By operation, the shard that was asked to commit it.
+    pub homes: Vec<crate::message::ShardId>,
     /// Requests that wait for locks.
     pub blocked: u32,
     /// An older transaction waits for this one.
@@ -125,6 +127,7 @@ impl Cause {
             Self::Idle => "it was idle while others waited for what it holds",
             Self::Refused(Refusal::Conflict) => "another transaction holds what it needs",
             Self::Refused(Refusal::LocksLost) => "its locks were lost",
+            Self::Refused(Refusal::Moved) => "what it needs goes to a new shard just now",
             Self::Changed => "what it had read was changed",
             Self::Discarded => return discarded(),
             Self::Refused(Refusal::Busy) => {
@@ -156,6 +159,7 @@ impl Txn {
             clock: Timestamp::ZERO,
             bound: Timestamp::ZERO,
             left: 0,
+            homes: Vec::new(),
             blocked: 0,
             wounded: false,
             cancelling: false,

@@ -49,6 +49,9 @@ pub(super) struct Ways {
     last: u64,
     /// Shards whose next leader can be asked now.
     ready: Vec<ShardId>,
+    /// Shards that have given slots away, and to which: nothing goes to the second before what was
+    /// sent to the first is back.
+    rerouting: Vec<(ShardId, ShardId)>,
 }
 
 /// What to ask again, if the answer to a request should get lost.
@@ -67,7 +70,8 @@ impl Ways {
         let mut ways = Vec::new();
         // Not all numbers are in use: the map's comes last.
         ways.resize_with(usize::from(ShardId::MAP.0) + 1, Way::default);
-        Self { ways, sent: Map::default(), last: 0, ready: Vec::new() }
+        let (ready, rerouting) = Default::default();
+        Self { ways, sent: Map::default(), last: 0, ready, rerouting }
     }
 
     /// Who leads a shard, if that is known.
@@ -115,8 +119,9 @@ impl Ways {
 
     /// Whether nothing is missing before the next leader of a shard can be asked.
     fn look_at(&mut self, shard: ShardId) {
+        let waits = self.waits_for_another(shard);
         let way = self.way(shard);
-        if way.out == 0 && way.next.is_some() {
+        if way.out == 0 && way.next.is_some() && !waits {
             self.ready.push(shard);
         }
     }
@@ -124,6 +129,64 @@ impl Ways {
     /// Shards whose next leader can be asked now.
     pub fn take_ready(&mut self) -> Vec<ShardId> {
         std::mem::take(&mut self.ready)
+    }
+
+    /// Slots have gone from one shard to another.
+    pub fn begin_rerouting(&mut self, parent: ShardId, child: ShardId) {
+        for shard in [parent, child] {
+            let way = self.way(shard);
+            if std::mem::take(&mut way.open) {
+                // It opens again for the same leader.
+                way.next.get_or_insert(way.machine);
+            }
+        }
+        self.rerouting.push((parent, child));
+        self.look_at(parent);
+    }
+
+    /// A shard from which slots have gone to another one, and from which everything is back.
+    pub fn next_rerouting(&self) -> Option<(ShardId, ShardId)> {
+        let back = |(parent, _): &&(ShardId, ShardId)| self.ways[usize::from(parent.0)].out == 0;
+        self.rerouting.iter().find(back).copied()
+    }
+
+    /// What is held has gone where it belongs.
+    pub fn end_rerouting(&mut self, parent: ShardId, child: ShardId) {
+        self.rerouting.retain(|pair| *pair != (parent, child));
+        self.look_at(parent);
+        self.look_at(child);
+    }
+
+    /// Whether requests to another shard must be back before anything goes to this one, or what is
+    /// held for it has not gone where it belongs.
+    fn waits_for_another(&self, shard: ShardId) -> bool {
+        self.rerouting.iter().any(|(parent, child)| [parent, child].contains(&&shard))
+    }
+
+    /// Requests that are held for a shard, in order.
+    pub fn held(&self, shard: ShardId) -> Vec<u64> {
+        self.ways[usize::from(shard.0)].held.values().map(|(token, _)| *token).collect()
+    }
+
+    /// A request that is held for a shard.
+    pub fn body(&self, shard: ShardId, token: u64) -> Option<&Body> {
+        let number = self.sent.get(&token)?.number;
+        self.ways[usize::from(shard.0)].held.get(&number).map(|(_, body)| body)
+    }
+
+    /// Takes out a request that is held for a shard.
+    pub fn take_held(&mut self, shard: ShardId, token: u64) -> Option<Body> {
+        let number = self.sent.get(&token)?.number;
+        self.way(shard).held.remove(&number).map(|(_, body)| body)
+    }
+
+    /// A request that is held is for another shard.
+    pub fn move_held(&mut self, token: u64, to: ShardId) {
+        let Some(sent) = self.sent.get_mut(&token) else { return };
+        let (from, number) = (std::mem::replace(&mut sent.shard, to), sent.number);
+        if let Some(held) = self.way(from).held.remove(&number) {
+            self.way(to).held.insert(number, held);
+        }
     }
 
     /// Requests that are held and rest on locks of a lead that has ended.
@@ -164,8 +227,9 @@ impl Ways {
 
     /// What may go out now because nothing stands in the way any more.
     fn open(&mut self, shard: ShardId) -> Vec<(u64, Body)> {
+        let waits = self.waits_for_another(shard);
         let way = &mut self.ways[usize::from(shard.0)];
-        let Some(next) = way.next.filter(|_| way.out == 0) else { return Vec::new() };
+        let Some(next) = way.next.filter(|_| way.out == 0 && !waits) else { return Vec::new() };
         (way.machine, way.next, way.open) = (next, None, true);
         let held: Vec<(u64, Body)> = std::mem::take(&mut way.held).into_values().collect();
         for (token, body) in &held {
@@ -189,15 +253,23 @@ pub(super) fn indefinite() -> ErrorReply {
 }
 
 impl Gateway {
-    /// A machine leads a shard from now on (in a new term, if it did before), or nobody does. What
+    /// A machine leads a shard from now on (in a new term, if it did before), which was split so
+    /// many times; or nobody does. What
     /// an earlier leader was asked is answered by it, unless its machine is lost.
-    pub fn shard_led(&mut self, now: Now, shard: ShardId, machine: Option<MachineId>) {
+    pub fn shard_led(&mut self, now: Now, shard: ShardId, leader: Option<(MachineId, u16)>) {
         self.now = now;
         let Some(ways) = &mut self.mail.ways else { return };
         let way = ways.way(shard);
         way.open = false;
-        way.next = machine;
+        way.next = leader.map(|(machine, _)| machine);
         ways.look_at(shard);
+        if let (Some((_, splits)), Some(map)) = (leader, self.topology.map())
+            && splits > self.mail.routes.splits(shard)
+        {
+            let before = self.mail.routes.all();
+            self.mail.routes.carried_out(shard, splits, map);
+            self.routes_changed(&before);
+        }
         self.locks_lost(shard);
         self.settle();
     }
@@ -226,6 +298,7 @@ impl Gateway {
 
     /// Sends what was held and whose time has come.
     pub(super) fn open_ways(&mut self) {
+        self.reroute();
         while let Some(ways) = &mut self.mail.ways {
             let ready = ways.take_ready();
             if ready.is_empty() {
@@ -237,7 +310,10 @@ impl Gateway {
 
     /// Whether [`Gateway::open_ways`] has something to do.
     pub(super) fn ways_are_ready(&self) -> bool {
-        self.mail.ways.as_ref().is_some_and(|ways| !ways.ready.is_empty())
+        self.mail
+            .ways
+            .as_ref()
+            .is_some_and(|ways| !ways.ready.is_empty() || ways.next_rerouting().is_some())
     }
 
     fn open_way(&mut self, shard: ShardId) {

@@ -11,6 +11,7 @@
 
 mod parcel;
 mod placement;
+mod splitting;
 mod transfer;
 
 pub use parcel::Parcel;
@@ -22,11 +23,11 @@ use crate::entry::{EntryCodec, SnapshotCodec};
 use crate::gateway::{Gateway, PeerMessage};
 use crate::map::ShardMap;
 use crate::message::{GatewayId, MachineId, Now, Request, Response, ShardId};
-use crate::replica::{Replica, ReplicaError};
+use crate::replica::{Replica, ReplicaError, Seed, splits_of};
 use crate::replication::{Members, Persist};
 use adt::Timestamp;
 use placement::Placement;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use transfer::Transfers;
 
 /// For how long a machine that stands back tries to hand over what it leads.
@@ -41,12 +42,15 @@ pub enum Event {
     Response(Response),
     /// A message of another gateway.
     Message(GatewayId, PeerMessage),
-    /// A machine leads a shard from now on, or none does.
-    Led(ShardId, Option<MachineId>),
+    /// A machine leads a shard from now on, which was split so many times, or none does.
+    Led(ShardId, Option<(MachineId, u16)>),
     /// The connection to a machine is lost.
     Lost(MachineId),
     /// There is a new shard map.
     Map(Box<ShardMap>),
+    /// A new shard that is led here has what it began with on a majority of its machines: the map
+    /// is to say so. Told until it does.
+    SplitDone(ShardId),
     /// These machines hold a shard, says its leader.
     Members(ShardId, Box<Members>),
 }
@@ -60,6 +64,7 @@ impl Event {
             Self::Message(from, message) => gateway.peer(now, from, message),
             Self::Led(shard, machine) => gateway.shard_led(now, shard, machine),
             Self::Lost(machine) => gateway.machine_lost(now, machine),
+            Self::SplitDone(child) => gateway.split_done(now, child),
             Self::Map(map) => gateway.map_changed(now, *map),
             Self::Members(shard, members) => gateway.members_told(now, shard, *members),
         }
@@ -99,6 +104,12 @@ pub struct Node<C> {
     /// The numbers of the shards that have a replica here.
     local: Vec<usize>,
     leads: Vec<Option<Lead>>,
+    /// Leads that began with a split that the map, as it is known here, has not told of.
+    early: BTreeMap<ShardId, Lead>,
+    /// What new shards begin with, for other workers.
+    seeds: VecDeque<(u16, Box<Seed>)>,
+    /// What new shards begin with of which the map, as it is kept here, does not tell yet.
+    unknown: Vec<Seed>,
     /// The terms in which the shards here were said to be led by this machine.
     announced: Vec<Option<u64>>,
     connected: BTreeSet<MachineId>,
@@ -142,6 +153,9 @@ impl<C: EntryCodec + Clone> Node<C> {
             replicas,
             local,
             leads: vec![alone; count],
+            early: BTreeMap::new(),
+            seeds: VecDeque::new(),
+            unknown: Vec::new(),
             announced: vec![None; count],
             connected: BTreeSet::new(),
             told_us: 0,
@@ -261,6 +275,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             Parcel::Raft { shard, message } => {
                 if let Some(replica) = &mut self.replicas[usize::from(shard.0)] {
                     replica.step(now, *message)?;
+                    self.look_for_births(now, shard)?;
                     self.watch(shard);
                 }
             }
@@ -342,12 +357,35 @@ impl<C: EntryCodec + Clone> Node<C> {
     }
 
     fn learn(&mut self, shard: ShardId, lead: Lead) {
+        let splits = splits_of(lead.term);
+        let (most, least) = self.map().map_or((0, 0), |map| {
+            let all = map.splits.iter().filter(|split| split.parent == shard).count();
+            (all as u16, map.splits_done(shard))
+        });
+        if splits > most && self.early.get(&shard).is_none_or(|known| known.term < lead.term) {
+            self.early.insert(shard, lead);
+        }
         let Some(known) = self.leads.get_mut(usize::from(shard.0)) else { return };
-        if known.is_some_and(|known| known.term >= lead.term) {
+        let is_new = known.is_none_or(|known| known.term < lead.term);
+        if !is_new || !(least..=most).contains(&splits) {
             return;
         }
         *known = Some(lead);
-        self.events.push_back(Event::Led(shard, Some(lead.machine)));
+        self.events.push_back(Event::Led(shard, Some((lead.machine, splits))));
+    }
+
+    /// There is a new map: leads that it says to have ended are forgotten, and those that it had
+    /// not told of are taken note of.
+    fn learn_anew(&mut self, map: &ShardMap) {
+        for shard in map.all() {
+            let known = self.leads.get(usize::from(shard.0)).copied().flatten();
+            if let Some(lead) = known.filter(|lead| splits_of(lead.term) < map.splits_done(shard)) {
+                self.unlearn(shard, lead);
+            }
+        }
+        for (shard, lead) in std::mem::take(&mut self.early) {
+            self.learn(shard, lead);
+        }
     }
 
     fn unlearn(&mut self, shard: ShardId, lead: Lead) {
@@ -505,6 +543,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             let shard = self.local[index];
             if let Some(replica) = &mut self.replicas[shard] {
                 replica.tick(now)?;
+                self.look_for_births(now, ShardId(shard as u16))?;
                 self.watch(ShardId(shard as u16));
             }
         }
@@ -555,6 +594,7 @@ impl<C: EntryCodec + Clone> Node<C> {
     pub fn persisted(&mut self, now: Now, shard: ShardId, number: u64) -> Result<(), ReplicaError> {
         let Some(replica) = &mut self.replicas[usize::from(shard.0)] else { return Ok(()) };
         replica.persisted(now, number)?;
+        self.look_for_births(now, shard)?;
         self.install(now)?;
         self.watch(shard);
         if self.placement.is_some() {

@@ -37,6 +37,7 @@ pub struct Placing<C> {
 #[derive(Debug)]
 pub(super) struct Placement<C> {
     placing: Placing<C>,
+    /// How many shards the cluster was founded with.
     shards: u16,
     /// The map as its group has it, so that it is not read again and again.
     text: Vec<u8>,
@@ -67,16 +68,33 @@ impl<C> Placement<C> {
         }
     }
 
+    pub fn map(&self) -> Option<&ShardMap> {
+        self.placing.map.as_ref()
+    }
+
+    /// Whether the newest map that is known is kept durably.
+    pub fn is_kept(&self) -> bool {
+        !self.fresh
+    }
+
+    /// Whether the files of a shard that was here are being removed.
+    pub fn is_removing(&self, shard: ShardId) -> bool {
+        self.removing.contains(&shard)
+    }
+
     /// The setup of a replica that is made now.
     fn setup(&self, own: GatewayId, workers: u16, shard: ShardId) -> Option<Setup> {
-        let founders = self.placing.map.as_ref()?.founders.clone();
+        let map = self.placing.map.as_ref()?;
+        // A shard that the map does not know yet comes out of a split.
+        let founded = map.holders_of(shard).first().map(|_| map.founders_of(shard));
+        let founders = founded.unwrap_or_default().to_vec();
         let home = GatewayId { worker: shard.0 % workers, ..own };
         let seed = mix(self.placing.seed ^ u64::from(shard.0));
         let concurrency = self.placing.concurrency;
         Some(Setup {
             shard: Config { id: shard, concurrency, seed, home: Some(home) },
             membership: Membership::clustered(own.machine, founders),
-            shards: self.shards,
+            shards: map.shards.len() as u16,
         })
     }
 }
@@ -104,8 +122,8 @@ impl<C: EntryCodec + Clone> Node<C> {
     pub(super) fn hear_map(&mut self, from: MachineId, map: ShardMap) {
         let Some(placement) = &mut self.placement else { return };
         let known = placement.placing.map.as_ref();
-        if map.shards.len() != usize::from(placement.shards) {
-            placement.misfit = Some(map.shards.len() as u16);
+        if map.founded_shards() != placement.shards {
+            placement.misfit = Some(map.founded_shards());
             return;
         }
         if known.is_some_and(|known| known.epoch >= map.epoch) {
@@ -114,6 +132,12 @@ impl<C: EntryCodec + Clone> Node<C> {
         placement.placing.map = Some(map.clone());
         placement.fresh = true;
         self.events.push_back(Event::Map(Box::new(map.clone())));
+        for &local in &self.local {
+            if let Some(replica) = &mut self.replicas[local] {
+                replica.know_shards(map.shards.len() as u16);
+            }
+        }
+        self.learn_anew(&map);
         let own = self.id;
         for worker in (0..self.workers).filter(|worker| *worker != own.worker) {
             let parcel = Parcel::Map(Box::new(map.clone()));
@@ -262,11 +286,12 @@ impl<C: EntryCodec + Clone> Node<C> {
             let wanted = map.holders_of(ShardId(shard as u16));
             replica.go_towards(now, wanted)?;
         }
+        self.go_on_splitting(now)?;
         self.tell_changed_members();
         Ok(())
     }
 
-    fn make_replica(&mut self, now: Now, shard: ShardId) -> Result<(), ReplicaError> {
+    pub(super) fn make_replica(&mut self, now: Now, shard: ShardId) -> Result<(), ReplicaError> {
         let Some(placement) = &self.placement else { return Ok(()) };
         let Some(setup) = placement.setup(self.id, self.workers, shard) else { return Ok(()) };
         let codec = placement.placing.codec.clone();

@@ -8,6 +8,7 @@
 //!
 //! If the connection is lost, the snapshot is sent again from its beginning.
 
+use super::splitting::Sowing;
 use super::{Node, Parcel, To};
 use crate::entry::{EntryCodec, SnapshotCodec};
 use crate::message::{MachineId, Now, ShardId};
@@ -76,6 +77,22 @@ pub enum Transfer {
         /// Whether it is the last one.
         last: bool,
     },
+    /// Like [`Transfer::Write`], of what a new shard begins with, and that comes out of a shard
+    /// here.
+    Begin {
+        /// The new shard.
+        shard: ShardId,
+        /// The index that its log begins with.
+        index: u64,
+        /// Which of all that were ever begun.
+        number: u64,
+        /// What to append.
+        bytes: Vec<u8>,
+        /// Whether it is the first piece.
+        first: bool,
+        /// Whether it is the last one.
+        last: bool,
+    },
     /// Nothing more comes of the snapshot that was sent for this shard.
     GiveUp(ShardId),
     /// Nothing more is read of this shard's snapshot for a machine.
@@ -102,7 +119,7 @@ struct Receiving {
 }
 
 #[derive(Debug)]
-struct Installing {
+pub(super) struct Installing {
     from: MachineId,
     message: Message,
     contents: (Header, State),
@@ -111,19 +128,22 @@ struct Installing {
 /// All snapshots on their way to or from a worker.
 #[derive(Debug)]
 pub(super) struct Transfers {
-    codec: Box<dyn SnapshotCodec>,
+    pub(super) codec: Box<dyn SnapshotCodec>,
     sending: BTreeMap<(ShardId, MachineId), Message>,
     receiving: BTreeMap<ShardId, Receiving>,
     /// How many were begun to be received.
-    received: u64,
-    installing: BTreeMap<ShardId, Installing>,
-    tasks: VecDeque<Transfer>,
+    pub(super) received: u64,
+    pub(super) installing: BTreeMap<ShardId, Installing>,
+    /// New shards whose seeds are being written.
+    pub(super) sowing: BTreeMap<ShardId, Sowing>,
+    pub(super) tasks: VecDeque<Transfer>,
 }
 
 impl Transfers {
     pub fn new(codec: Box<dyn SnapshotCodec>) -> Self {
-        let (sending, receiving, installing) = Default::default();
-        Self { codec, sending, receiving, received: 0, installing, tasks: VecDeque::new() }
+        let (sending, receiving, installing, sowing) = Default::default();
+        let tasks = VecDeque::new();
+        Self { codec, sending, receiving, received: 0, installing, sowing, tasks }
     }
 }
 
@@ -214,6 +234,11 @@ impl<C: EntryCodec + Clone> Node<C> {
     ) -> Result<(), ReplicaError> {
         let SnapshotPiece { shard, offset, bytes, last, message } = piece;
         let index = index_of(&message);
+        if self.transfers.sowing.contains_key(&shard) {
+            // It is about to have something by itself.
+            self.answer_piece(shard, from, index, Taken::Refused);
+            return Ok(());
+        }
         let Some(replica) = self.replica_mut(shard) else { return Ok(()) };
         if !replica.lacks(index) {
             // The log says so, and the sender goes on from there.
@@ -247,7 +272,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         Ok(())
     }
 
-    fn refuse(&mut self, shard: ShardId) {
+    pub(super) fn refuse(&mut self, shard: ShardId) {
         if let Some(Receiving { from, index, .. }) = self.transfers.receiving.remove(&shard) {
             self.transfers.tasks.push_back(Transfer::GiveUp(shard));
             self.answer_piece(shard, from, index, Taken::Refused);
@@ -266,6 +291,9 @@ impl<C: EntryCodec + Clone> Node<C> {
         (shard, number): (ShardId, u64),
         ok: bool,
     ) -> Result<(), ReplicaError> {
+        if self.seed_written(shard, number, ok) {
+            return self.begin_sown(now);
+        }
         let receiving = self.transfers.receiving.get(&shard);
         let Some(receiving) = receiving.filter(|receiving| receiving.number == number) else {
             return Ok(());
@@ -294,6 +322,7 @@ impl<C: EntryCodec + Clone> Node<C> {
 
     /// Puts complete snapshots in the place of logs that have nothing on their way to the disk.
     pub(super) fn install(&mut self, now: Now) -> Result<(), ReplicaError> {
+        self.begin_sown(now)?;
         let ready = |shard: &ShardId| self.replica(*shard).is_some_and(|r| r.may_restore());
         let shards: Vec<ShardId> =
             self.transfers.installing.keys().copied().filter(ready).collect();
@@ -312,7 +341,8 @@ impl<C: EntryCodec + Clone> Node<C> {
 
     /// A shard is not held here any more.
     pub(super) fn forget_shard(&mut self, shard: ShardId) {
-        let Transfers { sending, receiving, installing, tasks, .. } = &mut self.transfers;
+        let Transfers { sending, receiving, installing, sowing, tasks, .. } = &mut self.transfers;
+        sowing.remove(&shard);
         sending.retain(|(of, to), _| {
             tasks.extend((*of == shard).then_some(Transfer::Close(*of, *to)));
             *of != shard

@@ -386,6 +386,8 @@ impl Group {
         self.pump();
         let is_snapshot = |m: &mut Message| m.get_msg_type() == MessageType::MsgSnapshot;
         self.wanted.extend(self.messages.extract_if(.., is_snapshot));
+        // What a group begins with comes from nobody, and nobody wants to know.
+        self.messages.retain(|message| message.to != raft::INVALID_ID);
         std::mem::take(&mut self.messages)
     }
 
@@ -418,6 +420,29 @@ impl Group {
         let _ = self.node.step(message);
         self.pump();
         self.restoring.is_some()
+    }
+
+    /// The group begins here: its members begin with a snapshot that all of them have by
+    /// themselves, and that is durable here. Like [`Group::restore`] of one that nobody has sent.
+    pub fn begin(&mut self, index: u64, term: u64, members: &Members) -> bool {
+        let mut message = Message::default();
+        message.set_msg_type(MessageType::MsgSnapshot);
+        message.to = u64::from(self.membership.own.0);
+        message.term = self.term().max(term);
+        let metadata = message.mut_snapshot().mut_metadata();
+        (metadata.index, metadata.term) = (index, term);
+        metadata.set_conf_state(members.state());
+        self.restore(message)
+    }
+
+    /// Asks for votes now, if no leader is known. Tells whether none is.
+    pub fn stand(&mut self) -> bool {
+        let none = self.node.raft.leader_id == raft::INVALID_ID;
+        if none && self.may_restore() {
+            // The library refuses when it must not; there is nothing to do about it.
+            let _ = self.node.campaign();
+        }
+        none
     }
 
     /// The log is as the snapshot of another replica says, and durable so.

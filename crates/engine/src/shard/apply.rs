@@ -8,6 +8,7 @@ use super::order::Order;
 use super::removals::Removals;
 use super::requests::Known;
 use super::requests::Requests;
+use super::split::Slots;
 use super::watermark::Watermarks;
 use crate::entry::{Apply, Prepare};
 use crate::limits::{EXECUTED_REPLIES_MAX, VOID_US};
@@ -94,6 +95,7 @@ pub struct State {
     kept: Option<VecDeque<Executed>>,
     removed: Timestamp,
     removals: Removals,
+    pub(super) slots: Slots,
     changed: Vec<Blob>,
     report_changes: bool,
 }
@@ -331,6 +333,13 @@ impl State {
         self.watermarks = Some(watermarks);
     }
 
+    /// So many shards may take part in transactions.
+    pub fn know_shards(&mut self, shards: u16) {
+        if let Some(watermarks) = &mut self.watermarks {
+            watermarks.know(shards);
+        }
+    }
+
     /// A shard has settled every transaction that commits before `ts`.
     pub fn hear_watermark(&mut self, shard: ShardId, ts: Timestamp, mono_us: u64) {
         if let Some(watermarks) = &mut self.watermarks {
@@ -389,6 +398,15 @@ impl State {
     /// Transactions that must not be prepared here.
     pub fn voids(&self) -> impl Iterator<Item = TxnId> {
         self.voids.iter().copied()
+    }
+
+    /// Takes a record out, to put it into another shard's state.
+    pub(super) fn take_record(&mut self, key: &Blob) -> Option<Record> {
+        let record = self.records.swap_remove(key)??;
+        if let Some(at) = record.expire_at_ms {
+            self.expirations.remove(&(at, key.clone()));
+        }
+        Some(record)
     }
 
     /// Puts a record of a snapshot in its place.

@@ -69,6 +69,7 @@ impl Shard {
                 self.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
                 self.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
             }
+            LogRecord::Split { child, first, at, last } => self.split(*child, *first, (*at, *last)),
             LogRecord::Resolve(request) => {
                 let took_effect = self.state.requests_mut().resolve(request.clone(), ctx.ts);
                 let answer = took_effect.map_or(Answer::Forgotten, |took_effect| {
@@ -285,6 +286,11 @@ impl Shard {
         replay_into(&mut self.state, &entry);
         let last = Timestamp(entry.ts.0 + entry.records.len() as u64);
         self.move_clock(last);
+        for record in &entry.records {
+            if let LogRecord::Split { child, first, at, last } = record {
+                self.split(*child, *first, (*at, *last));
+            }
+        }
     }
 }
 
@@ -319,6 +325,8 @@ fn replay_into(state: &mut State, entry: &Entry) {
             }
             LogRecord::Void(txn) => state.void(*txn),
             LogRecord::Flush => state.flush(ts),
+            // Comes alone, and makes a new state: see its caller.
+            LogRecord::Split { .. } => {}
             LogRecord::Resolve(request) => {
                 state.requests_mut().resolve(request.clone(), ts);
             }

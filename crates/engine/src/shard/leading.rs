@@ -90,6 +90,7 @@ impl Shard {
             self.give_up_txn(txn, entry);
         }
         self.state.renounce();
+        self.giving = None;
         self.locks = LockTable::default();
         self.tracking_until_us = None;
         self.wounded.clear();

@@ -20,12 +20,14 @@ mod recent;
 mod removals;
 pub mod requests;
 pub mod snapshot;
+pub mod split;
 #[cfg(test)]
 mod tests;
 pub mod watermark;
 
 use crate::entry::{Apply, Entry, LogRecord};
 use crate::limits::{ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, REAP_PER_TURN_MAX};
+use crate::map::Range;
 use crate::message::{
     Age, Answer, Body, Concurrency, GatewayId, Notice, Now, Request, RequestId, Response, ShardId,
     Token, TxnId,
@@ -160,6 +162,9 @@ pub struct Shard {
     snapshot: Option<snapshot::Writer>,
     /// In a cluster: when keys changed last.
     recent: Option<Recent>,
+    /// Slots that are about to be given away, and what came of the last split.
+    giving: Option<Range>,
+    born: Option<split::Born>,
     outputs: VecDeque<Response>,
     stats: ShardStats,
 }
@@ -198,6 +203,8 @@ impl Shard {
             contention: Contention::default(),
             snapshot: None,
             recent: config.home.map(|_| Recent::default()),
+            giving: None,
+            born: None,
             outputs: VecDeque::new(),
             stats: ShardStats::default(),
         }
@@ -264,6 +271,11 @@ impl Shard {
     pub fn handle(&mut self, now: Now, request: Request) {
         self.stats.requests += 1;
         self.state.tell_time(now.mono_us);
+        if (self.state.slots.range.is_some() || self.giving.is_some())
+            && self.send_elsewhere(&request)
+        {
+            return;
+        }
         match request.body {
             Body::Read { .. } => self.read(now, request),
             Body::Apply(_) => self.admit_apply(now, request),

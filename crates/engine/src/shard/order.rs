@@ -42,6 +42,7 @@ impl State {
     /// Notes this shard's part of a transaction whose fate is open.
     pub fn prepare(&mut self, prepare: Prepare, bound: Timestamp) {
         let txn = prepare.txn;
+        self.know_shards(prepare.participants.last().map_or(0, |last| last.0 + 1));
         let prepared = Prepared { prepare, bound, commit: None, settled: false };
         self.enter(&prepared);
         self.prepared.insert(txn, prepared);

@@ -6,6 +6,7 @@
 
 use super::Shard;
 use super::apply::{Prepared, State};
+use super::split::Slots;
 use crate::entry::{Apply, SnapshotPart};
 use crate::message::ShardId;
 use crate::replication::Members;
@@ -32,6 +33,8 @@ impl Shard {
         let (shard, clock, removed) = (self.config.id, self.clock, self.state.removed());
         ready.push_back(SnapshotPart::Header { shard, index, term, clock, removed });
         ready.extend(members.map(SnapshotPart::Members));
+        let Slots { splits, range } = self.state.slots();
+        ready.extend(range.map(|(first, last)| SnapshotPart::Slots { splits, first, last }));
         for p in self.state.confirmed() {
             let commit = p.commit.filter(|_| p.settled);
             let (prepare, bound) = (p.prepare.clone(), p.bound);
@@ -156,6 +159,9 @@ impl Reader {
                 Some(header) => header.members = Some(members),
                 None => return Err(Corrupt),
             },
+            SnapshotPart::Slots { splits, first, last } => {
+                self.state.restore_slots(Slots { splits, range: Some((first, last)) });
+            }
             SnapshotPart::Record(key, record) => self.state.restore_record(key, record),
             SnapshotPart::Prepared { prepare, bound, commit } => {
                 let settled = commit.is_some();

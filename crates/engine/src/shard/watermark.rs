@@ -24,6 +24,12 @@ pub struct Watermarks {
 }
 
 impl Watermarks {
+    /// So many shards are to be heard from.
+    pub fn know(&mut self, shards: u16) {
+        let shards = usize::from(shards).max(self.heard.len());
+        self.heard.resize(shards, (Timestamp::ZERO, 0));
+    }
+
     /// Nothing was heard yet, of so many shards.
     pub fn new(shards: u16) -> Self {
         Self { heard: vec![(Timestamp::ZERO, 0); usize::from(shards)] }

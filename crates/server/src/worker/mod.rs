@@ -24,7 +24,7 @@ use crate::peers::Linked;
 use crate::snapshot::Job;
 use connection::Connection;
 use engine::gateway::{Gateway, Opening, SessionId};
-use engine::limits::UNAUTHENTICATED_MS_MAX;
+use engine::limits::{SHARDS_MAX, UNAUTHENTICATED_MS_MAX};
 use engine::message::{GatewayId, Now, ShardId};
 use engine::node::Node;
 use foldhash::fast::RandomState;
@@ -332,8 +332,8 @@ impl Worker {
     fn begin_snapshots(&mut self) {
         self.snapshots.begin_all(self.node.local());
         let workers = self.peers.workers.len();
-        let own =
-            (0..self.shards).filter(|s| usize::from(*s) % workers == usize::from(self.id.worker));
+        let own = (0..SHARDS_MAX).filter(|shard| shard % workers == usize::from(self.id.worker));
+        let own = own.map(|shard| shard as u16);
         for shard in own.map(ShardId).filter(|shard| self.node.replica(*shard).is_none()) {
             // The control thread is gone only when the process ends.
             let _ = self.peers.control.send(Notice::Snapshot { shard, ok: true, asked: true });
@@ -345,8 +345,8 @@ impl Worker {
     fn keep_map(&mut self) {
         if let Some(count) = self.node.take_misfit() {
             tracing::error!(
-                "the cluster has {count} shards, and this machine was made for {}: start it with \
-                 --shards {count} in an empty directory",
+                "the cluster was founded with {count} shards, and this machine was made for {}: \
+                 start it with --shards {count} in an empty directory",
                 self.shards
             );
         }
@@ -383,6 +383,12 @@ impl Worker {
                     }
                 }
                 Mail::ResetStats => self.gateway.reset_stats(),
+                Mail::Seed(seed) => {
+                    let shard = seed.header.shard;
+                    if let Err(error) = self.node.sow(now, *seed) {
+                        fail(shard, &error);
+                    }
+                }
                 Mail::StandBack(on) => self.node.stand_back(now, on),
                 Mail::Snapshot => self.begin_snapshots(),
                 Mail::SnapshotTaken(shard) => self.snapshots.taken(shard),

@@ -108,6 +108,11 @@ impl Worker {
     /// Puts what this turn has for others into the batches and onto the connections.
     pub(super) fn post_parcels(&mut self) {
         self.transfer_snapshots();
+        while let Some((worker, seed)) = self.node.poll_seed() {
+            if let Some(mailbox) = self.peers.workers.get(usize::from(worker)) {
+                mailbox.send(Mail::Seed(seed));
+            }
+        }
         while let Some((to, parcel)) = self.node.poll_parcel() {
             match to {
                 To::Worker { worker, from } => {

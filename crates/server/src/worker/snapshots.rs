@@ -89,6 +89,11 @@ impl Worker {
     pub(super) fn write_snapshots(&mut self) {
         for index in 0..self.node.local().len() {
             let shard = self.node.local()[index];
+            let replica = self.node.replica(ShardId(shard as u16));
+            if replica.is_some_and(|replica| !replica.may_snapshot()) {
+                // It is being split: its log is still needed.
+                continue;
+            }
             let state = &mut self.snapshots.shards[shard];
             let due = state.logged_bytes >= self.snapshots.log_bytes;
             if state.under_way.is_some() {
@@ -175,6 +180,13 @@ impl Worker {
                 Transfer::Write { shard, from, index, number, bytes, first, last } => {
                     if last {
                         tracing::info!("machine {} has sent shard {}", from.0, shard.0);
+                    }
+                    let origin = Origin::Machine;
+                    Job::Write(Piece { shard, index, origin, number, bytes, first, last })
+                }
+                Transfer::Begin { shard, index, number, bytes, first, last } => {
+                    if last {
+                        tracing::info!("shard {} begins here: it comes out of a split", shard.0);
                     }
                     let origin = Origin::Machine;
                     Job::Write(Piece { shard, index, origin, number, bytes, first, last })

@@ -89,7 +89,8 @@ impl World {
         while holders.len() > count {
             holders.swap_remove(self.faults.below(holders.len() as u64) as usize);
         }
-        let next = match self.faults.below(6) {
+        let next = match self.faults.below(8) {
+            6 | 7 => map.split(shard, None),
             0 => map.vacated(machine),
             1 => map.balanced(count),
             _ if !map.machines.contains_key(&machine) => map.with(machine, &address(machine)),

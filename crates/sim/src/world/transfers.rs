@@ -32,6 +32,21 @@ impl World {
                     self.deliver_at(time, machine, worker, Box::new(input));
                 }
             }
+            Transfer::Begin { shard, index, number, bytes, first, last } => {
+                let incoming = target.incoming.entry(shard).or_default();
+                if first {
+                    incoming.clear();
+                }
+                incoming.extend(bytes);
+                let epoch = target.epoch;
+                let which = (shard, number);
+                if last {
+                    self.at(time, Event::SeedWritten { machine, epoch, which, index });
+                } else {
+                    let input = Input::SnapshotWritten(which);
+                    self.deliver_at(time, machine, worker, Box::new(input));
+                }
+            }
             Transfer::GiveUp(shard) => drop(target.incoming.remove(&shard)),
             Transfer::Close(..) | Transfer::Make(_) => {}
             Transfer::Remove(shard) => {
@@ -52,6 +67,16 @@ impl World {
         target.incoming.remove(&shard);
         self.fault("shards_removed");
         self.hand_in(machine, shard.0 % self.shape.workers, Input::Removed(shard));
+    }
+
+    /// What a new shard begins with is durable.
+    pub(super) fn seed_written(&mut self, machine: u16, which: (ShardId, u64), index: u64) {
+        let (shard, _) = which;
+        let target = &mut self.machines[usize::from(machine)];
+        let Some(bytes) = target.incoming.remove(&shard) else { return };
+        target.disk.receive_snapshot(shard, bytes, index, Vec::new());
+        self.fault("seeds");
+        self.hand_in(machine, shard.0 % self.shape.workers, Input::SnapshotWritten(which));
     }
 
     /// The last piece is durable.

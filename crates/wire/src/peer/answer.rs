@@ -34,6 +34,7 @@ const FORGOTTEN: u8 = 18;
 const CONFLICT: u8 = 1;
 const BUSY: u8 = 2;
 const LOCKS_LOST: u8 = 3;
+const MOVED: u8 = 4;
 
 const FATE_PREPARED: u8 = 1;
 const FATE_COMMITTED: u8 = 2;
@@ -92,6 +93,7 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
             Refusal::Conflict => CONFLICT,
             Refusal::Busy => BUSY,
             Refusal::LocksLost => LOCKS_LOST,
+            Refusal::Moved => MOVED,
         }),
         Answer::Version(version) => put_record_version(*version, out),
         Answer::Stats(stats) => put_shard_stats(stats, out),
@@ -132,6 +134,7 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
             CONFLICT => Refusal::Conflict,
             BUSY => Refusal::Busy,
             LOCKS_LOST => Refusal::LocksLost,
+            MOVED => Refusal::Moved,
             _ => return Err(Corrupt),
         }),
         RECORD_VERSION => Answer::Version(read_record_version(reader)?),

@@ -180,6 +180,7 @@ fn answers() -> Vec<Answer> {
         Answer::Refused(Refusal::Conflict),
         Answer::Refused(Refusal::Busy),
         Answer::Refused(Refusal::LocksLost),
+        Answer::Refused(Refusal::Moved),
         Answer::Version(Version::Changed(Timestamp(5))),
         Answer::Version(Version::Absent { term: 3, removals: 8 }),
         Answer::Stats(Box::new(shard_stats())),

@@ -1,0 +1,192 @@
+//! A shard has given slots to a new one: what becomes of requests that were meant for it.
+//!
+//! The leader of the shard that was split begins a new lead with the split, and says how many splits
+//! there were. That is when a gateway sends what concerns the slots to the new shard. What it had
+//! sent before comes back answered or untouched; what comes back, or was held, goes to the new shard
+//! in the order in which it was made, and nothing else goes there before that. So the requests of a
+//! session on a key keep their order across a split, too.
+
+use super::mail::Pending;
+use super::response::moved;
+use super::{Gateway, Job};
+use crate::entry::Apply;
+use crate::message::{Answer, Body, Refusal, ShardId};
+use adt::collections::Set;
+use std::collections::BTreeSet;
+
+/// Where a request belongs.
+enum Place {
+    Here,
+    There(ShardId),
+    /// In several places, or in all.
+    Nowhere,
+}
+
+impl Gateway {
+    /// The routes may have changed: `before` are the slots as they were.
+    pub(super) fn routes_changed(&mut self, before: &[ShardId]) {
+        let all = 0..crate::limits::SLOTS;
+        let changed: BTreeSet<(ShardId, ShardId)> = all
+            .map(|slot| (before[usize::from(slot)], self.mail.routes.shard_of_slot(slot)))
+            .filter(|(old, new)| old != new)
+            .collect();
+        for (parent, child) in changed {
+            if let Some(ways) = &mut self.mail.ways {
+                ways.begin_rerouting(parent, child);
+            }
+            self.end_reads_at(parent);
+            self.move_waits(parent);
+        }
+    }
+
+    /// Reads without locks that have begun at a shard begin again.
+    fn end_reads_at(&mut self, shard: ShardId) {
+        let snapshots: Vec<u64> = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| matches!(job, Job::Snapshot(snapshot) if snapshot.reads(shard)))
+            .map(|(job, _)| job)
+            .collect();
+        snapshots.into_iter().for_each(|job| self.lock_instead(job));
+        let intervals: Vec<u64> = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| matches!(job, Job::Intervals(txn) if txn.reads_at(shard)))
+            .map(|(job, _)| job)
+            .collect();
+        let cause = super::txn::Cause::Refused(Refusal::Moved);
+        intervals.into_iter().for_each(|job| self.abort_intervals(job, cause));
+    }
+
+    /// Sessions that wait for keys at a shard wait where the keys are now.
+    fn move_waits(&mut self, shard: ShardId) {
+        let waits = self.jobs.iter().filter_map(|(job, open)| match open {
+            Job::Wait(wait) if wait.waits_at(shard) => Some(job),
+            _ => None,
+        });
+        for job in waits.collect::<Vec<_>>() {
+            let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { continue };
+            let keys = wait.leave(shard, &mut self.mail);
+            let mut shards: Vec<ShardId> = keys.iter().map(|k| self.mail.shard_of(k)).collect();
+            shards.sort_unstable();
+            shards.dedup();
+            for shard in shards {
+                let there = keys.iter().filter(|k| self.mail.shard_of(k) == shard);
+                let there: Vec<_> = there.cloned().collect();
+                let body = Body::Block { keys: there.clone() };
+                let token = self.mail.ask(shard, Pending::Wait { job }, body);
+                if let Some(Job::Wait(wait)) = self.jobs.get_mut(job) {
+                    wait.join(shard, token, there);
+                }
+            }
+        }
+    }
+
+    /// Requests that are held for a shard that was split, and belong to the new one, go there.
+    pub(super) fn reroute(&mut self) {
+        while let Some((parent, child)) = self.mail.ways.as_ref().and_then(|w| w.next_rerouting()) {
+            let held = self.mail.ways.as_ref().map(|ways| ways.held(parent));
+            for token in held.into_iter().flatten() {
+                let ways = self.mail.ways.as_ref();
+                let Some(body) = ways.and_then(|ways| ways.body(parent, token)) else { continue };
+                match self.place_of(parent, body) {
+                    Place::Here => {}
+                    Place::There(shard) => {
+                        self.count_elsewhere(token, parent, shard);
+                        self.mail.ways.iter_mut().for_each(|w| w.move_held(token, shard));
+                    }
+                    Place::Nowhere => self.relaunch(parent, token),
+                }
+            }
+            self.mail.ways.iter_mut().for_each(|ways| ways.end_rerouting(parent, child));
+        }
+    }
+
+    fn place_of(&self, here: ShardId, body: &Body) -> Place {
+        let mut shards: Set<ShardId> = Set::default();
+        match body {
+            Body::Read { key, .. } | Body::Version { key } => {
+                shards.insert(self.mail.shard_of(key));
+            }
+            Body::Snapshot { ops, .. } => {
+                shards.extend(ops.iter().map(|(key, _)| self.mail.shard_of(key)));
+            }
+            Body::Apply(apply) => {
+                shards.extend(apply.ops.iter().map(|(key, _)| self.mail.shard_of(key)));
+                shards.extend(apply.guards.iter().map(|g| self.mail.shard_of(&g.key)));
+            }
+            Body::KeysInSlot { slot, .. } => {
+                shards.insert(self.mail.routes.shard_of_slot(*slot));
+            }
+            Body::Resolve(request) => {
+                shards.insert(self.mail.shard_of(&request.client));
+            }
+            // What asks all shards has not asked the new one.
+            Body::Keys { .. } | Body::Count | Body::Flush => return Place::Nowhere,
+            _ => {}
+        }
+        match (shards.len(), shards.first()) {
+            (0, _) => Place::Here,
+            (1, Some(shard)) if *shard == here => Place::Here,
+            (1, Some(shard)) => Place::There(*shard),
+            _ => Place::Nowhere,
+        }
+    }
+
+    /// A write that is not answered is on its way to another shard.
+    fn count_elsewhere(&mut self, token: u64, from: ShardId, to: ShardId) {
+        let Some(Pending::Single { target, wrote } | Pending::Work { target, wrote, .. }) =
+            self.mail.pending.get_mut(token)
+        else {
+            return;
+        };
+        if *wrote == Some(from)
+            && let Some(session) = self.sessions.get_mut(target.session.0)
+        {
+            *wrote = Some(to);
+            session.wrote(from);
+            session.writes_to(to);
+        }
+    }
+
+    /// A request that is held concerns several shards now. If its session has nothing else under way
+    /// it is carried out as what it has become, a transaction; otherwise that could come after what
+    /// the session has sent since, and it is refused.
+    fn relaunch(&mut self, parent: ShardId, token: u64) {
+        let Some(Pending::Work { target, .. }) = self.mail.pending.get(token) else {
+            return self.refuse_held(token);
+        };
+        let target = *target;
+        let session = self.sessions.get(target.session.0);
+        if session.is_none_or(|s| s.queue.len() != 1 || s.base != target.seq) {
+            return self.refuse_held(token);
+        }
+        let held = self.mail.ways.as_mut().and_then(|ways| ways.take_held(parent, token));
+        let pending = self.mail.pending.remove(token);
+        self.mail.forget(token);
+        let (Some(body), Some(Pending::Work { wrote, finish, .. })) = (held, pending) else {
+            return;
+        };
+        self.written(target, wrote);
+        self.bar(target);
+        match body {
+            Body::Apply(Apply { ops, guards, request }) => {
+                self.begin_direct(target, ops.into_vec(), *finish, guards, request);
+            }
+            Body::Snapshot { ops, .. } => self.begin_snapshot(target, ops, *finish),
+            _ => self.finish(target, moved().into()),
+        }
+    }
+
+    /// A request that is held is answered: it had no effect.
+    fn refuse_held(&mut self, token: u64) {
+        let pending = self.mail.pending.remove(token);
+        self.mail.forget(token);
+        let Some(pending) = pending else { return };
+        let answer = match pending {
+            Pending::Gather { .. } => Answer::Reply(moved().into()),
+            _ => Answer::Refused(Refusal::Moved),
+        };
+        self.answer(token, pending, answer);
+    }
+}

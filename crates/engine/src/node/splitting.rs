@@ -1,0 +1,177 @@
+//! Shards that are being split: leaders take their steps, new shards begin, and the map is told.
+//!
+//! Every machine that carries a split out writes what the new shard begins with to its own disk, as
+//! a snapshot, and begins the new shard's log with it. As soon as the new shard has a leader that has
+//! committed something, a majority has done so, and the split is done. Until the map says that, the
+//! shard that was split keeps its log: if a machine is started again, it is split once more.
+//!
+//! A new shard's replica that has nothing does not stand for election. So a machine that has missed
+//! the split may have one too, and gets a snapshot from the leader like any other that lacks much.
+
+use super::{Event, Node, Transfer};
+use crate::entry::{EntryCodec, SnapshotCodec, SnapshotPart};
+use crate::limits::SNAPSHOT_PIECE_BYTES;
+use crate::message::{Concurrency, Now, ShardId};
+use crate::replica::{ReplicaError, Seed};
+use crate::shard::snapshot::Header;
+use crate::shard::{Config, Shard};
+
+/// Parts of a seed that are written at once at most.
+const PARTS: usize = 64;
+
+/// A seed that is being written to the disk.
+#[derive(Debug)]
+pub(super) struct Sowing {
+    number: u64,
+    header: Header,
+    /// Nobody drives it: it only holds the state, and takes the snapshot of it.
+    shard: Shard,
+    leads: bool,
+    first: bool,
+    /// Everything was handed out, and what was is durable.
+    last: bool,
+    durable: bool,
+}
+
+impl Sowing {
+    fn piece(&mut self, codec: &dyn SnapshotCodec) -> Transfer {
+        let mut bytes = Vec::new();
+        while bytes.len() < SNAPSHOT_PIECE_BYTES && !self.last {
+            for part in self.shard.snapshot_parts(PARTS) {
+                codec.encode(&part, &mut bytes);
+                self.last = matches!(part, SnapshotPart::End { .. });
+            }
+        }
+        let (shard, index, number) = (self.header.shard, self.header.index, self.number);
+        let (first, last) = (std::mem::take(&mut self.first), self.last);
+        Transfer::Begin { shard, index, number, bytes, first, last }
+    }
+}
+
+impl<C: EntryCodec + Clone> Node<C> {
+    /// Takes the next steps with splits of shards that are led here.
+    pub(super) fn go_on_splitting(&mut self, now: Now) -> Result<(), ReplicaError> {
+        let Some(map) = self.placement.as_ref().and_then(|placement| placement.map()) else {
+            return Ok(());
+        };
+        let mut done = Vec::new();
+        for &local in &self.local {
+            let shard = ShardId(local as u16);
+            let Some(replica) = &mut self.replicas[local] else { continue };
+            if let Some(child) = replica.unborn()
+                && map.origin(child).is_some_and(|split| split.done)
+            {
+                replica.is_born(child);
+            }
+            if let Some((split, range)) = map.splitting(shard) {
+                let first = map.ranges(|_| true)[local].map_or(0, |(first, _)| first);
+                replica.split(now, split.child, map.splits_done(shard), (first, range))?;
+            }
+            let open = map.origin(shard).is_some_and(|split| !split.done);
+            done.extend((open && replica.leading().is_some()).then_some(shard));
+        }
+        self.events.extend(done.into_iter().map(Event::SplitDone));
+        for seed in std::mem::take(&mut self.unknown) {
+            self.sow(now, seed)?;
+        }
+        Ok(())
+    }
+
+    /// Something new may have come out of a shard's log.
+    pub(super) fn look_for_births(&mut self, now: Now, shard: ShardId) -> Result<(), ReplicaError> {
+        let Some(seed) = self.replica_mut(shard).and_then(|replica| replica.take_born()) else {
+            return Ok(());
+        };
+        let worker = self.worker_of(seed.header.shard);
+        if worker == self.id.worker {
+            return self.sow(now, seed);
+        }
+        self.seeds.push_back((worker, Box::new(seed)));
+        Ok(())
+    }
+
+    /// What a new shard begins with, for another worker of this machine, which is to be handed it
+    /// for [`Node::sow`].
+    pub fn poll_seed(&mut self) -> Option<(u16, Box<Seed>)> {
+        self.seeds.pop_front()
+    }
+
+    /// A new shard begins here, unless it has done so already.
+    ///
+    /// # Errors
+    /// If the replica cannot be made.
+    pub fn sow(&mut self, now: Now, seed: Seed) -> Result<(), ReplicaError> {
+        let Seed { header, state, leads } = seed;
+        let child = header.shard;
+        let Some(placement) = &self.placement else { return Ok(()) };
+        let known = placement.map().and_then(|map| map.origin(child));
+        if known.is_none() || !placement.is_kept() {
+            // What is on the disk must be known after a start.
+            self.unknown.push(Seed { header, state, leads });
+            return Ok(());
+        }
+        // It may have gone on, and gone from here, since: this machine's part in it is not what
+        // the log of its parent says any more.
+        if known.is_some_and(|split| split.done) || placement.is_removing(child) {
+            return Ok(());
+        }
+        if self.replica(child).is_none() {
+            self.make_replica(now, child)?;
+        }
+        if self.replica(child).is_none_or(|replica| replica.applied().0 >= header.index)
+            || self.transfers.installing.contains_key(&child)
+            || self.transfers.sowing.contains_key(&child)
+        {
+            return Ok(());
+        }
+        self.refuse(child);
+        let (id, concurrency) = (child, Concurrency::FULL);
+        let config = Config { id, concurrency, seed: 0, home: None };
+        let mut shard = Shard::restored(config, state, header.clock);
+        shard.begin_snapshot(header.index, header.term, header.members.clone());
+        self.transfers.received += 1;
+        let number = self.transfers.received;
+        let (first, last, durable) = (true, false, false);
+        let mut sowing = Sowing { number, header, shard, leads, first, last, durable };
+        let piece = sowing.piece(&*self.transfers.codec);
+        self.transfers.sowing.insert(child, sowing);
+        self.transfers.tasks.push_back(piece);
+        Ok(())
+    }
+
+    /// A piece of a seed is durable. Tells whether it was one.
+    pub(super) fn seed_written(&mut self, shard: ShardId, number: u64, ok: bool) -> bool {
+        let Some(sowing) = self.transfers.sowing.get_mut(&shard) else { return false };
+        if sowing.number != number {
+            return false;
+        }
+        if !ok {
+            // From the beginning.
+            let Header { index, term, members, .. } = sowing.header.clone();
+            sowing.shard.begin_snapshot(index, term, members);
+            (sowing.first, sowing.last) = (true, false);
+        } else if sowing.last {
+            sowing.durable = true;
+            return true;
+        }
+        let piece = sowing.piece(&*self.transfers.codec);
+        self.transfers.tasks.push_back(piece);
+        true
+    }
+
+    /// New shards whose seed is durable begin.
+    pub(super) fn begin_sown(&mut self, now: Now) -> Result<(), ReplicaError> {
+        let ready = |shard: &ShardId| self.replica(*shard).is_some_and(|r| r.may_restore());
+        let durable = self.transfers.sowing.iter().filter(|(_, sowing)| sowing.durable);
+        let shards: Vec<ShardId> = durable.map(|(shard, _)| *shard).filter(ready).collect();
+        for shard in shards {
+            let Some(sowing) = self.transfers.sowing.remove(&shard) else { continue };
+            let Sowing { header, shard: of, leads, .. } = sowing;
+            if let Some(replica) = self.replica_mut(shard) {
+                replica.begin(now, Seed { header, state: of.into_state(), leads })?;
+            }
+            self.post(usize::from(shard.0));
+        }
+        Ok(())
+    }
+}
