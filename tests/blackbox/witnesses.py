@@ -1,0 +1,128 @@
+"""Clients that would notice a lost write or a stale read, whatever happens to the machines.
+
+All of them count the same few keys up, one key per shard, and read them. Every answer is compared
+with what was known before it was asked for: a count that was seen once, by anybody, is the least
+that may be answered from then on, and no count is given twice.
+"""
+
+import itertools
+import threading
+import time
+
+from clusters import Worker
+from redis.crc import key_slot
+from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+
+SHARDS = 3
+# An answer that takes longer is not waited for: the client asks on another connection.
+PATIENCE_S = 2
+
+
+def tags():
+    """For each shard a hash tag whose slot is in its range."""
+    found = {}
+    for number in itertools.count():
+        found.setdefault(key_slot(str(number).encode()) * SHARDS // 16_384, str(number))
+        if len(found) == SHARDS:
+            return found
+
+
+KEYS = [f"{{{tag}}}:count" for _, tag in sorted(tags().items())]
+
+
+class Known:
+    """What is known of the counts so far."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.least = dict.fromkeys(KEYS, 0)
+        self.given = {key: set() for key in KEYS}
+        self.unknown = dict.fromkeys(KEYS, 0)
+        self.when = []
+
+    def floor(self, key):
+        """The least that may be answered to a question that is asked now."""
+        with self.lock:
+            return self.least[key]
+
+    def counted(self, key, count):
+        """An increment was acknowledged with a count."""
+        with self.lock:
+            assert count not in self.given[key], f"{key} was counted to {count} twice"
+            self.given[key].add(count)
+            self.least[key] = max(self.least[key], count)
+            self.when.append(time.monotonic())
+
+    def seen(self, key, count):
+        """A count was read."""
+        with self.lock:
+            self.least[key] = max(self.least[key], count)
+
+    def settle(self, client):
+        """Nothing that was acknowledged is gone, and nothing is there that nobody has asked for."""
+        for key in KEYS:
+            found = int(client.get(key) or 0)
+            acknowledged = len(self.given[key])
+            assert self.least[key] <= found, f"{key} is {found}, and was {self.least[key]}"
+            assert acknowledged <= found <= acknowledged + self.unknown[key], (key, found)
+
+    def gap_s(self, began):
+        """For how long nothing was acknowledged, at most, from an instant on."""
+        times = [began, *(at for at in self.when if at >= began)]
+        return max((after - before for before, after in itertools.pairwise(times)), default=None)
+
+
+class Witness(Worker):
+    """Asks one machine, from one place, again and again."""
+
+    def __init__(self, node, number, stop, known, **place):
+        self.node = node
+        self.known = known
+        self.place = place
+        self.client = None
+        self.asked = self.answered = 0
+        super().__init__(None, number, stop, kind=lambda *_: None)
+
+    def work(self):
+        self.asked += 1
+        key = KEYS[self.asked % len(KEYS)]
+        try:
+            if self.client is None:
+                self.client = self.node.client(socket_timeout=PATIENCE_S, **self.place)
+            self.ask(key)
+            self.answered += 1
+        except (ConnectionError, TimeoutError):
+            self.client.close()
+            self.client = None
+            self.failed(key)
+        except ResponseError as error:
+            assert str(error).startswith(("INDEFINITE", "the machine that led")), error
+            self.failed(key)
+        time.sleep(0.002)
+
+    def failed(self, key):
+        """There was no answer."""
+
+
+class Reader(Witness):
+    """Reads."""
+
+    def ask(self, key):
+        floor = self.known.floor(key)
+        found = int(self.client.get(key) or 0)
+        assert found >= floor, f"{key} was {floor}, and {found} was read after that: stale"
+        self.known.seen(key, found)
+
+
+class Writer(Witness):
+    """Increments."""
+
+    def ask(self, key):
+        floor = self.known.floor(key)
+        count = self.client.incr(key)
+        assert count > floor, f"{key} was {floor}, and was counted to {count} after that"
+        self.known.counted(key, count)
+
+    def failed(self, key):
+        with self.known.lock:
+            self.known.unknown[key] += 1
