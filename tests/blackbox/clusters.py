@@ -62,6 +62,20 @@ class Cluster:
         except (ConnectionError, TimeoutError, ResponseError):
             return False
 
+    def let_lead(self, node):
+        """Lets a machine lead all shards, which it can only if it has everything."""
+        number = node.flags[node.flags.index("--node") + 1]
+
+        def leads(shard):
+            with node.client() as client:
+                try:
+                    return client.execute_command("FAILOVER", "SHARD", shard, "TO", number)
+                except ResponseError:
+                    return False
+
+        for shard in range(self.options["shards"]):
+            until(lambda: leads(shard), UP_S_MAX, f"a handover of shard {shard} to {number}")
+
     def kill_and_restart(self, node, pause_s):
         """Kills a server, lets the others go on without it for a while, and starts it again."""
         node.kill()

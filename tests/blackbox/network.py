@@ -229,8 +229,7 @@ def agree(cluster):
 
 def make_leader(cluster, node):
     """Lets a machine lead all shards."""
-    for shard in range(SHARDS):
-        node.claret("cluster", "lead", str(shard), str(node.number))
+    cluster.let_lead(node)
     until(lambda: agree(cluster), UP_S_MAX)
     return node
 

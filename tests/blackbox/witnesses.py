@@ -10,6 +10,7 @@ import threading
 import time
 
 from clusters import Worker
+from harness import until
 from redis.crc import key_slot
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
@@ -38,25 +39,32 @@ class Known:
         self.least = dict.fromkeys(KEYS, 0)
         self.given = {key: set() for key in KEYS}
         self.unknown = dict.fromkeys(KEYS, 0)
-        self.when = []
+        # When increments were acknowledged, and how long that took.
+        self.took = []
 
     def floor(self, key):
         """The least that may be answered to a question that is asked now."""
         with self.lock:
             return self.least[key]
 
-    def counted(self, key, count):
+    def counted(self, key, count, took_s):
         """An increment was acknowledged with a count."""
         with self.lock:
             assert count not in self.given[key], f"{key} was counted to {count} twice"
             self.given[key].add(count)
             self.least[key] = max(self.least[key], count)
-            self.when.append(time.monotonic())
+            self.took.append((time.monotonic(), took_s))
 
     def seen(self, key, count):
         """A count was read."""
         with self.lock:
             self.least[key] = max(self.least[key], count)
+
+    def grow(self, timeout_s):
+        """Waits until every count is larger than it is now."""
+        floors = [(key, self.floor(key)) for key in KEYS]
+        grown = lambda: all(self.floor(key) > floor for key, floor in floors)
+        until(grown, timeout_s, "another write to every shard")
 
     def settle(self, client):
         """Nothing that was acknowledged is gone, and nothing is there that nobody has asked for."""
@@ -68,7 +76,7 @@ class Known:
 
     def gap_s(self, began):
         """For how long nothing was acknowledged, at most, from an instant on."""
-        times = [began, *(at for at in self.when if at >= began)]
+        times = [began, *(at for at, _ in self.took if at >= began)]
         return max((after - before for before, after in itertools.pairwise(times)), default=None)
 
 
@@ -118,10 +126,10 @@ class Writer(Witness):
     """Increments."""
 
     def ask(self, key):
-        floor = self.known.floor(key)
+        floor, began = self.known.floor(key), time.monotonic()
         count = self.client.incr(key)
         assert count > floor, f"{key} was {floor}, and was counted to {count} after that"
-        self.known.counted(key, count)
+        self.known.counted(key, count, time.monotonic() - began)
 
     def failed(self, key):
         with self.known.lock:
