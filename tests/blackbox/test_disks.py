@@ -6,8 +6,6 @@ back and catches up.
 """
 
 import contextlib
-import shutil
-import signal
 import subprocess
 import threading
 import time
@@ -16,46 +14,14 @@ import pytest
 from clusters import UP_S_MAX, Worker
 from harness import Failed
 from redis.exceptions import RedisError
+from tracing import injected, needs_strace
 from witnesses import KEYS, Known, Reader, Writer
 
 # What the process ends with when its disk has failed: EX_IOERR of sysexits.h.
 DISK_FAILED = 74
-SYNCS = "fsync,fdatasync"
 SLOW_US = 100_000
 HEALTHY_S = 3
 DISK_MB = 64
-
-
-@contextlib.contextmanager
-def injected(node, what):
-    """Meanwhile the calls with which a server waits for its disk fail, or are late."""
-    command = ["strace", "-f", "-p", str(node.process.pid), "-e", f"trace={SYNCS}"]
-    command += ["-o", str(node.folder / "strace"), "-e", f"inject={SYNCS}:{what}"]
-    tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        # It says so when it has all threads.
-        line = tracer.stderr.readline()
-        assert "attached" in line, line
-        yield
-    finally:
-        tracer.send_signal(signal.SIGINT)
-        tracer.communicate(timeout=30)
-
-
-def needs_strace():
-    """Skips a test where no process may be traced."""
-    if not shutil.which("strace"):
-        pytest.skip("the program `strace` is missing: cargo xtask setup")
-    with subprocess.Popen(["sleep", "60"]) as victim:
-        try:
-            command = ["strace", "-o", "/dev/null", "-p", str(victim.pid)]
-            with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracer:
-                line = tracer.stderr.readline()
-                tracer.send_signal(signal.SIGINT)
-            if "attached" not in line:
-                pytest.skip(f"processes may not be traced here: {line}")
-        finally:
-            victim.kill()
 
 
 class Company:

@@ -5,18 +5,22 @@ with what was known before it was asked for: a count that was seen once, by anyb
 that may be answered from then on, and no count is given twice.
 """
 
+import collections
 import itertools
+import select
 import threading
 import time
 
 from clusters import Worker
-from harness import until
+from harness import command, until
 from redis.crc import key_slot
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
 SHARDS = 3
 # An answer that takes longer is not waited for: the client asks on another connection.
 PATIENCE_S = 2
+# So many questions may be without an answer on a connection of somebody impatient.
+ASKED_MAX = 2000
 
 
 def tags():
@@ -134,3 +138,80 @@ class Writer(Witness):
     def failed(self, key):
         with self.known.lock:
             self.known.unknown[key] += 1
+
+
+class Impatient(threading.Thread):
+    """Reads on many connections at once, and asks again without waiting for answers.
+
+    So a machine that stands still finds questions when it goes on that were asked meanwhile.
+    """
+
+    def __init__(self, node, count, stop, known):
+        super().__init__(daemon=True)
+        self.known = known
+        self.stop = stop
+        self.error = None
+        self.answered = 0
+        self.lines = [Line(node.socket(), KEYS[number % len(KEYS)]) for number in range(count)]
+        self.start()
+
+    def run(self):
+        try:
+            while not self.stop.is_set():
+                for line in self.lines:
+                    line.ask(self.known.floor(line.key))
+                ready, _, _ = select.select([line.socket for line in self.lines], [], [], 0.002)
+                for line in self.lines:
+                    if line.socket in ready:
+                        self.take(line)
+        except BaseException as error:
+            self.error = error
+
+    def take(self, line):
+        """Judges what has come on a connection."""
+        for floor, found in line.answers():
+            if found is None:
+                continue
+            self.answered += 1
+            assert found >= floor, f"{line.key} was {floor}, and {found} was read after that: stale"
+            self.known.seen(line.key, found)
+
+    def finish(self):
+        """Ends it, and tells if it has seen what it should not."""
+        self.stop.set()
+        self.join(60)
+        for line in self.lines:
+            line.socket.close()
+        if self.error:
+            raise self.error
+
+
+class Line:
+    """A connection with questions on their way."""
+
+    def __init__(self, connection, key):
+        connection.setblocking(False)
+        self.socket = connection
+        self.key = key
+        self.question = command("GET", key)
+        self.floors = collections.deque()
+        self.input = b""
+
+    def ask(self, floor):
+        """Asks once more, unless enough is asked."""
+        if len(self.floors) < ASKED_MAX:
+            self.floors.append(floor)
+            # There is always room for so few of them.
+            self.socket.send(self.question)
+
+    def answers(self):
+        """What has come, each with what was known when it was asked; none for an error."""
+        received = self.socket.recv(1 << 16)
+        assert received, "the server has closed a connection"
+        *lines, self.input = (self.input + received).split(b"\r\n")
+        for line in lines:
+            if line.startswith(b"$") and line != b"$-1":
+                # The length; the value comes on a line of its own.
+                continue
+            is_error = line.startswith(b"-")
+            yield self.floors.popleft(), None if is_error else int(line.replace(b"$-1", b"0"))
