@@ -84,9 +84,9 @@ func read(path string, most int) ([]porcupine.Operation, error) {
 	return operations, scanner.Err()
 }
 
-// Bounds the indefinite appends. One of which no read shows anything may as well not have happened:
-// who read a list afterwards would have seen it. One that a read shows took effect before that read
-// was answered. Values are appended once.
+// Bounds the indefinite transactions, each of which could otherwise have happened at any time, or
+// never, which is the same as at the very end. Those that only look mean nothing. An append that a
+// read shows took effect before that read was answered: values are appended once.
 func bound(operations []porcupine.Operation) []porcupine.Operation {
 	shown := map[string]int64{}
 	for _, operation := range operations {
@@ -105,18 +105,16 @@ func bound(operations []porcupine.Operation) []porcupine.Operation {
 	var kept []porcupine.Operation
 	for _, operation := range operations {
 		if operation.Output == nil {
-			appends, seen := false, false
-			for _, words := range operation.Input.([][]string) {
+			txn := operation.Input.([][]string)
+			if readsOnly(txn) {
+				continue
+			}
+			for _, words := range txn {
 				if words[0] == "rpush" {
-					appends = true
 					if at, found := shown[words[2]]; found {
-						seen = true
 						operation.Return = min(operation.Return, at)
 					}
 				}
-			}
-			if !seen && (appends || readsOnly(operation.Input.([][]string))) {
-				continue
 			}
 		}
 		kept = append(kept, operation)
