@@ -13,9 +13,9 @@ import time
 import pytest
 from clusters import UP_S_MAX, Worker
 from harness import Failed
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 from tracing import injected, needs_strace
-from witnesses import KEYS, Known, Reader, Writer
+from witnesses import SHARDS, Known, Reader, Writer
 
 # What the process ends with when its disk has failed: EX_IOERR of sysexits.h.
 DISK_FAILED = 74
@@ -61,7 +61,7 @@ def victim_of(cluster, leads):
 @pytest.mark.parametrize("leads", [False, True], ids=["follower", "leader"])
 def test_a_machine_whose_fsync_fails_ends_and_comes_back(make_cluster, leads):
     needs_strace()
-    cluster = make_cluster().start()
+    cluster = make_cluster(shards=SHARDS).start()
     victim = victim_of(cluster, leads)
     company = Company(cluster)
     with injected(victim, "error=EIO"):
@@ -76,6 +76,25 @@ def test_a_machine_whose_fsync_fails_ends_and_comes_back(make_cluster, leads):
     company.finish()
 
 
+def test_a_snapshot_that_the_disk_refuses_is_given_up_and_the_log_stays(make_cluster):
+    needs_strace()
+    cluster = make_cluster(shards=SHARDS).start()
+    victim = victim_of(cluster, leads=True)
+    company = Company(cluster)
+    with victim.client() as client:
+        # The log waits for the disk by another call.
+        with injected(victim, "error=EIO", "fsync"):
+            with pytest.raises(ResponseError, match="snapshot"):
+                client.save()
+            company.go_on()
+        assert "is given up" in victim.said() and "Input/output error" in victim.said()
+        assert client.save()
+    victim.restart()
+    cluster.wait()
+    company.go_on()
+    company.finish()
+
+
 def percentiles_ms(known, since):
     """Median and p99 of what writes have taken since an instant."""
     times = sorted(took for at, took in known.took if at >= since)
@@ -85,7 +104,7 @@ def percentiles_ms(known, since):
 @pytest.mark.parametrize("leads", [False, True], ids=["follower", "leader"])
 def test_a_machine_with_a_slow_disk_makes_nothing_fail(make_cluster, leads):
     needs_strace()
-    cluster = make_cluster().start()
+    cluster = make_cluster(shards=SHARDS).start()
     victim = victim_of(cluster, leads)
     company = Company(cluster)
     began = time.monotonic()
@@ -129,7 +148,7 @@ def small_disk(folder):
 
 @pytest.mark.parametrize("leads", [False, True], ids=["follower", "leader"])
 def test_a_machine_whose_disk_is_full_ends_and_comes_back(make_cluster, leads):
-    cluster = make_cluster()
+    cluster = make_cluster(shards=SHARDS)
     victim = cluster.nodes[0 if leads else 1]
     with small_disk(victim.data) as make_room:
         cluster.start()

@@ -19,8 +19,8 @@ from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 SHARDS = 3
 # An answer that takes longer is not waited for: the client asks on another connection.
 PATIENCE_S = 2
-# So many questions may be without an answer on a connection of somebody impatient.
-ASKED_MAX = 2000
+# How often somebody impatient asks on every connection.
+ASKED_EVERY_S = 0.01
 
 
 def tags():
@@ -160,12 +160,20 @@ class Impatient(threading.Thread):
             while not self.stop.is_set():
                 for line in self.lines:
                     line.ask(self.known.floor(line.key))
-                ready, _, _ = select.select([line.socket for line in self.lines], [], [], 0.002)
-                for line in self.lines:
-                    if line.socket in ready:
-                        self.take(line)
+                self.listen(ASKED_EVERY_S)
+            while any(line.floors for line in self.lines):
+                self.listen(ASKED_EVERY_S)
         except BaseException as error:
             self.error = error
+
+    def listen(self, seconds):
+        """Takes what comes meanwhile."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            ready, _, _ = select.select([line.socket for line in self.lines], [], [], left)
+            for line in self.lines:
+                if line.socket in ready:
+                    self.take(line)
 
     def take(self, line):
         """Judges what has come on a connection."""
@@ -177,9 +185,10 @@ class Impatient(threading.Thread):
             self.known.seen(line.key, found)
 
     def finish(self):
-        """Ends it, and tells if it has seen what it should not."""
+        """Waits for all answers, and tells if it has seen what it should not."""
         self.stop.set()
         self.join(60)
+        assert not self.is_alive(), "questions are without an answer"
         for line in self.lines:
             line.socket.close()
         if self.error:
@@ -198,11 +207,10 @@ class Line:
         self.input = b""
 
     def ask(self, floor):
-        """Asks once more, unless enough is asked."""
-        if len(self.floors) < ASKED_MAX:
-            self.floors.append(floor)
-            # There is always room for so few of them.
-            self.socket.send(self.question)
+        """Asks once more."""
+        self.floors.append(floor)
+        # There is room for what is asked during a pause.
+        self.socket.send(self.question)
 
     def answers(self):
         """What has come, each with what was known when it was asked; none for an error."""

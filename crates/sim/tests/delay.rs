@@ -21,7 +21,7 @@ const CALM_US: u64 = 10_000_000;
 
 /// Something that is on its way to a machine.
 enum Coming {
-    Request(Body),
+    Request(Box<Body>),
     Message(Box<Message>),
     Durable(u64),
     Tick,
@@ -94,6 +94,7 @@ impl World {
         let (replica, now) = (&mut self.replicas[machine], self.now);
         match what {
             Coming::Request(body) => {
+                let body = *body;
                 replica.handle(now, Request { gateway: GATEWAY, token: Token(1), body });
             }
             Coming::Message(message) => replica.step(now, *message).unwrap(),
@@ -123,7 +124,7 @@ impl World {
     fn takes_us(&mut self, machine: usize, body: Body) -> u64 {
         let began_us = self.now.mono_us;
         self.answered_us = None;
-        self.send(machine, self.way_us, Coming::Request(body));
+        self.send(machine, self.way_us, Coming::Request(Box::new(body)));
         self.pass(CALM_US / 10);
         self.answered_us.expect("an answer") + self.way_us - began_us
     }
