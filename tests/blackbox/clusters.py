@@ -17,21 +17,26 @@ class Cluster:
     def __init__(self, folder, count=MACHINES, **options):
         self.folder = folder
         self.options = {"shards": 3, **options}
-        self.addresses = [f"{n}=127.0.0.1:{free_port()}" for n in range(1, count + 1)]
+        self.addresses = [self.place(number) for number in range(1, count + 1)]
         self.nodes = []
         for number in range(1, count + 1):
             self.nodes.append(self.server(number, ",".join(self.addresses)))
 
+    @staticmethod
+    def place(number):
+        """Where a machine listens for the others."""
+        return f"{number}=127.0.0.1:{free_port()}"
+
     def server(self, number, addresses, *flags):
         """A server that is not started."""
-        place = self.folder / f"node{number}"
-        place.mkdir()
+        folder = self.folder / f"node{number}"
+        folder.mkdir()
         flags = ("--node", str(number), "--cluster", addresses, *flags)
-        return Server(place, *flags, **self.options)
+        return Server(folder, *flags, **self.options)
 
     def newcomer(self, number, knows=1):
         """A server that is to join, and what it is called: it knows the first few machines."""
-        name = f"{number}=127.0.0.1:{free_port()}"
+        name = self.place(number)
         addresses = ",".join([*self.addresses[:knows], name])
         return self.server(number, addresses, "--join"), name
 
@@ -56,6 +61,20 @@ class Cluster:
             return True
         except (ConnectionError, TimeoutError, ResponseError):
             return False
+
+    def let_lead(self, node):
+        """Lets a machine lead all shards, which it can only if it has everything."""
+        number = node.flags[node.flags.index("--node") + 1]
+
+        def leads(shard):
+            with node.client() as client:
+                try:
+                    return client.execute_command("FAILOVER", "SHARD", shard, "TO", number)
+                except ResponseError:
+                    return False
+
+        for shard in range(self.options["shards"]):
+            until(lambda: leads(shard), UP_S_MAX, f"a handover of shard {shard} to {number}")
 
     def kill_and_restart(self, node, pause_s):
         """Kills a server, lets the others go on without it for a while, and starts it again."""

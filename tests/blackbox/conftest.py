@@ -3,6 +3,7 @@
 import pytest
 from clusters import Cluster
 from harness import Server
+from network import Apart, why_not
 
 import claret
 
@@ -45,6 +46,25 @@ def make_cluster(tmp_path):
     for cluster in made:
         for node in cluster.nodes:
             node.kill()
+
+
+@pytest.fixture
+def make_apart(tmp_path):
+    """Makes one cluster with a network between its machines, which ends with the test."""
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    made = []
+
+    def make(**options):
+        made.append(Apart(tmp_path, **options))
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        for node in cluster.nodes:
+            node.kill()
+        cluster.network.end()
 
 
 @pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])

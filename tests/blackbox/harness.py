@@ -118,10 +118,13 @@ class Server:
 
     def client(self, kind=redis.Redis, **options):
         """A client of redis-py or of a class on top of it, which repeats nothing by itself."""
-        options.setdefault("retry", Retry(NoBackoff(), 0))
-        options.setdefault("decode_responses", True)
-        options.setdefault("socket_timeout", 20)
-        return kind(host="127.0.0.1", port=self.port, **options)
+        return kind(host="127.0.0.1", port=self.port, **self.usual(options))
+
+    @staticmethod
+    def usual(options):
+        """Options of a client, with what they are when nothing else is said."""
+        usual = {"retry": Retry(NoBackoff(), 0), "decode_responses": True, "socket_timeout": 20}
+        return {**usual, **options}
 
     def socket(self, timeout_s=20):
         """A bare connection."""

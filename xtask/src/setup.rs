@@ -1,4 +1,5 @@
-//! Installs what the tests need and is not there: Redis, etcd, a Python environment, cargo-deny.
+//! Installs what the tests need and is not there: Redis, etcd, tools that make networks and disks
+//! fail, a Python environment, cargo-deny.
 //!
 //! Each part looks first and does nothing when it is content, so a second run takes no time.
 
@@ -18,11 +19,15 @@ pub fn run() -> Result<(), String> {
 }
 
 /// Programs and the Debian packages that have them: the servers that Claret is compared with, the
-/// command line of one, and what builds the C parts of dependencies.
+/// command line of one, what lets networks and disks fail, what builds the judge of histories that
+/// is not ours, and what builds the C parts of dependencies.
 const PROGRAMS: &[(&str, &str)] = &[
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("etcd", "etcd-server"),
+    ("ip", "iproute2"),
+    ("strace", "strace"),
+    ("go", "golang-go"),
     ("cc", "gcc"),
     ("make", "make"),
 ];

@@ -263,8 +263,12 @@ impl Worker {
     }
 
     /// One turn.
+    ///
+    /// The thread may stand still between any two lines, for longer than a lease. A request must
+    /// therefore never be judged by a clock that was read before the request came: the leader of
+    /// then need not be the leader of now. So the clock is read again after everything that brings
+    /// requests in, whether from a client, another worker or another machine.
     fn turn(&mut self, events: &Events) {
-        let now = self.clock.now();
         self.turns += 1;
         self.turn_bytes = 0;
         self.again = false;
@@ -290,8 +294,9 @@ impl Worker {
             }
         }
         if mail {
-            self.take_mail(now);
+            self.take_mail();
         }
+        let now = self.clock.now();
         if self.shards_due_us <= now.mono_us {
             self.shards_due_us = u64::MAX;
             if let Err(error) = self.node.tick(now) {
@@ -300,11 +305,12 @@ impl Worker {
         }
         self.read_links(now);
         self.keep_map();
+        let now = self.clock.now();
         if self.gateway.next_timeout().is_some_and(|at| at <= now.mono_us) {
             self.gateway.tick(now);
         }
         self.expire_unproven(now);
-        self.read_ready(now);
+        self.read_ready();
         // Timestamps must be later than those that others gave before this turn's requests came.
         let now = self.clock.now();
         self.settle(now);
@@ -361,9 +367,10 @@ impl Worker {
         }
     }
 
-    fn take_mail(&mut self, now: Now) {
+    fn take_mail(&mut self) {
         self.inbox.open();
         while let Some(mail) = self.inbox.take() {
+            let now = self.clock.now();
             self.moved_us = now.mono_us;
             match mail {
                 Mail::Connect(accepted) => self.connect(now, *accepted),

@@ -282,6 +282,8 @@ impl Worker {
         if link.readable {
             link.receive(now);
         }
+        // What came is judged by a clock that is read after it: see `Worker::turn`.
+        let now = self.clock.now();
         let mut input = std::mem::take(&mut link.input);
         let mut at = 0;
         while let Some((parcel, used)) = self.next_frame(machine, &input[at..]) {
@@ -291,7 +293,7 @@ impl Worker {
             }
         }
         self.turn_bytes += at;
-        self.took(now, at);
+        self.took(at);
         input.drain(..at);
         if input.is_empty() {
             input.shrink_to(KEPT_BYTES);

@@ -14,7 +14,7 @@ const ROUTE_EVERY: usize = 16;
 
 impl Worker {
     /// Reads every connection that has something, once.
-    pub(super) fn read_ready(&mut self, now: Now) {
+    pub(super) fn read_ready(&mut self) {
         let ready = std::mem::take(&mut self.ready);
         if self.draining.is_some() {
             return;
@@ -24,9 +24,9 @@ impl Worker {
                 self.ready.extend_from_slice(&ready[count..]);
                 return;
             }
-            self.read(now, slot);
+            self.read(slot);
             if count % ROUTE_EVERY == ROUTE_EVERY - 1 {
-                self.route(now);
+                self.route(self.clock.now());
             }
         }
         if self.ready.is_empty() {
@@ -42,14 +42,14 @@ impl Worker {
     }
 
     /// So many bytes of commands were passed on. Keeps log entries from growing too large.
-    pub(super) fn took(&mut self, now: Now, bytes: usize) {
+    pub(super) fn took(&mut self, bytes: usize) {
         self.unlogged_bytes += bytes;
         self.entry_bytes += bytes;
         if self.entry_bytes < ENTRY_BYTES_MAX {
             return;
         }
         self.entry_bytes = 0;
-        self.route(now);
+        self.route(self.clock.now());
         for index in 0..self.node.local().len() {
             let shard = ShardId(self.node.local()[index] as u16);
             if let Some(replica) = self.node.replica_mut(shard) {
@@ -58,15 +58,16 @@ impl Worker {
         }
     }
 
-    fn read(&mut self, now: Now, slot: usize) {
-        let taken = self.read_commands(now, slot);
+    fn read(&mut self, slot: usize) {
+        let taken = self.read_commands(slot);
         self.turn_bytes += taken;
-        self.took(now, taken);
+        self.took(taken);
     }
 
     /// Reads a connection once; gives the bytes of the commands that were complete.
-    fn read_commands(&mut self, now: Now, slot: usize) -> usize {
+    fn read_commands(&mut self, slot: usize) -> usize {
         let mut taken = 0;
+        let now = self.clock.now();
         let Some(connection) = self.connections.get_mut(slot) else { return taken };
         connection.queued = false;
         if connection.paused {
@@ -86,6 +87,7 @@ impl Worker {
             } else {
                 connection.receive_more()
             };
+            let now = self.clock.now();
             match received {
                 Ok(Received::Bytes { count, more }) => {
                     connection.readable = more;

@@ -92,7 +92,7 @@ impl Worker {
         for outgoing in batch.outgoing {
             self.links.put(outgoing);
         }
-        self.took(now, batch.bytes);
+        self.took(batch.bytes);
     }
 
     pub(super) fn take_parcel(&mut self, now: Now, from: MachineId, parcel: Parcel) {

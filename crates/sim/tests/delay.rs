@@ -1,0 +1,177 @@
+//! How often a command crosses the network, counted exactly: three replicas of one shard and a
+//! client, with the same delay from each to each, and disks that take their time.
+
+use adt::{ArgBuf, record};
+use engine::entry::Apply;
+use engine::limits::TICK_US;
+use engine::message::{
+    Body, Concurrency, GatewayId, KeyedOp, MachineId, Now, Request, ShardId, Token,
+};
+use engine::replica::{Replica, Setup};
+use engine::replication::{Membership, Recovered};
+use engine::shard;
+use raft::eraftpb::Message;
+use std::collections::BTreeMap;
+use wire::entry::EntryFormat;
+
+const GATEWAY: GatewayId = GatewayId { machine: MachineId(1), worker: 0, life: 1 };
+const MACHINES: usize = 3;
+/// Longer than any election.
+const CALM_US: u64 = 10_000_000;
+
+/// Something that is on its way to a machine.
+enum Coming {
+    Request(Box<Body>),
+    Message(Box<Message>),
+    Durable(u64),
+    Tick,
+}
+
+/// Machines, and what happens when. What happens at once takes no time.
+struct World {
+    replicas: Vec<Replica<EntryFormat>>,
+    now: Now,
+    way_us: u64,
+    disk_us: u64,
+    /// By time and order of sending.
+    coming: BTreeMap<(u64, u64), (usize, Coming)>,
+    sent: u64,
+    /// When the last answer was given.
+    answered_us: Option<u64>,
+}
+
+impl World {
+    fn new(way_us: u64, disk_us: u64) -> Self {
+        let now = Now { wall_us: 1_000_000_000, mono_us: 1_000_000 };
+        let voters: Vec<_> = (1..=MACHINES as u16).map(MachineId).collect();
+        let replica = |&own: &MachineId| {
+            let setup = Setup {
+                shard: shard::Config {
+                    id: ShardId(0),
+                    concurrency: Concurrency::named("full").unwrap(),
+                    seed: u64::from(own.0),
+                    home: Some(GatewayId { machine: own, ..GATEWAY }),
+                },
+                membership: Membership::clustered(own, voters.clone()),
+                shards: 1,
+            };
+            Replica::recover(setup, EntryFormat, now, Vec::new(), Recovered::default()).unwrap()
+        };
+        let replicas = voters.iter().map(replica).collect();
+        let (coming, sent, answered_us) = (BTreeMap::new(), 0, None);
+        let mut world = Self { replicas, now, way_us, disk_us, coming, sent, answered_us };
+        for machine in 0..MACHINES {
+            world.send(machine, TICK_US, Coming::Tick);
+        }
+        world.pass(CALM_US);
+        world
+    }
+
+    fn leader(&self) -> usize {
+        self.replicas.iter().position(Replica::is_serving).expect("a leader")
+    }
+
+    fn send(&mut self, to: usize, after_us: u64, what: Coming) {
+        self.sent += 1;
+        self.coming.insert((self.now.mono_us + after_us, self.sent), (to, what));
+    }
+
+    /// Lets everything happen that is due by then.
+    fn pass(&mut self, us: u64) {
+        let until = self.now.mono_us + us;
+        while let Some((&(at, order), _)) = self.coming.range(..=(until, u64::MAX)).next() {
+            let Some((machine, what)) = self.coming.remove(&(at, order)) else { return };
+            self.now.wall_us += at - self.now.mono_us;
+            self.now.mono_us = at;
+            self.happen(machine, what);
+            self.end_turn(machine);
+        }
+        self.now.wall_us += until - self.now.mono_us;
+        self.now.mono_us = until;
+    }
+
+    fn happen(&mut self, machine: usize, what: Coming) {
+        let (replica, now) = (&mut self.replicas[machine], self.now);
+        match what {
+            Coming::Request(body) => {
+                let body = *body;
+                replica.handle(now, Request { gateway: GATEWAY, token: Token(1), body });
+            }
+            Coming::Message(message) => replica.step(now, *message).unwrap(),
+            Coming::Durable(number) => replica.persisted(now, number).unwrap(),
+            Coming::Tick => {
+                replica.tick(now).unwrap();
+                self.send(machine, TICK_US, Coming::Tick);
+            }
+        }
+    }
+
+    fn end_turn(&mut self, machine: usize) {
+        let (way_us, disk_us) = (self.way_us, self.disk_us);
+        self.replicas[machine].end_turn(self.now).unwrap();
+        while let Some(persist) = self.replicas[machine].take_persist() {
+            self.send(machine, disk_us, Coming::Durable(persist.number));
+        }
+        for message in self.replicas[machine].take_messages() {
+            self.send(message.to as usize - 1, way_us, Coming::Message(Box::new(message)));
+        }
+        while self.replicas[machine].poll().is_some() {
+            self.answered_us = Some(self.now.mono_us);
+        }
+    }
+
+    /// How long a client waits that asks a machine now.
+    fn takes_us(&mut self, machine: usize, body: Body) -> u64 {
+        let began_us = self.now.mono_us;
+        self.answered_us = None;
+        self.send(machine, self.way_us, Coming::Request(Box::new(body)));
+        self.pass(CALM_US / 10);
+        self.answered_us.expect("an answer") + self.way_us - began_us
+    }
+}
+
+fn op(line: &str) -> KeyedOp {
+    record::decode(&ArgBuf::of(line.split(' ')).args()).unwrap()
+}
+
+fn read() -> Body {
+    let (key, op) = op("get k");
+    Body::Read { key, op, fenced: false }
+}
+
+fn write() -> Body {
+    Body::Apply(Apply { ops: [op("incr k")].into_iter().collect(), ..Apply::default() })
+}
+
+#[test]
+fn a_write_goes_to_the_leader_on_to_a_follower_and_back() {
+    for way_us in [1_000, 5_000, 20_000, 50_000] {
+        let mut world = World::new(way_us, 0);
+        for _ in 0..10 {
+            let leader = world.leader();
+            assert_eq!(world.takes_us(leader, write()), 4 * way_us);
+        }
+    }
+}
+
+#[test]
+fn the_leaders_disk_works_while_the_entry_is_on_its_way() {
+    for (way_us, disk_us) in [(5_000, 1_000), (5_000, 10_000), (20_000, 4_000)] {
+        let mut world = World::new(way_us, disk_us);
+        let leader = world.leader();
+        assert_eq!(world.takes_us(leader, write()), 4 * way_us + disk_us);
+    }
+}
+
+#[test]
+fn a_read_under_a_lease_goes_to_the_leader_and_back() {
+    for way_us in [1_000, 5_000, 20_000, 50_000] {
+        let mut world = World::new(way_us, 0);
+        let leader = world.leader();
+        // Nobody has read for long, so a majority is asked once.
+        assert_eq!(world.takes_us(leader, read()), 4 * way_us);
+        for _ in 0..10 {
+            assert_eq!(world.takes_us(leader, read()), 2 * way_us);
+        }
+    }
+}
