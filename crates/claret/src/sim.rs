@@ -58,6 +58,7 @@ fn range(args: &SimArgs) -> std::ops::Range<u64> {
 fn run_all(args: &SimArgs, plant: Option<Plant>, until_found: bool) -> Report {
     let seeds = range(args);
     let (total, next) = (seeds.end - seeds.start, AtomicU64::new(seeds.start));
+    let cpu_us = bench::process::cpu_us("self");
     let runs = Mutex::new(std::collections::BTreeMap::new());
     let found = AtomicU64::new(u64::MAX);
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -82,7 +83,8 @@ fn run_all(args: &SimArgs, plant: Option<Plant>, until_found: bool) -> Report {
     });
     let runs = runs.into_inner().unwrap_or_else(PoisonError::into_inner);
     let last = if until_found { found.load(Ordering::Relaxed) } else { u64::MAX };
-    let mut report = Report::default();
+    let cpu_us = bench::process::cpu_us("self") - cpu_us;
+    let mut report = Report { cpu_us, ..Report::default() };
     for run in runs.values().filter(|run| run.seed <= last) {
         report.add(run);
     }
@@ -148,13 +150,24 @@ fn print(args: &SimArgs, report: &Report, plant: Option<Plant>) {
         return say(&report.to_json(plant).to_string());
     }
     say(&format!(
-        "{} seeds, {} failures, {:.1} s simulated, {} transactions",
+        "{} seeds, {} failures, {:.1} s simulated, {} transactions, {} operations",
         report.seeds,
         report.failures,
         report.simulated_us as f64 / 1e6,
-        report.transactions
+        report.transactions,
+        report.operations
     ));
+    say(&format!(
+        "{:.1} s of processor time, {:.1} simulated seconds in each",
+        report.cpu_us as f64 / 1e6,
+        report.speed()
+    ));
+    say("what went wrong:");
     for (kind, count) in &report.faults {
+        say(&format!("  {count} {kind}"));
+    }
+    say("what was seen:");
+    for (kind, count) in &report.marks {
         say(&format!("  {count} {kind}"));
     }
     if report.seeds == 1 {
