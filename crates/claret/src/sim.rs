@@ -2,6 +2,7 @@
 
 use clap::Args;
 use sim::{Plant, Report};
+use std::cell::Cell;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,8 +32,24 @@ pub struct SimArgs {
     history: Option<std::path::PathBuf>,
 }
 
+thread_local! {
+    /// What this thread is simulating: an assertion of the product ends all of them.
+    static SEED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+fn name_seeds_that_panic() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if let Some(seed) = SEED.get() {
+            eprintln!("claret sim --seed {seed} ends with a panic:");
+        }
+        before(panic);
+    }));
+}
+
 /// Runs the command.
 pub fn main(args: &SimArgs) -> ExitCode {
+    name_seeds_that_panic();
     match args.plant.as_deref() {
         None => one(args),
         Some("all") => all_plants(args),
@@ -70,6 +87,7 @@ fn run_all(args: &SimArgs, plant: Option<Plant>, until_found: bool) -> Report {
                     if seed >= seeds.end || (until_found && seed > found.load(Ordering::Relaxed)) {
                         return;
                     }
+                    SEED.set(Some(seed));
                     let run = sim::run(seed, plant);
                     if run.failure.is_some() {
                         found.fetch_min(seed, Ordering::Relaxed);

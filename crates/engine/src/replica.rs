@@ -279,7 +279,7 @@ impl<C: EntryCodec> Replica<C> {
 
     /// Takes a message of another replica.
     pub fn step(&mut self, now: Now, message: Message) -> Result<(), ReplicaError> {
-        self.group.step(now.mono_us, message);
+        self.group.step(now.mono_us, message)?;
         self.follow(now);
         self.apply(now)
     }
