@@ -12,105 +12,127 @@ const LEDGER: &str = "docs/reliability/ledger.md";
 /// Seeds per call of the binary: small enough that a night ends near its time.
 const BATCH: u64 = 100;
 
+/// The first seed of the first night: tests and people have the small ones.
+const FIRST: u64 = 1_000_000;
+
 const HEAD: &str = "\
 # Reliability ledger
 
 One row per `cargo xtask night`: the real gateway, shard and replication code on virtual time,
-network and disk, under faults drawn from the seed, with every history checked. A run can be
-repeated from its first seed and its commit. Failures are kept here for ever; each has a scenario
-or a fix that names it.
+network and disk, under faults drawn from the seed, with the history of every seed checked. A night
+goes on with the seeds after those of the last row, so all rows together are one long run, and any
+seed can be repeated with its commit (a plus means that the tree differed from it). Failures are
+kept here for ever; each has a scenario or a fix that names it.
 
-| date (UTC) | commit | minutes | seeds (from) | simulated hours | transactions | faults injected | failures |
-|---|---|---|---|---|---|---|---|
+| date (UTC) | commit | minutes | seeds (from) | simulated hours | transactions | operations | faults survived | unexplained failures |
+|---|---|---|---|---|---|---|---|---|
 ";
 
-/// Simulates seeds that no night had before, for `minutes`.
+/// Simulates seeds that no night had before, for `minutes`. The row is written after every batch, so
+/// a night that is interrupted counts for as long as it was.
 pub fn run(minutes: u64) -> Result<(), String> {
     start(&mut cargo(&["build", "--release", "--locked", "--package", "claret"]))?;
-    let now_s = unix_seconds();
-    // A night's seeds start at its second, times the most that a machine does in one: so nights
-    // do not overlap, and the start says when it was.
-    let first = now_s * 1000;
+    let (ledger, commit, date) = (read()?, commit()?, date(unix_seconds()));
+    let first = next_seed(&ledger);
     let begin = Instant::now();
     let end = Duration::from_secs(minutes * 60);
     let mut night = Night::default();
     while begin.elapsed() < end {
-        let summary = batch(first + night.seeds)?;
-        night.add(summary);
+        night.add(batch(first + night.seeds)?);
+        let minutes = begin.elapsed().as_secs() / 60;
+        write(&format!("{ledger}{}", night.row(&date, &commit, minutes, first)))?;
         println!(
-            "{} seeds, {:.1} simulated hours, {} failures",
+            "{} seeds, {:.1} simulated hours, {:.1} simulated seconds per second of a processor, {} \
+             failures",
             night.seeds,
             night.simulated_s / 3600.0,
-            night.failures
+            night.simulated_s / night.cpu_s.max(0.001),
+            night.failed.len()
         );
     }
-    let row = night.row(&date(now_s), &commit()?, begin.elapsed().as_secs() / 60, first);
-    append(&row)?;
-    match night.failures {
+    match night.failed.len() {
         0 => Ok(()),
-        n => Err(format!("{n} seeds failed; repeat with:\n  {}", night.repeat.join("\n  "))),
+        n => Err(format!("{n} seeds failed; repeat with:\n  {}", night.commands().join("\n  "))),
     }
 }
 
-/// One call of the simulator, from `first` on.
+/// One call of the simulator, which uses all cores, from `first` on.
 fn batch(first: u64) -> Result<Summary, String> {
     let (first, count) = (first.to_string(), BATCH.to_string());
     simulation::run(&["--first", &first, "--seeds", &count]).map(|(_, summary)| summary)
+}
+
+/// The seed after those of the last row.
+fn next_seed(ledger: &str) -> u64 {
+    let after = |row: &str| {
+        let cell = row.split('|').nth(4)?.trim();
+        let (count, first) = cell.strip_suffix(')')?.split_once(" (")?;
+        Some(count.parse::<u64>().ok()? + first.parse::<u64>().ok()?)
+    };
+    ledger.lines().filter_map(after).max().unwrap_or(FIRST)
 }
 
 /// Sums over a night.
 #[derive(Default)]
 struct Night {
     seeds: u64,
-    failures: u64,
     simulated_s: f64,
+    cpu_s: f64,
     transactions: u64,
+    operations: u64,
     faults: BTreeMap<String, u64>,
-    repeat: Vec<String>,
+    failed: Vec<u64>,
 }
 
 impl Night {
     fn add(&mut self, summary: Summary) {
         self.seeds += summary.seeds.max(1);
-        self.failures += summary.failures;
         self.simulated_s += summary.simulated_s;
+        self.cpu_s += summary.cpu_s;
         self.transactions += summary.transactions;
+        self.operations += summary.operations;
         for (kind, count) in summary.faults {
             *self.faults.entry(kind).or_default() += count;
         }
-        self.repeat.extend(summary.first_failure.map(|failure| failure.command));
+        self.failed.extend(summary.failed);
+    }
+
+    fn commands(&self) -> Vec<String> {
+        self.failed.iter().map(|seed| format!("claret sim --seed {seed}")).collect()
     }
 
     fn row(&self, date: &str, commit: &str, minutes: u64, first: u64) -> String {
         let faults: Vec<String> = self.faults.iter().map(|(k, n)| format!("{k} {n}")).collect();
-        let failures = match self.repeat.as_slice() {
-            [] => self.failures.to_string(),
-            commands => format!("{} (`{}`)", self.failures, commands.join("`, `")),
+        let failures = match self.commands().as_slice() {
+            [] => "0".to_owned(),
+            commands => format!("{} (`{}`)", commands.len(), commands.join("`, `")),
         };
         format!(
-            "| {date} | {commit} | {minutes} | {} ({first}) | {:.1} | {} | {} | {failures} |\n",
+            "| {date} | {commit} | {minutes} | {} ({first}) | {:.1} | {} | {} | {} | {failures} |\n",
             self.seeds,
             self.simulated_s / 3600.0,
             self.transactions,
+            self.operations,
             faults.join(", "),
         )
     }
 }
 
-fn append(row: &str) -> Result<(), String> {
+/// The ledger so far.
+fn read() -> Result<String, String> {
     let path = paths::root().join(LEDGER);
-    let mut text = if path.exists() {
-        fs::read_to_string(&path).map_err(|e| format!("cannot read {LEDGER}: {e}"))?
-    } else {
-        HEAD.into()
-    };
-    text.push_str(row);
+    if !path.exists() {
+        return Ok(HEAD.into());
+    }
+    fs::read_to_string(&path).map_err(|e| format!("cannot read {LEDGER}: {e}"))
+}
+
+fn write(text: &str) -> Result<(), String> {
+    let path = paths::root().join(LEDGER);
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|e| format!("cannot make the folder: {e}"))?;
     }
-    fs::write(&path, text).map_err(|e| format!("cannot write {LEDGER}: {e}"))?;
-    print!("{LEDGER}: {row}");
-    Ok(())
+    fs::write(&path, text).map_err(|e| format!("cannot write {LEDGER}: {e}"))
 }
 
 /// The commit that was simulated, with a plus when the tree differs from it.
@@ -150,7 +172,6 @@ fn days_of(year: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulation::Failure;
 
     #[test]
     fn days_are_named_as_in_the_calendar() {
@@ -162,24 +183,39 @@ mod tests {
         assert_eq!(date(4_107_542_400), "2100-03-01");
     }
 
-    #[test]
-    fn a_night_is_one_row() {
+    fn night(failed: &[&[u64]]) -> Night {
         let mut night = Night::default();
-        let failure = Failure { command: "claret sim --seed 9".into(), why: "lost".into() };
-        for first_failure in [None, Some(failure)] {
+        for failed in failed {
             night.add(Summary {
                 seeds: 100,
-                failures: u64::from(first_failure.is_some()),
+                failures: failed.len() as u64,
                 simulated_s: 5400.0,
                 transactions: 50,
+                operations: 120,
+                cpu_s: 10.0,
                 faults: vec![("crash".to_owned(), 3)],
-                first_failure,
+                failed: failed.to_vec(),
+                first_failure: None,
             });
         }
-        let row = night.row("2030-01-02", "abc1234", 60, 7);
-        let expected = "| 2030-01-02 | abc1234 | 60 | 200 (7) | 3.0 | 100 | crash 6 | 1 (`claret sim \
-                        --seed 9`) |\n";
+        night
+    }
+
+    #[test]
+    fn a_night_is_one_row() {
+        let row = night(&[&[], &[9, 11]]).row("2030-01-02", "abc1234", 60, 7);
+        let expected = "| 2030-01-02 | abc1234 | 60 | 200 (7) | 3.0 | 100 | 240 | crash 6 | 2 \
+                        (`claret sim --seed 9`, `claret sim --seed 11`) |\n";
         assert_eq!(row, expected);
         assert_eq!(HEAD.lines().last().unwrap().matches('|').count(), row.matches('|').count());
+    }
+
+    #[test]
+    fn a_night_goes_on_where_the_last_one_ended() {
+        assert_eq!(next_seed(HEAD), FIRST);
+        let first = night(&[&[], &[]]).row("2030-01-02", "abc1234", 60, FIRST);
+        let second = night(&[&[3]]).row("2030-01-03", "abc1235+", 30, FIRST + 200);
+        assert_eq!(next_seed(&format!("{HEAD}{first}")), FIRST + 200);
+        assert_eq!(next_seed(&format!("{HEAD}{first}{second}")), FIRST + 300);
     }
 }

@@ -16,8 +16,11 @@ const SEEDS: &str = "200";
 /// The short simulation; a failing seed is shown with the command that repeats it.
 pub fn short() -> Result<Outcome, String> {
     let (status, summary) = run(&["--seeds", SEEDS])?;
-    let Summary { seeds, failures, simulated_s, transactions, .. } = summary;
-    println!("{seeds} seeds, {simulated_s:.0} simulated seconds, {transactions} transactions");
+    let Summary { seeds, failures, simulated_s, transactions, cpu_s, .. } = summary;
+    println!(
+        "{seeds} seeds, {simulated_s:.0} simulated seconds in {cpu_s:.0} of a processor, \
+         {transactions} transactions"
+    );
     if let Some(failure) = &summary.first_failure {
         println!("{}\nrepeat with: {}", failure.why, failure.command);
     }
@@ -81,8 +84,14 @@ pub struct Summary {
     pub simulated_s: f64,
     /// Transactions of all seeds.
     pub transactions: u64,
+    /// Operations of all seeds.
+    pub operations: u64,
+    /// Processor time, in seconds.
+    pub cpu_s: f64,
     /// Injected faults by kind.
     pub faults: Vec<(String, u64)>,
+    /// The seeds that failed.
+    pub failed: Vec<u64>,
     /// The first seed that failed.
     pub first_failure: Option<Failure>,
 }
@@ -102,6 +111,7 @@ impl Summary {
             document[name].as_u64().ok_or_else(|| format!("claret sim printed no number `{name}`"))
         };
         let faults = document["faults"].as_object().into_iter().flatten();
+        let failed = document["failed"].as_array().into_iter().flatten();
         let failure = document["first_failure"].as_object().map(|failure| {
             let text = |name: &str| failure.get(name).and_then(Value::as_str).unwrap_or_default();
             Failure { command: text("command").to_owned(), why: text("why").to_owned() }
@@ -111,6 +121,9 @@ impl Summary {
             failures: number("failures")?,
             simulated_s: document["simulated_s"].as_f64().unwrap_or(0.0),
             transactions: document["transactions"].as_u64().unwrap_or(0),
+            operations: document["operations"].as_u64().unwrap_or(0),
+            cpu_s: document["cpu_s"].as_f64().unwrap_or(0.0),
+            failed: failed.filter_map(Value::as_u64).collect(),
             faults: faults.map(|(kind, n)| (kind.clone(), n.as_u64().unwrap_or(0))).collect(),
             first_failure: failure,
         })
@@ -126,7 +139,7 @@ mod tests {
     fn a_summary_is_read() {
         let document = json!({
             "seeds": 20, "failures": 1, "simulated_s": 12.5, "transactions": 99,
-            "faults": {"crash": 7},
+            "operations": 200, "cpu_s": 1.5, "faults": {"crash": 7}, "failed": [3],
             "first_failure": {"seed": 3, "command": "claret sim --seed 3", "why": "lost"},
         });
         let expected = Summary {
@@ -134,7 +147,10 @@ mod tests {
             failures: 1,
             simulated_s: 12.5,
             transactions: 99,
+            operations: 200,
+            cpu_s: 1.5,
             faults: vec![("crash".into(), 7)],
+            failed: vec![3],
             first_failure: Some(Failure {
                 command: "claret sim --seed 3".into(),
                 why: "lost".into(),

@@ -7,7 +7,8 @@
 use crate::key::{self, KeyOp};
 use crate::types::{Corrupt, ValueSink, ValueSource};
 use crate::{
-    Access, ArgBuf, Args, Command, CommandSpec, Ctx, DataType, Meta, OtherType, Reply, Timestamp,
+    Access, ArgBuf, Args, Blob, Command, CommandSpec, Compound, Ctx, DataType, Meta, OtherType,
+    Reply, Timestamp,
 };
 use crate::{ErrorReply, Handler};
 use std::collections::HashMap;
@@ -73,6 +74,16 @@ macro_rules! registry {
                     $((Self::$variant(a), Self::$variant(b)) =>
                         <crate::$module::Value as DataType>::combine(a, b).map(Self::$variant),)*
                     _ => None,
+                }
+            }
+
+            /// A write that leaves the store a choice in two steps: see [`DataType::chosen_first`].
+            pub fn chosen_first(&self, key: &Blob) -> Option<Compound> {
+                match self {
+                    Self::Key(_) => None,
+                    $(Self::$variant(op) => {
+                        <crate::$module::Value as DataType>::chosen_first(key, op)
+                    })*
                 }
             }
 

@@ -252,6 +252,27 @@ impl DataType for Value {
         }
     }
 
+    fn chosen_first(key: &Blob, op: &Op) -> Option<Compound> {
+        let Op::Pop(count) = op else { return None };
+        let (target, several) = (key.clone(), count.is_some());
+        let plan = move |replies: &[Reply]| {
+            let Some(Reply::Array(chosen)) = replies.first() else {
+                let reply = replies.first().cloned().unwrap_or(Reply::Nil);
+                return Plan { writes: Vec::new(), reply };
+            };
+            let members: Members = chosen.iter().filter_map(member).collect();
+            let mut writes = Vec::new();
+            if !members.is_empty() {
+                writes.push((target.clone(), AnyOp::Set(Op::Remove(members))));
+            }
+            let one = chosen.first().cloned().unwrap_or(Reply::Nil);
+            Plan { writes, reply: if several { Reply::Set(chosen.clone()) } else { one } }
+        };
+        let count = i64::try_from(count.unwrap_or(1)).unwrap_or(i64::MAX);
+        let reads = vec![(key.clone(), AnyOp::Set(Op::Random(Some(count))))];
+        Some(Compound { reads, plan: Arc::new(plan) })
+    }
+
     fn combine(earlier: &Op, next: &Op) -> Option<Op> {
         let join = |a: &Members, b: &Members| {
             let mut all = a.clone();
@@ -317,6 +338,13 @@ impl DataType for Value {
     }
 }
 
+fn member(reply: &Reply) -> Option<Blob> {
+    match reply {
+        Reply::Bulk(member) => Some(member.clone()),
+        _ => None,
+    }
+}
+
 fn members(args: &Args<'_>) -> Members {
     args.iter_from(2).map(Blob::new).collect()
 }
@@ -362,10 +390,7 @@ fn combine_sets(algebra: Algebra, replies: &[Reply]) -> Result<Vec<Blob>, ErrorR
     for reply in replies {
         match reply {
             Reply::Set(members) => {
-                let blobs = members.iter().filter_map(|m| match m {
-                    Reply::Bulk(blob) => Some(blob.clone()),
-                    _ => None,
-                });
+                let blobs = members.iter().filter_map(member);
                 sources.push(blobs.collect::<collections::Set<Blob>>());
             }
             Reply::Error(error) => return Err(error.clone()),

@@ -1,6 +1,6 @@
 //! The contract of a data type, and the small values that every type shares.
 
-use crate::{ArgBuf, CommandSpec, ErrorReply, Reply};
+use crate::{ArgBuf, Blob, CommandSpec, Compound, ErrorReply, Reply};
 use std::fmt;
 
 /// A point in a shard's logical time: microseconds since 1970 in the upper bits, a counter in the
@@ -159,6 +159,13 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
 
     /// Names of the modes, for people (metrics, `COMMAND DOCS`).
     const MODES: &'static [&'static str];
+
+    /// A write that leaves the store a choice, as a read that chooses and the writes that follow
+    /// from it. An interactive transaction goes this way: its client is told what was chosen before
+    /// the commit, which must not choose again. `None` for a write whose effect the state decides.
+    fn chosen_first(_key: &Blob, _op: &Self::Op) -> Option<Compound> {
+        None
+    }
 
     /// Folds `next` into `earlier` (both void, on one key, `earlier` applied first) so that one
     /// operation has the effect of both, if there is such an operation.

@@ -155,7 +155,8 @@ fn taken(path: &[Choice]) -> Vec<usize> {
 fn run(model: &Model, ops: &[Op]) -> Option<Model> {
     let mut model = model.clone();
     for op in ops {
-        let Some(answer) = model.try_apply(&op.words) else { continue };
+        let seen = op.reply.as_ref();
+        let Some(answer) = model.try_follow(&op.words, seen) else { continue };
         match &op.reply {
             Some(reply) if !model::agree(&op.words, &answer, reply) => return None,
             _ => {}

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use sim::{Plant, Report};
+use std::cell::Cell;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,8 +32,24 @@ pub struct SimArgs {
     history: Option<std::path::PathBuf>,
 }
 
+thread_local! {
+    /// What this thread is simulating: an assertion of the product ends all of them.
+    static SEED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+fn name_seeds_that_panic() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if let Some(seed) = SEED.get() {
+            eprintln!("claret sim --seed {seed} ends with a panic:");
+        }
+        before(panic);
+    }));
+}
+
 /// Runs the command.
 pub fn main(args: &SimArgs) -> ExitCode {
+    name_seeds_that_panic();
     match args.plant.as_deref() {
         None => one(args),
         Some("all") => all_plants(args),
@@ -58,6 +75,7 @@ fn range(args: &SimArgs) -> std::ops::Range<u64> {
 fn run_all(args: &SimArgs, plant: Option<Plant>, until_found: bool) -> Report {
     let seeds = range(args);
     let (total, next) = (seeds.end - seeds.start, AtomicU64::new(seeds.start));
+    let cpu_us = bench::process::cpu_us("self");
     let runs = Mutex::new(std::collections::BTreeMap::new());
     let found = AtomicU64::new(u64::MAX);
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -69,6 +87,7 @@ fn run_all(args: &SimArgs, plant: Option<Plant>, until_found: bool) -> Report {
                     if seed >= seeds.end || (until_found && seed > found.load(Ordering::Relaxed)) {
                         return;
                     }
+                    SEED.set(Some(seed));
                     let run = sim::run(seed, plant);
                     if run.failure.is_some() {
                         found.fetch_min(seed, Ordering::Relaxed);
@@ -82,7 +101,8 @@ fn run_all(args: &SimArgs, plant: Option<Plant>, until_found: bool) -> Report {
     });
     let runs = runs.into_inner().unwrap_or_else(PoisonError::into_inner);
     let last = if until_found { found.load(Ordering::Relaxed) } else { u64::MAX };
-    let mut report = Report::default();
+    let cpu_us = bench::process::cpu_us("self") - cpu_us;
+    let mut report = Report { cpu_us, ..Report::default() };
     for run in runs.values().filter(|run| run.seed <= last) {
         report.add(run);
     }
@@ -148,13 +168,24 @@ fn print(args: &SimArgs, report: &Report, plant: Option<Plant>) {
         return say(&report.to_json(plant).to_string());
     }
     say(&format!(
-        "{} seeds, {} failures, {:.1} s simulated, {} transactions",
+        "{} seeds, {} failures, {:.1} s simulated, {} transactions, {} operations",
         report.seeds,
         report.failures,
         report.simulated_us as f64 / 1e6,
-        report.transactions
+        report.transactions,
+        report.operations
     ));
+    say(&format!(
+        "{:.1} s of processor time, {:.1} simulated seconds in each",
+        report.cpu_us as f64 / 1e6,
+        report.speed()
+    ));
+    say("what went wrong:");
     for (kind, count) in &report.faults {
+        say(&format!("  {count} {kind}"));
+    }
+    say("what was seen:");
+    for (kind, count) in &report.marks {
         say(&format!("  {count} {kind}"));
     }
     if report.seeds == 1 {

@@ -227,6 +227,11 @@ impl<C: EntryCodec> Replica<C> {
         self.leading.is_some()
     }
 
+    /// Whether requests wait until a majority has confirmed that the shard is led here.
+    pub fn awaits_round(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
     /// Takes a request from a gateway. One whose answer rests on the lead waits until it is certain
     /// that no other machine leads the shard, unless that is known; what comes after it waits
     /// behind it, so that requests keep their order.
@@ -303,7 +308,7 @@ impl<C: EntryCodec> Replica<C> {
 
     /// Takes a message of another replica.
     pub fn step(&mut self, now: Now, message: Message) -> Result<(), ReplicaError> {
-        self.group.step(now.mono_us, message);
+        self.group.step(now.mono_us, message)?;
         self.follow(now);
         self.apply(now)
     }

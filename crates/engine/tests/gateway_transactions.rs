@@ -227,3 +227,27 @@ fn a_refused_command_ends_a_blind_transaction() {
         );
     }
 }
+
+#[test]
+fn what_a_transaction_was_told_that_it_drew_is_gone_after_it() {
+    let (mut world, a) = with_client("SADD s a b c d e f g h i j k l => 12");
+    for left in (0..12).rev() {
+        talk(&mut world, a, "TXN BEGIN => OK");
+        let drawn = short(&world.call(a, "SPOP s"));
+        let seen = format!("SISMEMBER s {drawn} => 0\nSCARD s => {left}");
+        talk(&mut world, a, &format!("{seen}\nTXN COMMIT => []\n{seen}"));
+    }
+    talk(
+        &mut world,
+        a,
+        "SET x 1 => OK
+         TXN BEGIN => OK
+         SPOP s => nil
+         SPOP s 2 => []
+         SADD s a => 1
+         SPOP s 9 => [a]
+         SPOP x => !WRONGTYPE Operation against a key holding the wrong kind of value
+         TXN COMMIT => []
+         EXISTS s => 0",
+    );
+}

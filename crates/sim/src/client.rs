@@ -1,13 +1,47 @@
 //! One simulated client: carries out its scripts over a connection that may break at any moment.
 
 use crate::random::Random;
-use crate::workload::{Form, Script, Workload, is_read, value_of};
+use crate::workload::{Form, Mix, Script, Workload, is_read, value_of};
 use adt::Reply;
 use check::{Event, EventKind, Value};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// How long a client waits before it sends a request in doubt once more.
 const RETRY_US: u64 = 50_000;
+
+/// What the clients of a run are like.
+#[derive(Clone, Copy, Debug)]
+pub struct Manners {
+    /// How long they think between two transactions, mostly.
+    think_us: u64,
+    /// How many of a hundred steps of an interactive transaction they dawdle over.
+    dawdles_percent: u64,
+    /// For how long at most; longer than locks are left to idle holders, sometimes.
+    dawdles_us: u64,
+    /// How many of a hundred interactive transactions they never go on with.
+    abandons_percent: u64,
+}
+
+impl Manners {
+    /// In most runs they are quick. Runs of a cluster are longer, and their clients slower.
+    pub fn draw(random: &mut Random, cluster: bool) -> Self {
+        let pauses_us = if cluster { [2_000, 10_000, 50_000] } else { [10, 200, 3_000] };
+        let slow = random.percent(30);
+        let longest_us =
+            if cluster { [50_000, 1_000_000, 7_000_000] } else { [500, 20_000, 200_000] };
+        Self {
+            think_us: *random.pick(&pauses_us),
+            dawdles_percent: if slow { *random.pick(&[2, 20]) } else { 0 },
+            dawdles_us: *random.pick(&longest_us),
+            abandons_percent: if slow { *random.pick(&[0, 5]) } else { 0 },
+        }
+    }
+
+    /// Whether others may have to wait for locks because of them, for however long.
+    pub fn keep_locks(&self) -> bool {
+        self.dawdles_percent > 0 || self.abandons_percent > 0
+    }
+}
 
 /// What a client wants to be done.
 #[derive(Debug)]
@@ -16,6 +50,8 @@ pub enum Wish {
     Send(Vec<String>),
     /// Go on after some microseconds.
     Sleep(u64),
+    /// Break the connection, and go on after some microseconds.
+    Leave(u64),
 }
 
 /// Where a client is in its script.
@@ -33,6 +69,10 @@ struct Running {
     committing: bool,
     /// It is to be sent once more, under the same number.
     idle: bool,
+    /// The next command is to be sent, but not yet.
+    dawdles: bool,
+    /// It holds locks, perhaps, while it dawdles.
+    dawdled: bool,
     /// An attempt under this number may have taken effect.
     in_doubt: bool,
     number: u64,
@@ -46,29 +86,33 @@ pub struct Client {
     random: Random,
     running: Option<Running>,
     numbers: u64,
-    think_us: u64,
+    manners: Manners,
     /// What it has seen.
     pub events: Vec<Event>,
-    /// Transactions that were told to retry.
-    pub aborted: u64,
+    /// How often it has seen what is rare.
+    pub marks: BTreeMap<&'static str, u64>,
 }
 
+/// A process of the history of its own for each command of a pipeline, after those of the clients.
+const PIPELINED: u64 = 1_000;
+
 impl Client {
-    /// Client number `id`. Runs of a cluster are longer, and their clients slower.
-    pub fn new(seed: u64, id: u64, cluster: bool) -> Self {
-        let mut random = Random::new(seed, &format!("client {id}"));
-        let pauses_us = if cluster { [2_000, 10_000, 50_000] } else { [10, 200, 3_000] };
-        let think_us = *random.pick(&pauses_us);
+    /// Client number `id`.
+    pub fn new(seed: u64, id: u64, mix: Mix, manners: Manners) -> Self {
         Self {
             id,
-            workload: Workload::new(seed, id),
-            random,
+            workload: Workload::new(seed, id, mix),
+            random: Random::new(seed, &format!("client {id}")),
             running: None,
             numbers: 0,
-            think_us,
+            manners,
             events: Vec::new(),
-            aborted: 0,
+            marks: BTreeMap::new(),
         }
+    }
+
+    fn mark(&mut self, kind: &'static str) {
+        *self.marks.entry(kind).or_default() += 1;
     }
 
     /// Whether a transaction is under way.
@@ -76,52 +120,68 @@ impl Client {
         self.running.is_some()
     }
 
-    /// Begins the next transaction, or sends again the one that a crash has interrupted.
-    pub fn begin(&mut self, now_us: u64) -> Vec<Wish> {
-        let again = self.running.take();
-        let running = match again {
-            Some(running) => {
-                let mut running = running;
+    /// Begins the next transaction, sends again the one that a crash has interrupted, or goes on
+    /// after it has dawdled.
+    pub fn go_on(&mut self, now_us: u64) -> Vec<Wish> {
+        let running = match self.running.take() {
+            Some(running) if running.dawdles => Running { dawdles: false, ..running },
+            Some(mut running) => {
                 running.idle = false;
                 running.replies.clear();
                 running.unsent = commands(self.id, &running.script, running.number);
                 running.expected = running.unsent.len();
                 running
             }
-            None => {
-                let script = self.workload.next();
-                self.numbers += 1;
-                let unsent = commands(self.id, &script, self.numbers);
-                let mut event = Event::new(self.id, EventKind::Invoke, now_us);
-                event.txn = as_words(&script.ops);
-                self.events.push(event);
-                let expected = unsent.len();
-                let number = self.numbers;
-                let replies = Vec::new();
-                let invoked_us = now_us;
-                let committing = false;
-                let sent_us = now_us;
-                Running {
-                    script,
-                    invoked_us,
-                    sent_us,
-                    unsent,
-                    replies,
-                    expected,
-                    committing,
-                    idle: false,
-                    in_doubt: false,
-                    number,
-                }
-            }
+            None => self.next(now_us),
         };
         self.running = Some(running);
         self.send_next(now_us)
     }
 
+    fn next(&mut self, now_us: u64) -> Running {
+        let script = self.workload.next();
+        self.numbers += 1;
+        let unsent = commands(self.id, &script, self.numbers);
+        for (process, ops) in self.processes(&script) {
+            let mut event = Event::new(process, EventKind::Invoke, now_us);
+            event.txn = as_words(ops);
+            self.events.push(event);
+        }
+        Running {
+            expected: unsent.len(),
+            script,
+            invoked_us: now_us,
+            sent_us: now_us,
+            unsent,
+            replies: Vec::new(),
+            committing: false,
+            idle: false,
+            dawdles: false,
+            dawdled: false,
+            in_doubt: false,
+            number: self.numbers,
+        }
+    }
+
+    /// The processes that the checkers see, with what each does.
+    fn processes<'a>(&self, script: &'a Script) -> Vec<(u64, &'a [Vec<String>])> {
+        match script.form {
+            Form::Pipeline => {
+                let first = PIPELINED * (self.id + 1);
+                (first..).zip(script.ops.chunks(1)).collect()
+            }
+            _ => vec![(self.id, &script.ops)],
+        }
+    }
+
     /// Whether a reply is missing.
     pub fn is_waiting(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| !running.idle)
+        self.running.as_ref().is_some_and(|running| !running.idle && !running.dawdles)
+    }
+
+    /// Whether it waits for the reply of something that it may send again.
+    pub fn may_ask_again(&self) -> bool {
+        self.is_waiting() && self.running.as_ref().is_some_and(|running| running.script.numbered)
     }
 
     /// How long the command under way has been waiting for its reply.
@@ -132,12 +192,13 @@ impl Client {
     fn send_next(&mut self, now_us: u64) -> Vec<Wish> {
         let Some(running) = &mut self.running else { return Vec::new() };
         running.sent_us = now_us;
-        let at_once = matches!(running.script.form, Form::Single | Form::Multi);
+        let at_once = !waits_for_replies(running.script.form);
+        let alone = matches!(running.script.form, Form::Single | Form::Pipeline);
         let mut wishes = Vec::new();
         while let Some(command) = running.unsent.pop_front() {
             let name = command[0].as_str();
             let ends = name == "exec" || (name == "txn" && command[1] == "commit");
-            running.committing |= ends || running.script.form == Form::Single;
+            running.committing |= ends || alone;
             wishes.push(Wish::Send(command));
             if !at_once {
                 break;
@@ -149,26 +210,82 @@ impl Client {
     /// A reply has come.
     pub fn reply(&mut self, now_us: u64, reply: Reply) -> Vec<Wish> {
         let Some(running) = &mut self.running else { return Vec::new() };
-        let aborted = matches!(&reply, Reply::Error(e) if e.code() == "TXNABORT");
-        if matches!(&reply, Reply::Error(e) if e.code() == "INDEFINITE") {
-            if running.script.numbered {
-                // Sent again under the same number, it takes effect once.
-                (running.idle, running.in_doubt) = (true, true);
-                return vec![Wish::Sleep(self.random.tail(RETRY_US))];
+        let form = running.script.form;
+        if form == Form::Pipeline {
+            return self.pipelined(now_us, &reply);
+        }
+        let code = match &reply {
+            Reply::Error(error) => error.code(),
+            _ => "",
+        };
+        let aborted = code == "TXNABORT";
+        if code == "INDEFINITE" {
+            let numbered = running.script.numbered;
+            self.mark("indefinite_told");
+            if numbered {
+                return self.again();
             }
             return self.finish(now_us, EventKind::Info, Vec::new());
         }
         running.replies.push(reply);
-        if aborted && !matches!(running.script.form, Form::Multi | Form::Single) {
+        if aborted && waits_for_replies(form) {
             return self.finish(now_us, EventKind::Fail, Vec::new());
         }
         if running.replies.len() < running.expected {
-            return self.send_next(now_us);
+            return self.dawdle().unwrap_or_else(|| self.send_next(now_us));
         }
         match outcome(running) {
             Some(replies) => self.finish(now_us, EventKind::Ok, replies),
             None => self.finish(now_us, EventKind::Fail, Vec::new()),
         }
+    }
+
+    /// An interactive transaction is kept waiting, or left alone for ever, with its locks.
+    fn dawdle(&mut self) -> Option<Vec<Wish>> {
+        let running = self.running.as_mut().filter(|r| waits_for_replies(r.script.form))?;
+        if self.random.percent(self.manners.abandons_percent) {
+            self.mark("transactions_abandoned");
+            // It is not heard of again before locks are left to idle holders, or long after.
+            let us = self.random.below(2 * self.manners.dawdles_us + 1);
+            return Some(vec![Wish::Leave(us)]);
+        }
+        if !self.random.percent(self.manners.dawdles_percent) {
+            return None;
+        }
+        (running.dawdles, running.dawdled) = (true, true);
+        Some(vec![Wish::Sleep(self.random.below(self.manners.dawdles_us))])
+    }
+
+    /// Sent again under the same number, it takes effect once.
+    fn again(&mut self) -> Vec<Wish> {
+        if let Some(running) = &mut self.running {
+            (running.idle, running.in_doubt) = (true, true);
+        }
+        vec![Wish::Sleep(self.random.tail(RETRY_US))]
+    }
+
+    /// The reply of the next command of a pipeline.
+    fn pipelined(&mut self, now_us: u64, reply: &Reply) -> Vec<Wish> {
+        let Some(running) = &mut self.running else { return Vec::new() };
+        let process = PIPELINED * (self.id + 1) + running.replies.len() as u64;
+        running.replies.push(Reply::Nil);
+        let last = running.replies.len() == running.expected;
+        let (kind, replies) = match reply {
+            Reply::Error(error) if error.code() == "INDEFINITE" => (EventKind::Info, Vec::new()),
+            Reply::Error(_) => (EventKind::Fail, Vec::new()),
+            reply => (EventKind::Ok, vec![Some(value_of(reply))]),
+        };
+        let mut event = Event::new(process, kind, now_us);
+        event.replies = replies;
+        self.events.push(event);
+        if kind == EventKind::Info {
+            self.mark("indefinite_told");
+        }
+        if last {
+            self.running = None;
+            return vec![Wish::Sleep(self.random.tail(self.manners.think_us))];
+        }
+        Vec::new()
     }
 
     /// The connection is gone.
@@ -201,12 +318,41 @@ impl Client {
         }
         let Some(running) = self.running.take() else { return Vec::new() };
         debug_assert!(now_us >= running.invoked_us);
-        self.aborted += u64::from(kind == EventKind::Fail);
-        let mut event = Event::new(self.id, kind, now_us);
-        event.replies = replies;
-        self.events.push(event);
-        vec![Wish::Sleep(self.random.tail(self.think_us))]
+        self.mark_end(&running, kind);
+        let answered = match running.script.form {
+            Form::Pipeline => running.replies.len(),
+            _ => 0,
+        };
+        for (process, _) in self.processes(&running.script).into_iter().skip(answered) {
+            let mut event = Event::new(process, kind, now_us);
+            event.replies.clone_from(&replies);
+            self.events.push(event);
+        }
+        vec![Wish::Sleep(self.random.tail(self.manners.think_us))]
     }
+
+    fn mark_end(&mut self, running: &Running, kind: EventKind) {
+        let ended = kind == EventKind::Ok;
+        let repeated = |reply: &Reply| matches!(reply, Reply::Error(e) if e.code() == "REPEATED");
+        if running.dawdled {
+            self.mark(if ended { "locks_kept_over_pause" } else { "locks_lost_over_pause" });
+        }
+        if ended && running.in_doubt {
+            self.mark("retries_answered");
+        }
+        if ended && running.replies.last().is_some_and(repeated) {
+            self.mark("retries_found_outcome");
+        }
+        let pops = |op: &Vec<String>| op[0] == "spop";
+        if ended && running.script.ops.iter().any(pops) {
+            self.mark("draws");
+        }
+    }
+}
+
+/// Whether each command is sent when the one before it is answered.
+fn waits_for_replies(form: Form) -> bool {
+    !matches!(form, Form::Single | Form::Multi | Form::Pipeline)
 }
 
 fn as_words(ops: &[Vec<String>]) -> Vec<Vec<Vec<u8>>> {
@@ -222,7 +368,7 @@ fn commands(client: u64, script: &Script, number: u64) -> VecDeque<Vec<String>> 
     }
     let ops = script.ops.iter().cloned();
     match script.form {
-        Form::Single => commands.extend(ops),
+        Form::Single | Form::Pipeline => commands.extend(ops),
         Form::Multi => {
             commands.push_back(word("multi"));
             commands.extend(ops);
@@ -261,7 +407,7 @@ fn outcome(running: &Running) -> Option<Vec<Option<Value>>> {
         return Some(vec![None; running.script.ops.len()]);
     }
     match running.script.form {
-        Form::Single => (!last.is_error()).then(|| vec![seen(last)]),
+        Form::Single | Form::Pipeline => (!last.is_error()).then(|| vec![seen(last)]),
         Form::Multi => match last {
             Reply::Array(replies) => Some(replies.iter().map(seen).collect()),
             _ => None,

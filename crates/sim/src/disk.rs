@@ -2,7 +2,8 @@
 //!
 //! Log batches of all shards go into one sequence, as in the server. A crash keeps every batch
 //! that was synced and a random beginning of the ones that were not; a batch that was torn is
-//! recognised by its checksum in the real log, so here it is simply gone.
+//! recognised by its checksum in the real log, so here it is simply gone. Snapshots are the real
+//! bytes, so that a bit of them that is another one has to be noticed by whoever reads them.
 
 use crate::random::Random;
 use engine::map::ShardMap;
@@ -27,10 +28,20 @@ impl Log {
             self.entries.clear();
         }
         if let Some(first) = persist.entries.first() {
-            self.entries.retain(|e| e.index < first.index);
+            let kept = self.entries.partition_point(|e| e.index < first.index);
+            self.entries.truncate(kept);
             self.entries.extend(persist.entries.iter().cloned());
         }
     }
+}
+
+/// What a crash has cost a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Batches that were written and not synced.
+    pub batches: usize,
+    /// Whether the first of them is there in part.
+    pub torn: bool,
 }
 
 /// The disk of one server.
@@ -44,6 +55,8 @@ pub struct Disk {
     archive: BTreeMap<(ShardId, u64), Entry>,
     /// The newest shard map.
     map: Option<ShardMap>,
+    /// How often the end of a log was replaced by that of another leader.
+    pub overwritten: usize,
     /// What the log was on machines that have sent a snapshot.
     histories: BTreeMap<ShardId, Vec<Entry>>,
 }
@@ -64,15 +77,25 @@ impl Disk {
     fn settle(&mut self, persist: &Persist) {
         self.logs.entry(persist.group).or_default().write(persist);
         if persist.restored.is_some() {
-            self.archive.retain(|(shard, _), _| *shard != persist.group);
+            self.forget_from(persist.group, 0);
             let history = self.histories.remove(&persist.group).unwrap_or_default();
             self.adopt(persist.group, history);
         }
         if let Some(first) = persist.entries.first() {
-            self.archive.retain(|(g, index), _| *g != persist.group || *index < first.index);
+            self.overwritten +=
+                usize::from(self.archive.contains_key(&(persist.group, first.index)));
+            self.forget_from(persist.group, first.index);
         }
         for entry in &persist.entries {
             self.archive.insert((persist.group, entry.index), entry.clone());
+        }
+    }
+
+    /// Takes a shard's entries from an index on out of the archive. There are none as a rule.
+    fn forget_from(&mut self, shard: ShardId, index: u64) {
+        let places = self.archive.range((shard, index)..=(shard, u64::MAX));
+        for place in places.map(|(place, _)| *place).collect::<Vec<_>>() {
+            self.archive.remove(&place);
         }
     }
 
@@ -81,7 +104,7 @@ impl Disk {
     }
 
     /// The power fails: of what was not synced, a random beginning is kept.
-    pub fn crash(&mut self, random: &mut Random) {
+    pub fn crash(&mut self, random: &mut Random) -> Lost {
         let unsynced = std::mem::take(&mut self.unsynced);
         let kept = random.below(unsynced.len() as u64 + 1) as usize;
         for persist in &unsynced[..kept] {
@@ -91,6 +114,39 @@ impl Disk {
         for (shard, history) in std::mem::take(&mut self.histories) {
             self.adopt(shard, history);
         }
+        let batches = unsynced.len() - kept;
+        Lost { batches, torn: batches > 0 && random.percent(50) }
+    }
+
+    /// All is lost. What the logs were is remembered, for those who have got them from here.
+    pub fn destroy(&mut self) {
+        let (archive, overwritten) = (std::mem::take(&mut self.archive), self.overwritten);
+        *self = Self { archive, overwritten, ..Self::default() };
+    }
+
+    /// A bit of a snapshot becomes another one; tells whether there is any snapshot.
+    pub fn flip_bit(&mut self, random: &mut Random) -> bool {
+        let shards: Vec<ShardId> = self.snapshots.keys().copied().collect();
+        if shards.is_empty() {
+            return false;
+        }
+        let Some((_, bytes)) = self.snapshots.get_mut(random.pick(&shards)) else { return false };
+        let place = random.below(bytes.len() as u64) as usize;
+        bytes[place] ^= 1 << random.below(8);
+        true
+    }
+
+    /// The votes and terms of the last batches were not written. No disk that keeps its word does
+    /// this: it is one of the planted bugs.
+    pub fn forget_votes(&mut self) {
+        for log in self.logs.values_mut() {
+            log.hard_state.vote = 0;
+        }
+    }
+
+    /// Forgets the newest shard map: one of the planted bugs.
+    pub fn forget_map(&mut self) {
+        self.map = None;
     }
 
     /// The newest shard map that was kept.
@@ -120,7 +176,7 @@ impl Disk {
         self.logs.remove(&shard);
         self.snapshots.remove(&shard);
         self.histories.remove(&shard);
-        self.archive.retain(|(of, _), _| *of != shard);
+        self.forget_from(shard, 0);
     }
 
     /// Drops the last batch of a shard although it was synced. No disk that keeps its word does

@@ -13,6 +13,8 @@ mod plant;
 mod positions;
 mod random;
 mod server;
+mod swarm;
+mod trace;
 mod workload;
 mod world;
 
@@ -74,6 +76,14 @@ pub struct Report {
     pub transactions: u64,
     /// Faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
+    /// How often what is rare was seen, by name.
+    pub marks: BTreeMap<&'static str, u64>,
+    /// Processor time of all runs, in microseconds, if the caller has measured it.
+    pub cpu_us: u64,
+    /// Operations that the checkers saw.
+    pub operations: u64,
+    /// The seeds that failed.
+    pub failed: Vec<u64>,
     /// The first failing seed and why.
     pub first_failure: Option<(u64, String)>,
 }
@@ -88,10 +98,21 @@ impl Report {
         for (kind, count) in &run.outcome.faults {
             *self.faults.entry(kind).or_default() += count;
         }
+        for (kind, count) in &run.outcome.marks {
+            *self.marks.entry(kind).or_default() += count;
+        }
+        self.operations +=
+            run.outcome.events.iter().map(|event| event.txn.len() as u64).sum::<u64>();
         if let Some(failure) = &run.failure {
             self.failures += 1;
+            self.failed.push(run.seed);
             self.first_failure.get_or_insert((run.seed, failure.clone()));
         }
+    }
+
+    /// How many seconds were simulated in one second of a processor.
+    pub fn speed(&self) -> f64 {
+        self.simulated_us as f64 / self.cpu_us.max(1) as f64
     }
 
     /// The report as one JSON document, in the form that scripts rely on.
@@ -99,9 +120,14 @@ impl Report {
         let mut document = serde_json::json!({
             "seeds": self.seeds,
             "failures": self.failures,
+            "failed": self.failed,
             "simulated_s": self.simulated_us as f64 / 1e6,
             "transactions": self.transactions,
+            "operations": self.operations,
+            "cpu_s": self.cpu_us as f64 / 1e6,
+            "simulated_s_per_cpu_s": self.speed(),
             "faults": self.faults,
+            "seen": self.marks,
         });
         if self.seeds == 1 {
             document["trace_hash"] = format!("{:016x}", self.trace_hash).into();

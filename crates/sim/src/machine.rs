@@ -1,6 +1,6 @@
 //! One simulated machine: its workers while it is up, its disk, its clocks.
 
-use crate::disk::Disk;
+use crate::disk::{Disk, Lost};
 use crate::random::Random;
 use crate::server::{Sent, Worker};
 use engine::message::{MachineId, Now, ShardId};
@@ -33,6 +33,16 @@ pub struct Machine {
     pub channels: BTreeMap<(u16, u16), u64>,
     /// How far the wall clock of each worker is off.
     pub wall_offsets_us: Vec<i64>,
+    /// By how many millionths its clocks are fast, or slow.
+    pub drift_ppm: i64,
+    /// The machine is not there any more; its number is not given again.
+    pub is_retired: bool,
+    /// A bit on its disk is not what was written.
+    pub is_damaged: bool,
+    /// The next fsync fails.
+    pub sync_fails: bool,
+    /// Nothing can be written before this time.
+    pub full_until_us: u64,
     /// For how long its monotonic clock has stood still.
     frozen_us: u64,
     /// Later than every timestamp that the machine has given.
@@ -58,9 +68,16 @@ impl Machine {
     /// The clocks of a worker.
     pub fn now(&self, now_us: u64, worker: u16) -> Now {
         let offset = self.wall_offsets_us.get(usize::from(worker)).copied().unwrap_or(0);
-        let wall_us = (WALL_US + now_us).saturating_add_signed(offset);
-        let mono_us = now_us + 1 - self.frozen_us;
+        let wall_us = (WALL_US + self.passed_us(now_us)).saturating_add_signed(offset);
+        // Where a monotonic clock begins says nothing, and each start is a new beginning.
+        let begin_us = u64::from(self.id.0) * 7_000_000 + u64::from(self.life) * 1_000_000;
+        let mono_us = begin_us + self.passed_us(now_us + 1 - self.frozen_us);
         Now { wall_us: wall_us.max(self.floor_us), mono_us }
+    }
+
+    /// How much time has passed by the machine's own clocks.
+    fn passed_us(&self, us: u64) -> u64 {
+        us.saturating_add_signed(us as i64 * self.drift_ppm / 1_000_000)
     }
 
     /// It does nothing for a while. `frozen` (a planted bug): its monotonic clock stops as well.
@@ -91,9 +108,9 @@ impl Machine {
     }
 
     /// The power fails.
-    pub fn stop(&mut self, random: &mut Random) {
-        self.disk.crash(random);
+    pub fn stop(&mut self, random: &mut Random) -> Lost {
         self.epoch += 1;
+        self.sync_fails = false;
         self.workers.clear();
         self.syncing.clear();
         self.incoming.clear();
@@ -101,6 +118,14 @@ impl Machine {
         self.sync_running = false;
         self.paused_until_us = 0;
         self.frozen_us = 0;
+        self.disk.crash(random)
+    }
+
+    /// The machine is gone with its disk.
+    pub fn retire(&mut self) {
+        self.is_retired = true;
+        self.is_damaged = false;
+        self.disk.destroy();
     }
 
     /// One turn of a worker.

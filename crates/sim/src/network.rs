@@ -3,17 +3,49 @@
 //! Between two machines there is one connection, as in the product. While a direction is cut,
 //! nothing arrives; what was sent waits, as it would in the buffers of a socket. If it is cut for
 //! longer than the machines wait for a sign of life, or one of them goes down, the connection
-//! breaks, both ends hear of it, and whatever was on its way is gone.
+//! breaks, both ends hear of it, and whatever was on its way is gone. So nothing is lost, doubled
+//! or overtaken within one connection, because TCP sees to that; what is lost is lost with a
+//! connection, and what comes twice or too late was sent again on another one.
+//!
+//! What travels are the bytes that travel between real machines.
 
 use crate::random::Random;
 use engine::message::MachineId;
-use engine::node::Parcel;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How long a machine waits for a sign of life before it takes a connection for broken.
 pub const SILENCE_US: u64 = 1_500_000;
 
-type Way = (MachineId, MachineId);
+/// So many frames may wait behind a cut before entries of logs are left out. (The product counts
+/// bytes; it takes far more of them than a run has.)
+const WAITING_MAX: usize = 200;
+/// The same for what is on its way over a clogged link: how late it may be.
+const LATE_US: u64 = 200_000;
+
+/// From one machine to another.
+pub type Way = (MachineId, MachineId);
+
+/// A message between machines.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// As it travels.
+    pub bytes: Vec<u8>,
+    /// It brings entries of a log, which are left out when too much waits for the other machine.
+    pub has_entries: bool,
+}
+
+/// What becomes of a frame.
+#[derive(Debug)]
+pub enum Sending {
+    /// It arrives at this time.
+    Arrives(u64, Frame),
+    /// It waits behind a cut.
+    Waits,
+    /// The connection is lost.
+    Lost,
+    /// Too much is waiting for the other machine already.
+    LeftOut,
+}
 
 /// One direction of a connection.
 #[derive(Debug, Default)]
@@ -21,13 +53,18 @@ struct Direction {
     last_us: u64,
     /// Since when nothing arrives.
     cut_us: Option<u64>,
-    waiting: VecDeque<Box<Parcel>>,
+    waiting: VecDeque<Frame>,
+    /// The usual delay of this direction.
+    delay_us: u64,
+    /// Until when everything takes long, and how long.
+    clog: Option<(u64, u64)>,
 }
 
 /// All connections.
 #[derive(Debug)]
 pub struct Network {
     delay_us: u64,
+    uneven: bool,
     random: Random,
     directions: BTreeMap<Way, Direction>,
     /// Generation of the connection of each pair (the smaller number first), and whether it is up.
@@ -39,33 +76,52 @@ fn pair(a: MachineId, b: MachineId) -> Way {
 }
 
 impl Network {
-    /// Connections with this delay, one way.
-    pub fn new(seed: u64, delay_us: u64) -> Self {
+    /// Connections with this delay, one way; if they are `uneven`, each has one of its own, up to
+    /// ten times as long.
+    pub fn new(seed: u64, delay_us: u64, uneven: bool) -> Self {
         let random = Random::new(seed, "links");
-        Self { delay_us, random, directions: BTreeMap::new(), pairs: BTreeMap::new() }
+        Self { delay_us, uneven, random, directions: BTreeMap::new(), pairs: BTreeMap::new() }
     }
 
-    /// When a parcel that is sent now on this generation of a connection arrives. Nothing if the
-    /// connection is lost, or the parcel waits behind a cut.
-    pub fn send(
-        &mut self,
-        now_us: u64,
-        way: Way,
-        generation: u64,
-        parcel: Box<Parcel>,
-    ) -> Option<(u64, Box<Parcel>)> {
+    fn direction(&mut self, way: Way) -> &mut Direction {
+        let (random, usual_us, uneven) = (&mut self.random, self.delay_us, self.uneven);
+        self.directions.entry(way).or_insert_with(|| {
+            let delay_us = if uneven { random.between(usual_us, 10 * usual_us) } else { usual_us };
+            Direction { delay_us, ..Direction::default() }
+        })
+    }
+
+    /// What becomes of a frame that is sent now on this generation of a connection.
+    pub fn send(&mut self, now_us: u64, way: Way, generation: u64, frame: Frame) -> Sending {
         if !self.is_current(way, generation) {
-            return None;
+            return Sending::Lost;
         }
-        let delay = self.random.tail(self.delay_us);
-        let direction = self.directions.entry(way).or_default();
+        self.direction(way);
+        let (random, directions) = (&mut self.random, &mut self.directions);
+        let Some(direction) = directions.get_mut(&way) else { return Sending::Lost };
         if direction.cut_us.is_some() {
-            direction.waiting.push_back(parcel);
-            return None;
+            if direction.waiting.len() >= WAITING_MAX && frame.has_entries {
+                return Sending::LeftOut;
+            }
+            direction.waiting.push_back(frame);
+            return Sending::Waits;
         }
+        let delay = match direction.clog.filter(|(until, _)| now_us < *until) {
+            Some(_) if frame.has_entries && direction.last_us > now_us + LATE_US => {
+                return Sending::LeftOut;
+            }
+            Some((_, us)) => random.between(us, 2 * us),
+            // Later than that would be silence.
+            None => random.tail(direction.delay_us).min(SILENCE_US / 3 * 2),
+        };
         let time = (now_us + delay).max(direction.last_us + 1);
         direction.last_us = time;
-        Some((time, parcel))
+        Sending::Arrives(time, frame)
+    }
+
+    /// For a while every message in this direction takes so long.
+    pub fn clog(&mut self, way: Way, until_us: u64, delay_us: u64) {
+        self.direction(way).clog = Some((until_us, delay_us));
     }
 
     /// Whether what was sent on this generation of a connection arrives.
@@ -91,6 +147,7 @@ impl Network {
         for way in [(a, b), (b, a)] {
             if let Some(direction) = self.directions.get_mut(&way) {
                 direction.waiting.clear();
+                direction.last_us = 0;
             }
         }
         self.pairs.get_mut(&pair(a, b)).is_some_and(|(_, up)| std::mem::replace(up, false))
@@ -102,11 +159,11 @@ impl Network {
 
     /// From now on nothing arrives in this direction.
     pub fn cut(&mut self, now_us: u64, way: Way) {
-        self.directions.entry(way).or_default().cut_us.get_or_insert(now_us);
+        self.direction(way).cut_us.get_or_insert(now_us);
     }
 
     /// The direction works again; gives what has waited, and the generation of the connection.
-    pub fn mend(&mut self, way: Way) -> (u64, VecDeque<Box<Parcel>>) {
+    pub fn mend(&mut self, way: Way) -> (u64, VecDeque<Frame>) {
         let generation =
             self.pairs.get(&pair(way.0, way.1)).map_or(0, |(generation, _)| *generation);
         let Some(direction) = self.directions.get_mut(&way) else { return Default::default() };

@@ -2,6 +2,9 @@
 //! message, a disk or a start what a bug in that mechanism would do. The checkers must notice.
 
 use engine::message::{Answer, Body, Fate, Notice, Request, Response, Token};
+use engine::node::{Node, Parcel};
+use raft::eraftpb::{Message, MessageType};
+use wire::entry::EntryFormat;
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,11 +39,25 @@ pub enum Plant {
     LostSnapshot,
     /// In a cluster: whoever asks what became of a transaction is told that it was never prepared.
     WrongFate,
+    /// In a cluster: a machine is started again with the map that the cluster was founded with.
+    ForgottenMap,
+    /// In a cluster: a machine that is started again has forgotten for whom it voted.
+    ForgottenVote,
+    /// In a cluster: a machine whose disk is lost comes back under its number.
+    ReusedNumber,
+    /// In a cluster: a newcomer says that it has caught up, and goes on to acknowledge what it lacks.
+    EarlyVoter,
+    /// In a cluster: shards say that they have settled what they have not.
+    HighWatermark,
+    /// In a cluster: a clock is slower than leases allow for.
+    SlowClock,
+    /// In a cluster: a connection loses a message now and then and goes on.
+    LostFrame,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 22] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -56,6 +73,13 @@ impl Plant {
         Self::FrozenClock,
         Self::LostSnapshot,
         Self::WrongFate,
+        Self::ForgottenMap,
+        Self::ForgottenVote,
+        Self::ReusedNumber,
+        Self::EarlyVoter,
+        Self::HighWatermark,
+        Self::SlowClock,
+        Self::LostFrame,
     ];
 
     /// Name for the command line.
@@ -76,12 +100,19 @@ impl Plant {
             Self::FrozenClock => "frozen-clock",
             Self::LostSnapshot => "lost-snapshot",
             Self::WrongFate => "wrong-fate",
+            Self::ForgottenMap => "forgotten-map",
+            Self::ForgottenVote => "forgotten-vote",
+            Self::ReusedNumber => "reused-number",
+            Self::EarlyVoter => "early-voter",
+            Self::HighWatermark => "high-watermark",
+            Self::SlowClock => "slow-clock",
+            Self::LostFrame => "lost-frame",
         }
     }
 
     /// Whether it takes several machines to notice.
     pub fn needs_cluster(self) -> bool {
-        matches!(self, Self::FrozenClock | Self::LostSnapshot | Self::WrongFate)
+        self >= Self::FrozenClock
     }
 
     /// The bug called `name`.
@@ -115,6 +146,24 @@ impl Plant {
         vec![request]
     }
 
+    /// What becomes of a parcel for another machine, if it goes out.
+    pub fn parcel(self, parcel: &mut Parcel, node: &Node<EntryFormat>) -> Option<()> {
+        match (self, parcel) {
+            (Self::HighWatermark, Parcel::Watermark { ts, .. }) => ts.0 = u64::MAX / 2,
+            (Self::EarlyVoter, Parcel::Raft { shard, message }) => {
+                let lacks_all = node.replica(*shard).is_some_and(|r| r.applied().0 == 0);
+                if lacks_all && message.get_msg_type() == MessageType::MsgAppendResponse {
+                    acknowledge(message);
+                }
+            }
+            (Self::LostFrame, Parcel::Response(response)) if response.token.0 % 500 == 499 => {
+                return None;
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
     /// What becomes of an answer on its way to a gateway, if it arrives.
     pub fn response(self, mut response: Response) -> Option<Response> {
         match (self, &mut response.answer) {
@@ -130,5 +179,13 @@ impl Plant {
             return None;
         }
         Some(response)
+    }
+}
+
+/// Says that what was offered is there.
+fn acknowledge(message: &mut Message) {
+    if message.reject {
+        message.reject = false;
+        message.reject_hint = 0;
     }
 }

@@ -1,28 +1,32 @@
 //! One machine's workers under virtual time, with their gateways and replicas.
 
 use crate::disk::Disk;
+use crate::network::Frame;
 use crate::plant::Plant;
 use crate::random::Random;
 use adt::{ArgBuf, Reply};
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::gateway::{self, Gateway, Members, Opening, Output, SessionId};
 use engine::map::ShardMap;
-use engine::message::{Concurrency, GatewayId, MachineId, Now, Request, ShardId};
+use engine::message::{Body, Concurrency, GatewayId, MachineId, Now, Request, ShardId};
 use engine::node::{Event, Node, Parcel, Placing, To, Transfer};
 use engine::replica::{Replica, Seed, Setup, resolve_open};
 use engine::replication::{Membership, Persist};
 use engine::shard;
 use std::collections::{BTreeMap, VecDeque};
 use wire::entry::EntryFormat;
+use wire::peer::PeerFormat;
 use wire::snapshot::SnapshotFormat;
 
 /// Sizes of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Machines. Those that found the cluster hold a replica of every shard at the beginning.
+    /// Machines at the beginning. Those that found the cluster hold a replica of every shard then.
     pub machines: u16,
     /// How many of them, the first ones, found the cluster.
     pub founders: u16,
+    /// Whether it is a cluster, be it of one founder, and not a server that is alone for ever.
+    pub clustered: bool,
     /// Workers of each machine, each with a gateway.
     pub workers: u16,
     /// Shards; shard s is on worker s modulo workers.
@@ -32,15 +36,15 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Whether there is more than one machine.
+    /// Whether there is more than one machine, or may be one day.
     pub fn is_cluster(&self) -> bool {
-        self.machines > 1
+        self.clustered
     }
 
-    fn members(&self, map: Option<&ShardMap>) -> Option<Members> {
+    fn members(&self, own: MachineId, map: Option<&ShardMap>) -> Option<Members> {
         self.is_cluster().then(|| {
             let name = "simulated".to_owned();
-            let machines = (1..=self.machines).map(MachineId).collect();
+            let machines = (1..=self.machines.max(own.0)).map(MachineId).collect();
             Members { name, machines, map: map.cloned() }
         })
     }
@@ -110,7 +114,7 @@ pub enum Sent {
     /// To another worker of the machine.
     Worker(u16, Box<Input>),
     /// To another machine, on a generation of the connection.
-    Machine(MachineId, u64, Box<Parcel>),
+    Machine(MachineId, u64, Frame),
     /// To a client.
     Client(u64, Reply),
     /// To the disk.
@@ -147,6 +151,9 @@ pub struct Worker {
     /// The connections that this worker knows of.
     generations: BTreeMap<MachineId, u64>,
     plant: Option<Plant>,
+    format: PeerFormat,
+    /// How often something rare was seen here.
+    marks: BTreeMap<&'static str, u64>,
     /// What has arrived and is not taken in yet.
     pub inbox: VecDeque<Input>,
 }
@@ -204,8 +211,8 @@ pub fn start(
         let placing = Placing { map: map.clone(), codec: EntryFormat, concurrency, seed };
         let placing = shape.is_cluster().then_some(placing);
         let node = Node::new(id, shape.workers, shape.shards, placing, own, codec);
-        let (sessions, clients, generations, inbox) = Default::default();
-        let (workers, snapshotting) = (shape.workers, None);
+        let (sessions, clients, generations, inbox, marks) = Default::default();
+        let (workers, snapshotting, format) = (shape.workers, None, PeerFormat::default());
         Worker {
             gateway,
             node,
@@ -216,6 +223,8 @@ pub fn start(
             workers,
             generations,
             plant,
+            format,
+            marks,
             inbox,
         }
     };
@@ -237,7 +246,8 @@ fn settle(replicas: &mut [Replica<EntryFormat>], disk: &mut Disk, now: Now) -> R
     Ok(())
 }
 
-fn decode_snapshot(mut bytes: &[u8]) -> Result<Vec<SnapshotPart>, String> {
+/// The parts of a snapshot.
+pub fn decode_snapshot(mut bytes: &[u8]) -> Result<Vec<SnapshotPart>, String> {
     let mut parts = Vec::new();
     while !bytes.is_empty() {
         let (part, used) =
@@ -258,7 +268,7 @@ fn gateway_config(
         id,
         gateways: shape.workers,
         shards: shape.shards,
-        members: shape.members(map),
+        members: shape.members(id.machine, map),
         concurrency: shape.concurrency,
         version: "simulated",
         users: vec![everything()],
@@ -295,7 +305,20 @@ impl Worker {
         }
         self.post(&mut sent);
         self.advance_snapshot(&mut sent);
+        let waiting = self.node.replicas().filter(|replica| replica.awaits_round()).count();
+        self.mark("reads_without_lease", waiting);
         Ok(sent)
+    }
+
+    fn mark(&mut self, kind: &'static str, count: usize) {
+        if count > 0 {
+            *self.marks.entry(kind).or_default() += count as u64;
+        }
+    }
+
+    /// What was seen since this was asked last.
+    pub fn take_marks(&mut self) -> BTreeMap<&'static str, u64> {
+        std::mem::take(&mut self.marks)
     }
 
     /// Closes the log entries of this turn. Some answers do not wait for the log.
@@ -390,6 +413,7 @@ impl Worker {
     }
 
     fn request(&mut self, now: Now, shard: ShardId, request: Request) {
+        self.mark("questions_about_fates", matches!(request.body, Body::Inquire { .. }).into());
         let requests = match self.plant {
             Some(plant) => plant.requests(request, shard.0),
             None => vec![request],
@@ -448,11 +472,27 @@ impl Worker {
                     Sent::Worker(worker, Box::new(Input::Parcel(from, parcel)))
                 }
                 To::Machine(machine) => {
-                    let Some(generation) = self.generations.get(&machine) else { continue };
-                    Sent::Machine(machine, *generation, Box::new(parcel))
+                    let Some(generation) = self.generations.get(&machine).copied() else {
+                        continue;
+                    };
+                    let Some(frame) = self.frame(parcel) else { continue };
+                    Sent::Machine(machine, generation, frame)
                 }
             });
         }
+    }
+
+    /// A parcel as it travels.
+    fn frame(&mut self, mut parcel: Parcel) -> Option<Frame> {
+        if let Some(plant) = self.plant {
+            plant.parcel(&mut parcel, &self.node)?;
+        }
+        let has_entries =
+            matches!(&parcel, Parcel::Raft { message, .. } if !message.entries.is_empty());
+        let mut bytes = Vec::new();
+        let encoded = self.format.encode(&parcel, &mut bytes);
+        assert_eq!(encoded, Ok(()), "nothing in a run is that long");
+        Some(Frame { bytes, has_entries })
     }
 
     fn carry(&mut self, now: Now, output: Output, sent: &mut Vec<Sent>) {

@@ -1,5 +1,6 @@
 //! What simulated clients do: transactions of every form over lists, sets, registers, counters,
-//! claims (`SET ... NX`) and bank accounts, with values that are never written twice.
+//! claims (`SET ... NX`), draws from sets (`SPOP`) and bank accounts, with values that are never
+//! written twice.
 
 use crate::random::Random;
 use adt::Reply;
@@ -24,6 +25,60 @@ pub enum Form {
     Blind,
     /// The same with reads only.
     ReadOnly,
+    /// Commands that are sent without waiting for replies, each for itself.
+    Pipeline,
+}
+
+/// What a transaction is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    Plain,
+    Transfer,
+    Balances,
+    Claims,
+    Draws,
+}
+
+/// Which forms and which subjects a run has, each as often as it stands there.
+#[derive(Clone, Debug)]
+pub struct Mix {
+    forms: Vec<Form>,
+    subjects: Vec<Subject>,
+    /// Of lists, sets and registers.
+    kinds: Vec<&'static str>,
+    /// How many of a hundred plain operations only read.
+    reads_percent: u64,
+    keys: u64,
+}
+
+impl Mix {
+    /// The mix of a run: at least one of everything that it takes.
+    pub fn draw(random: &mut Random) -> Self {
+        use {Form as F, Subject as S};
+        let forms = [F::Single, F::Multi, F::Watch, F::Interactive, F::Blind, F::ReadOnly];
+        let forms = [&forms[..], &[F::Pipeline, F::Single, F::Multi, F::Multi]].concat();
+        let subjects = [S::Transfer, S::Transfer, S::Balances, S::Claims, S::Draws];
+        let subjects = [&subjects[..], &[S::Plain, S::Plain, S::Plain]].concat();
+        Self {
+            forms: some_of(random, &forms),
+            subjects: some_of(random, &subjects),
+            kinds: some_of(random, &["l", "s", "r"]),
+            reads_percent: *random.pick(&[20, 45, 45, 70]),
+            keys: random.between(1, 6),
+        }
+    }
+}
+
+/// In every other run all of them, else about half.
+fn some_of<T: Copy>(random: &mut Random, all: &[T]) -> Vec<T> {
+    if random.percent(50) {
+        return all.to_vec();
+    }
+    let mut some: Vec<T> = all.iter().copied().filter(|_| random.percent(50)).collect();
+    if some.is_empty() {
+        some.push(*random.pick(all));
+    }
+    some
 }
 
 /// One transaction to be carried out.
@@ -41,7 +96,7 @@ pub struct Script {
 #[derive(Debug)]
 pub struct Workload {
     random: Random,
-    keys: u64,
+    mix: Mix,
     unique: u64,
     client: u64,
     /// It only reads, one key at a time: nothing that waits keeps it from looking.
@@ -50,12 +105,11 @@ pub struct Workload {
 
 impl Workload {
     /// The scripts of client number `client`.
-    pub fn new(seed: u64, client: u64) -> Self {
+    pub fn new(seed: u64, client: u64, mix: Mix) -> Self {
         let mut random = Random::new(seed, &format!("workload {client}"));
-        let keys = Random::new(seed, "keys").between(1, 6);
         let unique = random.below(10);
         let observes = random.percent(20);
-        Self { random, keys, unique, client, observes }
+        Self { random, mix, unique, client, observes }
     }
 
     /// The next transaction.
@@ -64,29 +118,31 @@ impl Workload {
             let ops = vec![self.operation(true)];
             return Script { form: Form::Single, ops, numbered: false };
         }
-        let form = *self.random.pick(&[
-            Form::Single,
-            Form::Single,
-            Form::Multi,
-            Form::Multi,
-            Form::Multi,
-            Form::Watch,
-            Form::Interactive,
-            Form::Blind,
-            Form::ReadOnly,
-        ]);
+        let form = *self.random.pick(&self.mix.forms);
+        let subject = *self.random.pick(&self.mix.subjects);
         let numbered = matches!(form, Form::Single | Form::Multi) && self.random.percent(50);
-        let count = if form == Form::Single { 1 } else { self.random.between(1, 4) };
-        let mut ops: Vec<_> = match self.random.below(10) {
-            0..=2 if form != Form::Single && form != Form::ReadOnly => self.transfer(),
-            3 if form == Form::Multi || form == Form::ReadOnly => self.balances(),
-            4 | 5 if form != Form::ReadOnly => self.claims(form == Form::Single),
-            _ => (0..count).map(|_| self.operation(form == Form::ReadOnly)).collect(),
+        let alone = matches!(form, Form::Single | Form::Pipeline);
+        let mut ops: Vec<_> = match (subject, form) {
+            (Subject::Balances, Form::Multi | Form::ReadOnly) => self.balances(),
+            (_, Form::ReadOnly) => self.plain(form),
+            (Subject::Claims, _) if form != Form::Pipeline => self.claims(alone),
+            (Subject::Transfer, _) if !alone => self.transfer(),
+            (Subject::Draws, _) if !alone => self.draws(),
+            _ => self.plain(form),
         };
         if form == Form::Watch {
             ops.sort_by_key(|op| !is_read(op));
         }
         Script { form, ops, numbered }
+    }
+
+    fn plain(&mut self, form: Form) -> Vec<Vec<String>> {
+        let count = if form == Form::Single { 1 } else { self.random.between(1, 4) };
+        (0..count).map(|_| self.operation(form == Form::ReadOnly)).collect()
+    }
+
+    fn key(&mut self, kind: &str) -> String {
+        format!("{kind}{}", self.random.below(self.mix.keys))
     }
 
     /// A value that nobody else writes.
@@ -96,10 +152,9 @@ impl Workload {
     }
 
     fn operation(&mut self, read: bool) -> Vec<String> {
-        let key = self.random.below(self.keys);
-        let kind = *self.random.pick(&["l", "s", "r"]);
-        let key = format!("{kind}{key}");
-        if read || self.random.percent(45) {
+        let kind = *self.random.pick(&self.mix.kinds);
+        let key = self.key(kind);
+        if read || self.random.percent(self.mix.reads_percent) {
             return match kind {
                 "l" => words(&["lrange", &key, "0", "-1"]),
                 "s" => words(&["smembers", &key]),
@@ -123,21 +178,33 @@ impl Workload {
         vec![
             words(&["decrby", &account(from), &amount]),
             words(&["incrby", &account(to), &amount]),
-            words(&["rpush", &format!("l{}", self.random.below(self.keys)), &value]),
+            words(&["rpush", &self.key("l"), &value]),
         ]
+    }
+
+    /// Puts something into a set, or takes something out of it by chance, of which the clients only
+    /// know that it was there.
+    fn draws(&mut self) -> Vec<Vec<String>> {
+        let (key, member, value) = (self.key("p"), self.value(), self.value());
+        // The unique element, on the same shard, tells where in the log the draw is.
+        let marker = words(&["rpush", &format!("l{{{key}}}"), &value]);
+        match self.random.below(5) {
+            0 => vec![words(&["sadd", &key, &member]), words(&["smembers", &key])],
+            1 | 2 => vec![words(&["sadd", &key, &member])],
+            3 => vec![words(&["spop", &key]), marker],
+            _ => vec![words(&["sadd", &key, &member]), words(&["spop", &key]), marker],
+        }
     }
 
     /// Writes that often change nothing, because the key is there already.
     fn claims(&mut self, single: bool) -> Vec<Vec<String>> {
-        let (key, value) = (format!("n{}", self.random.below(self.keys)), self.value());
+        let (key, value) = (self.key("n"), self.value());
         let claim = words(&["set", &key, &value, "nx"]);
         if single {
             return vec![claim];
         }
         let more = match self.random.below(4) {
-            0 => {
-                words(&["set", &format!("n{}", self.random.below(self.keys)), &self.value(), "nx"])
-            }
+            0 => words(&["set", &self.key("n"), &self.value(), "nx"]),
             1 => words(&["get", &key]),
             other => {
                 // The unique element, on the same shard, tells where in the log the removal is.

@@ -1,22 +1,31 @@
 //! One simulated run: machines, their disks, their clients, and whatever the seed has in store.
 
 mod agreement;
+mod begin;
+mod carry;
+mod clients;
 mod faults;
+mod losses;
+mod operator;
+mod steps;
 mod transfers;
 
-use crate::client::{Client, Wish};
+use crate::client::Client;
 use crate::disk::Disk;
 use crate::machine::Machine;
-use crate::network::Network;
+use crate::network::{Frame, Network};
 use crate::plant::Plant;
 use crate::random::Random;
-use crate::server::{Input, Sent, Shape, start};
-use crate::workload::{ACCOUNTS, DEPOSIT, account};
+use crate::server::{Input, Shape, start};
+use crate::swarm::{Fault, Swarm};
+use crate::trace::Trace;
 use adt::Reply;
+use clients::Connection;
 use engine::limits::IDLE_HOLDER_US_MAX;
-use engine::message::{Concurrency, MachineId, ShardId};
-use engine::node::Parcel;
+use engine::message::{MachineId, ShardId};
 use std::collections::BTreeMap;
+use steps::Steps;
+use wire::peer::PeerFormat;
 
 /// How long faults go on, in microseconds of virtual time, on one machine and on several; after
 /// that the run only ends what is open, on healthy machines.
@@ -25,7 +34,7 @@ const CLUSTER_FAULTS_US: u64 = 12_000_000;
 /// How long the end may take. Anything still open then is stuck.
 const PATIENCE_US: u64 = 60_000_000;
 /// Events after which a run is given up: something goes round in circles.
-const EVENTS_MAX: u64 = 2_000_000;
+const EVENTS_MAX: u64 = 6_000_000;
 /// How long machines have to agree after the last client is done.
 const AGREE_US: u64 = 10_000_000;
 /// How many times as long if shards have to move first.
@@ -43,6 +52,8 @@ pub struct Outcome {
     pub simulated_us: u64,
     /// Faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
+    /// How often what is rare was seen, by name.
+    pub marks: BTreeMap<&'static str, u64>,
     /// Everything that the clients have seen.
     pub events: Vec<check::Event>,
     /// What the disks hold at the end.
@@ -69,11 +80,11 @@ enum Event {
         worker: u16,
         input: Box<Input>,
     },
-    Parcel {
+    Frame {
         from: MachineId,
         to: MachineId,
         generation: u64,
-        parcel: Box<Parcel>,
+        frame: Frame,
     },
     Synced {
         machine: u16,
@@ -99,7 +110,6 @@ enum Event {
         from: MachineId,
         index: u64,
     },
-    BeginSnapshot,
     Wake {
         client: u64,
     },
@@ -108,50 +118,37 @@ enum Event {
         connection: u64,
         reply: Reply,
     },
-    Disconnect {
-        client: u64,
-    },
-    Crash,
+    Fault(Fault),
     Restart {
         machine: u16,
     },
-    ClockJump,
-    HandOver,
-    Reshape,
+    /// A machine takes the place of one that is lost, under a number of its own.
+    Replace,
+    /// An operator sees to machines that are lost.
+    Repair,
     Remove {
         machine: u16,
         epoch: u64,
         shard: ShardId,
     },
-    StandBack,
     ComeBack {
         machine: u16,
     },
-    Pause {
-        moves: bool,
-    },
-    Cut,
     Mend {
         from: MachineId,
         to: MachineId,
     },
     /// Machines look after their connections.
     Connections,
-}
-
-struct Connection {
-    number: u64,
-    machine: u16,
-    worker: u16,
-    delay_us: u64,
-    last_out_us: u64,
-    last_in_us: u64,
+    /// Replicas that have carried out the same are compared.
+    Compare,
 }
 
 /// The state of a run.
 pub struct World {
     seed: u64,
     shape: Shape,
+    swarm: Swarm,
     plant: Option<Plant>,
     now_us: u64,
     /// When faults end and clients begin nothing new.
@@ -162,70 +159,19 @@ pub struct World {
     queue: BTreeMap<(u64, u64), Event>,
     machines: Vec<Machine>,
     links: Network,
-    disk_us: u64,
-    channel_us: u64,
+    format: PeerFormat,
     clients: Vec<Client>,
     connections: BTreeMap<u64, Connection>,
     connection_numbers: u64,
     network: Random,
     disks: Random,
     faults: Random,
+    trace: Trace,
+    steps: Steps,
     outcome: Outcome,
 }
 
 impl World {
-    /// The run of a seed.
-    pub fn new(seed: u64, plant: Option<Plant>) -> Self {
-        let mut shape_random = Random::new(seed, "shape");
-        let machines = *shape_random.pick(&[1, 1, 3, 3, 3, 5]);
-        let machines = match plant {
-            Some(plant) if plant.needs_cluster() => machines.max(3),
-            Some(_) => 1,
-            None => machines,
-        };
-        let shards = shape_random.between(1, 4) as u16;
-        let workers = shape_random.between(1, u64::from(shards.min(3))) as u16;
-        let conditions = ["full", "full", "full", "full", "boost+phase", "rw+phase", "boost"];
-        let condition = *shape_random.pick(&conditions[..]);
-        let concurrency = Concurrency::named(condition).unwrap_or(Concurrency::FULL);
-        let founders = machines;
-        let spare = if plant.is_none() && founders == 3 { shape_random.below(3) } else { 0 };
-        let machines = founders + spare as u16;
-        let shape = Shape { machines, founders, workers, shards, concurrency };
-        let clients = shape_random.between(2, 10);
-        let skew = *shape_random.pick(&[0, 50, 20_000]);
-        let machines = (1..=machines).map(|number| {
-            let offset = || shape_random.between(0, 2 * skew) as i64 - skew as i64;
-            let wall_offsets_us = std::iter::repeat_with(offset).take(usize::from(workers));
-            Machine::new(MachineId(number), wall_offsets_us.collect())
-        });
-        let machines: Vec<Machine> = machines.collect();
-        let disk_us = *shape_random.pick(&[50, 500, 3000]);
-        let channel_us = *shape_random.pick(&[2, 100, 2000]);
-        let link_us = *shape_random.pick(&[20, 200, 5000]);
-        Self {
-            seed,
-            shape,
-            plant,
-            now_us: 0,
-            faults_end_us: u64::MAX,
-            ending: false,
-            sequence: 0,
-            queue: BTreeMap::new(),
-            machines,
-            links: Network::new(seed, link_us),
-            disk_us,
-            channel_us,
-            clients: (0..clients).map(|id| Client::new(seed, id, shape.is_cluster())).collect(),
-            connections: BTreeMap::new(),
-            connection_numbers: 0,
-            network: Random::new(seed, "network"),
-            disks: Random::new(seed, "disk"),
-            faults: Random::new(seed, "faults"),
-            outcome: Outcome::default(),
-        }
-    }
-
     /// Runs to the end.
     pub fn run(mut self) -> Outcome {
         if let Err(failure) = self.live() {
@@ -234,28 +180,24 @@ impl World {
         for client in &mut self.clients {
             client.stop(self.now_us);
             self.outcome.events.append(&mut client.events);
+            for (mark, count) in &client.marks {
+                *self.outcome.marks.entry(mark).or_default() += count;
+            }
+        }
+        let overwritten = self.machines.iter().map(|machine| machine.disk.overwritten as u64).sum();
+        if overwritten > 0 {
+            self.outcome.marks.insert("entries_overwritten", overwritten);
         }
         self.outcome.events.sort_by_key(|e| (e.time_us, e.kind != check::EventKind::Invoke));
         self.outcome.simulated_us = self.now_us;
-        self.outcome.disk = Disk::longest(self.machines.iter().map(|machine| &machine.disk));
+        self.outcome.trace_hash = self.trace.hash();
+        let present = self.machines.iter().filter(|machine| !machine.is_retired);
+        self.outcome.disk = Disk::longest(present.map(|machine| &machine.disk));
         self.outcome
     }
 
     fn live(&mut self) -> Result<(), String> {
-        for machine in 0..self.shape.machines {
-            self.boot(machine)?;
-        }
-        if self.shape.is_cluster() {
-            self.look_after_connections();
-        }
-        self.deposit()?;
-        let cluster = self.shape.is_cluster();
-        self.faults_end_us = self.now_us + if cluster { CLUSTER_FAULTS_US } else { FAULTS_US };
-        self.draw_faults();
-        for client in 0..self.clients.len() as u64 {
-            let at = self.now_us + self.network.between(0, 1000);
-            self.at(at, Event::Wake { client });
-        }
+        self.begin()?;
         while let Some(((time, _), event)) = self.queue.pop_first() {
             self.now_us = self.now_us.max(time);
             self.note(&event);
@@ -281,10 +223,10 @@ impl World {
         }
         self.agree()?;
         // What is on each disk must be enough as well.
-        for machine in 0..self.shape.machines {
+        for machine in self.present() {
             self.crash(machine);
         }
-        for machine in 0..self.shape.machines {
+        for machine in self.present() {
             self.boot(machine)?;
         }
         self.agree()
@@ -308,12 +250,13 @@ impl World {
     /// After a while without faults, all machines must hold the same.
     fn agree(&mut self) -> Result<(), String> {
         self.ending = true;
-        for machine in 0..self.shape.machines {
+        for machine in self.present() {
             for worker in 0..self.shape.workers {
                 self.wake_worker(machine, worker, self.now_us);
             }
         }
-        let reshaped = self.outcome.faults.contains_key("reshapings");
+        let changed = ["reshapings", "lost_disks"];
+        let reshaped = changed.iter().any(|fault| self.outcome.faults.contains_key(fault));
         let rounds = if reshaped { RESHAPED_ROUNDS } else { 1 };
         for _ in 1..rounds {
             self.go_on_for(AGREE_US)?;
@@ -349,12 +292,35 @@ impl World {
         *self.outcome.faults.entry(kind).or_default() += 1;
     }
 
+    fn mark(&mut self, kind: &'static str) {
+        *self.outcome.marks.entry(kind).or_default() += 1;
+    }
+
     fn note(&mut self, event: &Event) {
-        let line = format!("{} {event:?}", self.now_us);
-        for byte in line.bytes() {
-            let mixed = (self.outcome.trace_hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-            self.outcome.trace_hash = mixed.rotate_left(5);
+        self.trace.number(self.now_us);
+        match event {
+            Event::Frame { from, to, generation, frame } => {
+                let way = u64::from(from.0) << 16 | u64::from(to.0);
+                self.trace.number(way ^ generation << 32);
+                self.trace.bytes(&frame.bytes);
+            }
+            Event::Turn { machine, epoch, worker } | Event::Tick { machine, epoch, worker } => {
+                self.trace.number(u64::from(*machine) << 16 | u64::from(*worker) | epoch << 32);
+            }
+            event => self.trace.note(format_args!("{event:?}")),
         }
+    }
+
+    /// The machines that are not lost, up or down.
+    fn present(&self) -> Vec<u16> {
+        let all = (0..).zip(&self.machines);
+        all.filter(|(_, machine)| !machine.is_retired).map(|(index, _)| index).collect()
+    }
+
+    /// One of those.
+    fn any_machine(&mut self) -> u16 {
+        let present = self.present();
+        *self.faults.pick(&present)
     }
 
     fn boot(&mut self, index: u16) -> Result<(), String> {
@@ -362,56 +328,27 @@ impl World {
         let machine = &mut self.machines[usize::from(index)];
         machine.epoch += 1;
         machine.life += 1;
+        if plant == Some(Plant::ForgottenMap) {
+            machine.disk.forget_map();
+        }
         let now = machine.now(self.now_us, 0);
         let seed = self.seed ^ machine.epoch;
         let who = (machine.id, machine.life);
-        let workers = start(shape, who, seed, &mut machine.disk, now, plant)?;
+        let workers = match start(shape, who, seed, &mut machine.disk, now, plant) {
+            Ok(_) if machine.is_damaged => {
+                return Err(format!("machine {} has started with a damaged disk", machine.id.0));
+            }
+            Err(_) if machine.is_damaged => {
+                self.mark("damage_noticed");
+                self.lose(index);
+                return Ok(());
+            }
+            started => started?,
+        };
         machine.start(workers);
         for worker in 0..shape.workers {
             self.wake_worker(index, worker, self.now_us);
         }
-        Ok(())
-    }
-
-    /// Fills the accounts before anybody looks.
-    fn deposit(&mut self) -> Result<(), String> {
-        let client = u64::MAX;
-        let mut commands = vec![vec!["multi".to_owned()]];
-        for number in 0..ACCOUNTS {
-            commands.push(vec!["incrby".into(), account(number), DEPOSIT.to_string()]);
-        }
-        commands.push(vec!["rpush".into(), "l0".into(), "deposit".into()]);
-        commands.push(vec!["exec".to_owned()]);
-        let mut invoke = check::Event::new(client, check::EventKind::Invoke, self.now_us);
-        let ops = &commands[1..commands.len() - 1];
-        let bytes = |op: &Vec<String>| op.iter().map(|w| w.clone().into_bytes()).collect();
-        invoke.txn = ops.iter().map(bytes).collect();
-        self.outcome.events.push(invoke);
-        self.connect(client);
-        for command in commands {
-            self.send(client, command);
-        }
-        let mut replies = Vec::new();
-        while let Some(((time, _), event)) = self.queue.pop_first() {
-            self.now_us = self.now_us.max(time);
-            if self.now_us > PATIENCE_US {
-                return Err("no leader is found at the beginning".to_owned());
-            }
-            if let Event::ToClient { reply, .. } = &event {
-                if let Reply::Array(items) = reply {
-                    replies = items.iter().map(|r| Some(crate::workload::value_of(r))).collect();
-                    break;
-                }
-                continue;
-            }
-            self.happen(event)?;
-        }
-        self.now_us += 1;
-        let mut done = check::Event::new(client, check::EventKind::Ok, self.now_us);
-        done.replies = replies;
-        self.outcome.events.push(done);
-        self.connections.remove(&client);
-        self.now_us += 1;
         Ok(())
     }
 
@@ -432,11 +369,10 @@ impl World {
             Event::Deliver { machine, epoch, worker, input } if self.is_current(machine, epoch) => {
                 self.hand_in(machine, worker, *input);
             }
-            Event::Parcel { from, to, generation, parcel }
+            Event::Frame { from, to, generation, frame }
                 if self.links.is_current((from, to), generation) =>
             {
-                let worker = from.0 % self.shape.workers;
-                self.hand_in(to.0 - 1, worker, Input::Parcel(from, parcel));
+                self.arrive(from, to, &frame);
             }
             Event::Synced { machine, epoch } if self.is_current(machine, epoch) => {
                 self.synced(machine);
@@ -459,236 +395,30 @@ impl World {
             {
                 self.snapshot_received(machine, which, from, index);
             }
-            Event::BeginSnapshot => self.begin_snapshot(),
             Event::Wake { client } => self.wake_client(client),
             Event::ToClient { client, connection, reply }
                 if self.connections.get(&client).is_some_and(|c| c.number == connection) =>
             {
-                let waited_us = self.clients[client as usize].waits_us(self.now_us);
-                if waited_us > WAIT_US_MAX && !self.shape.is_cluster() {
-                    return Err(format!("client {client} waited for a reply for {waited_us} us"));
-                }
-                let wishes = self.clients[client as usize].reply(self.now_us, reply);
-                self.grant(client, wishes);
+                self.told(client, reply)?;
             }
-            Event::Disconnect { client } => self.disconnect(client),
-            Event::Crash => {
-                let machine = self.faults.below(u64::from(self.shape.machines)) as u16;
-                if self.machines[usize::from(machine)].is_up() {
-                    self.fault("crashes");
-                    self.crash(machine);
-                    let most = *self.faults.pick(&[50_000, 50_000, 3_000_000]);
-                    let most = if self.shape.is_cluster() { most } else { 50_000 };
-                    let time = self.now_us + self.faults.between(100, most);
-                    self.at(time, Event::Restart { machine });
-                }
-            }
-            Event::Restart { machine } if !self.machines[usize::from(machine)].is_up() => {
-                self.boot(machine)?;
-            }
-            Event::ClockJump => {
-                self.fault("clock_jumps");
-                let machine = self.faults.below(u64::from(self.shape.machines)) as usize;
-                let worker = self.faults.below(u64::from(self.shape.workers)) as usize;
-                let jump = self.faults.between(0, 2_000_000) as i64 - 1_000_000;
-                self.machines[machine].wall_offsets_us[worker] += jump;
-            }
-            Event::Pause { moves } => self.pause(moves),
-            Event::HandOver => self.hand_over(),
-            Event::Reshape => self.reshape(),
+            Event::Fault(fault) => self.inflict(fault),
+            Event::Restart { machine } => self.restart(machine)?,
+            Event::Replace => self.replace()?,
+            Event::Repair => self.repair(),
             Event::Remove { machine, epoch, shard } if self.is_current(machine, epoch) => {
                 self.remove(machine, shard);
             }
-            Event::StandBack => {
-                let machine = self.faults.below(u64::from(self.shape.machines)) as u16;
-                self.stand_back(machine, true);
-            }
             Event::ComeBack { machine } => self.stand_back(machine, false),
-            Event::Cut => self.cut(),
             Event::Mend { from, to } => self.mend(from, to),
             Event::Connections => self.look_after_connections(),
+            Event::Compare => self.compare()?,
             _ => {}
         }
         Ok(())
     }
 
-    fn hand_in(&mut self, machine: u16, worker: u16, input: Input) {
-        let target = &mut self.machines[usize::from(machine)];
-        let Some(found) = target.workers.get_mut(usize::from(worker)) else { return };
-        found.inbox.push_back(input);
-        self.wake_worker(machine, worker, self.now_us);
-    }
-
-    fn disconnect(&mut self, client: u64) {
-        let Some(connection) = self.connections.remove(&client) else { return };
-        self.fault("disconnects");
-        let delay = connection.delay_us;
-        let time = (self.now_us + delay).max(connection.last_out_us + 1);
-        let input = Box::new(Input::Close(connection.number));
-        self.deliver_at(time, connection.machine, connection.worker, input);
-        self.clients[client as usize].disconnected(self.now_us);
-        let time = self.now_us + self.network.between(100, 5_000);
-        self.at(time, Event::Wake { client });
-    }
-
-    fn deliver_at(&mut self, time: u64, machine: u16, worker: u16, input: Box<Input>) {
-        let epoch = self.machines[usize::from(machine)].epoch;
-        self.at(time, Event::Deliver { machine, epoch, worker, input });
-    }
-
-    fn wake_client(&mut self, client: u64) {
-        let over = self.ending || self.now_us > self.faults_end_us;
-        if over && !self.clients[client as usize].is_busy() {
-            return;
-        }
-        if !self.machines.iter().any(Machine::is_up) {
-            let time = self.now_us + 5_000;
-            return self.at(time, Event::Wake { client });
-        }
-        if !self.connections.contains_key(&client) {
-            self.connect(client);
-        } else if self.clients[client as usize].is_waiting() {
-            return;
-        }
-        let wishes = self.clients[client as usize].begin(self.now_us);
-        self.grant(client, wishes);
-    }
-
-    fn grant(&mut self, client: u64, wishes: Vec<Wish>) {
-        for wish in wishes {
-            match wish {
-                Wish::Send(words) => self.send(client, words),
-                Wish::Sleep(us) => {
-                    let time = self.now_us + us;
-                    self.at(time, Event::Wake { client });
-                }
-            }
-        }
-    }
-
-    fn connect(&mut self, client: u64) {
-        self.connection_numbers += 1;
-        let number = self.connection_numbers;
-        let up: Vec<u16> =
-            (0..self.shape.machines).filter(|m| self.machines[usize::from(*m)].is_up()).collect();
-        let machine = *self.network.pick(&up);
-        let worker = self.network.below(u64::from(self.shape.workers)) as u16;
-        let delay_us = self.network.tail(20);
-        let last_out_us = self.now_us;
-        let connection =
-            Connection { number, machine, worker, delay_us, last_out_us, last_in_us: 0 };
-        self.connections.insert(client, connection);
-        self.send_to_server(client, Input::Open(number));
-    }
-
-    fn send(&mut self, client: u64, words: Vec<String>) {
-        let Some(connection) = self.connections.get(&client) else { return };
-        let number = connection.number;
-        self.send_to_server(client, Input::Command(number, words));
-    }
-
-    /// In order, with a delay of its own each time.
-    fn send_to_server(&mut self, client: u64, input: Input) {
-        let Some(connection) = self.connections.get_mut(&client) else { return };
-        let time =
-            (self.now_us + self.network.tail(connection.delay_us)).max(connection.last_out_us + 1);
-        connection.last_out_us = time;
-        let (machine, worker) = (connection.machine, connection.worker);
-        self.deliver_at(time, machine, worker, Box::new(input));
-    }
-
-    fn wake_worker(&mut self, machine: u16, worker: u16, time: u64) {
-        let target = &mut self.machines[usize::from(machine)];
-        if let Some(turning) = target.turning.get_mut(usize::from(worker))
-            && !*turning
-        {
-            *turning = true;
-            let epoch = target.epoch;
-            let time = time.max(target.paused_until_us) + self.network.between(0, 5);
-            self.at(time, Event::Turn { machine, epoch, worker });
-        }
-    }
-
-    fn turn(&mut self, machine: u16, worker: u16) -> Result<(), String> {
-        let target = &mut self.machines[usize::from(machine)];
-        if target.paused_until_us > self.now_us {
-            let (epoch, time) = (target.epoch, target.paused_until_us);
-            self.at(time, Event::Turn { machine, epoch, worker });
-            return Ok(());
-        }
-        let sent = target.turn(self.now_us, worker)?;
-        for item in sent {
-            self.carry(machine, worker, item);
-        }
-        // Time-outs and long snapshots need a turn now and then.
-        let busy = self.ending
-            || self.now_us < self.faults_end_us
-            || self.clients.iter().any(Client::is_busy);
-        let target = &mut self.machines[usize::from(machine)];
-        if busy && !std::mem::replace(&mut target.ticking[usize::from(worker)], true) {
-            let pause_us = if self.shape.is_cluster() { 10_000 } else { 2_000 };
-            let (epoch, time) = (target.epoch, self.now_us + pause_us);
-            self.at(time, Event::Tick { machine, epoch, worker });
-        }
-        Ok(())
-    }
-
-    fn carry(&mut self, machine: u16, from: u16, item: Sent) {
-        match item {
-            Sent::Worker(to, input) => {
-                let channels = &mut self.machines[usize::from(machine)].channels;
-                let last = channels.get(&(from, to)).copied().unwrap_or(0);
-                let time = (self.now_us + self.network.tail(self.channel_us)).max(last + 1);
-                channels.insert((from, to), time);
-                self.deliver_at(time, machine, to, input);
-            }
-            Sent::Machine(to, generation, parcel) => {
-                self.send_parcel((MachineId(machine + 1), to), generation, parcel);
-            }
-            Sent::Client(number, reply) => {
-                let found = self.connections.iter_mut().find(|(_, c)| c.number == number);
-                let Some((client, connection)) = found else { return };
-                let delay = self.network.tail(connection.delay_us);
-                let time = (self.now_us + delay).max(connection.last_in_us + 1);
-                connection.last_in_us = time;
-                let client = *client;
-                self.at(time, Event::ToClient { client, connection: number, reply });
-            }
-            Sent::Disk(persist) => {
-                self.machines[usize::from(machine)].write(persist);
-                self.start_sync(machine);
-            }
-            Sent::Transfer(transfer) => self.transfer(machine, from, transfer),
-            Sent::Map(map) => self.machines[usize::from(machine)].disk.keep_map(*map),
-            Sent::Snapshot(shard, index, bytes) => {
-                let epoch = self.machines[usize::from(machine)].epoch;
-                let time = self.now_us + self.disks.tail(self.disk_us);
-                self.at(time, Event::SnapshotSaved { machine, epoch, shard, index, bytes });
-            }
-        }
-    }
-
-    fn send_parcel(&mut self, way: (MachineId, MachineId), generation: u64, parcel: Box<Parcel>) {
-        if let Some((time, parcel)) = self.links.send(self.now_us, way, generation, parcel) {
-            self.at(time, Event::Parcel { from: way.0, to: way.1, generation, parcel });
-        }
-    }
-
-    fn start_sync(&mut self, machine: u16) {
-        let target = &mut self.machines[usize::from(machine)];
-        if target.start_sync() {
-            let epoch = target.epoch;
-            let time = self.now_us + self.disks.tail(self.disk_us);
-            self.at(time, Event::Synced { machine, epoch });
-        }
-    }
-
-    fn synced(&mut self, machine: u16) {
-        for (shard, number) in self.machines[usize::from(machine)].synced() {
-            let worker = shard.0 % self.shape.workers;
-            let input = Box::new(Input::Persisted(shard, number));
-            self.deliver_at(self.now_us + 1, machine, worker, input);
-        }
-        self.start_sync(machine);
+    fn restart(&mut self, machine: u16) -> Result<(), String> {
+        let found = &self.machines[usize::from(machine)];
+        if found.is_up() || found.is_retired { Ok(()) } else { self.boot(machine) }
     }
 }

@@ -1,14 +1,78 @@
-//! What every change has to survive: seeds without a failure, the same run from the same seed, and
-//! planted bugs that are noticed.
+//! What every change has to survive: seeds without a failure, the same run from the same seed, rare
+//! things that are still come across, and planted bugs that are noticed.
 
-use sim::{Plant, run};
+use sim::{Plant, Report, run};
+
+/// Seeds in which everything that goes wrong goes wrong, and everything rare is seen.
+const SEEDS: u64 = 60;
+
+/// What goes wrong in some of these seeds.
+const FAULTS: &[&str] = &[
+    "asked_twice",
+    "clients_vanished",
+    "clock_jumps",
+    "clock_leaps",
+    "connections_reset",
+    "crashes",
+    "cuts",
+    "disconnects",
+    "entries_left_out",
+    "failed_syncs",
+    "flipped_bits",
+    "full_disks",
+    "handovers",
+    "leaders_isolated",
+    "links_clogged",
+    "lost_disks",
+    "machines_replaced",
+    "messages_garbled",
+    "moves",
+    "one_way_cuts",
+    "outages",
+    "pauses",
+    "reshapings",
+    "shards_removed",
+    "snapshots",
+    "snapshots_sent",
+    "stand_backs",
+    "torn_writes",
+    "unsynced_writes_lost",
+    "writes_to_a_full_disk",
+];
+
+/// What is rare and must be come across all the same.
+const MARKS: &[&str] = &[
+    "crashes_between_members",
+    "damage_noticed",
+    "deposed_leaders_unaware",
+    "draws",
+    "entries_overwritten",
+    "garbled_messages_noticed",
+    "indefinite_told",
+    "leads_changed",
+    "locks_kept_over_pause",
+    "locks_lost_over_pause",
+    "prepared_in_snapshot",
+    "prepared_when_lead_changed",
+    "questions_about_fates",
+    "reads_without_lease",
+    "replicas_compared",
+    "retries_answered",
+    "retries_found_outcome",
+    "transactions_abandoned",
+];
 
 #[test]
-fn seeds_pass() {
-    for seed in 1..=25 {
+fn seeds_pass_and_see_what_is_rare() {
+    let mut report = Report::default();
+    for seed in 1..=SEEDS {
         let run = run(seed, None);
         assert_eq!(run.failure, None, "claret sim --seed {seed}");
+        report.add(&run);
     }
+    let unseen: Vec<_> = MARKS.iter().filter(|mark| !report.marks.contains_key(*mark)).collect();
+    let unhurt: Vec<_> = FAULTS.iter().filter(|kind| !report.faults.contains_key(*kind)).collect();
+    assert_eq!((unseen, unhurt), (vec![], vec![]), "not in {SEEDS} seeds");
 }
 
 #[test]
@@ -17,6 +81,7 @@ fn the_same_seed_gives_the_same_run() {
         let (one, two) = (run(seed, None), run(seed, None));
         assert_eq!(one.outcome.trace_hash, two.outcome.trace_hash);
         assert_eq!(one.outcome.events, two.outcome.events);
+        assert_eq!(one.outcome.marks, two.outcome.marks);
     }
     assert_ne!(run(3, None).outcome.trace_hash, run(4, None).outcome.trace_hash);
 }

@@ -71,6 +71,18 @@ impl Model {
         Some(done.unwrap_or_else(|error| error))
     }
 
+    /// As [`Model::try_apply`], for a command that was answered so, if anybody has seen it: where a
+    /// command leaves the store a choice, the model makes the same one if it is allowed. `None`
+    /// also if the choice is not known.
+    pub fn try_follow(&mut self, words: &[Word], seen: Option<&Reply>) -> Option<Reply> {
+        match words {
+            [name, key] if lower(name) == "spop" => {
+                Some(set::pop(self, key, seen)?.unwrap_or_else(|error| error))
+            }
+            _ => self.try_apply(words),
+        }
+    }
+
     /// Forgets a key, as if it had never been written.
     pub fn forget(&mut self, key: &[u8]) {
         self.keys.remove(key);
@@ -136,6 +148,7 @@ pub fn is_idle(words: &[Word], reply: &Reply) -> bool {
             let has = |option| words.iter().skip(3).any(|word| lower(word) == option);
             *reply == Reply::Nil && has("nx") && !has("get")
         }
+        "spop" => *reply == Reply::Nil,
         "setnx" | "hsetnx" | "sadd" | "srem" | "hdel" | "zrem" | "del" => *reply == Reply::Int(0),
         _ => false,
     }

@@ -1,4 +1,7 @@
 //! Sets: a list of distinct members.
+//!
+//! `SPOP` takes any member. Which one it was, only the reply tells: the model follows it if the
+//! member was there, and answers otherwise what it could have been.
 
 use super::{Done, Held, Model, Reply, count, texts, truth, wrong_arity};
 use crate::history::Word;
@@ -41,4 +44,23 @@ pub(super) fn apply(model: &mut Model, name: &str, key: &Word, args: &[Word]) ->
         }
         _ => return None,
     })
+}
+
+/// `SPOP` of one member, which was answered so; `None` if that was not seen and several members
+/// could have been taken.
+pub(super) fn pop(model: &mut Model, key: &Word, seen: Option<&Reply>) -> Option<Done> {
+    let several = matches!(model.keys.get(key), Some(Held::Set(set)) if set.len() > 1);
+    if several && seen.is_none() {
+        return None;
+    }
+    Some(with(model, key, |set| {
+        if set.is_empty() {
+            return Ok(Reply::Nil);
+        }
+        let place = match seen {
+            Some(Reply::Text(member)) => set.iter().position(|held| held == member),
+            _ => None,
+        };
+        Ok(Reply::text(set.remove(place.unwrap_or(0))))
+    }))
 }

@@ -8,8 +8,8 @@ fn holds(text: &str) {
     let mut model = Model::default();
     for txn in dialogue::parse(text).unwrap().txns {
         for op in &txn.ops {
-            let answer = model.try_apply(&op.words).expect("modelled");
             let expected = op.reply.as_ref().expect("a reply");
+            let answer = model.try_follow(&op.words, Some(expected)).expect("modelled");
             assert!(agree(&op.words, expected, &answer), "{op}, but the model says {answer}");
         }
     }
@@ -28,6 +28,27 @@ fn strings() {
          p0 : mset a 1 b 2 -> OK | mget a c b -> [1 nil 2] | del a b c -> 2 | type x -> string
          p0 : getdel x -> 5 | get x -> nil | get x y -> !ERR | mset a -> !ERR",
     );
+}
+
+#[test]
+fn any_member_may_be_drawn_but_no_other() {
+    holds(
+        "p0 : spop s -> nil | sadd s a b c -> 3 | spop s -> b | smembers s -> [a c] | spop s -> c
+         p0 : spop s -> a | exists s -> 0 | spop s -> nil | set x 1 -> OK | spop x -> !WRONGTYPE",
+    );
+    let words = |line: &str| line.split(' ').map(|w| w.as_bytes().to_vec()).collect::<Vec<_>>();
+    let (add, draw) = (words("sadd s a b"), words("spop s"));
+    for wrong in [Reply::text("z"), Reply::Nil, Reply::Int(1)] {
+        let mut model = Model::default();
+        model.try_apply(&add);
+        let answer = model.try_follow(&draw, Some(&wrong)).unwrap();
+        assert!(!agree(&draw, &answer, &wrong), "{wrong}");
+    }
+    let mut model = Model::default();
+    model.try_apply(&add);
+    assert_eq!(model.try_follow(&draw, None), None, "nobody saw which one it was");
+    model.try_follow(&draw, Some(&Reply::text("a")));
+    assert_eq!(model.try_follow(&draw, None), Some(Reply::text("b")), "there is only one left");
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn fitting_place(replay: &Replay<'_>, mismatch: &Mismatch) -> Option<(usize, boo
             stale = Some((place, true));
         }
         for op in changes {
-            model.try_apply(&op.words);
+            model.try_follow(&op.words, op.reply.as_ref());
         }
         if place > mismatch.place && stale.is_none() && fits(&mut model) {
             return Some((place, false));

@@ -359,7 +359,7 @@ fn replay(
                 unknown.extend(keys.into_iter().filter(|_| !model::is_read(&op.words)));
                 continue;
             }
-            let Some(expected) = model.try_apply(&op.words) else {
+            let Some(expected) = model.try_follow(&op.words, op.reply.as_ref()) else {
                 counts.unmodelled += 1;
                 unknown.extend(keys);
                 continue;

@@ -208,7 +208,7 @@ fn apply(model: &mut Model, txn: &Txn, line: &Line<'_>) -> bool {
             let reply = op.reply.as_ref().filter(|_| line.uncertain);
             reply.is_none_or(|reply| model::agree(&op.words, answer, reply))
         };
-        model.try_apply(&op.words).as_ref().is_some_and(agrees)
+        model.try_follow(&op.words, op.reply.as_ref()).as_ref().is_some_and(agrees)
     })
 }
 
@@ -216,7 +216,9 @@ fn apply(model: &mut Model, txn: &Txn, line: &Line<'_>) -> bool {
 fn explains(model: &Model, told: &Told) -> bool {
     let mut model = model.clone();
     told.iter().all(|(words, reply)| {
-        model.try_apply(words).is_none_or(|answer| model::agree(words, &answer, reply))
+        model
+            .try_follow(words, Some(reply))
+            .is_none_or(|answer| model::agree(words, &answer, reply))
     })
 }
 

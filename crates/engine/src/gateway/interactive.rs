@@ -16,7 +16,7 @@ use super::work::Step;
 use super::{Gateway, Job};
 use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX};
 use crate::message::{Body, KeyedOp, TxnId};
-use adt::{Args, CommandSpec, ErrorReply, Flags, Handler, Merge, Reply};
+use adt::{Args, CommandSpec, Compound, ErrorReply, Flags, Handler, Merge, Reply};
 
 fn in_transaction(name: &str) -> ErrorReply {
     ErrorReply::err(format!("'{name}' is not allowed inside a TXN transaction"))
@@ -296,7 +296,13 @@ impl Gateway {
                 self.upgrade_for(job, &ops);
                 self.call_locks(job, ops, merge, target);
             }
-            _ => self.call_writes(job, ops, merge, target),
+            _ => match chosen_first(&ops).filter(|_| cc.transactions) {
+                Some(compound) => {
+                    self.bar(target);
+                    self.call_compound(job, compound, target);
+                }
+                None => self.call_writes(job, ops, merge, target),
+            },
         }
     }
 
@@ -328,5 +334,14 @@ impl Gateway {
             session.mode = if over { Mode::Single } else { Mode::Aborted(cause.error()) };
             session.refresh();
         }
+    }
+}
+
+/// A command that leaves the store a choice, which is not to be made again at the commit: its reply
+/// is known before.
+fn chosen_first(ops: &[KeyedOp]) -> Option<Compound> {
+    match ops {
+        [(key, op)] => op.chosen_first(key),
+        _ => None,
     }
 }

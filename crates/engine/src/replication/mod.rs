@@ -361,24 +361,46 @@ impl Group {
     }
 
     /// Takes a message of another replica. One that makes no sense is dropped.
-    pub fn step(&mut self, mono_us: u64, message: Message) {
+    ///
+    /// # Errors
+    /// If this replica has said that it has entries which it has not.
+    pub fn step(&mut self, mono_us: u64, message: Message) -> Result<(), GroupError> {
         let asks_for_vote = matches!(
             message.get_msg_type(),
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote
         );
         // Whoever sends it need not be a member yet, as far as it is known here.
         if message.to != u64::from(self.membership.own.0) {
-            return;
+            return Ok(());
         }
         if asks_for_vote && mono_us < self.silent_until_us {
-            return;
+            return Ok(());
         }
         if message.get_msg_type() == MessageType::MsgSnapshot {
             // Comes with its contents, or not at all: see [`Group::restore`].
-            return;
+            return Ok(());
         }
+        self.check_memory(&message)?;
         // The library refuses what belongs to nobody; there is nothing to do about it.
         let _ = self.node.step(message);
+        Ok(())
+    }
+
+    /// A leader says with each sign of life how much of what is committed this replica has said to
+    /// have. If that is more than there is, its disk is not the one that it has written to, and
+    /// whatever else it has promised is forgotten as well: it must not go on.
+    fn check_memory(&self, message: &Message) -> Result<(), GroupError> {
+        let is_beat = message.get_msg_type() == MessageType::MsgHeartbeat;
+        let (last, _) = self.last();
+        if is_beat && message.term >= self.term() && message.commit > last {
+            return Err(GroupError(format!(
+                "machine {} has told others of entries up to {} of group {}, and has only {last}: \
+                 its disk was lost, or is an old copy; a machine whose disk was lost needs a new \
+                 number",
+                self.membership.own.0, message.commit, self.id.0
+            )));
+        }
+        Ok(())
     }
 
     /// What is to be said to other replicas now.

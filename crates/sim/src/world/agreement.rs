@@ -5,17 +5,13 @@ use engine::map::ShardMap;
 use engine::message::ShardId;
 
 impl World {
-    /// The newest shard map that any machine knows.
-    pub(super) fn newest_map(&self) -> ShardMap {
-        let workers = self.machines.iter().flat_map(|machine| &machine.workers);
-        let newest = workers.filter_map(|w| w.node().map()).max_by_key(|map| map.epoch);
-        newest.cloned().unwrap_or_else(|| self.shape.founded())
-    }
-
     /// Every shard must be held by the machines that the map says, by nobody else, and be the same
     /// on all of them.
     pub(super) fn check_agreement(&self) -> Result<(), String> {
         let map = self.newest_map();
+        if let Some(lost) = self.missed(&map).first() {
+            return Err(format!("machine {} is lost and still in the map: {map}", lost.0));
+        }
         if map.splits.iter().any(|split| !split.done) {
             return Err(format!("a split is not done at the end, in {map}"));
         }
@@ -28,7 +24,7 @@ impl World {
     fn check_shard(&self, map: &ShardMap, shard: ShardId) -> Result<(), String> {
         let worker = usize::from(shard.0 % self.shape.workers);
         let mut first = None;
-        for machine in &self.machines {
+        for machine in self.machines.iter().filter(|machine| !machine.is_retired) {
             let Some(worker) = machine.workers.get(worker) else {
                 return Err(format!("machine {} is down at the end", machine.id.0));
             };

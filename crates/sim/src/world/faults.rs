@@ -1,44 +1,114 @@
 //! What goes wrong in a world: crashes, pauses, cuts, snapshots at bad moments.
 
-use super::{Connection, Event, World};
+use super::{Event, World};
 use crate::plant::Plant;
-use crate::server::{Input, address};
+use crate::server::Input;
+use crate::swarm::Fault;
 use engine::message::{MachineId, ShardId};
 
+/// A day, by which wall clocks may leap.
+const DAY_US: u64 = 86_400_000_000;
+
 impl World {
-    pub(super) fn draw_faults(&mut self) {
-        if self.faults.percent(25) {
-            return;
-        }
-        let cluster = self.shape.is_cluster();
-        let mut draw = |below: u64, event: fn() -> Event| {
-            for _ in 0..self.faults.below(below) {
-                let time = self.faults.between(self.now_us, self.faults_end_us);
-                self.sequence += 1;
-                self.queue.insert((time, self.sequence), event());
+    pub(super) fn inflict(&mut self, fault: Fault) {
+        match fault {
+            Fault::Crash => self.power_cut(&[50_000, 50_000, 3_000_000]),
+            Fault::Outage => {
+                self.fault("outages");
+                self.power_cut(&[9_000_000]);
             }
-        };
-        draw(4, || Event::Crash);
-        // On several machines logs are kept from the snapshot before on: it takes two.
-        draw(if cluster { 40 } else { 4 }, || Event::BeginSnapshot);
-        draw(3, || Event::ClockJump);
-        if cluster {
-            draw(4, || Event::Pause { moves: false });
-            draw(4, || Event::Pause { moves: true });
-            draw(5, || Event::Cut);
-            draw(8, || Event::HandOver);
-            draw(3, || Event::StandBack);
-            draw(6, || Event::Reshape);
-        }
-        for _ in 0..self.faults.below(6) {
-            let time = self.faults.between(self.now_us, self.faults_end_us);
-            let client = self.faults.below(self.clients.len() as u64);
-            self.at(time, Event::Disconnect { client });
+            Fault::FailedSync => {
+                let machine = self.any_machine();
+                self.machines[usize::from(machine)].sync_fails = true;
+            }
+            Fault::FullDisk => {
+                self.fault("full_disks");
+                let machine = self.any_machine();
+                let until = self.now_us + self.faults.between(10_000, 2_000_000);
+                self.machines[usize::from(machine)].full_until_us = until;
+            }
+            Fault::LostDisk => self.lose_a_disk(),
+            Fault::FlippedBit => self.flip_a_bit(),
+            Fault::Snapshot => self.begin_snapshot(),
+            Fault::ClockJump => self.clock_jump("clock_jumps", 1_000_000),
+            Fault::ClockLeap => self.clock_jump("clock_leaps", DAY_US),
+            Fault::Disconnect => {
+                let client = self.any_client();
+                self.disconnect(client);
+            }
+            Fault::Vanish => {
+                let client = self.any_client();
+                self.vanish(client);
+            }
+            Fault::Impatience => {
+                let client = self.any_client();
+                self.lose_patience(client);
+            }
+            Fault::Pause => self.pause(false),
+            Fault::Move => self.pause(true),
+            Fault::Cut => self.cut(),
+            Fault::Isolation => self.isolate_leader(),
+            Fault::Clog => self.clog(),
+            Fault::Reset => {
+                if let Some((one, other)) = self.two_machines()
+                    && self.break_connection(one, other)
+                {
+                    self.fault("connections_reset");
+                }
+            }
+            Fault::Garble => self.garble(),
+            Fault::HandOver => self.hand_over(),
+            Fault::StandBack => {
+                let machine = self.any_machine();
+                self.stand_back(machine, true);
+            }
+            Fault::Reshape => self.reshape(),
         }
     }
 
-    pub(super) fn begin_snapshot(&mut self) {
-        let machine = self.faults.below(u64::from(self.shape.machines)) as u16;
+    fn any_client(&mut self) -> u64 {
+        self.faults.below(self.clients.len() as u64)
+    }
+
+    /// Two that are not lost, if there are two.
+    fn two_machines(&mut self) -> Option<(MachineId, MachineId)> {
+        let mut present = self.present();
+        if present.len() < 2 {
+            return None;
+        }
+        let one = present.swap_remove(self.faults.below(present.len() as u64) as usize);
+        let other = *self.faults.pick(&present);
+        Some((MachineId(one + 1), MachineId(other + 1)))
+    }
+
+    /// A machine is down for at most one of these times.
+    fn power_cut(&mut self, longest_us: &[u64]) {
+        let machine = self.any_machine();
+        if !self.machines[usize::from(machine)].is_up() {
+            return;
+        }
+        self.fault("crashes");
+        let most = *self.faults.pick(longest_us);
+        let most = if self.shape.is_cluster() { most } else { 50_000 };
+        self.stop_for_a_while(machine, most);
+    }
+
+    pub(super) fn stop_for_a_while(&mut self, machine: u16, most_us: u64) {
+        self.crash(machine);
+        let time = self.now_us + self.faults.between(100, most_us);
+        self.at(time, Event::Restart { machine });
+    }
+
+    fn clock_jump(&mut self, kind: &'static str, most_us: u64) {
+        self.fault(kind);
+        let machine = usize::from(self.any_machine());
+        let worker = self.faults.below(u64::from(self.shape.workers)) as usize;
+        let jump = self.faults.between(0, 2 * most_us) as i64 - most_us as i64;
+        self.machines[machine].wall_offsets_us[worker] += jump;
+    }
+
+    fn begin_snapshot(&mut self) {
+        let machine = self.any_machine();
         let worker = self.faults.below(u64::from(self.shape.workers)) as u16;
         let target = &mut self.machines[usize::from(machine)];
         let Some(found) = target.workers.get_mut(usize::from(worker)) else { return };
@@ -49,59 +119,86 @@ impl World {
 
     /// A machine does nothing for a while. If it moves to another host in the meantime, the others
     /// are still out of its reach when it goes on.
-    pub(super) fn pause(&mut self, moves: bool) {
+    fn pause(&mut self, moves: bool) {
         self.fault(if moves { "moves" } else { "pauses" });
-        let machine = self.faults.between(1, u64::from(self.shape.machines)) as u16;
+        let index = self.any_machine();
         // Long enough for the others to choose another leader.
         let shortest = if moves { 1_500_000 } else { 10_000 };
         let length_us = self.faults.between(shortest, 4_000_000);
         let frozen = self.plant == Some(Plant::FrozenClock);
-        self.machines[usize::from(machine - 1)].pause(self.now_us, length_us, frozen);
+        self.machines[usize::from(index)].pause(self.now_us, length_us, frozen);
         if moves {
             let until = self.now_us + length_us + self.faults.between(0, 1_500_000);
-            for other in (1..=self.shape.machines).filter(|other| *other != machine) {
-                self.cut_way((MachineId(machine), MachineId(other)), until);
-                self.cut_way((MachineId(other), MachineId(machine)), until);
-            }
+            self.cut_off(MachineId(index + 1), until);
         }
+    }
+
+    fn cut_off(&mut self, machine: MachineId, until: u64) {
+        for other in self.others(machine) {
+            self.cut_way((machine, other), until);
+            self.cut_way((other, machine), until);
+        }
+    }
+
+    fn others(&self, machine: MachineId) -> Vec<MachineId> {
+        let all = self.present().into_iter().map(|index| MachineId(index + 1));
+        all.filter(|other| *other != machine).collect()
+    }
+
+    /// A machine that leads something goes on, but only clients hear of it.
+    fn isolate_leader(&mut self) {
+        let leads = |index: &u16| {
+            let workers = &self.machines[usize::from(*index)].workers;
+            workers.iter().flat_map(|w| w.node().replicas()).any(|replica| replica.is_serving())
+        };
+        let leaders: Vec<u16> = self.present().into_iter().filter(leads).collect();
+        if leaders.is_empty() {
+            return;
+        }
+        self.fault("leaders_isolated");
+        let leader = MachineId(*self.faults.pick(&leaders) + 1);
+        let until = self.now_us + self.faults.between(100_000, 4_000_000);
+        self.cut_off(leader, until);
+    }
+
+    /// Messages over one link after the other take long, in one direction or both.
+    fn clog(&mut self) {
+        let Some((one, other)) = self.two_machines() else { return };
+        self.fault("links_clogged");
+        let until = self.now_us + self.faults.between(100_000, 4_000_000);
+        let delay_us = *self.faults.pick(&[20_000, 100_000, 400_000]);
+        self.links.clog((one, other), until, delay_us);
+        if self.faults.percent(50) {
+            self.links.clog((other, one), until, delay_us);
+        }
+    }
+
+    /// Some message on its way between two machines does not arrive as it was sent.
+    fn garble(&mut self) {
+        let on_their_way: Vec<(u64, u64)> = self
+            .queue
+            .iter()
+            .filter(|(_, event)| matches!(event, Event::Frame { .. }))
+            .map(|(place, _)| *place)
+            .collect();
+        if on_their_way.is_empty() {
+            return;
+        }
+        let place = self.faults.pick(&on_their_way);
+        let Some(Event::Frame { frame, .. }) = self.queue.get_mut(place) else { return };
+        let byte = self.faults.below(frame.bytes.len() as u64) as usize;
+        frame.bytes[byte] ^= 1 << self.faults.below(8);
+        self.fault("messages_garbled");
     }
 
     /// Somebody hands the lead of a shard over to a machine, wherever it is led.
-    pub(super) fn hand_over(&mut self) {
+    fn hand_over(&mut self) {
         let shard = ShardId(self.faults.below(u64::from(self.shape.shards)) as u16);
-        let to = MachineId(self.faults.between(1, u64::from(self.shape.machines)) as u16);
+        let to = MachineId(self.any_machine() + 1);
         self.fault("handovers");
-        for machine in 0..self.shape.machines {
+        for machine in self.present() {
             self.hand_in(machine, shard.0 % self.shape.workers, Input::HandOver(shard, to));
         }
-    }
-
-    /// An operator adds a machine, lets others hold a shard, or takes a machine out.
-    pub(super) fn reshape(&mut self) {
-        let map = self.newest_map();
-        let machine = MachineId(self.faults.between(1, u64::from(self.shape.machines)) as u16);
-        let shard = match self.faults.below(u64::from(self.shape.shards) + 1) as u16 {
-            shard if shard < self.shape.shards => ShardId(shard),
-            _ => ShardId::MAP,
-        };
-        let mut holders: Vec<MachineId> = map.machines.keys().copied().collect();
-        let count = *self.faults.pick(&[3, 3, 3, 2, 1, 5]);
-        while holders.len() > count {
-            holders.swap_remove(self.faults.below(holders.len() as u64) as usize);
-        }
-        let next = match self.faults.below(8) {
-            6 | 7 => map.split(shard, None),
-            0 => map.vacated(machine),
-            1 => map.balanced(count),
-            _ if !map.machines.contains_key(&machine) => map.with(machine, &address(machine)),
-            2 => map.without(machine),
-            _ => map.placed(shard, &holders),
-        };
-        let Ok(next) = next else { return };
-        self.fault("reshapings");
-        let machine = self.faults.below(u64::from(self.shape.machines)) as u16;
-        let words = vec!["shardmap".to_owned(), "set".to_owned(), next.to_string()];
-        self.hand_in(machine, 0, Input::Operate(words));
     }
 
     /// A machine hands over what it leads and stands back for a while, as before it is stopped.
@@ -116,25 +213,22 @@ impl World {
         }
     }
 
-    pub(super) fn cut_way(&mut self, way: (MachineId, MachineId), until: u64) {
+    fn cut_way(&mut self, way: (MachineId, MachineId), until: u64) {
         self.links.cut(self.now_us, way);
         let until = until.min(self.faults_end_us.max(self.now_us + 1));
         self.at(until, Event::Mend { from: way.0, to: way.1 });
     }
 
     /// One machine or one pair of machines does not hear the other side for a while.
-    pub(super) fn cut(&mut self) {
-        self.fault("cuts");
-        let machines = u64::from(self.shape.machines);
-        let one = MachineId(self.faults.between(1, machines) as u16);
-        let other = MachineId(self.faults.between(1, machines) as u16);
+    fn cut(&mut self) {
+        let Some((one, other)) = self.two_machines() else { return };
         let (to, from, all) =
             (self.faults.percent(70), self.faults.percent(70), self.faults.percent(50));
+        self.fault(if to && from { "cuts" } else { "one_way_cuts" });
         let until = self.now_us + self.faults.tail(500_000);
-        let others = (1..=self.shape.machines).map(MachineId).filter(|m| *m != one);
-        let others: Vec<MachineId> = others.filter(|m| all || *m == other).collect();
+        let others = if all { self.others(one) } else { vec![other] };
         for other in others {
-            for (way, cut) in [((one, other), to), ((other, one), from)] {
+            for (way, cut) in [((one, other), to || !from), ((other, one), from)] {
                 if cut {
                     self.cut_way(way, until);
                 }
@@ -144,8 +238,8 @@ impl World {
 
     pub(super) fn mend(&mut self, from: MachineId, to: MachineId) {
         let (generation, waiting) = self.links.mend((from, to));
-        for parcel in waiting {
-            self.send_parcel((from, to), generation, parcel);
+        for frame in waiting {
+            self.send_frame((from, to), generation, frame);
         }
     }
 
@@ -154,13 +248,12 @@ impl World {
         for (a, b) in self.links.silent(self.now_us) {
             self.break_connection(a, b);
         }
-        for a in 1..=self.shape.machines {
-            for b in a + 1..=self.shape.machines {
-                let up = |m: u16| self.machines[usize::from(m - 1)].is_up();
-                if up(a)
-                    && up(b)
-                    && let Some(generation) = self.links.connect(MachineId(a), MachineId(b))
-                {
+        let mut up = self.present();
+        up.retain(|machine| self.machines[usize::from(*machine)].is_up());
+        for (place, a) in up.iter().enumerate() {
+            for b in &up[place + 1..] {
+                let (a, b) = (a + 1, b + 1);
+                if let Some(generation) = self.links.connect(MachineId(a), MachineId(b)) {
                     self.hand_in_about(a, b, Input::Connected(MachineId(b), generation));
                     self.hand_in_about(b, a, Input::Connected(MachineId(a), generation));
                 }
@@ -171,37 +264,41 @@ impl World {
     }
 
     /// The worker of `machine` that holds the connection with `other` hears about it.
-    pub(super) fn hand_in_about(&mut self, machine: u16, other: u16, input: Input) {
+    fn hand_in_about(&mut self, machine: u16, other: u16, input: Input) {
         self.hand_in(machine - 1, other % self.shape.workers, input);
     }
 
-    pub(super) fn break_connection(&mut self, a: MachineId, b: MachineId) {
-        if self.links.disconnect(a, b) {
+    pub(super) fn break_connection(&mut self, a: MachineId, b: MachineId) -> bool {
+        let broken = self.links.disconnect(a, b);
+        if broken {
             self.hand_in_about(a.0, b.0, Input::Lost(b));
             self.hand_in_about(b.0, a.0, Input::Lost(a));
         }
+        broken
     }
 
     pub(super) fn crash(&mut self, index: u16) {
-        let machine = &mut self.machines[usize::from(index)];
-        if self.plant == Some(Plant::LostEntry) {
-            machine.disk.lose_last_entry(ShardId(0));
+        let joint = |w: &crate::server::Worker| w.node().replicas().any(|r| r.members().is_joint());
+        if self.machines[usize::from(index)].workers.iter().any(joint) {
+            self.mark("crashes_between_members");
         }
-        machine.stop(&mut self.disks);
+        let machine = &mut self.machines[usize::from(index)];
+        match self.plant {
+            Some(Plant::LostEntry) => machine.disk.lose_last_entry(ShardId(0)),
+            Some(Plant::ForgottenVote) => machine.disk.forget_votes(),
+            _ => {}
+        }
+        let lost = machine.stop(&mut self.disks);
         let id = machine.id;
-        for other in (1..=self.shape.machines).map(MachineId).filter(|other| *other != id) {
+        if lost.batches > 0 {
+            self.fault("unsynced_writes_lost");
+        }
+        if lost.torn {
+            self.fault("torn_writes");
+        }
+        for other in (1..=self.machines.len() as u16).map(MachineId).filter(|other| *other != id) {
             self.break_connection(id, other);
         }
-        let here = |c: &&Connection| c.machine == index;
-        let connected: Vec<u64> =
-            self.connections.iter().filter(|(_, c)| here(c)).map(|(client, _)| *client).collect();
-        for client in connected {
-            self.connections.remove(&client);
-            if let Some(c) = self.clients.get_mut(client as usize) {
-                c.disconnected(self.now_us);
-                let time = self.now_us + self.network.between(1000, 20_000);
-                self.at(time, Event::Wake { client });
-            }
-        }
+        self.disconnect_all(index);
     }
 }

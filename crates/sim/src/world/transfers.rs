@@ -2,13 +2,14 @@
 
 use super::{Event, World};
 use crate::plant::Plant;
-use crate::server::Input;
+use crate::server::{Input, decode_snapshot};
+use engine::entry::SnapshotPart;
 use engine::message::{MachineId, ShardId};
 use engine::node::Transfer;
 
 impl World {
     pub(super) fn transfer(&mut self, machine: u16, worker: u16, transfer: Transfer) {
-        let time = self.now_us + self.disks.tail(self.disk_us);
+        let time = self.now_us + self.disks.tail(self.swarm.disk_us);
         let most = self.disks.between(1, 2_000) as usize;
         let target = &mut self.machines[usize::from(machine)];
         match transfer {
@@ -90,10 +91,15 @@ impl World {
         let history = self.machines[usize::from(from.0 - 1)].disk.history(shard, index);
         let target = &mut self.machines[usize::from(machine)];
         let Some(bytes) = target.incoming.remove(&shard) else { return };
+        let parts = decode_snapshot(&bytes).unwrap_or_default();
+        let has_prepared = parts.iter().any(|part| matches!(part, SnapshotPart::Prepared { .. }));
         if self.plant != Some(Plant::LostSnapshot) {
             target.disk.receive_snapshot(shard, bytes, index, history);
         }
         self.fault("snapshots_sent");
+        if has_prepared {
+            self.mark("prepared_in_snapshot");
+        }
         let worker = shard.0 % self.shape.workers;
         self.hand_in(machine, worker, Input::SnapshotWritten((shard, number)));
     }

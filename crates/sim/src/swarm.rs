@@ -1,0 +1,189 @@
+//! What a run is like: how large, what goes wrong in it and how often, what its clients do.
+//!
+//! Everything is drawn anew for every seed, and in most runs most things are off: a run in which
+//! everything happens at once hides what only shows when one thing happens often (Groce and
+//! others, "Swarm Testing", ISSTA 2012).
+
+use crate::client::Manners;
+use crate::plant::Plant;
+use crate::random::Random;
+use crate::server::Shape;
+use crate::workload::Mix;
+use engine::limits::REPLICAS_MAX;
+use engine::message::Concurrency;
+
+/// Most machines that a cluster begins with; more come in the place of lost ones.
+const MACHINES_MAX: u64 = 9;
+/// Most shards.
+const SHARDS_MAX: u64 = 9;
+
+/// Something that goes wrong, or that somebody does at a bad moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// The power of a machine fails; it is back soon.
+    Crash,
+    /// The same, for long enough that the others forget what it lacks.
+    Outage,
+    /// An fsync fails: the process ends.
+    FailedSync,
+    /// A disk is full for a while: the process ends whenever it writes.
+    FullDisk,
+    /// A disk is lost with its machine, which comes back under a new number.
+    LostDisk,
+    /// A bit of what was durable is another one: the machine must not start with that.
+    FlippedBit,
+    /// A snapshot is taken.
+    Snapshot,
+    /// A wall clock jumps by up to a second.
+    ClockJump,
+    /// A wall clock jumps by up to a day.
+    ClockLeap,
+    /// A client's connection breaks.
+    Disconnect,
+    /// A client is gone, and the server does not notice for seconds.
+    Vanish,
+    /// A client does not wait for the reply and asks another machine, under the same number.
+    Impatience,
+    /// A machine does nothing for a while.
+    Pause,
+    /// The same, and it is out of reach for longer than that.
+    Move,
+    /// One machine or one pair of machines does not hear the other side.
+    Cut,
+    /// A machine that leads is cut off from all others.
+    Isolation,
+    /// Every message over one link takes long.
+    Clog,
+    /// A connection breaks, and is made again.
+    Reset,
+    /// A bit of a message between machines is another one.
+    Garble,
+    /// A lead is handed over.
+    HandOver,
+    /// A machine hands over all that it leads and stands back.
+    StandBack,
+    /// The shard map is changed.
+    Reshape,
+}
+
+impl Fault {
+    /// All of them, with how often a run has each at most and whether it takes several machines.
+    const ALL: [(Self, u64, bool); 22] = [
+        (Self::Crash, 4, false),
+        (Self::Outage, 2, true),
+        (Self::FailedSync, 3, false),
+        (Self::FullDisk, 2, false),
+        (Self::LostDisk, 2, true),
+        (Self::FlippedBit, 2, true),
+        (Self::Snapshot, 40, false),
+        (Self::ClockJump, 4, false),
+        (Self::ClockLeap, 2, false),
+        (Self::Disconnect, 6, false),
+        (Self::Vanish, 4, false),
+        (Self::Impatience, 40, false),
+        (Self::Pause, 4, true),
+        (Self::Move, 3, true),
+        (Self::Cut, 5, true),
+        (Self::Isolation, 4, true),
+        (Self::Clog, 6, true),
+        (Self::Reset, 8, true),
+        (Self::Garble, 4, true),
+        (Self::HandOver, 8, true),
+        (Self::StandBack, 3, true),
+        (Self::Reshape, 8, true),
+    ];
+}
+
+/// How long a run is and how its world is made.
+#[derive(Clone, Debug)]
+pub struct Swarm {
+    /// Machines, workers, shards.
+    pub shape: Shape,
+    /// What goes wrong, and how often.
+    pub faults: Vec<(Fault, u64)>,
+    /// Number of clients.
+    pub clients: u64,
+    /// What they are like.
+    pub manners: Manners,
+    /// What they do.
+    pub mix: Mix,
+    /// By how much wall clocks differ at the beginning, in microseconds.
+    pub skew_us: u64,
+    /// By how much the speed of a machine's clocks may be off, in millionths.
+    pub drift_ppm: u64,
+    /// How long a write takes.
+    pub disk_us: u64,
+    /// How long a message between workers of a machine takes.
+    pub channel_us: u64,
+    /// How long a message between machines takes.
+    pub link_us: u64,
+    /// Every link has a delay of its own, up to ten times as long.
+    pub uneven_links: bool,
+}
+
+impl Swarm {
+    /// The run of a seed.
+    pub fn new(seed: u64, plant: Option<Plant>) -> Self {
+        let mut random = Random::new(seed, "shape");
+        let shape = shape(&mut random, plant);
+        Self {
+            shape,
+            clients: random.between(2, 10),
+            skew_us: *random.pick(&[0, 50, 20_000, 2_000_000]),
+            // Less than ten percent between any two, as the guide asks for.
+            drift_ppm: *random.pick(&[0, 200, 45_000]),
+            disk_us: *random.pick(&[50, 500, 3000]),
+            channel_us: *random.pick(&[2, 100, 2000]),
+            link_us: *random.pick(&[20, 200, 5000]),
+            uneven_links: random.percent(30),
+            faults: faults(&mut Random::new(seed, "swarm"), shape.is_cluster()),
+            manners: Manners::draw(&mut Random::new(seed, "manners"), shape.is_cluster()),
+            mix: Mix::draw(&mut Random::new(seed, "mix")),
+        }
+    }
+
+    /// Whether others may have to wait for locks of clients that do nothing, or are gone.
+    pub fn keeps_locks(&self) -> bool {
+        let keeps = |fault: &Fault| matches!(fault, Fault::Vanish | Fault::Impatience);
+        self.manners.keep_locks() || self.faults.iter().any(|(fault, _)| keeps(fault))
+    }
+}
+
+fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
+    let founders = *random.pick(&[0, 0, 1, 2, 3, 3, 3, 3, 4, 5]);
+    let founders = match plant {
+        Some(plant) if plant.needs_cluster() => founders.max(3),
+        Some(_) => 0,
+        None => founders,
+    };
+    let shards = *random.pick(&[1, 2, 3, 4, SHARDS_MAX]);
+    let shards = random.between(1, shards) as u16;
+    let workers = random.between(1, u64::from(shards.min(3))) as u16;
+    let conditions = ["full", "full", "full", "full", "boost+phase", "rw+phase", "boost"];
+    let condition = *random.pick(&conditions[..]);
+    let concurrency = Concurrency::named(condition).unwrap_or(Concurrency::FULL);
+    if founders == 0 {
+        return Shape { machines: 1, founders: 1, clustered: false, workers, shards, concurrency };
+    }
+    debug_assert!(founders <= REPLICAS_MAX as u64);
+    // In every other cluster there are no more than that, so that many are small and quick.
+    let spare = if random.percent(50) { 0 } else { random.below(MACHINES_MAX - founders + 1) };
+    let machines = (founders + spare).max(3) as u16;
+    let founders = founders as u16;
+    Shape { machines, founders, clustered: true, workers, shards, concurrency }
+}
+
+fn faults(random: &mut Random, clustered: bool) -> Vec<(Fault, u64)> {
+    if random.percent(15) {
+        return Vec::new();
+    }
+    let on = *random.pick(&[20, 50, 80]);
+    let mut drawn = Vec::new();
+    for (fault, most, needs_cluster) in Fault::ALL {
+        let count = random.between(1, most);
+        if random.percent(on) && (clustered || !needs_cluster) {
+            drawn.push((fault, count));
+        }
+    }
+    drawn
+}

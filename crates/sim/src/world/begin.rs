@@ -1,0 +1,140 @@
+//! How a run begins: everything is drawn, machines start, accounts are filled.
+
+use super::{CLUSTER_FAULTS_US, Event, FAULTS_US, Outcome, PATIENCE_US, Steps, World};
+use crate::client::Client;
+use crate::machine::Machine;
+use crate::network::Network;
+use crate::plant::Plant;
+use crate::random::Random;
+use crate::swarm::Swarm;
+use crate::trace::Trace;
+use crate::workload::{ACCOUNTS, DEPOSIT, account};
+use adt::Reply;
+use engine::message::MachineId;
+use std::collections::BTreeMap;
+use wire::peer::PeerFormat;
+
+impl World {
+    /// The run of a seed.
+    pub fn new(seed: u64, plant: Option<Plant>) -> Self {
+        let swarm = Swarm::new(seed, plant);
+        let shape = swarm.shape;
+        let client = |id| Client::new(seed, id, swarm.mix.clone(), swarm.manners);
+        let mut world = Self {
+            seed,
+            shape,
+            plant,
+            now_us: 0,
+            faults_end_us: u64::MAX,
+            ending: false,
+            sequence: 0,
+            queue: BTreeMap::new(),
+            machines: Vec::new(),
+            links: Network::new(seed, swarm.link_us, swarm.uneven_links),
+            format: PeerFormat::default(),
+            clients: (0..swarm.clients).map(client).collect(),
+            connections: BTreeMap::new(),
+            connection_numbers: 0,
+            network: Random::new(seed, "network"),
+            disks: Random::new(seed, "disk"),
+            faults: Random::new(seed, "faults"),
+            trace: Trace::default(),
+            steps: Steps::default(),
+            outcome: Outcome::default(),
+            swarm,
+        };
+        for _ in 0..shape.machines {
+            world.add_machine();
+        }
+        world
+    }
+
+    /// One machine more, which was never started; gives its place.
+    pub(super) fn add_machine(&mut self) -> u16 {
+        let number = self.machines.len() as u16 + 1;
+        let mut random = Random::new(self.seed, &format!("machine {number}"));
+        let (skew, drift) = (self.swarm.skew_us, self.swarm.drift_ppm);
+        let offset = || random.between(0, 2 * skew) as i64 - skew as i64;
+        let workers = usize::from(self.shape.workers);
+        let offsets = std::iter::repeat_with(offset).take(workers).collect();
+        let mut machine = Machine::new(MachineId(number), offsets);
+        machine.drift_ppm = random.between(0, 2 * drift) as i64 - drift as i64;
+        if self.plant == Some(Plant::SlowClock) && number == 1 {
+            machine.drift_ppm = -700_000;
+        }
+        self.machines.push(machine);
+        number - 1
+    }
+
+    pub(super) fn begin(&mut self) -> Result<(), String> {
+        for machine in 0..self.shape.machines {
+            self.boot(machine)?;
+        }
+        let cluster = self.shape.is_cluster();
+        if cluster {
+            self.look_after_connections();
+        }
+        self.deposit()?;
+        self.faults_end_us = self.now_us + if cluster { CLUSTER_FAULTS_US } else { FAULTS_US };
+        self.draw_faults();
+        if cluster {
+            self.at(self.now_us, Event::Compare);
+        }
+        for client in 0..self.clients.len() as u64 {
+            let at = self.now_us + self.network.between(0, 1000);
+            self.at(at, Event::Wake { client });
+        }
+        Ok(())
+    }
+
+    fn draw_faults(&mut self) {
+        for (fault, count) in self.swarm.faults.clone() {
+            for _ in 0..count {
+                let time = self.faults.between(self.now_us, self.faults_end_us);
+                self.at(time, Event::Fault(fault));
+            }
+        }
+    }
+
+    /// Fills the accounts before anybody looks.
+    fn deposit(&mut self) -> Result<(), String> {
+        let client = u64::MAX;
+        let mut commands = vec![vec!["multi".to_owned()]];
+        for number in 0..ACCOUNTS {
+            commands.push(vec!["incrby".into(), account(number), DEPOSIT.to_string()]);
+        }
+        commands.push(vec!["rpush".into(), "l0".into(), "deposit".into()]);
+        commands.push(vec!["exec".to_owned()]);
+        let mut invoke = check::Event::new(client, check::EventKind::Invoke, self.now_us);
+        let ops = &commands[1..commands.len() - 1];
+        let bytes = |op: &Vec<String>| op.iter().map(|w| w.clone().into_bytes()).collect();
+        invoke.txn = ops.iter().map(bytes).collect();
+        self.outcome.events.push(invoke);
+        self.connect(client);
+        for command in commands {
+            self.send(client, command);
+        }
+        let mut replies = Vec::new();
+        while let Some(((time, _), event)) = self.queue.pop_first() {
+            self.now_us = self.now_us.max(time);
+            if self.now_us > PATIENCE_US {
+                return Err("no leader is found at the beginning".to_owned());
+            }
+            if let Event::ToClient { reply, .. } = &event {
+                if let Reply::Array(items) = reply {
+                    replies = items.iter().map(|r| Some(crate::workload::value_of(r))).collect();
+                    break;
+                }
+                continue;
+            }
+            self.happen(event)?;
+        }
+        self.now_us += 1;
+        let mut done = check::Event::new(client, check::EventKind::Ok, self.now_us);
+        done.replies = replies;
+        self.outcome.events.push(done);
+        self.connections.remove(&client);
+        self.now_us += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! What workers send, and how it arrives.
+
+use super::{Event, World};
+use crate::client::Client;
+use crate::network::{Frame, Sending, Way};
+use crate::server::{Input, Sent};
+use engine::message::MachineId;
+
+impl World {
+    pub(super) fn hand_in(&mut self, machine: u16, worker: u16, input: Input) {
+        let target = &mut self.machines[usize::from(machine)];
+        let Some(found) = target.workers.get_mut(usize::from(worker)) else { return };
+        found.inbox.push_back(input);
+        self.wake_worker(machine, worker, self.now_us);
+    }
+
+    pub(super) fn deliver_at(&mut self, time: u64, machine: u16, worker: u16, input: Box<Input>) {
+        let epoch = self.machines[usize::from(machine)].epoch;
+        self.at(time, Event::Deliver { machine, epoch, worker, input });
+    }
+
+    pub(super) fn wake_worker(&mut self, machine: u16, worker: u16, time: u64) {
+        let target = &mut self.machines[usize::from(machine)];
+        if let Some(turning) = target.turning.get_mut(usize::from(worker))
+            && !*turning
+        {
+            *turning = true;
+            let epoch = target.epoch;
+            let time = time.max(target.paused_until_us) + self.network.between(0, 5);
+            self.at(time, Event::Turn { machine, epoch, worker });
+        }
+    }
+
+    pub(super) fn turn(&mut self, machine: u16, worker: u16) -> Result<(), String> {
+        let target = &mut self.machines[usize::from(machine)];
+        if target.paused_until_us > self.now_us {
+            let (epoch, time) = (target.epoch, target.paused_until_us);
+            self.at(time, Event::Turn { machine, epoch, worker });
+            return Ok(());
+        }
+        let sent = target.turn(self.now_us, worker)?;
+        for (mark, count) in target.workers[usize::from(worker)].take_marks() {
+            *self.outcome.marks.entry(mark).or_default() += count;
+        }
+        self.look_at(machine, worker)?;
+        for item in sent {
+            self.carry(machine, worker, item)?;
+        }
+        // Time-outs and long snapshots need a turn now and then.
+        let busy = self.ending
+            || self.now_us < self.faults_end_us
+            || self.clients.iter().any(Client::is_busy);
+        let target = &mut self.machines[usize::from(machine)];
+        if busy && !std::mem::replace(&mut target.ticking[usize::from(worker)], true) {
+            let pause_us = if self.shape.is_cluster() { 10_000 } else { 2_000 };
+            let (epoch, time) = (target.epoch, self.now_us + pause_us);
+            self.at(time, Event::Tick { machine, epoch, worker });
+        }
+        Ok(())
+    }
+
+    fn carry(&mut self, machine: u16, from: u16, item: Sent) -> Result<(), String> {
+        match item {
+            Sent::Worker(to, input) => {
+                let channels = &mut self.machines[usize::from(machine)].channels;
+                let last = channels.get(&(from, to)).copied().unwrap_or(0);
+                let delay = self.network.tail(self.swarm.channel_us);
+                let time = (self.now_us + delay).max(last + 1);
+                channels.insert((from, to), time);
+                self.deliver_at(time, machine, to, input);
+            }
+            Sent::Machine(to, generation, frame) => {
+                self.send_frame((MachineId(machine + 1), to), generation, frame);
+            }
+            Sent::Client(number, reply) => {
+                let found = self.connections.iter_mut().find(|(_, c)| c.number == number);
+                let Some((client, connection)) = found else { return Ok(()) };
+                let delay = self.network.tail(connection.delay_us);
+                let time = (self.now_us + delay).max(connection.last_in_us + 1);
+                connection.last_in_us = time;
+                let client = *client;
+                self.at(time, Event::ToClient { client, connection: number, reply });
+            }
+            Sent::Disk(persist) => {
+                self.check_log(machine, &persist)?;
+                self.machines[usize::from(machine)].write(persist);
+                self.start_sync(machine);
+            }
+            Sent::Transfer(transfer) => self.transfer(machine, from, transfer),
+            Sent::Map(map) => self.machines[usize::from(machine)].disk.keep_map(*map),
+            Sent::Snapshot(shard, index, bytes) => {
+                let epoch = self.machines[usize::from(machine)].epoch;
+                let time = self.now_us + self.disks.tail(self.swarm.disk_us);
+                self.at(time, Event::SnapshotSaved { machine, epoch, shard, index, bytes });
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn send_frame(&mut self, way: Way, generation: u64, frame: Frame) {
+        match self.links.send(self.now_us, way, generation, frame) {
+            Sending::Arrives(time, frame) => {
+                self.at(time, Event::Frame { from: way.0, to: way.1, generation, frame });
+            }
+            Sending::LeftOut => self.fault("entries_left_out"),
+            Sending::Waits | Sending::Lost => {}
+        }
+    }
+
+    /// A frame has arrived. What is no parcel breaks the connection, as in the product.
+    pub(super) fn arrive(&mut self, from: MachineId, to: MachineId, frame: &Frame) {
+        match self.format.decode(&frame.bytes) {
+            Ok(Some((parcel, _))) => {
+                let worker = from.0 % self.shape.workers;
+                self.hand_in(to.0 - 1, worker, Input::Parcel(from, Box::new(parcel)));
+            }
+            // A length that is wrong makes nonsense of what follows.
+            Ok(None) | Err(_) => {
+                self.mark("garbled_messages_noticed");
+                self.break_connection(from, to);
+            }
+        }
+    }
+
+    pub(super) fn start_sync(&mut self, machine: u16) {
+        let target = &mut self.machines[usize::from(machine)];
+        if target.start_sync() {
+            let epoch = target.epoch;
+            let time = self.now_us + self.disks.tail(self.swarm.disk_us);
+            self.at(time, Event::Synced { machine, epoch });
+        }
+    }
+
+    pub(super) fn synced(&mut self, machine: u16) {
+        let target = &mut self.machines[usize::from(machine)];
+        if std::mem::take(&mut target.sync_fails) {
+            self.fault("failed_syncs");
+            return self.stop_for_a_while(machine, 1_000_000);
+        }
+        if target.full_until_us > self.now_us {
+            self.fault("writes_to_a_full_disk");
+            return self.stop_for_a_while(machine, 500_000);
+        }
+        for (shard, number) in target.synced() {
+            let worker = shard.0 % self.shape.workers;
+            let input = Box::new(Input::Persisted(shard, number));
+            self.deliver_at(self.now_us + 1, machine, worker, input);
+        }
+        self.start_sync(machine);
+    }
+}

@@ -1,0 +1,161 @@
+//! Clients and their connections.
+
+use super::{Event, WAIT_US_MAX, World};
+use crate::client::Wish;
+use crate::machine::Machine;
+use crate::server::Input;
+use adt::Reply;
+
+/// How long a server may take to notice that a client is gone.
+const UNNOTICED_US: u64 = 8_000_000;
+
+#[derive(Clone, Copy)]
+pub(super) struct Connection {
+    pub number: u64,
+    pub machine: u16,
+    pub worker: u16,
+    pub delay_us: u64,
+    pub last_out_us: u64,
+    pub last_in_us: u64,
+}
+
+impl World {
+    /// A client's connection breaks, and both sides notice.
+    pub(super) fn disconnect(&mut self, client: u64) {
+        if self.leave(client, 0) {
+            self.fault("disconnects");
+            self.forsake(client, 5_000);
+        }
+    }
+
+    /// A client is gone; the server goes on as if it were there, with its locks.
+    pub(super) fn vanish(&mut self, client: u64) {
+        let us = self.faults.between(0, UNNOTICED_US);
+        if self.leave(client, us) {
+            self.fault("clients_vanished");
+            self.forsake(client, 2_000_000);
+        }
+    }
+
+    /// A client that waits for a reply does not wait for it any longer, and asks again under the
+    /// same number somewhere else. The server may still be busy with the first one.
+    pub(super) fn lose_patience(&mut self, client: u64) {
+        if !self.clients[client as usize].may_ask_again() {
+            return;
+        }
+        let us = self.faults.between(0, UNNOTICED_US);
+        if self.leave(client, us) {
+            self.fault("asked_twice");
+            self.clients[client as usize].disconnected(self.now_us);
+            self.wake_client(client);
+        }
+    }
+
+    /// The client has no connection any more; the server hears of that later.
+    fn leave(&mut self, client: u64, later_us: u64) -> bool {
+        let Some(connection) = self.connections.remove(&client) else { return false };
+        let time = (self.now_us + connection.delay_us).max(connection.last_out_us + 1) + later_us;
+        let input = Box::new(Input::Close(connection.number));
+        self.deliver_at(time, connection.machine, connection.worker, input);
+        true
+    }
+
+    fn forsake(&mut self, client: u64, most_us: u64) {
+        self.clients[client as usize].disconnected(self.now_us);
+        let time = self.now_us + self.network.between(100, most_us);
+        self.at(time, Event::Wake { client });
+    }
+
+    pub(super) fn wake_client(&mut self, client: u64) {
+        let over = self.ending || self.now_us > self.faults_end_us;
+        if over && !self.clients[client as usize].is_busy() {
+            return;
+        }
+        if !self.machines.iter().any(Machine::is_up) {
+            let time = self.now_us + 5_000;
+            return self.at(time, Event::Wake { client });
+        }
+        if !self.connections.contains_key(&client) {
+            self.connect(client);
+        } else if self.clients[client as usize].is_waiting() {
+            return;
+        }
+        let wishes = self.clients[client as usize].go_on(self.now_us);
+        self.grant(client, wishes);
+    }
+
+    fn grant(&mut self, client: u64, wishes: Vec<Wish>) {
+        for wish in wishes {
+            match wish {
+                Wish::Send(words) => self.send(client, words),
+                Wish::Sleep(us) => {
+                    let time = self.now_us + us;
+                    self.at(time, Event::Wake { client });
+                }
+                Wish::Leave(us) => {
+                    self.leave(client, us);
+                    self.forsake(client, 100_000);
+                }
+            }
+        }
+    }
+
+    /// A client has a reply.
+    pub(super) fn told(&mut self, client: u64, reply: Reply) -> Result<(), String> {
+        let waited_us = self.clients[client as usize].waits_us(self.now_us);
+        // Where clients keep locks, or have gone with them, others wait for as long.
+        let at_once = !self.shape.is_cluster() && !self.swarm.keeps_locks();
+        if at_once && waited_us > WAIT_US_MAX {
+            return Err(format!("client {client} waited for a reply for {waited_us} us"));
+        }
+        let wishes = self.clients[client as usize].reply(self.now_us, reply);
+        self.grant(client, wishes);
+        Ok(())
+    }
+
+    pub(super) fn connect(&mut self, client: u64) {
+        self.connection_numbers += 1;
+        let number = self.connection_numbers;
+        let mut up = self.present();
+        up.retain(|machine| self.machines[usize::from(*machine)].is_up());
+        let machine = *self.network.pick(&up);
+        let worker = self.network.below(u64::from(self.shape.workers)) as u16;
+        let delay_us = self.network.tail(20);
+        let last_out_us = self.now_us;
+        let connection =
+            Connection { number, machine, worker, delay_us, last_out_us, last_in_us: 0 };
+        self.connections.insert(client, connection);
+        self.send_to_server(client, Input::Open(number));
+    }
+
+    pub(super) fn send(&mut self, client: u64, words: Vec<String>) {
+        let Some(connection) = self.connections.get(&client) else { return };
+        let number = connection.number;
+        self.send_to_server(client, Input::Command(number, words));
+    }
+
+    /// In order, with a delay of its own each time.
+    fn send_to_server(&mut self, client: u64, input: Input) {
+        let Some(connection) = self.connections.get_mut(&client) else { return };
+        let time =
+            (self.now_us + self.network.tail(connection.delay_us)).max(connection.last_out_us + 1);
+        connection.last_out_us = time;
+        let (machine, worker) = (connection.machine, connection.worker);
+        self.deliver_at(time, machine, worker, Box::new(input));
+    }
+
+    /// The machine at which some clients are is gone.
+    pub(super) fn disconnect_all(&mut self, machine: u16) {
+        let here = |c: &&(u64, Connection)| c.1.machine == machine;
+        let all: Vec<(u64, Connection)> =
+            self.connections.iter().map(|(client, c)| (*client, *c)).collect();
+        for (client, _) in all.iter().filter(here) {
+            self.connections.remove(client);
+            if let Some(c) = self.clients.get_mut(*client as usize) {
+                c.disconnected(self.now_us);
+                let time = self.now_us + self.network.between(1000, 20_000);
+                self.at(time, Event::Wake { client: *client });
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Machines that are lost with their disks, and come back under new numbers.
+//!
+//! A machine that has forgotten what it promised must not come back under its number: that is what
+//! the guide says. It also says what a cluster cannot survive, so a disk is lost only where every
+//! group that the machine may have a part in can do without it.
+
+use super::{Event, World};
+use crate::plant::Plant;
+use crate::server::{Input, address};
+use engine::map::ShardMap;
+use engine::message::{MachineId, ShardId};
+use std::collections::BTreeSet;
+
+/// How often an operator sees to a machine that is lost.
+const REPAIR_US: u64 = 300_000;
+
+impl World {
+    /// A machine is gone with its disk.
+    pub(super) fn lose_a_disk(&mut self) {
+        let Some(machine) = self.dispensable() else { return };
+        if self.machines[usize::from(machine)].is_up() {
+            self.crash(machine);
+        }
+        self.fault("lost_disks");
+        if self.plant == Some(Plant::ReusedNumber) {
+            self.machines[usize::from(machine)].disk.destroy();
+            let time = self.now_us + self.faults.between(100, 1_000_000);
+            return self.at(time, Event::Restart { machine });
+        }
+        self.lose(machine);
+    }
+
+    /// A bit on the disk of a machine is another one when it is started again.
+    pub(super) fn flip_a_bit(&mut self) {
+        let Some(machine) = self.dispensable() else { return };
+        if self.machines[usize::from(machine)].is_up() {
+            self.crash(machine);
+        }
+        let time = self.now_us + self.faults.between(100, 1_000_000);
+        self.at(time, Event::Restart { machine });
+        let target = &mut self.machines[usize::from(machine)];
+        if target.disk.flip_bit(&mut self.disks) {
+            target.is_damaged = true;
+            self.fault("flipped_bits");
+        }
+    }
+
+    /// A machine is of no use any more; another one is started in its place.
+    pub(super) fn lose(&mut self, machine: u16) {
+        self.machines[usize::from(machine)].retire();
+        let time = self.now_us + self.faults.between(1_000, 1_000_000);
+        self.at(time, Event::Replace);
+        self.at(time + REPAIR_US, Event::Repair);
+    }
+
+    pub(super) fn replace(&mut self) -> Result<(), String> {
+        self.fault("machines_replaced");
+        let machine = self.add_machine();
+        self.boot(machine)
+    }
+
+    /// A machine without which everything goes on: in every set of machines that may have to agree
+    /// on something, as any machine sees it, there is a majority without it and those that are lost
+    /// already or about to be.
+    fn dispensable(&mut self) -> Option<u16> {
+        if !self.shape.is_cluster() {
+            return None;
+        }
+        let present = self.present();
+        let machine = *self.faults.pick(&present);
+        let mut lost = self.lost();
+        lost.insert(MachineId(machine + 1));
+        let enough = |holders: &[MachineId]| {
+            let missing = holders.iter().filter(|holder| lost.contains(holder)).count();
+            let concerned = holders.contains(&MachineId(machine + 1));
+            !concerned || 2 * (holders.len() - missing) > holders.len()
+        };
+        let workers = || self.machines.iter().flat_map(|machine| &machine.workers);
+        let maps = workers().filter_map(|worker| worker.node().map());
+        let kept = self.machines.iter().filter_map(|machine| machine.disk.map());
+        let founded = self.shape.founded();
+        let mut maps = maps.chain(kept).chain([&founded]);
+        let placed = |map: &ShardMap, shard: ShardId| enough(map.holders_of(shard));
+        let by_maps = maps.all(|map| map.all().all(|shard| placed(map, shard)));
+        let groups = workers().flat_map(|worker| worker.node().replicas());
+        let mut members = groups.map(|replica| replica.members());
+        let by_groups = members.all(|m| enough(&m.voters) && enough(&m.outgoing));
+        (by_maps && by_groups).then_some(machine)
+    }
+
+    /// The machines that will not come back.
+    fn lost(&self) -> BTreeSet<MachineId> {
+        let gone = |machine: &&crate::machine::Machine| machine.is_retired || machine.is_damaged;
+        self.machines.iter().filter(gone).map(|machine| machine.id).collect()
+    }
+
+    /// The lost machines that the map still names.
+    pub(super) fn missed(&self, map: &ShardMap) -> Vec<MachineId> {
+        let lost = self.lost();
+        map.machines.keys().copied().filter(|machine| lost.contains(machine)).collect()
+    }
+
+    /// An operator takes a lost machine out of the map and lets the one in its place in.
+    pub(super) fn repair(&mut self) {
+        let map = self.newest_map();
+        let lost: BTreeSet<MachineId> = self.missed(&map).into_iter().collect();
+        let up = |m: &&crate::machine::Machine| m.is_up() && !map.gone.contains(&m.id);
+        let newcomer = self.machines.iter().rfind(up).map(|machine| machine.id);
+        let newcomer = newcomer.filter(|machine| !map.machines.contains_key(machine));
+        let next = match (lost.first(), newcomer) {
+            (None, _) => return,
+            (Some(_), Some(newcomer)) => map.with(newcomer, &address(newcomer)),
+            (Some(machine), None) if map.load(*machine) > 0 || map.holders.contains(machine) => {
+                map.vacated(*machine)
+            }
+            (Some(machine), None) => map.without(*machine),
+        };
+        self.at(self.now_us + REPAIR_US, Event::Repair);
+        if let Ok(next) = next {
+            self.operate(&next);
+        }
+    }
+
+    /// Any machine is told a new map.
+    pub(super) fn operate(&mut self, map: &ShardMap) {
+        let machine = self.any_machine();
+        let words = vec!["shardmap".to_owned(), "set".to_owned(), map.to_string()];
+        self.hand_in(machine, 0, Input::Operate(words));
+    }
+}

@@ -1,0 +1,173 @@
+//! What must be true after every step, whatever goes wrong, and what is rare enough to be counted.
+//!
+//! These are Raft's own properties (Ongaro and Ousterhout, "In Search of an Understandable
+//! Consensus Algorithm", figure 3): one leader per term, logs that match, what is committed stays,
+//! machines that have carried out the same hold the same.
+
+use super::{Event, World};
+use crate::trace::Trace;
+use engine::message::{MachineId, ShardId};
+use engine::replication::Persist;
+use std::collections::BTreeMap;
+
+/// How often replicas are compared that have carried out the same, in microseconds.
+const COMPARE_US: u64 = 400_000;
+
+/// What was seen so far.
+#[derive(Default)]
+pub(super) struct Steps {
+    /// Who led a shard in a term.
+    leaders: BTreeMap<(ShardId, u64), MachineId>,
+    /// By shard, the newest term in which it was led, and by whom.
+    newest: BTreeMap<ShardId, (u64, MachineId)>,
+    /// What an entry of a term is: a hash, and the term of the one before it, if that is known.
+    entries: BTreeMap<(ShardId, u64, u64), (u64, Option<u64>)>,
+    /// The term of the entry that somebody has carried out last with it, by index.
+    committed: BTreeMap<(ShardId, u64), u64>,
+    /// How far each replica was, and whether it led.
+    replicas: BTreeMap<(MachineId, ShardId), Seen>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    applied: u64,
+    leading: Option<u64>,
+    epoch: u64,
+}
+
+impl World {
+    /// A worker has had a turn.
+    pub(super) fn look_at(&mut self, machine: u16, worker: u16) -> Result<(), String> {
+        if !self.shape.is_cluster() {
+            return Ok(());
+        }
+        let target = &self.machines[usize::from(machine)];
+        let (id, epoch) = (target.id, target.epoch);
+        let mut marks = Vec::new();
+        for replica in target.workers[usize::from(worker)].node().replicas() {
+            let (shard, (index, term)) = (replica.id(), replica.applied());
+            let leading = replica.leading();
+            let before = self.steps.replicas.entry((id, shard)).or_default();
+            let seen = Seen { applied: index, leading, epoch };
+            let old = std::mem::replace(before, seen);
+            if old.applied == index && old.leading == leading && old.epoch == epoch {
+                continue;
+            }
+            if old.epoch == epoch && index < old.applied && index > 0 {
+                return Err(format!("machine {} goes back in the log of shard {}", id.0, shard.0));
+            }
+            // The term is not known any more of what is only in a snapshot.
+            if index > 0 && term > 0 {
+                let known = *self.steps.committed.entry((shard, index)).or_insert(term);
+                if known != term {
+                    return Err(format!(
+                        "entry {index} of shard {} was committed in term {known}, and machine {} \
+                         has carried out one of term {term} there",
+                        shard.0, id.0
+                    ));
+                }
+            }
+            let Some(lead) = leading.filter(|_| old.leading != leading) else { continue };
+            marks.extend(self.steps.leads(id, shard, lead)?);
+            if !replica.shard().state().prepared().is_empty() && lead > 1 {
+                marks.push("prepared_when_lead_changed");
+            }
+        }
+        marks.into_iter().for_each(|mark| self.mark(mark));
+        Ok(())
+    }
+
+    /// Entries are on their way to the disk of a machine.
+    pub(super) fn check_log(&mut self, machine: u16, persist: &Persist) -> Result<(), String> {
+        if !self.shape.is_cluster() {
+            return Ok(());
+        }
+        let shard = persist.group;
+        let mut before = None;
+        for entry in &persist.entries {
+            let mut trace = Trace::default();
+            trace.number(entry.get_entry_type() as u64);
+            trace.bytes(&entry.data);
+            trace.bytes(&entry.context);
+            let place = (shard, entry.index, entry.term);
+            let now = (trace.hash(), before);
+            let known = self.steps.entries.entry(place).or_insert(now);
+            let matches = known.1.is_none() || before.is_none() || known.1 == before;
+            if known.0 != now.0 || !matches {
+                return Err(format!(
+                    "entry {} of term {} of shard {} is another one on machine {}",
+                    entry.index,
+                    entry.term,
+                    shard.0,
+                    machine + 1
+                ));
+            }
+            known.1 = known.1.or(before);
+            before = Some(entry.term);
+        }
+        Ok(())
+    }
+
+    /// Replicas that have carried out the same must hold the same.
+    pub(super) fn compare(&mut self) -> Result<(), String> {
+        self.at(self.now_us + COMPARE_US, Event::Compare);
+        let mut first: BTreeMap<(ShardId, u64), (u64, MachineId)> = BTreeMap::new();
+        let mut compared = 0;
+        for machine in &self.machines {
+            for replica in machine.workers.iter().flat_map(|worker| worker.node().replicas()) {
+                let state = replica.shard().state();
+                // A leader carries out what is decided ahead of the log.
+                if state.unsettled().next().is_some() {
+                    continue;
+                }
+                let place = (replica.id(), replica.applied().0);
+                let hash = state.iter().map(|(key, record)| {
+                    let mut trace = Trace::default();
+                    trace.note(format_args!("{key:?} {record:?}"));
+                    trace.hash()
+                });
+                let hash = hash.fold(0, u64::wrapping_add);
+                let (expected, other) = *first.entry(place).or_insert((hash, machine.id));
+                compared += u64::from(other != machine.id);
+                if expected != hash {
+                    return Err(format!(
+                        "shard {} differs between machines {} and {}, which both have carried out \
+                         {} entries",
+                        place.0.0, other.0, machine.id.0, place.1
+                    ));
+                }
+            }
+        }
+        *self.outcome.marks.entry("replicas_compared").or_default() += compared;
+        Ok(())
+    }
+}
+
+impl Steps {
+    /// A machine leads a shard from now on.
+    fn leads(
+        &mut self,
+        machine: MachineId,
+        shard: ShardId,
+        term: u64,
+    ) -> Result<Vec<&'static str>, String> {
+        let first = *self.leaders.entry((shard, term)).or_insert(machine);
+        if first != machine {
+            return Err(format!(
+                "machines {} and {} both lead shard {} in term {term}",
+                first.0, machine.0, shard.0
+            ));
+        }
+        let mut marks = Vec::new();
+        if let Some((_, before)) = self.newest.insert(shard, (term, machine))
+            && before != machine
+        {
+            marks.push("leads_changed");
+            let still = self.replicas.get(&(before, shard));
+            if still.is_some_and(|seen| seen.leading.is_some()) {
+                marks.push("deposed_leaders_unaware");
+            }
+        }
+        Ok(marks)
+    }
+}
