@@ -3,6 +3,7 @@
 //! Every worker has an inbox. Whoever sends wakes the worker's event loop unless somebody else has
 //! woken it already and it has not looked yet: a burst of mail costs one wake-up.
 
+use crate::counts::PeerCounts;
 use crate::listen::Accepted;
 use crate::log::Completion;
 use crate::peers::PeerSocket;
@@ -55,6 +56,8 @@ pub struct Report {
     pub turns: u64,
     /// Shards whose snapshot is being written.
     pub snapshots: u64,
+    /// What was sent to other machines.
+    pub peers: PeerCounts,
 }
 
 /// What a worker is told.

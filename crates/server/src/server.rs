@@ -264,6 +264,7 @@ impl Starting {
             }
         };
         let metrics_address = http.as_ref().map(|http| http.address);
+        let log = store.as_ref().map(LogStore::counts);
         let mut helpers = self.helpers(store, http, &mailboxes)?;
         let traffic: Vec<Arc<Traffic>> = mailboxes.iter().map(|_| Arc::default()).collect();
         let peers = |traffic: &Arc<Traffic>| Peers {
@@ -285,6 +286,7 @@ impl Starting {
             receiver: notices,
             workers: mailboxes.clone(),
             traffic: traffic.clone(),
+            log,
             connections: connections.clone(),
             tls: self.tls,
             peer_tls: self.peer_tls,

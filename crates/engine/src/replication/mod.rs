@@ -219,6 +219,9 @@ impl Group {
             batch_append: false,
             max_size_per_msg: 4 << 20,
             max_inflight_msgs: 256,
+            // Followers answer nobody: that an entry is committed they may hear with the next one, or
+            // the next heartbeat. Saying it at once would double the messages.
+            skip_bcast_commit: true,
             ..Config::default()
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());

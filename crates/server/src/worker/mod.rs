@@ -547,6 +547,7 @@ impl Worker {
             shards: shards.map(|replica| (replica.id(), replica.shard().stats())).collect(),
             turns: self.turns,
             snapshots: self.snapshots.under_way() as u64,
+            peers: self.links.counts(),
         }
     }
 

@@ -7,6 +7,7 @@
 
 use super::Worker;
 use crate::config::cluster::split_address;
+use crate::counts::PeerCounts;
 use crate::mail::{Mail, Outgoing};
 use crate::peers::PeerSocket;
 use crate::transport::{Received, Transport};
@@ -41,6 +42,8 @@ struct Link {
     /// Bytes of the output that are sent already.
     sent: usize,
     readable: bool,
+    /// An event has told that the other side will send nothing more.
+    hangup: bool,
     /// The socket took less than there was to send.
     full: bool,
     received_us: u64,
@@ -58,12 +61,19 @@ pub(super) struct Links {
     epochs: BTreeMap<MachineId, u64>,
     next_epoch: u64,
     format: PeerFormat,
+    counts: PeerCounts,
 }
 
 impl Links {
     pub(super) fn new(hello: Option<Hello>) -> Self {
         let (held, epochs) = (BTreeMap::new(), BTreeMap::new());
-        Self { hello, held, epochs, next_epoch: 1, format: PeerFormat::default() }
+        let (format, counts) = (PeerFormat::default(), PeerCounts::default());
+        Self { hello, held, epochs, next_epoch: 1, format, counts }
+    }
+
+    /// What was sent over all of them.
+    pub(super) fn counts(&self) -> PeerCounts {
+        self.counts
     }
 
     /// The connection with a machine, as far as this worker was told; 0 if there is none.
@@ -84,7 +94,8 @@ impl Links {
         if let Ok(machine) = machine
             && let Some(link) = self.held.get_mut(&machine)
         {
-            link.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+            link.hangup |= event.is_read_closed() || event.is_error();
+            link.readable |= event.is_readable() || link.hangup;
             link.full &= !event.is_writable();
         }
         true
@@ -104,6 +115,7 @@ impl Links {
         if waiting > PEER_ENTRIES_BYTES_MAX && has_entries(&parcel) {
             return;
         }
+        self.counts.message(&parcel);
         let mut encoded = self.format.encode(&parcel, &mut link.output);
         if let (Err(TooLong), Parcel::Response(response)) = (&encoded, parcel) {
             let answer = response.answer.without_replies();
@@ -133,6 +145,8 @@ impl Link {
             output: Vec::new(),
             sent: 0,
             readable: true,
+            // Whatever was told before is forgotten: the first reading finds out.
+            hangup: true,
             full: false,
             received_us: now.mono_us,
             sent_us: now.mono_us,
@@ -146,16 +160,18 @@ impl Link {
         while self.readable && self.input.len() < began + TURN_BYTES {
             let held = self.input.len();
             self.input.resize(held + READ_BYTES, 0);
-            // Read until nothing comes, so that an end behind it is not missed.
-            let result = self.transport.receive(&mut self.input[held..], true);
+            let result = self.transport.receive(&mut self.input[held..], self.hangup);
             let count = match result {
                 Ok(Received::Bytes { count, .. }) => count,
                 _ => 0,
             };
             self.input.truncate(held + count);
             match result {
-                Ok(Received::Bytes { .. }) => self.received_us = now.mono_us,
-                Ok(Received::Nothing) => self.readable = false,
+                Ok(Received::Bytes { more, .. }) => {
+                    self.received_us = now.mono_us;
+                    self.readable = more;
+                }
+                Ok(Received::Nothing) => (self.readable, self.hangup) = (false, false),
                 Ok(Received::End) => {
                     self.readable = false;
                     self.broken = Some("it was closed by the other side".to_owned());
@@ -169,13 +185,15 @@ impl Link {
     }
 
     /// Sends what there is, as far as the socket takes it.
-    fn send(&mut self, now: Now) -> io::Result<()> {
+    fn send(&mut self, now: Now, counts: &mut PeerCounts) -> io::Result<()> {
         let has_some = self.sent < self.output.len() || self.transport.holds_back();
         if !self.full && has_some {
             let count = self.transport.send(&self.output[self.sent..])?;
             if count > 0 {
                 self.sent += count;
                 self.sent_us = now.mono_us;
+                counts.sends += 1;
+                counts.bytes += count as u64;
             }
             self.full = self.sent < self.output.len() || self.transport.holds_back();
         }
@@ -336,7 +354,7 @@ impl Worker {
                 link.sent_us = now.mono_us;
             }
             if link.broken.is_none()
-                && let Err(error) = link.send(now)
+                && let Err(error) = link.send(now, &mut links.counts)
             {
                 link.broken = Some(error.to_string());
             }
