@@ -171,6 +171,11 @@ impl Server {
         Ok(sums)
     }
 
+    /// Memory that its processes hold, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        self.processes().iter().map(|process| resident_bytes(&process.to_string())).sum()
+    }
+
     /// Processor time that it has used, in microseconds.
     pub fn cpu_us(&self) -> u64 {
         self.processes().iter().map(|process| cpu_us(&process.to_string())).sum()
@@ -276,6 +281,14 @@ pub fn cpu_us(process: &str) -> u64 {
     ticks * 1_000_000 / rustix::param::clock_ticks_per_second().max(1)
 }
 
+/// Memory that a process holds, in bytes; 0 where `/proc` does not tell.
+pub fn resident_bytes(process: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map_or(0, |kib| kib * 1024)
+}
+
 /// Processor time that the whole machine has used, in microseconds.
 pub fn machine_cpu_us() -> u64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -325,5 +338,7 @@ mod tests {
         assert!(cpu_us("self") > before);
         assert!(machine_cpu_us() >= cpu_us("self"));
         assert_eq!(cpu_us("nobody"), 0);
+        assert!(resident_bytes("self") > 1 << 20);
+        assert_eq!(resident_bytes("nobody"), 0);
     }
 }

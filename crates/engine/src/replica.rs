@@ -5,6 +5,7 @@
 //! when it is, [`Replica::persisted`] carries out the committed operations; answers are polled.
 
 mod handover;
+mod rest;
 
 use crate::entry::EntryCodec;
 use crate::entry::SnapshotPart;
@@ -13,7 +14,7 @@ use crate::message::{Body, MachineId, Now, Request, Response, ShardId, TxnId};
 use crate::replication::{Group, GroupError, Members, Membership, Persist, Recovered, Step};
 use crate::shard::apply::State;
 use crate::shard::snapshot::{Header, Reader};
-use crate::shard::watermark::Watermarks;
+use crate::shard::watermark::Settled;
 use crate::shard::{Config, Shard};
 use adt::{Corrupt, Timestamp};
 use handover::Handover;
@@ -87,15 +88,13 @@ pub struct Setup {
     pub shard: Config,
     /// The machines that hold its log.
     pub membership: Membership,
-    /// Number of shards of the cluster.
-    pub shards: u16,
 }
 
 /// Makes a state that was read back keep what other machines may ask for.
-fn prepare(state: &mut State, membership: &Membership, shards: u16) {
+fn prepare(state: &mut State, membership: &Membership) {
     if !membership.is_alone() {
         state.keep_replies();
-        state.keep_outcomes(Watermarks::new(shards));
+        state.keep_outcomes();
     }
 }
 
@@ -115,13 +114,15 @@ pub struct Replica<C> {
     /// The newest round that was begun, and whether another one is to begin in this turn.
     round: u64,
     wants_round: bool,
+    /// The others are to be told that the group sleeps.
+    lulls: Vec<MachineId>,
     /// The lead is about to be handed over.
     handover: Option<Handover>,
     /// When something rested on the lease last.
     leased_us: u64,
     ticked_us: u64,
-    /// Number of shards of the cluster.
-    shards: u16,
+    /// When there was something to do last.
+    busy_us: u64,
     /// The contents of a snapshot of another replica, until the log is ready for them.
     incoming: Option<(Header, State)>,
 }
@@ -138,7 +139,7 @@ impl<C: EntryCodec> Replica<C> {
         snapshot: Vec<SnapshotPart>,
         mut recovered: Recovered,
     ) -> Result<Self, ReplicaError> {
-        let Setup { shard: config, membership, shards } = setup;
+        let Setup { shard: config, membership } = setup;
         let (header, mut state) = if snapshot.is_empty() {
             let (id, clock) = (config.id, Timestamp::ZERO);
             let header = Header { shard: id, index: 0, term: 0, clock, members: None };
@@ -160,7 +161,7 @@ impl<C: EntryCodec> Replica<C> {
         if recovered.entries.first().is_some_and(|e| e.index != header.index + 1) {
             return Err(ReplicaError::Gap { shard: config.id, index: header.index });
         }
-        prepare(&mut state, &membership, shards);
+        prepare(&mut state, &membership);
         Ok(Self {
             shard: Shard::restored(config, state, header.clock),
             group: Group::new(config.id, membership, recovered, config.seed, now.mono_us)?,
@@ -171,10 +172,11 @@ impl<C: EntryCodec> Replica<C> {
             parked: VecDeque::new(),
             round: 0,
             wants_round: false,
+            lulls: Vec::new(),
             handover: None,
             leased_us: 0,
             ticked_us: now.mono_us,
-            shards,
+            busy_us: now.mono_us,
             incoming: None,
         })
     }
@@ -204,6 +206,7 @@ impl<C: EntryCodec> Replica<C> {
     /// behind it, so that requests keep their order.
     #[inline]
     pub fn handle(&mut self, now: Now, request: Request) {
+        self.busy_us = now.mono_us;
         if self.leading.is_none() {
             return self.shard.turn_away(request.gateway, request.token, request.body);
         }
@@ -233,8 +236,12 @@ impl<C: EntryCodec> Replica<C> {
         if self.leading.is_some() {
             self.shard.tick(now);
         }
-        if !self.group.membership().is_alone() && now.mono_us >= self.ticked_us + TICK_US {
+        let ticks = !self.group.membership().is_alone() && !self.group.is_asleep();
+        if ticks && now.mono_us >= self.ticked_us + TICK_US {
             self.ticked_us = now.mono_us;
+            if self.falls_asleep(now) {
+                return Ok(());
+            }
             self.group.tick();
             self.go_on_handing_over(now);
             // A voter that is alone hears nothing, and has what a start has read back to carry out.
@@ -245,7 +252,8 @@ impl<C: EntryCodec> Replica<C> {
 
     /// When [`Replica::tick`] should be called at the latest, in monotonic microseconds, if ever.
     pub fn next_timeout(&self, now: Now) -> Option<u64> {
-        let group = (!self.group.membership().is_alone()).then_some(self.ticked_us + TICK_US);
+        let ticks = !self.group.membership().is_alone() && !self.group.is_asleep();
+        let group = ticks.then_some(self.ticked_us + TICK_US);
         let shard = self.leading.and_then(|_| self.shard.next_timeout(now));
         group.into_iter().chain(shard).min()
     }
@@ -257,13 +265,13 @@ impl<C: EntryCodec> Replica<C> {
     }
 
     /// Everything that commits before this is settled here for good. Only a leader can tell.
-    pub fn watermark(&self) -> Timestamp {
-        self.shard.state().watermark(self.shard.clock())
+    pub fn watermark(&mut self, now: Now) -> Option<Timestamp> {
+        self.leading.map(|_| self.shard.watermark(now))
     }
 
-    /// A shard has settled every transaction that commits before `ts`.
-    pub fn hear_watermark(&mut self, now: Now, shard: ShardId, ts: Timestamp) {
-        self.shard.hear_watermark(now, shard, ts);
+    /// How far all shards have settled their transactions.
+    pub fn hear_settled(&mut self, all: Settled) {
+        self.shard.hear_settled(all);
     }
 
     /// Nothing more comes from the gateways of a machine, as far as they are known here.
@@ -274,7 +282,9 @@ impl<C: EntryCodec> Replica<C> {
 
     /// Takes a message of another replica.
     pub fn step(&mut self, now: Now, message: Message) -> Result<(), ReplicaError> {
+        let slept = self.group.is_asleep();
         self.group.step(now.mono_us, message);
+        self.woke(now, slept);
         self.follow(now);
         self.apply(now)
     }
@@ -309,6 +319,7 @@ impl<C: EntryCodec> Replica<C> {
             self.codec.encode(&entry, &mut payload);
             self.payload_bytes = payload.len();
             let index = self.group.propose(payload)?;
+            self.busy_us = now.mono_us;
             self.proposed.push_back(index);
             self.shard.keep(entry, self.payload_bytes);
         }
@@ -337,7 +348,7 @@ impl<C: EntryCodec> Replica<C> {
         if self.group.restored()
             && let Some((header, mut state)) = self.incoming.take()
         {
-            prepare(&mut state, self.group.membership(), self.shards);
+            prepare(&mut state, self.group.membership());
             self.shard.restore(state, header.clock);
         }
         while let Some(committed) = self.group.committed()? {
@@ -374,6 +385,7 @@ impl<C: EntryCodec> Replica<C> {
         if self.leading.is_none() && self.group.is_serving() {
             let term = self.group.term();
             self.leading = Some(term);
+            self.busy_us = now.mono_us;
             self.shard.lead(now, term);
         }
         self.resume_parked(now);

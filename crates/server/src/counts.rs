@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn messages_are_counted_by_kind() {
-        let watermark = Parcel::Watermark { shard: ShardId(0), ts: Timestamp::ZERO };
+        let watermark = Parcel::Watermarks(vec![(ShardId(0), Timestamp::ZERO)]);
         let mut message = raft::eraftpb::Message::default();
         let mut counts = PeerCounts::default();
         counts.message(&watermark);

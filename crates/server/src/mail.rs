@@ -72,6 +72,8 @@ pub enum Mail {
     PeerUp(MachineId, u64, Arc<str>),
     /// The connection with another machine is lost.
     PeerDown(MachineId),
+    /// Another machine was not heard of for so many microseconds.
+    PeerSilent(MachineId, u64),
     /// These writes are durable.
     Durable(Vec<Completion>),
     /// A password fits, or does not.

@@ -58,7 +58,7 @@ pub fn recover(
             home: identity.home(shard),
         };
         let (membership, shards) = (identity.membership(map), dir.manifest().shards);
-        let setup = Setup { shard: config, membership, shards };
+        let setup = Setup { shard: config, membership };
         let now = clock.now();
         replicas.push(Replica::recover(setup, EntryFormat, now, snapshot, recovered)?);
     }

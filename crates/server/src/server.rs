@@ -379,17 +379,22 @@ impl Starting {
             None => None,
             Some(store) => {
                 let workers = mailboxes.to_vec();
-                Some(LogThread::spawn(store, self.options.durability, move |completions| {
-                    for (index, worker) in workers.iter().enumerate() {
-                        let own = completions
-                            .iter()
-                            .filter(|(shard, _)| usize::from(shard.0) % workers.len() == index);
-                        let own: Vec<_> = own.copied().collect();
-                        if !own.is_empty() {
-                            worker.send(Mail::Durable(own));
+                Some(LogThread::spawn(
+                    store,
+                    self.shards,
+                    self.options.durability,
+                    move |completions| {
+                        for (index, worker) in workers.iter().enumerate() {
+                            let own = completions
+                                .iter()
+                                .filter(|(shard, _)| usize::from(shard.0) % workers.len() == index);
+                            let own: Vec<_> = own.copied().collect();
+                            if !own.is_empty() {
+                                worker.send(Mail::Durable(own));
+                            }
                         }
-                    }
-                })?)
+                    },
+                )?)
             }
         };
         let workers = mailboxes.to_vec();

@@ -16,7 +16,7 @@ use adt::Reply;
 use engine::limits::IDLE_HOLDER_US_MAX;
 use engine::message::{Concurrency, MachineId, ShardId};
 use engine::node::Parcel;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How long faults go on, in microseconds of virtual time, on one machine and on several; after
 /// that the run only ends what is open, on healthy machines.
@@ -112,6 +112,7 @@ enum Event {
     ClockJump,
     HandOver,
     Reshape,
+    Lull,
     Remove {
         machine: u16,
         epoch: u64,
@@ -156,6 +157,10 @@ pub struct World {
     queue: BTreeMap<(u64, u64), Event>,
     machines: Vec<Machine>,
     links: Network,
+    /// Who is silent to whom, and was said to be.
+    silent: BTreeSet<(MachineId, MachineId)>,
+    /// Clients have nothing to ask before this time.
+    lull_until_us: u64,
     disk_us: u64,
     channel_us: u64,
     clients: Vec<Client>,
@@ -208,6 +213,8 @@ impl World {
             queue: BTreeMap::new(),
             machines,
             links: Network::new(seed, link_us),
+            silent: BTreeSet::new(),
+            lull_until_us: 0,
             disk_us,
             channel_us,
             clients: (0..clients).map(|id| Client::new(seed, id, shape.is_cluster())).collect(),
@@ -485,6 +492,7 @@ impl World {
             Event::Pause { moves } => self.pause(moves),
             Event::HandOver => self.hand_over(),
             Event::Reshape => self.reshape(),
+            Event::Lull => self.lull(),
             Event::Remove { machine, epoch, shard } if self.is_current(machine, epoch) => {
                 self.remove(machine, shard);
             }
@@ -532,6 +540,11 @@ impl World {
         }
         if !self.machines.iter().any(Machine::is_up) {
             let time = self.now_us + 5_000;
+            return self.at(time, Event::Wake { client });
+        }
+        let lull = self.now_us < self.lull_until_us.min(self.faults_end_us);
+        if lull && !self.clients[client as usize].is_busy() {
+            let time = self.lull_until_us.min(self.faults_end_us) + self.network.between(0, 5_000);
             return self.at(time, Event::Wake { client });
         }
         if !self.connections.contains_key(&client) {
@@ -658,6 +671,9 @@ impl World {
     }
 
     fn send_parcel(&mut self, way: (MachineId, MachineId), generation: u64, parcel: Box<Parcel>) {
+        if matches!(*parcel, Parcel::Sleep { .. }) {
+            self.fault("sleeps");
+        }
         if let Some((time, parcel)) = self.links.send(self.now_us, way, generation, parcel) {
             self.at(time, Event::Parcel { from: way.0, to: way.1, generation, parcel });
         }

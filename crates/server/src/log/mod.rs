@@ -315,7 +315,7 @@ impl LogStore {
 
 /// The engine's number of a shard's group.
 fn group(shard: ShardId) -> u64 {
-    u64::from(shard.0) + 1
+    u64::from(shard.outside()) + 1
 }
 
 /// Cuts off what a crash left at the end of the log, and makes the rest durable.

@@ -11,7 +11,7 @@ use crate::counts::PeerCounts;
 use crate::mail::{Mail, Outgoing};
 use crate::peers::PeerSocket;
 use crate::transport::{Received, Transport};
-use engine::limits::{PEER_ENTRIES_BYTES_MAX, PEER_OUTPUT_BYTES_MAX};
+use engine::limits::{PEER_ENTRIES_BYTES_MAX, PEER_OUTPUT_BYTES_MAX, SILENT_US};
 use engine::message::{MachineId, Now, Response};
 use engine::node::Parcel;
 use mio::event::Event;
@@ -34,6 +34,9 @@ const SAY_AFTER_US: u64 = 200_000;
 /// After so much silence of the other machine the connection is taken for lost.
 const LOST_AFTER_US: u64 = 1_500_000;
 
+// A sign of life or two may be late.
+const _: () = assert!(2 * SAY_AFTER_US < SILENT_US && SILENT_US < LOST_AFTER_US);
+
 /// The connection with another machine.
 struct Link {
     transport: Transport,
@@ -47,6 +50,8 @@ struct Link {
     /// The socket took less than there was to send.
     full: bool,
     received_us: u64,
+    /// It was said that the machine is silent.
+    silent: bool,
     sent_us: u64,
     /// It is to be closed, for this reason.
     broken: Option<String>,
@@ -83,7 +88,10 @@ impl Links {
 
     /// When something is due by time.
     pub(super) fn due_us(&self) -> Option<u64> {
-        let due = |link: &Link| (link.sent_us + SAY_AFTER_US).min(link.received_us + LOST_AFTER_US);
+        let due = |link: &Link| {
+            let wait_us = if link.silent { LOST_AFTER_US } else { SILENT_US };
+            (link.sent_us + SAY_AFTER_US).min(link.received_us + wait_us)
+        };
         self.held.values().map(due).min()
     }
 
@@ -149,6 +157,7 @@ impl Link {
             hangup: true,
             full: false,
             received_us: now.mono_us,
+            silent: false,
             sent_us: now.mono_us,
             broken: None,
         }
@@ -168,7 +177,7 @@ impl Link {
             self.input.truncate(held + count);
             match result {
                 Ok(Received::Bytes { more, .. }) => {
-                    self.received_us = now.mono_us;
+                    (self.received_us, self.silent) = (now.mono_us, false);
                     self.readable = more;
                 }
                 Ok(Received::Nothing) => (self.readable, self.hangup) = (false, false),
@@ -241,7 +250,7 @@ impl Worker {
         if let Some((host, port)) = split_address(address) {
             self.gateway.machine_linked(now, machine, host, port);
         }
-        self.node.connect(machine);
+        self.node.connect(now, machine);
     }
 
     /// The connection with another machine is lost.
@@ -286,6 +295,12 @@ impl Worker {
             self.read_link(now, machine);
             let Some(link) = self.links.held.get_mut(&machine) else { continue };
             self.again |= link.readable;
+            let silent_us = now.mono_us.saturating_sub(link.received_us);
+            if silent_us >= SILENT_US && !std::mem::replace(&mut link.silent, true) {
+                self.tell_workers(|| Mail::PeerSilent(machine, silent_us));
+                self.node.doubt(now, machine, silent_us);
+            }
+            let Some(link) = self.links.held.get_mut(&machine) else { continue };
             if link.broken.is_none() && now.mono_us >= link.received_us + LOST_AFTER_US {
                 link.broken = Some("the machine is silent".to_owned());
             }

@@ -1,9 +1,12 @@
 //! What goes wrong in a world: crashes, pauses, cuts, snapshots at bad moments.
 
 use super::{Connection, Event, World};
+use crate::network::SILENCE_US;
 use crate::plant::Plant;
 use crate::server::{Input, address};
+use engine::limits::SILENT_US;
 use engine::message::{MachineId, ShardId};
+use std::collections::BTreeSet;
 
 impl World {
     pub(super) fn draw_faults(&mut self) {
@@ -29,6 +32,7 @@ impl World {
             draw(8, || Event::HandOver);
             draw(3, || Event::StandBack);
             draw(6, || Event::Reshape);
+            draw(3, || Event::Lull);
         }
         for _ in 0..self.faults.below(6) {
             let time = self.faults.between(self.now_us, self.faults_end_us);
@@ -150,9 +154,10 @@ impl World {
 
     /// Broken connections are noticed, and made again where that is possible.
     pub(super) fn look_after_connections(&mut self) {
-        for (a, b) in self.links.silent(self.now_us) {
+        for (a, b) in self.links.silent(self.now_us, SILENCE_US) {
             self.break_connection(a, b);
         }
+        self.notice_silence();
         for a in 1..=self.shape.machines {
             for b in a + 1..=self.shape.machines {
                 let up = |m: u16| self.machines[usize::from(m - 1)].is_up();
@@ -167,6 +172,33 @@ impl World {
         }
         let time = self.now_us + 20_000;
         self.at(time, Event::Connections);
+    }
+
+    /// Machines that were not heard of for a while are said to be silent, once: those that nothing
+    /// arrives from, and those that do nothing.
+    fn notice_silence(&mut self) {
+        let mut silent: BTreeSet<_> =
+            self.links.silent(self.now_us, SILENT_US).into_iter().collect();
+        for from in 1..=self.shape.machines {
+            let machine = &self.machines[usize::from(from - 1)];
+            if machine.is_up() && machine.paused_for_us(self.now_us) >= SILENT_US {
+                let others = (1..=self.shape.machines).filter(|to| *to != from);
+                silent.extend(others.map(|to| (MachineId(from), MachineId(to))));
+            }
+        }
+        for (from, to) in &silent {
+            if !self.silent.contains(&(*from, *to)) {
+                self.hand_in_about(to.0, from.0, Input::Silent(*from, SILENT_US));
+            }
+        }
+        self.silent = silent;
+    }
+
+    /// Clients have nothing to ask for a while, so that groups fall asleep.
+    pub(super) fn lull(&mut self) {
+        self.fault("lulls");
+        let length_us = self.faults.between(1_000_000, 6_000_000);
+        self.lull_until_us = self.lull_until_us.max(self.now_us + length_us);
     }
 
     /// The worker of `machine` that holds the connection with `other` hears about it.
