@@ -48,6 +48,15 @@ pub enum Bench {
     ///   claret bench ops --replicas 3 --vs etcd --clients 1,256
     #[command(verbatim_doc_comment)]
     Ops(OpsArgs),
+    /// A cluster that nobody asks anything: processor time, and memory of each group.
+    ///
+    /// Starts a cluster with one shard and one with many, waits until they have come to rest, and
+    /// watches each: processor time of all processes in percent of one core, memory, and what its
+    /// machines say to each other.
+    ///
+    ///   claret bench idle --shards 1000 --replicas 3
+    #[command(verbatim_doc_comment)]
+    Idle(IdleArgs),
 }
 
 /// Another server to measure single commands against in the same run.
@@ -235,6 +244,29 @@ pub struct OpsArgs {
     /// Measured seconds per run.
     #[arg(long, default_value_t = 1.0, value_parser = parse_seconds)]
     pub seconds: f64,
+    /// Where the servers' data directories are made.
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    pub dir: PathBuf,
+    /// Print one JSON document instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `idle`.
+#[derive(Clone, Debug, Args)]
+pub struct IdleArgs {
+    /// Shards of the cluster with many.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(2..=1_024))]
+    pub shards: u16,
+    /// Machines, each a process with a replica of every shard.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=5))]
+    pub replicas: u16,
+    /// Seconds for which each cluster is watched.
+    #[arg(long, default_value_t = 30.0, value_parser = parse_seconds)]
+    pub seconds: f64,
+    /// Seconds before that, to come to rest.
+    #[arg(long, default_value_t = 10.0, value_parser = parse_seconds)]
+    pub settle: f64,
     /// Where the servers' data directories are made.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub dir: PathBuf,

@@ -45,9 +45,21 @@ struct Sample {
     client_us: u64,
     machine_us: u64,
     counters: BTreeMap<String, u64>,
+    /// What each of its processes tells, added up.
+    metrics: BTreeMap<String, u64>,
 }
 
 const COUNTERS: [&str; 4] = ["shard_requests", "log_appends", "log_records", "lock_waits"];
+/// What is told of each transaction, on all machines together, and which metrics it is the sum of.
+const METRICS: [(&str, &[&str]); 7] = [
+    ("log_entries_per_txn", &["log_entries_total"]),
+    ("log_writes_per_txn", &["log_writes_total"]),
+    ("fsyncs_per_txn", &["log_syncs_total"]),
+    ("peer_raft_per_txn", &["peer_messages_total:entries", "peer_messages_total:consensus"]),
+    ("peer_requests_per_txn", &["peer_messages_total:requests", "peer_messages_total:answers"]),
+    ("peer_sends_per_txn", &["peer_sends_total"]),
+    ("peer_bytes_per_txn", &["peer_sent_bytes_total"]),
+];
 
 fn sample(contestant: &Contestant<'_>, control: &mut Control) -> io::Result<Sample> {
     let mut counters = BTreeMap::new();
@@ -68,6 +80,7 @@ fn sample(contestant: &Contestant<'_>, control: &mut Control) -> io::Result<Samp
         client_us: process::cpu_us("self"),
         machine_us: process::machine_cpu_us(),
         counters,
+        metrics: contestant.server.metrics()?,
     })
 }
 
@@ -172,6 +185,14 @@ fn account(
             }
         };
         row.insert(field.into(), rounded(grown / commits));
+    }
+    for (field, metrics) in METRICS {
+        let sum = |sample: &Sample| -> Option<u64> {
+            metrics.iter().map(|name| sample.metrics.get(*name).copied()).sum()
+        };
+        if let Some((before, after)) = sum(before).zip(sum(after)) {
+            row.insert(field.into(), rounded(after.saturating_sub(before) as f64 / commits));
+        }
     }
     if !conflicts.is_empty() {
         row.insert("conflicts_per_s".into(), conflicts.into());

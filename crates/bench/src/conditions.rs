@@ -132,7 +132,7 @@ pub fn run<W: Workload>(
 }
 
 /// Columns of the table for people.
-pub const COLUMNS: [&str; 16] = [
+pub const COLUMNS: [&str; 21] = [
     "server",
     "cc",
     "api",
@@ -145,6 +145,11 @@ pub const COLUMNS: [&str; 16] = [
     "round_trips_per_txn",
     "messages_per_txn",
     "log_records_per_txn",
+    "log_appends_per_txn",
+    "fsyncs_per_txn",
+    "peer_requests_per_txn",
+    "peer_raft_per_txn",
+    "peer_sends_per_txn",
     "server_cpu_us_per_txn",
     "client_cpu_us_per_txn",
     "foreign_cpus",

@@ -15,6 +15,7 @@ pub mod demo;
 pub mod driver;
 pub mod etcd;
 pub mod graph;
+pub mod idle;
 pub mod ops;
 pub mod process;
 pub mod random;
@@ -49,6 +50,7 @@ pub fn run(bench: &Bench, program: &Path) -> io::Result<(Report, &'static [&'sta
         Bench::Retwis(args) => {
             (retwis::run(args, program)?, &conditions::COLUMNS, args.common.json)
         }
+        Bench::Idle(args) => (idle::run(args, program)?, &idle::COLUMNS, args.json),
         Bench::Ops(args) => (ops::run(args, program)?, &ops::COLUMNS, args.json),
     })
 }

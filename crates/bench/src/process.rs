@@ -1,9 +1,10 @@
 //! Servers as child processes, and what processes cost.
 
 use crate::control::Control;
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -33,6 +34,8 @@ pub struct ClaretOptions {
 pub(crate) struct Machine {
     child: Child,
     address: SocketAddr,
+    /// Where it tells its metrics, if it does.
+    metrics: Option<SocketAddr>,
     /// Held open so that the server can write to it.
     _stdout: Option<BufReader<ChildStdout>>,
     _dir: TempDir,
@@ -153,6 +156,26 @@ impl Server {
         self.machines.iter().map(|machine| machine.child.id()).collect()
     }
 
+    /// The metrics of its machines that have no labels or one, added up. The name of one with a
+    /// label has the label's value after a colon.
+    ///
+    /// # Errors
+    /// One does not tell them.
+    pub fn metrics(&self) -> io::Result<BTreeMap<String, u64>> {
+        let mut sums = BTreeMap::new();
+        for address in self.machines.iter().filter_map(|machine| machine.metrics) {
+            for (name, value) in page(address)?.lines().filter_map(metric) {
+                *sums.entry(name).or_default() += value;
+            }
+        }
+        Ok(sums)
+    }
+
+    /// Memory that its processes hold, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        self.processes().iter().map(|process| resident_bytes(&process.to_string())).sum()
+    }
+
     /// Processor time that it has used, in microseconds.
     pub fn cpu_us(&self) -> u64 {
         self.processes().iter().map(|process| cpu_us(&process.to_string())).sum()
@@ -162,7 +185,7 @@ impl Server {
 impl Machine {
     /// A process whose data lie in `dir`.
     pub(crate) fn new(child: Child, address: SocketAddr, dir: TempDir) -> Self {
-        Self { child, address, _stdout: None, _dir: dir }
+        Self { child, address, metrics: None, _stdout: None, _dir: dir }
     }
 
     fn claret(options: &ClaretOptions, flags: &[&str], parent: &Path) -> io::Result<Self> {
@@ -170,7 +193,7 @@ impl Machine {
         let log = dir.path().join("stderr.log");
         let data = dir.path().join("data");
         let mut child = Command::new(&options.program)
-            .args(["serve", "--port", "0", "--cc", &options.cc])
+            .args(["serve", "--port", "0", "--metrics-port", "0", "--cc", &options.cc])
             .args(["--durability", &options.durability])
             .args(["--shards", &options.shards.to_string()])
             .args(["--workers", &options.workers.to_string()])
@@ -188,6 +211,7 @@ impl Machine {
         while stdout.read_line(&mut line)? > 0 {
             if let Some(address) = ready_address(&line) {
                 machine.address = address;
+                machine.metrics = metrics_address(&line);
                 machine._stdout = Some(stdout);
                 return Ok(machine);
             }
@@ -208,8 +232,38 @@ impl Drop for Machine {
     }
 }
 
+/// The page of metrics at an address.
+fn page(address: SocketAddr) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    if text.starts_with("HTTP/1.0 200 ") {
+        return Ok(text);
+    }
+    let first = text.lines().next().unwrap_or_default();
+    Err(io::Error::other(format!("the server does not tell its metrics: {first}")))
+}
+
+/// The name and the value in a line of a page of metrics.
+fn metric(line: &str) -> Option<(String, u64)> {
+    let (name, value) = line.strip_prefix("claret_")?.rsplit_once(' ')?;
+    let value = value.parse().ok()?;
+    let Some((name, label)) = name.split_once('{') else { return Some((name.to_owned(), value)) };
+    let mut quoted = label.split('"');
+    let (label, end) = (quoted.nth(1)?, quoted.next()?);
+    (end == "}").then(|| (format!("{name}:{label}"), value))
+}
+
 fn unknown() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
+}
+
+/// The address of the metrics in the line that a server writes when it is ready.
+fn metrics_address(line: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.rsplit_once("metrics on ")?;
+    rest.split([',', '\n']).next()?.trim().parse().ok()
 }
 
 /// The address in the line that a server writes when it is ready.
@@ -225,6 +279,14 @@ pub fn cpu_us(process: &str) -> u64 {
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks: u64 = fields.split_whitespace().skip(11).take(2).flat_map(str::parse::<u64>).sum();
     ticks * 1_000_000 / rustix::param::clock_ticks_per_second().max(1)
+}
+
+/// Memory that a process holds, in bytes; 0 where `/proc` does not tell.
+pub fn resident_bytes(process: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map_or(0, |kib| kib * 1024)
 }
 
 /// Processor time that the whole machine has used, in microseconds.
@@ -252,6 +314,18 @@ mod tests {
         let line = "claret is ready on 127.0.0.1:4321 (data in d, 4 shards)\n";
         assert_eq!(ready_address(line), Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 4321))));
         assert_eq!(ready_address("claret is thinking\n"), None);
+        assert_eq!(metrics_address(line), None);
+        let line = format!("{}, metrics on 127.0.0.1:99\n", line.trim_end());
+        assert_eq!(metrics_address(&line), Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 99))));
+    }
+
+    #[test]
+    fn metrics_with_one_label_or_none_are_read() {
+        assert_eq!(metric("claret_log_syncs_total 17"), Some(("log_syncs_total".to_owned(), 17)));
+        let line = "claret_peer_messages_total{kind=\"entries\"} 3";
+        assert_eq!(metric(line), Some(("peer_messages_total:entries".to_owned(), 3)));
+        assert_eq!(metric("claret_conflicts_total{asked=\"a\",held=\"b\"} 3"), None);
+        assert_eq!(metric("# HELP claret_workers Worker threads"), None);
     }
 
     #[test]
@@ -264,5 +338,7 @@ mod tests {
         assert!(cpu_us("self") > before);
         assert!(machine_cpu_us() >= cpu_us("self"));
         assert_eq!(cpu_us("nobody"), 0);
+        assert!(resident_bytes("self") > 1 << 20);
+        assert_eq!(resident_bytes("nobody"), 0);
     }
 }

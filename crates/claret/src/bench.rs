@@ -11,7 +11,10 @@ use std::process::ExitCode;
 /// turns, so that a change in the machine's mood meets all of them. Rows tell what a transaction
 /// cost in round trips, messages to shards, log records and processor time, and how much of the
 /// machine others used meanwhile (foreign_cpus): compare costs, not only throughput, when that is
-/// not near 0. With --json exactly one document is printed: rows, and ratios of the peaks.
+/// not near 0. What it cost on all machines together is counted by the servers: entries proposed
+/// to logs (log_appends), fsyncs, and between machines requests with their answers
+/// (peer_requests), messages of the replicated logs (peer_raft) and system calls that sent
+/// (peer_sends). With --json exactly one document is printed: rows, and ratios of the peaks.
 ///
 /// Examples:
 ///

@@ -59,7 +59,9 @@ pub const REAP_PER_TURN_MAX: usize = 200;
 /// Keys whose contention is counted, per shard.
 pub const HOT_KEYS_MAX: usize = 128;
 /// Most shards of one server.
-pub const SHARDS_MAX: usize = 64;
+pub const SHARDS_MAX: usize = 1_024;
+/// Most worker threads of one server.
+pub const WORKERS_MAX: usize = 64;
 /// How long an interactive transaction may sit idle while others wait for it, in microseconds.
 pub const IDLE_HOLDER_US_MAX: u64 = 5_000_000;
 /// How long prepares that come may go on passing single operations that wait for earlier prepares,
@@ -87,6 +89,10 @@ pub const TICK_US: u64 = 50_000;
 pub const HEARTBEAT_TICKS: usize = 2;
 /// Ticks without a leader after which a follower wants to become one (up to twice as many, drawn).
 pub const ELECTION_TICKS: usize = 20;
+/// How long a group must have had nothing to do before its replicas sleep, in microseconds.
+pub const QUIET_US: u64 = 2_500_000;
+/// After so much silence of a machine the replicas that trust it to be there wake, in microseconds.
+pub const SILENT_US: u64 = 600_000;
 /// By how much two machines' monotonic clocks may differ in speed, in percent: leases are shorter
 /// by so much.
 pub const CLOCK_DRIFT_PERCENT_MAX: u64 = 10;
@@ -125,6 +131,8 @@ const _: () = assert!(ENTRY_BYTES_MAX < UNLOGGED_BYTES_MAX);
 const _: () = assert!(UNAUTHENTICATED_FRAME_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);
 const _: () = assert!(HEARTBEAT_TICKS * 4 < ELECTION_TICKS);
+// Followers that slept stand for election within the same time as those that did not.
+const _: () = assert!(SILENT_US < ELECTION_TICKS as u64 * TICK_US);
 // The library gives a handover up after an election time-out.
 const _: () = assert!(ELECTION_TICKS as u64 * TICK_US < HANDOVER_US_MAX);
 // A vote counts only while shards still remember what they have declared void, whatever the clocks.

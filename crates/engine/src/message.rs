@@ -16,6 +16,25 @@ pub struct ShardId(pub u16);
 impl ShardId {
     /// The group that agrees on the shard map; see [`crate::map`]. It has no slots.
     pub const MAP: Self = Self(crate::limits::SHARDS_MAX as u16);
+    /// The number under which that group is known on disks and between machines: there were 64
+    /// shards at most when it got it.
+    const MAP_OUTSIDE: u16 = 64;
+
+    /// The number of this group on disks and between machines. It is the shard's own, but for two:
+    /// the map's group has 64, and shard 64 has [`crate::limits::SHARDS_MAX`].
+    pub fn outside(self) -> u16 {
+        match self {
+            Self::MAP => Self::MAP_OUTSIDE,
+            Self(Self::MAP_OUTSIDE) => Self::MAP.0,
+            Self(number) => number,
+        }
+    }
+
+    /// The group with a number on disks and between machines.
+    pub fn from_outside(number: u16) -> Self {
+        // To change two numbers for each other twice changes nothing.
+        Self(Self(number).outside())
+    }
 }
 
 /// Number of a machine (one server process) in its cluster, from 1; a server that is alone has 1.

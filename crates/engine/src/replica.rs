@@ -5,6 +5,7 @@
 //! when it is, [`Replica::persisted`] carries out the committed operations; answers are polled.
 
 mod handover;
+mod rest;
 mod split;
 
 use crate::entry::EntryCodec;
@@ -14,7 +15,7 @@ use crate::message::{Body, MachineId, Now, Request, Response, ShardId, TxnId};
 use crate::replication::{Group, GroupError, Members, Membership, Persist, Recovered, Step};
 use crate::shard::apply::State;
 use crate::shard::snapshot::{Header, Reader};
-use crate::shard::watermark::Watermarks;
+use crate::shard::watermark::Settled;
 use crate::shard::{Config, Shard};
 use adt::{Corrupt, Timestamp};
 use handover::Handover;
@@ -89,15 +90,13 @@ pub struct Setup {
     pub shard: Config,
     /// The machines that hold its log.
     pub membership: Membership,
-    /// Number of shards of the cluster.
-    pub shards: u16,
 }
 
 /// Makes a state that was read back keep what other machines may ask for.
-fn prepare(state: &mut State, membership: &Membership, shards: u16) {
+fn prepare(state: &mut State, membership: &Membership) {
     if !membership.is_alone() {
         state.keep_replies();
-        state.keep_outcomes(Watermarks::new(shards));
+        state.keep_outcomes();
     }
 }
 
@@ -117,6 +116,8 @@ pub struct Replica<C> {
     /// The newest round that was begun, and whether another one is to begin in this turn.
     round: u64,
     wants_round: bool,
+    /// The others are to be told that the group sleeps.
+    lulls: Vec<MachineId>,
     /// The lead is about to be handed over.
     handover: Option<Handover>,
     /// A split is in the log, at this index, and ends this lead.
@@ -130,8 +131,8 @@ pub struct Replica<C> {
     /// When something rested on the lease last.
     leased_us: u64,
     ticked_us: u64,
-    /// Number of shards of the cluster.
-    shards: u16,
+    /// When there was something to do last.
+    busy_us: u64,
     /// The contents of a snapshot of another replica, until the log is ready for them.
     incoming: Option<(Header, State)>,
 }
@@ -161,7 +162,7 @@ impl<C: EntryCodec> Replica<C> {
         snapshot: Vec<SnapshotPart>,
         mut recovered: Recovered,
     ) -> Result<Self, ReplicaError> {
-        let Setup { shard: config, membership, shards } = setup;
+        let Setup { shard: config, membership } = setup;
         let (header, mut state) = if snapshot.is_empty() {
             let (id, clock) = (config.id, Timestamp::ZERO);
             let header = Header { shard: id, index: 0, term: 0, clock, members: None };
@@ -183,7 +184,7 @@ impl<C: EntryCodec> Replica<C> {
         if recovered.entries.first().is_some_and(|e| e.index != header.index + 1) {
             return Err(ReplicaError::Gap { shard: config.id, index: header.index });
         }
-        prepare(&mut state, &membership, shards);
+        prepare(&mut state, &membership);
         Ok(Self {
             shard: Shard::restored(config, state, header.clock),
             group: Group::new(config.id, membership, recovered, config.seed, now.mono_us)?,
@@ -194,6 +195,7 @@ impl<C: EntryCodec> Replica<C> {
             parked: VecDeque::new(),
             round: 0,
             wants_round: false,
+            lulls: Vec::new(),
             handover: None,
             splitting: None,
             unborn: None,
@@ -201,7 +203,7 @@ impl<C: EntryCodec> Replica<C> {
             stands: 0,
             leased_us: 0,
             ticked_us: now.mono_us,
-            shards,
+            busy_us: now.mono_us,
             incoming: None,
         })
     }
@@ -237,6 +239,7 @@ impl<C: EntryCodec> Replica<C> {
     /// behind it, so that requests keep their order.
     #[inline]
     pub fn handle(&mut self, now: Now, request: Request) {
+        self.busy_us = now.mono_us;
         if self.leading.is_none() || self.splitting.is_some() {
             return self.shard.turn_away(request.gateway, request.token, request.body);
         }
@@ -266,8 +269,12 @@ impl<C: EntryCodec> Replica<C> {
         if self.leading.is_some() {
             self.shard.tick(now);
         }
-        if !self.group.membership().is_alone() && now.mono_us >= self.ticked_us + TICK_US {
+        let ticks = !self.group.membership().is_alone() && !self.group.is_asleep();
+        if ticks && now.mono_us >= self.ticked_us + TICK_US {
             self.ticked_us = now.mono_us;
+            if self.falls_asleep(now) {
+                return Ok(());
+            }
             self.group.tick();
             self.stand();
             self.go_on_handing_over(now);
@@ -279,7 +286,8 @@ impl<C: EntryCodec> Replica<C> {
 
     /// When [`Replica::tick`] should be called at the latest, in monotonic microseconds, if ever.
     pub fn next_timeout(&self, now: Now) -> Option<u64> {
-        let group = (!self.group.membership().is_alone()).then_some(self.ticked_us + TICK_US);
+        let ticks = !self.group.membership().is_alone() && !self.group.is_asleep();
+        let group = ticks.then_some(self.ticked_us + TICK_US);
         let shard = self.leading.and_then(|_| self.shard.next_timeout(now));
         group.into_iter().chain(shard).min()
     }
@@ -291,13 +299,13 @@ impl<C: EntryCodec> Replica<C> {
     }
 
     /// Everything that commits before this is settled here for good. Only a leader can tell.
-    pub fn watermark(&self) -> Timestamp {
-        self.shard.state().watermark(self.shard.clock())
+    pub fn watermark(&mut self, now: Now) -> Option<Timestamp> {
+        self.leading.map(|_| self.shard.watermark(now))
     }
 
-    /// A shard has settled every transaction that commits before `ts`.
-    pub fn hear_watermark(&mut self, now: Now, shard: ShardId, ts: Timestamp) {
-        self.shard.hear_watermark(now, shard, ts);
+    /// How far all shards have settled their transactions.
+    pub fn hear_settled(&mut self, all: Settled) {
+        self.shard.hear_settled(all);
     }
 
     /// Nothing more comes from the gateways of a machine, as far as they are known here.
@@ -308,7 +316,9 @@ impl<C: EntryCodec> Replica<C> {
 
     /// Takes a message of another replica.
     pub fn step(&mut self, now: Now, message: Message) -> Result<(), ReplicaError> {
+        let slept = self.group.is_asleep();
         self.group.step(now.mono_us, message)?;
+        self.woke(now, slept);
         self.follow(now);
         self.apply(now)
     }
@@ -348,6 +358,7 @@ impl<C: EntryCodec> Replica<C> {
             self.codec.encode(&entry, &mut payload);
             self.payload_bytes = payload.len();
             let index = self.group.propose(payload)?;
+            self.busy_us = now.mono_us;
             self.proposed.push_back(index);
             self.shard.keep(entry, self.payload_bytes);
         }
@@ -376,7 +387,7 @@ impl<C: EntryCodec> Replica<C> {
         if self.group.restored()
             && let Some((header, mut state)) = self.incoming.take()
         {
-            prepare(&mut state, self.group.membership(), self.shards);
+            prepare(&mut state, self.group.membership());
             self.shard.restore(state, header.clock);
         }
         while let Some(committed) = self.group.committed()? {
@@ -415,6 +426,7 @@ impl<C: EntryCodec> Replica<C> {
             self.shard.step_down();
         }
         if self.leading.is_none() && self.group.is_serving() {
+            self.busy_us = now.mono_us;
             self.leading = Some(number);
             self.shard.lead(now, number);
         }

@@ -10,7 +10,7 @@ use crate::secret::Secret;
 use cluster::{ClusterOptions, ClusterSettings};
 use engine::gateway::UserConfig;
 use engine::gateway::acl::Acl;
-use engine::limits::{CONNECTIONS_MAX, SHARDS_MAX};
+use engine::limits::{CONNECTIONS_MAX, SHARDS_MAX, WORKERS_MAX};
 use engine::message::Concurrency;
 use serde::Deserialize;
 use std::fmt;
@@ -272,7 +272,7 @@ impl Options {
             other => Ok(other),
         };
         let shards = count("shards", settings.shards, SHARDS_MAX)?;
-        let workers = count("workers", settings.workers, SHARDS_MAX)?;
+        let workers = count("workers", settings.workers, WORKERS_MAX)?;
         let cc = settings.cc.unwrap_or_else(|| "full".to_owned());
         let Some(concurrency) = Concurrency::named(&cc) else {
             let names = Concurrency::NAMES.join(", ");
@@ -362,7 +362,7 @@ impl Options {
         match &self.cluster {
             // All machines must have the same number, whatever they are.
             Some(_) => cluster::SHARDS_DEFAULT,
-            None => cores().min(SHARDS_MAX as u16),
+            None => cores(),
         }
     }
 }
@@ -404,7 +404,7 @@ fn check_users(users: &[UserSettings]) -> Result<(), ConfigError> {
 
 /// Processor cores that this process may use, at most as many as there can be shards.
 fn cores() -> u16 {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(SHARDS_MAX) as u16)
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS_MAX) as u16)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The thread that looks after the server as a whole: memory, administration, stopping.
 
 use crate::clock::Clock;
+use crate::counts::LogCounts;
 use crate::listen::{Connections, Listener};
 use crate::mail::{Mail, Mailbox, Report};
 use crate::memory;
@@ -64,6 +65,8 @@ pub struct Status {
     pub reports: Vec<Report>,
     /// How many workers there are.
     pub workers: usize,
+    /// What was done to the log, if there is one.
+    pub log: Option<Arc<LogCounts>>,
 }
 
 /// Whoever waits for a snapshot of all shards.
@@ -82,6 +85,8 @@ pub struct Control {
     pub workers: Vec<Mailbox>,
     /// What the workers count.
     pub traffic: Vec<Arc<Traffic>>,
+    /// What the log's thread counts, if there is a log.
+    pub log: Option<Arc<LogCounts>>,
     /// What the acceptor counts.
     pub connections: Arc<Connections>,
     /// Certificates for clients.
@@ -316,6 +321,11 @@ impl Runner {
         facts.connections_refused = control.connections.refused.load(Ordering::Relaxed);
         (facts.cpu_user_us, facts.cpu_system_us) = memory::cpu_us();
         facts.saving = self.saving.is_some();
+        let counters = control.log.iter().flat_map(|log| log.numbers());
+        let line = |(name, _, value): (&str, _, u64)| {
+            ("persistence", name.trim_end_matches("_total").to_owned(), value.to_string())
+        };
+        facts.more = counters.map(line).collect();
         let sum = |of: fn(&Traffic) -> u64| control.traffic.iter().map(|t| of(t)).sum();
         facts.bytes_in = sum(|traffic| traffic.bytes_in.load(Ordering::Relaxed));
         facts.bytes_out = sum(|traffic| traffic.bytes_out.load(Ordering::Relaxed));
@@ -336,7 +346,8 @@ impl Runner {
                 Err(_) => break,
             }
         }
-        Status { facts: self.control.facts.clone(), reports, workers: self.control.workers.len() }
+        let Control { facts, workers, log, .. } = &self.control;
+        Status { facts: facts.clone(), reports, workers: workers.len(), log: log.clone() }
     }
 
     /// Lets the workers finish what they have read, writes snapshots if they are wanted, and ends

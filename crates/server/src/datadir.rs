@@ -276,7 +276,7 @@ impl DataDir {
             let path = entry.map_err(failed(&dir, "read"))?.path();
             let name = path.file_name().and_then(|name| name.to_str());
             if let Some((of, index)) = name.and_then(parse_snapshot_name)
-                && of == shard.0
+                && of == shard.outside()
             {
                 found.push((index, path));
             }
@@ -337,7 +337,7 @@ pub struct SnapshotFile {
 
 impl SnapshotFile {
     fn create(dir: &Path, shard: ShardId, index: u64, label: &str) -> Result<Self, DirError> {
-        let path = dir.join(format!("shard-{}-{index}.snap", shard.0));
+        let path = dir.join(format!("shard-{}-{index}.snap", shard.outside()));
         let temporary = path.with_extension(format!("{label}.tmp"));
         let file = create_file(&temporary).map_err(failed(&temporary, "created"))?;
         Ok(Self { file, temporary, path })

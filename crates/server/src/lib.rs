@@ -5,6 +5,7 @@
 pub mod clock;
 pub mod config;
 mod control;
+pub mod counts;
 pub mod datadir;
 pub mod doctor;
 mod http;

@@ -3,6 +3,7 @@
 //! Every worker has an inbox. Whoever sends wakes the worker's event loop unless somebody else has
 //! woken it already and it has not looked yet: a burst of mail costs one wake-up.
 
+use crate::counts::PeerCounts;
 use crate::listen::Accepted;
 use crate::log::Completion;
 use crate::peers::PeerSocket;
@@ -56,6 +57,8 @@ pub struct Report {
     pub turns: u64,
     /// Shards whose snapshot is being written.
     pub snapshots: u64,
+    /// What was sent to other machines.
+    pub peers: PeerCounts,
 }
 
 /// What a worker is told.
@@ -70,6 +73,8 @@ pub enum Mail {
     PeerUp(MachineId, u64, Arc<str>),
     /// The connection with another machine is lost.
     PeerDown(MachineId),
+    /// Another machine was not heard of for so many microseconds.
+    PeerSilent(MachineId, u64),
     /// These writes are durable.
     Durable(Vec<Completion>),
     /// A password fits, or does not.

@@ -1,6 +1,7 @@
 //! What a server measures about itself, in the text format of Prometheus.
 
 use crate::control::Status;
+use crate::counts::PeerCounts;
 use prometheus::{Encoder, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector};
 
 /// The metrics of a server, gathered for one answer.
@@ -16,6 +17,7 @@ struct Sheet {
 pub fn render(status: &Status) -> Result<String, prometheus::Error> {
     let sheet = Sheet { registry: Registry::new_custom(Some("claret".to_owned()), None)? };
     sheet.server(status)?;
+    sheet.machines(status)?;
     sheet.gateways(status)?;
     sheet.shards(status)?;
     let mut text = Vec::new();
@@ -72,6 +74,26 @@ impl Sheet {
             self.value(name, help, value)?;
         }
         Ok(())
+    }
+
+    /// What goes to the disk and to other machines.
+    fn machines(&self, status: &Status) -> Result<(), prometheus::Error> {
+        for (name, help, value) in status.log.iter().flat_map(|log| log.numbers()) {
+            self.value(name, help, value)?;
+        }
+        let mut sum = PeerCounts::default();
+        for report in &status.reports {
+            sum.add(&report.peers);
+        }
+        self.value("peer_sends_total", "System calls that sent to other machines", sum.sends)?;
+        self.value("peer_sent_bytes_total", "Bytes sent to other machines", sum.bytes)?;
+        let options = Opts::new("peer_messages_total", "Messages sent to other machines");
+        let messages = IntGaugeVec::new(options, &["kind"])?;
+        for (kind, count) in sum.messages() {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            messages.with_label_values(&[kind]).set(count);
+        }
+        self.add(messages)
     }
 
     fn gateways(&self, status: &Status) -> Result<(), prometheus::Error> {

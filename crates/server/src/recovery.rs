@@ -59,7 +59,7 @@ pub fn recover(
             home: identity.home(shard),
         };
         let membership = identity.membership(map, shard);
-        let setup = Setup { shard: config, membership, shards };
+        let setup = Setup { shard: config, membership };
         let now = clock.now();
         replicas.push(Replica::recover(setup, EntryFormat, now, snapshot, recovered)?);
     }

@@ -264,6 +264,7 @@ impl Starting {
             }
         };
         let metrics_address = http.as_ref().map(|http| http.address);
+        let log = store.as_ref().map(LogStore::counts);
         let mut helpers = self.helpers(store, http, &mailboxes)?;
         let traffic: Vec<Arc<Traffic>> = mailboxes.iter().map(|_| Arc::default()).collect();
         let peers = |traffic: &Arc<Traffic>| Peers {
@@ -285,6 +286,7 @@ impl Starting {
             receiver: notices,
             workers: mailboxes.clone(),
             traffic: traffic.clone(),
+            log,
             connections: connections.clone(),
             tls: self.tls,
             peer_tls: self.peer_tls,
@@ -376,17 +378,22 @@ impl Starting {
             None => None,
             Some(store) => {
                 let workers = mailboxes.to_vec();
-                Some(LogThread::spawn(store, self.options.durability, move |completions| {
-                    for (index, worker) in workers.iter().enumerate() {
-                        let own = completions
-                            .iter()
-                            .filter(|(shard, _)| usize::from(shard.0) % workers.len() == index);
-                        let own: Vec<_> = own.copied().collect();
-                        if !own.is_empty() {
-                            worker.send(Mail::Durable(own));
+                Some(LogThread::spawn(
+                    store,
+                    self.shards,
+                    self.options.durability,
+                    move |completions| {
+                        for (index, worker) in workers.iter().enumerate() {
+                            let own = completions
+                                .iter()
+                                .filter(|(shard, _)| usize::from(shard.0) % workers.len() == index);
+                            let own: Vec<_> = own.copied().collect();
+                            if !own.is_empty() {
+                                worker.send(Mail::Durable(own));
+                            }
                         }
-                    }
-                })?)
+                    },
+                )?)
             }
         };
         let workers = mailboxes.to_vec();

@@ -3,7 +3,7 @@
 
 use crate::datadir::{DataDir, DirError, SnapshotFile, failed, sync_parent};
 use crate::mail::{Mail, Mailbox};
-use engine::limits::{MACHINES_MAX, SHARDS_MAX, SNAPSHOT_PIECE_BYTES};
+use engine::limits::{MACHINES_MAX, SNAPSHOT_PIECE_BYTES};
 use engine::message::{MachineId, ShardId};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Most jobs that wait: what all shards may have on their way.
-const QUEUE_MAX: usize = 4 * (1 + MACHINES_MAX) * SHARDS_MAX;
+/// Most jobs that wait, of each shard.
+const QUEUE_PER_SHARD: usize = 4 * (1 + MACHINES_MAX);
 
 /// Where a snapshot comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,7 +90,8 @@ impl SnapshotThread {
     /// # Errors
     /// If the system has no thread left.
     pub fn spawn(dir: Arc<DataDir>, workers: Vec<Mailbox>) -> std::io::Result<Self> {
-        let (sender, receiver) = sync_channel(QUEUE_MAX);
+        let (sender, receiver) =
+            sync_channel(QUEUE_PER_SHARD * (1 + usize::from(dir.manifest().shards)));
         let (open, reading) = Default::default();
         let writer = Writer { dir, workers, open, reading };
         let thread = std::thread::Builder::new()

@@ -25,6 +25,8 @@ pub struct Machine {
     pub disk: Disk,
     /// It does nothing before this time.
     pub paused_until_us: u64,
+    /// Since when.
+    paused_from_us: u64,
     /// A turn is due, by worker.
     pub turning: Vec<bool>,
     /// A reminder is due, by worker.
@@ -86,15 +88,22 @@ impl Machine {
             let end_us = (now_us + length_us).max(self.paused_until_us);
             self.frozen_us += end_us - self.paused_until_us.max(now_us);
         }
+        if now_us >= self.paused_until_us {
+            self.paused_from_us = now_us;
+        }
         self.paused_until_us = self.paused_until_us.max(now_us + length_us);
+    }
+
+    /// For how long it has done nothing.
+    pub fn paused_for_us(&self, now_us: u64) -> u64 {
+        let paused = now_us < self.paused_until_us;
+        if paused { now_us - self.paused_from_us } else { 0 }
     }
 
     /// What the machine does before replies go out: later timestamps are given to what comes after.
     pub fn publish_clocks(&mut self, worker: u16) {
-        let replicas = self.workers[usize::from(worker)].node().replicas();
-        if let Some(latest) = replicas.map(|replica| replica.shard().clock()).max() {
-            self.floor_us = self.floor_us.max(latest.after_us());
-        }
+        let latest = self.workers[usize::from(worker)].node().clock();
+        self.floor_us = self.floor_us.max(latest.after_us());
     }
 
     /// Its workers begin to work.

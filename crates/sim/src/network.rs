@@ -171,11 +171,11 @@ impl Network {
         (generation, std::mem::take(&mut direction.waiting))
     }
 
-    /// Connections on which one end has heard nothing for too long.
-    pub fn silent(&self, now_us: u64) -> Vec<Way> {
+    /// Connections on which one end has heard nothing for so long.
+    pub fn silent(&self, now_us: u64, silence_us: u64) -> Vec<Way> {
         let silent = self.directions.iter().filter(|(way, direction)| {
             let up = self.pairs.get(&pair(way.0, way.1)).is_some_and(|(_, up)| *up);
-            up && direction.cut_us.is_some_and(|since| now_us >= since + SILENCE_US)
+            up && direction.cut_us.is_some_and(|since| now_us >= since + silence_us)
         });
         silent.map(|(way, _)| *way).collect()
     }

@@ -106,6 +106,8 @@ pub enum Input {
     Connected(MachineId, u64),
     /// The connection to another machine is lost.
     Lost(MachineId),
+    /// Another machine was not heard of for so many microseconds.
+    Silent(MachineId, u64),
 }
 
 /// Something that a worker sends.
@@ -184,7 +186,7 @@ pub fn start(
         let seed = seed ^ (u64::from(machine.0) << 32);
         let config = shard::Config { id, concurrency: shape.concurrency, seed, home };
         let membership = shape.membership(machine, map.as_ref(), id);
-        let setup = Setup { shard: config, membership, shards };
+        let setup = Setup { shard: config, membership };
         let replica = Replica::recover(setup, EntryFormat, now, parts, recovered);
         replicas.push(replica.map_err(|e| e.to_string())?);
     }
@@ -323,7 +325,9 @@ impl Worker {
 
     /// Closes the log entries of this turn. Some answers do not wait for the log.
     fn end_turn(&mut self, now: Now, sent: &mut Vec<Sent>) -> Result<(), String> {
-        for shard in self.node.local().to_vec() {
+        let mut index = 0;
+        while let Some(&shard) = self.node.active().get(index) {
+            index += 1;
             self.node.end_turn(now, shard).map_err(|e| e.to_string())?;
             while let Some(persist) = self.node.take_persist(shard) {
                 let (id, number) = (persist.group, persist.number);
@@ -390,7 +394,11 @@ impl Worker {
             Input::Connected(machine, generation) => {
                 self.pass_on(machine, sent, || Input::Connected(machine, generation));
                 self.generations.insert(machine, generation);
-                self.node.connect(machine);
+                self.node.connect(now, machine);
+            }
+            Input::Silent(machine, silent_us) => {
+                self.pass_on(machine, sent, || Input::Silent(machine, silent_us));
+                self.node.doubt(now, machine, silent_us);
             }
             Input::Lost(machine) => {
                 self.pass_on(machine, sent, || Input::Lost(machine));

@@ -64,11 +64,13 @@ pub enum Fault {
     StandBack,
     /// The shard map is changed.
     Reshape,
+    /// Clients have nothing to ask for a while, so that groups fall asleep.
+    Lull,
 }
 
 impl Fault {
     /// All of them, with how often a run has each at most and whether it takes several machines.
-    const ALL: [(Self, u64, bool); 22] = [
+    const ALL: [(Self, u64, bool); 23] = [
         (Self::Crash, 4, false),
         (Self::Outage, 2, true),
         (Self::FailedSync, 3, false),
@@ -91,6 +93,7 @@ impl Fault {
         (Self::HandOver, 8, true),
         (Self::StandBack, 3, true),
         (Self::Reshape, 8, true),
+        (Self::Lull, 3, true),
     ];
 }
 

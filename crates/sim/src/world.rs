@@ -23,7 +23,7 @@ use adt::Reply;
 use clients::Connection;
 use engine::limits::IDLE_HOLDER_US_MAX;
 use engine::message::{MachineId, ShardId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use steps::Steps;
 use wire::peer::PeerFormat;
 
@@ -160,6 +160,10 @@ pub struct World {
     machines: Vec<Machine>,
     links: Network,
     format: PeerFormat,
+    /// Who is silent to whom, and was said to be.
+    silent: BTreeSet<(MachineId, MachineId)>,
+    /// Clients have nothing to ask before this time.
+    lull_until_us: u64,
     clients: Vec<Client>,
     connections: BTreeMap<u64, Connection>,
     connection_numbers: u64,

@@ -34,7 +34,6 @@ impl Story {
             let setup = Setup {
                 shard: shard::Config { id: SHARD, concurrency, seed, home },
                 membership: Membership::clustered(own, voters.clone()),
-                shards: 1,
             };
             Replica::recover(setup, EntryFormat, now, Vec::new(), Recovered::default()).unwrap()
         };

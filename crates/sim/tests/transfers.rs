@@ -23,13 +23,12 @@ fn follower() -> Node<EntryFormat> {
     let setup = Setup {
         shard: shard::Config { id: SHARD, concurrency, seed: 1, home: Some(id) },
         membership: Membership::clustered(id.machine, voters),
-        shards: 1,
     };
     let replica = Replica::recover(setup, EntryFormat, NOW, vec![], Recovered::default());
     let placing = Placing { map: None, codec: EntryFormat, concurrency, seed: 1 };
     let own = vec![replica.unwrap()];
     let mut node = Node::new(id, 1, 1, Some(placing), own, Box::new(SnapshotFormat));
-    node.connect(SENDER);
+    node.connect(NOW, SENDER);
     node
 }
 
@@ -101,7 +100,7 @@ fn what_was_written_before_the_link_was_lost_does_not_count_for_what_came_after(
     let (mut node, bytes) = (follower(), snapshot());
     let late = piece(&mut node, 0, &bytes[..10], false).unwrap();
     node.disconnect(NOW, SENDER);
-    node.connect(SENDER);
+    node.connect(NOW, SENDER);
     // The same snapshot again, this time in one piece.
     let number = piece(&mut node, 0, &bytes, true).unwrap();
     node.snapshot_written(NOW, (SHARD, late), true).unwrap();

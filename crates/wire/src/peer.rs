@@ -17,7 +17,7 @@ pub use hello::{
     encode_hello,
 };
 
-use crate::bytes::{Reader, put_u16, put_u64, put_word};
+use crate::bytes::{Reader, put_count, put_u16, put_u64, put_word};
 use crate::entry::{self, Spans, Words, put_gateway, read_gateway};
 use crate::snapshot::{put_members, read_members};
 use adt::{Corrupt, Timestamp};
@@ -49,11 +49,16 @@ const GATEWAY: u8 = 3;
 const RAFT: u8 = 4;
 const LEADS: u8 = 5;
 const RESIGNED: u8 = 6;
-const WATERMARK: u8 = 7;
+const WATERMARKS: u8 = 20;
 const SNAPSHOT: u8 = 8;
 const SNAPSHOT_TAKEN: u8 = 9;
 const MAP: u8 = 10;
 const MEMBERS: u8 = 11;
+const SLEEP: u8 = 21;
+const WAKE: u8 = 22;
+
+/// A shard and its watermark.
+const WATERMARK_BYTES: usize = 10;
 
 const NEXT: u8 = 0;
 const COMPLETE: u8 = 1;
@@ -179,7 +184,7 @@ fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
         }
         Parcel::Raft { shard, message } => {
             out.push(RAFT);
-            put_u16(shard.0, out);
+            put_u16(shard.outside(), out);
             consensus::put_message(message, out);
         }
         Parcel::Snapshot(piece) => {
@@ -211,7 +216,22 @@ fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
         }
         Parcel::Leads { shard, term } => put_shard_term(LEADS, *shard, *term, out),
         Parcel::Resigned { shard, term } => put_shard_term(RESIGNED, *shard, *term, out),
-        Parcel::Watermark { shard, ts } => put_shard_term(WATERMARK, *shard, ts.0, out),
+        Parcel::Watermarks(told) => {
+            out.push(WATERMARKS);
+            put_count(told.len(), out);
+            for (shard, ts) in told {
+                put_u16(shard.outside(), out);
+                put_u64(ts.0, out);
+            }
+        }
+        Parcel::Sleep { shard, term, index } => {
+            put_shard_term(SLEEP, *shard, *term, out);
+            put_u64(*index, out);
+        }
+        Parcel::Wake { shard } => {
+            out.push(WAKE);
+            put_u16(shard.outside(), out);
+        }
     }
 }
 
@@ -233,7 +253,7 @@ fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<P
             Parcel::Gateway { from, to, message: gateway::read_message(reader)? }
         }
         RAFT => {
-            let shard = ShardId(reader.u16()?);
+            let shard = ShardId::from_outside(reader.u16()?);
             Parcel::Raft { shard, message: Box::new(consensus::read_message(reader)?) }
         }
         SNAPSHOT => {
@@ -270,22 +290,31 @@ fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<P
             let (shard, term) = read_shard_term(reader)?;
             Parcel::Resigned { shard, term }
         }
-        WATERMARK => {
-            let (shard, ts) = read_shard_term(reader)?;
-            Parcel::Watermark { shard, ts: Timestamp(ts) }
+        WATERMARKS => {
+            let mut told = Vec::new();
+            for _ in 0..reader.count(WATERMARK_BYTES)? {
+                let (shard, ts) = read_shard_term(reader)?;
+                told.push((shard, Timestamp(ts)));
+            }
+            Parcel::Watermarks(told)
         }
+        SLEEP => {
+            let (shard, term) = read_shard_term(reader)?;
+            Parcel::Sleep { shard, term, index: reader.u64()? }
+        }
+        WAKE => Parcel::Wake { shard: ShardId::from_outside(reader.u16()?) },
         _ => return Err(Corrupt),
     })
 }
 
 fn put_shard_term(kind: u8, shard: ShardId, term: u64, out: &mut Vec<u8>) {
     out.push(kind);
-    put_u16(shard.0, out);
+    put_u16(shard.outside(), out);
     put_u64(term, out);
 }
 
 fn read_shard_term(reader: &mut Reader<'_>) -> Result<(ShardId, u64), Corrupt> {
-    Ok((ShardId(reader.u16()?), reader.u64()?))
+    Ok((ShardId::from_outside(reader.u16()?), reader.u64()?))
 }
 
 fn read_txn(reader: &mut Reader<'_>) -> Result<TxnId, Corrupt> {

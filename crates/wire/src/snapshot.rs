@@ -83,7 +83,7 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
     match part {
         SnapshotPart::Header { shard, index, term, clock, removed } => {
             out.push(HEADER);
-            put_u16(shard.0, out);
+            put_u16(shard.outside(), out);
             for number in [*index, *term, clock.0, removed.0] {
                 put_u64(number, out);
             }
@@ -141,7 +141,7 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
     let version = read_version(reader)?;
     Ok(match reader.u8()? {
         HEADER => SnapshotPart::Header {
-            shard: ShardId(reader.u16()?),
+            shard: ShardId::from_outside(reader.u16()?),
             index: reader.u64()?,
             term: reader.u64()?,
             clock: Timestamp(reader.u64()?),

@@ -11,6 +11,7 @@
 
 mod parcel;
 mod placement;
+mod rest;
 mod splitting;
 mod transfer;
 
@@ -25,8 +26,9 @@ use crate::map::ShardMap;
 use crate::message::{GatewayId, MachineId, Now, Request, Response, ShardId};
 use crate::replica::{Replica, ReplicaError, Seed, splits_of};
 use crate::replication::{Members, Persist};
-use adt::Timestamp;
+use crate::shard::watermark::{Settled, Watermarks};
 use placement::Placement;
+use rest::Active;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use transfer::Transfers;
 
@@ -100,9 +102,11 @@ pub struct Node<C> {
     /// In a cluster: what is to be held here.
     placement: Option<Placement<C>>,
     /// All shards by number, those of other workers and machines absent.
-    replicas: Vec<Option<Replica<C>>>,
+    replicas: Vec<Option<Box<Replica<C>>>>,
     /// The numbers of the shards that have a replica here.
     local: Vec<usize>,
+    /// Those of them that may have something to do.
+    active: Active,
     leads: Vec<Option<Lead>>,
     /// Leads that began with a split that the map, as it is known here, has not told of.
     early: BTreeMap<ShardId, Lead>,
@@ -113,11 +117,14 @@ pub struct Node<C> {
     /// The terms in which the shards here were said to be led by this machine.
     announced: Vec<Option<u64>>,
     connected: BTreeSet<MachineId>,
+    /// How far all shards of the cluster have settled their transactions.
+    watermarks: Watermarks,
+    settled: Settled,
     /// When watermarks were told last.
     told_us: u64,
     /// Until when leads are handed over that this machine has.
     standing_back_until_us: u64,
-    /// Where in `local` to look for answers next.
+    /// Where among the active ones to look for answers next.
     polled: usize,
     events: VecDeque<Event>,
     parcels: VecDeque<(To, Parcel)>,
@@ -140,10 +147,16 @@ impl<C: EntryCodec + Clone> Node<C> {
         let count = usize::from(last) + 1;
         let mut replicas = Vec::new();
         replicas.resize_with(count, || None);
-        let local = own.iter().map(|replica| usize::from(replica.id().0)).collect();
+        let local: Vec<usize> = own.iter().map(|r| usize::from(r.id().0)).collect();
+        let mut active = Active::new(count);
+        local.iter().for_each(|&shard| active.rouse(shard));
         for replica in own {
             let shard = usize::from(replica.id().0);
-            replicas[shard] = Some(replica);
+            replicas[shard] = Some(Box::new(replica));
+        }
+        let mut watermarks = Watermarks::new(shards);
+        if let Some(map) = placing.as_ref().and_then(|placing| placing.map.as_ref()) {
+            watermarks.know(map.shards.len() as u16);
         }
         let alone = (!clustered).then_some(Lead { machine: id.machine, term: 0 });
         Self {
@@ -152,12 +165,15 @@ impl<C: EntryCodec + Clone> Node<C> {
             placement: placing.map(|placing| Placement::new(placing, shards)),
             replicas,
             local,
+            active,
             leads: vec![alone; count],
             early: BTreeMap::new(),
             seeds: VecDeque::new(),
             unknown: Vec::new(),
             announced: vec![None; count],
             connected: BTreeSet::new(),
+            watermarks,
+            settled: Settled::default(),
             told_us: 0,
             standing_back_until_us: 0,
             polled: 0,
@@ -174,17 +190,20 @@ impl<C: EntryCodec + Clone> Node<C> {
 
     /// The replica of a shard, if it is here.
     pub fn replica(&self, shard: ShardId) -> Option<&Replica<C>> {
-        self.replicas.get(usize::from(shard.0))?.as_ref()
+        self.replicas.get(usize::from(shard.0))?.as_deref()
     }
 
     /// The replica of a shard, if it is here.
     pub fn replica_mut(&mut self, shard: ShardId) -> Option<&mut Replica<C>> {
-        self.replicas.get_mut(usize::from(shard.0))?.as_mut()
+        let replica = self.replicas.get_mut(usize::from(shard.0))?.as_deref_mut()?;
+        // Whoever asks for it may give it something to do.
+        self.active.rouse(usize::from(shard.0));
+        Some(replica)
     }
 
     /// All replicas here.
     pub fn replicas(&self) -> impl Iterator<Item = &Replica<C>> {
-        self.local.iter().filter_map(|&shard| self.replicas[shard].as_ref())
+        self.local.iter().filter_map(|&shard| self.replicas[shard].as_deref())
     }
 
     fn worker_of(&self, shard: ShardId) -> u16 {
@@ -199,6 +218,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         };
         if lead.machine == self.id.machine {
             if let Some(replica) = &mut self.replicas[usize::from(shard.0)] {
+                self.active.rouse(usize::from(shard.0));
                 return replica.handle(now, request);
             }
             let (worker, from) = (self.worker_of(shard), self.id.machine);
@@ -253,6 +273,8 @@ impl<C: EntryCodec + Clone> Node<C> {
         let shard = match &parcel {
             Parcel::Request { shard, .. }
             | Parcel::Raft { shard, .. }
+            | Parcel::Sleep { shard, .. }
+            | Parcel::Wake { shard }
             | Parcel::SnapshotTaken { shard, .. } => Some(*shard),
             Parcel::Snapshot(piece) => Some(piece.shard),
             _ => None,
@@ -273,10 +295,19 @@ impl<C: EntryCodec + Clone> Node<C> {
                 self.take_request(now, shard, term, request)
             }
             Parcel::Raft { shard, message } => {
-                if let Some(replica) = &mut self.replicas[usize::from(shard.0)] {
+                if let Some(replica) = self.replica_mut(shard) {
                     replica.step(now, *message)?;
                     self.look_for_births(now, shard)?;
+                    self.tell_sleep(shard);
                     self.watch(shard);
+                }
+            }
+            Parcel::Sleep { shard, term, index } => {
+                self.hear_sleep(now, from, shard, (term, index));
+            }
+            Parcel::Wake { shard } => {
+                if let Some(replica) = self.replica_mut(shard) {
+                    replica.wake(now);
                 }
             }
             Parcel::Response(response) => self.take_response(from, response),
@@ -304,9 +335,9 @@ impl<C: EntryCodec + Clone> Node<C> {
                 });
                 self.hear_members(shard, term, applied, *members);
             }
-            Parcel::Watermark { shard, ts } => {
-                self.spread(from, || Parcel::Watermark { shard, ts });
-                self.hear_watermark(now, shard, ts);
+            Parcel::Watermarks(told) => {
+                self.spread(from, || Parcel::Watermarks(told.clone()));
+                self.hear_watermarks(now, &told);
             }
             Parcel::Resigned { shard, term } => {
                 self.spread(from, || Parcel::Resigned { shard, term });
@@ -317,10 +348,11 @@ impl<C: EntryCodec + Clone> Node<C> {
     }
 
     fn take_request(&mut self, now: Now, shard: ShardId, term: u64, request: Request) {
-        let Some(replica) = &mut self.replicas[usize::from(shard.0)] else {
+        let alone = self.placement.is_none();
+        let Some(replica) = self.replica_mut(shard) else {
             return self.turn_back(request);
         };
-        if self.placement.is_none() || replica.leading() == Some(term) {
+        if alone || replica.leading() == Some(term) {
             replica.handle(now, request);
         } else {
             self.turn_back(request);
@@ -397,8 +429,9 @@ impl<C: EntryCodec + Clone> Node<C> {
     }
 
     /// This machine is connected with another one: it is told which shards are led here.
-    pub fn connect(&mut self, machine: MachineId) {
+    pub fn connect(&mut self, now: Now, machine: MachineId) {
         self.connected.insert(machine);
+        self.doubt(now, machine, 0);
         for shard in self.local.clone() {
             if let Some(term) = self.announced[shard] {
                 let shard = ShardId(shard as u16);
@@ -406,15 +439,17 @@ impl<C: EntryCodec + Clone> Node<C> {
             }
         }
         self.tell_map_to(machine);
-        self.tell_members();
+        self.tell_members(true);
     }
 
     /// The connection to another machine is lost, with whatever was on its way.
     pub fn disconnect(&mut self, now: Now, machine: MachineId) {
         self.connected.remove(&machine);
+        self.doubt(now, machine, 0);
         for &shard in &self.local {
             if let Some(replica) = &mut self.replicas[shard] {
                 replica.machine_gone(now, machine);
+                self.active.rouse(shard);
             }
         }
         self.end_transfers(machine);
@@ -466,26 +501,6 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
     }
 
-    fn hear_watermark(&mut self, now: Now, shard: ShardId, ts: Timestamp) {
-        for &local in &self.local {
-            if let Some(replica) = &mut self.replicas[local] {
-                replica.hear_watermark(now, shard, ts);
-            }
-        }
-    }
-
-    /// Tells everybody how far the shards that are led here have settled their transactions.
-    fn tell_watermarks(&mut self, now: Now) {
-        for index in 0..self.local.len() {
-            let shard = ShardId(self.local[index] as u16);
-            let leading = self.replica(shard).filter(|replica| replica.is_serving());
-            let leading = leading.filter(|_| shard != ShardId::MAP);
-            let Some(ts) = leading.map(Replica::watermark) else { continue };
-            self.hear_watermark(now, shard, ts);
-            self.tell_all(|| Parcel::Watermark { shard, ts });
-        }
-    }
-
     /// Hands the lead of all shards here over to other machines, and lets others come first when
     /// leaders are elected; or ends that.
     pub fn stand_back(&mut self, now: Now, on: bool) {
@@ -495,6 +510,7 @@ impl<C: EntryCodec + Clone> Node<C> {
                 replica.stand_back(on);
             }
         }
+        self.rouse_all();
         self.hand_over_all(now);
     }
 
@@ -512,6 +528,7 @@ impl<C: EntryCodec + Clone> Node<C> {
                 replica.hand_over(now, *to);
             }
         }
+        self.rouse_all();
     }
 
     /// Whether a shard is led here that another machine could lead.
@@ -533,27 +550,34 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// # Errors
     /// If a replica cannot go on.
     pub fn tick(&mut self, now: Now) -> Result<(), ReplicaError> {
+        self.rouse_due(now);
         if self.placement.is_some() && now.mono_us >= self.told_us + WATERMARKS_EVERY_US {
             self.told_us = now.mono_us;
             self.tell_watermarks(now);
-            self.tell_members();
+            self.tell_members(false);
         }
         self.hand_over_all(now);
-        for index in 0..self.local.len() {
-            let shard = self.local[index];
+        for index in 0..self.active.list().len() {
+            let shard = self.active.list()[index];
             if let Some(replica) = &mut self.replicas[shard] {
+                replica.hear_settled(self.settled);
                 replica.tick(now)?;
                 self.look_for_births(now, ShardId(shard as u16))?;
+                self.tell_sleep(ShardId(shard as u16));
                 self.watch(ShardId(shard as u16));
             }
         }
-        self.place(now)
+        self.place(now)?;
+        self.let_rest(now);
+        Ok(())
     }
 
     /// When [`Node::tick`] should be called at the latest, in monotonic microseconds, if ever.
     pub fn next_timeout(&self, now: Now) -> Option<u64> {
-        let replicas = self.replicas().filter_map(|replica| replica.next_timeout(now));
-        replicas.chain(self.place_at_us()).min()
+        let active = self.active.list().iter().filter_map(|&shard| self.replicas[shard].as_ref());
+        let replicas = active.filter_map(|replica| replica.next_timeout(now));
+        let told = self.placement.as_ref().map(|_| self.told_us + WATERMARKS_EVERY_US);
+        replicas.chain(self.place_at_us()).chain(told).chain(self.active.due_us()).min()
     }
 
     /// Proposes what a shard has written in this turn.
@@ -592,7 +616,7 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// # Errors
     /// If the replica cannot go on.
     pub fn persisted(&mut self, now: Now, shard: ShardId, number: u64) -> Result<(), ReplicaError> {
-        let Some(replica) = &mut self.replicas[usize::from(shard.0)] else { return Ok(()) };
+        let Some(replica) = self.replica_mut(shard) else { return Ok(()) };
         replica.persisted(now, number)?;
         self.look_for_births(now, shard)?;
         self.install(now)?;
@@ -609,8 +633,8 @@ impl<C: EntryCodec + Clone> Node<C> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        while let Some(&shard) = self.local.get(self.polled) {
-            while let Some(response) = self.replicas[shard].as_mut().and_then(Replica::poll) {
+        while let Some(&shard) = self.active.list().get(self.polled) {
+            while let Some(response) = self.replicas[shard].as_mut().and_then(|r| r.poll()) {
                 if response.gateway == self.id {
                     return Some(Event::Response(response));
                 }
@@ -630,6 +654,7 @@ impl<C: EntryCodec + Clone> Node<C> {
 
     /// Whether a shard here has answers that were not polled.
     pub fn has_answers(&self) -> bool {
-        !self.events.is_empty() || self.replicas().any(|replica| replica.shard().has_answers())
+        let mut active = self.active.list().iter().filter_map(|&s| self.replicas[s].as_ref());
+        !self.events.is_empty() || active.any(|replica| replica.shard().has_answers())
     }
 }

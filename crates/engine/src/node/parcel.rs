@@ -73,13 +73,24 @@ pub enum Parcel {
         /// The machines.
         members: Box<Members>,
     },
-    /// The sending machine leads the shard, and everything that commits before `ts` is settled
-    /// there: see [`crate::shard::watermark`].
-    Watermark {
+    /// The sending machine leads these shards, and everything that commits before the timestamp is
+    /// settled there: see [`crate::shard::watermark`].
+    Watermarks(Vec<(ShardId, Timestamp)>),
+    /// The sending machine leads the shard in this term, its log ends with entry `index`, all of it
+    /// is committed, and nothing more is said until there is something to say.
+    Sleep {
         /// The shard.
         shard: ShardId,
-        /// The watermark.
-        ts: Timestamp,
+        /// The term.
+        term: u64,
+        /// The last entry.
+        index: u64,
+    },
+    /// The sending machine's replica of the shard does not sleep: if the receiver leads, its group
+    /// must not.
+    Wake {
+        /// The shard.
+        shard: ShardId,
     },
     /// The sending machine does not lead the shard in this term any more. Everything that it had
     /// been asked is answered before this.

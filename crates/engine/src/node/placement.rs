@@ -21,6 +21,9 @@ use std::collections::BTreeSet;
 /// The key of the map in its own group.
 pub(crate) const MAP_KEY: &[u8] = b"map";
 
+/// How often that is looked after while nothing else is to be done, in microseconds.
+const QUIET_PLACE_US: u64 = 1_000_000;
+
 /// What a node in a cluster is told at the start.
 #[derive(Clone, Debug)]
 pub struct Placing<C> {
@@ -94,7 +97,6 @@ impl<C> Placement<C> {
         Some(Setup {
             shard: Config { id: shard, concurrency, seed, home: Some(home) },
             membership: Membership::clustered(own.machine, founders),
-            shards: map.shards.len() as u16,
         })
     }
 }
@@ -131,12 +133,10 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
         placement.placing.map = Some(map.clone());
         placement.fresh = true;
+        placement.placed_us = 0;
         self.events.push_back(Event::Map(Box::new(map.clone())));
-        for &local in &self.local {
-            if let Some(replica) = &mut self.replicas[local] {
-                replica.know_shards(map.shards.len() as u16);
-            }
-        }
+        self.watermarks.know(map.shards.len() as u16);
+        self.settled = self.watermarks.settled();
         self.learn_anew(&map);
         let own = self.id;
         for worker in (0..self.workers).filter(|worker| *worker != own.worker) {
@@ -181,14 +181,15 @@ impl<C: EntryCodec + Clone> Node<C> {
     }
 
     /// Tells who holds the shards that are led here.
-    pub(super) fn tell_members(&mut self) {
+    /// Groups that sleep have nothing new to tell, unless somebody has just come.
+    pub(super) fn tell_members(&mut self, all: bool) {
         let changed = self.map().is_some_and(|map| map.epoch > 0);
         if !changed {
             return;
         }
         for index in 0..self.local.len() {
             let shard = ShardId(self.local[index] as u16);
-            let Some(replica) = self.replica(shard) else { continue };
+            let Some(replica) = self.replica(shard).filter(|r| all || !r.rests()) else { continue };
             let Some(term) = replica.leading().filter(|_| replica.is_settled()) else { continue };
             let (applied, members) = (replica.applied(), replica.members().clone());
             self.events.push_back(Event::Members(shard, Box::new(members.clone())));
@@ -235,6 +236,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
         self.replicas[index] = None;
         self.local.retain(|local| *local != index);
+        self.active.forget(index);
         self.polled = 0;
         self.forget_shard(shard);
         if let Some(placement) = &mut self.placement {
@@ -251,7 +253,8 @@ impl<C: EntryCodec + Clone> Node<C> {
 
     /// When to look after that again, even if there is nothing here yet.
     pub(super) fn place_at_us(&self) -> Option<u64> {
-        self.placement.as_ref().map(|placement| placement.placed_us + TICK_US)
+        let pause_us = if self.active.list().is_empty() { QUIET_PLACE_US } else { TICK_US };
+        self.placement.as_ref().map(|placement| placement.placed_us + pause_us)
     }
 
     /// Makes replicas that are to be here, and takes the next steps with those that lead.
@@ -285,6 +288,9 @@ impl<C: EntryCodec + Clone> Node<C> {
             let Some(map) = &placement.placing.map else { continue };
             let wanted = map.holders_of(ShardId(shard as u16));
             replica.go_towards(now, wanted)?;
+            if !replica.rests() {
+                self.active.rouse(shard);
+            }
         }
         self.go_on_splitting(now)?;
         self.tell_changed_members();
@@ -298,9 +304,10 @@ impl<C: EntryCodec + Clone> Node<C> {
         let (nothing, nobody) = (Vec::new(), Recovered::default());
         let replica = Replica::recover(setup, codec, now, nothing, nobody)?;
         let index = usize::from(shard.0);
-        self.replicas[index] = Some(replica);
+        self.replicas[index] = Some(Box::new(replica));
         self.announced[index] = None;
         self.local.push(index);
+        self.active.rouse(index);
         self.local.sort_unstable();
         self.polled = 0;
         Ok(())
@@ -324,7 +331,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             }
         }
         if changed {
-            self.tell_members();
+            self.tell_members(true);
         }
     }
 }

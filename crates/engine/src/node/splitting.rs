@@ -66,6 +66,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             if let Some((split, range)) = map.splitting(shard) {
                 let first = map.ranges(|_| true)[local].map_or(0, |(first, _)| first);
                 replica.split(now, split.child, map.splits_done(shard), (first, range))?;
+                self.active.rouse(local);
             }
             let open = map.origin(shard).is_some_and(|split| !split.done);
             done.extend((open && replica.leading().is_some()).then_some(shard));

@@ -92,12 +92,6 @@ impl<C: EntryCodec> Replica<C> {
         }
     }
 
-    /// There are so many shards, which may take part in transactions.
-    pub fn know_shards(&mut self, shards: u16) {
-        self.shards = shards;
-        self.shard.know_shards(shards);
-    }
-
     /// This replica begins with a seed, which is durable here as a snapshot.
     ///
     /// # Errors

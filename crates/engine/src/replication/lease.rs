@@ -79,6 +79,11 @@ impl Lease {
         }
     }
 
+    /// Whether nobody waits for a round.
+    pub fn is_quiet(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// The newest round that was confirmed.
     pub fn confirmed(&self) -> u64 {
         self.confirmed

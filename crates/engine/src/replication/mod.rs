@@ -21,6 +21,7 @@
 mod lease;
 mod log;
 mod members;
+mod sleep;
 
 pub use log::MemoryLog;
 pub use members::{Members, Step};
@@ -168,6 +169,10 @@ pub struct Group {
     /// Votes are given to nobody before this monotonic time: this replica may have promised a
     /// leader something before it was started again.
     silent_until_us: u64,
+    /// Nothing is to be done until somebody wakes it.
+    asleep: Option<sleep::Asleep>,
+    /// The leader is to be woken, too.
+    nudges: bool,
 }
 
 impl fmt::Debug for Group {
@@ -219,6 +224,9 @@ impl Group {
             batch_append: false,
             max_size_per_msg: 4 << 20,
             max_inflight_msgs: 256,
+            // Followers answer nobody: that an entry is committed they may hear with the next one, or
+            // the next heartbeat. Saying it at once would double the messages.
+            skip_bcast_commit: true,
             ..Config::default()
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());
@@ -248,6 +256,8 @@ impl Group {
             stands_back: false,
             random: seed,
             silent_until_us: mono_us + silent_us,
+            asleep: None,
+            nudges: false,
         };
         group.draw_patience();
         Ok(group)
@@ -297,6 +307,7 @@ impl Group {
         if !is_other || !self.may_propose() {
             return false;
         }
+        self.rouse();
         self.lease.renounce(self.term());
         self.node.transfer_leader(u64::from(to.0));
         self.is_transferring()
@@ -329,6 +340,7 @@ impl Group {
 
     /// Appends a payload to the log; gives its index.
     pub fn propose(&mut self, payload: Vec<u8>) -> Result<u64, GroupError> {
+        self.rouse();
         self.node.propose(Vec::new(), payload)?;
         Ok(self.node.raft.raft_log.last_index())
     }
@@ -336,6 +348,9 @@ impl Group {
     /// One tick has passed; see [`crate::limits::TICK_US`]. At least that much time must lie
     /// between two calls.
     pub fn tick(&mut self) {
+        if self.is_asleep() {
+            return;
+        }
         let raft = &self.node.raft;
         let waits = raft.state != StateRole::Leader && raft.election_elapsed + 1 >= ELECTION_TICKS;
         if waits && self.patience > 0 {
@@ -381,6 +396,7 @@ impl Group {
             return Ok(());
         }
         self.check_memory(&message)?;
+        self.wake_for(mono_us, &message);
         // The library refuses what belongs to nobody; there is nothing to do about it.
         let _ = self.node.step(message);
         Ok(())
@@ -438,6 +454,7 @@ impl Group {
         if !is_for_us {
             return false;
         }
+        self.asleep = None;
         // The library refuses what belongs to nobody; there is nothing to do about it.
         let _ = self.node.step(message);
         self.pump();
@@ -611,6 +628,7 @@ impl Group {
             return Ok(None);
         };
         if let Some(change) = members::change_of(&step) {
+            self.rouse();
             self.node.propose_conf_change(members::encode(&change), change)?;
         }
         Ok(Some(step))
@@ -657,6 +675,7 @@ impl Group {
     /// Asks the other replicas whether this one still leads; gives the number of the round.
     /// [`Group::confirmed`] reaches it when a majority has said so.
     pub fn begin_round(&mut self, mono_us: u64) -> u64 {
+        self.rouse();
         let (number, context) = self.lease.begin(self.term(), mono_us);
         self.node.read_index(context);
         number

@@ -9,10 +9,10 @@ use super::removals::Removals;
 use super::requests::Known;
 use super::requests::Requests;
 use super::split::Slots;
-use super::watermark::Watermarks;
+use super::watermark::Settled;
 use crate::entry::{Apply, Prepare};
 use crate::limits::{EXECUTED_REPLIES_MAX, VOID_US};
-use crate::message::{Guard, ShardId, TxnId, Version};
+use crate::message::{Guard, TxnId, Version};
 use adt::collections::Map;
 use adt::record;
 use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
@@ -81,7 +81,9 @@ pub struct State {
     /// The same, with when that was (monotonic microseconds of this replica), the oldest first.
     outcomes_by_time: VecDeque<(u64, Timestamp, TxnId)>,
     /// In a cluster: what other shards have settled.
-    watermarks: Option<Watermarks>,
+    settled: Option<Settled>,
+    /// More shards than this have not taken part in a transaction here.
+    pub(super) shards: u16,
     /// This replica's monotonic clock when it was told last.
     mono_us: u64,
     /// Transactions that were not prepared here and never will be.
@@ -313,7 +315,7 @@ impl State {
         self.outcomes.insert(txn, ts);
         self.outcomes_by_time.push_back((self.mono_us, ts, txn));
         while let Some((since_us, ts, txn)) = self.outcomes_by_time.front().copied() {
-            let needed = self.watermarks.as_ref().is_some_and(|w| !w.passed(since_us, ts));
+            let needed = self.settled.is_some_and(|all| !all.passed(self.shards, since_us, ts));
             if since_us + OUTCOME_US > self.mono_us || needed {
                 break;
             }
@@ -329,21 +331,14 @@ impl State {
     }
 
     /// From now on, outcomes are kept until all shards have settled them.
-    pub fn keep_outcomes(&mut self, watermarks: Watermarks) {
-        self.watermarks = Some(watermarks);
+    pub fn keep_outcomes(&mut self) {
+        self.settled = Some(Settled::default());
     }
 
-    /// So many shards may take part in transactions.
-    pub fn know_shards(&mut self, shards: u16) {
-        if let Some(watermarks) = &mut self.watermarks {
-            watermarks.know(shards);
-        }
-    }
-
-    /// A shard has settled every transaction that commits before `ts`.
-    pub fn hear_watermark(&mut self, shard: ShardId, ts: Timestamp, mono_us: u64) {
-        if let Some(watermarks) = &mut self.watermarks {
-            watermarks.hear(shard, ts, mono_us);
+    /// How far all shards have settled their transactions.
+    pub fn hear_settled(&mut self, all: Settled) {
+        if let Some(settled) = &mut self.settled {
+            *settled = all;
         }
     }
 

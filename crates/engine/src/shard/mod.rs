@@ -220,9 +220,23 @@ impl Shard {
         &self.state
     }
 
-    /// A shard has settled every transaction that commits before `ts`.
-    pub fn hear_watermark(&mut self, now: Now, shard: ShardId, ts: Timestamp) {
-        self.state.hear_watermark(shard, ts, now.mono_us);
+    /// How far all shards have settled their transactions.
+    pub fn hear_settled(&mut self, all: watermark::Settled) {
+        self.state.hear_settled(all);
+    }
+
+    /// Everything that commits here before this is settled for good. The clock is moved: if nothing
+    /// is open, that is so up to now, however long ago the last entry was.
+    pub fn watermark(&mut self, now: Now) -> Timestamp {
+        self.move_clock(Timestamp::from_micros(now.wall_us));
+        self.state.watermark(self.clock)
+    }
+
+    /// Whether there is nothing that must be looked after before the next request comes, but for
+    /// expiry.
+    pub fn is_quiet(&self) -> bool {
+        let open = self.state.prepared().is_empty() && self.state.unsettled().next().is_none();
+        open && self.waiters.is_empty() && !self.has_work() && !self.has_answers()
     }
 
     /// The shard's logical clock.

@@ -42,7 +42,8 @@ impl State {
     /// Notes this shard's part of a transaction whose fate is open.
     pub fn prepare(&mut self, prepare: Prepare, bound: Timestamp) {
         let txn = prepare.txn;
-        self.know_shards(prepare.participants.last().map_or(0, |last| last.0 + 1));
+        let shards = prepare.participants.last().map_or(0, |last| last.0 + 1);
+        self.shards = self.shards.max(shards);
         let prepared = Prepared { prepare, bound, commit: None, settled: false };
         self.enter(&prepared);
         self.prepared.insert(txn, prepared);

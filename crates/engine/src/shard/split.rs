@@ -131,11 +131,6 @@ impl Shard {
         self.born.take()
     }
 
-    /// So many shards may take part in transactions.
-    pub fn know_shards(&mut self, shards: u16) {
-        self.state.know_shards(shards);
-    }
-
     /// The state, of a shard that nobody drives.
     pub fn into_state(self) -> State {
         self.state

@@ -16,10 +16,29 @@ use adt::Timestamp;
 /// How long after a transaction was carried out a watermark must be heard to count for it.
 const CERTAIN_US: u64 = 5 * ELECTION_TICKS as u64 * TICK_US;
 
-/// The watermarks of all shards, as one replica has heard them.
+/// How far every shard has settled its transactions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// The lowest watermark.
+    ts: Timestamp,
+    /// When the one was heard that was not heard for longest (monotonic microseconds).
+    heard_us: u64,
+    /// How many shards that is about.
+    shards: u16,
+}
+
+impl Settled {
+    /// Whether all shards, `shards` of them at least, have settled what was committed at `ts` and
+    /// carried out at `since_us`.
+    pub fn passed(&self, shards: u16, since_us: u64, ts: Timestamp) -> bool {
+        self.shards >= shards && self.ts > ts && self.heard_us >= since_us + CERTAIN_US
+    }
+}
+
+/// The watermarks of all shards, as one worker has heard them.
 #[derive(Clone, Debug)]
 pub struct Watermarks {
-    /// By shard: the watermark, and when it was heard (monotonic microseconds).
+    /// By shard: the watermark, and when it was heard.
     heard: Vec<(Timestamp, u64)>,
 }
 
@@ -35,16 +54,20 @@ impl Watermarks {
         Self { heard: vec![(Timestamp::ZERO, 0); usize::from(shards)] }
     }
 
-    /// A shard has told its watermark.
-    pub fn hear(&mut self, shard: ShardId, ts: Timestamp, mono_us: u64) {
-        if let Some(heard) = self.heard.get_mut(usize::from(shard.0)) {
-            *heard = (ts, mono_us);
+    /// Shards have told their watermarks.
+    pub fn hear(&mut self, told: &[(ShardId, Timestamp)], mono_us: u64) {
+        for (shard, ts) in told {
+            if let Some(heard) = self.heard.get_mut(usize::from(shard.0)) {
+                *heard = (*ts, mono_us);
+            }
         }
     }
 
-    /// Whether all shards have settled what was committed at `ts` and carried out at `since_us`.
-    pub fn passed(&self, since_us: u64, ts: Timestamp) -> bool {
-        self.heard.iter().all(|(heard, at_us)| *heard > ts && *at_us >= since_us + CERTAIN_US)
+    /// What holds for all of them.
+    pub fn settled(&self) -> Settled {
+        let ts = self.heard.iter().map(|(ts, _)| *ts).min().unwrap_or_default();
+        let heard_us = self.heard.iter().map(|(_, at_us)| *at_us).min().unwrap_or_default();
+        Settled { ts, heard_us, shards: self.heard.len() as u16 }
     }
 }
 
@@ -55,14 +78,16 @@ mod tests {
     #[test]
     fn an_outcome_is_needed_until_all_shards_have_passed_it_and_said_so_late_enough() {
         let mut watermarks = Watermarks::new(2);
-        let passed = |w: &Watermarks| w.passed(1000, Timestamp(50));
-        watermarks.hear(ShardId(0), Timestamp(60), 1000 + CERTAIN_US);
+        let passed = |w: &Watermarks| w.settled().passed(2, 1000, Timestamp(50));
+        watermarks.hear(&[(ShardId(0), Timestamp(60))], 1000 + CERTAIN_US);
         assert!(!passed(&watermarks), "one shard has said nothing");
-        watermarks.hear(ShardId(1), Timestamp(60), 1000 + CERTAIN_US - 1);
+        watermarks.hear(&[(ShardId(1), Timestamp(60))], 1000 + CERTAIN_US - 1);
         assert!(!passed(&watermarks), "it may have been deposed");
-        watermarks.hear(ShardId(1), Timestamp(50), 1000 + CERTAIN_US);
+        watermarks.hear(&[(ShardId(1), Timestamp(50))], 1000 + CERTAIN_US);
         assert!(!passed(&watermarks), "something at 50 may be open there");
-        watermarks.hear(ShardId(1), Timestamp(51), 1000 + CERTAIN_US);
+        watermarks.hear(&[(ShardId(1), Timestamp(51))], 1000 + CERTAIN_US);
         assert!(passed(&watermarks));
+        watermarks.know(3);
+        assert!(!passed(&watermarks), "there is a new shard");
     }
 }

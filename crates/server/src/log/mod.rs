@@ -14,6 +14,7 @@ mod thread;
 
 pub use thread::{Completion, LogSender, LogThread, REMOVED};
 
+use crate::counts::LogCounts;
 use engine::message::ShardId;
 use engine::replication::{Persist, Recovered};
 use files::{LogFiles, OnDiskFailure};
@@ -120,6 +121,7 @@ pub struct LogStore {
     marker: Marker,
     /// Something was written after the last fsync.
     unsynced: bool,
+    counts: Arc<LogCounts>,
 }
 
 impl LogStore {
@@ -154,7 +156,19 @@ impl LogStore {
         let number = marker.unwrap_or_default().number;
         // The tail was made durable before the engine was opened.
         let marker = Marker { number, durable: number };
-        Ok(Self { engine, options, batch: LogBatch::default(), marker, unsynced: false })
+        Ok(Self {
+            engine,
+            options,
+            batch: LogBatch::default(),
+            marker,
+            unsynced: false,
+            counts: Arc::default(),
+        })
+    }
+
+    /// What it has done, for everybody to see.
+    pub fn counts(&self) -> Arc<LogCounts> {
+        self.counts.clone()
     }
 
     fn error(&self, what: &'static str, error: impl std::fmt::Display) -> LogError {
@@ -219,7 +233,7 @@ impl LogStore {
     /// If it cannot be written. The log must not be used any more then.
     pub fn remove(&mut self, shard: ShardId) -> Result<(), LogError> {
         self.batch.add_command(group(shard), Command::Clean);
-        self.write(true)
+        self.write(0, true)
     }
 
     /// Appends what several groups want to have durable, in one write; with `sync` it is durable on
@@ -243,17 +257,18 @@ impl LogStore {
                 put.map_err(|error| self.error("written", error))?;
             }
         }
-        self.write(sync)
+        self.write(persists.iter().map(|persist| persist.entries.len()).sum(), sync)
     }
 
-    /// Writes the batch with a marker.
-    fn write(&mut self, sync: bool) -> Result<(), LogError> {
+    /// Writes the batch, which has so many entries, with a marker.
+    fn write(&mut self, entries: usize, sync: bool) -> Result<(), LogError> {
         self.marker.number += 1;
         let marker = self.marker.encode(&self.options.tag);
         let put = self.batch.put(MARKER_GROUP, MARKER.to_vec(), marker);
         put.map_err(|error| self.error("written", error))?;
         let written = self.engine.write(&mut self.batch, sync);
         written.map_err(|error| self.error("written", error))?;
+        self.counts.wrote(entries, sync);
         self.unsynced = !sync;
         if sync {
             self.marker.durable = self.marker.number;
@@ -271,7 +286,7 @@ impl LogStore {
     /// # Errors
     /// If it cannot be written. The log must not be used any more then.
     pub fn sync(&mut self) -> Result<(), LogError> {
-        if self.unsynced { self.write(true) } else { Ok(()) }
+        if self.unsynced { self.write(0, true) } else { Ok(()) }
     }
 
     /// Closes the log with a batch that proves that everything before it was durable.
@@ -280,7 +295,7 @@ impl LogStore {
     /// If it cannot be written.
     pub fn close(mut self) -> Result<(), LogError> {
         self.sync()?;
-        self.write(true)
+        self.write(0, true)
     }
 
     /// A snapshot holds a shard's entries up to `index`: they are not needed any more. Files that
@@ -290,7 +305,7 @@ impl LogStore {
     /// If the files cannot be written.
     pub fn compact(&mut self, shard: ShardId, index: u64) -> Result<(), LogError> {
         self.batch.add_command(group(shard), Command::Compact { index: index + 1 });
-        self.write(true)?;
+        self.write(0, true)?;
         match self.engine.purge_expired_files() {
             Ok(_) => Ok(()),
             Err(error) => Err(self.error("purged", error)),
@@ -300,7 +315,7 @@ impl LogStore {
 
 /// The engine's number of a shard's group.
 fn group(shard: ShardId) -> u64 {
-    u64::from(shard.0) + 1
+    u64::from(shard.outside()) + 1
 }
 
 /// Cuts off what a crash left at the end of the log, and makes the rest durable.

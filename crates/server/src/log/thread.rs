@@ -6,16 +6,16 @@
 
 use super::{LogError, LogStore};
 use crate::config::Durability;
-use engine::limits::{PERSISTS_MAX, SHARDS_MAX};
+use engine::limits::PERSISTS_MAX;
 use engine::message::ShardId;
 use engine::replication::Persist;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Most messages that wait for the thread. A shard has at most [`PERSISTS_MAX`] writes outstanding
-/// and compacts rarely, so that this is never reached.
-const QUEUE_MAX: usize = 2 * PERSISTS_MAX * SHARDS_MAX;
+/// Most messages of a shard that wait for the thread: it has at most [`PERSISTS_MAX`] writes
+/// outstanding and compacts rarely, so that this is never reached.
+const QUEUE_PER_SHARD: usize = 2 * PERSISTS_MAX;
 /// How often the log is made durable with `everysec`.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -88,16 +88,18 @@ impl Batch {
 }
 
 impl LogThread {
-    /// Starts the thread. `complete` is called with what has become as durable as `durability` says.
+    /// Starts the thread for so many shards and the map's group. `complete` is called with what has
+    /// become as durable as `durability` says.
     ///
     /// # Errors
     /// If the system has no thread left.
     pub fn spawn(
         store: LogStore,
+        shards: u16,
         durability: Durability,
         complete: impl Fn(&[Completion]) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let (sender, receiver) = sync_channel(QUEUE_MAX);
+        let (sender, receiver) = sync_channel(QUEUE_PER_SHARD * (1 + usize::from(shards)));
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(move || {
             if let Err(error) = run(store, &receiver, durability, &complete) {
                 tracing::error!("{error}; the server stops");

@@ -329,9 +329,7 @@ impl Worker {
     /// Before the replies of this turn go out: whoever acts on them gets later timestamps, on all
     /// shards.
     fn publish_clocks(&self) {
-        if let Some(latest) = self.node.replicas().map(|replica| replica.shard().clock()).max() {
-            self.clock.raise(latest);
-        }
+        self.clock.raise(self.node.clock());
     }
 
     /// Somebody wants snapshots of everything. What is not held here needs none.
@@ -380,6 +378,9 @@ impl Worker {
                     self.peer_up(now, machine, epoch, &address);
                 }
                 Mail::PeerDown(machine) => self.peer_down(now, machine),
+                Mail::PeerSilent(machine, silent_us) => {
+                    self.node.doubt(now, machine, silent_us);
+                }
                 Mail::Durable(completions) => self.durable(now, &completions),
                 Mail::Verified(session, ok) => self.gateway.verified(now, session, ok),
                 Mail::AdminDone(session, reply) => self.gateway.admin_done(now, session, reply),
@@ -560,6 +561,7 @@ impl Worker {
             shards: shards.map(|replica| (replica.id(), replica.shard().stats())).collect(),
             turns: self.turns,
             snapshots: self.snapshots.under_way() as u64,
+            peers: self.links.counts(),
         }
     }
 

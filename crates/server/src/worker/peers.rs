@@ -7,10 +7,11 @@
 
 use super::Worker;
 use crate::config::cluster::split_address;
+use crate::counts::PeerCounts;
 use crate::mail::{Mail, Outgoing};
 use crate::peers::PeerSocket;
 use crate::transport::{Received, Transport};
-use engine::limits::{PEER_ENTRIES_BYTES_MAX, PEER_OUTPUT_BYTES_MAX};
+use engine::limits::{PEER_ENTRIES_BYTES_MAX, PEER_OUTPUT_BYTES_MAX, SILENT_US};
 use engine::message::{MachineId, Now, Response};
 use engine::node::Parcel;
 use mio::event::Event;
@@ -33,6 +34,9 @@ const SAY_AFTER_US: u64 = 200_000;
 /// After so much silence of the other machine the connection is taken for lost.
 const LOST_AFTER_US: u64 = 1_500_000;
 
+// A sign of life or two may be late.
+const _: () = assert!(2 * SAY_AFTER_US < SILENT_US && SILENT_US < LOST_AFTER_US);
+
 /// The connection with another machine.
 struct Link {
     transport: Transport,
@@ -41,9 +45,13 @@ struct Link {
     /// Bytes of the output that are sent already.
     sent: usize,
     readable: bool,
+    /// An event has told that the other side will send nothing more.
+    hangup: bool,
     /// The socket took less than there was to send.
     full: bool,
     received_us: u64,
+    /// It was said that the machine is silent.
+    silent: bool,
     sent_us: u64,
     /// It is to be closed, for this reason.
     broken: Option<String>,
@@ -58,12 +66,19 @@ pub(super) struct Links {
     epochs: BTreeMap<MachineId, u64>,
     next_epoch: u64,
     format: PeerFormat,
+    counts: PeerCounts,
 }
 
 impl Links {
     pub(super) fn new(hello: Option<Hello>) -> Self {
         let (held, epochs) = (BTreeMap::new(), BTreeMap::new());
-        Self { hello, held, epochs, next_epoch: 1, format: PeerFormat::default() }
+        let (format, counts) = (PeerFormat::default(), PeerCounts::default());
+        Self { hello, held, epochs, next_epoch: 1, format, counts }
+    }
+
+    /// What was sent over all of them.
+    pub(super) fn counts(&self) -> PeerCounts {
+        self.counts
     }
 
     /// The connection with a machine, as far as this worker was told; 0 if there is none.
@@ -73,7 +88,10 @@ impl Links {
 
     /// When something is due by time.
     pub(super) fn due_us(&self) -> Option<u64> {
-        let due = |link: &Link| (link.sent_us + SAY_AFTER_US).min(link.received_us + LOST_AFTER_US);
+        let due = |link: &Link| {
+            let wait_us = if link.silent { LOST_AFTER_US } else { SILENT_US };
+            (link.sent_us + SAY_AFTER_US).min(link.received_us + wait_us)
+        };
         self.held.values().map(due).min()
     }
 
@@ -84,7 +102,8 @@ impl Links {
         if let Ok(machine) = machine
             && let Some(link) = self.held.get_mut(&machine)
         {
-            link.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+            link.hangup |= event.is_read_closed() || event.is_error();
+            link.readable |= event.is_readable() || link.hangup;
             link.full &= !event.is_writable();
         }
         true
@@ -104,6 +123,7 @@ impl Links {
         if waiting > PEER_ENTRIES_BYTES_MAX && has_entries(&parcel) {
             return;
         }
+        self.counts.message(&parcel);
         let mut encoded = self.format.encode(&parcel, &mut link.output);
         if let (Err(TooLong), Parcel::Response(response)) = (&encoded, parcel) {
             let answer = response.answer.without_replies();
@@ -133,8 +153,11 @@ impl Link {
             output: Vec::new(),
             sent: 0,
             readable: true,
+            // Whatever was told before is forgotten: the first reading finds out.
+            hangup: true,
             full: false,
             received_us: now.mono_us,
+            silent: false,
             sent_us: now.mono_us,
             broken: None,
         }
@@ -146,16 +169,18 @@ impl Link {
         while self.readable && self.input.len() < began + TURN_BYTES {
             let held = self.input.len();
             self.input.resize(held + READ_BYTES, 0);
-            // Read until nothing comes, so that an end behind it is not missed.
-            let result = self.transport.receive(&mut self.input[held..], true);
+            let result = self.transport.receive(&mut self.input[held..], self.hangup);
             let count = match result {
                 Ok(Received::Bytes { count, .. }) => count,
                 _ => 0,
             };
             self.input.truncate(held + count);
             match result {
-                Ok(Received::Bytes { .. }) => self.received_us = now.mono_us,
-                Ok(Received::Nothing) => self.readable = false,
+                Ok(Received::Bytes { more, .. }) => {
+                    (self.received_us, self.silent) = (now.mono_us, false);
+                    self.readable = more;
+                }
+                Ok(Received::Nothing) => (self.readable, self.hangup) = (false, false),
                 Ok(Received::End) => {
                     self.readable = false;
                     self.broken = Some("it was closed by the other side".to_owned());
@@ -169,13 +194,15 @@ impl Link {
     }
 
     /// Sends what there is, as far as the socket takes it.
-    fn send(&mut self, now: Now) -> io::Result<()> {
+    fn send(&mut self, now: Now, counts: &mut PeerCounts) -> io::Result<()> {
         let has_some = self.sent < self.output.len() || self.transport.holds_back();
         if !self.full && has_some {
             let count = self.transport.send(&self.output[self.sent..])?;
             if count > 0 {
                 self.sent += count;
                 self.sent_us = now.mono_us;
+                counts.sends += 1;
+                counts.bytes += count as u64;
             }
             self.full = self.sent < self.output.len() || self.transport.holds_back();
         }
@@ -223,7 +250,7 @@ impl Worker {
         if let Some((host, port)) = split_address(address) {
             self.gateway.machine_linked(now, machine, host, port);
         }
-        self.node.connect(machine);
+        self.node.connect(now, machine);
     }
 
     /// The connection with another machine is lost.
@@ -268,6 +295,12 @@ impl Worker {
             self.read_link(now, machine);
             let Some(link) = self.links.held.get_mut(&machine) else { continue };
             self.again |= link.readable;
+            let silent_us = now.mono_us.saturating_sub(link.received_us);
+            if silent_us >= SILENT_US && !std::mem::replace(&mut link.silent, true) {
+                self.tell_workers(|| Mail::PeerSilent(machine, silent_us));
+                self.node.doubt(now, machine, silent_us);
+            }
+            let Some(link) = self.links.held.get_mut(&machine) else { continue };
             if link.broken.is_none() && now.mono_us >= link.received_us + LOST_AFTER_US {
                 link.broken = Some("the machine is silent".to_owned());
             }
@@ -338,7 +371,7 @@ impl Worker {
                 link.sent_us = now.mono_us;
             }
             if link.broken.is_none()
-                && let Err(error) = link.send(now)
+                && let Err(error) = link.send(now, &mut links.counts)
             {
                 link.broken = Some(error.to_string());
             }

@@ -54,8 +54,9 @@ impl Worker {
     /// Closes the log entries of this turn; tells whether that has made answers at once.
     fn end_turn(&mut self, now: Now) -> bool {
         let mut answers = false;
-        for index in 0..self.node.local().len() {
-            let shard = self.node.local()[index];
+        let mut index = 0;
+        while let Some(&shard) = self.node.active().get(index) {
+            index += 1;
             let id = ShardId(shard as u16);
             if let Err(error) = self.node.end_turn(now, shard) {
                 fail(id, &error);

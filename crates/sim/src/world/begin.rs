@@ -11,7 +11,7 @@ use crate::trace::Trace;
 use crate::workload::{ACCOUNTS, DEPOSIT, account};
 use adt::Reply;
 use engine::message::MachineId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::peer::PeerFormat;
 
 impl World {
@@ -31,6 +31,8 @@ impl World {
             queue: BTreeMap::new(),
             machines: Vec::new(),
             links: Network::new(seed, swarm.link_us, swarm.uneven_links),
+            silent: BTreeSet::new(),
+            lull_until_us: 0,
             format: PeerFormat::default(),
             clients: (0..swarm.clients).map(client).collect(),
             connections: BTreeMap::new(),

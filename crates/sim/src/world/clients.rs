@@ -75,6 +75,11 @@ impl World {
             let time = self.now_us + 5_000;
             return self.at(time, Event::Wake { client });
         }
+        let lull_us = self.lull_until_us.min(self.faults_end_us);
+        if self.now_us < lull_us && !self.clients[client as usize].is_busy() {
+            let time = lull_us + self.network.between(0, 5_000);
+            return self.at(time, Event::Wake { client });
+        }
         if !self.connections.contains_key(&client) {
             self.connect(client);
         } else if self.clients[client as usize].is_waiting() {

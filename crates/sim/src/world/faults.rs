@@ -1,10 +1,13 @@
 //! What goes wrong in a world: crashes, pauses, cuts, snapshots at bad moments.
 
 use super::{Event, World};
+use crate::network::SILENCE_US;
 use crate::plant::Plant;
 use crate::server::Input;
 use crate::swarm::Fault;
+use engine::limits::SILENT_US;
 use engine::message::{MachineId, ShardId};
+use std::collections::BTreeSet;
 
 /// A day, by which wall clocks may leap.
 const DAY_US: u64 = 86_400_000_000;
@@ -63,6 +66,7 @@ impl World {
                 self.stand_back(machine, true);
             }
             Fault::Reshape => self.reshape(),
+            Fault::Lull => self.lull(),
         }
     }
 
@@ -245,9 +249,10 @@ impl World {
 
     /// Broken connections are noticed, and made again where that is possible.
     pub(super) fn look_after_connections(&mut self) {
-        for (a, b) in self.links.silent(self.now_us) {
+        for (a, b) in self.links.silent(self.now_us, SILENCE_US) {
             self.break_connection(a, b);
         }
+        self.notice_silence();
         let mut up = self.present();
         up.retain(|machine| self.machines[usize::from(*machine)].is_up());
         for (place, a) in up.iter().enumerate() {
@@ -261,6 +266,33 @@ impl World {
         }
         let time = self.now_us + 20_000;
         self.at(time, Event::Connections);
+    }
+
+    /// Machines that were not heard of for a while are said to be silent, once: those that nothing
+    /// arrives from, and those that do nothing.
+    fn notice_silence(&mut self) {
+        let mut silent: BTreeSet<_> =
+            self.links.silent(self.now_us, SILENT_US).into_iter().collect();
+        for index in self.present() {
+            let machine = &self.machines[usize::from(index)];
+            if machine.is_up() && machine.paused_for_us(self.now_us) >= SILENT_US {
+                let from = machine.id;
+                silent.extend(self.others(from).into_iter().map(|to| (from, to)));
+            }
+        }
+        for (from, to) in &silent {
+            if !self.silent.contains(&(*from, *to)) {
+                self.hand_in_about(to.0, from.0, Input::Silent(*from, SILENT_US));
+            }
+        }
+        self.silent = silent;
+    }
+
+    /// Clients have nothing to ask for a while, so that groups fall asleep.
+    pub(super) fn lull(&mut self) {
+        self.fault("lulls");
+        let length_us = self.faults.between(1_000_000, 6_000_000);
+        self.lull_until_us = self.lull_until_us.max(self.now_us + length_us);
     }
 
     /// The worker of `machine` that holds the connection with `other` hears about it.

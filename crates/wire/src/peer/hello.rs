@@ -6,7 +6,7 @@ use adt::Corrupt;
 use engine::message::MachineId;
 
 /// Version of the protocol between machines that this version of the product speaks.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 /// Longest name of a cluster, in bytes.
 pub const HELLO_CLUSTER_BYTES_MAX: usize = 64;
 /// Longest address that a machine tells, in bytes.

@@ -310,7 +310,12 @@ pub fn parcels() -> Vec<Parcel> {
         Parcel::Raft { shard, message: Box::new(heartbeat) },
         Parcel::Leads { shard, term: 4 },
         Parcel::Resigned { shard, term: 4 },
-        Parcel::Watermark { shard, ts: Timestamp(0x0102_0304_0506_0708) },
+        Parcel::Watermarks(vec![
+            (shard, Timestamp(0x0102_0304_0506_0708)),
+            (ShardId::MAP, Timestamp(1)),
+        ]),
+        Parcel::Sleep { shard, term: 4, index: 9 },
+        Parcel::Wake { shard },
         piece(0, b"parts", false),
         piece(5, b"", true),
         Parcel::SnapshotTaken { shard, index: 9, taken: Taken::Next(5) },

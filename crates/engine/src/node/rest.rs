@@ -1,0 +1,162 @@
+//! Which replicas of a worker have something to do. A turn looks at those alone, so that a thousand
+//! groups that sleep cost what one does: see [`crate::replication`] for when they do.
+
+use super::{Node, Parcel, To};
+use crate::entry::EntryCodec;
+use crate::message::{MachineId, Now, ShardId};
+use adt::Timestamp;
+use std::collections::BTreeSet;
+
+/// Who has something to do.
+#[derive(Debug, Default)]
+pub(super) struct Active {
+    /// Shards with a replica that is to be looked at.
+    list: Vec<usize>,
+    /// By shard: whether it is in the list.
+    is_in: Vec<bool>,
+    /// When those that rest are to be looked at nevertheless (monotonic microseconds).
+    due: BTreeSet<(u64, usize)>,
+    /// No clock of those that rest is later.
+    clock: Timestamp,
+}
+
+impl Active {
+    pub fn new(shards: usize) -> Self {
+        Self { is_in: vec![false; shards], ..Self::default() }
+    }
+
+    /// A replica is to be looked at.
+    #[inline]
+    pub fn rouse(&mut self, shard: usize) {
+        if !std::mem::replace(&mut self.is_in[shard], true) {
+            self.list.push(shard);
+        }
+    }
+
+    pub fn list(&self) -> &[usize] {
+        &self.list
+    }
+
+    /// A replica is gone.
+    pub fn forget(&mut self, shard: usize) {
+        self.is_in[shard] = false;
+        self.list.retain(|active| *active != shard);
+    }
+
+    /// When somebody who rests is to be looked at.
+    pub fn due_us(&self) -> Option<u64> {
+        self.due.first().map(|(at_us, _)| *at_us)
+    }
+
+    fn rouse_due(&mut self, now_us: u64) {
+        while let Some((at_us, shard)) = self.due.first().copied()
+            && at_us <= now_us
+        {
+            self.due.pop_first();
+            self.rouse(shard);
+        }
+    }
+}
+
+impl<C: EntryCodec + Clone> Node<C> {
+    /// The shards with a replica here that may have something to do.
+    pub fn active(&self) -> &[usize] {
+        self.active.list()
+    }
+
+    /// The latest clock of all shards here.
+    pub fn clock(&self) -> Timestamp {
+        let active = self.active.list().iter().filter_map(|&shard| self.replicas[shard].as_ref());
+        active.map(|replica| replica.shard().clock()).fold(self.active.clock, Timestamp::max)
+    }
+
+    pub(super) fn rouse_all(&mut self) {
+        for &shard in &self.local {
+            self.active.rouse(shard);
+        }
+    }
+
+    pub(super) fn rouse_due(&mut self, now: Now) {
+        self.active.rouse_due(now.mono_us);
+    }
+
+    /// Looks no more at those that have nothing to do.
+    pub(super) fn let_rest(&mut self, now: Now) {
+        self.polled = 0;
+        let Active { list, is_in, due, clock } = &mut self.active;
+        list.retain(|&shard| {
+            let Some(replica) = &self.replicas[shard] else {
+                is_in[shard] = false;
+                return false;
+            };
+            if !replica.rests() {
+                return true;
+            }
+            is_in[shard] = false;
+            due.extend(replica.next_timeout(now).map(|at_us| (at_us, shard)));
+            *clock = replica.shard().clock().max(*clock);
+            false
+        });
+    }
+
+    /// Tells the followers of a group that has fallen asleep, or the leader of one that must not.
+    pub(super) fn tell_sleep(&mut self, shard: ShardId) {
+        let Some(replica) = &mut self.replicas[usize::from(shard.0)] else { return };
+        let (machines, term, index) = replica.take_lull();
+        for machine in machines {
+            self.parcels.push_back((To::Machine(machine), Parcel::Sleep { shard, term, index }));
+        }
+        if let Some(leader) = replica.take_nudge() {
+            self.parcels.push_back((To::Machine(leader), Parcel::Wake { shard }));
+        }
+    }
+
+    /// The leader of a shard says that its group sleeps.
+    pub(super) fn hear_sleep(
+        &mut self,
+        now: Now,
+        from: MachineId,
+        shard: ShardId,
+        (term, index): (u64, u64),
+    ) {
+        let Some(replica) = self.replica_mut(shard) else { return };
+        if !replica.fall_asleep(now, from, term, index) {
+            self.parcels.push_back((To::Machine(from), Parcel::Wake { shard }));
+        }
+    }
+
+    /// A machine was not heard of for `silent_us`: who trusts it to be there does not any more.
+    pub fn doubt(&mut self, now: Now, machine: MachineId, silent_us: u64) {
+        for index in 0..self.local.len() {
+            let shard = self.local[index];
+            let Some(replica) = &mut self.replicas[shard] else { continue };
+            replica.doubt(now, machine, silent_us);
+            if !replica.rests() {
+                self.active.rouse(shard);
+                self.tell_sleep(ShardId(shard as u16));
+            }
+        }
+    }
+
+    /// Shards have told how far they have settled their transactions.
+    pub(super) fn hear_watermarks(&mut self, now: Now, told: &[(ShardId, Timestamp)]) {
+        self.watermarks.hear(told, now.mono_us);
+        self.settled = self.watermarks.settled();
+    }
+
+    /// Tells everybody how far the shards that are led here have settled their transactions.
+    pub(super) fn tell_watermarks(&mut self, now: Now) {
+        let mut told = Vec::new();
+        for &index in self.local.iter().filter(|index| **index != usize::from(ShardId::MAP.0)) {
+            let Some(replica) = &mut self.replicas[index] else { continue };
+            if let Some(ts) = replica.watermark(now) {
+                told.push((replica.id(), ts));
+            }
+            self.active.clock = replica.shard().clock().max(self.active.clock);
+        }
+        if !told.is_empty() {
+            self.hear_watermarks(now, &told);
+            self.tell_all(|| Parcel::Watermarks(told.clone()));
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a server counts about its log and about what it says to other machines: what a transaction
+//! costs besides processor time.
+
+use engine::node::Parcel;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the log's thread has done.
+#[derive(Debug, Default)]
+pub struct LogCounts {
+    entries: AtomicU64,
+    writes: AtomicU64,
+    syncs: AtomicU64,
+}
+
+impl LogCounts {
+    /// Something was written, with so many entries of shards in it; `sync`: and made durable.
+    pub fn wrote(&self, entries: usize, sync: bool) {
+        self.entries.fetch_add(entries as u64, Ordering::Relaxed);
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.syncs.fetch_add(u64::from(sync), Ordering::Relaxed);
+    }
+
+    /// The counters with their names and what they count.
+    pub fn numbers(&self) -> [(&'static str, &'static str, u64); 3] {
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        [
+            ("log_entries_total", "Entries of shards written to the log", value(&self.entries)),
+            ("log_writes_total", "Batches written to the log", value(&self.writes)),
+            ("log_syncs_total", "Batches of the log made durable (fsync)", value(&self.syncs)),
+        ]
+    }
+}
+
+/// Kinds of messages between machines, as they are counted.
+const KINDS: [&str; 5] = ["entries", "consensus", "requests", "answers", "other"];
+
+/// What a worker has sent to other machines.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PeerCounts {
+    messages: [u64; KINDS.len()],
+    /// System calls that took bytes.
+    pub sends: u64,
+    /// Bytes that they took, before encryption.
+    pub bytes: u64,
+}
+
+impl PeerCounts {
+    /// A message is about to be sent.
+    pub fn message(&mut self, parcel: &Parcel) {
+        let kind = match parcel {
+            Parcel::Raft { message, .. } if !message.entries.is_empty() => 0,
+            Parcel::Raft { .. } => 1,
+            Parcel::Request { .. } => 2,
+            Parcel::Response(_) => 3,
+            _ => 4,
+        };
+        self.messages[kind] += 1;
+    }
+
+    /// Adds the counts of another worker.
+    pub fn add(&mut self, other: &Self) {
+        for (own, more) in self.messages.iter_mut().zip(other.messages) {
+            *own += more;
+        }
+        self.sends += other.sends;
+        self.bytes += other.bytes;
+    }
+
+    /// Messages by kind.
+    pub fn messages(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        KINDS.into_iter().zip(self.messages)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adt::Timestamp;
+    use engine::message::ShardId;
+
+    #[test]
+    fn messages_are_counted_by_kind() {
+        let watermark = Parcel::Watermarks(vec![(ShardId(0), Timestamp::ZERO)]);
+        let mut message = raft::eraftpb::Message::default();
+        let mut counts = PeerCounts::default();
+        counts.message(&watermark);
+        counts.message(&Parcel::Raft { shard: ShardId(0), message: Box::new(message.clone()) });
+        message.entries.push(raft::eraftpb::Entry::default());
+        counts.message(&Parcel::Raft { shard: ShardId(0), message: Box::new(message) });
+        let mut sum = PeerCounts { bytes: 7, ..counts };
+        sum.add(&counts);
+        let told: Vec<_> = sum.messages().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(told, [("entries", 2), ("consensus", 2), ("other", 2)]);
+        assert_eq!(sum.bytes, 7);
+    }
+}
