@@ -57,7 +57,7 @@ pub fn recover(
             seed: u64::from_le_bytes(random()),
             home: identity.home(shard),
         };
-        let (membership, shards) = (identity.membership(map), dir.manifest().shards);
+        let membership = identity.membership(map);
         let setup = Setup { shard: config, membership };
         let now = clock.now();
         replicas.push(Replica::recover(setup, EntryFormat, now, snapshot, recovered)?);
