@@ -590,3 +590,19 @@ impl Concurrency {
     pub const NAMES: [&'static str; 7] =
         ["none", "rw", "rw+phase", "boost", "boost+phase", "boost+phase+combine", "full"];
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::SHARDS_MAX;
+
+    #[test]
+    fn the_maps_group_keeps_its_number_on_disks_and_no_two_groups_share_one() {
+        assert_eq!(ShardId::MAP.outside(), 64);
+        assert_eq!(ShardId(63).outside(), 63);
+        let all: Vec<ShardId> = (0..SHARDS_MAX as u16).map(ShardId).chain([ShardId::MAP]).collect();
+        assert!(all.iter().all(|shard| ShardId::from_outside(shard.outside()) == *shard));
+        let outside: std::collections::BTreeSet<u16> = all.iter().map(|s| s.outside()).collect();
+        assert_eq!(outside.len(), all.len());
+    }
+}
