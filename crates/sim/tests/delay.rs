@@ -214,7 +214,6 @@ fn a_lost_leader_is_replaced_within_two_election_time_outs_and_a_second() {
     const BOUND_US: u64 = 2 * ELECTION_TICKS as u64 * TICK_US + 1_000_000;
     let gaps = gaps_us(500, 5_000);
     let [median, p99, last] = [500, 990, 999].map(|part| gaps[gaps.len() * part / 1000]);
-    println!("no leader for {median} us, p99 {p99} us, one in a thousand {last} us");
     // Two may stand for election at once and both fail, and that again.
     assert!(p99 <= BOUND_US && last <= BOUND_US, "{median}, {p99}, {last}");
 }
