@@ -24,7 +24,8 @@ goes on with the seeds after those of the last row, so all rows together are one
 seed can be repeated with its commit (a plus means that the tree differed from it). Failures are
 kept here for ever; each has a scenario or a fix that names it.
 
-| date (UTC) | commit | minutes | seeds (from) | simulated hours | transactions | operations | faults survived | unexplained failures |
+| date (UTC) | commit | minutes | seeds (from) | simulated hours | transactions | operations | \
+faults survived | unexplained failures |
 |---|---|---|---|---|---|---|---|---|
 ";
 

@@ -136,14 +136,6 @@ impl Disk {
         true
     }
 
-    /// The votes and terms of the last batches were not written. No disk that keeps its word does
-    /// this: it is one of the planted bugs.
-    pub fn forget_votes(&mut self) {
-        for log in self.logs.values_mut() {
-            log.hard_state.vote = 0;
-        }
-    }
-
     /// Forgets the newest shard map: one of the planted bugs.
     pub fn forget_map(&mut self) {
         self.map = None;

@@ -41,14 +41,10 @@ pub enum Plant {
     WrongFate,
     /// In a cluster: a machine is started again with the map that the cluster was founded with.
     ForgottenMap,
-    /// In a cluster: a machine that is started again has forgotten for whom it voted.
-    ForgottenVote,
     /// In a cluster: a machine whose disk is lost comes back under its number.
     ReusedNumber,
     /// In a cluster: a newcomer says that it has caught up, and goes on to acknowledge what it lacks.
     EarlyVoter,
-    /// In a cluster: shards say that they have settled what they have not.
-    HighWatermark,
     /// In a cluster: a clock is slower than leases allow for.
     SlowClock,
     /// In a cluster: a connection loses a message now and then and goes on.
@@ -57,7 +53,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 20] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -74,10 +70,8 @@ impl Plant {
         Self::LostSnapshot,
         Self::WrongFate,
         Self::ForgottenMap,
-        Self::ForgottenVote,
         Self::ReusedNumber,
         Self::EarlyVoter,
-        Self::HighWatermark,
         Self::SlowClock,
         Self::LostFrame,
     ];
@@ -101,10 +95,8 @@ impl Plant {
             Self::LostSnapshot => "lost-snapshot",
             Self::WrongFate => "wrong-fate",
             Self::ForgottenMap => "forgotten-map",
-            Self::ForgottenVote => "forgotten-vote",
             Self::ReusedNumber => "reused-number",
             Self::EarlyVoter => "early-voter",
-            Self::HighWatermark => "high-watermark",
             Self::SlowClock => "slow-clock",
             Self::LostFrame => "lost-frame",
         }
@@ -149,7 +141,6 @@ impl Plant {
     /// What becomes of a parcel for another machine, if it goes out.
     pub fn parcel(self, parcel: &mut Parcel, node: &Node<EntryFormat>) -> Option<()> {
         match (self, parcel) {
-            (Self::HighWatermark, Parcel::Watermark { ts, .. }) => ts.0 = u64::MAX / 2,
             (Self::EarlyVoter, Parcel::Raft { shard, message }) => {
                 let lacks_all = node.replica(*shard).is_some_and(|r| r.applied().0 == 0);
                 if lacks_all && message.get_msg_type() == MessageType::MsgAppendResponse {

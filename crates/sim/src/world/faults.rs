@@ -124,8 +124,11 @@ impl World {
     /// A machine does nothing for a while. If it moves to another host in the meantime, the others
     /// are still out of its reach when it goes on.
     fn pause(&mut self, moves: bool) {
-        self.fault(if moves { "moves" } else { "pauses" });
         let index = self.any_machine();
+        if !self.machines[usize::from(index)].is_up() {
+            return;
+        }
+        self.fault(if moves { "moves" } else { "pauses" });
         // Long enough for the others to choose another leader.
         let shortest = if moves { 1_500_000 } else { 10_000 };
         let length_us = self.faults.between(shortest, 4_000_000);
@@ -315,10 +318,8 @@ impl World {
             self.mark("crashes_between_members");
         }
         let machine = &mut self.machines[usize::from(index)];
-        match self.plant {
-            Some(Plant::LostEntry) => machine.disk.lose_last_entry(ShardId(0)),
-            Some(Plant::ForgottenVote) => machine.disk.forget_votes(),
-            _ => {}
+        if self.plant == Some(Plant::LostEntry) {
+            machine.disk.lose_last_entry(ShardId(0));
         }
         let lost = machine.stop(&mut self.disks);
         let id = machine.id;
