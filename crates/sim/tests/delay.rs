@@ -62,7 +62,6 @@ impl World {
                     home: Some(GatewayId { machine: own, ..GATEWAY }),
                 },
                 membership: Membership::clustered(own, voters.clone()),
-                shards: 1,
             };
             Replica::recover(setup, EntryFormat, now, Vec::new(), Recovered::default()).unwrap()
         };

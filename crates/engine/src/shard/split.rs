@@ -144,7 +144,7 @@ mod tests {
     use crate::entry::{Apply, Entry};
     use crate::message::{Now, RequestId};
     use adt::counter::Op as CounterOp;
-    use adt::{Op, Reply};
+    use adt::Op;
 
     fn entry(ts: u64, record: LogRecord) -> Entry {
         Entry { now_ms: 1, ts: Timestamp(ts), seed: mix(ts), records: vec![record] }
