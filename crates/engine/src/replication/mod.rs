@@ -95,6 +95,9 @@ impl From<raft::Error> for GroupError {
     }
 }
 
+/// Ticks after which a replica that has stood for election in vain does so again (up to twice as
+/// many, drawn): enough for votes to come from far away.
+const RETRY_TICKS: usize = ELECTION_TICKS / 2;
 /// How many more ticks a replica that stands back waits before it stands for election.
 const STAND_BACK_TICKS: usize = 3 * ELECTION_TICKS;
 
@@ -350,6 +353,15 @@ impl Group {
     pub fn tick(&mut self) {
         if self.is_asleep() {
             return;
+        }
+        let raft = &mut self.node.raft;
+        let in_vain = matches!(raft.state, StateRole::Candidate | StateRole::PreCandidate);
+        if in_vain && !self.stands_back {
+            // It has stood for election in vain, most likely because another did at the same time.
+            // It has waited for a leader already, and promises nothing to anybody: so it tries
+            // again sooner than it tried at first.
+            raft.election_elapsed = raft.election_elapsed.max(ELECTION_TICKS - RETRY_TICKS);
+            self.patience %= RETRY_TICKS;
         }
         let raft = &self.node.raft;
         let waits = raft.state != StateRole::Leader && raft.election_elapsed + 1 >= ELECTION_TICKS;
