@@ -50,7 +50,7 @@ pub struct Machine {
     /// Later than every timestamp that the machine has given.
     floor_us: u64,
     /// Snapshots that other machines send, as far as they have come.
-    pub incoming: BTreeMap<ShardId, Vec<u8>>,
+    pub incoming: BTreeMap<(ShardId, u64), Vec<u8>>,
     waiting_for_disk: Vec<Persist>,
     syncing: Vec<(ShardId, u64)>,
     sync_running: bool,

@@ -143,8 +143,8 @@ mod tests {
     use super::*;
     use crate::entry::{Apply, Entry};
     use crate::message::{Now, RequestId};
-    use adt::counter::Op as CounterOp;
     use adt::Op;
+    use adt::counter::Op as CounterOp;
 
     fn entry(ts: u64, record: LogRecord) -> Entry {
         Entry { now_ms: 1, ts: Timestamp(ts), seed: mix(ts), records: vec![record] }

@@ -107,8 +107,11 @@ impl World {
         let up = |m: &&crate::machine::Machine| m.is_up() && !map.gone.contains(&m.id);
         let newcomer = self.machines.iter().rfind(up).map(|machine| machine.id);
         let newcomer = newcomer.filter(|machine| !map.machines.contains_key(machine));
+        // A map that names a machine which is lost by now may still be on its way.
+        let over = self.now_us > self.faults_end_us + 10 * REPAIR_US;
         let next = match (lost.first(), newcomer) {
-            (None, _) => return,
+            (None, _) if over => return,
+            (None, _) => return self.at(self.now_us + REPAIR_US, Event::Repair),
             (Some(_), Some(newcomer)) => map.with(newcomer, &address(newcomer)),
             (Some(machine), None) if map.load(*machine) > 0 || map.holders.contains(machine) => {
                 map.vacated(*machine)

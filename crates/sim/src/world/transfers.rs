@@ -19,7 +19,7 @@ impl World {
                 self.deliver_at(time, machine, worker, Box::new(input));
             }
             Transfer::Write { shard, from, index, number, bytes, first, last } => {
-                let incoming = target.incoming.entry(shard).or_default();
+                let incoming = target.incoming.entry((shard, number)).or_default();
                 if first {
                     incoming.clear();
                 }
@@ -34,7 +34,7 @@ impl World {
                 }
             }
             Transfer::Begin { shard, index, number, bytes, first, last } => {
-                let incoming = target.incoming.entry(shard).or_default();
+                let incoming = target.incoming.entry((shard, number)).or_default();
                 if first {
                     incoming.clear();
                 }
@@ -48,7 +48,7 @@ impl World {
                     self.deliver_at(time, machine, worker, Box::new(input));
                 }
             }
-            Transfer::GiveUp(shard) => drop(target.incoming.remove(&shard)),
+            Transfer::GiveUp(shard) => target.incoming.retain(|(of, _), _| *of != shard),
             Transfer::Close(..) | Transfer::Make(_) => {}
             Transfer::Remove(shard) => {
                 let epoch = target.epoch;
@@ -65,7 +65,7 @@ impl World {
             return self.at(time, Event::Remove { machine, epoch, shard });
         }
         target.disk.remove(shard);
-        target.incoming.remove(&shard);
+        target.incoming.retain(|(of, _), _| *of != shard);
         self.fault("shards_removed");
         self.hand_in(machine, shard.0 % self.shape.workers, Input::Removed(shard));
     }
@@ -74,7 +74,7 @@ impl World {
     pub(super) fn seed_written(&mut self, machine: u16, which: (ShardId, u64), index: u64) {
         let (shard, _) = which;
         let target = &mut self.machines[usize::from(machine)];
-        let Some(bytes) = target.incoming.remove(&shard) else { return };
+        let Some(bytes) = target.incoming.remove(&which) else { return };
         target.disk.receive_snapshot(shard, bytes, index, Vec::new());
         self.fault("seeds");
         self.hand_in(machine, shard.0 % self.shape.workers, Input::SnapshotWritten(which));
@@ -90,7 +90,7 @@ impl World {
     ) {
         let history = self.machines[usize::from(from.0 - 1)].disk.history(shard, index);
         let target = &mut self.machines[usize::from(machine)];
-        let Some(bytes) = target.incoming.remove(&shard) else { return };
+        let Some(bytes) = target.incoming.remove(&(shard, number)) else { return };
         let parts = decode_snapshot(&bytes).unwrap_or_default();
         let has_prepared = parts.iter().any(|part| matches!(part, SnapshotPart::Prepared { .. }));
         if self.plant != Some(Plant::LostSnapshot) {
