@@ -12,7 +12,9 @@ use crate::entry::EntryCodec;
 use crate::entry::SnapshotPart;
 use crate::limits::TICK_US;
 use crate::message::{Body, MachineId, Now, Request, Response, ShardId, TxnId};
-use crate::replication::{Group, GroupError, Members, Membership, Persist, Recovered, Step};
+use crate::replication::{
+    Group, GroupError, Members, Membership, Persist, Promises, Recovered, Step,
+};
 use crate::shard::apply::State;
 use crate::shard::snapshot::{Header, Reader};
 use crate::shard::watermark::Settled;
@@ -511,6 +513,11 @@ impl<C: EntryCodec> Replica<C> {
     pub fn is_dismissed(&self, term: u64, (index, of): (u64, u64)) -> bool {
         let (last, last_term) = self.group.last();
         term_of(term) >= self.group.term() && (of, index) >= (last_term, last)
+    }
+
+    /// What this replica has said to others, and the machine must not forget with it.
+    pub fn promises(&self) -> Promises {
+        self.group.promises()
     }
 
     /// Whether some machine needs a newer snapshot than there is.

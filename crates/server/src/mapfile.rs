@@ -5,7 +5,8 @@
 
 use crate::datadir::{DirError, write_durably};
 use engine::map::ShardMap;
-use engine::message::MachineId;
+use engine::message::{MachineId, ShardId};
+use engine::replication::Promises;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct MapFile {
     path: PathBuf,
     map: Mutex<Option<ShardMap>>,
+    left_path: PathBuf,
+    left: Mutex<BTreeMap<ShardId, Promises>>,
 }
 
 impl MapFile {
@@ -33,7 +36,31 @@ impl MapFile {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => first,
             Err(error) => return Err(DirError::Io { path, what: "read", error }),
         };
-        Ok(Self { path, map: Mutex::new(map) })
+        let left_path = dir.join("LEFT");
+        let left = match std::fs::read_to_string(&left_path) {
+            Ok(text) => parse_left(&text).ok_or_else(|| DirError::Manifest {
+                path: left_path.clone(),
+                reason: "it does not say what the shards that were here have promised".to_owned(),
+            })?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(DirError::Io { path: left_path, what: "read", error }),
+        };
+        Ok(Self { path, map: Mutex::new(map), left_path, left: Mutex::new(left) })
+    }
+
+    /// What replicas have promised that were on this machine and are removed.
+    pub fn left(&self) -> BTreeMap<ShardId, Promises> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps what a replica has promised that is about to be removed, durably.
+    ///
+    /// # Errors
+    /// If the disk refuses.
+    pub fn keep_promises(&self, shard: ShardId, promises: Promises) -> Result<(), DirError> {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.insert(shard, promises);
+        write_durably(&self.left_path, &left_text(&left))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<ShardMap>> {
@@ -69,6 +96,30 @@ impl MapFile {
     }
 }
 
+/// A line for each shard: `shard 3 term 5 vote 2 last 23 of 4`, where the map's group has the number
+/// that it has on all disks.
+fn left_text(left: &BTreeMap<ShardId, Promises>) -> String {
+    let mut text = String::new();
+    for (shard, Promises { term, vote, last: (index, of) }) in left {
+        let shard = shard.outside();
+        text.push_str(&format!("shard {shard} term {term} vote {vote} last {index} of {of}\n"));
+    }
+    text
+}
+
+fn parse_left(text: &str) -> Option<BTreeMap<ShardId, Promises>> {
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ["shard", shard, "term", term, "vote", vote, "last", index, "of", of] = words[..] else {
+            return None;
+        };
+        let last = (index.parse().ok()?, of.parse().ok()?);
+        let promises = Promises { term: term.parse().ok()?, vote: vote.parse().ok()?, last };
+        Some((ShardId::from_outside(shard.parse().ok()?), promises))
+    };
+    text.lines().map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,6 +137,14 @@ mod tests {
         let again = MapFile::open(temp.path(), None).unwrap();
         assert_eq!(again.map(), Some(next.clone()));
         assert_eq!(again.addresses(&machines), next.machines);
+        let promises = Promises { term: 5, vote: 2, last: (23, 4) };
+        again.keep_promises(ShardId(3), promises).unwrap();
+        again.keep_promises(ShardId::MAP, promises).unwrap();
+        let left = MapFile::open(temp.path(), None).unwrap().left();
+        assert_eq!(left, [(ShardId(3), promises), (ShardId::MAP, promises)].into());
+        std::fs::write(temp.path().join("LEFT"), "rubbish").unwrap();
+        assert!(MapFile::open(temp.path(), None).is_err());
+        std::fs::remove_file(temp.path().join("LEFT")).unwrap();
         std::fs::write(temp.path().join("MAP"), "rubbish").unwrap();
         assert!(MapFile::open(temp.path(), None).is_err());
     }

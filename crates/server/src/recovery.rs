@@ -5,9 +5,9 @@ use crate::config::{Durability, Options};
 use crate::datadir::{DataDir, random};
 use crate::identity::Identity;
 use crate::log::LogStore;
+use crate::mapfile::MapFile;
 use crate::server::StartError;
 use engine::entry::SnapshotPart;
-use engine::map::ShardMap;
 use engine::message::ShardId;
 use engine::replica::{Replica, Setup, resolve_open};
 use engine::replication::Recovered;
@@ -27,9 +27,11 @@ pub fn recover(
     mut store: Option<&mut LogStore>,
     clock: &Clock,
     identity: &Identity,
-    map: Option<&ShardMap>,
+    kept: &MapFile,
 ) -> Result<Vec<Replica<EntryFormat>>, StartError> {
     let began = Instant::now();
+    let (map, left) = (kept.map(), kept.left());
+    let map = map.as_ref();
     let mut replicas = Vec::new();
     let (mut parts, mut entries) = (0, 0);
     let group = identity.is_clustered().then_some(ShardId::MAP);
@@ -46,10 +48,11 @@ pub fn recover(
             Some(SnapshotPart::Header { index, term, .. }) => (*index, *term),
             _ => (0, 0),
         };
-        let recovered = match &mut store {
+        let mut recovered = match &mut store {
             Some(store) => store.recover(shard, end, reach)?,
             None => Recovered { snapshot: end, ..Recovered::default() },
         };
+        recovered.promises = left.get(&shard).copied();
         parts += snapshot.len();
         entries += recovered.entries.len();
         let config = Config {

@@ -182,9 +182,8 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
     let mut store = open_log(&options, &dir)?;
     let first = identity.cluster.as_ref().and_then(|cluster| cluster.first_map(shards));
     let map = Arc::new(MapFile::open(dir.path(), first)?);
-    let known = map.map();
     let replicas =
-        recovery::recover(&options, &dir, store.as_mut(), &clock, &identity, known.as_ref())?;
+        recovery::recover(&options, &dir, store.as_mut(), &clock, &identity, &map)?;
     if options.durability == Durability::None {
         store = None;
     }
@@ -435,6 +434,7 @@ impl Starting {
             };
             let placing = self.identity.is_clustered().then(|| Placing {
                 map: self.map.map(),
+                left: self.map.left(),
                 codec: EntryFormat,
                 concurrency: self.options.concurrency,
                 seed: u64::from_le_bytes(random()),

@@ -8,7 +8,7 @@
 use crate::random::Random;
 use engine::map::ShardMap;
 use engine::message::ShardId;
-use engine::replication::{Persist, Recovered};
+use engine::replication::{Persist, Promises, Recovered};
 use raft::eraftpb::{Entry, HardState};
 use std::collections::BTreeMap;
 
@@ -55,6 +55,8 @@ pub struct Disk {
     archive: BTreeMap<(ShardId, u64), Entry>,
     /// The newest shard map.
     map: Option<ShardMap>,
+    /// What replicas have promised that were here and are removed.
+    left: BTreeMap<ShardId, Promises>,
     /// How often the end of a log was replaced by that of another leader.
     pub overwritten: usize,
     /// What the log was on machines that have sent a snapshot.
@@ -163,6 +165,16 @@ impl Disk {
         self.unsynced.iter().any(|persist| persist.group == shard)
     }
 
+    /// What replicas have promised that were here and are removed.
+    pub fn left(&self) -> &BTreeMap<ShardId, Promises> {
+        &self.left
+    }
+
+    /// Keeps what a replica has promised that is about to be removed, durably.
+    pub fn keep_promises(&mut self, shard: ShardId, promises: Promises) {
+        self.left.insert(shard, promises);
+    }
+
     /// Removes all of a shard, durably.
     pub fn remove(&mut self, shard: ShardId) {
         self.logs.remove(&shard);
@@ -233,7 +245,9 @@ impl Disk {
     pub fn read(&self, shard: ShardId) -> (Vec<u8>, Recovered) {
         let log = self.logs.get(&shard).cloned().unwrap_or_default();
         let Log { hard_state, entries } = log;
-        let recovered = Recovered { snapshot: (0, 0), hard_state, entries, members: None };
+        let promises = self.left.get(&shard).copied();
+        let recovered =
+            Recovered { snapshot: (0, 0), hard_state, entries, members: None, promises };
         let snapshot = self.snapshots.get(&shard).map(|(_, bytes)| bytes.clone());
         (snapshot.unwrap_or_default(), recovered)
     }

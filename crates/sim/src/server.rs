@@ -204,13 +204,15 @@ pub fn start(
     for replica in replicas {
         own.entry(replica.id().0 % shape.workers).or_default().push(replica);
     }
+    let left = disk.left().clone();
     let worker = |index| {
         let id = id_of(index);
         let gateway = Gateway::new(gateway_config(shape, id, seed, map.as_ref()), now);
         let own = own.remove(&index).unwrap_or_default();
         let codec = Box::new(SnapshotFormat);
         let concurrency = shape.concurrency;
-        let placing = Placing { map: map.clone(), codec: EntryFormat, concurrency, seed };
+        let (map, left) = (map.clone(), left.clone());
+        let placing = Placing { map, left, codec: EntryFormat, concurrency, seed };
         let placing = shape.is_cluster().then_some(placing);
         let node = Node::new(id, shape.workers, shape.shards, placing, own, codec);
         let (sessions, clients, generations, inbox, marks) = Default::default();

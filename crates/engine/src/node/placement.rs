@@ -11,12 +11,12 @@ use crate::limits::TICK_US;
 use crate::map::ShardMap;
 use crate::message::{Concurrency, GatewayId, MachineId, Now, ShardId};
 use crate::replica::{Replica, ReplicaError, Setup};
-use crate::replication::{Members, Membership, Recovered};
+use crate::replication::{Members, Membership, Promises, Recovered};
 use crate::shard::Config;
 use crate::shard::apply::mix;
 use adt::Value;
 use adt::string::Value as StringValue;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The key of the map in its own group.
 pub(crate) const MAP_KEY: &[u8] = b"map";
@@ -29,6 +29,8 @@ const QUIET_PLACE_US: u64 = 1_000_000;
 pub struct Placing<C> {
     /// The newest shard map that is known; none if this machine is about to join a cluster.
     pub map: Option<ShardMap>,
+    /// What replicas of shards have promised that were here and are removed.
+    pub left: BTreeMap<ShardId, Promises>,
     /// For replicas that are made later.
     pub codec: C,
     /// For replicas that are made later.
@@ -234,12 +236,14 @@ impl<C: EntryCodec + Clone> Node<C> {
         for answer in answers {
             self.deliver(answer);
         }
+        let promises = replica.promises();
         self.replicas[index] = None;
         self.local.retain(|local| *local != index);
         self.active.forget(index);
         self.polled = 0;
-        self.forget_shard(shard);
+        self.forget_shard(shard, promises);
         if let Some(placement) = &mut self.placement {
+            placement.placing.left.insert(shard, promises);
             placement.removing.insert(shard);
         }
     }
@@ -301,7 +305,8 @@ impl<C: EntryCodec + Clone> Node<C> {
         let Some(placement) = &self.placement else { return Ok(()) };
         let Some(setup) = placement.setup(self.id, self.workers, shard) else { return Ok(()) };
         let codec = placement.placing.codec.clone();
-        let (nothing, nobody) = (Vec::new(), Recovered::default());
+        let promises = placement.placing.left.get(&shard).copied();
+        let (nothing, nobody) = (Vec::new(), Recovered { promises, ..Recovered::default() });
         let replica = Replica::recover(setup, codec, now, nothing, nobody)?;
         let index = usize::from(shard.0);
         self.replicas[index] = Some(Box::new(replica));

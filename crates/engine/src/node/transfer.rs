@@ -16,6 +16,7 @@ use crate::replica::ReplicaError;
 use crate::shard::apply::State;
 use crate::shard::snapshot::{Header, Reader};
 use adt::Corrupt;
+use crate::replication::Promises;
 use raft::eraftpb::Message;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -100,9 +101,10 @@ pub enum Transfer {
     /// Write a new snapshot of a shard here: the newest one is of no use to a machine that needs
     /// one. Asked for again until there is one that is.
     Make(ShardId),
-    /// A shard is not held here any more: remove its log, then its snapshots, durably in this
-    /// order; [`Node::removed`] is told.
-    Remove(ShardId),
+    /// A shard is not held here any more: keep what its replica has promised, for a start to give
+    /// back in [`super::Placing`] and [`crate::replication::Recovered`], remove its log, then its
+    /// snapshots, durably in this order; [`Node::removed`] is told.
+    Remove(ShardId, Promises),
 }
 
 #[derive(Debug)]
@@ -340,7 +342,7 @@ impl<C: EntryCodec + Clone> Node<C> {
     }
 
     /// A shard is not held here any more.
-    pub(super) fn forget_shard(&mut self, shard: ShardId) {
+    pub(super) fn forget_shard(&mut self, shard: ShardId, promises: Promises) {
         let Transfers { sending, receiving, installing, sowing, tasks, .. } = &mut self.transfers;
         sowing.remove(&shard);
         sending.retain(|(of, to), _| {
@@ -349,7 +351,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         });
         tasks.extend(receiving.remove(&shard).map(|_| Transfer::GiveUp(shard)));
         installing.remove(&shard);
-        tasks.push_back(Transfer::Remove(shard));
+        tasks.push_back(Transfer::Remove(shard, promises));
     }
 
     /// Nothing more comes from a machine, or reaches it.

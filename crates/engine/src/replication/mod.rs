@@ -64,6 +64,20 @@ pub struct Recovered {
     pub entries: Vec<Entry>,
     /// The machines of the group as of the snapshot; none if they are those that founded it.
     pub members: Option<Members>,
+    /// What an earlier replica of the group on this machine has promised.
+    pub promises: Option<Promises>,
+}
+
+/// What a replica has said to others, and must not forget when its log is removed: if the machine is
+/// let in again, it would help to elect somebody who lacks what it has acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promises {
+    /// Its term.
+    pub term: u64,
+    /// Whom it has voted for in that term; 0 for nobody.
+    pub vote: u64,
+    /// Index and term of the last entry that it may have acknowledged.
+    pub last: (u64, u64),
 }
 
 /// A committed entry: its index, its term and its payload.
@@ -172,6 +186,9 @@ pub struct Group {
     /// Votes are given to nobody before this monotonic time: this replica may have promised a
     /// leader something before it was started again.
     silent_until_us: u64,
+    /// Index and term of what an earlier replica on this machine may have acknowledged: before that
+    /// is here again, this one takes no part in elections.
+    owes: (u64, u64),
     /// Nothing is to be done until somebody wakes it.
     asleep: Option<sleep::Asleep>,
     /// The leader is to be woken, too.
@@ -212,6 +229,11 @@ impl Group {
         let founded = || Members::of(membership.founders.clone());
         let members = recovered.members.take().unwrap_or_else(founded);
         let is_new = recovered.hard_state.term == 0;
+        let promises = recovered.promises.unwrap_or_default();
+        if recovered.hard_state.term < promises.term {
+            recovered.hard_state.term = promises.term;
+            recovered.hard_state.vote = promises.vote;
+        }
         let log = MemoryLog::recovered(members.clone(), recovered);
         let config = Config {
             id: u64::from(membership.own.0),
@@ -259,6 +281,7 @@ impl Group {
             stands_back: false,
             random: seed,
             silent_until_us: mono_us + silent_us,
+            owes: promises.last,
             asleep: None,
             nudges: false,
         };
@@ -351,7 +374,7 @@ impl Group {
     /// One tick has passed; see [`crate::limits::TICK_US`]. At least that much time must lie
     /// between two calls.
     pub fn tick(&mut self) {
-        if self.is_asleep() {
+        if self.is_asleep() || self.owes_entries() {
             return;
         }
         let raft = &mut self.node.raft;
@@ -400,7 +423,7 @@ impl Group {
         if message.to != u64::from(self.membership.own.0) {
             return Ok(());
         }
-        if asks_for_vote && mono_us < self.silent_until_us {
+        if asks_for_vote && (mono_us < self.silent_until_us || self.owes_entries()) {
             return Ok(());
         }
         if message.get_msg_type() == MessageType::MsgSnapshot {
@@ -661,6 +684,19 @@ impl Group {
     /// is started again. Only a leader can tell.
     pub fn is_settled(&self) -> bool {
         self.is_leader() && self.settled_in == self.term()
+    }
+
+    /// What this replica has said to others.
+    pub fn promises(&self) -> Promises {
+        let raft = &self.node.raft;
+        let last = if self.owes_entries() { self.owes } else { self.last() };
+        Promises { term: raft.term, vote: raft.vote, last }
+    }
+
+    /// Whether an earlier replica on this machine may have acknowledged what this one has not.
+    fn owes_entries(&self) -> bool {
+        let ((owed, of), (index, term)) = (self.owes, self.last());
+        (of, owed) > (term, index)
     }
 
     /// Index and term of the last entry in the log, whether it is committed or not.

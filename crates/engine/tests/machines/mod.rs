@@ -121,6 +121,7 @@ impl World {
             hard_state: disk.hard_state.clone(),
             entries: disk.entries.clone(),
             members: disk.members.clone(),
+            promises: None,
         };
         let seed = u64::from(own);
         let group = Group::new(ShardId(0), membership, recovered, seed, self.mono_us).unwrap();

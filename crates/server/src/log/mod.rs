@@ -218,7 +218,7 @@ impl LogStore {
             return Err(self.error("read", format!("the state of shard {} is missing", shard.0)));
         }
         let hard_state = hard_state.unwrap_or_default();
-        Ok(Recovered { snapshot, hard_state, entries, members: None })
+        Ok(Recovered { snapshot, hard_state, entries, members: None, promises: None })
     }
 
     /// Whether there is anything of a shard.

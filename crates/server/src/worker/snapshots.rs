@@ -6,6 +6,7 @@ use crate::snapshot::{Job, Origin, Piece};
 use engine::entry::SnapshotCodec;
 use engine::message::{Now, ShardId};
 use engine::node::Transfer;
+use engine::replication::Promises;
 use std::sync::mpsc::TrySendError;
 use wire::snapshot::SnapshotFormat;
 
@@ -199,7 +200,8 @@ impl Worker {
                     }
                     continue;
                 }
-                Transfer::Remove(shard) => {
+                Transfer::Remove(shard, promises) => {
+                    self.keep_promises(shard, promises);
                     tracing::info!("shard {} is not held here any more: removing it", shard.0);
                     let state = std::mem::take(self.snapshots.of(shard));
                     if state.wanted || state.under_way.is_some_and(|under_way| under_way.asked) {
@@ -215,6 +217,15 @@ impl Worker {
                 Transfer::GiveUp(shard) => Job::GiveUp(shard, Origin::Machine),
                 Transfer::Close(shard, to) => Job::Close(shard, to),
             });
+        }
+    }
+
+    /// Keeps what a replica has promised before it is removed. There are so few that a worker may
+    /// wait for the disk.
+    fn keep_promises(&self, shard: ShardId, promises: Promises) {
+        if let Err(error) = self.peers.map.keep_promises(shard, promises) {
+            tracing::error!("what shard {} has promised cannot be kept: {error}", shard.0);
+            std::process::exit(74);
         }
     }
 

@@ -50,7 +50,8 @@ impl World {
             }
             Transfer::GiveUp(shard) => target.incoming.retain(|(of, _), _| *of != shard),
             Transfer::Close(..) | Transfer::Make(_) => {}
-            Transfer::Remove(shard) => {
+            Transfer::Remove(shard, promises) => {
+                target.disk.keep_promises(shard, promises);
                 let epoch = target.epoch;
                 self.at(time, Event::Remove { machine, epoch, shard });
             }

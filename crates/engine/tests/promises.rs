@@ -1,0 +1,51 @@
+//! What a machine has promised as a member of a group binds it when it is let in again.
+
+use engine::message::{MachineId, ShardId};
+use engine::replication::{Group, Membership, Promises, Recovered};
+use raft::eraftpb::{Message, MessageType};
+
+/// A replica on machine 1 of a group that machines 1 to 3 have founded, with an empty log.
+fn replica(promises: Option<Promises>) -> Group {
+    let founders = [1, 2, 3].map(MachineId).to_vec();
+    let membership = Membership::clustered(MachineId(1), founders);
+    let recovered = Recovered { promises, ..Recovered::default() };
+    Group::new(ShardId(0), membership, recovered, 7, 0).unwrap()
+}
+
+/// Machine 2 asks for a vote in a term; its log ends with entry 22 of term 4. Tells what machine 1
+/// says to that.
+fn ask(group: &mut Group, term: u64) -> Vec<Message> {
+    let mut message = Message::default();
+    message.set_msg_type(MessageType::MsgRequestVote);
+    (message.from, message.to, message.term) = (2, 1, term);
+    (message.index, message.log_term) = (22, 4);
+    group.step(0, message).unwrap();
+    while let Some(persist) = group.take_persist() {
+        group.persisted(persist.number);
+    }
+    group.take_messages()
+}
+
+#[test]
+fn a_newcomer_votes_but_not_one_that_has_acknowledged_more() {
+    let said = ask(&mut replica(None), 6);
+    assert!(said.iter().any(|m| m.get_msg_type() == MessageType::MsgRequestVoteResponse));
+    let last = (23, 4);
+    let mut again = replica(Some(Promises { term: 5, vote: 3, last }));
+    assert_eq!(ask(&mut again, 6), []);
+    // It does not stand for election either, however long nobody is heard of.
+    for _ in 0..200 {
+        again.tick();
+    }
+    assert_eq!(again.take_messages(), []);
+    assert_eq!(again.promises().last, last, "it is not forgotten if the replica is removed once more");
+}
+
+#[test]
+fn a_vote_is_given_once_in_a_term() {
+    // It lacks nothing of what it has acknowledged, but has voted for machine 3 in term 5.
+    let mut again = replica(Some(Promises { term: 5, vote: 3, last: (0, 0) }));
+    let said = ask(&mut again, 5);
+    assert!(said.iter().all(|m| m.reject), "{said:?}");
+    assert_eq!((again.promises().term, again.promises().vote), (5, 3));
+}
