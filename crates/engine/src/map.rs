@@ -452,9 +452,8 @@ impl ShardMap {
         if self.splits.len() >= self.shards.len() {
             return wrong("there are more splits than shards");
         }
-        let mut next = self.founded_shards();
         let mut open = BTreeSet::new();
-        for split in &self.splits {
+        for (split, next) in self.splits.iter().zip(self.founded_shards()..) {
             let Split { child, parent, at, done } = *split;
             if child.0 != next || parent >= child || at >= SLOTS {
                 return wrong(format!("shard {} cannot come out of shard {}", child.0, parent.0));
@@ -466,7 +465,6 @@ impl ShardMap {
                 ));
             }
             open.extend((!done).then_some([parent, child]).into_iter().flatten());
-            next += 1;
         }
         let ranges = self.ranges(|_| true);
         let empty = self.splits.iter().find(|split| ranges[usize::from(split.child.0)].is_none());

@@ -38,7 +38,11 @@ fn a_newcomer_votes_but_not_one_that_has_acknowledged_more() {
         again.tick();
     }
     assert_eq!(again.take_messages(), []);
-    assert_eq!(again.promises().last, last, "it is not forgotten if the replica is removed once more");
+    assert_eq!(
+        again.promises().last,
+        last,
+        "it is not forgotten if the replica is removed once more"
+    );
 }
 
 #[test]

@@ -110,7 +110,8 @@ fn left_text(left: &BTreeMap<ShardId, Promises>) -> String {
 fn parse_left(text: &str) -> Option<BTreeMap<ShardId, Promises>> {
     let line = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
-        let ["shard", shard, "term", term, "vote", vote, "last", index, "of", of] = words[..] else {
+        let ["shard", shard, "term", term, "vote", vote, "last", index, "of", of] = words[..]
+        else {
             return None;
         };
         let last = (index.parse().ok()?, of.parse().ok()?);

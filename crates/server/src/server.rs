@@ -182,8 +182,7 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
     let mut store = open_log(&options, &dir)?;
     let first = identity.cluster.as_ref().and_then(|cluster| cluster.first_map(shards));
     let map = Arc::new(MapFile::open(dir.path(), first)?);
-    let replicas =
-        recovery::recover(&options, &dir, store.as_mut(), &clock, &identity, &map)?;
+    let replicas = recovery::recover(&options, &dir, store.as_mut(), &clock, &identity, &map)?;
     if options.durability == Durability::None {
         store = None;
     }

@@ -45,7 +45,13 @@ fn node(own: u16, now: Now) -> Node<EntryFormat> {
         Replica::recover(setup, EntryFormat, now, Vec::new(), Recovered::default()).unwrap()
     };
     let replicas = map.all().map(replica).collect();
-    let placing = Placing { map: Some(map), left: Default::default(), codec: EntryFormat, concurrency, seed: 1 };
+    let placing = Placing {
+        map: Some(map),
+        left: Default::default(),
+        codec: EntryFormat,
+        concurrency,
+        seed: 1,
+    };
     Node::new(id, 1, SHARDS, Some(placing), replicas, Box::new(SnapshotFormat))
 }
 

@@ -25,7 +25,8 @@ fn follower() -> Node<EntryFormat> {
         membership: Membership::clustered(id.machine, voters),
     };
     let replica = Replica::recover(setup, EntryFormat, NOW, vec![], Recovered::default());
-    let placing = Placing { map: None, left: Default::default(), codec: EntryFormat, concurrency, seed: 1 };
+    let placing =
+        Placing { map: None, left: Default::default(), codec: EntryFormat, concurrency, seed: 1 };
     let own = vec![replica.unwrap()];
     let mut node = Node::new(id, 1, 1, Some(placing), own, Box::new(SnapshotFormat));
     node.connect(NOW, SENDER);

@@ -229,6 +229,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             // Not for long: somebody else leads in a later term.
             return;
         }
+        let promises = replica.promises();
         let mut answers = Vec::new();
         while let Some(answer) = replica.poll() {
             answers.push(answer);
@@ -236,7 +237,6 @@ impl<C: EntryCodec + Clone> Node<C> {
         for answer in answers {
             self.deliver(answer);
         }
-        let promises = replica.promises();
         self.replicas[index] = None;
         self.local.retain(|local| *local != index);
         self.active.forget(index);

@@ -13,10 +13,10 @@ use super::{Node, Parcel, To};
 use crate::entry::{EntryCodec, SnapshotCodec};
 use crate::message::{MachineId, Now, ShardId};
 use crate::replica::ReplicaError;
+use crate::replication::Promises;
 use crate::shard::apply::State;
 use crate::shard::snapshot::{Header, Reader};
 use adt::Corrupt;
-use crate::replication::Promises;
 use raft::eraftpb::Message;
 use std::collections::{BTreeMap, VecDeque};
 
