@@ -4,7 +4,7 @@
 
 use adt::{ArgBuf, record};
 use engine::entry::Apply;
-use engine::limits::{ELECTION_TICKS, TICK_US};
+use engine::limits::{ELECTION_TICKS, SILENT_US, TICK_US};
 use engine::message::{
     Body, Concurrency, GatewayId, KeyedOp, MachineId, Now, Request, ShardId, Token,
 };
@@ -28,6 +28,12 @@ enum Coming {
     Message(Box<Message>),
     Durable(u64),
     Tick,
+    /// The leader says that its group sleeps: who, in which term, with which last entry.
+    Lull(MachineId, u64, u64),
+    /// Another replica does not sleep.
+    Wake,
+    /// A machine is not heard of any more.
+    Silent(MachineId),
 }
 
 /// Machines, and what happens when. What happens at once takes no time.
@@ -112,6 +118,13 @@ impl World {
             }
             Coming::Message(message) => replica.step(now, *message).unwrap(),
             Coming::Durable(number) => replica.persisted(now, number).unwrap(),
+            Coming::Lull(from, term, index) => {
+                if !replica.fall_asleep(now, from, term, index) {
+                    self.send(usize::from(from.0) - 1, self.way_us, Coming::Wake);
+                }
+            }
+            Coming::Wake => replica.wake(now),
+            Coming::Silent(lost) => replica.doubt(now, lost, SILENT_US),
             Coming::Tick => {
                 replica.tick(now).unwrap();
                 self.send(machine, TICK_US, Coming::Tick);
@@ -124,6 +137,14 @@ impl World {
         self.replicas[machine].end_turn(self.now).unwrap();
         while let Some(persist) = self.replicas[machine].take_persist() {
             self.send(machine, disk_us, Coming::Durable(persist.number));
+        }
+        let own = MachineId(machine as u16 + 1);
+        let (machines, term, index) = self.replicas[machine].take_lull();
+        for other in machines {
+            self.send(usize::from(other.0) - 1, way_us, Coming::Lull(own, term, index));
+        }
+        if let Some(leader) = self.replicas[machine].take_nudge() {
+            self.send(usize::from(leader.0) - 1, way_us, Coming::Wake);
         }
         for message in self.replicas[machine].take_messages() {
             self.send(message.to as usize - 1, way_us, Coming::Message(Box::new(message)));
@@ -195,6 +216,9 @@ fn gaps_us(way_us: u64, disk_us: u64) -> Vec<u64> {
         let mut world = World::of_seed(way_us, disk_us, seed);
         let lost = world.leader();
         world.dead = Some(lost);
+        for other in (0..MACHINES).filter(|other| *other != lost) {
+            world.send(other, SILENT_US, Coming::Silent(MachineId(lost as u16 + 1)));
+        }
         let began_us = world.now.mono_us;
         let serves =
             |world: &World, machine: usize| machine != lost && world.replicas[machine].is_serving();

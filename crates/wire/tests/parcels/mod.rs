@@ -293,7 +293,7 @@ pub fn members() -> Members {
     }
 }
 
-/// What `fixtures/peer-v1.hex` holds after the first frame.
+/// What `fixtures/peer-v2.hex` holds after the first frame.
 pub fn parcels() -> Vec<Parcel> {
     let shard = ShardId(7);
     let heartbeat =
