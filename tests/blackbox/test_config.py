@@ -226,3 +226,12 @@ def test_metrics(make_server):
         with socket.create_connection(("127.0.0.1", port), 5) as http:
             http.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
             assert word in read_all(http, 5)
+
+
+def test_one_command_reads_from_hundreds_of_shards(make_server):
+    server = make_server(shards=600).start()
+    keys = [f"key:{number}" for number in range(3000)]
+    with server.client() as client:
+        client.mset({key: key for key in keys})
+        assert client.mget(keys) == keys
+        assert client.dbsize() == len(keys)

@@ -40,7 +40,7 @@ struct Query {
     target: Target,
     merge: Option<Merge>,
     parts: Vec<Part>,
-    order: Vec<u8>,
+    order: Vec<u16>,
     left: usize,
 }
 
@@ -85,7 +85,7 @@ impl Gateway {
                 query.parts.push(Part::new(shard));
                 query.parts.len() - 1
             });
-            query.order.push(at as u8);
+            query.order.push(at as u16);
             query.parts[at].ops.push((key, op));
         }
         query.left = query.parts.len();

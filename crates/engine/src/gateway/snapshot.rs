@@ -21,7 +21,7 @@ pub(super) struct Snapshot {
     finish: Finish,
     parts: Vec<Part>,
     /// For each operation, the part that it is in.
-    order: Vec<u8>,
+    order: Vec<u16>,
     round: u32,
     left: usize,
 }
@@ -102,7 +102,7 @@ impl Gateway {
                 parts.push(Part::new(shard));
                 parts.len() - 1
             });
-            order.push(at as u8);
+            order.push(at as u16);
             parts[at].ops.push((key, op));
         }
         let snapshot = Snapshot { target, finish, parts, order, round: 0, left: 0 };
