@@ -1,6 +1,7 @@
 """Starts and stops real servers, and looks at them from outside."""
 
 import contextlib
+import itertools
 import os
 import pathlib
 import queue
@@ -29,13 +30,19 @@ def binary():
     return path
 
 
+_ports = itertools.cycle(random.sample(range(10_000, 32_000), 22_000))
+
+
 def free_port():
-    """A port that nobody listens on now, and that no connection gets for its own end."""
-    while True:
-        port = random.randrange(10_000, 32_000)
+    """A port that nobody listens on now, and that no connection gets for its own end.
+
+    No port is given twice: of a cluster's ports some are chosen long before they are bound.
+    """
+    for port in _ports:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+    raise RuntimeError("no port is free")
 
 
 class Failed(Exception):
