@@ -429,7 +429,9 @@ impl Worker {
             None => vec![request],
         };
         for request in requests {
-            self.node.request(now, shard, request);
+            if let Err(request) = self.node.request(now, shard, request) {
+                self.gateway.not_sent(request);
+            }
         }
     }
 

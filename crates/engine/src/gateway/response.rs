@@ -3,7 +3,7 @@
 use super::mail::Pending;
 use super::work::Outcome;
 use super::{Gateway, mail::Target};
-use crate::message::{Answer, Body, Notice, Now, Refusal, Response, ShardId};
+use crate::message::{Answer, Body, Notice, Now, Refusal, Request, Response, ShardId};
 use adt::{ErrorReply, Reply};
 
 impl Gateway {
@@ -65,6 +65,12 @@ impl Gateway {
             Pending::SplitDone => self.telling_split = false,
             Pending::Wait { .. } => {}
         }
+    }
+
+    /// A request could not be handed to anybody: who leads is not known, or has changed, of which this
+    /// gateway hears next.
+    pub fn not_sent(&mut self, request: Request) {
+        self.not_taken(request.token.0, request.body);
     }
 
     /// A shard has sent a request back: its leader is another machine now.

@@ -4,8 +4,8 @@
 use super::*;
 use crate::entry::Apply;
 use crate::message::{
-    Age, Answer, Body, Concurrency, GatewayId, Notice, Refusal, Request, Response, ShardId, Token,
-    Version,
+    Age, Answer, Body, Concurrency, GatewayId, MachineId, Notice, Refusal, Request, Response,
+    ShardId, Token, Version,
 };
 use adt::{ArgBuf, Reply};
 use smallvec::SmallVec;
@@ -21,6 +21,16 @@ type Sent = (ShardId, u64, Body);
 
 impl Story {
     fn new() -> Self {
+        Self::of(None)
+    }
+
+    /// In a cluster, where nobody is known to lead.
+    fn clustered() -> Self {
+        let machines = vec![MachineId(1), MachineId(2)];
+        Self::of(Some(Members { name: "told".to_owned(), machines, map: None }))
+    }
+
+    fn of(members: Option<Members>) -> Self {
         let words = |rules: &str| rules.split(' ').map(str::to_owned).collect();
         let user = UserConfig {
             name: "default".into(),
@@ -30,7 +40,7 @@ impl Story {
         let config = Config {
             id: GatewayId::alone(0),
             gateways: 1,
-            members: None,
+            members,
             shards: 2,
             concurrency: Concurrency::FULL,
             version: "1.2.3",
@@ -87,6 +97,11 @@ impl Story {
         replies
     }
 
+    /// A machine leads shard 1 from now on.
+    fn leads(&mut self, machine: u16) {
+        self.gateway.shard_led(self.now, ShardId(1), Some((MachineId(machine), 0)));
+    }
+
     fn answer(&mut self, token: u64, answer: Answer) {
         let response = Response { gateway: GatewayId::alone(0), token: Token(token), answer };
         self.gateway.response(self.now, response);
@@ -131,6 +146,42 @@ fn a_read_behind_a_write_of_the_session_goes_its_way() {
     let kinds: Vec<bool> =
         story.sent().iter().map(|(_, _, body)| matches!(body, Body::Apply(_))).collect();
     assert_eq!(kinds, [true, true, false]);
+}
+
+#[test]
+fn what_was_not_sent_to_a_leader_of_before_goes_to_the_next_one_behind_what_was() {
+    let mut story = Story::clustered();
+    story.leads(1);
+    story.says("INCR a");
+    let sent = story.sent();
+    story.says("INCR e");
+    // Nobody has taken it out yet.
+    story.leads(2);
+    assert!(story.sent().is_empty(), "the first one has no answer");
+    story.answer(sent[0].1, done(&[1]));
+    let (again, replies) = story.out();
+    assert_eq!((again.len(), replies), (1, vec![Reply::Int(1)]));
+    let request = Request {
+        gateway: GatewayId::alone(0),
+        token: Token(again[0].1),
+        body: again.into_iter().next().unwrap().2,
+    };
+    // It cannot be handed to anybody: there is a third leader, of which the gateway hears next.
+    story.gateway.not_sent(request);
+    assert!(story.sent().is_empty());
+    story.leads(1);
+    assert_eq!(story.sent().len(), 1);
+}
+
+#[test]
+fn a_machine_that_is_lost_before_it_is_asked_is_not_asked() {
+    let mut story = Story::clustered();
+    story.leads(1);
+    story.says("INCR a");
+    story.gateway.machine_lost(story.now, MachineId(1));
+    assert!(story.sent().is_empty());
+    story.leads(2);
+    assert_eq!(story.sent().len(), 1, "it has had no effect, so nobody is told that it may have");
 }
 
 #[test]

@@ -8,13 +8,14 @@
 //! What was sent to a leader that is lost is asked again if asking twice does no harm (it only
 //! looks, carries a request number, or names a transaction), and is *unknown* otherwise.
 
+use super::api::Output;
 use super::mail::Pending;
 use super::txn::{Cause, Stage};
 use super::{Gateway, Job};
 use crate::message::{Answer, Body, MachineId, Now, Refusal, ShardId};
 use adt::ErrorReply;
 use adt::collections::Map;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A request that is not answered.
 #[derive(Debug)]
@@ -258,6 +259,7 @@ impl Gateway {
     /// an earlier leader was asked is answered by it, unless its machine is lost.
     pub fn shard_led(&mut self, now: Now, shard: ShardId, leader: Option<(MachineId, u16)>) {
         self.now = now;
+        self.take_back_unsent(shard);
         let Some(ways) = &mut self.mail.ways else { return };
         let way = ways.way(shard);
         way.open = false;
@@ -279,15 +281,17 @@ impl Gateway {
         self.now = now;
         self.topology.lost(machine);
         let Some(ways) = &mut self.mail.ways else { return };
-        let led: Vec<ShardId> = (0..ways.ways.len() as u16)
-            .map(ShardId)
-            .filter(|shard| ways.ways[usize::from(shard.0)].machine == machine)
-            .collect();
-        for shard in led {
-            let Some(ways) = &mut self.mail.ways else { return };
-            let way = ways.way(shard);
-            way.open = false;
+        let mut led = Vec::new();
+        for (way, shard) in ways.ways.iter_mut().zip(0..) {
             way.next = way.next.filter(|next| *next != machine);
+            if way.machine == machine {
+                led.push(ShardId(shard));
+            }
+        }
+        for shard in led {
+            self.take_back_unsent(shard);
+            let Some(ways) = &mut self.mail.ways else { return };
+            ways.way(shard).open = false;
             for (token, again) in ways.lose(shard) {
                 self.answer_lost(token, again);
             }
@@ -314,6 +318,20 @@ impl Gateway {
             .ways
             .as_ref()
             .is_some_and(|ways| !ways.ready.is_empty() || ways.next_rerouting().is_some())
+    }
+
+    /// What was to go to the leader of a shard, and has not gone yet, does not go there any more.
+    fn take_back_unsent(&mut self, shard: ShardId) {
+        let Some(ways) = &mut self.mail.ways else { return };
+        let (unsent, others): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.mail.outputs)
+            .into_iter()
+            .partition(|output| matches!(output, Output::Shard { shard: to, .. } if *to == shard));
+        self.mail.outputs = others;
+        for output in unsent {
+            if let Output::Shard { request, .. } = output {
+                ways.take_back(request.token.0, request.body);
+            }
+        }
     }
 
     fn open_way(&mut self, shard: ShardId) {

@@ -108,6 +108,8 @@ pub struct Node<C> {
     /// Those of them that may have something to do.
     active: Active,
     leads: Vec<Option<Lead>>,
+    /// By shard: of how many of its leads the gateway has not heard yet.
+    untold: Vec<u32>,
     /// Leads that began with a split that the map, as it is known here, has not told of.
     early: BTreeMap<ShardId, Lead>,
     /// What new shards begin with, for other workers.
@@ -167,6 +169,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             local,
             active,
             leads: vec![alone; count],
+            untold: vec![0; count],
             early: BTreeMap::new(),
             seeds: VecDeque::new(),
             unknown: Vec::new(),
@@ -210,16 +213,21 @@ impl<C: EntryCodec + Clone> Node<C> {
         shard.0 % self.workers
     }
 
-    /// A request of this worker's gateway.
+    /// A request of this worker's gateway, which gets it back if nobody can be asked.
+    ///
+    /// The gateway must have heard of whoever leads: it waits for the answers of the leader before
+    /// first, and minds when the machine is lost that it has asked. See [`Gateway::not_sent`].
     #[inline]
-    pub fn request(&mut self, now: Now, shard: ShardId, request: Request) {
-        let Some(lead) = self.leads[usize::from(shard.0)] else {
-            return self.turn_back(request);
+    pub fn request(&mut self, now: Now, shard: ShardId, request: Request) -> Result<(), Request> {
+        let told = self.untold[usize::from(shard.0)] == 0;
+        let Some(lead) = self.leads[usize::from(shard.0)].filter(|_| told) else {
+            return Err(request);
         };
         if lead.machine == self.id.machine {
             if let Some(replica) = &mut self.replicas[usize::from(shard.0)] {
                 self.active.rouse(usize::from(shard.0));
-                return replica.handle(now, request);
+                replica.handle(now, request);
+                return Ok(());
             }
             let (worker, from) = (self.worker_of(shard), self.id.machine);
             let parcel = Parcel::Request { shard, term: lead.term, request };
@@ -228,6 +236,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             let parcel = Parcel::Request { shard, term: lead.term, request };
             self.parcels.push_back((To::Machine(lead.machine), parcel));
         }
+        Ok(())
     }
 
     /// A message of this worker's gateway to another gateway.
@@ -403,6 +412,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             return;
         }
         *known = Some(lead);
+        self.untold[usize::from(shard.0)] += 1;
         self.events.push_back(Event::Led(shard, Some((lead.machine, splits))));
     }
 
@@ -631,6 +641,9 @@ impl<C: EntryCodec + Clone> Node<C> {
     #[inline]
     pub fn poll(&mut self) -> Option<Event> {
         if let Some(event) = self.events.pop_front() {
+            if let Event::Led(shard, Some(_)) = event {
+                self.untold[usize::from(shard.0)] -= 1;
+            }
             return Some(event);
         }
         while let Some(&shard) = self.active.list().get(self.polled) {

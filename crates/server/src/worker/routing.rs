@@ -140,7 +140,11 @@ impl Worker {
             Output::Reply { session, reply, protocol, lingers } => {
                 self.reply(now, session, &reply, protocol, lingers)
             }
-            Output::Shard { shard, request } => self.node.request(now, shard, request),
+            Output::Shard { shard, request } => {
+                if let Err(request) = self.node.request(now, shard, request) {
+                    self.gateway.not_sent(request);
+                }
+            }
             Output::Close { session } => {
                 if let Some(slot) = self.slot(session)
                     && let Some(connection) = self.connections.get_mut(slot)
