@@ -89,9 +89,8 @@ pub const TICK_US: u64 = 50_000;
 pub const HEARTBEAT_TICKS: usize = 2;
 /// Ticks without a leader after which a follower wants to become one (up to twice as many, drawn).
 pub const ELECTION_TICKS: usize = 20;
-/// How long a group must have had nothing to do before its replicas sleep, in microseconds. Never, for
-/// now: after pauses of machines, clusters whose groups sleep sometimes leave a read without an answer.
-pub const QUIET_US: u64 = u64::MAX / 2;
+/// How long a group must have had nothing to do before its replicas sleep, in microseconds.
+pub const QUIET_US: u64 = 2_500_000;
 /// After so much silence of a machine the replicas that trust it to be there wake, in microseconds.
 pub const SILENT_US: u64 = 600_000;
 /// By how much two machines' monotonic clocks may differ in speed, in percent: leases are shorter

@@ -1,0 +1,5 @@
+//! Stories about three machines that hold three shards.
+
+mod leads;
+mod sleep;
+mod story;
