@@ -22,6 +22,7 @@ use crate::trace::Trace;
 use adt::Reply;
 use clients::Connection;
 use engine::limits::IDLE_HOLDER_US_MAX;
+use engine::map::ShardMap;
 use engine::message::{MachineId, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
 use steps::Steps;
@@ -153,6 +154,8 @@ pub struct World {
     now_us: u64,
     /// When faults end and clients begin nothing new.
     faults_end_us: u64,
+    /// The maps that operators have told machines to agree on.
+    told_maps: Vec<ShardMap>,
     /// The clients are done, and the machines agree.
     ending: bool,
     sequence: u64,

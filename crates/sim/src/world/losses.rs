@@ -79,7 +79,10 @@ impl World {
         let maps = workers().filter_map(|worker| worker.node().map());
         let kept = self.machines.iter().filter_map(|machine| machine.disk.map());
         let founded = self.shape.founded();
-        let mut maps = maps.chain(kept).chain([&founded]);
+        // Maps that an operator has told somebody, and that nobody knows yet.
+        let epoch = self.newest_map().epoch;
+        let told = self.told_maps.iter().filter(|map| map.epoch > epoch);
+        let mut maps = maps.chain(kept).chain(told).chain([&founded]);
         let placed = |map: &ShardMap, shard: ShardId| enough(map.holders_of(shard));
         let by_maps = maps.all(|map| map.all().all(|shard| placed(map, shard)));
         let groups = workers().flat_map(|worker| worker.node().replicas());
@@ -127,6 +130,7 @@ impl World {
     /// Any machine is told a new map.
     pub(super) fn operate(&mut self, map: &ShardMap) {
         let machine = self.any_machine();
+        self.told_maps.push(map.clone());
         let words = vec!["shardmap".to_owned(), "set".to_owned(), map.to_string()];
         self.hand_in(machine, 0, Input::Operate(words));
     }

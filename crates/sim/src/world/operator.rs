@@ -38,8 +38,8 @@ impl World {
         }
         match self.faults.below(9) {
             7 | 8 => map.split(shard, None),
-            0 => map.vacated(machine),
-            // It would let lost machines hold something.
+            // Lost machines may not be given anything to hold.
+            0 if missed.is_empty() => map.vacated(machine),
             1 | 2 if missed.is_empty() => map.balanced(count),
             _ if !map.machines.contains_key(&machine) => map.with(machine, &address(machine)),
             3 => map.without(machine),
