@@ -3,6 +3,7 @@
 use super::World;
 use engine::map::ShardMap;
 use engine::message::ShardId;
+use engine::shard::apply::State;
 
 impl World {
     /// Every shard must be held by the machines that the map says, by nobody else, and be the same
@@ -56,13 +57,10 @@ impl World {
                 let what = "transactions are still open at the end";
                 return Err(format!("{open} {what}, on machine {}", machine.id.0));
             }
-            let mut records: Vec<String> =
-                state.iter().map(|(key, record)| format!("{key:?} {record:?}")).collect();
-            records.sort_unstable();
+            let records = records(state);
             let (number, applied, expected) =
                 first.get_or_insert((machine.id.0, replica.applied(), records.clone()));
             if *applied != replica.applied() || *expected != records {
-                let different = expected.iter().zip(&records).find(|(a, b)| a != b);
                 return Err(format!(
                     "shard {} differs between machines {number} (applied {applied:?}, {} \
                      records) and {} (applied {:?}, {} records): {}",
@@ -71,7 +69,7 @@ impl World {
                     machine.id.0,
                     replica.applied(),
                     records.len(),
-                    different.map_or(String::new(), |(a, b)| difference(a, b))
+                    difference(expected, &records)
                 ));
             }
         }
@@ -79,8 +77,24 @@ impl World {
     }
 }
 
-/// Where two texts begin to differ, with a little before and after.
-fn difference(a: &str, b: &str) -> String {
+/// All records of a state, in the order of their keys.
+pub(super) fn records(state: &State) -> Vec<String> {
+    let mut records: Vec<String> =
+        state.iter().map(|(key, record)| format!("{key:?} {record:?}")).collect();
+    records.sort_unstable();
+    records
+}
+
+/// Where two lists of records begin to differ, with a little before and after.
+pub(super) fn difference(a: &[String], b: &[String]) -> String {
+    let (mut a, mut b) = (a.iter(), b.iter());
+    let (a, b) = loop {
+        match (a.next(), b.next()) {
+            (Some(a), Some(b)) if a == b => {}
+            (None, None) => return "in their order".to_owned(),
+            (a, b) => break (a.map_or("", String::as_str), b.map_or("", String::as_str)),
+        }
+    };
     let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let around =
         |text: &str| -> String { text.chars().skip(same.saturating_sub(100)).take(200).collect() };

@@ -4,11 +4,14 @@
 //! Consensus Algorithm", figure 3): one leader per term, logs that match, what is committed stays,
 //! machines that have carried out the same hold the same.
 
+use super::agreement::{difference, records};
 use super::{Event, World};
 use crate::trace::Trace;
+use adt::{Blob, Record};
 use engine::message::{MachineId, ShardId};
 use engine::replication::Persist;
-use std::collections::BTreeMap;
+use engine::shard::apply::State;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How often replicas are compared that have carried out the same, in microseconds.
 const COMPARE_US: u64 = 400_000;
@@ -108,32 +111,38 @@ impl World {
         Ok(())
     }
 
-    /// Replicas that have carried out the same must hold the same.
+    /// Replicas that have carried out the same must hold the same, but for the keys of prepared
+    /// transactions: a leader that is told when one of them commits carries out those that commit
+    /// before, and forgets what it was told when it does not lead any more.
     pub(super) fn compare(&mut self) -> Result<(), String> {
         self.at(self.now_us + COMPARE_US, Event::Compare);
-        let mut first: BTreeMap<(ShardId, u64), (u64, MachineId)> = BTreeMap::new();
-        let mut compared = 0;
+        let mut same: BTreeMap<(ShardId, u64), Vec<(MachineId, &State)>> = BTreeMap::new();
         for machine in &self.machines {
             for replica in machine.workers.iter().flat_map(|worker| worker.node().replicas()) {
                 let state = replica.shard().state();
                 // A leader carries out what is decided ahead of the log.
-                if state.unsettled().next().is_some() {
-                    continue;
+                if state.unsettled().next().is_none() {
+                    let place = (replica.id(), replica.applied().0);
+                    same.entry(place).or_default().push((machine.id, state));
                 }
-                let place = (replica.id(), replica.applied().0);
-                let hash = state.iter().map(|(key, record)| {
-                    let mut trace = Trace::default();
-                    trace.note(format_args!("{key:?} {record:?}"));
-                    trace.hash()
-                });
-                let hash = hash.fold(0, u64::wrapping_add);
-                let (expected, other) = *first.entry(place).or_insert((hash, machine.id));
-                compared += u64::from(other != machine.id);
-                if expected != hash {
+            }
+        }
+        let mut compared = 0;
+        for ((shard, index), replicas) in &same {
+            let open: BTreeSet<&Blob> =
+                replicas.iter().flat_map(|(_, state)| keys(state)).collect();
+            let [(first, expected), others @ ..] = &replicas[..] else { continue };
+            let hash = closed(expected, &open);
+            for (machine, state) in others {
+                compared += 1;
+                if closed(state, &open) != hash {
                     return Err(format!(
                         "shard {} differs between machines {} and {}, which both have carried out \
-                         {} entries",
-                        place.0.0, other.0, machine.id.0, place.1
+                         {index} entries: {}",
+                        shard.0,
+                        first.0,
+                        machine.0,
+                        difference(&records(expected), &records(state))
                     ));
                 }
             }
@@ -141,6 +150,22 @@ impl World {
         *self.outcome.marks.entry("replicas_compared").or_default() += compared;
         Ok(())
     }
+}
+
+/// The keys of a shard's prepared transactions.
+fn keys(state: &State) -> impl Iterator<Item = &Blob> {
+    state.prepared().values().flat_map(|open| &open.prepare.apply.ops).map(|(key, _)| key)
+}
+
+/// A hash over all records but these, whatever their order.
+fn closed(state: &State, open: &BTreeSet<&Blob>) -> u64 {
+    let hash = |(key, record): (&Blob, &Record)| {
+        let mut trace = Trace::default();
+        trace.note(format_args!("{key:?} {record:?}"));
+        trace.hash()
+    };
+    let closed = state.iter().filter(|(key, _)| !open.contains(key));
+    closed.map(hash).fold(0, u64::wrapping_add)
 }
 
 impl Steps {
