@@ -36,10 +36,29 @@ impl Shard {
             self.enqueue(now, request, claims);
             return;
         }
+        if let Some(entry) = self.earlier_in_flight(key, op) {
+            self.after.push_back((entry, request));
+            return;
+        }
         let ctx = Ctx { now_ms: now.wall_ms(), ts: self.clock, seed: self.random };
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let reply = record::query(self.state.get(key), op, &ctx);
         self.reply(&request, reply);
+    }
+
+    /// A log entry that is not applied yet, although something later is that it commutes with: a
+    /// transaction is carried out as soon as it is decided. Who reads the one must not miss the
+    /// other.
+    fn earlier_in_flight(&self, key: &Blob, op: &Op) -> Option<u64> {
+        if self.in_flight.is_empty() || self.tracking_until_us.is_none() {
+            return None;
+        }
+        let claim = Claim::new(op.clone(), Class::Passing);
+        let record = self.state.get(key);
+        let entry = self.locks.in_flight_against(key, &claim, self.config.concurrency, record)?;
+        let batch = self.in_flight.iter().find(|batch| batch.number == entry)?;
+        let modified = record.map_or(self.state.removed(), |record| record.modified);
+        (batch.ts <= modified).then_some(entry)
     }
 
     pub(super) fn passing_barred(&self, key: &Blob, op: &Op) -> bool {

@@ -129,6 +129,24 @@ fn decide(id: u64, commit: Option<u64>) -> Body {
 }
 
 #[test]
+fn who_reads_a_transaction_reads_what_it_commutes_with_and_is_earlier() {
+    let mut story = Story::new();
+    story.ask(prepare(1, &[("s", add("a"))]));
+    story.sync();
+    let write = story.ask(one("s", add("b")));
+    let entry = story.end_turn().unwrap();
+    let ts = entry.ts.0;
+    story.shard.keep(entry, 0);
+    // The other shard's bound was later.
+    story.ask(decide(1, Some(ts + 5)));
+    story.answers();
+    let read = story.ask(read("s", card()));
+    assert!(story.seen().is_empty(), "one would be seen, and the earlier one not");
+    story.sync();
+    assert_eq!(story.seen(), [format!("{write} done 1"), format!("{read} = 2")]);
+}
+
+#[test]
 fn a_write_is_answered_when_it_is_durable_and_a_read_at_once() {
     let mut story = Story::new();
     story.ask(one("s", add("a")));
