@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// How long a machine waits for a sign of life before it takes a connection for broken.
 pub const SILENCE_US: u64 = 1_500_000;
+/// The longest that a message takes once nothing goes wrong any more.
+const CALM_US: u64 = 100_000;
 
 /// So many frames may wait behind a cut before entries of logs are left out. (The product counts
 /// bytes; it takes far more of them than a run has.)
@@ -64,6 +66,8 @@ struct Direction {
 #[derive(Debug)]
 pub struct Network {
     delay_us: u64,
+    /// No message takes longer, unless its direction is clogged or cut.
+    late_us: u64,
     uneven: bool,
     random: Random,
     directions: BTreeMap<Way, Direction>,
@@ -80,7 +84,10 @@ impl Network {
     /// ten times as long.
     pub fn new(seed: u64, delay_us: u64, uneven: bool) -> Self {
         let random = Random::new(seed, "links");
-        Self { delay_us, uneven, random, directions: BTreeMap::new(), pairs: BTreeMap::new() }
+        // Later than that would be silence.
+        let late_us = SILENCE_US / 3 * 2;
+        let (directions, pairs) = Default::default();
+        Self { delay_us, late_us, uneven, random, directions, pairs }
     }
 
     fn direction(&mut self, way: Way) -> &mut Direction {
@@ -89,6 +96,13 @@ impl Network {
             let delay_us = if uneven { random.between(usual_us, 10 * usual_us) } else { usual_us };
             Direction { delay_us, ..Direction::default() }
         })
+    }
+
+    /// From now on messages arrive in time for what the machines promise: an election needs two
+    /// round trips within a time-out. Because nothing overtakes, one message that takes a second
+    /// delays all that are sent within that second.
+    pub fn calm_down(&mut self) {
+        self.late_us = CALM_US;
     }
 
     /// What becomes of a frame that is sent now on this generation of a connection.
@@ -111,8 +125,7 @@ impl Network {
                 return Sending::LeftOut;
             }
             Some((_, us)) => random.between(us, 2 * us),
-            // Later than that would be silence.
-            None => random.tail(direction.delay_us).min(SILENCE_US / 3 * 2),
+            None => random.tail(direction.delay_us).min(self.late_us),
         };
         let time = (now_us + delay).max(direction.last_us + 1);
         direction.last_us = time;

@@ -210,6 +210,9 @@ impl World {
             self.note(&event);
             self.happen(event)?;
             let over = self.now_us > self.faults_end_us;
+            if over {
+                self.links.calm_down();
+            }
             if over && self.clients.iter().all(|c| !c.is_busy()) {
                 return self.end();
             }
