@@ -66,11 +66,13 @@ pub enum Fault {
     Reshape,
     /// Clients have nothing to ask for a while, so that groups fall asleep.
     Lull,
+    /// Somebody takes a backup of everything.
+    Backup,
 }
 
 impl Fault {
     /// All of them, with how often a run has each at most and whether it takes several machines.
-    const ALL: [(Self, u64, bool); 23] = [
+    const ALL: [(Self, u64, bool); 24] = [
         (Self::Crash, 4, false),
         (Self::Outage, 2, true),
         (Self::FailedSync, 3, false),
@@ -94,6 +96,7 @@ impl Fault {
         (Self::StandBack, 3, true),
         (Self::Reshape, 8, true),
         (Self::Lull, 3, true),
+        (Self::Backup, 12, false),
     ];
 }
 

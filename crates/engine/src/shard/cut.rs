@@ -229,12 +229,12 @@ impl Shard {
         };
         cut.touched_us = now.mono_us;
         let Some(frozen) = cut.frozen.take() else { return gone() };
-        let stood = frozen.asked_by.is_none() && !frozen.broken;
-        self.resume(now, frozen);
-        if stood {
+        if frozen.asked_by.is_none() && !frozen.broken {
+            self.resume(now, frozen);
             return Reply::Ok;
         }
-        self.cut = None;
+        cut.frozen = Some(frozen);
+        self.drop_cut(now, "it was released before");
         try_again("something was changed while a shard was to stand still")
     }
 
