@@ -152,16 +152,17 @@ impl Keeping {
             return Err("a shard's part of a backup is not whole".to_owned());
         }
         for part in parts {
-            match part {
+            let twice = match part {
                 SnapshotPart::Record(key, record) => {
-                    if self.found.insert(key.clone(), record).is_some() {
-                        return Err(format!("a backup has the key {key:?} twice"));
-                    }
+                    self.found.insert(key.clone(), record).map(|_| key)
                 }
                 SnapshotPart::Prepared { .. } | SnapshotPart::Unsettled { .. } => {
                     return Err("a transaction is open in a backup".to_owned());
                 }
-                _ => {}
+                _ => None,
+            };
+            if let Some(key) = twice {
+                return Err(format!("a backup has the key {key:?} twice"));
             }
         }
         Ok(())
