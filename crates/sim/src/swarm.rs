@@ -132,6 +132,9 @@ impl Swarm {
     pub fn new(seed: u64, plant: Option<Plant>) -> Self {
         let mut random = Random::new(seed, "shape");
         let shape = shape(&mut random, plant);
+        let mut faults = faults(&mut Random::new(seed, "swarm"), shape.is_cluster());
+        // What is wrong with a cut shows in one that is made.
+        faults.extend((plant == Some(Plant::TornCut)).then_some((Fault::Backup, 40)));
         Self {
             shape,
             clients: random.between(2, 10),
@@ -142,7 +145,7 @@ impl Swarm {
             channel_us: *random.pick(&[2, 100, 2000]),
             link_us: *random.pick(&[20, 200, 5000]),
             uneven_links: random.percent(30),
-            faults: faults(&mut Random::new(seed, "swarm"), shape.is_cluster()),
+            faults,
             manners: Manners::draw(&mut Random::new(seed, "manners"), shape.is_cluster()),
             mix: Mix::draw(&mut Random::new(seed, "mix")),
         }
