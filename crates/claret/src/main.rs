@@ -1,5 +1,6 @@
 //! The `claret` program: one subcommand per job. Each has its own file; here is only the list.
 
+mod backup;
 mod bench;
 mod check;
 mod cluster;
@@ -40,6 +41,15 @@ enum Job {
     Commands(commands::CommandsArgs),
     /// Look at a cluster, and decide which machine leads what.
     Cluster(cluster::ClusterArgs),
+    /// Write everything that a server or a cluster has, as of one moment, into a file.
+    ///
+    /// Clients go on; writes wait for some milliseconds. The user must be allowed to use BACKUP.
+    Backup(backup::BackupArgs),
+    /// Make a data directory from a backup, for a server that is started then.
+    ///
+    /// Takes the flags and the file of `claret serve`, with which the server is to be started. For a
+    /// cluster it is said once for every machine, with the same backup. The directory must be empty.
+    Restore(backup::RestoreArgs),
     /// Say what is wrong or risky with this machine and configuration.
     Doctor(doctor::DoctorArgs),
 }
@@ -53,6 +63,8 @@ fn main() -> ExitCode {
         Job::Commands(args) => commands::main(&args),
         Job::Demo(args) => demo::main(&args),
         Job::Cluster(args) => cluster::main(&args),
+        Job::Backup(args) => backup::main(&args),
+        Job::Restore(args) => backup::restore_main(&args),
         Job::Doctor(args) => doctor::main(&args),
     }
 }

@@ -92,6 +92,8 @@ pub struct Prepare {
 pub trait EntryCodec {
     /// Appends the bytes of `entry` to `out`.
     fn encode(&self, entry: &Entry, out: &mut Vec<u8>);
+    /// Appends a framed part of a snapshot.
+    fn encode_part(&self, part: &SnapshotPart, out: &mut Vec<u8>);
     /// Reads an entry back. Reads that `encode` left out are missing.
     fn decode(&self, bytes: &[u8]) -> Result<Entry, Corrupt>;
 }

@@ -117,6 +117,18 @@ pub const STRANGERS_MAX: usize = 64;
 pub const PERSISTS_MAX: usize = 8;
 /// How long handing the lead of a shard over may take, in microseconds.
 pub const HANDOVER_US_MAX: u64 = 2_000_000;
+/// How long a shard stands still for a cut at most, in microseconds.
+pub const FREEZE_US_MAX: u64 = 3_000_000;
+/// Requests that a shard holds back while it stands still; beyond it the cut is given up.
+pub const FROZEN_REQUESTS_MAX: usize = 50_000;
+/// How long a state that was kept for a backup is kept when nobody asks for more of it, in
+/// microseconds.
+pub const CUT_IDLE_US_MAX: u64 = 30_000_000;
+/// Records that are kept as they were because they changed before a backup had come to them; beyond
+/// it the cut is given up.
+pub const CUT_COPIES_MAX: usize = 1 << 20;
+/// How long a gateway waits for a cut to come about, in microseconds.
+pub const CUT_WAIT_US_MAX: u64 = 2 * FREEZE_US_MAX;
 /// Groups of keys for each of which a shard's leader remembers the last removal.
 pub const REMOVAL_GROUPS: usize = 1_024;
 /// Hash slots, as Redis Cluster has them.

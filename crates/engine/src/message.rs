@@ -322,6 +322,29 @@ pub enum Body {
         /// At most so many.
         count: usize,
     },
+    /// A step of a cut through all shards, for a backup. Answer: [`Answer::Reply`], which is an
+    /// error if the cut does not come about or is not there (any more).
+    Cut {
+        /// Which cut: a number that no other one has.
+        cut: u64,
+        /// What is to be done.
+        step: CutStep,
+    },
+}
+
+/// A step of a cut; see [`crate::shard::cut`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutStep {
+    /// Change nothing more until it is released, and keep the state of that moment. Answered with
+    /// the number of keys and what is known of the slots when nothing is on its way any more.
+    Freeze,
+    /// Go on. `OK` if nothing has changed here since [`CutStep::Freeze`] was answered.
+    Release,
+    /// The piece with this number, from 0, of the state that was kept: its bytes, and 1 if it is the
+    /// last one. The one that was asked for last may be asked for again.
+    Piece(u64),
+    /// Go on, and forget the state. `OK`.
+    End,
 }
 
 impl Body {
@@ -344,7 +367,11 @@ impl Body {
     /// Whether the answer rests on the state of the one who gives it and not on a log entry of its
     /// own: whoever answers must be certain to lead the shard.
     pub fn rests_on_lead(&self) -> bool {
-        self.only_looks() || matches!(self, Self::Decide { commit: Some(_), .. })
+        let certain = matches!(
+            self,
+            Self::Decide { commit: Some(_), .. } | Self::Cut { step: CutStep::Release, .. }
+        );
+        certain || self.only_looks()
     }
 
     /// Whether it only looks at the shard's state, outside of transactions.
@@ -492,6 +519,8 @@ pub enum Refusal {
     LocksLost,
     /// The slot of a key has gone, or is about to go, to another shard.
     Moved,
+    /// A cut is being made, and a transaction over several shards could be on both of its sides.
+    Frozen,
 }
 
 /// What a shard tells a gateway without having been asked.

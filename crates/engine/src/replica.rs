@@ -4,6 +4,7 @@
 //! proposes what they have written; [`Replica::take_persist`] gives what must become durable;
 //! when it is, [`Replica::persisted`] carries out the committed operations; answers are polled.
 
+mod cut;
 mod handover;
 mod rest;
 mod split;
@@ -260,7 +261,7 @@ impl<C: EntryCodec> Replica<C> {
             self.parked.push_back((round, request));
             return;
         }
-        self.shard.handle(now, request);
+        self.admit(now, request);
     }
 
     /// Does what is due by time.
@@ -440,7 +441,7 @@ impl<C: EntryCodec> Replica<C> {
         let confirmed = self.group.confirmed();
         while self.parked.front().is_some_and(|(round, _)| *round <= confirmed) {
             let Some((_, request)) = self.parked.pop_front() else { return };
-            self.shard.handle(now, request);
+            self.admit(now, request);
         }
     }
 

@@ -49,6 +49,9 @@ pub enum DirError {
          with --dir", .0.display()
     )]
     Foreign(PathBuf),
+    /// There is something already.
+    #[error("{} is not empty: restore into a directory that is new", .0.display())]
+    Taken(PathBuf),
     /// The manifest does not read.
     #[error("{} cannot be understood ({reason}): restore it from a backup", path.display())]
     Manifest {
@@ -128,6 +131,20 @@ pub struct Manifest {
     pub member: Option<Member>,
 }
 
+impl Manifest {
+    fn new(purpose: Purpose, now_s: u64) -> Self {
+        Self {
+            format: FORMAT,
+            server: hex(&random::<20>()),
+            shards: purpose.shards.unwrap_or(purpose.shards_default),
+            created_by: env!("CARGO_PKG_VERSION").to_owned(),
+            created_s: now_s,
+            log_tag: hex(&random::<16>()),
+            member: purpose.member,
+        }
+    }
+}
+
 /// A machine's place in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -196,15 +213,7 @@ impl DataDir {
             check_purpose(path, &manifest, &purpose)?;
             manifest
         } else {
-            let manifest = Manifest {
-                format: FORMAT,
-                server: hex(&random::<20>()),
-                shards: purpose.shards.unwrap_or(purpose.shards_default),
-                created_by: env!("CARGO_PKG_VERSION").to_owned(),
-                created_s: now_s,
-                log_tag: hex(&random::<16>()),
-                member: purpose.member,
-            };
+            let manifest = Manifest::new(purpose, now_s);
             write_manifest(&manifest_path, &manifest)?;
             manifest
         };
@@ -219,6 +228,41 @@ impl DataDir {
         }
         dir.remove_leftovers()?;
         Ok(dir)
+    }
+
+    /// Checks that there is no data directory, and nothing else but an empty directory.
+    ///
+    /// # Errors
+    /// If there is something.
+    pub fn check_fresh(path: &Path) -> Result<(), DirError> {
+        let taken = path.join("MANIFEST").exists() || path.exists() && !is_fresh(path)?;
+        if taken { Err(DirError::Taken(path.to_owned())) } else { Ok(()) }
+    }
+
+    /// Makes a data directory with snapshots that `fill` writes into the directory that it is given.
+    /// It is one when everything in it is durable; if `fill` fails, nothing is left in it.
+    ///
+    /// # Errors
+    /// If it is not new, or cannot be written.
+    pub fn found<E: From<DirError>>(
+        path: &Path,
+        purpose: Purpose,
+        now_s: u64,
+        fill: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if !path.exists() {
+            make_dir(path)?;
+        }
+        let _lock = lock(path)?;
+        Self::check_fresh(path)?;
+        let snapshots = path.join("snapshots");
+        make_dir(&snapshots)?;
+        if let Err(error) = fill(&snapshots) {
+            // What matters is said by the error; without a manifest nobody starts in what is left.
+            let _ = std::fs::remove_dir_all(&snapshots);
+            return Err(error);
+        }
+        Ok(write_manifest(&path.join("MANIFEST"), &Manifest::new(purpose, now_s))?)
     }
 
     /// Reads the manifest of a data directory without opening it; `None` if there is none.
@@ -336,7 +380,11 @@ pub struct SnapshotFile {
 }
 
 impl SnapshotFile {
-    fn create(dir: &Path, shard: ShardId, index: u64, label: &str) -> Result<Self, DirError> {
+    /// A file for a new snapshot of a shard with its log up to `index`, in the directory `dir`.
+    ///
+    /// # Errors
+    /// If it cannot be created.
+    pub fn create(dir: &Path, shard: ShardId, index: u64, label: &str) -> Result<Self, DirError> {
         let path = dir.join(format!("shard-{}-{index}.snap", shard.outside()));
         let temporary = path.with_extension(format!("{label}.tmp"));
         let file = create_file(&temporary).map_err(failed(&temporary, "created"))?;

@@ -2,6 +2,7 @@
 //!
 //! [`start`] runs a whole server inside the calling process and gives a [`Handle`] to it.
 
+pub mod backup;
 pub mod clock;
 pub mod config;
 mod control;

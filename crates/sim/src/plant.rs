@@ -1,7 +1,8 @@
 //! Planted bugs: each breaks one promise that the product relies on, from outside, by doing to a
 //! message, a disk or a start what a bug in that mechanism would do. The checkers must notice.
 
-use engine::message::{Answer, Body, Fate, Notice, Request, Response, Token};
+use adt::Reply;
+use engine::message::{Answer, Body, CutStep, Fate, Notice, Request, Response, Token};
 use engine::node::{Node, Parcel};
 use raft::eraftpb::{Message, MessageType};
 use wire::entry::EntryFormat;
@@ -33,6 +34,8 @@ pub enum Plant {
     LostRelease,
     /// A transaction does not see its own writes.
     LostOwnWrites,
+    /// A shard goes on before all shards stand still for a backup, and nobody asks whether it did.
+    TornCut,
     /// In a cluster: leases are counted on a clock that stands still while the machine does.
     FrozenClock,
     /// In a cluster: a snapshot that another machine has sent counts before it is on disk.
@@ -53,7 +56,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -66,6 +69,7 @@ impl Plant {
         Self::DuplicateMessage,
         Self::LostRelease,
         Self::LostOwnWrites,
+        Self::TornCut,
         Self::FrozenClock,
         Self::LostSnapshot,
         Self::WrongFate,
@@ -91,6 +95,7 @@ impl Plant {
             Self::DuplicateMessage => "duplicate-message",
             Self::LostRelease => "lost-release",
             Self::LostOwnWrites => "lost-own-writes",
+            Self::TornCut => "torn-cut",
             Self::FrozenClock => "frozen-clock",
             Self::LostSnapshot => "lost-snapshot",
             Self::WrongFate => "wrong-fate",
@@ -128,6 +133,11 @@ impl Plant {
                 let release = Request { gateway, token, body: Body::Release { txn, after } };
                 return vec![request, release];
             }
+            (Self::TornCut, Body::Cut { cut, step: CutStep::Freeze }) if shard == 0 => {
+                let (gateway, token) = (request.gateway, Token(u64::MAX));
+                let body = Body::Cut { cut: *cut, step: CutStep::Release };
+                return vec![request, Request { gateway, token, body }];
+            }
             (Self::DuplicateMessage, Body::Apply(apply)) => {
                 let (gateway, token) = (request.gateway, Token(u64::MAX));
                 let again = Request { gateway, token, body: Body::Apply(apply.clone()) };
@@ -162,6 +172,7 @@ impl Plant {
                 *since = adt::Timestamp::ZERO;
                 *until = adt::Timestamp(u64::MAX);
             }
+            (Self::TornCut, Answer::Reply(reply)) if is_no_cut(reply) => *reply = Reply::Ok,
             (Self::WrongFate, Answer::Fate(fate)) => *fate = Fate::Void,
             (Self::LostWound, Answer::Notice(Notice::Wound { .. })) => return None,
             _ => {}
@@ -179,4 +190,9 @@ fn acknowledge(message: &mut Message) {
         message.reject = false;
         message.reject_hint = 0;
     }
+}
+
+/// Whether a shard says that it has not stood still.
+fn is_no_cut(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(error) if error.code() == "NOCUT")
 }

@@ -66,11 +66,13 @@ pub enum Fault {
     Reshape,
     /// Clients have nothing to ask for a while, so that groups fall asleep.
     Lull,
+    /// Somebody takes a backup of everything.
+    Backup,
 }
 
 impl Fault {
     /// All of them, with how often a run has each at most and whether it takes several machines.
-    const ALL: [(Self, u64, bool); 23] = [
+    const ALL: [(Self, u64, bool); 24] = [
         (Self::Crash, 4, false),
         (Self::Outage, 2, true),
         (Self::FailedSync, 3, false),
@@ -94,6 +96,7 @@ impl Fault {
         (Self::StandBack, 3, true),
         (Self::Reshape, 8, true),
         (Self::Lull, 3, true),
+        (Self::Backup, 12, false),
     ];
 }
 
@@ -129,6 +132,9 @@ impl Swarm {
     pub fn new(seed: u64, plant: Option<Plant>) -> Self {
         let mut random = Random::new(seed, "shape");
         let shape = shape(&mut random, plant);
+        let mut faults = faults(&mut Random::new(seed, "swarm"), shape.is_cluster());
+        // What is wrong with a cut shows in one that is made.
+        faults.extend((plant == Some(Plant::TornCut)).then_some((Fault::Backup, 40)));
         Self {
             shape,
             clients: random.between(2, 10),
@@ -139,7 +145,7 @@ impl Swarm {
             channel_us: *random.pick(&[2, 100, 2000]),
             link_us: *random.pick(&[20, 200, 5000]),
             uneven_links: random.percent(30),
-            faults: faults(&mut Random::new(seed, "swarm"), shape.is_cluster()),
+            faults,
             manners: Manners::draw(&mut Random::new(seed, "manners"), shape.is_cluster()),
             mix: Mix::draw(&mut Random::new(seed, "mix")),
         }

@@ -1,6 +1,7 @@
 //! One simulated run: machines, their disks, their clients, and whatever the seed has in store.
 
 mod agreement;
+mod backups;
 mod begin;
 mod carry;
 mod clients;
@@ -175,6 +176,8 @@ pub struct World {
     faults: Random,
     trace: Trace,
     steps: Steps,
+    /// A backup that is being taken.
+    keeping: Option<backups::Keeping>,
     outcome: Outcome,
 }
 

@@ -42,6 +42,8 @@ const FAULTS: &[&str] = &[
 
 /// What is rare and must be come across all the same.
 const MARKS: &[&str] = &[
+    "backups",
+    "cuts_refused",
     "damage_noticed",
     "deposed_leaders_unaware",
     "draws",

@@ -6,8 +6,9 @@
 //! together with its index and term.
 
 use crate::bytes::{Reader, put_count, put_option, put_u16, put_u32, put_u64, put_word};
+use crate::snapshot::SnapshotFormat;
 use adt::{ArgBuf, Args, Corrupt, Op, Timestamp, record};
-use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare};
+use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec, SnapshotPart};
 use engine::limits::ENTRY_RECORDS_MAX;
 use engine::message::{
     Age, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId, Version,
@@ -39,6 +40,10 @@ const HAS_GUARDS: u8 = 2;
 pub struct EntryFormat;
 
 impl EntryCodec for EntryFormat {
+    fn encode_part(&self, part: &SnapshotPart, out: &mut Vec<u8>) {
+        SnapshotFormat.encode(part, out);
+    }
+
     /// # Panics
     /// If the entry has more than 131,072 records; shards close entries long before.
     fn encode(&self, entry: &Entry, out: &mut Vec<u8>) {

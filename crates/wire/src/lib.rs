@@ -4,6 +4,7 @@
 //! This crate is pure: it turns bytes into values and values into bytes. Decoders treat every
 //! length as hostile: nothing is allocated for what has only been announced.
 
+pub mod backup;
 mod bytes;
 pub mod entry;
 pub mod peer;

@@ -71,7 +71,7 @@ impl SnapshotCodec for SnapshotFormat {
     }
 }
 
-fn checksum(len: u64, payload: &[u8]) -> u32 {
+pub(crate) fn checksum(len: u64, payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&len.to_le_bytes());
     hasher.update(payload);

@@ -78,6 +78,7 @@ impl Gateway {
             "failover" => self.failover(id, args),
             "cluster" => self.cluster(id, args),
             "shardmap" => self.shard_map(id, args),
+            "backup" => self.backup(id, args),
             "role" => {
                 Reply::Array(vec![Reply::bulk("master"), Reply::Int(0), Reply::Array(vec![])])
                     .into()

@@ -50,6 +50,8 @@ pub(super) enum Pending {
     Wait { job: u64 },
     /// A shard's part of something that asks all of them.
     Gather { job: u64 },
+    /// A shard's part of a cut.
+    Cut { job: u64, shard: ShardId },
     /// A lock that several transactions share.
     Lease { lease: u64 },
     /// What a participant knows of a transaction whose coordinator is silent.

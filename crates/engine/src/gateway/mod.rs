@@ -11,6 +11,7 @@
 pub mod acl;
 mod admission;
 mod api;
+mod backup;
 mod blocking;
 mod calls;
 pub mod client_list;
@@ -72,6 +73,7 @@ enum Job {
     Wait(Box<blocking::Wait>),
     Gather(Box<gather::Gather>),
     Recovery(Box<recover::Recovery>),
+    Cut(Box<backup::Cut>),
 }
 
 /// One gateway. The server feeds it and carries out what [`Gateway::poll`] gives.

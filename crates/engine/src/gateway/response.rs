@@ -61,6 +61,7 @@ impl Gateway {
             Pending::Attempt { job } => self.attempted(job, answer),
             Pending::Gather { job } => self.gathered(job, answer),
             Pending::Lease { lease } => self.leased(lease, answer),
+            Pending::Cut { job, shard } => self.cut_answered(token, (job, shard), answer),
             Pending::Fate { job } => self.learned(job, answer),
             Pending::SplitDone => self.telling_split = false,
             Pending::Wait { .. } => {}

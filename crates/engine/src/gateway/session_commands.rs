@@ -150,6 +150,10 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Tells which machines are to hold which shards, and which do (HOLDERS); SET says what is to \
          be from now on, in a map with the next epoch. See claret cluster --help.",
         "[HOLDERS | SET map]", "O(1)");
+    ("backup", -2, ADMIN, Keys::None,
+        "Lets all shards stand still for a moment and keep the state of that moment (BEGIN), tells \
+         it in pieces (READ), and forgets it (END). See claret backup --help.",
+        "BEGIN | READ cut shard piece | END cut", "O(n) for BEGIN and for all pieces");
     ("readonly", 1, FAST, Keys::None,
         "Reads that follow may be sent to any machine without being told which one leads; they \
          see the newest values all the same.", "", "O(1)");

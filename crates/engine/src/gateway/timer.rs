@@ -10,11 +10,13 @@ pub(super) enum Timer {
     Again { job: u64 },
     /// The time of a blocking command is over.
     Deadline { job: u64 },
+    /// A cut has not come about.
+    Cut { job: u64 },
 }
 
 impl Gateway {
     pub(super) fn set_timer(&mut self, in_us: u64, timer: Timer) {
-        let (Timer::Again { job } | Timer::Deadline { job }) = timer;
+        let (Timer::Again { job } | Timer::Deadline { job } | Timer::Cut { job }) = timer;
         self.timers.insert((self.now.mono_us.saturating_add(in_us), job), timer);
     }
 
@@ -28,6 +30,7 @@ impl Gateway {
             match entry.remove() {
                 Timer::Again { job } => self.again(job),
                 Timer::Deadline { job } => self.timed_out(job),
+                Timer::Cut { job } => self.cut_late(job),
             }
         }
         self.settle();

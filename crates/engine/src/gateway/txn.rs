@@ -127,6 +127,7 @@ impl Cause {
             Self::Idle => "it was idle while others waited for what it holds",
             Self::Refused(Refusal::Conflict) => "another transaction holds what it needs",
             Self::Refused(Refusal::LocksLost) => "its locks were lost",
+            Self::Refused(Refusal::Frozen) => "a backup begins just now",
             Self::Refused(Refusal::Moved) => "what it needs goes to a new shard just now",
             Self::Changed => "what it had read was changed",
             Self::Discarded => return discarded(),
@@ -339,8 +340,10 @@ impl Gateway {
                     txn.later.clear();
                 }
                 let attempt = txn.id.attempt + 1;
-                let give_up = cause == Cause::Refused(Refusal::Busy)
-                    || (cause != Cause::Wounded && attempt >= ATTEMPTS_MAX);
+                // A shard stands still for a moment only; and the oldest is not wounded for ever.
+                let passes = matches!(cause, Cause::Wounded | Cause::Refused(Refusal::Frozen));
+                let give_up =
+                    cause == Cause::Refused(Refusal::Busy) || (!passes && attempt >= ATTEMPTS_MAX);
                 if give_up {
                     self.mail.stats.aborted += 1;
                     self.drop_txn(job);

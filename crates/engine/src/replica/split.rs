@@ -51,7 +51,7 @@ impl<C: EntryCodec> Replica<C> {
             && self.shard.state().slots().splits == splits;
         // The new shard begins with the members of this one: they must not be changing.
         let stable = self.may_propose() && self.is_settled() && !self.members().is_joint();
-        if !begins || !stable || !self.shard.begin_giving(range) {
+        if !begins || !stable || self.shard.is_frozen() || !self.shard.begin_giving(range) {
             return Ok(());
         }
         self.propose(now)?;

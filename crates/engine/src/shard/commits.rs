@@ -231,7 +231,7 @@ impl Shard {
     }
 
     /// A prepare that still waits is refused; one that is in the log goes on.
-    pub(super) fn cancel(&mut self, txn: TxnId) {
+    pub(super) fn cancel(&mut self, txn: TxnId, why: Refusal) {
         let waiting = self.txns.get(&txn).map_or(&[][..], |entry| &entry.waiters);
         let prepare = waiting.iter().copied().find(|id| {
             let waiter = self.waiters.get(id);
@@ -243,7 +243,7 @@ impl Shard {
         if let Some(entry) = self.txns.get_mut(&txn) {
             entry.waiters.retain(|waiter| *waiter != id);
         }
-        let refused = Answer::Refused(Refusal::LocksLost);
+        let refused = Answer::Refused(why);
         self.answer(waiter.request.gateway, waiter.request.token, refused);
     }
 

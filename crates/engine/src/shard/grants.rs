@@ -65,6 +65,11 @@ pub(super) fn claims_of(body: &Body) -> Claims {
     }
 }
 
+/// Whether a request that is granted changes records.
+fn writes(body: &Body) -> bool {
+    matches!(body, Body::Apply(_) | Body::Prepare { .. })
+}
+
 fn txn_of(body: &Body) -> Option<TxnId> {
     match body {
         Body::Lock { txn, .. } => Some(*txn),
@@ -452,6 +457,7 @@ impl Shard {
         while let Some(key) = self.dirty.pop() {
             self.begin_phase(now, &key);
         }
+        self.go_on_with_cut(now);
     }
 
     /// If the oldest waiter of `key` can go, a phase begins: it goes, and with it everybody who is
@@ -484,6 +490,9 @@ impl Shard {
 
     fn admit(&mut self, now: Now, id: WaiterId, hot: &Blob) -> bool {
         let Some(waiter) = self.waiters.get(&id) else { return false };
+        if self.is_frozen() && writes(&waiter.request.body) {
+            return false;
+        }
         let txn = txn_of(&waiter.request.body);
         let barred = waiter.claims.iter().any(|(key, claim)| {
             let (cc, record) = (self.config.concurrency, self.state.get(key));

@@ -102,6 +102,7 @@ impl Shard {
             }
         }
         self.after.retain(|(_, request)| !of_it(request.gateway));
+        self.forget_frozen(machine);
         for key in self.blocked.forget(machine) {
             let ready = self.blocked.ready(&key, &self.state);
             self.notify_ready(ready);

@@ -86,6 +86,7 @@ impl Shard {
                 self.turn_away(request.gateway, request.token, request.body);
             }
         }
+        self.give_up_cut();
         for (txn, entry) in std::mem::take(&mut self.txns) {
             self.give_up_txn(txn, entry);
         }

@@ -9,6 +9,7 @@ pub mod apply;
 mod blocked;
 mod commits;
 mod contention;
+pub mod cut;
 mod grants;
 mod idle;
 mod inquiry;
@@ -29,8 +30,8 @@ use crate::entry::{Apply, Entry, LogRecord};
 use crate::limits::{ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, REAP_PER_TURN_MAX};
 use crate::map::Range;
 use crate::message::{
-    Age, Answer, Body, Concurrency, GatewayId, Notice, Now, Request, RequestId, Response, ShardId,
-    Token, TxnId,
+    Age, Answer, Body, Concurrency, GatewayId, Notice, Now, Refusal, Request, RequestId, Response,
+    ShardId, Token, TxnId,
 };
 use crate::stats::ShardStats;
 use adt::collections::Map;
@@ -160,6 +161,7 @@ pub struct Shard {
     blocked: Blocked,
     contention: Contention,
     snapshot: Option<snapshot::Writer>,
+    cut: Option<cut::Cut>,
     /// In a cluster: when keys changed last.
     recent: Option<Recent>,
     /// Slots that are about to be given away, and what came of the last split.
@@ -202,6 +204,7 @@ impl Shard {
             blocked: Blocked::default(),
             contention: Contention::default(),
             snapshot: None,
+            cut: None,
             recent: config.home.map(|_| Recent::default()),
             giving: None,
             born: None,
@@ -236,7 +239,10 @@ impl Shard {
     /// expiry.
     pub fn is_quiet(&self) -> bool {
         let open = self.state.prepared().is_empty() && self.state.unsettled().next().is_none();
-        open && self.waiters.is_empty() && !self.has_work() && !self.has_answers()
+        open && self.cut.is_none()
+            && self.waiters.is_empty()
+            && !self.has_work()
+            && !self.has_answers()
     }
 
     /// The shard's logical clock.
@@ -267,7 +273,7 @@ impl Shard {
         let prepared = self.config.home.is_some() && !self.state.prepared().is_empty();
         let watching = !self.waiters.is_empty() || prepared;
         let waiting = watching.then_some(now.mono_us + 100_000);
-        expiry.into_iter().chain(waiting).min()
+        expiry.into_iter().chain(waiting).chain(self.cut_timeout()).min()
     }
 
     /// Does what is due by time: expiry, and reminders to idle transactions that others wait for.
@@ -275,6 +281,7 @@ impl Shard {
         self.reap_due(now);
         self.remind_idle_holders(now);
         self.find_orphans(now);
+        self.expire_cut(now);
         if self.tracking_until_us.is_some_and(|until| until < now.mono_us) && !self.locks.in_use() {
             self.tracking_until_us = None;
         }
@@ -290,6 +297,7 @@ impl Shard {
         {
             return;
         }
+        let Some(request) = self.hold_back(now, request) else { return };
         match request.body {
             Body::Read { .. } => self.read(now, request),
             Body::Apply(_) => self.admit_apply(now, request),
@@ -299,7 +307,7 @@ impl Shard {
                 self.decide(now, (request.gateway, request.token), txn, commit);
             }
             Body::Inquire { txn } => self.inquire(request.gateway, request.token, txn),
-            Body::Cancel { txn } => self.cancel(txn),
+            Body::Cancel { txn } => self.cancel(txn, Refusal::LocksLost),
             Body::Release { txn, after } => {
                 self.move_clock(after);
                 self.end_txn(txn);
@@ -324,6 +332,7 @@ impl Shard {
                 self.log(LogRecord::Flush, target);
             }
             Body::Resolve(_) => self.resolve_request(request),
+            Body::Cut { cut, step } => self.cut(now, (request.gateway, request.token), cut, step),
             _ => self.look(now, request),
         }
         self.settle(now);
@@ -362,6 +371,7 @@ impl Shard {
 
     /// Puts a record into the entry of this turn.
     fn log(&mut self, record: LogRecord, target: Target) {
+        self.note_for_cut(&record, target.kind);
         if self.tracking_until_us.is_some() {
             if self.building.records.is_empty() {
                 self.building.tracked = true;

@@ -20,8 +20,64 @@ pub struct Writer {
     /// Keys that were there at the beginning and are not written yet.
     left: Set<Blob>,
     ready: VecDeque<SnapshotPart>,
+    /// Records as they were before they changed. They come first: each takes memory.
+    copies: VecDeque<SnapshotPart>,
     parts: u64,
     ended: bool,
+}
+
+impl Writer {
+    /// The next parts, at most `count` and the end mark; none when everything was given.
+    pub(super) fn parts(&mut self, state: &State, count: usize) -> Vec<SnapshotPart> {
+        let mut parts: Vec<SnapshotPart> = Vec::new();
+        // The header comes before everything else.
+        if self.parts == 0 {
+            parts.extend(self.ready.pop_front());
+        }
+        while parts.len() < count {
+            if let Some(part) = self.copies.pop_front().or_else(|| self.ready.pop_front()) {
+                parts.push(part);
+            } else if let Some(key) = self.left.pop() {
+                if let Some(record) = state.get(&key) {
+                    parts.push(SnapshotPart::Record(key, record.clone()));
+                }
+            } else {
+                break;
+            }
+        }
+        self.parts += parts.len() as u64;
+        if parts.len() < count && !self.ended {
+            self.ended = true;
+            parts.push(SnapshotPart::End { parts: self.parts });
+        }
+        parts
+    }
+
+    /// A record that is about to change goes into the snapshot as it is.
+    fn keep(&mut self, state: &State, apply: &Apply) {
+        for (key, op) in &apply.ops {
+            if op.is_write()
+                && self.left.swap_remove(key)
+                && let Some(record) = state.get(key)
+            {
+                self.copies.push_back(SnapshotPart::Record(key.clone(), record.clone()));
+            }
+        }
+    }
+
+    /// Everything is about to change.
+    fn keep_all(&mut self, state: &State) {
+        while let Some(key) = self.left.pop() {
+            if let Some(record) = state.get(&key) {
+                self.ready.push_back(SnapshotPart::Record(key.clone(), record.clone()));
+            }
+        }
+    }
+
+    /// How many records are kept as they were.
+    pub(super) fn copies(&self) -> usize {
+        self.copies.len()
+    }
 }
 
 impl Shard {
@@ -29,6 +85,15 @@ impl Shard {
     /// the group had these members (none: those that founded it). One that was begun before is given
     /// up.
     pub fn begin_snapshot(&mut self, index: u64, term: u64, members: Option<Members>) {
+        self.snapshot = Some(self.writer(index, term, members));
+        // What is prepared may be carried out at any moment. Later ones follow when they are logged.
+        let prepared = self.state.prepared().values();
+        let parts: Vec<Apply> = prepared.map(|p| p.prepare.apply.clone()).collect();
+        parts.iter().for_each(|apply| self.before_change(apply));
+    }
+
+    /// What writes the present state.
+    pub(super) fn writer(&self, index: u64, term: u64, members: Option<Members>) -> Writer {
         let mut ready = VecDeque::new();
         let (shard, clock, removed) = (self.config.id, self.clock, self.state.removed());
         ready.push_back(SnapshotPart::Header { shard, index, term, clock, removed });
@@ -50,34 +115,14 @@ impl Shard {
         let unsettled = self.state.unsettled();
         ready.extend(unsettled.map(|(txn, commit)| SnapshotPart::Unsettled { txn, commit }));
         let left = self.state.iter().map(|(key, _)| key.clone()).collect();
-        self.snapshot = Some(Writer { left, ready, parts: 0, ended: false });
-        // What is prepared may be carried out at any moment. Later ones follow when they are logged.
-        let prepared = self.state.prepared().values();
-        let parts: Vec<Apply> = prepared.map(|p| p.prepare.apply.clone()).collect();
-        parts.iter().for_each(|apply| self.before_change(apply));
+        Writer { left, ready, copies: VecDeque::new(), parts: 0, ended: false }
     }
 
     /// The next parts of the snapshot, at most `count`; none when it is complete (the last part is
     /// the end mark) or none was begun.
     pub fn snapshot_parts(&mut self, count: usize) -> Vec<SnapshotPart> {
         let Some(writer) = &mut self.snapshot else { return Vec::new() };
-        let mut parts: Vec<SnapshotPart> = Vec::new();
-        while parts.len() < count {
-            if let Some(part) = writer.ready.pop_front() {
-                parts.push(part);
-            } else if let Some(key) = writer.left.pop() {
-                if let Some(record) = self.state.get(&key) {
-                    parts.push(SnapshotPart::Record(key, record.clone()));
-                }
-            } else {
-                break;
-            }
-        }
-        writer.parts += parts.len() as u64;
-        if parts.len() < count && !writer.ended {
-            writer.ended = true;
-            parts.push(SnapshotPart::End { parts: writer.parts });
-        }
+        let parts = writer.parts(&self.state, count);
         if parts.is_empty() {
             self.snapshot = None;
         }
@@ -91,25 +136,14 @@ impl Shard {
 
     /// Records that are about to change go into the snapshot as they are.
     pub(super) fn before_change(&mut self, apply: &Apply) {
-        let Some(writer) = &mut self.snapshot else { return };
-        for (key, op) in &apply.ops {
-            if op.is_write()
-                && writer.left.swap_remove(key)
-                && let Some(record) = self.state.get(key)
-            {
-                writer.ready.push_back(SnapshotPart::Record(key.clone(), record.clone()));
-            }
-        }
+        let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
+        self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep(state, apply));
     }
 
     /// Everything is about to change.
     pub(super) fn keep_all_for_snapshot(&mut self) {
-        let Some(writer) = &mut self.snapshot else { return };
-        while let Some(key) = writer.left.pop() {
-            if let Some(record) = self.state.get(&key) {
-                writer.ready.push_back(SnapshotPart::Record(key, record.clone()));
-            }
-        }
+        let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
+        self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep_all(state));
     }
 }
 

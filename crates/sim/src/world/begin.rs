@@ -43,6 +43,7 @@ impl World {
             faults: Random::new(seed, "faults"),
             trace: Trace::default(),
             steps: Steps::default(),
+            keeping: None,
             outcome: Outcome::default(),
             swarm,
         };

@@ -1,5 +1,6 @@
 //! Clients and their connections.
 
+use super::backups::KEEPER;
 use super::{Event, WAIT_US_MAX, World};
 use crate::client::Wish;
 use crate::machine::Machine;
@@ -52,7 +53,7 @@ impl World {
     }
 
     /// The client has no connection any more; the server hears of that later.
-    fn leave(&mut self, client: u64, later_us: u64) -> bool {
+    pub(super) fn leave(&mut self, client: u64, later_us: u64) -> bool {
         let Some(connection) = self.connections.remove(&client) else { return false };
         let time = (self.now_us + connection.delay_us).max(connection.last_out_us + 1) + later_us;
         let input = Box::new(Input::Close(connection.number));
@@ -107,6 +108,9 @@ impl World {
 
     /// A client has a reply.
     pub(super) fn told(&mut self, client: u64, reply: Reply) -> Result<(), String> {
+        if client == KEEPER {
+            return self.keeper_told(reply);
+        }
         let waited_us = self.clients[client as usize].waits_us(self.now_us);
         // Where clients keep locks, or have gone with them, others wait for as long.
         let at_once = !self.shape.is_cluster() && !self.swarm.keeps_locks();

@@ -66,6 +66,7 @@ impl World {
                 self.stand_back(machine, true);
             }
             Fault::Reshape => self.reshape(),
+            Fault::Backup => self.begin_backup(),
             Fault::Lull => self.lull(),
         }
     }

@@ -35,6 +35,7 @@ const CONFLICT: u8 = 1;
 const BUSY: u8 = 2;
 const LOCKS_LOST: u8 = 3;
 const MOVED: u8 = 4;
+const FROZEN: u8 = 5;
 
 const FATE_PREPARED: u8 = 1;
 const FATE_COMMITTED: u8 = 2;
@@ -94,6 +95,7 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
             Refusal::Busy => BUSY,
             Refusal::LocksLost => LOCKS_LOST,
             Refusal::Moved => MOVED,
+            Refusal::Frozen => FROZEN,
         }),
         Answer::Version(version) => put_record_version(*version, out),
         Answer::Stats(stats) => put_shard_stats(stats, out),
@@ -135,6 +137,7 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
             BUSY => Refusal::Busy,
             LOCKS_LOST => Refusal::LocksLost,
             MOVED => Refusal::Moved,
+            FROZEN => Refusal::Frozen,
             _ => return Err(Corrupt),
         }),
         RECORD_VERSION => Answer::Version(read_record_version(reader)?),

@@ -8,7 +8,7 @@ use crate::entry::{
 };
 use adt::scan::ScanArgs;
 use adt::{Blob, Corrupt, Op, Timestamp};
-use engine::message::{Body, KeyedOp, MachineId};
+use engine::message::{Body, CutStep, KeyedOp, MachineId};
 
 const READ: u8 = 1;
 const APPLY: u8 = 2;
@@ -32,6 +32,12 @@ const RESOLVE: u8 = 19;
 const STATS: u8 = 20;
 const KEYS_IN_SLOT: u8 = 21;
 const TRANSFER: u8 = 22;
+const CUT: u8 = 23;
+
+const FREEZE: u8 = 1;
+const RELEASE_CUT: u8 = 2;
+const PIECE: u8 = 3;
+const END: u8 = 4;
 
 fn kind(body: &Body) -> u8 {
     match body {
@@ -57,6 +63,7 @@ fn kind(body: &Body) -> u8 {
         Body::Stats => STATS,
         Body::KeysInSlot { .. } => KEYS_IN_SLOT,
         Body::Transfer { .. } => TRANSFER,
+        Body::Cut { .. } => CUT,
     }
 }
 
@@ -109,6 +116,10 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
         Body::Scan { scan, type_name } => put_scan(scan, type_name.as_deref(), out),
         Body::Resolve(request) => put_request(request, out),
         Body::Transfer { to } => put_u16(to.0, out),
+        Body::Cut { cut, step } => {
+            put_u64(*cut, out);
+            put_step(*step, out);
+        }
         Body::KeysInSlot { slot, count } => {
             put_u16(*slot, out);
             put_u64(*count as u64, out);
@@ -177,12 +188,35 @@ fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt>
         FLUSH => Body::Flush,
         RESOLVE => Body::Resolve(read_request(reader)?),
         STATS => Body::Stats,
+        CUT => Body::Cut { cut: reader.u64()?, step: read_step(reader)? },
         TRANSFER => Body::Transfer { to: MachineId(reader.u16()?) },
         KEYS_IN_SLOT => {
             let slot = reader.u16()?;
             let count = usize::try_from(reader.u64()?).map_err(|_| Corrupt)?;
             Body::KeysInSlot { slot, count }
         }
+        _ => return Err(Corrupt),
+    })
+}
+
+fn put_step(step: CutStep, out: &mut Vec<u8>) {
+    match step {
+        CutStep::Freeze => out.push(FREEZE),
+        CutStep::Release => out.push(RELEASE_CUT),
+        CutStep::Piece(piece) => {
+            out.push(PIECE);
+            put_u64(piece, out);
+        }
+        CutStep::End => out.push(END),
+    }
+}
+
+fn read_step(reader: &mut Reader<'_>) -> Result<CutStep, Corrupt> {
+    Ok(match reader.u8()? {
+        FREEZE => CutStep::Freeze,
+        RELEASE_CUT => CutStep::Release,
+        PIECE => CutStep::Piece(reader.u64()?),
+        END => CutStep::End,
         _ => return Err(Corrupt),
     })
 }

@@ -7,8 +7,8 @@ use engine::entry::{Apply, Prepare};
 use engine::gateway::{ClientFilter, GatewayStats, Knowledge, PeerMessage, Question};
 use engine::map::ShardMap;
 use engine::message::{
-    Age, Answer, Body, Fate, GatewayId, Guard, KeyedOp, MachineId, Notice, Refusal, Request,
-    RequestId, Response, ShardId, Token, TxnId, Version,
+    Age, Answer, Body, CutStep, Fate, GatewayId, Guard, KeyedOp, MachineId, Notice, Refusal,
+    Request, RequestId, Response, ShardId, Token, TxnId, Version,
 };
 use engine::node::{Parcel, SnapshotPiece, Taken};
 use engine::replication::Members;
@@ -324,5 +324,8 @@ pub fn parcels() -> Vec<Parcel> {
         Parcel::Map(Box::new(shard_map())),
         Parcel::Members { shard, term: 4, applied: (9, 3), members: Box::new(members()) },
     ]);
+    let steps = [CutStep::Freeze, CutStep::Release, CutStep::Piece(3), CutStep::End];
+    parcels.extend(steps.map(|step| asked(Body::Cut { cut: 11, step })));
+    parcels.push(answered(Answer::Refused(Refusal::Frozen)));
     parcels
 }

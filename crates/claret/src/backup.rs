@@ -1,0 +1,402 @@
+//! `claret backup` and `claret restore`: everything of one moment in a file, and back.
+//!
+//! The cut is made and told by the servers, with a command that any Redis client could send:
+//! `BACKUP`. Any machine of a cluster may be asked.
+
+use crate::serve::ServeArgs;
+use clap::Args;
+use client::Client;
+use client::{ClientReply, Command};
+use engine::message::ShardId;
+use server::backup::restore::restore;
+use server::backup::{Backup, Contents, inspect};
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::task::JoinSet;
+use wire::backup::About;
+
+/// How often a backup is begun at most.
+const ATTEMPTS: u32 = 20;
+/// How long to wait before it is begun again.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Pieces that are asked for at once, each of another shard.
+const PIECES: usize = 8;
+/// How often is told how far it is.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// Arguments of `claret backup`.
+#[derive(Args, Debug)]
+pub struct BackupArgs {
+    /// The file; it must not be there yet.
+    file: PathBuf,
+    /// The server, or any machine of the cluster: redis://[user:password@]host:port.
+    #[arg(long, value_name = "URL", default_value = "redis://127.0.0.1:6379")]
+    url: String,
+    /// Read a backup instead of taking one, and say what is in it.
+    #[arg(long, conflicts_with = "url")]
+    verify: bool,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `claret restore`: those of `claret serve`, for whom the data directory is made.
+#[derive(Args, Debug)]
+pub struct RestoreArgs {
+    /// The file that `claret backup` has written.
+    file: PathBuf,
+    /// The new cluster is called like the one that the backup is of, no machine of which will ever
+    /// run again.
+    #[arg(long)]
+    same_name: bool,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+type Result<T> = std::result::Result<T, String>;
+
+/// Why an attempt has failed.
+enum Failure {
+    /// It may do to begin again.
+    Again(String),
+    /// It would not help.
+    For(String),
+}
+
+impl From<server::backup::BackupError> for Failure {
+    fn from(error: server::backup::BackupError) -> Self {
+        Self::For(error.to_string())
+    }
+}
+
+/// Runs `claret backup`.
+pub fn main(args: &BackupArgs) -> ExitCode {
+    let done = if args.verify { verify(args) } else { take(args) };
+    end(done)
+}
+
+/// Runs `claret restore`.
+pub fn restore_main(args: &RestoreArgs) -> ExitCode {
+    let options = match args.serve.options() {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("claret: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    server::raise_descriptor_limit();
+    let now_s = now_ms() / 1000;
+    let done = restore(&args.file, &options, args.same_name, now_s);
+    end(done.map_err(|error| error.to_string()).map(|contents| {
+        let (dir, keys) = (options.dir.display(), contents.keys);
+        let who = match &options.cluster {
+            None => "the server".to_owned(),
+            Some(cluster) => format!("machine {} of '{}'", cluster.own.0, cluster.name),
+        };
+        format!("{dir}: {keys} keys, as of {}; ready for {who}\n", when(&contents))
+    }))
+}
+
+fn end(done: Result<String>) -> ExitCode {
+    match done {
+        Ok(text) if std::io::stdout().write_all(text.as_bytes()).is_ok() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("claret: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+fn verify(args: &BackupArgs) -> Result<String> {
+    let contents = inspect(&args.file).map_err(|error| error.to_string())?;
+    Ok(if args.json { json(&args.file, &contents) } else { page(&args.file, &contents) })
+}
+
+fn take(args: &BackupArgs) -> Result<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let contents = runtime.block_on(async {
+        let client = Client::connect(&args.url).await;
+        let client = client.map_err(|error| format!("{}: {error}", args.url))?;
+        take_from(&client, &args.file).await
+    })?;
+    Ok(if args.json { json(&args.file, &contents) } else { page(&args.file, &contents) })
+}
+
+/// Takes a backup, and begins again if a leader changes meanwhile.
+async fn take_from(client: &Client, file: &Path) -> Result<Contents> {
+    let mut why = String::new();
+    for attempt in 0..ATTEMPTS {
+        if attempt > 0 {
+            eprintln!("begins again: {why}");
+            tokio::time::sleep(PAUSE).await;
+        }
+        match attempt_to(client, file).await {
+            // What was written is read back: a backup that cannot be read is none.
+            Ok(()) => return inspect(file).map_err(|error| error.to_string()),
+            Err(Failure::Again(reason)) => why = reason,
+            Err(Failure::For(reason)) => return Err(reason),
+        }
+    }
+    Err(format!("there is no backup after {ATTEMPTS} attempts; the last one failed: {why}"))
+}
+
+async fn attempt_to(client: &Client, file: &Path) -> std::result::Result<(), Failure> {
+    let cut = begin(client).await?;
+    let mut backup = Backup::create(file, &cut.about)?;
+    let stopped = async {
+        // Without the signal it is waited for in vain.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let fetched = tokio::select! {
+        fetched = fetch(client, &cut, &mut backup) => fetched,
+        () = stopped => Err(Failure::For("interrupted; there is no backup".to_owned())),
+    };
+    // If this is lost, the servers forget the cut by themselves.
+    let end = Command::new("BACKUP").arg("END").arg(cut.number);
+    let _ = client.send::<ClientReply>(end).await;
+    fetched?;
+    backup.finish()?;
+    Ok(())
+}
+
+/// A cut that the servers have made.
+struct Cut {
+    number: i64,
+    about: About,
+    /// The shards, with their numbers of keys.
+    shards: BTreeMap<u16, u64>,
+}
+
+async fn ask(client: &Client, command: Command) -> std::result::Result<ClientReply, Failure> {
+    client.send::<ClientReply>(command).await.map_err(|error| {
+        let text = error.to_string();
+        let passes = ["TRYAGAIN", "NOCUT", "INDEFINITE", "lost its leader"];
+        if passes.iter().any(|what| text.contains(what)) {
+            Failure::Again(text)
+        } else {
+            Failure::For(text)
+        }
+    })
+}
+
+async fn begin(client: &Client) -> std::result::Result<Cut, Failure> {
+    let reply = ask(client, Command::new("BACKUP").arg("BEGIN")).await?;
+    let cut = read_cut(reply);
+    cut.ok_or_else(|| Failure::For("this is no answer to BACKUP BEGIN".to_owned()))
+}
+
+fn read_cut(reply: ClientReply) -> Option<Cut> {
+    let ClientReply::Array(parts) = reply else { return None };
+    let [number, held_us, cluster, map, shards] = <[ClientReply; 5]>::try_from(parts).ok()?;
+    let (ClientReply::Int(number), ClientReply::Int(held_us)) = (number, held_us) else {
+        return None;
+    };
+    let text = |reply| match reply {
+        ClientReply::Bulk(bytes) => String::from_utf8(bytes.to_vec()).ok(),
+        _ => None,
+    };
+    let ClientReply::Array(told) = shards else { return None };
+    let mut shards = BTreeMap::new();
+    for shard in told {
+        let ClientReply::Array(pair) = shard else { return None };
+        let [ClientReply::Int(shard), ClientReply::Int(keys)] = pair[..] else { return None };
+        shards.insert(u16::try_from(shard).ok()?, u64::try_from(keys).ok()?);
+    }
+    let about = About {
+        taken_ms: now_ms(),
+        held_us: u64::try_from(held_us).ok()?,
+        cluster: text(cluster)?,
+        map: text(map)?,
+        written_by: env!("CARGO_PKG_VERSION").to_owned(),
+        shards: u16::try_from(shards.len()).ok()?,
+    };
+    Some(Cut { number, about, shards })
+}
+
+/// Fetches the states of all shards, a piece of each in turn.
+async fn fetch(
+    client: &Client,
+    cut: &Cut,
+    backup: &mut Backup,
+) -> std::result::Result<(), Failure> {
+    let mut progress = Progress::new(cut);
+    let mut left: BTreeMap<u16, u64> = cut.shards.keys().map(|shard| (*shard, 0)).collect();
+    let mut next = 0;
+    while !left.is_empty() {
+        let after = left.range(next..).take(PIECES);
+        let chosen: Vec<(u16, u64)> = after.map(|(shard, piece)| (*shard, *piece)).collect();
+        next = chosen.last().map_or(0, |(shard, _)| shard + 1);
+        let mut pieces = JoinSet::new();
+        for (shard, piece) in chosen {
+            let read = Command::new("BACKUP").arg("READ").arg(cut.number).arg(shard).arg(piece);
+            let client = client.clone();
+            pieces.spawn(async move { (shard, ask(&client, read).await) });
+        }
+        while let Some(done) = pieces.join_next().await {
+            let (shard, reply) = done.map_err(|error| Failure::For(error.to_string()))?;
+            let (bytes, last) = read_piece(reply?)
+                .ok_or_else(|| Failure::For("this is no answer to BACKUP READ".to_owned()))?;
+            progress.took(bytes.len() as u64);
+            backup.piece(ShardId(shard), bytes)?;
+            if last {
+                left.remove(&shard);
+                progress.ended();
+            } else if let Some(piece) = left.get_mut(&shard) {
+                *piece += 1;
+            }
+        }
+    }
+    progress.done();
+    Ok(())
+}
+
+fn read_piece(reply: ClientReply) -> Option<(Vec<u8>, bool)> {
+    let ClientReply::Array(parts) = reply else { return None };
+    let [ClientReply::Bulk(bytes), ClientReply::Int(last)] = &parts[..] else { return None };
+    Some((bytes.to_vec(), *last == 1))
+}
+
+/// Tells on standard error how far a backup is.
+struct Progress {
+    bytes: u64,
+    shards: usize,
+    ended: usize,
+    began: Instant,
+    told: Instant,
+    /// Over and over on one line.
+    on_line: bool,
+}
+
+impl Progress {
+    fn new(cut: &Cut) -> Self {
+        let (keys, shards) = (cut.shards.values().sum::<u64>(), cut.shards.len());
+        let held_ms = cut.about.held_us as f64 / 1000.0;
+        eprintln!("{keys} keys in {shards} shards; writes waited for {held_ms:.1} ms");
+        let on_line = std::io::stderr().is_terminal();
+        let now = Instant::now();
+        Self { bytes: 0, shards, ended: 0, began: now, told: now, on_line }
+    }
+
+    fn took(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        if self.told.elapsed() >= TELL_EVERY {
+            self.told = Instant::now();
+            self.tell();
+        }
+    }
+
+    fn ended(&mut self) {
+        self.ended += 1;
+    }
+
+    fn tell(&self) {
+        let mib = self.bytes as f64 / f64::from(1 << 20);
+        let rate = mib / self.began.elapsed().as_secs_f64().max(0.001);
+        let (ended, shards) = (self.ended, self.shards);
+        let (before, after) = if self.on_line { ("\r", "  ") } else { ("", "\n") };
+        eprint!("{before}{mib:.1} MiB, {rate:.0} MiB/s, {ended} of {shards} shards{after}");
+    }
+
+    fn done(&self) {
+        self.tell();
+        if self.on_line {
+            eprintln!();
+        }
+    }
+}
+
+/// When a backup was taken, in UTC.
+fn when(contents: &Contents) -> String {
+    let seconds = contents.about.taken_ms / 1000;
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// Year, month and day of so many days after 1970-01-01 (Howard Hinnant's `civil_from_days`).
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + 400 * era + u64::from(month <= 2), month, day)
+}
+
+fn page(file: &Path, contents: &Contents) -> String {
+    let Contents { about, bytes, keys, expiring, types, requests, .. } = contents;
+    let of = match about.cluster.as_str() {
+        "" => "a server that was alone".to_owned(),
+        name => format!("the cluster '{name}'"),
+    };
+    let types: Vec<String> = types.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    let types = if types.is_empty() { "none".to_owned() } else { types.join(", ") };
+    let (held_ms, mib) = (about.held_us as f64 / 1000.0, *bytes as f64 / f64::from(1 << 20));
+    format!(
+        "backup    {}\nof        {of}, {} shards\ntaken     {}\nwaited    {held_ms:.1} ms\n\
+         size      {mib:.1} MiB\nkeys      {keys}, {expiring} of them expire\ntypes     {types}\n\
+         requests  {requests} remembered\n",
+        file.display(),
+        about.shards,
+        when(contents),
+    )
+}
+
+fn json(file: &Path, contents: &Contents) -> String {
+    let Contents { about, bytes, keys, expiring, types, requests, .. } = contents;
+    let document = serde_json::json!({
+        "file": file.display().to_string(),
+        "cluster": about.cluster,
+        "map": about.map,
+        "shards": about.shards,
+        "taken_ms": about.taken_ms,
+        "held_us": about.held_us,
+        "written_by": about.written_by,
+        "bytes": bytes,
+        "keys": keys,
+        "expiring": expiring,
+        "types": types,
+        "requests": requests,
+    });
+    format!("{document:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_have_dates() {
+        assert_eq!(date(0), (1970, 1, 1));
+        assert_eq!(date(11_016), (2000, 2, 29));
+        assert_eq!(date(20_820), (2027, 1, 2));
+    }
+
+    #[test]
+    fn what_is_no_cut_is_known() {
+        assert!(read_cut(ClientReply::Ok).is_none());
+        assert!(read_cut(ClientReply::Array(vec![ClientReply::Int(1)])).is_none());
+        let shard = ClientReply::Array(vec![ClientReply::Int(0), ClientReply::Int(7)]);
+        let text = |text: &str| ClientReply::Bulk(text.as_bytes().into());
+        let numbers = [ClientReply::Int(5), ClientReply::Int(900)];
+        let rest = [text("shop"), text(""), ClientReply::Array(vec![shard])];
+        let reply = ClientReply::Array(numbers.into_iter().chain(rest).collect());
+        let cut = read_cut(reply).unwrap();
+        assert_eq!((cut.number, cut.about.shards, cut.shards[&0]), (5, 1, 7));
+        assert_eq!((cut.about.cluster.as_str(), cut.about.held_us), ("shop", 900));
+    }
+}

@@ -1,0 +1,20 @@
+//! A cut through all shards: the replicas' part of it. See [`crate::shard::cut`].
+
+use super::Replica;
+use crate::entry::EntryCodec;
+use crate::message::{Answer, Body, CutStep, Now, Request};
+
+impl<C: EntryCodec> Replica<C> {
+    /// Nothing stands in the way of a request any more.
+    #[inline]
+    pub(super) fn admit(&mut self, now: Now, request: Request) {
+        if let Body::Cut { cut, step: CutStep::Piece(piece) } = request.body {
+            let codec = &self.codec;
+            let reply = self.shard.cut_piece(now, (cut, piece), |part, bytes| {
+                codec.encode_part(part, bytes);
+            });
+            return self.shard.answer(request.gateway, request.token, Answer::Reply(reply));
+        }
+        self.shard.handle(now, request);
+    }
+}

@@ -1,0 +1,338 @@
+//! The file of a backup: written piece by piece, read as a whole, and made a data directory of.
+//!
+//! A file has its name only when it is complete and durable; until then it is called `.part`.
+
+pub mod restore;
+#[cfg(test)]
+mod tests;
+
+use crate::datadir::sync_parent;
+use adt::Record;
+use engine::entry::{SnapshotCodec, SnapshotPart};
+use engine::message::ShardId;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use wire::backup::{About, BEGINNING_BYTES, Frame, VERSION, beginning, decode, encode};
+use wire::backup::{frame_len, version_of};
+use wire::snapshot::{FRAME_HEADER_BYTES, SnapshotFormat};
+
+/// Why a backup cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// The file system refuses.
+    #[error("{} cannot be {what}: {error}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was attempted.
+        what: &'static str,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The file would be overwritten.
+    #[error("{} is there already: choose another name, or move it away", .0.display())]
+    Exists(PathBuf),
+    /// The file is something else.
+    #[error("{} is no backup: `claret backup` writes them", .0.display())]
+    Foreign(PathBuf),
+    /// Another version of the format.
+    #[error(
+        "{} has version {found} of the format, and this version of claret reads {VERSION}: restore \
+         it with the version that wrote it", path.display()
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// The file is not whole.
+    #[error("{} is damaged ({what}): use another backup", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> BackupError {
+    let path = path.to_owned();
+    move |error| BackupError::Io { path, what, error }
+}
+
+/// A backup that is being written. Dropped before it is finished, it leaves nothing.
+#[derive(Debug)]
+pub struct Backup {
+    path: PathBuf,
+    part: PathBuf,
+    file: BufWriter<File>,
+    checksum: crc32fast::Hasher,
+    frames: u64,
+    bytes: u64,
+    finished: bool,
+}
+
+impl Backup {
+    /// Begins a file, which is called `.part` until it is finished. One that is there is not
+    /// overwritten, but for such a part.
+    ///
+    /// # Errors
+    /// If the file cannot be created.
+    pub fn create(path: &Path, about: &About) -> Result<Self, BackupError> {
+        if path.exists() {
+            return Err(BackupError::Exists(path.to_owned()));
+        }
+        let mut part = OsString::from(path);
+        part.push(".part");
+        let part = PathBuf::from(part);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let file = options.open(&part).map_err(failed(&part, "created"))?;
+        let file = BufWriter::with_capacity(1 << 20, file);
+        let (path, checksum) = (path.to_owned(), crc32fast::Hasher::new());
+        let mut new = Self { path, part, file, checksum, frames: 0, bytes: 0, finished: false };
+        new.put(&beginning())?;
+        new.frame(&Frame::About(about.clone()))?;
+        Ok(new)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), BackupError> {
+        self.checksum.update(bytes);
+        self.bytes += bytes.len() as u64;
+        self.file.write_all(bytes).map_err(failed(&self.part, "written"))
+    }
+
+    fn frame(&mut self, frame: &Frame) -> Result<(), BackupError> {
+        let mut bytes = Vec::new();
+        encode(frame, &mut bytes);
+        self.frames += 1;
+        self.put(&bytes)
+    }
+
+    /// Appends a piece of a shard's snapshot.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn piece(&mut self, shard: ShardId, bytes: Vec<u8>) -> Result<(), BackupError> {
+        self.frame(&Frame::Piece { shard, bytes })
+    }
+
+    /// Everything is there: makes the file durable, and gives it its name. Tells its length.
+    ///
+    /// # Errors
+    /// If that fails; there is no backup then.
+    pub fn finish(mut self) -> Result<u64, BackupError> {
+        let checksum = self.checksum.clone().finalize();
+        self.frame(&Frame::End { frames: self.frames, checksum })?;
+        let durable = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
+        durable.map_err(failed(&self.part, "made durable"))?;
+        if self.path.exists() {
+            return Err(BackupError::Exists(self.path.clone()));
+        }
+        std::fs::rename(&self.part, &self.path).map_err(failed(&self.path, "named"))?;
+        self.finished = true;
+        sync_parent(&self.path).map_err(failed(&self.path, "made durable"))?;
+        Ok(self.bytes)
+    }
+}
+
+impl Drop for Backup {
+    fn drop(&mut self) {
+        if !self.finished {
+            // There is nothing to be done about it here; it is not taken for a backup.
+            let _ = std::fs::remove_file(&self.part);
+        }
+    }
+}
+
+/// What is in a backup.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// What it is of.
+    pub about: About,
+    /// Length of the file.
+    pub bytes: u64,
+    /// Number of keys.
+    pub keys: u64,
+    /// Keys that expire.
+    pub expiring: u64,
+    /// Number of keys by type.
+    pub types: BTreeMap<&'static str, u64>,
+    /// Request numbers whose outcome is remembered.
+    pub requests: u64,
+    /// The largest clock of a shard.
+    pub clock: u64,
+    /// Timestamp of the last removal of a record.
+    pub removed: u64,
+}
+
+impl Contents {
+    fn count(&mut self, record: &Record) {
+        self.keys += 1;
+        self.expiring += u64::from(record.expire_at_ms.is_some());
+        *self.types.entry(record.value.type_name()).or_default() += 1;
+    }
+}
+
+/// Reads a file from its beginning to its end, and says what is in it.
+///
+/// # Errors
+/// If it is not a whole backup of this version.
+pub fn inspect(path: &Path) -> Result<Contents, BackupError> {
+    let mut contents = Contents::default();
+    let (about, bytes) = read(path, |_, part| {
+        match part {
+            SnapshotPart::Header { clock, removed, .. } => {
+                contents.clock = contents.clock.max(clock.0);
+                contents.removed = contents.removed.max(removed.0);
+            }
+            SnapshotPart::Record(_, record) => contents.count(&record),
+            SnapshotPart::Request { .. } => contents.requests += 1,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(Contents { about, bytes, ..contents })
+}
+
+/// How far the snapshot of a shard was read.
+#[derive(Default)]
+struct Stream {
+    rest: Vec<u8>,
+    parts: u64,
+    ended: bool,
+}
+
+impl Stream {
+    /// Takes a piece; gives the parts that are complete by it.
+    fn take(&mut self, shard: ShardId, bytes: &[u8]) -> Result<Vec<SnapshotPart>, &'static str> {
+        self.rest.extend_from_slice(bytes);
+        let (mut parts, mut at) = (Vec::new(), 0);
+        loop {
+            let next = SnapshotFormat.next(&self.rest[at..]);
+            let Some((part, len)) = next.map_err(|_| "a part does not read back")? else { break };
+            at += len;
+            let begins = match &part {
+                SnapshotPart::Header { shard: of, .. } if *of != shard => {
+                    return Err("a part is of another shard");
+                }
+                SnapshotPart::Header { .. } => true,
+                SnapshotPart::Prepared { .. } | SnapshotPart::Unsettled { .. } => {
+                    return Err("a transaction is open in it");
+                }
+                _ => false,
+            };
+            if self.ended || begins != (self.parts == 0) {
+                return Err("a part stands in a wrong place");
+            }
+            if let SnapshotPart::End { parts } = part {
+                self.ended = true;
+                if parts != self.parts {
+                    return Err("parts are missing");
+                }
+            }
+            self.parts += 1;
+            parts.push(part);
+        }
+        self.rest.drain(..at);
+        Ok(parts)
+    }
+}
+
+/// Frames of a file, with the checksum of what was read.
+struct Frames {
+    file: BufReader<File>,
+    checksum: crc32fast::Hasher,
+    left: u64,
+    count: u64,
+}
+
+impl Frames {
+    fn open(path: &Path) -> Result<(Self, u64), BackupError> {
+        let file = File::open(path).map_err(failed(path, "opened"))?;
+        let len = file.metadata().map_err(failed(path, "examined"))?.len();
+        let mut file = BufReader::with_capacity(1 << 20, file);
+        let mut first = [0; BEGINNING_BYTES];
+        if len < first.len() as u64 {
+            return Err(BackupError::Foreign(path.to_owned()));
+        }
+        file.read_exact(&mut first).map_err(failed(path, "read"))?;
+        match version_of(&first) {
+            Some(VERSION) => {}
+            Some(found) => return Err(BackupError::Version { path: path.to_owned(), found }),
+            None => return Err(BackupError::Foreign(path.to_owned())),
+        }
+        let mut checksum = crc32fast::Hasher::new();
+        checksum.update(&first);
+        Ok((Self { file, checksum, left: len - first.len() as u64, count: 0 }, len))
+    }
+
+    /// The next frame, and the checksum of everything before it.
+    fn next(&mut self, path: &Path) -> Result<(Frame, u32), BackupError> {
+        let damaged = |what| BackupError::Damaged { path: path.to_owned(), what };
+        let before = self.checksum.clone().finalize();
+        let mut header = [0; FRAME_HEADER_BYTES];
+        if self.left < header.len() as u64 {
+            return Err(damaged("it is cut off"));
+        }
+        self.file.read_exact(&mut header).map_err(failed(path, "read"))?;
+        let len = frame_len(&header).ok_or_else(|| damaged("a length cannot be right"))?;
+        if len > self.left {
+            return Err(damaged("it is cut off"));
+        }
+        let mut bytes = header.to_vec();
+        bytes.resize(len as usize, 0);
+        self.file.read_exact(&mut bytes[header.len()..]).map_err(failed(path, "read"))?;
+        let frame = decode(&bytes).map_err(|_| damaged("a checksum is wrong"))?;
+        self.checksum.update(&bytes);
+        self.left -= len;
+        self.count += 1;
+        Ok((frame, before))
+    }
+}
+
+/// Reads a file; `take` is handed every part of every shard's snapshot. What it was handed is worth
+/// something only if there is no error in the end. Gives what the backup is of, and its length.
+fn read(
+    path: &Path,
+    mut take: impl FnMut(ShardId, SnapshotPart) -> Result<(), BackupError>,
+) -> Result<(About, u64), BackupError> {
+    let damaged = |what| BackupError::Damaged { path: path.to_owned(), what };
+    let (mut frames, len) = Frames::open(path)?;
+    let (Frame::About(about), _) = frames.next(path)? else {
+        return Err(damaged("it does not say what it is of"));
+    };
+    let mut streams: Vec<Stream> = Vec::new();
+    streams.resize_with(usize::from(about.shards), Stream::default);
+    loop {
+        let before = frames.count;
+        match frames.next(path)? {
+            (Frame::Piece { shard, bytes }, _) => {
+                let stream = streams.get_mut(usize::from(shard.0));
+                let stream = stream.ok_or_else(|| damaged("it names a shard too many"))?;
+                for part in stream.take(shard, &bytes).map_err(damaged)? {
+                    take(shard, part)?;
+                }
+            }
+            (Frame::End { frames: count, checksum }, found) => {
+                if count != before || checksum != found {
+                    return Err(damaged("something in it is missing or in another order"));
+                }
+                break;
+            }
+            (Frame::About(_), _) => return Err(damaged("it says twice what it is of")),
+        }
+    }
+    if frames.left > 0 {
+        return Err(damaged("something follows its end"));
+    }
+    if !streams.iter().all(|stream| stream.ended && stream.rest.is_empty()) {
+        return Err(damaged("a shard is missing in part"));
+    }
+    Ok((about, len))
+}

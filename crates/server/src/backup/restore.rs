@@ -1,0 +1,204 @@
+//! A data directory from a backup.
+//!
+//! The records of all shards are shared out anew, by slot, among as many shards as the new data
+//! directory has: so a backup fits a server that is alone and a cluster of any size, and whatever
+//! splits there were are forgotten. Every machine of a new cluster does the same with the same file,
+//! so that all replicas of a shard begin with the same snapshot, as those of a split do.
+//!
+//! The manifest is written last. Until then the directory is none that a server starts in.
+
+use super::{BackupError, Contents, inspect, read};
+use crate::config::Options;
+use crate::datadir::{DataDir, DirError, SnapshotFile};
+use crate::identity::purpose;
+use adt::Timestamp;
+use engine::entry::{SnapshotCodec, SnapshotPart};
+use engine::limits::SLOTS;
+use engine::map::{Range, ShardMap};
+use engine::message::{RequestId, ShardId};
+use engine::slot::{ranges, shard_of};
+use std::collections::BTreeSet;
+use std::path::Path;
+use wire::snapshot::SnapshotFormat;
+
+/// Index and term of the snapshots that all replicas begin with.
+const BEGINNING: (u64, u64) = (1, 1);
+/// Bytes of a snapshot that are gathered before they are written.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// Why a backup is not restored.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// The backup.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+    /// The data directory.
+    #[error(transparent)]
+    Dir(#[from] DirError),
+    /// The machine would join.
+    #[error(
+        "a backup is restored into a new cluster, and --join is for one that is there already: name \
+         all machines of the new cluster with --cluster"
+    )]
+    Join,
+    /// The name of the cluster that the backup is of.
+    #[error(
+        "the backup is of a cluster that is called '{0}' as well, and a machine of it that is still \
+         running would mix with the new one: give the new one another name, with --cluster-name or \
+         in its configuration; or say --same-name if none of its machines will ever run again"
+    )]
+    SameName(String),
+}
+
+/// Makes a data directory for a server with these options from a backup. `same_name` allows a new
+/// cluster to be called like the one that the backup is of.
+///
+/// # Errors
+/// If the file is not whole, or the directory is not new. Nothing is left then.
+pub fn restore(
+    path: &Path,
+    options: &Options,
+    same_name: bool,
+    now_s: u64,
+) -> Result<Contents, RestoreError> {
+    if options.cluster.as_ref().is_some_and(|cluster| cluster.join) {
+        return Err(RestoreError::Join);
+    }
+    DataDir::check_fresh(&options.dir)?;
+    let contents = inspect(path)?;
+    let about = &contents.about;
+    let same = options.cluster.as_ref().filter(|cluster| cluster.name == about.cluster);
+    if let Some(cluster) = same.filter(|_| !same_name) {
+        return Err(RestoreError::SameName(cluster.name.clone()));
+    }
+    let mut purpose = purpose(options);
+    let shards = *purpose.shards.get_or_insert(about.shards);
+    let map = options.cluster.as_ref().and_then(|cluster| cluster.first_map(shards));
+    let own = options.cluster.as_ref().map(|cluster| cluster.own);
+    let held = |shard: ShardId| match (&map, own) {
+        (Some(map), Some(own)) => map.places(own, shard),
+        _ => true,
+    };
+    DataDir::found(&options.dir, purpose, now_s, |dir| {
+        let mut sharing = Sharing::begin(dir, shards, &contents, held)?;
+        read(path, |shard, part| sharing.take(shard, part))?;
+        sharing.finish().map_err(RestoreError::from)
+    })?;
+    Ok(contents)
+}
+
+/// The slots that the shards of a backup were founded with.
+fn founded(contents: &Contents) -> Vec<Range> {
+    let shards = match ShardMap::parse(&contents.about.map) {
+        Ok(map) => (map.shards.len() - map.splits.len()) as u16,
+        Err(_) => contents.about.shards,
+    };
+    ranges(shards.max(1))
+}
+
+/// A new shard's snapshot that is being written.
+struct New {
+    range: Range,
+    file: Option<SnapshotFile>,
+    bytes: Vec<u8>,
+    parts: u64,
+    requests: BTreeSet<RequestId>,
+}
+
+impl New {
+    fn put(&mut self, part: &SnapshotPart) -> Result<(), BackupError> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        SnapshotFormat.encode(part, &mut self.bytes);
+        self.parts += 1;
+        if self.bytes.len() >= WRITE_BYTES {
+            file.write(&self.bytes).map_err(written)?;
+            self.bytes.clear();
+        }
+        Ok(())
+    }
+}
+
+fn written(error: DirError) -> BackupError {
+    match error {
+        DirError::Io { path, what, error } => BackupError::Io { path, what, error },
+        other => BackupError::Io {
+            path: Path::new("").to_owned(),
+            what: "written",
+            error: std::io::Error::other(other.to_string()),
+        },
+    }
+}
+
+/// Shares the parts of a backup out among new shards.
+struct Sharing {
+    new: Vec<New>,
+    /// The slots of the shards in the backup.
+    before: Vec<Range>,
+}
+
+impl Sharing {
+    fn begin(
+        dir: &Path,
+        shards: u16,
+        contents: &Contents,
+        held: impl Fn(ShardId) -> bool,
+    ) -> Result<Self, DirError> {
+        let mut before = founded(contents);
+        before.resize(usize::from(contents.about.shards).max(before.len()), (0, SLOTS - 1));
+        let mut new = Vec::new();
+        for (range, shard) in ranges(shards).into_iter().zip((0..).map(ShardId)) {
+            let (index, term) = BEGINNING;
+            let file = match held(shard) {
+                true => Some(SnapshotFile::create(dir, shard, index, "own")?),
+                false => None,
+            };
+            let (bytes, requests) = Default::default();
+            let mut one = New { range, file, bytes, parts: 0, requests };
+            let (clock, removed) = (Timestamp(contents.clock), Timestamp(contents.removed));
+            let header = SnapshotPart::Header { shard, index, term, clock, removed };
+            SnapshotFormat.encode(&header, &mut one.bytes);
+            one.parts = 1;
+            new.push(one);
+        }
+        Ok(Self { new, before })
+    }
+
+    fn take(&mut self, shard: ShardId, part: SnapshotPart) -> Result<(), BackupError> {
+        let shards = self.new.len() as u16;
+        match &part {
+            SnapshotPart::Slots { first, last, .. } => {
+                if let Some(range) = self.before.get_mut(usize::from(shard.0)) {
+                    *range = (*first, *last);
+                }
+                Ok(())
+            }
+            SnapshotPart::Record(key, _) => {
+                self.new[usize::from(shard_of(key, shards).0)].put(&part)
+            }
+            // Whoever repeats a request asks one of the shards that have its slots now.
+            SnapshotPart::Request { request, .. } => {
+                let (first, last) = self.before[usize::from(shard.0)];
+                for new in &mut self.new {
+                    let meets = new.range.0 <= last && first <= new.range.1;
+                    if meets && new.requests.insert(request.clone()) {
+                        new.put(&part)?;
+                    }
+                }
+                Ok(())
+            }
+            // Nothing was open, and nobody will ask what became of it; nor are there the machines
+            // that the groups had.
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(self) -> Result<(), DirError> {
+        for New { file, mut bytes, parts, .. } in self.new {
+            let Some(mut file) = file else { continue };
+            SnapshotFormat.encode(&SnapshotPart::End { parts }, &mut bytes);
+            file.write(&bytes)?;
+            file.finish()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! Somebody takes backups of everything while clients and faults go on.
+//!
+//! What is in one is told to the checkers as what a transaction has seen that reads every key there
+//! is, and was under way from the beginning of the cut until it stood. So a half of a transaction, a
+//! write that was acknowledged before and is missing, or one that began afterwards and is there, is
+//! what it would be in any other transaction: an anomaly.
+
+use super::World;
+use crate::server::decode_snapshot;
+use crate::workload::value_of;
+use adt::{ArgBuf, Blob, Ctx, Record, Reply, record};
+use check::{Event, EventKind};
+use engine::entry::SnapshotPart;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The connection over which backups are taken.
+pub(super) const KEEPER: u64 = u64::MAX - 1;
+/// Processes of the history, one for each backup, after all others.
+const PROCESSES: u64 = 3_000_000;
+/// How long one may take before another is begun.
+const PATIENCE_US: u64 = 4_000_000;
+
+/// A backup that is being taken.
+#[derive(Debug, Default)]
+pub(super) struct Keeping {
+    began_us: u64,
+    /// When the cut stood, and its number.
+    stood_us: u64,
+    cut: i64,
+    /// The shards that are still to be fetched, and which piece of the first one comes next.
+    left: VecDeque<i64>,
+    piece: u64,
+    bytes: Vec<u8>,
+    found: BTreeMap<Blob, Record>,
+}
+
+impl World {
+    /// A backup begins, unless one is being taken.
+    pub(super) fn begin_backup(&mut self) {
+        let busy = self.keeping.as_ref().is_some_and(|k| k.began_us + PATIENCE_US > self.now_us);
+        let any_up = self.machines.iter().any(crate::machine::Machine::is_up);
+        if busy && self.connections.contains_key(&KEEPER) || !any_up {
+            return;
+        }
+        self.leave(KEEPER, 0);
+        self.connect(KEEPER);
+        self.keeping = Some(Keeping { began_us: self.now_us, ..Keeping::default() });
+        self.send(KEEPER, vec!["backup".into(), "begin".into()]);
+    }
+
+    /// A server answers whoever takes a backup.
+    pub(super) fn keeper_told(&mut self, reply: Reply) -> Result<(), String> {
+        let Some(mut keeping) = self.keeping.take() else { return Ok(()) };
+        match (reply, keeping.cut) {
+            (Reply::Array(parts), 0) => {
+                let [Reply::Int(cut), _, _, _, Reply::Array(shards)] = &parts[..] else {
+                    return Err("this is no answer to BACKUP BEGIN".to_owned());
+                };
+                (keeping.cut, keeping.stood_us) = (*cut, self.now_us);
+                keeping.left = shards.iter().filter_map(number).collect();
+                self.mark("cuts_made");
+            }
+            (Reply::Array(parts), _) => {
+                let [Reply::Bulk(bytes), Reply::Int(last)] = &parts[..] else {
+                    return Err("this is no answer to BACKUP READ".to_owned());
+                };
+                keeping.bytes.extend_from_slice(bytes);
+                keeping.piece += 1;
+                if *last == 1 {
+                    keeping.end_shard()?;
+                }
+            }
+            (_, 0) => return self.end_backup("cuts_refused"),
+            _ => return self.end_backup("cuts_lost"),
+        }
+        if let Some(shard) = keeping.left.front() {
+            let words = [keeping.cut.to_string(), shard.to_string(), keeping.piece.to_string()];
+            let words = ["backup".to_owned(), "read".to_owned()].into_iter().chain(words);
+            self.send(KEEPER, words.collect());
+            self.keeping = Some(keeping);
+            return Ok(());
+        }
+        self.tell_backup(&keeping)?;
+        self.send(KEEPER, vec!["backup".into(), "end".into(), keeping.cut.to_string()]);
+        self.mark("backups");
+        Ok(())
+    }
+
+    fn end_backup(&mut self, mark: &'static str) -> Result<(), String> {
+        self.mark(mark);
+        self.leave(KEEPER, 0);
+        Ok(())
+    }
+
+    /// Tells the checkers what is in a backup.
+    fn tell_backup(&mut self, keeping: &Keeping) -> Result<(), String> {
+        let mut reads: BTreeMap<Vec<u8>, Vec<String>> = BTreeMap::new();
+        let seen = self.clients.iter().flat_map(|client| &client.events);
+        for op in self.outcome.events.iter().chain(seen).flat_map(|event| &event.txn) {
+            let (Some(name), Some(key)) = (op.first(), op.get(1)) else { continue };
+            let text = String::from_utf8_lossy(key).into_owned();
+            let read = match name.as_slice() {
+                b"rpush" | b"lrange" => vec!["lrange".into(), text, "0".into(), "-1".into()],
+                b"sadd" | b"smembers" | b"spop" => vec!["smembers".into(), text],
+                b"get" | b"set" | b"incrby" | b"decrby" => vec!["get".into(), text],
+                _ => continue,
+            };
+            reads.entry(key.clone()).or_insert(read);
+        }
+        let known = |key: &&Blob| reads.contains_key(&key[..]);
+        if let Some(key) = keeping.found.keys().find(|key| !known(key)) {
+            return Err(format!("a backup has the key {key:?}, and nobody has written it"));
+        }
+        let mut replies = Vec::new();
+        for (key, words) in &reads {
+            let (_, op) = record::decode(&ArgBuf::of(words.clone()).args())
+                .map_err(|_| format!("{words:?} is no operation"))?;
+            let reply = record::query(keeping.found.get(&key[..]), &op, &Ctx::default());
+            replies.push(Some(value_of(&reply)));
+        }
+        let process = PROCESSES + self.outcome.marks.get("backups").copied().unwrap_or(0);
+        let mut invoke = Event::new(process, EventKind::Invoke, keeping.began_us);
+        let bytes = |words: Vec<String>| words.into_iter().map(String::into_bytes).collect();
+        invoke.txn = reads.into_values().map(bytes).collect();
+        let mut done = Event::new(process, EventKind::Ok, keeping.stood_us);
+        done.replies = replies;
+        self.outcome.events.extend([invoke, done]);
+        Ok(())
+    }
+}
+
+fn number(reply: &Reply) -> Option<i64> {
+    match reply {
+        Reply::Array(pair) => match pair[..] {
+            [Reply::Int(shard), _] => Some(shard),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+impl Keeping {
+    /// All pieces of a shard are there.
+    fn end_shard(&mut self) -> Result<(), String> {
+        let parts = decode_snapshot(&std::mem::take(&mut self.bytes))?;
+        self.left.pop_front();
+        self.piece = 0;
+        let whole = matches!(parts.first(), Some(SnapshotPart::Header { .. }))
+            && matches!(parts.last(), Some(SnapshotPart::End { parts: count })
+                if *count == parts.len() as u64 - 1);
+        if !whole {
+            return Err("a shard's part of a backup is not whole".to_owned());
+        }
+        for part in parts {
+            let twice = match part {
+                SnapshotPart::Record(key, record) => {
+                    self.found.insert(key.clone(), record).map(|_| key)
+                }
+                SnapshotPart::Prepared { .. } | SnapshotPart::Unsettled { .. } => {
+                    return Err("a transaction is open in a backup".to_owned());
+                }
+                _ => None,
+            };
+            if let Some(key) = twice {
+                return Err(format!("a backup has the key {key:?} twice"));
+            }
+        }
+        Ok(())
+    }
+}
