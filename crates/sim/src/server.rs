@@ -429,7 +429,7 @@ impl Worker {
             None => vec![request],
         };
         for request in requests {
-            if let Err(request) = self.node.request(now, shard, request) {
+            if let Some(request) = self.node.request(now, shard, request) {
                 self.gateway.not_sent(request);
             }
         }

@@ -218,16 +218,17 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// The gateway must have heard of whoever leads: it waits for the answers of the leader before
     /// first, and minds when the machine is lost that it has asked. See [`Gateway::not_sent`].
     #[inline]
-    pub fn request(&mut self, now: Now, shard: ShardId, request: Request) -> Result<(), Request> {
+    #[must_use]
+    pub fn request(&mut self, now: Now, shard: ShardId, request: Request) -> Option<Request> {
         let told = self.untold[usize::from(shard.0)] == 0;
         let Some(lead) = self.leads[usize::from(shard.0)].filter(|_| told) else {
-            return Err(request);
+            return Some(request);
         };
         if lead.machine == self.id.machine {
             if let Some(replica) = &mut self.replicas[usize::from(shard.0)] {
                 self.active.rouse(usize::from(shard.0));
                 replica.handle(now, request);
-                return Ok(());
+                return None;
             }
             let (worker, from) = (self.worker_of(shard), self.id.machine);
             let parcel = Parcel::Request { shard, term: lead.term, request };
@@ -236,7 +237,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             let parcel = Parcel::Request { shard, term: lead.term, request };
             self.parcels.push_back((To::Machine(lead.machine), parcel));
         }
-        Ok(())
+        None
     }
 
     /// A message of this worker's gateway to another gateway.

@@ -141,7 +141,7 @@ impl Worker {
                 self.reply(now, session, &reply, protocol, lingers)
             }
             Output::Shard { shard, request } => {
-                if let Err(request) = self.node.request(now, shard, request) {
+                if let Some(request) = self.node.request(now, shard, request) {
                     self.gateway.not_sent(request);
                 }
             }
