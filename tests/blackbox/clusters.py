@@ -1,5 +1,6 @@
 """Clusters of real servers, and clients that go on when a machine is lost."""
 
+import random
 import signal
 import threading
 import time
@@ -8,6 +9,8 @@ from harness import Server, free_port, until
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
 MACHINES = 3
+# Of accounts in many slots.
+TAGS = [f"{{tag{number}}}" for number in range(40)]
 UP_S_MAX = 30
 
 
@@ -31,7 +34,10 @@ class Cluster:
         """A server that is not started."""
         folder = self.folder / f"node{number}"
         folder.mkdir()
-        flags = ("--node", str(number), "--cluster", addresses, *flags)
+        return self.machine(number, folder, "--node", str(number), "--cluster", addresses, *flags)
+
+    def machine(self, number, folder, *flags):
+        """A server with a folder of its own."""
         return Server(folder, *flags, **self.options)
 
     def newcomer(self, number, knows=1):
@@ -89,6 +95,14 @@ class Cluster:
             time.sleep(pause_s)
         finally:
             node.process.send_signal(signal.SIGCONT)
+
+    def kill_and_restart_all(self):
+        """Kills all servers at once: all that there is afterwards comes from the disks."""
+        for node in self.nodes:
+            node.kill()
+        for node in self.nodes:
+            node.start()
+        self.wait()
 
     def said(self):
         """What the servers wrote to their standard errors, the ends."""
@@ -170,3 +184,22 @@ class Counter(Worker):
         assert answer > self.last, "an acknowledged increment is gone"
         self.last = answer
         self.acknowledged += 1
+
+
+class Transfer(Worker):
+    """Moves money between accounts in any two slots, in transactions."""
+
+    moved = unknown = 0
+
+    def work(self):
+        source, target = random.sample(TAGS, 2)
+
+        def move(client):
+            with client.pipeline(transaction=True) as pipe:
+                pipe.decrby(f"account:{source}", 1)
+                pipe.incrby(f"account:{target}", 1)
+                return pipe.execute()
+
+        done, _ = self.roaming.do(move)
+        self.moved += done
+        self.unknown += not done

@@ -199,11 +199,8 @@ class Apart(Cluster):
         """Where a machine listens for the others."""
         return f"{number}={address(number)}:{PEER_PORT}"
 
-    def server(self, number, addresses, *flags):
-        """A server that is not started."""
-        folder = self.folder / f"node{number}"
-        folder.mkdir()
-        flags = ("--node", str(number), "--cluster", addresses, *flags)
+    def machine(self, number, folder, *flags):
+        """A server with a folder and an address of its own."""
         return Machine(self.network, number, folder, *flags, **self.options)
 
     def others(self, node):

@@ -7,12 +7,11 @@ import threading
 import time
 
 import pytest
-from clusters import UP_S_MAX, Cluster, Worker
+from clusters import TAGS, UP_S_MAX, Cluster, Transfer, Worker
 from harness import Server, binary, until
 from redis.exceptions import NoPermissionError, ResponseError
 from test_operating import all_led, claret
 
-TAGS = [f"{{tag{number}}}" for number in range(40)]
 TOTAL = 1000 * len(TAGS)
 
 
@@ -82,25 +81,6 @@ def check(client):
 def total(client):
     """The money in all accounts."""
     return sum(int(value) for value in client.mget(f"account:{tag}" for tag in TAGS))
-
-
-class Transfer(Worker):
-    """Moves money between accounts in any two slots, in transactions."""
-
-    moved = unknown = 0
-
-    def work(self):
-        source, target = random.sample(TAGS, 2)
-
-        def move(client):
-            with client.pipeline(transaction=True) as pipe:
-                pipe.decrby(f"account:{source}", 1)
-                pipe.incrby(f"account:{target}", 1)
-                return pipe.execute()
-
-        done, _ = self.roaming.do(move)
-        self.moved += done
-        self.unknown += not done
 
 
 class Interactive(Worker):

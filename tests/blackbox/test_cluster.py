@@ -118,11 +118,7 @@ def test_all_machines_at_once_come_back_with_everything(make_cluster):
     cluster = make_cluster().start()
     with cluster.nodes[0].client() as client:
         client.mset({f"key:{i}": i for i in range(100)})
-    for node in cluster.nodes:
-        node.kill()
-    for node in cluster.nodes:
-        node.start()
-    cluster.wait()
+    cluster.kill_and_restart_all()
     for node in cluster.nodes:
         with node.client() as client:
             assert client.mget([f"key:{i}" for i in range(100)]) == [str(i) for i in range(100)]

@@ -58,12 +58,17 @@ def victim_of(cluster, leads):
     return leader if leads else other
 
 
-@pytest.mark.parametrize("leads", [False, True], ids=["follower", "leader"])
-def test_a_machine_whose_fsync_fails_ends_and_comes_back(make_cluster, leads):
+def begin(make_cluster, leads):
+    """A cluster, a machine of it that leads all shards or none, and clients of the others."""
     needs_strace()
     cluster = make_cluster(shards=SHARDS).start()
     victim = victim_of(cluster, leads)
-    company = Company(cluster)
+    return cluster, victim, Company(cluster)
+
+
+@pytest.mark.parametrize("leads", [False, True], ids=["follower", "leader"])
+def test_a_machine_whose_fsync_fails_ends_and_comes_back(make_cluster, leads):
+    cluster, victim, company = begin(make_cluster, leads)
     with injected(victim, "error=EIO"):
         assert victim.process.wait(UP_S_MAX) == DISK_FAILED
     assert "fsync of" in victim.said() and "Input/output error" in victim.said()
@@ -77,10 +82,7 @@ def test_a_machine_whose_fsync_fails_ends_and_comes_back(make_cluster, leads):
 
 
 def test_a_snapshot_that_the_disk_refuses_is_given_up_and_the_log_stays(make_cluster):
-    needs_strace()
-    cluster = make_cluster(shards=SHARDS).start()
-    victim = victim_of(cluster, leads=True)
-    company = Company(cluster)
+    cluster, victim, company = begin(make_cluster, leads=True)
     with victim.client() as client:
         # The log waits for the disk by another call.
         with injected(victim, "error=EIO", "fsync"):
@@ -103,10 +105,7 @@ def percentiles_ms(known, since):
 
 @pytest.mark.parametrize("leads", [False, True], ids=["follower", "leader"])
 def test_a_machine_with_a_slow_disk_makes_nothing_fail(make_cluster, leads):
-    needs_strace()
-    cluster = make_cluster(shards=SHARDS).start()
-    victim = victim_of(cluster, leads)
-    company = Company(cluster)
+    cluster, victim, company = begin(make_cluster, leads)
     began = time.monotonic()
     time.sleep(HEALTHY_S)
     healthy = percentiles_ms(company.known, began)

@@ -4,13 +4,12 @@ import random
 import threading
 import time
 
-from clusters import UP_S_MAX, Roaming, Worker
+from clusters import TAGS, UP_S_MAX, Roaming, Transfer, Worker
 from harness import until
 from redis.cluster import ClusterNode, RedisCluster
 from test_operating import all_led, claret
 from test_reshaping import Timed, check, held, percentile
 
-TAGS = [f"{{tag{number}}}" for number in range(40)]
 
 
 def slots_by_shard(node):
@@ -37,25 +36,6 @@ def everything(node, count=2000):
         assert client.mget(keys) == [str(key) for key in range(count)]
         assert set(client.scan_iter(match="key:*", count=500)) == set(keys)
         assert set(client.keys("key:*")) == set(keys)
-
-
-class Transfer(Worker):
-    """Moves money between accounts in any two slots, in transactions."""
-
-    moved = unknown = 0
-
-    def work(self):
-        source, target = random.sample(TAGS, 2)
-
-        def move(client):
-            with client.pipeline(transaction=True) as pipe:
-                pipe.decrby(f"account:{source}", 1)
-                pipe.incrby(f"account:{target}", 1)
-                return pipe.execute()
-
-        done, _ = self.roaming.do(move)
-        self.moved += done
-        self.unknown += not done
 
 
 class Aware(Worker):
@@ -120,11 +100,7 @@ def test_a_new_shard_is_a_shard_like_any_other(make_cluster):
     error = claret(first, "split", 0, "--at", 12000, fails=True)
     assert "shard 0 cannot be split at slot 12000" in error
     # All of it comes from the disks, whatever of it is in logs or in snapshots.
-    for node in cluster.nodes:
-        node.kill()
-    for node in cluster.nodes:
-        node.start()
-    cluster.wait()
+    cluster.kill_and_restart_all()
     for node in cluster.nodes:
         everything(node)
     claret(first, "move", 1, "2,3")

@@ -11,7 +11,7 @@ use engine::message::ShardId;
 use server::backup::restore::restore;
 use server::backup::{Backup, Contents, inspect};
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -75,7 +75,7 @@ impl From<server::backup::BackupError> for Failure {
 /// Runs `claret backup`.
 pub fn main(args: &BackupArgs) -> ExitCode {
     let done = if args.verify { verify(args) } else { take(args) };
-    end(done)
+    crate::end(done)
 }
 
 /// Runs `claret restore`.
@@ -90,7 +90,7 @@ pub fn restore_main(args: &RestoreArgs) -> ExitCode {
     server::raise_descriptor_limit();
     let now_s = now_ms() / 1000;
     let done = restore(&args.file, &options, args.same_name, now_s);
-    end(done.map_err(|error| error.to_string()).map(|contents| {
+    crate::end(done.map_err(|error| error.to_string()).map(|contents| {
         let (dir, keys) = (options.dir.display(), contents.keys);
         let who = match &options.cluster {
             None => "the server".to_owned(),
@@ -98,17 +98,6 @@ pub fn restore_main(args: &RestoreArgs) -> ExitCode {
         };
         format!("{dir}: {keys} keys, as of {}; ready for {who}\n", when(&contents))
     }))
-}
-
-fn end(done: Result<String>) -> ExitCode {
-    match done {
-        Ok(text) if std::io::stdout().write_all(text.as_bytes()).is_ok() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("claret: {error}");
-            ExitCode::FAILURE
-        }
-    }
 }
 
 fn now_ms() -> u64 {

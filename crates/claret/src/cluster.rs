@@ -12,7 +12,6 @@ use engine::map::{ShardMap, name_of, parse_machines};
 use engine::message::{MachineId, ShardId};
 use serde::Serialize;
 use shape::Held;
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -130,14 +129,7 @@ pub fn main(args: &ClusterArgs) -> ExitCode {
         Ok(runtime) => runtime.block_on(run(args)),
         Err(error) => Err(error.to_string()),
     };
-    match done {
-        Ok(text) if std::io::stdout().write_all(text.as_bytes()).is_ok() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("claret: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    crate::end(done)
 }
 
 async fn run(args: &ClusterArgs) -> Result<String> {

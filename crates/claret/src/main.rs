@@ -12,6 +12,7 @@ mod serve;
 mod sim;
 
 use clap::{Parser, Subcommand};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// A strongly consistent store that speaks the Redis protocol.
@@ -52,6 +53,18 @@ enum Job {
     Restore(backup::RestoreArgs),
     /// Say what is wrong or risky with this machine and configuration.
     Doctor(doctor::DoctorArgs),
+}
+
+/// Prints what a command has to say, or why it did not do what it was told to.
+fn end(done: Result<String, String>) -> ExitCode {
+    match done {
+        Ok(text) if std::io::stdout().write_all(text.as_bytes()).is_ok() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("claret: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn main() -> ExitCode {

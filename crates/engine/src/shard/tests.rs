@@ -11,14 +11,14 @@ use adt::set;
 const G: GatewayId = GatewayId { machine: MachineId(1), worker: 0, life: 0 };
 
 /// A shard with a clock and a log that is durable when the story says so.
-struct Story {
-    shard: Shard,
-    now: Now,
+pub(super) struct Story {
+    pub(super) shard: Shard,
+    pub(super) now: Now,
     token: u64,
 }
 
 impl Story {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::with(Concurrency::FULL)
     }
 
@@ -27,7 +27,7 @@ impl Story {
         Self { shard, now: Now { wall_us: 1_000_000_000, mono_us: 5_000_000 }, token: 0 }
     }
 
-    fn ask(&mut self, body: Body) -> u64 {
+    pub(super) fn ask(&mut self, body: Body) -> u64 {
         self.token += 1;
         self.now.wall_us += 1;
         self.now.mono_us += 1;
@@ -43,7 +43,7 @@ impl Story {
     }
 
     /// Ends the turn: whatever is in the log becomes durable and is applied.
-    fn sync(&mut self) {
+    pub(super) fn sync(&mut self) {
         while let Some(entry) = self.end_turn() {
             self.shard.keep(entry, 0);
         }
@@ -52,7 +52,7 @@ impl Story {
         }
     }
 
-    fn answers(&mut self) -> Vec<(u64, Answer)> {
+    pub(super) fn answers(&mut self) -> Vec<(u64, Answer)> {
         std::iter::from_fn(|| self.shard.poll()).map(|r| (r.token.0, r.answer)).collect()
     }
 
@@ -89,7 +89,7 @@ fn short(answer: &Answer) -> String {
     }
 }
 
-fn txn(age: u64) -> TxnId {
+pub(super) fn txn(age: u64) -> TxnId {
     TxnId { age: Age { began: Timestamp(age), gateway: G }, attempt: 0 }
 }
 

@@ -125,7 +125,12 @@ impl World {
     /// A machine does nothing for a while. If it moves to another host in the meantime, the others
     /// are still out of its reach when it goes on.
     fn pause(&mut self, moves: bool) {
-        let index = self.any_machine();
+        let leaders = self.leaders();
+        // A move matters most to what is led there, and rests on what it was promised.
+        let index = match moves && !leaders.is_empty() {
+            true => *self.faults.pick(&leaders),
+            false => self.any_machine(),
+        };
         if !self.machines[usize::from(index)].is_up() {
             return;
         }
@@ -153,13 +158,18 @@ impl World {
         all.filter(|other| *other != machine).collect()
     }
 
-    /// A machine that leads something goes on, but only clients hear of it.
-    fn isolate_leader(&mut self) {
+    /// The machines that lead something, or think so.
+    fn leaders(&self) -> Vec<u16> {
         let leads = |index: &u16| {
             let workers = &self.machines[usize::from(*index)].workers;
             workers.iter().flat_map(|w| w.node().replicas()).any(|replica| replica.is_serving())
         };
-        let leaders: Vec<u16> = self.present().into_iter().filter(leads).collect();
+        self.present().into_iter().filter(leads).collect()
+    }
+
+    /// A machine that leads something goes on, but only clients hear of it.
+    fn isolate_leader(&mut self) {
+        let leaders = self.leaders();
         if leaders.is_empty() {
             return;
         }

@@ -1,45 +1,14 @@
 //! Stories about a shard that stands still: who waits, who is refused, and what is kept.
 
+use super::super::tests::{Story, txn};
 use super::super::*;
 use super::*;
 use crate::entry::{Apply, Prepare};
 use adt::counter::Op as CounterOp;
 
-const G: GatewayId = GatewayId { machine: MachineId(1), worker: 0, life: 0 };
-
-/// A shard whose log is durable when the story says so.
-struct Story {
-    shard: Shard,
-    now: Now,
-    token: u64,
-}
-
 impl Story {
-    fn new() -> Self {
-        let concurrency = Concurrency::FULL;
-        let shard = Shard::new(Config { id: ShardId(0), concurrency, seed: 7, home: None });
-        Self { shard, now: Now { wall_us: 1_000_000_000, mono_us: 5_000_000 }, token: 0 }
-    }
-
-    fn ask(&mut self, body: Body) -> u64 {
-        self.token += 1;
-        let request = Request { gateway: G, token: Token(self.token), body };
-        self.shard.handle(self.now, request);
-        self.token
-    }
-
     fn step(&mut self, cut: u64, step: CutStep) -> u64 {
         self.ask(Body::Cut { cut, step })
-    }
-
-    /// Whatever is in the log becomes durable and is applied.
-    fn sync(&mut self) {
-        while let Some(entry) = self.shard.end_turn(self.now) {
-            self.shard.keep(entry, 0);
-        }
-        while !self.shard.in_flight.is_empty() {
-            self.shard.committed(self.now);
-        }
     }
 
     fn pass(&mut self, us: u64) {
@@ -48,9 +17,9 @@ impl Story {
     }
 
     /// Answers since the last call, in short form.
-    fn seen(&mut self) -> Vec<String> {
-        let answers = std::iter::from_fn(|| self.shard.poll());
-        answers.map(|r| format!("{} {}", r.token.0, short(&r.answer))).collect()
+    fn told(&mut self) -> Vec<String> {
+        let told = |(token, answer)| format!("{token} {}", short(&answer));
+        self.answers().into_iter().map(told).collect()
     }
 
     /// The values of all counters in the state that is kept.
@@ -112,10 +81,6 @@ fn part(key: &str) -> Apply {
     Apply { ops: ops.into_iter().collect(), ..Apply::default() }
 }
 
-fn txn(age: u64) -> TxnId {
-    TxnId { age: Age { began: Timestamp(age), gateway: G }, attempt: 0 }
-}
-
 fn prepare(age: u64, shards: &[u16], key: &str) -> Body {
     let participants = shards.iter().copied().map(ShardId).collect();
     let prepare = Prepare { txn: txn(age), participants, apply: part(key) };
@@ -132,19 +97,19 @@ fn writes_wait_and_reads_go_on_and_the_state_is_that_of_the_moment() {
     let mut story = Story::new();
     story.ask(add("a"));
     story.step(9, CutStep::Freeze);
-    assert!(story.seen().is_empty(), "the write is on its way");
+    assert!(story.told().is_empty(), "the write is on its way");
     story.sync();
-    assert_eq!(story.seen(), ["1 done", "2 still [Int(1)]"]);
+    assert_eq!(story.told(), ["1 done", "2 still [Int(1)]"]);
     story.ask(add("a"));
     story.ask(read("a", false));
     story.ask(read("a", true));
     story.sync();
-    assert_eq!(story.seen().len(), 1, "a read after the session's own write waits with it");
+    assert_eq!(story.told().len(), 1, "a read after the session's own write waits with it");
     story.step(9, CutStep::Release);
-    let seen = story.seen();
+    let seen = story.told();
     assert_eq!(seen, ["6 Ok"]);
     story.sync();
-    assert_eq!(story.seen().len(), 2);
+    assert_eq!(story.told().len(), 2);
     story.ask(add("b"));
     story.sync();
     assert_eq!(story.kept(9), [("a".to_owned(), 1)]);
@@ -156,18 +121,18 @@ fn a_shard_stands_still_when_what_is_prepared_is_decided() {
     story.ask(prepare(1, &[0, 1], "a"));
     story.sync();
     story.step(9, CutStep::Freeze);
-    assert_eq!(story.seen(), ["1 prepared"]);
+    assert_eq!(story.told(), ["1 prepared"]);
     story.ask(prepare(2, &[0, 1], "b"));
-    assert_eq!(story.seen(), ["3 refused Frozen"], "it could be prepared elsewhere");
+    assert_eq!(story.told(), ["3 refused Frozen"], "it could be prepared elsewhere");
     story.ask(prepare(3, &[0], "c"));
-    assert!(story.seen().is_empty(), "nobody waits for it but its gateway");
+    assert!(story.told().is_empty(), "nobody waits for it but its gateway");
     story.ask(Body::Decide { txn: txn(1), commit: Some(Timestamp(1 << 50)) });
-    assert_eq!(story.seen(), ["5 done"], "the outcome is on its way");
+    assert_eq!(story.told(), ["5 done"], "the outcome is on its way");
     story.sync();
-    assert_eq!(story.seen(), ["2 still [Int(1)]"]);
+    assert_eq!(story.told(), ["2 still [Int(1)]"]);
     story.step(9, CutStep::Release);
     story.sync();
-    assert_eq!(story.seen(), ["6 Ok", "4 done"]);
+    assert_eq!(story.told(), ["6 Ok", "4 done"]);
     assert_eq!(story.kept(9), [("a".to_owned(), 1)]);
 }
 
@@ -179,17 +144,17 @@ fn who_waits_for_locks_does_not_hold_a_cut_up_and_is_not_granted_anything() {
     story.ask(Body::Lock { txn: txn(1), key, op, own, observed: true });
     story.ask(prepare(2, &[0, 1], "a"));
     story.ask(prepare(3, &[0], "a"));
-    let seen = story.seen();
+    let seen = story.told();
     assert_eq!(seen, ["1 locked", "2 blocked", "3 blocked"]);
     story.step(9, CutStep::Freeze);
-    assert_eq!(story.seen(), ["2 refused Frozen", "4 still [Int(0)]"]);
+    assert_eq!(story.told(), ["2 refused Frozen", "4 still [Int(0)]"]);
     story.shard.end_txn(txn(1));
     story.shard.settle(story.now);
     story.sync();
-    assert!(story.seen().is_empty(), "the lock is free, and the shard stands still");
+    assert!(story.told().is_empty(), "the lock is free, and the shard stands still");
     story.step(9, CutStep::Release);
     story.sync();
-    assert_eq!(story.seen(), ["5 Ok", "3 done"]);
+    assert_eq!(story.told(), ["5 Ok", "3 done"]);
     assert!(story.kept(9).is_empty());
 }
 
@@ -198,18 +163,18 @@ fn a_shard_goes_on_by_itself() {
     let mut story = Story::new();
     story.step(9, CutStep::Freeze);
     story.ask(add("a"));
-    story.pass(FREEZE_US_MAX - 1);
-    assert_eq!(story.seen(), ["1 still [Int(0)]"]);
+    story.pass(FREEZE_US_MAX - 2);
+    assert_eq!(story.told(), ["1 still [Int(0)]"]);
     story.pass(1);
     story.sync();
-    assert_eq!(story.seen(), ["2 done"]);
+    assert_eq!(story.told(), ["2 done"]);
     story.step(9, CutStep::Release);
-    assert_eq!(story.seen(), ["3 NOCUT"], "whoever makes the cut learns that it is none");
+    assert_eq!(story.told(), ["3 NOCUT"], "whoever makes the cut learns that it is none");
     // The same without a tick in between: the clock decides.
     story.step(10, CutStep::Freeze);
     story.now.mono_us += FREEZE_US_MAX;
     story.step(10, CutStep::Release);
-    assert_eq!(story.seen(), ["4 still [Int(1)]", "5 NOCUT"]);
+    assert_eq!(story.told(), ["4 still [Int(1)]", "5 NOCUT"]);
 }
 
 #[test]
@@ -219,12 +184,12 @@ fn a_lead_that_ends_takes_the_cut_with_it() {
     story.sync();
     story.step(9, CutStep::Freeze);
     story.ask(add("b"));
-    story.seen();
+    story.told();
     story.shard.step_down();
-    assert_eq!(story.seen(), ["2 TRYAGAIN", "3 not taken"]);
+    assert_eq!(story.told(), ["2 TRYAGAIN", "3 not taken"]);
     story.shard.lead(story.now, 2);
     story.step(9, CutStep::Release);
-    assert_eq!(story.seen(), ["4 NOCUT"]);
+    assert_eq!(story.told(), ["4 NOCUT"]);
 }
 
 #[test]
@@ -235,12 +200,12 @@ fn there_is_one_cut_at_a_time_and_one_that_nobody_fetches_is_forgotten() {
     story.step(9, CutStep::Release);
     story.step(10, CutStep::Freeze);
     let still = "1 still [Int(0)]";
-    assert_eq!(story.seen(), [still, "2 TRYAGAIN", "3 Ok", "4 TRYAGAIN"]);
+    assert_eq!(story.told(), [still, "2 TRYAGAIN", "3 Ok", "4 TRYAGAIN"]);
     story.pass(CUT_IDLE_US_MAX);
     story.step(10, CutStep::Freeze);
     story.step(9, CutStep::End);
     story.step(10, CutStep::Release);
-    assert_eq!(story.seen(), ["5 still [Int(0)]", "6 Ok", "7 Ok"]);
+    assert_eq!(story.told(), ["5 still [Int(0)]", "6 Ok", "7 Ok"]);
     story.step(10, CutStep::End);
     assert!(story.shard.cut.is_none());
 }
@@ -256,9 +221,9 @@ fn too_many_who_wait_end_it() {
     story.ask(add("a"));
     assert!(!story.shard.is_frozen());
     story.sync();
-    assert_eq!(story.seen().len(), FROZEN_REQUESTS_MAX + 2);
+    assert_eq!(story.told().len(), FROZEN_REQUESTS_MAX + 2);
     story.step(9, CutStep::Release);
-    assert_eq!(story.seen().last().map(|seen| seen.ends_with("NOCUT")), Some(true));
+    assert_eq!(story.told().last().map(|seen| seen.ends_with("NOCUT")), Some(true));
 }
 
 #[test]
