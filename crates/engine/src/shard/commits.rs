@@ -60,6 +60,7 @@ impl Shard {
             // The leader acted when it was told the outcome; the record is for the others.
             LogRecord::Outcome { txn, .. } => self.state.settle(*txn),
             LogRecord::Void(txn) => {
+                self.voiding.remove(txn);
                 self.state.void(*txn);
                 self.answer(target.gateway, target.token, Answer::Fate(Fate::Void));
             }

@@ -344,7 +344,7 @@ impl Shard {
         let (gateway, token) = (request.gateway, request.token);
         let Body::Prepare { ref prepare, floor } = request.body else { return };
         let txn = prepare.txn;
-        if self.state.is_void(txn) {
+        if self.state.is_void(txn) || self.voiding.contains(&txn) {
             // Somebody has given it up already.
             self.answer(gateway, token, Answer::Refused(Refusal::LocksLost));
             return self.end_txn(txn);

@@ -34,6 +34,7 @@ impl Shard {
             return self.after.push_back((self.tail(), request));
         }
         self.refuse_txn(txn);
+        self.voiding.insert(txn);
         let target = Target { gateway, token, kind: TargetKind::Voided };
         self.log(LogRecord::Void(txn), target);
     }

@@ -97,6 +97,7 @@ impl Shard {
         self.wounded.clear();
         self.open_requests.clear();
         self.probing.clear();
+        self.voiding.clear();
         self.reaping.clear();
         self.dirty.clear();
         self.blocked = Blocked::default();

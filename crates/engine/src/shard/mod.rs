@@ -156,6 +156,8 @@ pub struct Shard {
     waiters: BTreeMap<WaiterId, Box<Waiter>>,
     next_waiter: WaiterId,
     after: VecDeque<(u64, Request)>,
+    /// Transactions that must not be prepared here, as soon as the record that says so is applied.
+    voiding: BTreeSet<TxnId>,
     reaping: BTreeSet<Blob>,
     dirty: Vec<Blob>,
     blocked: Blocked,
@@ -199,6 +201,7 @@ impl Shard {
             waiters: BTreeMap::new(),
             next_waiter: 0,
             after: VecDeque::new(),
+            voiding: BTreeSet::new(),
             reaping: BTreeSet::new(),
             dirty: Vec::new(),
             blocked: Blocked::default(),

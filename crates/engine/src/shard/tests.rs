@@ -129,6 +129,22 @@ fn decide(id: u64, commit: Option<u64>) -> Body {
 }
 
 #[test]
+fn a_transaction_is_not_prepared_while_it_goes_into_the_log_that_it_never_will_be() {
+    let mut story = Story::new();
+    story.ask(Body::Inquire { txn: txn(1) });
+    story.ask(prepare(1, &[("s", add("a"))]));
+    assert_eq!(story.seen(), ["2 refused LocksLost"]);
+    let entry = story.end_turn().unwrap();
+    story.shard.keep(entry, 0);
+    story.ask(prepare(1, &[("s", add("a"))]));
+    assert_eq!(story.seen(), ["3 refused LocksLost"], "others may act on it already");
+    story.sync();
+    assert_eq!(story.seen(), ["1 Fate(Void)"]);
+    story.ask(prepare(1, &[("s", add("a"))]));
+    assert_eq!(story.seen(), ["4 refused LocksLost"]);
+}
+
+#[test]
 fn who_reads_a_transaction_reads_what_it_commutes_with_and_is_earlier() {
     let mut story = Story::new();
     story.ask(prepare(1, &[("s", add("a"))]));
