@@ -73,9 +73,18 @@ impl Replay<'_> {
                 options.push(option);
             }
         }
-        // Few are likelier than many; the sort keeps what was found first in front.
-        options.sort_by_key(Vec::len);
+        // Few are likelier than many, and what somebody saw is likelier than what nobody did; the
+        // sort keeps what was found first in front.
+        options.sort_by_key(|option| {
+            (option.len(), option.iter().filter(|(id, _)| !self.was_seen(*id)).count())
+        });
         options
+    }
+
+    /// Whether any reply has something in it that a transaction has written.
+    fn was_seen(&self, id: usize) -> bool {
+        let written = self.txns[id].ops.iter().filter(|op| !model::is_read(&op.words));
+        written.flat_map(|op| op.words.iter().skip(2)).any(|word| self.seen.contains(word))
     }
 
     /// Inserts what [`Replay::options`] found.
@@ -170,9 +179,11 @@ impl Search<'_, '_> {
             .filter(|(place, id)| *place == end || touches(**id))
             .map(|(place, &id)| (id, place))
             .collect();
-        let candidates: Vec<(usize, (usize, usize))> =
+        let mut candidates: Vec<(usize, (usize, usize))> =
             candidates.iter().map(|&id| (id, self.replay.bounds(id))).collect();
         self.together(&sequence, &candidates);
+        // There may not be steps for all of them.
+        candidates.sort_by_key(|(id, _)| !self.replay.was_seen(*id));
         self.deep(&sequence, &candidates, DEEP_MAX);
     }
 

@@ -52,7 +52,7 @@ pub fn check(history: &History) -> Option<Verdict> {
         Some(order) if verdict.valid => order,
         _ => return Some(verdict),
     };
-    let mut replay = Replay { txns, order, loose, steps_left: indefinite::STEPS_MAX };
+    let mut replay = Replay::new(txns, order, loose);
     match replay.run() {
         Ok(counts) => {
             verdict.count("replies", counts.replies);
@@ -283,6 +283,8 @@ struct Replay<'h> {
     order: Vec<usize>,
     /// Indefinite transactions without a place.
     loose: Vec<usize>,
+    /// Whatever any reply has in it.
+    seen: BTreeSet<Word>,
     /// How many model steps the search for places may still take.
     steps_left: usize,
 }
@@ -311,7 +313,16 @@ struct Counts {
     unmodelled: usize,
 }
 
-impl Replay<'_> {
+impl<'h> Replay<'h> {
+    fn new(txns: &'h [Txn], order: Vec<usize>, loose: Vec<usize>) -> Self {
+        let replies = txns.iter().flat_map(|txn| &txn.ops).filter_map(|op| op.reply.as_ref());
+        let words = |reply: &Value| -> Vec<Word> {
+            reply.flat().iter().map(|value| value.canonical()).collect()
+        };
+        let seen = replies.flat_map(words).collect();
+        Self { txns, order, loose, seen, steps_left: indefinite::STEPS_MAX }
+    }
+
     fn run(&mut self) -> Result<Counts, Mismatch> {
         let mut trail: Vec<Branch> = Vec::new();
         let mut furthest: Option<(Vec<usize>, Mismatch)> = None;
