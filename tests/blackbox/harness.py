@@ -1,7 +1,6 @@
 """Starts and stops real servers, and looks at them from outside."""
 
 import contextlib
-import itertools
 import os
 import pathlib
 import queue
@@ -30,7 +29,7 @@ def binary():
     return path
 
 
-_ports = itertools.cycle(random.sample(range(10_000, 32_000), 22_000))
+_ports = iter(random.sample(range(10_000, 32_000), 22_000))
 
 
 def free_port():
@@ -42,7 +41,7 @@ def free_port():
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-    raise RuntimeError("no port is free")
+    raise RuntimeError("no port is left that was not given before")
 
 
 class Failed(Exception):

@@ -139,7 +139,23 @@ async fn take_from(client: &Client, file: &Path) -> Result<Contents> {
 }
 
 async fn attempt_to(client: &Client, file: &Path) -> std::result::Result<(), Failure> {
+    // Nobody is to stand still for a backup that has no place.
+    Backup::check_new(file)?;
     let cut = begin(client).await?;
+    let fetched = fetch_into(client, &cut, file).await;
+    // If this is lost, the servers forget the cut by themselves.
+    let end = Command::new("BACKUP").arg("END").arg(cut.number);
+    let _ = client.send::<ClientReply>(end).await;
+    fetched?.finish()?;
+    Ok(())
+}
+
+/// Fetches everything into a file that is not finished yet, unless it is interrupted.
+async fn fetch_into(
+    client: &Client,
+    cut: &Cut,
+    file: &Path,
+) -> std::result::Result<Backup, Failure> {
     let mut backup = Backup::create(file, &cut.about)?;
     let stopped = async {
         // Without the signal it is waited for in vain.
@@ -147,16 +163,11 @@ async fn attempt_to(client: &Client, file: &Path) -> std::result::Result<(), Fai
             std::future::pending::<()>().await;
         }
     };
-    let fetched = tokio::select! {
-        fetched = fetch(client, &cut, &mut backup) => fetched,
-        () = stopped => Err(Failure::For("interrupted; there is no backup".to_owned())),
-    };
-    // If this is lost, the servers forget the cut by themselves.
-    let end = Command::new("BACKUP").arg("END").arg(cut.number);
-    let _ = client.send::<ClientReply>(end).await;
-    fetched?;
-    backup.finish()?;
-    Ok(())
+    tokio::select! {
+        fetched = fetch(client, cut, &mut backup) => fetched?,
+        () = stopped => return Err(Failure::For("interrupted; there is no backup".to_owned())),
+    }
+    Ok(backup)
 }
 
 /// A cut that the servers have made.

@@ -84,9 +84,7 @@ impl Backup {
     /// # Errors
     /// If the file cannot be created.
     pub fn create(path: &Path, about: &About) -> Result<Self, BackupError> {
-        if path.exists() {
-            return Err(BackupError::Exists(path.to_owned()));
-        }
+        Self::check_new(path)?;
         let mut part = OsString::from(path);
         part.push(".part");
         let part = PathBuf::from(part);
@@ -99,6 +97,17 @@ impl Backup {
         new.put(&beginning())?;
         new.frame(&Frame::About(about.clone()))?;
         Ok(new)
+    }
+
+    /// Makes sure that there is no such file, for it is not to be overwritten.
+    ///
+    /// # Errors
+    /// If it is there.
+    pub fn check_new(path: &Path) -> Result<(), BackupError> {
+        match path.exists() {
+            true => Err(BackupError::Exists(path.to_owned())),
+            false => Ok(()),
+        }
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), BackupError> {
@@ -131,9 +140,7 @@ impl Backup {
         self.frame(&Frame::End { frames: self.frames, checksum })?;
         let durable = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
         durable.map_err(failed(&self.part, "made durable"))?;
-        if self.path.exists() {
-            return Err(BackupError::Exists(self.path.clone()));
-        }
+        Self::check_new(&self.path)?;
         std::fs::rename(&self.part, &self.path).map_err(failed(&self.path, "named"))?;
         self.finished = true;
         sync_parent(&self.path).map_err(failed(&self.path, "made durable"))?;
@@ -185,7 +192,7 @@ impl Contents {
 /// If it is not a whole backup of this version.
 pub fn inspect(path: &Path) -> Result<Contents, BackupError> {
     let mut contents = Contents::default();
-    let (about, bytes) = read(path, |_, part| {
+    let (about, bytes) = read::<BackupError>(path, |_, part| {
         match part {
             SnapshotPart::Header { clock, removed, .. } => {
                 contents.clock = contents.clock.max(clock.0);
@@ -298,11 +305,11 @@ impl Frames {
 
 /// Reads a file; `take` is handed every part of every shard's snapshot. What it was handed is worth
 /// something only if there is no error in the end. Gives what the backup is of, and its length.
-fn read(
+fn read<E: From<BackupError>>(
     path: &Path,
-    mut take: impl FnMut(ShardId, SnapshotPart) -> Result<(), BackupError>,
-) -> Result<(About, u64), BackupError> {
-    let damaged = |what| BackupError::Damaged { path: path.to_owned(), what };
+    mut take: impl FnMut(ShardId, SnapshotPart) -> Result<(), E>,
+) -> Result<(About, u64), E> {
+    let damaged = |what| E::from(BackupError::Damaged { path: path.to_owned(), what });
     let (mut frames, len) = Frames::open(path)?;
     let (Frame::About(about), _) = frames.next(path)? else {
         return Err(damaged("it does not say what it is of"));

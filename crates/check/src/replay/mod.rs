@@ -319,7 +319,8 @@ impl<'h> Replay<'h> {
         let words = |reply: &Value| -> Vec<Word> {
             reply.flat().iter().map(|value| value.canonical()).collect()
         };
-        let seen = replies.flat_map(words).collect();
+        // It matters only where there is a choice.
+        let seen = replies.filter(|_| !loose.is_empty()).flat_map(words).collect();
         Self { txns, order, loose, seen, steps_left: indefinite::STEPS_MAX }
     }
 

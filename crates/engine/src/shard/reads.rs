@@ -50,14 +50,15 @@ impl Shard {
     /// transaction is carried out as soon as it is decided. Who reads the one must not miss the
     /// other.
     fn earlier_in_flight(&self, key: &Blob, op: &Op) -> Option<u64> {
-        if self.in_flight.is_empty() || self.tracking_until_us.is_none() {
+        let oldest = self.in_flight.front().filter(|_| self.tracking_until_us.is_some())?;
+        let record = self.state.get(key);
+        let modified = record.map_or(self.state.removed(), |record| record.modified);
+        if oldest.ts > modified {
             return None;
         }
         let claim = Claim::new(op.clone(), Class::Passing);
-        let record = self.state.get(key);
         let entry = self.locks.in_flight_against(key, &claim, self.config.concurrency, record)?;
         let batch = self.in_flight.iter().find(|batch| batch.number == entry)?;
-        let modified = record.map_or(self.state.removed(), |record| record.modified);
         (batch.ts <= modified).then_some(entry)
     }
 

@@ -81,7 +81,7 @@ pub fn restore(
     };
     DataDir::found(&options.dir, purpose, now_s, |dir| {
         let mut sharing = Sharing::begin(dir, shards, &contents, held)?;
-        read(path, |shard, part| sharing.take(shard, part))?;
+        read(path, |shard, part| sharing.take(shard, part).map_err(RestoreError::from))?;
         sharing.finish().map_err(RestoreError::from)
     })?;
     Ok(contents)
@@ -106,26 +106,15 @@ struct New {
 }
 
 impl New {
-    fn put(&mut self, part: &SnapshotPart) -> Result<(), BackupError> {
+    fn put(&mut self, part: &SnapshotPart) -> Result<(), DirError> {
         let Some(file) = &mut self.file else { return Ok(()) };
         SnapshotFormat.encode(part, &mut self.bytes);
         self.parts += 1;
         if self.bytes.len() >= WRITE_BYTES {
-            file.write(&self.bytes).map_err(written)?;
+            file.write(&self.bytes)?;
             self.bytes.clear();
         }
         Ok(())
-    }
-}
-
-fn written(error: DirError) -> BackupError {
-    match error {
-        DirError::Io { path, what, error } => BackupError::Io { path, what, error },
-        other => BackupError::Io {
-            path: Path::new("").to_owned(),
-            what: "written",
-            error: std::io::Error::other(other.to_string()),
-        },
     }
 }
 
@@ -163,7 +152,7 @@ impl Sharing {
         Ok(Self { new, before })
     }
 
-    fn take(&mut self, shard: ShardId, part: SnapshotPart) -> Result<(), BackupError> {
+    fn take(&mut self, shard: ShardId, part: SnapshotPart) -> Result<(), DirError> {
         let shards = self.new.len() as u16;
         match &part {
             SnapshotPart::Slots { first, last, .. } => {
