@@ -43,6 +43,20 @@ pub struct Model {
 }
 
 impl Model {
+    /// Whether two stores hold the same. What has no order has none here either.
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.keys.len() == other.keys.len()
+            && self.keys.iter().zip(&other.keys).all(|((key, a), (twin, b))| {
+                let alike = match (a, b) {
+                    (Held::Hash(a), Held::Hash(b)) => sorted(a) == sorted(b),
+                    (Held::Set(a), Held::Set(b)) => sorted(a) == sorted(b),
+                    (Held::Bag(a), Held::Bag(b)) => sorted(a) == sorted(b),
+                    _ => a == b,
+                };
+                key == twin && alike
+            })
+    }
+
     /// Runs one command and answers it. A command that is not modelled answers an error and
     /// changes nothing.
     pub fn apply(&mut self, words: &[Word]) -> Reply {
@@ -124,6 +138,12 @@ pub fn keys_of(words: &[Word]) -> Vec<&Word> {
         "mset" => args.iter().step_by(2).collect(),
         _ => args.iter().take(1).collect(),
     }
+}
+
+fn sorted<T: Clone + Ord>(values: &[T]) -> Vec<T> {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values
 }
 
 /// Whether a command can never change anything.

@@ -5,14 +5,14 @@
 //! earlier places. Only transactions on connected keys are replayed for that. If a later reply
 //! shows that the choice was wrong, the next one is taken.
 
-use super::{Mismatch, Replay, replay, writes};
+use super::{Mismatch, Replay, State, writes};
 use crate::history::{Op, Outcome, Txn, Word};
 use crate::model;
 use crate::value::Value;
 use std::collections::BTreeSet;
 
 /// How many transactions all searches in one history may replay.
-pub(super) const STEPS_MAX: usize = 3_000_000;
+pub(super) const STEPS_MAX: usize = 30_000_000;
 
 /// So many candidates are tried together just before the observer; all subsets of them.
 const TOGETHER_MAX: usize = 8;
@@ -46,6 +46,9 @@ struct Search<'a, 'h> {
     /// Keys of the observer and the candidates, and what commands connect with them.
     keys: BTreeSet<Word>,
     steps_left: usize,
+    /// What all arrangements begin with, and what it leads to.
+    beginning: Vec<usize>,
+    state: State<'h>,
     /// Arrangements that explain everything up to the observer.
     found: Vec<Vec<Placed>>,
 }
@@ -54,14 +57,24 @@ impl Replay<'_> {
     /// What could be inserted so that the reply at `mismatch` and all before it are explained,
     /// likeliest first.
     pub(super) fn options(&mut self, mismatch: &Mismatch) -> Vec<Vec<Placed>> {
-        let candidates = self.candidates(mismatch);
+        let (named, all) = self.candidates(mismatch);
+        let found = self.options_among(mismatch, &named);
+        // A number in a reply may be that of a command by chance.
+        if found.is_empty() && all.len() > named.len() {
+            return self.options_among(mismatch, &all);
+        }
+        found
+    }
+
+    fn options_among(&mut self, mismatch: &Mismatch, candidates: &[usize]) -> Vec<Vec<Placed>> {
         if candidates.is_empty() || self.steps_left < self.order.len() {
             return Vec::new();
         }
-        let keys = self.connected(&candidates, mismatch);
+        let keys = self.connected(candidates, mismatch);
         let steps_left = self.steps_left - self.order.len();
-        let mut search = Search { replay: self, keys, steps_left, found: Vec::new() };
-        search.run(mismatch.place, &candidates);
+        let (beginning, state, found) = Default::default();
+        let mut search = Search { replay: self, keys, steps_left, beginning, state, found };
+        search.run(mismatch.place, candidates);
         let (steps_left, found) = (search.steps_left, search.found);
         self.steps_left = steps_left;
         let chosen = |arrangement: Vec<Placed>| -> Vec<Placed> {
@@ -95,9 +108,9 @@ impl Replay<'_> {
         }
     }
 
-    /// Loose transactions that write a key of the reply and may precede it. If some of them wrote
-    /// a value that the reply has and should not have, only those.
-    fn candidates(&self, mismatch: &Mismatch) -> Vec<usize> {
+    /// Loose transactions that write a key of the reply and may precede it: those that wrote a value
+    /// that the reply has and should not have, if there are any, and all of them.
+    fn candidates(&self, mismatch: &Mismatch) -> (Vec<usize>, Vec<usize>) {
         let observer = &self.txns[self.order[mismatch.place]];
         let op = &observer.ops[mismatch.op];
         let seen_keys = model::keys_of(&op.words);
@@ -121,7 +134,7 @@ impl Replay<'_> {
             ops.flat_map(|op| op.words.iter().skip(2)).any(|word| extra.contains(word))
         };
         let named: Vec<usize> = all.iter().copied().filter(wrote_extra).collect();
-        if named.is_empty() { all } else { named }
+        if named.is_empty() { (all.clone(), all) } else { (named, all) }
     }
 
     /// The keys of the mismatch and of `chosen`, and all that commands connect with them.
@@ -181,10 +194,23 @@ impl Search<'_, '_> {
             .collect();
         let mut candidates: Vec<(usize, (usize, usize))> =
             candidates.iter().map(|&id| (id, self.replay.bounds(id))).collect();
+        self.begin(&sequence, &candidates);
         self.together(&sequence, &candidates);
         // There may not be steps for all of them.
         candidates.sort_by_key(|(id, _)| !self.replay.was_seen(*id));
         self.deep(&sequence, &candidates, DEEP_MAX);
+    }
+
+    /// Replays what comes before the first place of any candidate, once for all arrangements.
+    fn begin(&mut self, sequence: &[Placed], candidates: &[(usize, (usize, usize))]) {
+        let first = candidates.iter().map(|(_, (first, _))| *first).min().unwrap_or(0);
+        let before = sequence.iter().take_while(|(_, place)| *place < first);
+        let ids: Vec<usize> = before.map(|(id, _)| *id).take(sequence.len() - 1).collect();
+        let mut state = State::default();
+        self.steps_left = self.steps_left.saturating_sub(ids.len());
+        if state.run(self.replay.txns, &ids, |words| self.on_keys(words)).is_ok() {
+            (self.beginning, self.state) = (ids, state);
+        }
     }
 
     fn on_keys(&self, words: &[Word]) -> bool {
@@ -243,13 +269,17 @@ impl Search<'_, '_> {
     }
 
     fn explains(&mut self, arrangement: &[Placed]) -> Explains {
-        if self.steps_left < arrangement.len() {
+        let ids: Vec<usize> = arrangement.iter().map(|(id, _)| *id).collect();
+        let (mut state, mut rest) = (State::default(), &ids[..]);
+        if let Some(after) = ids.strip_prefix(&self.beginning[..]) {
+            (state, rest) = (self.state.clone(), after);
+        }
+        if self.steps_left < rest.len() {
             return Explains::Less;
         }
-        self.steps_left -= arrangement.len();
-        let ids: Vec<usize> = arrangement.iter().map(|(id, _)| *id).collect();
-        match replay(self.replay.txns, &ids, |words| self.on_keys(words)) {
-            Ok(_) => Explains::All,
+        self.steps_left -= rest.len();
+        match state.run(self.replay.txns, rest, |words| self.on_keys(words)) {
+            Ok(()) => Explains::All,
             Err(mismatch) if mismatch.place + 1 == ids.len() => Explains::Before,
             Err(_) => Explains::Less,
         }

@@ -4,6 +4,9 @@
 //! For every key, transactions took effect in order of their commit timestamps; together with
 //! real-time order and the sessions' issue order that gives one order of all transactions, or a
 //! contradiction, which is reported. Transactions run whole, so a torn one shows as a wrong reply.
+//! Timestamps only lead to the order, and what counts is that one exists. Two commuting writes may
+//! have timestamps that differ from real time, by way of other keys, as long as nobody can tell; they
+//! change places then, and the replies decide whether that was right.
 //! A transaction that reads only comes after the writers of its timestamp; one without a timestamp
 //! is placed by what it saw (see `reads`).
 //!
@@ -18,15 +21,42 @@ mod indefinite;
 mod reads;
 
 use crate::graph::{Edge, Graph, Kind, add_realtime, add_session};
-use crate::history::{History, Outcome, Txn, Word};
+use crate::history::{History, Op, Outcome, Txn, Word};
 use crate::model::{self, Model};
 use crate::value::Value;
 use crate::verdict::{Anomaly, Verdict};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
+/// So many transactions are given another place than their timestamps say.
+const SWAPS_MAX: usize = 32;
+
 /// Replays a history by its commit timestamps. `None` if it has none.
 pub fn check(history: &History) -> Option<Verdict> {
+    let (first, mut cycles) = attempt(history)?;
+    let mut changed = history.clone();
+    for swaps in 1..=SWAPS_MAX {
+        let Some((a, b)) = cycles.iter().find_map(|cycle| swappable(&changed.txns, cycle)) else {
+            break;
+        };
+        // The one with fewer keys, because it takes its new place on all of them.
+        let ahead = keys(&changed.txns[b]).len() < keys(&changed.txns[a]).len();
+        let ts = changed.txns[if ahead { a } else { b }].ts;
+        let tie = changed.txns[if ahead { a } else { b }].tie.unwrap_or_default();
+        (changed.txns[b].ts, changed.txns[b].tie) = (ts, Some(tie));
+        (changed.txns[a].ts, changed.txns[a].tie) = (ts, Some(tie + 1));
+        let (mut verdict, left) = attempt(&changed)?;
+        if verdict.valid {
+            verdict.count("places_changed", swaps);
+            return Some(verdict);
+        }
+        cycles = left;
+    }
+    Some(first)
+}
+
+/// One replay; and the contradictions, if there are some between timestamps and time.
+fn attempt(history: &History) -> Option<(Verdict, Vec<Cycle>)> {
     let txns = &history.txns;
     let stamped = |txn: &&Txn| txn.outcome == Outcome::Ok && txn.ts.is_some();
     txns.iter().find(stamped)?;
@@ -49,8 +79,9 @@ pub fn check(history: &History) -> Option<Verdict> {
     }
     check_suffixes(txns, &mut verdict);
     let order = match order(history, &placed, &readers, &mut verdict) {
-        Some(order) if verdict.valid => order,
-        _ => return Some(verdict),
+        Ok(order) if verdict.valid => order,
+        Ok(_) => return Some((verdict, Vec::new())),
+        Err(cycles) => return Some((verdict, cycles)),
     };
     let mut replay = Replay::new(txns, order, loose);
     match replay.run() {
@@ -61,7 +92,7 @@ pub fn check(history: &History) -> Option<Verdict> {
         }
         Err(mismatch) => verdict.report(explain::explain(&replay, history, &mismatch)),
     }
-    Some(verdict)
+    Some((verdict, Vec::new()))
 }
 
 fn writes(txn: &Txn) -> bool {
@@ -115,17 +146,15 @@ fn order(
     placed: &[usize],
     readers: &[usize],
     verdict: &mut Verdict,
-) -> Option<Vec<usize>> {
+) -> Result<Vec<usize>, Vec<Cycle>> {
     let txns = &history.txns;
-    let mut keys: BTreeMap<&Word, Vec<usize>> = BTreeMap::new();
+    let mut lines: BTreeMap<&Word, Vec<usize>> = BTreeMap::new();
     for &id in placed {
-        let named: BTreeSet<&Word> =
-            txns[id].ops.iter().flat_map(|op| model::keys_of(&op.words)).collect();
-        for key in named {
-            keys.entry(key).or_default().push(id);
+        for key in keys(&txns[id]) {
+            lines.entry(key).or_default().push(id);
         }
     }
-    for (key, ids) in &mut keys {
+    for (key, ids) in &mut lines {
         ids.sort_by_key(|&id| stamp(&txns[id]));
         report_shared(txns, key, ids, verdict);
     }
@@ -141,7 +170,7 @@ fn order(
         ids.sort_unstable();
         ids.dedup();
         let mut graph = Graph::new(txns.len());
-        keys.iter().for_each(|(key, ids)| add_timestamps(&mut graph, txns, key, ids));
+        lines.iter().for_each(|(key, ids)| add_timestamps(&mut graph, txns, key, ids));
         seats.iter().for_each(|seat| seat.add_edges(&mut graph));
         add_session(&mut graph, txns, &ids);
         add_realtime(&mut graph, txns, &ids);
@@ -149,10 +178,10 @@ fn order(
         if !make_way(&cycles, &mut seats, &mut guessed) {
             cycles.iter().for_each(|cycle| report_cycle(txns, cycle, verdict));
             verdict.count("transactions", ids.len());
-            return verdict.valid.then(|| sort(txns, &ids, &graph));
+            return if cycles.is_empty() { Ok(sort(txns, &ids, &graph)) } else { Err(cycles) };
         }
     }
-    None
+    Err(Vec::new())
 }
 
 type Cycle = Vec<(usize, Edge)>;
@@ -185,6 +214,43 @@ fn make_way(cycles: &[Cycle], seats: &mut Vec<reads::Seat>, guessed: &mut bool) 
         }
     }
     changed
+}
+
+/// Two concurrent writers of a cycle that commute: the first has the smaller timestamp.
+fn swappable(txns: &[Txn], cycle: &Cycle) -> Option<(usize, usize)> {
+    let in_time = |kind| kind == Kind::Realtime || kind == Kind::Session;
+    cycle.iter().find(|(_, edge)| in_time(edge.kind))?;
+    let by_timestamp =
+        |edge: &Edge| edge.kind == Kind::Timestamp && edge.note == reads::BY_TIMESTAMP;
+    let pairs = cycle.iter().filter(|(_, edge)| by_timestamp(edge));
+    pairs.map(|(from, edge)| (*from, edge.to)).find(|&(a, b)| {
+        let concurrent = !txns[b].precedes(&txns[a]) && txns[a].process != txns[b].process;
+        let (of_a, of_b) = (keys(&txns[a]), keys(&txns[b]));
+        concurrent && of_a.intersection(&of_b).all(|key| commute(txns, key, a, b))
+    })
+}
+
+/// The keys that a transaction names.
+fn keys(txn: &Txn) -> BTreeSet<&Word> {
+    txn.ops.iter().flat_map(|op| model::keys_of(&op.words)).collect()
+}
+
+/// Whether what two transactions do to a key leads to the same, replies included, in either order. (That
+/// is tried on a key that is absent; the replay has the last word.)
+fn commute(txns: &[Txn], key: &Word, a: usize, b: usize) -> bool {
+    let run = |ids: [usize; 2]| {
+        let mut model = Model::default();
+        let mut replies = Vec::new();
+        for id in ids {
+            let on_key = |op: &&Op| model::keys_of(&op.words).contains(&key);
+            let ops = txns[id].ops.iter().filter(on_key);
+            replies.push((id, ops.map(|op| model.apply(&op.words)).collect::<Vec<_>>()));
+        }
+        replies.sort_by_key(|(id, _)| *id);
+        (model, replies)
+    };
+    let ((one, answered), (other, replies)) = (run([a, b]), run([b, a]));
+    one.is_like(&other) && answered == replies
 }
 
 /// What the order of everything respects.
@@ -353,35 +419,63 @@ impl<'h> Replay<'h> {
     }
 }
 
-/// Runs the commands for which `wanted` holds and compares replies. A key that a command touches
-/// which is not modelled is not compared any more.
+/// Runs the commands for which `wanted` holds and compares replies.
 fn replay(
     txns: &[Txn],
     order: &[usize],
     wanted: impl Fn(&[Word]) -> bool,
 ) -> Result<Counts, Mismatch> {
-    let mut model = Model::default();
-    let mut unknown: BTreeSet<&Word> = BTreeSet::new();
-    let mut counts = Counts::default();
-    for (place, &id) in order.iter().enumerate() {
-        for (number, op) in txns[id].ops.iter().enumerate().filter(|(_, op)| wanted(&op.words)) {
-            let keys = model::keys_of(&op.words);
-            if keys.iter().any(|key| unknown.contains(key)) {
-                counts.unmodelled += 1;
-                unknown.extend(keys.into_iter().filter(|_| !model::is_read(&op.words)));
-                continue;
+    let mut state = State::default();
+    state.run(txns, order, wanted).map(|()| state.counts)
+}
+
+/// What the transactions that were replayed so far have led to.
+#[derive(Clone, Debug, Default)]
+struct State<'h> {
+    model: Model,
+    /// Keys that a command touched which is not modelled: they are not compared any more.
+    unknown: BTreeSet<&'h Word>,
+    counts: Counts,
+    /// How many transactions that were.
+    place: usize,
+}
+
+impl<'h> State<'h> {
+    /// Runs further transactions.
+    fn run(
+        &mut self,
+        txns: &'h [Txn],
+        order: &[usize],
+        wanted: impl Fn(&[Word]) -> bool,
+    ) -> Result<(), Mismatch> {
+        for &id in order {
+            for (number, op) in txns[id].ops.iter().enumerate().filter(|(_, op)| wanted(&op.words))
+            {
+                self.follow(op).map_err(|expected| {
+                    let place = self.place;
+                    Mismatch { place, op: number, expected }
+                })?;
             }
-            let Some(expected) = model.try_follow(&op.words, op.reply.as_ref()) else {
-                counts.unmodelled += 1;
-                unknown.extend(keys);
-                continue;
-            };
-            let Some(reply) = &op.reply else { continue };
-            counts.replies += 1;
-            if !model::agree(&op.words, &expected, reply) {
-                return Err(Mismatch { place, op: number, expected });
-            }
+            self.place += 1;
         }
+        Ok(())
     }
-    Ok(counts)
+
+    /// Runs a command; the reply that it should have had, if it had another one.
+    fn follow(&mut self, op: &'h Op) -> Result<(), Value> {
+        let keys = model::keys_of(&op.words);
+        if keys.iter().any(|key| self.unknown.contains(key)) {
+            self.counts.unmodelled += 1;
+            self.unknown.extend(keys.into_iter().filter(|_| !model::is_read(&op.words)));
+            return Ok(());
+        }
+        let Some(expected) = self.model.try_follow(&op.words, op.reply.as_ref()) else {
+            self.counts.unmodelled += 1;
+            self.unknown.extend(keys);
+            return Ok(());
+        };
+        let Some(reply) = &op.reply else { return Ok(()) };
+        self.counts.replies += 1;
+        if model::agree(&op.words, &expected, reply) { Ok(()) } else { Err(expected) }
+    }
 }
