@@ -451,6 +451,7 @@ impl State {
         self.prepare(prepared.prepare, prepared.bound);
         if let Some(ts) = commit {
             self.put_in_place(txn, ts);
+            self.settle(txn);
         }
     }
 

@@ -375,16 +375,15 @@ impl Shard {
     /// Puts a record into the entry of this turn.
     fn log(&mut self, record: LogRecord, target: Target) {
         self.note_for_cut(&record, target.kind);
-        if self.tracking_until_us.is_some() {
-            if self.building.records.is_empty() {
-                self.building.tracked = true;
-            }
-            if self.building.tracked
-                && let LogRecord::Apply(apply) = &record
-            {
-                for (key, op) in &apply.ops {
-                    self.locks.fly(key, op, self.building.number);
-                }
+        // All of a batch is tracked or nothing, whether that ends in the meantime or begins again.
+        if self.building.records.is_empty() {
+            self.building.tracked = self.tracking_until_us.is_some();
+        }
+        if self.building.tracked
+            && let LogRecord::Apply(apply) = &record
+        {
+            for (key, op) in &apply.ops {
+                self.locks.fly(key, op, self.building.number);
             }
         }
         self.building.records.push(record);

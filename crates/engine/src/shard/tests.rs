@@ -4,7 +4,7 @@ mod absence;
 mod idle;
 
 use super::*;
-use crate::entry::Prepare;
+use crate::entry::{Prepare, SnapshotPart};
 use crate::message::{Guard, MachineId, Refusal, Version};
 use adt::set;
 
@@ -477,6 +477,60 @@ fn a_snapshot_shows_the_state_at_its_beginning() {
     assert_eq!(state.len(), 3);
     let card = adt::record::query(state.get(b"a"), &card(), &adt::Ctx::default());
     assert_eq!(card, Reply::Int(1));
+}
+
+fn snapshot_of(shard: &mut Shard) -> Vec<SnapshotPart> {
+    shard.begin_snapshot(3, 1, None);
+    let mut parts = Vec::new();
+    loop {
+        let more = shard.snapshot_parts(2);
+        if more.is_empty() {
+            return parts;
+        }
+        parts.extend(more);
+    }
+}
+
+#[test]
+fn a_snapshot_of_what_a_snapshot_has_brought_says_the_same() {
+    let prepared = |id: u64, op: Op| {
+        let participants = [ShardId(0), ShardId(1)].into_iter().collect();
+        LogRecord::Prepare(Prepare { txn: txn(id), participants, apply: apply(&[("s", op)]) })
+    };
+    let decided = LogRecord::Outcome { txn: txn(2), commit: Some(Timestamp(500)) };
+    let mut shard = Story::new().shard;
+    // The second one is decided, and waits because the first one may come before it.
+    let records = vec![prepared(1, add("a")), prepared(2, card()), decided];
+    let entry = Entry { now_ms: 1, ts: Timestamp(100), seed: 0, records };
+    shard.replay(Story::new().now, entry);
+    let parts = snapshot_of(&mut shard);
+    let waits =
+        |part: &&SnapshotPart| matches!(part, SnapshotPart::Prepared { commit: Some(_), .. });
+    assert_eq!(parts.iter().filter(waits).count(), 1);
+    let mut reader = snapshot::Reader::default();
+    for part in parts.clone() {
+        reader.take(part).unwrap();
+    }
+    let (header, state) = reader.finish().unwrap();
+    let mut restored = Shard::restored(shard.config, state, header.clock);
+    assert_eq!(snapshot_of(&mut restored), parts);
+}
+
+#[test]
+fn a_lock_waits_for_what_was_logged_while_nobody_held_locks() {
+    let mut story = Story::new();
+    story.ask(lock(1, "s", card()));
+    story.ask(Body::Release { txn: txn(1), after: Timestamp::ZERO });
+    story.now.mono_us += 2 * TRACKING_US;
+    story.shard.tick(story.now);
+    story.seen();
+    story.ask(one("s", add("a")));
+    let entry = story.end_turn().unwrap();
+    story.shard.keep(entry, 0);
+    story.ask(lock(2, "s", card()));
+    assert_eq!(story.seen(), ["4 blocked"], "the write is on its way");
+    story.shard.committed(story.now);
+    assert_eq!(story.seen(), ["3 done 1", "4 locked 1"]);
 }
 
 #[test]
