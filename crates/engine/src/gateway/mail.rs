@@ -1,7 +1,7 @@
 //! What a gateway waits for from shards, and what it sends.
 
 use super::api::{GatewayStats, Output, SessionId};
-use super::slab::Slab;
+use super::slab::{HANDLE_BITS, Slab};
 use super::ways::Ways;
 use super::work::Finish;
 use crate::message::{Body, GatewayId, Request, ShardId, Token};
@@ -112,8 +112,23 @@ impl Mail {
     #[inline]
     pub fn put(&mut self, shard: ShardId, token: u64, body: Body) {
         self.stats.requests += 1;
-        let request = Request { gateway: self.gateway, token: Token(token), body };
+        let times = self.ways.as_ref().map_or(0, |ways| ways.times(token));
+        let token = Token(token | u64::from(times) << HANDLE_BITS);
+        let request = Request { gateway: self.gateway, token, body };
         self.outputs.push_back(Output::Shard { shard, request });
+    }
+
+    /// Our token of what was sent under one.
+    pub fn token_of(sent: Token) -> u64 {
+        sent.0 & ((1 << HANDLE_BITS) - 1)
+    }
+
+    /// Our token of what somebody has answered, unless the request was asked again since.
+    #[inline]
+    pub fn answered(&self, sent: Token) -> Option<u64> {
+        let token = Self::token_of(sent);
+        let times = self.ways.as_ref().map_or(0, |ways| ways.times(token));
+        (u64::from(times) == sent.0 >> HANDLE_BITS).then_some(token)
     }
 
     /// Tells a shard something that it does not answer.

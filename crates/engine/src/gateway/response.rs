@@ -2,7 +2,7 @@
 
 use super::mail::Pending;
 use super::work::Outcome;
-use super::{Gateway, mail::Target};
+use super::{Gateway, mail::Mail, mail::Target};
 use crate::message::{Answer, Body, Notice, Now, Refusal, Request, Response, ShardId};
 use adt::{ErrorReply, Reply};
 
@@ -10,7 +10,7 @@ impl Gateway {
     /// A shard has answered or noticed something.
     pub fn response(&mut self, now: Now, response: Response) {
         self.now = now;
-        let token = response.token.0;
+        let Some(token) = self.mail.answered(response.token) else { return };
         match response.answer {
             Answer::Notice(notice) => self.notice(token, notice),
             Answer::NotTaken(body) => self.not_taken(token, *body),
@@ -71,7 +71,7 @@ impl Gateway {
     /// A request could not be handed to anybody: who leads is not known, or has changed, of which this
     /// gateway hears next.
     pub fn not_sent(&mut self, request: Request) {
-        self.not_taken(request.token.0, request.body);
+        self.not_taken(Mail::token_of(request.token), request.body);
     }
 
     /// A shard has sent a request back: its leader is another machine now.

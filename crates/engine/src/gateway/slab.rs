@@ -1,5 +1,10 @@
 //! [`Slab`]: things that are found in O(1) by a handle, which stops working when the thing is gone.
 
+/// The bits that handles use.
+pub(super) const HANDLE_BITS: u32 = 56;
+/// The generations that a place goes through before one comes again.
+const GENERATIONS: u32 = 1 << (HANDLE_BITS - 32);
+
 /// A table whose places are used again under new handles.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
@@ -24,7 +29,7 @@ fn split(handle: u64) -> (usize, u32) {
 }
 
 impl<T> Slab<T> {
-    /// Keeps `value`; gives its handle, which is never 0 and never given twice within 2^32 uses of
+    /// Keeps `value`; gives its handle, which is never 0 and never given twice within 2^24 uses of
     /// one place.
     #[inline]
     pub fn insert(&mut self, value: T) -> u64 {
@@ -36,7 +41,7 @@ impl<T> Slab<T> {
             }
         };
         let entry = &mut self.entries[index as usize];
-        entry.generation = entry.generation.wrapping_add(1).max(1);
+        entry.generation = ((entry.generation + 1) % GENERATIONS).max(1);
         entry.value = Some(value);
         u64::from(index) | u64::from(entry.generation) << 32
     }

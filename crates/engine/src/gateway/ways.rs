@@ -6,10 +6,12 @@
 //! to one shard keep their order across a change of leaders.
 //!
 //! What was sent to a leader that is lost is asked again if asking twice does no harm (it only
-//! looks, carries a request number, or names a transaction), and is *unknown* otherwise.
+//! looks, carries a request number, or names a transaction), and is *unknown* otherwise. What the lost
+//! one has answered may come over another connection later, and is not taken for the answer of the
+//! next one: the token says how often the request was asked.
 
 use super::api::Output;
-use super::mail::Pending;
+use super::mail::{Mail, Pending};
 use super::txn::{Cause, Stage};
 use super::{Gateway, Job};
 use crate::message::{Answer, Body, MachineId, Now, Refusal, ShardId};
@@ -27,6 +29,8 @@ struct Sent {
     out: bool,
     /// What to ask again if the answer is lost.
     again: Option<Box<Body>>,
+    /// How often it was asked again: answers of leaders that were lost may come later.
+    times: u8,
 }
 
 /// The way to one shard.
@@ -88,8 +92,14 @@ impl Ways {
     /// A request that wants an answer is about to be sent.
     pub fn note(&mut self, shard: ShardId, token: u64, body: &Body) {
         self.last += 1;
-        let sent = Sent { shard, number: self.last, out: false, again: again(body) };
+        let (number, out, times) = (self.last, false, 0);
+        let sent = Sent { shard, number, out, again: again(body), times };
         self.sent.insert(token, sent);
+    }
+
+    /// How often a request was asked again.
+    pub fn times(&self, token: u64) -> u8 {
+        self.sent.get(&token).map_or(0, |sent| sent.times)
     }
 
     /// Gives a request back if it may go out now; holds it otherwise. One that wants no answer is
@@ -220,8 +230,9 @@ impl Ways {
         lost.sort_unstable();
         let mut again = Vec::new();
         for (_, token) in lost {
-            let body = self.sent.get_mut(&token).and_then(|sent| sent.again.take());
-            again.push((token, body));
+            let Some(sent) = self.sent.get_mut(&token) else { continue };
+            sent.times = sent.times.wrapping_add(1);
+            again.push((token, sent.again.take()));
         }
         again
     }
@@ -329,7 +340,7 @@ impl Gateway {
         self.mail.outputs = others;
         for output in unsent {
             if let Output::Shard { request, .. } = output {
-                ways.take_back(request.token.0, request.body);
+                ways.take_back(Mail::token_of(request.token), request.body);
             }
         }
     }
