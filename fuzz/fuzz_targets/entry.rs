@@ -3,13 +3,14 @@
 #![no_main]
 
 use engine::entry::EntryCodec;
+use engine::level::Level;
 use libfuzzer_sys::fuzz_target;
 use wire::entry::EntryFormat;
 
 fn again(bytes: &[u8]) -> Option<Vec<u8>> {
     let entry = EntryFormat.decode(bytes).ok()?;
     let mut out = Vec::new();
-    EntryFormat.encode(&entry, &mut out);
+    EntryFormat.encode(&entry, Level::NEWEST, &mut out);
     Some(out)
 }
 

@@ -29,6 +29,14 @@ def binary():
     return path
 
 
+def older_binary():
+    """A program of before the last new level: the variable `CLARET_OLDER_BIN`."""
+    path = os.environ.get("CLARET_OLDER_BIN")
+    if not path:
+        raise RuntimeError("CLARET_OLDER_BIN must name a claret binary to upgrade from")
+    return path
+
+
 _ports = iter(random.sample(range(10_000, 32_000), 22_000))
 
 
@@ -64,13 +72,15 @@ class Server:
             path = self.folder / "claret.toml"
             path.write_text(config)
             self.flags += ["--config", str(path)]
+        # What is started, if not the program to test.
+        self.program = None
         self.process = None
         self.ready_line = ""
         self.errors = self.folder / "stderr"
 
     def start(self):
         """Starts the process and waits until it says that it is ready."""
-        words = [binary(), "serve", "--port", str(self.port), "--dir", str(self.data)]
+        words = [self.program or binary(), "serve", "--port", str(self.port), "--dir", str(self.data)]
         with open(self.errors, "ab") as errors:
             self.process = subprocess.Popen(
                 words + self.flags, stdout=subprocess.PIPE, stderr=errors, text=True

@@ -11,6 +11,7 @@ mod deny;
 mod docs;
 mod fuzz;
 mod night;
+mod older;
 mod paths;
 mod process;
 mod report;

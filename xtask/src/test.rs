@@ -5,7 +5,7 @@
 
 use crate::process::{cargo, command, judge, limited, start, watch};
 use crate::report::{Count, Outcome, Report, libtest_count, pytest_count};
-use crate::{deny, paths, setup, simulation, tidy};
+use crate::{deny, older, paths, setup, simulation, tidy};
 use std::process::Command;
 
 /// Bounds on the steps that run our own code, which may hang when it is wrong.
@@ -22,6 +22,8 @@ pub fn run() -> Result<(), String> {
     report.step("lints", || one(start(&mut clippy())));
     report.step("tests", || counted(&tests(), TEST_SECONDS, libtest_count));
     report.step("dependencies", || one(deny::run_checks()));
+    // Before the present build, which takes its place.
+    report.step("older build", || one(older::build()));
     let build = ["build", "--release", "--locked", "--package", "claret"];
     if report.step("release build", || one(start(&mut cargo(&build)))) {
         report.step("command reference", || one(crate::docs::check()));
@@ -79,6 +81,7 @@ fn black_box() -> Result<Outcome, String> {
     let mut pytest = command(setup::python()?, &["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
     pytest.args(&present);
     pytest.env("CLARET_BIN", paths::claret());
+    pytest.env("CLARET_OLDER_BIN", older::binary());
     pytest.env("PYTHONPATH", root.join("python"));
     pytest.env("PYTHONDONTWRITEBYTECODE", "1");
     counted(&pytest, BLACK_BOX_SECONDS, pytest_count)

@@ -11,7 +11,7 @@ use client::{Client, Command};
 use engine::map::{ShardMap, name_of, parse_machines};
 use engine::message::{MachineId, ShardId};
 use serde::Serialize;
-use shape::Held;
+use shape::{Held, Levels};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -94,6 +94,11 @@ enum Action {
         /// Number of the machine.
         machine: u16,
     },
+    /// Let the cluster use all that this build can, after the last machine runs it.
+    ///
+    /// Machines of a newer build go on in the forms that the older ones read. This ends that: from
+    /// then on, nobody with an older build is let in, and there is no way back to it.
+    Upgrade,
     /// Spread the leads of shards evenly over the machines that are connected.
     Rebalance {
         /// Spread the shards themselves first, so many copies of each.
@@ -158,6 +163,7 @@ async fn run(args: &ClusterArgs) -> Result<String> {
             say(&other, Command::new("FAILOVER").arg("ABORT")).await?;
         }
         Action::Lead { shard, machine } => lead(&client, *shard, *machine).await?,
+        Action::Upgrade => shape::upgrade(&client).await?,
         Action::Rebalance { copies } => {
             if let Some(copies) = copies {
                 shape::spread(&client, *copies).await?;
@@ -168,7 +174,9 @@ async fn run(args: &ClusterArgs) -> Result<String> {
     let machines = machines(&client).await?;
     // A server that is alone has none, and not every user may ask.
     let held = shape::holders(&client).await.unwrap_or_default();
-    Ok(if args.json { json(&machines, &held) } else { page(&machines, &held) })
+    let levels = shape::levels(&client).await.ok();
+    let show = if args.json { json } else { page };
+    Ok(show(&machines, &held, levels.as_ref()))
 }
 
 /// Reads `4=host:port`.
@@ -313,11 +321,12 @@ fn parse(text: &str) -> Option<Vec<Machine>> {
     Some(machines)
 }
 
-fn json(machines: &[Machine], held: &[Held]) -> String {
-    format!("{:#}\n", serde_json::json!({ "machines": machines, "held": held }))
+fn json(machines: &[Machine], held: &[Held], levels: Option<&Levels>) -> String {
+    let page = serde_json::json!({ "machines": machines, "held": held, "levels": levels });
+    format!("{page:#}\n")
 }
 
-fn page(machines: &[Machine], held: &[Held]) -> String {
+fn page(machines: &[Machine], held: &[Held], levels: Option<&Levels>) -> String {
     let mut page = format!("{:>7}  {:<22} {:<12} leads\n", "machine", "address", "state");
     for machine in machines {
         let state = if machine.connected { "connected" } else { "lost" };
@@ -341,7 +350,18 @@ fn page(machines: &[Machine], held: &[Held]) -> String {
         }
         page.push('\n');
     }
-    page
+    page + &levels.map(levels_line).unwrap_or_default()
+}
+
+fn levels_line(levels: &Levels) -> String {
+    let Levels { used, understood } = levels;
+    let others: Vec<String> = understood
+        .iter()
+        .filter(|(_, level)| level.is_some_and(|level| level != *used))
+        .filter_map(|(machine, level)| Some(format!("machine {machine} understands {}", (*level)?)))
+        .collect();
+    let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
+    format!("\nlevel    {used}{others}\n")
 }
 
 fn numbers(machines: &[u16]) -> String {
@@ -367,7 +387,10 @@ mod tests {
         assert_eq!((leads(0), leads(1), leads(2)), (vec![2], vec![1, 0], vec![]));
         assert!(!machines[2].connected);
         let held = Held { name: "shard 0".to_owned(), voters: vec![1, 2], ..Held::default() };
-        let text = page(&machines, &[Held { learners: vec![4], ..held }]);
+        let understood = [(1, Some(3)), (2, Some(2)), (3, None)].into();
+        let levels = Levels { used: 2, understood };
+        let text = page(&machines, &[Held { learners: vec![4], ..held }], Some(&levels));
+        assert!(text.ends_with("\nlevel    2; machine 1 understands 3\n"), "{text}");
         assert!(text.contains("lost") && text.contains("1, 2; catching up: 4"), "{text}");
         assert_eq!(parse("rubbish"), None);
     }

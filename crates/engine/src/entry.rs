@@ -4,6 +4,7 @@
 //! disk are paid once for all of it. `wire` turns entries into bytes through [`EntryCodec`]; the
 //! leader applies the typed entry that it kept, so bytes are read only by followers and at start.
 
+use crate::level::Level;
 use crate::message::{Guard, KeyedOp, RequestId, ShardId, TxnId};
 use crate::replication::Members;
 use adt::{Blob, Corrupt, Record, Timestamp};
@@ -90,8 +91,8 @@ pub struct Prepare {
 /// Turns entries into bytes and back. Bytes are hostile: `decode` checks every length before it
 /// allocates and reports [`Corrupt`] for whatever it does not understand.
 pub trait EntryCodec {
-    /// Appends the bytes of `entry` to `out`.
-    fn encode(&self, entry: &Entry, out: &mut Vec<u8>);
+    /// Appends the bytes of `entry` to `out`, in a form that whoever understands `level` reads.
+    fn encode(&self, entry: &Entry, level: Level, out: &mut Vec<u8>);
     /// Appends a framed part of a snapshot.
     fn encode_part(&self, part: &SnapshotPart, out: &mut Vec<u8>);
     /// Reads an entry back. Reads that `encode` left out are missing.

@@ -7,6 +7,7 @@
 
 pub mod entry;
 pub mod gateway;
+pub mod level;
 pub mod limits;
 pub mod map;
 pub mod message;

@@ -18,12 +18,15 @@
 //! shard 1 1,2,4
 //! shard 2 1,2,4
 //! split 2 of 0 at 4096
+//! level 3
 //! ```
 //!
 //! The slots are shared evenly among the shards that a cluster was founded with. A split gives the
 //! upper part of a shard's slots to a new one: `splitting` while it is under way, `split` when it is
-//! done. See [`crate::node`] for how that goes.
+//! done. See [`crate::node`] for how that goes. The level is what all machines understand, see
+//! [`crate::level`]; a map without one is of the first level there was.
 
+use crate::level::Level;
 use crate::limits::{MACHINE_NUMBER_MAX, MACHINES_MAX, REPLICAS_MAX, SHARDS_MAX, SLOTS};
 use crate::message::{MachineId, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,15 +85,18 @@ pub struct ShardMap {
     pub gone: BTreeSet<MachineId>,
     /// All splits there ever were, in order: each made the shard that comes next in number.
     pub splits: Vec<Split>,
+    /// What may be said between machines, and written where another one reads it.
+    pub level: Level,
 }
 
 impl ShardMap {
-    /// The map of a new cluster: every machine holds every shard.
+    /// The map of a new cluster: every machine holds every shard, and all are of this build.
     pub fn founded(machines: BTreeMap<MachineId, String>, shards: u16) -> Self {
         let founders: Vec<MachineId> = machines.keys().copied().collect();
         let shards = vec![founders.clone(); usize::from(shards)];
         let (holders, gone) = (founders.clone(), BTreeSet::new());
-        Self { epoch: 0, founders, machines, holders, shards, gone, splits: Vec::new() }
+        let (splits, level) = (Vec::new(), Level::NEWEST);
+        Self { epoch: 0, founders, machines, holders, shards, gone, splits, level }
     }
 
     /// The machines that a shard's log begins with: none for those that come out of splits, whose
@@ -162,6 +168,33 @@ impl ShardMap {
         let mut next = self.next();
         next.splits.iter_mut().filter(|s| s.child == child).for_each(|split| split.done = true);
         next
+    }
+
+    /// The next map, in which the cluster uses another level.
+    ///
+    /// # Errors
+    /// If it uses a later one already, or this build does not understand the other one.
+    pub fn raised(&self, level: Level) -> Result<Self, MapError> {
+        let next = Self { level, ..self.next() };
+        next.check_level_after(self)?;
+        Ok(next)
+    }
+
+    fn check_level_after(&self, before: &Self) -> Result<(), MapError> {
+        if self.level < before.level {
+            return wrong(format!(
+                "the cluster uses level {}, and never an older one again",
+                before.level
+            ));
+        }
+        if !Level::NEWEST.suffices_for(self.level) {
+            return wrong(format!(
+                "this machine understands level {} at most, not {}: it needs a newer build",
+                Level::NEWEST,
+                self.level
+            ));
+        }
+        Ok(())
     }
 
     /// The machines that are to hold a shard, or the map itself.
@@ -341,6 +374,7 @@ impl ShardMap {
         if self.founders != before.founders || self.founded_shards() != before.founded_shards() {
             return wrong("the founders and the shards of the beginning cannot be changed");
         }
+        self.check_level_after(before)?;
         self.check_splits_after(before)?;
         for (machine, address) in &self.machines {
             let known = before.machines.get(machine);
@@ -486,6 +520,7 @@ impl ShardMap {
         let mut machines = BTreeMap::new();
         let mut shards = Vec::new();
         let mut splits = Vec::new();
+        let mut level = Level::CLUSTERS;
         for line in text.lines() {
             let mut words = line.split_ascii_whitespace();
             let parts = (words.next(), words.next(), words.next(), words.next());
@@ -499,6 +534,10 @@ impl ShardMap {
                 (Some("epoch"), Some(number), None, _) => {
                     epoch = number.parse().ok();
                     epoch.is_some()
+                }
+                (Some("level"), Some(number), None, _) => {
+                    level = Level(number.parse().unwrap_or(0));
+                    level > Level::CLUSTERS
                 }
                 (Some("founders"), Some(list), None, _) => {
                     founders = parse_machines(list);
@@ -532,7 +571,7 @@ impl ShardMap {
             return wrong("a shard map begins with its epoch, its founders and who holds it");
         };
         let gone = gone.into_iter().flatten().collect();
-        let map = Self { epoch, founders, machines, holders, shards, gone, splits };
+        let map = Self { epoch, founders, machines, holders, shards, gone, splits, level };
         map.check()?;
         Ok(map)
     }
@@ -556,6 +595,10 @@ impl fmt::Display for ShardMap {
         for Split { child, parent, at, done } in &self.splits {
             let word = if *done { "split" } else { "splitting" };
             writeln!(f, "{word} {} of {} at {at}", child.0, parent.0)?;
+        }
+        // Builds that know no other level do not know the word.
+        if self.level > Level::CLUSTERS {
+            writeln!(f, "level {}", self.level)?;
         }
         Ok(())
     }
@@ -658,6 +701,21 @@ mod tests {
         let mut lost = next;
         lost.machines.remove(&MachineId(3));
         assert!(lost.check_after(&map).is_err());
+    }
+
+    #[test]
+    fn a_level_is_raised_and_never_lowered() {
+        let old = ShardMap { level: Level::CLUSTERS, ..three() };
+        assert!(!old.to_string().contains("level"), "old builds read it");
+        assert_eq!(ShardMap::parse(&old.to_string()), Ok(old.clone()));
+        let new = old.raised(Level::NEWEST).unwrap();
+        assert_eq!(new.check_after(&old), Ok(()));
+        assert_eq!(ShardMap::parse(&new.to_string()), Ok(new.clone()));
+        assert!(new.raised(Level::CLUSTERS).is_err());
+        let back = ShardMap { epoch: 2, ..old.clone() };
+        assert!(back.check_after(&new).is_err());
+        assert!(old.raised(Level(Level::NEWEST.0 + 1)).is_err(), "nobody here understands it");
+        assert!(ShardMap::parse(&new.to_string().replace("level 3", "level 2")).is_err());
     }
 
     #[test]

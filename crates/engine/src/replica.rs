@@ -11,6 +11,7 @@ mod split;
 
 use crate::entry::EntryCodec;
 use crate::entry::SnapshotPart;
+use crate::level::Level;
 use crate::limits::TICK_US;
 use crate::message::{Body, MachineId, Now, Request, Response, ShardId, TxnId};
 use crate::replication::{
@@ -109,6 +110,8 @@ pub struct Replica<C> {
     shard: Shard,
     group: Group,
     codec: C,
+    /// What all understand who read this log.
+    level: Level,
     proposed: VecDeque<u64>,
     /// Size of the last entry: a guess for the next one.
     payload_bytes: usize,
@@ -188,10 +191,12 @@ impl<C: EntryCodec> Replica<C> {
             return Err(ReplicaError::Gap { shard: config.id, index: header.index });
         }
         prepare(&mut state, &membership);
+        let level = if membership.is_alone() { Level::NEWEST } else { Level::CLUSTERS };
         Ok(Self {
             shard: Shard::restored(config, state, header.clock),
             group: Group::new(config.id, membership, recovered, config.seed, now.mono_us)?,
             codec,
+            level,
             proposed: VecDeque::new(),
             payload_bytes: 0,
             leading: None,
@@ -331,6 +336,11 @@ impl<C: EntryCodec> Replica<C> {
         self.group.take_messages()
     }
 
+    /// All who read this log understand this level, says the shard map.
+    pub fn use_level(&mut self, level: Level) {
+        self.level = level;
+    }
+
     /// Proposes what this turn has written. While enough is on its way to the disk, writes gather
     /// for the next one: that is the group commit.
     pub fn end_turn(&mut self, now: Now) -> Result<(), ReplicaError> {
@@ -358,7 +368,7 @@ impl<C: EntryCodec> Replica<C> {
     fn propose(&mut self, now: Now) -> Result<(), ReplicaError> {
         while let Some(entry) = self.shard.end_turn(now) {
             let mut payload = Vec::with_capacity(self.payload_bytes);
-            self.codec.encode(&entry, &mut payload);
+            self.codec.encode(&entry, self.level, &mut payload);
             self.payload_bytes = payload.len();
             let index = self.group.propose(payload)?;
             self.busy_us = now.mono_us;
@@ -484,6 +494,11 @@ impl<C: EntryCodec> Replica<C> {
     /// Whether other machines than the members are not needed any more, as far as the leader knows.
     pub fn is_settled(&self) -> bool {
         self.leading.is_some() && self.group.is_settled()
+    }
+
+    /// Whether the members are about to be others. Only a leader can tell.
+    pub fn is_changing_members(&self) -> bool {
+        self.group.is_changing_members()
     }
 
     /// Takes the next step so that these machines vote, and no others hold the log, if the shard is

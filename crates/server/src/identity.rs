@@ -7,12 +7,13 @@ use crate::config::Options;
 use crate::config::cluster::{ClusterOptions, split_address};
 use crate::datadir::{DirError, Member, Purpose, write_durably};
 use engine::gateway::Members;
+use engine::level::Level;
 use engine::map::ShardMap;
 use engine::message::{GatewayId, MachineId, ShardId};
 use engine::replication::Membership;
 use std::net::SocketAddr;
 use std::path::Path;
-use wire::peer::{Hello, PROTOCOL_VERSION};
+use wire::peer::Hello;
 
 /// A machine in one of its lives.
 #[derive(Clone, Debug)]
@@ -95,7 +96,7 @@ impl Identity {
             cluster: cluster.name.clone(),
             machine: cluster.own,
             life: self.life,
-            version: PROTOCOL_VERSION,
+            level: Level::NEWEST,
             address: format!("{host}:{port}"),
             worker_count: self.workers,
         })

@@ -16,6 +16,7 @@ use mio::Waker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use wire::peer::Hello;
 
 /// What one turn of one worker has for another.
 #[derive(Debug, Default)]
@@ -69,8 +70,8 @@ pub enum Mail {
     Batch(Batch),
     /// A connection with another machine.
     Peer(Box<PeerSocket>),
-    /// Another machine is connected; the number tells its connections apart.
-    PeerUp(MachineId, u64, Arc<str>),
+    /// Another machine is connected, and has said this; the number tells its connections apart.
+    PeerUp(u64, Arc<Hello>),
     /// The connection with another machine is lost.
     PeerDown(MachineId),
     /// Another machine was not heard of for so many microseconds.

@@ -4,6 +4,7 @@
 //! given up could take itself for one of those that founded their groups.
 
 use crate::datadir::{DirError, write_durably};
+use engine::level::Level;
 use engine::map::ShardMap;
 use engine::message::{MachineId, ShardId};
 use engine::replication::Promises;
@@ -21,11 +22,12 @@ pub struct MapFile {
 }
 
 impl MapFile {
-    /// Reads the map of a data directory; `first` is what a machine without one begins with.
+    /// Reads the map of a data directory; `first` is what a machine without one begins with, for the
+    /// first time (`is_new`) or, in a cluster whose map was never changed, again.
     ///
     /// # Errors
     /// If it cannot be read or understood.
-    pub fn open(dir: &Path, first: Option<ShardMap>) -> Result<Self, DirError> {
+    pub fn open(dir: &Path, first: Option<ShardMap>, is_new: bool) -> Result<Self, DirError> {
         let path = dir.join("MAP");
         let map = match std::fs::read_to_string(&path) {
             Ok(text) => {
@@ -33,7 +35,14 @@ impl MapFile {
                 let bad = |reason: String| DirError::Manifest { path: path.clone(), reason };
                 Some(map.map_err(|error| bad(error.to_string()))?)
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => first,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => match first {
+                Some(map) if is_new => {
+                    write_durably(&path, &map.to_string())?;
+                    Some(map)
+                }
+                // The builds that did not write what they began with knew no other level.
+                first => first.map(|map| ShardMap { level: Level::CLUSTERS, ..map }),
+            },
             Err(error) => return Err(DirError::Io { path, what: "read", error }),
         };
         let left_path = dir.join("LEFT");
@@ -130,23 +139,27 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let machines = BTreeMap::from([(MachineId(1), "a:1".to_owned())]);
         let first = ShardMap::founded(machines.clone(), 2);
-        let file = MapFile::open(temp.path(), Some(first.clone())).unwrap();
+        let old = MapFile::open(temp.path(), Some(first.clone()), false).unwrap();
+        assert_eq!(old.map().map(|map| map.level), Some(Level::CLUSTERS));
+        let file = MapFile::open(temp.path(), Some(first.clone()), true).unwrap();
+        let found = MapFile::open(temp.path(), Some(first.clone()), false).unwrap();
+        assert_eq!(found.map(), Some(first.clone()), "it was written down");
         assert_eq!(file.map(), Some(first.clone()));
         let next = first.with(MachineId(2), "b:1").unwrap();
         assert!(file.keep(&next).unwrap());
         assert!(!file.keep(&first).unwrap());
-        let again = MapFile::open(temp.path(), None).unwrap();
+        let again = MapFile::open(temp.path(), None, false).unwrap();
         assert_eq!(again.map(), Some(next.clone()));
         assert_eq!(again.addresses(&machines), next.machines);
         let promises = Promises { term: 5, vote: 2, last: (23, 4) };
         again.keep_promises(ShardId(3), promises).unwrap();
         again.keep_promises(ShardId::MAP, promises).unwrap();
-        let left = MapFile::open(temp.path(), None).unwrap().left();
+        let left = MapFile::open(temp.path(), None, false).unwrap().left();
         assert_eq!(left, [(ShardId(3), promises), (ShardId::MAP, promises)].into());
         std::fs::write(temp.path().join("LEFT"), "rubbish").unwrap();
-        assert!(MapFile::open(temp.path(), None).is_err());
+        assert!(MapFile::open(temp.path(), None, false).is_err());
         std::fs::remove_file(temp.path().join("LEFT")).unwrap();
         std::fs::write(temp.path().join("MAP"), "rubbish").unwrap();
-        assert!(MapFile::open(temp.path(), None).is_err());
+        assert!(MapFile::open(temp.path(), None, false).is_err());
     }
 }

@@ -3,6 +3,11 @@
 //! Of two machines the one with the larger number connects, and tries again until it succeeds. Both
 //! say first who they are, inside of TLS if there is TLS between the machines. A connection on which
 //! both have is handed to the worker that holds it from then on; see `worker/peers.rs`.
+//!
+//! They need not be of the same build: each must understand what the cluster uses, [`Level`]. The
+//! first builds that formed clusters talk only to who says the same level as they, and find newer
+//! ones out at the first word. So the machine that was dialled answers what it understands, or less
+//! if the other one does; and whoever dials such an old build does so once more and says no more.
 
 mod refused;
 
@@ -12,6 +17,7 @@ use crate::mapfile::MapFile;
 use crate::tls::peers::PeerTls;
 use crate::transport::{Received, Transport};
 use adt::Corrupt;
+use engine::level::Level;
 use engine::limits::STRANGERS_MAX;
 use engine::message::MachineId;
 use mio::net::{TcpListener, TcpStream};
@@ -25,7 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use wire::peer::{Hello, PROTOCOL_VERSION, decode_hello, encode_hello};
+use wire::peer::{Hello, decode_hello, encode_hello};
 
 /// How often to try to connect.
 const RETRY: Duration = Duration::from_millis(100);
@@ -123,7 +129,8 @@ impl PeersThread {
         let waker = Waker::new(poll.registry(), WAKE)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let mut host = Host { poll, meeting, strangers: Slab::new(), warned: BTreeMap::new() };
+        let (old, warned) = (BTreeSet::new(), BTreeMap::new());
+        let mut host = Host { poll, meeting, strangers: Slab::new(), old, warned };
         let thread = std::thread::Builder::new()
             .name("peers".to_owned())
             .spawn(move || host.run(&stopped))?;
@@ -150,6 +157,9 @@ struct Stranger {
     /// The machine that was dialled; none if it was the other side who connected.
     dialled: Option<MachineId>,
     input: Vec<u8>,
+    /// What this side says, if it is to say less than it understands.
+    level: Option<Level>,
+    ready: bool,
     greeted: bool,
     began: Instant,
 }
@@ -158,6 +168,8 @@ struct Host {
     poll: Poll,
     meeting: Meeting,
     strangers: Slab<Stranger>,
+    /// Machines that turned away what is newer than they are, the last time.
+    old: BTreeSet<MachineId>,
     /// When it was last warned of what.
     warned: BTreeMap<String, Instant>,
 }
@@ -248,7 +260,10 @@ impl Host {
         }
         let began = Instant::now();
         let input = Vec::new();
-        entry.insert(Stranger { transport, whom, dialled, input, greeted: false, began });
+        // By then the other machine may run a newer build: it is told everything every other time.
+        let level = dialled.filter(|machine| self.old.remove(machine)).map(|_| Level::CLUSTERS);
+        let (ready, greeted) = (false, false);
+        entry.insert(Stranger { transport, whom, dialled, input, level, ready, greeted, began });
     }
 
     /// Something has happened on a connection.
@@ -258,8 +273,11 @@ impl Host {
             Ok(None) => {}
             Ok(Some(hello)) => {
                 let stranger = self.drop_stranger(slot);
-                let verdict = self.judge(&hello, stranger.dialled);
-                match verdict {
+                if stranger.found_old(&hello) {
+                    self.old.insert(hello.machine);
+                    return;
+                }
+                match self.judge(&hello, stranger.dialled) {
                     Ok(()) => self.hand_over(stranger, hello),
                     Err(reason) => self.warn(reason),
                 }
@@ -296,11 +314,12 @@ impl Host {
                 hello.address, hello.cluster, cluster.name
             ));
         }
-        if hello.version != PROTOCOL_VERSION {
+        let used = self.meeting.map.map().map_or(Level::CLUSTERS, |map| map.level);
+        if !hello.level.suffices_for(used) {
             return Err(format!(
-                "machine {machine} speaks version {} of the protocol between machines, and this one \
-                 version {PROTOCOL_VERSION}: install the same version of claret on both",
-                hello.version
+                "machine {machine} understands level {}, and the cluster uses level {used}: install a \
+                 newer claret there",
+                hello.level
             ));
         }
         if hello.machine == cluster.own {
@@ -364,9 +383,30 @@ impl Host {
 }
 
 impl Stranger {
+    /// Whether a machine that was dialled is of a build that turns newer ones away.
+    fn found_old(&self, hello: &Hello) -> bool {
+        let said_more = self.dialled.is_some() && self.level.is_none();
+        said_more && hello.level <= Level::CLUSTERS && self.dialled == Some(hello.machine)
+    }
+
+    /// Says who this machine is, once.
+    fn greet(&mut self, own: &Hello) -> io::Result<()> {
+        if self.greeted {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        encode_hello(&Hello { level: self.level.unwrap_or(own.level), ..own.clone() }, &mut bytes);
+        // The buffer of a new socket has room for this.
+        if self.transport.send(&bytes)? < bytes.len() {
+            return Err(io::Error::other("the socket takes nothing"));
+        }
+        self.greeted = true;
+        Ok(())
+    }
+
     /// Says who this machine is and listens who the other one is.
     fn talk(&mut self, own: &Hello) -> io::Result<Option<Hello>> {
-        if !self.greeted {
+        if !self.ready {
             let stream = self.transport.stream();
             if let Some(error) = stream.take_error()? {
                 return Err(error);
@@ -377,22 +417,23 @@ impl Stranger {
                 Err(error) => return Err(error),
             }
             stream.set_nodelay(true)?;
-            if !self.transport.shake_hands()? {
+            self.ready = self.transport.shake_hands()?;
+            if !self.ready {
                 return Ok(None);
             }
-            let mut bytes = Vec::new();
-            encode_hello(own, &mut bytes);
-            // The buffer of a new socket has room for this.
-            if self.transport.send(&bytes)? < bytes.len() {
-                return Err(io::Error::other("the socket takes nothing"));
-            }
-            self.greeted = true;
+        }
+        if self.dialled.is_some() {
+            self.greet(own)?;
         }
         let mut chunk = [0; READ_BYTES];
         loop {
             match decode_hello(&self.input) {
                 Ok(Some((hello, used))) => {
                     self.input.drain(..used);
+                    if self.dialled.is_none() {
+                        self.level = Some(hello.level.min(own.level));
+                        self.greet(own)?;
+                    }
                     return Ok(Some(hello));
                 }
                 Ok(None) => {}

@@ -179,9 +179,10 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
     let dir = Arc::new(DataDir::open(&options.dir, purpose(&options), now_s)?);
     let identity = Identity::begin(&options, dir.path())?;
     let shards = dir.manifest().shards;
-    let mut store = open_log(&options, &dir)?;
     let first = identity.cluster.as_ref().and_then(|cluster| cluster.first_map(shards));
-    let map = Arc::new(MapFile::open(dir.path(), first)?);
+    // The log is created last, so that a start that is cut short is one that did not happen.
+    let map = Arc::new(MapFile::open(dir.path(), first, !dir.log().exists())?);
+    let mut store = open_log(&options, &dir)?;
     let replicas = recovery::recover(&options, &dir, store.as_mut(), &clock, &identity, &map)?;
     if options.durability == Durability::None {
         store = None;

@@ -1,22 +1,26 @@
-//! Log entries as bytes, version 2; version 1 is read too. `docs/internals/formats.md` has the
+//! Log entries as bytes, versions 2 and 3; version 1 is read too. `docs/internals/formats.md` has the
 //! layout.
 //!
 //! Operations are written as the words of a command that parses to the same operation, so that the
 //! format does not know the data types. Checksums are the log's business: it covers an entry
 //! together with its index and term.
 
-use crate::bytes::{Reader, put_count, put_option, put_u16, put_u32, put_u64, put_word};
+use crate::bytes::{Form, Reader, put_option, put_u16, put_u64};
 use crate::snapshot::SnapshotFormat;
 use adt::{ArgBuf, Args, Corrupt, Op, Timestamp, record};
 use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec, SnapshotPart};
+use engine::level::Level;
 use engine::limits::ENTRY_RECORDS_MAX;
 use engine::message::{
     Age, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId, Version,
 };
 use smallvec::SmallVec;
 
-/// First byte of an entry.
+/// First byte of an entry for clusters in which somebody may not understand [`VERSION_COMPACT`], and
+/// the version of snapshots and of what entries and messages between machines have in common.
 pub(crate) const VERSION: u8 = 2;
+/// First byte of an entry whose records have short numbers.
+const VERSION_COMPACT: u8 = 3;
 /// The version before clusters: it has short transactions and no [`VOID`].
 pub(crate) const VERSION_ALONE: u8 = 1;
 /// Most records that an entry of this version can hold, whatever shards do today.
@@ -35,7 +39,7 @@ const SPLIT: u8 = 8;
 const HAS_REQUEST: u8 = 1;
 const HAS_GUARDS: u8 = 2;
 
-/// The log entry format of this version of the product.
+/// The log entry formats of this version of the product.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EntryFormat;
 
@@ -46,14 +50,18 @@ impl EntryCodec for EntryFormat {
 
     /// # Panics
     /// If the entry has more than 131,072 records; shards close entries long before.
-    fn encode(&self, entry: &Entry, out: &mut Vec<u8>) {
+    fn encode(&self, entry: &Entry, level: Level, out: &mut Vec<u8>) {
         assert!(entry.records.len() <= RECORDS_MAX, "shards bound their entries");
-        out.push(VERSION);
+        let (version, form) = match level.suffices_for(Level::COMPACT) {
+            true => (VERSION_COMPACT, Form::Short),
+            false => (VERSION, Form::Wide),
+        };
+        out.push(version);
         put_u64(entry.now_ms, out);
         put_u64(entry.ts.0, out);
         put_u64(entry.seed, out);
-        put_count(entry.records.len(), out);
-        let mut words = Words::default();
+        form.put_count(entry.records.len(), out);
+        let mut words = Words { form, ..Words::default() };
         for record in &entry.records {
             put_record(record, &mut words, out);
         }
@@ -61,7 +69,13 @@ impl EntryCodec for EntryFormat {
 
     fn decode(&self, bytes: &[u8]) -> Result<Entry, Corrupt> {
         let mut reader = Reader::new(bytes);
-        let version = read_version(&mut reader)?;
+        let version = match bytes.first() {
+            Some(&VERSION_COMPACT) => reader.u8()?,
+            _ => read_version(&mut reader)?,
+        };
+        if version == VERSION_COMPACT {
+            reader.set_form(Form::Short);
+        }
         let (now_ms, ts, seed) = (reader.u64()?, Timestamp(reader.u64()?), reader.u64()?);
         let count = reader.count(1)?;
         if count > RECORDS_MAX {
@@ -77,8 +91,8 @@ impl EntryCodec for EntryFormat {
     }
 }
 
-/// The version that everything after it is written in. Entries and snapshots have the same ones:
-/// so far they differ in what both have.
+/// The version that everything after it is written in. Entries and snapshots have the first two:
+/// those differ in what both have.
 pub(crate) fn read_version(reader: &mut Reader<'_>) -> Result<u8, Corrupt> {
     match reader.u8()? {
         version @ (VERSION_ALONE | VERSION) => Ok(version),
@@ -99,21 +113,21 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
         }
         LogRecord::Outcome { txn, commit: Some(ts) } => {
             out.push(COMMIT);
-            put_txn(*txn, out);
+            put_txn_in(words.form, *txn, out);
             put_u64(ts.0, out);
         }
         LogRecord::Outcome { txn, commit: None } => {
             out.push(ABORT);
-            put_txn(*txn, out);
+            put_txn_in(words.form, *txn, out);
         }
         LogRecord::Void(txn) => {
             out.push(VOID);
-            put_txn(*txn, out);
+            put_txn_in(words.form, *txn, out);
         }
         LogRecord::Flush => out.push(FLUSH),
         LogRecord::Resolve(request) => {
             out.push(RESOLVE);
-            put_request(request, out);
+            put_request_in(words.form, request, out);
         }
         LogRecord::Split { child, first, at, last } => {
             out.push(SPLIT);
@@ -155,9 +169,12 @@ fn needed(ops: &[KeyedOp]) -> &[KeyedOp] {
     &ops[..last_write.map_or(0, |i| i + 1)]
 }
 
-/// Words of one operation; the memory is used again.
+/// How records are written, and the words of one operation; the memory is used again.
 #[derive(Debug, Default)]
-pub(crate) struct Words(ArgBuf);
+pub(crate) struct Words {
+    form: Form,
+    args: ArgBuf,
+}
 
 /// Bounds of the words of one operation; the memory is used again.
 pub(crate) type Spans = Vec<(u32, u32)>;
@@ -167,16 +184,16 @@ pub(crate) fn put_apply(apply: &Apply, ops: &[KeyedOp], words: &mut Words, out: 
     let guards = if apply.guards.is_empty() { 0 } else { HAS_GUARDS };
     out.push(request | guards);
     if let Some(request) = &apply.request {
-        put_request(request, out);
+        put_request_in(words.form, request, out);
     }
     if !apply.guards.is_empty() {
-        put_count(apply.guards.len(), out);
+        words.form.put_count(apply.guards.len(), out);
         for guard in &apply.guards {
-            put_word(&guard.key, out);
+            words.form.put_word(&guard.key, out);
             put_record_version(guard.version, out);
         }
     }
-    put_count(ops.len(), out);
+    words.form.put_count(ops.len(), out);
     for (key, op) in ops {
         put_op(key, op, words, out);
     }
@@ -237,12 +254,13 @@ pub(crate) fn read_apply(
 }
 
 pub(crate) fn put_op(key: &[u8], op: &Op, words: &mut Words, out: &mut Vec<u8>) {
-    words.0.clear();
-    op.encode(key, &mut words.0);
-    let args = words.0.args();
-    put_count(args.len(), out);
+    let Words { form, args } = words;
+    args.clear();
+    op.encode(key, args);
+    let args = args.args();
+    form.put_count(args.len(), out);
     for word in args.iter_from(0) {
-        put_word(word, out);
+        form.put_word(word, out);
     }
 }
 
@@ -265,8 +283,8 @@ pub(crate) fn read_op(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Keye
 /// All operations are written: reads of a prepared transaction hold back others until it is
 /// decided, on every replica alike.
 pub(crate) fn put_prepare(prepare: &Prepare, words: &mut Words, out: &mut Vec<u8>) {
-    put_txn(prepare.txn, out);
-    put_shards(&prepare.participants, out);
+    put_txn_in(words.form, prepare.txn, out);
+    put_shards_in(words.form, &prepare.participants, out);
     put_apply(&prepare.apply, &prepare.apply.ops, words, out);
 }
 
@@ -282,22 +300,30 @@ pub(crate) fn read_prepare(
 }
 
 pub(crate) fn put_shards(shards: &[ShardId], out: &mut Vec<u8>) {
-    put_count(shards.len(), out);
+    put_shards_in(Form::Wide, shards, out);
+}
+
+fn put_shards_in(form: Form, shards: &[ShardId], out: &mut Vec<u8>) {
+    form.put_count(shards.len(), out);
     for shard in shards {
-        put_u16(shard.0, out);
+        form.put_u16(shard.0, out);
     }
 }
 
 pub(crate) fn read_shards(reader: &mut Reader<'_>) -> Result<SmallVec<[ShardId; 4]>, Corrupt> {
     let mut shards = SmallVec::new();
     for _ in 0..reader.count(2)? {
-        shards.push(ShardId(reader.u16()?));
+        shards.push(ShardId(reader.small_u16()?));
     }
     Ok(shards)
 }
 
 pub(crate) fn put_request(request: &RequestId, out: &mut Vec<u8>) {
-    put_word(&request.client, out);
+    put_request_in(Form::Wide, request, out);
+}
+
+fn put_request_in(form: Form, request: &RequestId, out: &mut Vec<u8>) {
+    form.put_word(&request.client, out);
     put_u64(request.number, out);
 }
 
@@ -306,13 +332,17 @@ pub(crate) fn read_request(reader: &mut Reader<'_>) -> Result<RequestId, Corrupt
 }
 
 pub(crate) fn put_txn(txn: TxnId, out: &mut Vec<u8>) {
-    put_age(txn.age, out);
-    put_u32(txn.attempt, out);
+    put_txn_in(Form::Wide, txn, out);
+}
+
+fn put_txn_in(form: Form, txn: TxnId, out: &mut Vec<u8>) {
+    put_age_in(form, txn.age, out);
+    form.put_u32(txn.attempt, out);
 }
 
 pub(crate) fn read_txn(reader: &mut Reader<'_>, version: u8) -> Result<TxnId, Corrupt> {
     if version != VERSION_ALONE {
-        return Ok(TxnId { age: read_age(reader)?, attempt: reader.u32()? });
+        return Ok(TxnId { age: read_age(reader)?, attempt: reader.small_u32()? });
     }
     let began = Timestamp(reader.u64()?);
     let gateway = GatewayId::alone(reader.u16()?);
@@ -320,8 +350,12 @@ pub(crate) fn read_txn(reader: &mut Reader<'_>, version: u8) -> Result<TxnId, Co
 }
 
 pub(crate) fn put_age(age: Age, out: &mut Vec<u8>) {
+    put_age_in(Form::Wide, age, out);
+}
+
+fn put_age_in(form: Form, age: Age, out: &mut Vec<u8>) {
     put_u64(age.began.0, out);
-    put_gateway(age.gateway, out);
+    put_gateway_in(form, age.gateway, out);
 }
 
 pub(crate) fn read_age(reader: &mut Reader<'_>) -> Result<Age, Corrupt> {
@@ -329,12 +363,16 @@ pub(crate) fn read_age(reader: &mut Reader<'_>) -> Result<Age, Corrupt> {
 }
 
 pub(crate) fn put_gateway(gateway: GatewayId, out: &mut Vec<u8>) {
-    put_u16(gateway.machine.0, out);
-    put_u16(gateway.worker, out);
-    put_u32(gateway.life, out);
+    put_gateway_in(Form::Wide, gateway, out);
+}
+
+fn put_gateway_in(form: Form, gateway: GatewayId, out: &mut Vec<u8>) {
+    form.put_u16(gateway.machine.0, out);
+    form.put_u16(gateway.worker, out);
+    form.put_u32(gateway.life, out);
 }
 
 pub(crate) fn read_gateway(reader: &mut Reader<'_>) -> Result<GatewayId, Corrupt> {
-    let (machine, worker) = (MachineId(reader.u16()?), reader.u16()?);
-    Ok(GatewayId { machine, worker, life: reader.u32()? })
+    let (machine, worker) = (MachineId(reader.small_u16()?), reader.small_u16()?);
+    Ok(GatewayId { machine, worker, life: reader.small_u32()? })
 }

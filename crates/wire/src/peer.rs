@@ -13,8 +13,7 @@ mod request;
 mod stats;
 
 pub use hello::{
-    HELLO_ADDRESS_BYTES_MAX, HELLO_CLUSTER_BYTES_MAX, Hello, PROTOCOL_VERSION, decode_hello,
-    encode_hello,
+    HELLO_ADDRESS_BYTES_MAX, HELLO_CLUSTER_BYTES_MAX, Hello, decode_hello, encode_hello,
 };
 
 use crate::bytes::{Reader, put_count, put_u16, put_u64, put_word};

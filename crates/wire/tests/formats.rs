@@ -5,6 +5,7 @@ mod hex;
 
 use adt::{ArgBuf, Blob, Corrupt, ErrorReply, Record, Reply, Timestamp, Value, record};
 use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec, SnapshotPart};
+use engine::level::Level;
 use engine::message::{
     Age, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId, Version,
 };
@@ -43,7 +44,7 @@ fn prepare(gateway: GatewayId) -> Prepare {
     }
 }
 
-/// What `fixtures/entry-v2.hex` holds.
+/// What `fixtures/entry-v2.hex` and `fixtures/entry-v3.hex` hold.
 fn entry() -> Entry {
     let mut entry = entry_of(NEW);
     entry.records.push(LogRecord::Void(txn(12)));
@@ -144,7 +145,9 @@ fn the_machines_of_a_group_are_part_of_a_snapshot() {
 #[test]
 fn splits_are_in_logs_and_in_snapshots() {
     let split = LogRecord::Split { child: ShardId(3), first: 0, at: 2730, last: 5460 };
-    let bytes = encoded(&Entry { records: vec![split], ..entry() });
+    let entry = Entry { records: vec![split], ..entry() };
+    assert!(encoded(&entry).ends_with(&[1, 8, 3, 0, 0, 0, 0xaa, 0x0a, 0x54, 0x15]));
+    let bytes = encoded_at(Level::CLUSTERS, &entry);
     assert_eq!(bytes[29..], [8, 3, 0, 0, 0, 0xaa, 0x0a, 0x54, 0x15]);
     let found = EntryFormat.decode(&bytes).unwrap().records.remove(0);
     assert_eq!(found, LogRecord::Split { child: ShardId(3), first: 0, at: 2730, last: 5460 });
@@ -181,10 +184,16 @@ fn parts_of(gateway: GatewayId) -> Vec<SnapshotPart> {
     ]
 }
 
-fn encoded(entry: &Entry) -> Vec<u8> {
+/// As it is written where all machines understand a level.
+fn encoded_at(level: Level, entry: &Entry) -> Vec<u8> {
     let mut bytes = Vec::new();
-    EntryFormat.encode(entry, &mut bytes);
+    EntryFormat.encode(entry, level, &mut bytes);
     bytes
+}
+
+/// In the newest form.
+fn encoded(entry: &Entry) -> Vec<u8> {
+    encoded_at(Level::NEWEST, entry)
 }
 
 fn framed(part: &SnapshotPart) -> Vec<u8> {
@@ -212,7 +221,41 @@ fn entries_of_version_1_are_understood() {
 fn entries_of_version_2_are_understood() {
     let bytes = unhex(include_str!("fixtures/entry-v2.hex"));
     assert_eq!(EntryFormat.decode(&bytes), Ok(entry()));
+    let written = encoded_at(Level::CLUSTERS, &entry());
+    assert_eq!(written, bytes, "the format changed: that takes a new version");
+}
+
+#[test]
+fn entries_of_version_3_are_understood() {
+    let bytes = unhex(include_str!("fixtures/entry-v3.hex"));
+    assert_eq!(EntryFormat.decode(&bytes), Ok(entry()));
     assert_eq!(encoded(&entry()), bytes, "the format changed: that takes a new version");
+}
+
+#[test]
+fn short_numbers_take_as_few_bytes_as_possible() {
+    // A request's number of bytes stands after version, times, seed, count and kind.
+    let resolve = |len: usize| {
+        let request = RequestId { client: Blob::from(vec![b'c'; len].as_slice()), number: 7 };
+        Entry { records: vec![LogRecord::Resolve(request)], ..entry() }
+    };
+    for (len, short) in [
+        (0, &[0][..]),
+        (127, &[0x7f]),
+        (128, &[0x80, 1]),
+        (16_383, &[0xff, 0x7f]),
+        (16_384, &[0x80, 0x80, 1]),
+    ] {
+        let bytes = encoded(&resolve(len));
+        assert_eq!(&bytes[27..27 + short.len()], short);
+        assert_eq!(bytes.len(), 27 + short.len() + len + 8);
+        assert_eq!(EntryFormat.decode(&bytes), Ok(resolve(len)));
+    }
+    let bytes = encoded(&resolve(1));
+    for longer in [&[0x81, 0][..], &[0x81, 0x80, 0x80, 0x80, 0], &[0x81, 0x80, 0x80, 0x80, 0x10]] {
+        let padded = [&bytes[..27], longer, &bytes[28..]].concat();
+        assert_eq!(EntryFormat.decode(&padded), Err(Corrupt), "{longer:?}");
+    }
 }
 
 /// The parts in a fixture, read one by one, each with its length.
@@ -245,7 +288,7 @@ fn snapshots_of_version_2_are_understood() {
 #[test]
 fn version_1_does_not_know_what_version_2_brought() {
     let records = vec![LogRecord::Void(txn(12))];
-    let mut bytes = encoded(&Entry { records, ..entry() });
+    let mut bytes = encoded_at(Level::CLUSTERS, &Entry { records, ..entry() });
     let short = bytes.len() - 6;
     assert!(EntryFormat.decode(&bytes).is_ok());
     // Neither with a transaction of version 2 nor with one of version 1.
@@ -295,7 +338,7 @@ fn a_part_of_an_entry_is_no_entry() {
     longer.push(0);
     assert_eq!(EntryFormat.decode(&longer), Err(Corrupt));
     let mut newer = bytes;
-    newer[0] = 3;
+    newer[0] = 4;
     assert_eq!(EntryFormat.decode(&newer), Err(Corrupt));
 }
 
@@ -354,7 +397,8 @@ fn announced_lengths_allocate_nothing() {
 #[test]
 fn an_entry_holds_as_many_records_as_its_version_allows() {
     let with = |count: usize| {
-        let mut bytes = encoded(&Entry { records: vec![], ..entry() });
+        let none = Entry { records: vec![], ..entry() };
+        let mut bytes = encoded_at(Level::CLUSTERS, &none);
         let counts = bytes.len() - 4;
         bytes[counts..].copy_from_slice(&(count as u32).to_le_bytes());
         bytes.resize(bytes.len() + count, 5);

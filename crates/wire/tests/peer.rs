@@ -5,6 +5,7 @@ mod hex;
 mod parcels;
 
 use adt::{Corrupt, Reply};
+use engine::level::Level;
 use engine::limits::PEER_FRAME_BYTES_MAX;
 use engine::message::{Answer, MachineId, ShardId};
 use engine::node::Parcel;
@@ -13,7 +14,7 @@ use parcels::{answered, asked, message, op, parcels, txn};
 use proptest::prelude::*;
 use raft::eraftpb::{EntryType, MessageType};
 use std::collections::BTreeSet;
-use wire::peer::{Hello, PROTOCOL_VERSION, PeerFormat, TooLong, decode_hello, encode_hello};
+use wire::peer::{Hello, PeerFormat, TooLong, decode_hello, encode_hello};
 
 const HEADER: usize = 8;
 
@@ -53,7 +54,7 @@ fn hello() -> Hello {
         cluster: "shop".into(),
         machine: MachineId(2),
         life: 5,
-        version: PROTOCOL_VERSION,
+        level: Level::CLUSTERS,
         address: "10.0.0.2:6379".into(),
         worker_count: 4,
     }
@@ -179,7 +180,7 @@ fn a_client_that_has_the_wrong_port_is_told_apart_at_once() {
 #[test]
 fn a_hello_reads_back() {
     let longest = Hello { cluster: "c".repeat(64), address: "a".repeat(512), ..hello() };
-    for hello in [hello(), longest, Hello { version: 9, ..hello() }] {
+    for hello in [hello(), longest, Hello { level: Level(9), ..hello() }] {
         let mut bytes = hello_bytes(&hello);
         let len = bytes.len();
         for short in 0..len {

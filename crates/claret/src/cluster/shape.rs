@@ -6,9 +6,11 @@
 
 use super::{Result, say};
 use client::{Client, Command};
+use engine::level::Level;
 use engine::map::{ShardMap, list, name_of, parse_machines};
 use engine::message::{MachineId, ShardId};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How often is looked how far it has come.
@@ -31,6 +33,15 @@ pub struct Held {
     pub outgoing: Vec<u16>,
 }
 
+/// What the cluster uses, and what the builds of its machines understand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Levels {
+    /// What is used.
+    pub used: u16,
+    /// By machine what it understands; nothing if it is not connected.
+    pub understood: BTreeMap<u16, Option<u16>>,
+}
+
 impl Held {
     /// Whether these machines hold it, and no others.
     fn is_by(&self, machines: &[MachineId]) -> bool {
@@ -49,6 +60,38 @@ pub async fn map(client: &Client) -> Result<ShardMap> {
 pub async fn holders(client: &Client) -> Result<Vec<Held>> {
     let text = say(client, Command::new("SHARDMAP").arg("HOLDERS")).await?;
     parse(&text).ok_or_else(|| format!("this is no answer to SHARDMAP HOLDERS: {text:?}"))
+}
+
+/// What the cluster uses, and what each machine understands.
+pub async fn levels(client: &Client) -> Result<Levels> {
+    let used = map(client).await?.level.0;
+    let text = say(client, Command::new("SHARDMAP").arg("LEVELS")).await?;
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["machine", number, "level", level] => {
+                Some((number.parse().ok()?, Some(level.parse().ok()?)))
+            }
+            ["machine", number, "away"] => Some((number.parse().ok()?, None)),
+            _ => None,
+        }
+    };
+    let understood: Option<BTreeMap<u16, Option<u16>>> = text.lines().map(line).collect();
+    let understood =
+        understood.ok_or_else(|| format!("this is no answer to SHARDMAP LEVELS: {text:?}"))?;
+    Ok(Levels { used, understood })
+}
+
+/// Lets the cluster use all that this build can.
+pub async fn upgrade(client: &Client) -> Result<()> {
+    let (before, newest) = (map(client).await?.level, Level::NEWEST);
+    if before == newest {
+        eprintln!("the cluster uses level {newest} already");
+        return Ok(());
+    }
+    change(client, |map| map.raised(newest)).await?;
+    eprintln!("the cluster uses level {newest} from now on, and used {before} before");
+    Ok(())
 }
 
 fn parse(text: &str) -> Option<Vec<Held>> {

@@ -1,4 +1,4 @@
-//! `SHARDMAP`: which machines are to hold which shards, and which do.
+//! `SHARDMAP`: which machines are to hold which shards, and which do; and what they all understand.
 
 use super::Gateway;
 use super::api::SessionId;
@@ -7,8 +7,9 @@ use super::dispatch::Handled;
 use super::gather::What;
 use super::mail::Pending;
 use crate::entry::Apply;
+use crate::level::Level;
 use crate::map::{ShardMap, list, name_of};
-use crate::message::{Answer, Body, Now, RequestId, ShardId};
+use crate::message::{Answer, Body, MachineId, Now, RequestId, ShardId};
 use crate::node::MAP_KEY;
 use crate::replication::Members;
 use adt::string::{Expiry, Only, Op as StringOp, SetReply};
@@ -62,17 +63,60 @@ impl Gateway {
         match args.len() {
             1 => Reply::Text(map.to_string()).into(),
             2 if args.is(1, "HOLDERS") => Reply::Text(self.holders(map)).into(),
+            2 if args.is(1, "LEVELS") => Reply::Text(self.levels(map)).into(),
             3 if args.is(1, "SET") => {
                 let text = String::from_utf8_lossy(args.get(2).unwrap_or_default());
                 let next = ShardMap::parse(&text);
                 let next = next.and_then(|next| next.check_after(map).map(|()| next));
-                match next {
+                let next = next.map_err(|error| error.to_string());
+                match next.and_then(|next| self.check_levels(map, &next).map(|()| next)) {
                     Ok(next) => self.write_map(id, &next),
-                    Err(error) => ErrorReply::err(error.to_string()).into(),
+                    Err(error) => ErrorReply::err(error).into(),
                 }
             }
             _ => unknown_subcommand(args).into(),
         }
+    }
+
+    /// What each machine understands: `machine 2 level 3`, or `machine 2 away`.
+    fn levels(&self, map: &ShardMap) -> String {
+        let line = |machine: &MachineId| match self.level_of(*machine) {
+            Some(level) => format!("machine {} level {level}\n", machine.0),
+            None => format!("machine {} away\n", machine.0),
+        };
+        map.machines.keys().map(line).collect()
+    }
+
+    fn level_of(&self, machine: MachineId) -> Option<Level> {
+        let myself = machine == self.config.id.machine;
+        if myself { Some(Level::NEWEST) } else { self.topology.level(machine) }
+    }
+
+    /// A level is raised when every machine is there and understands it: one that is away might come
+    /// back with a build that does not.
+    fn check_levels(&self, before: &ShardMap, next: &ShardMap) -> Result<(), String> {
+        if next.level == before.level {
+            return Ok(());
+        }
+        for machine in next.machines.keys() {
+            match self.level_of(*machine) {
+                Some(level) if level.suffices_for(next.level) => {}
+                Some(level) => {
+                    return Err(format!(
+                        "machine {} understands level {level}, not {}: let it run a newer build \
+                         first",
+                        machine.0, next.level
+                    ));
+                }
+                None => {
+                    return Err(format!(
+                        "machine {} is not connected: start it, or take it out of the cluster",
+                        machine.0
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn write_map(&mut self, id: SessionId, next: &ShardMap) -> Handled {

@@ -4,6 +4,7 @@
 use super::Gateway;
 use super::api::Facts;
 use super::data::Route;
+use crate::level::Level;
 use crate::map::ShardMap;
 use crate::message::{MachineId, Now, ShardId};
 use crate::replication::Members as Replicated;
@@ -29,6 +30,8 @@ struct Other {
     host: String,
     port: u16,
     linked: bool,
+    /// What its build understands; none before it was ever connected.
+    level: Option<Level>,
 }
 
 /// A machine as clients see it.
@@ -134,10 +137,15 @@ impl Topology {
         Some(format!("{}:{}", other.host, other.port))
     }
 
-    fn linked(&mut self, machine: MachineId, host: &str, port: u16) {
+    fn linked(&mut self, machine: MachineId, (host, port): (&str, u16), level: Level) {
         // The news of a machine may come before the map with it.
-        let other = Other { host: host.to_owned(), port, linked: true };
+        let other = Other { host: host.to_owned(), port, linked: true, level: Some(level) };
         self.others.insert(machine, other);
+    }
+
+    /// What the build of a machine understands; none if it is not connected.
+    pub fn level(&self, machine: MachineId) -> Option<Level> {
+        self.others.get(&machine).filter(|other| other.linked)?.level
     }
 
     pub fn lost(&mut self, machine: MachineId) {
@@ -146,10 +154,17 @@ impl Topology {
 }
 
 impl Gateway {
-    /// Another machine is connected; clients reach it at this address.
-    pub fn machine_linked(&mut self, now: Now, machine: MachineId, host: &str, port: u16) {
+    /// Another machine is connected, whose build understands this level; clients reach it at this
+    /// address.
+    pub fn machine_linked(
+        &mut self,
+        now: Now,
+        machine: MachineId,
+        address: (&str, u16),
+        level: Level,
+    ) {
         self.now = now;
-        self.topology.linked(machine, host, port);
+        self.topology.linked(machine, address, level);
     }
 
     /// The machine that leads a shard, as far as it is known.

@@ -161,7 +161,8 @@ impl<C: EntryCodec + Clone> Node<C> {
             watermarks.know(map.shards.len() as u16);
         }
         let alone = (!clustered).then_some(Lead { machine: id.machine, term: 0 });
-        Self {
+        let level = placing.as_ref().and_then(|placing| Some(placing.map.as_ref()?.level));
+        let mut node = Self {
             id,
             workers,
             placement: placing.map(|placing| Placement::new(placing, shards)),
@@ -183,7 +184,9 @@ impl<C: EntryCodec + Clone> Node<C> {
             events: VecDeque::new(),
             parcels: VecDeque::new(),
             transfers: Transfers::new(codec),
-        }
+        };
+        level.into_iter().for_each(|level| node.use_level(level));
+        node
     }
 
     /// The shards that have a replica here.

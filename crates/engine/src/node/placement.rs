@@ -7,6 +7,7 @@
 
 use super::{Event, Node, Parcel, To};
 use crate::entry::EntryCodec;
+use crate::level::Level;
 use crate::limits::TICK_US;
 use crate::map::ShardMap;
 use crate::message::{Concurrency, GatewayId, MachineId, Now, ShardId};
@@ -77,6 +78,11 @@ impl<C> Placement<C> {
         self.placing.map.as_ref()
     }
 
+    /// What all machines understand, as far as that is known here.
+    pub fn level(&self) -> Level {
+        self.map().map_or(Level::CLUSTERS, |map| map.level)
+    }
+
     /// Whether the newest map that is known is kept durably.
     pub fn is_kept(&self) -> bool {
         !self.fresh
@@ -138,6 +144,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         placement.placed_us = 0;
         self.events.push_back(Event::Map(Box::new(map.clone())));
         self.watermarks.know(map.shards.len() as u16);
+        self.use_level(map.level);
         self.settled = self.watermarks.settled();
         self.learn_anew(&map);
         let own = self.id;
@@ -152,6 +159,11 @@ impl<C: EntryCodec + Clone> Node<C> {
                 self.parcels.push_back((To::Machine(*machine), parcel));
             }
         }
+    }
+
+    /// All machines of the cluster understand this level.
+    pub(super) fn use_level(&mut self, level: Level) {
+        self.replicas.iter_mut().flatten().for_each(|replica| replica.use_level(level));
     }
 
     /// Looks at what the map's group has agreed on.
@@ -307,7 +319,9 @@ impl<C: EntryCodec + Clone> Node<C> {
         let codec = placement.placing.codec.clone();
         let promises = placement.placing.left.get(&shard).copied();
         let (nothing, nobody) = (Vec::new(), Recovered { promises, ..Recovered::default() });
-        let replica = Replica::recover(setup, codec, now, nothing, nobody)?;
+        let level = placement.level();
+        let mut replica = Replica::recover(setup, codec, now, nothing, nobody)?;
+        replica.use_level(level);
         let index = usize::from(shard.0);
         self.replicas[index] = Some(Box::new(replica));
         self.announced[index] = None;

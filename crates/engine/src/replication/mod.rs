@@ -161,6 +161,8 @@ pub struct Group {
     membership: Membership,
     /// As of the last applied entry.
     members: Members,
+    /// Where the log changed them last, or later.
+    changed_at: u64,
     node: RawNode<MemoryLog>,
     outstanding: VecDeque<Outstanding>,
     held: VecDeque<Persist>,
@@ -265,6 +267,7 @@ impl Group {
             id,
             membership,
             members,
+            changed_at: applied,
             node,
             outstanding: VecDeque::new(),
             held: VecDeque::new(),
@@ -430,7 +433,13 @@ impl Group {
             // Comes with its contents, or not at all: see [`Group::restore`].
             return Ok(());
         }
-        self.check_memory(&message)?;
+        if self.lacks(&message)? {
+            self.say_what_is_here(&message);
+            return Ok(());
+        }
+        if self.has_begun_anew(&message) {
+            return Ok(());
+        }
         self.wake_for(mono_us, &message);
         // The library refuses what belongs to nobody; there is nothing to do about it.
         let _ = self.node.step(message);
@@ -438,12 +447,14 @@ impl Group {
     }
 
     /// A leader says with each sign of life how much of what is committed this replica has said to
-    /// have. If that is more than there is, its disk is not the one that it has written to, and
-    /// whatever else it has promised is forgotten as well: it must not go on.
-    fn check_memory(&self, message: &Message) -> Result<(), GroupError> {
+    /// have. If that is more than there is, and more than the machine knows to have had, its disk is
+    /// not the one that it has written to, and whatever else it has promised is forgotten as well: it
+    /// must not go on.
+    fn lacks(&self, message: &Message) -> Result<bool, GroupError> {
         let is_beat = message.get_msg_type() == MessageType::MsgHeartbeat;
         let (last, _) = self.last();
-        if is_beat && message.term >= self.term() && message.commit > last {
+        let lacks = is_beat && message.term >= self.term() && message.commit > last;
+        if lacks && message.commit > self.owes.0 {
             return Err(GroupError(format!(
                 "machine {} has told others of entries up to {} of group {}, and has only {last}: \
                  its disk was lost, or is an old copy; a machine whose disk was lost needs a new \
@@ -451,7 +462,36 @@ impl Group {
                 self.membership.own.0, message.commit, self.id.0
             )));
         }
-        Ok(())
+        Ok(lacks)
+    }
+
+    /// The machine was taken out of the group, has removed what it had, and is back, and the last word
+    /// of its earlier replica has arrived after it came back: the leader takes that for what the
+    /// present one has. It hears that this is not so.
+    fn say_what_is_here(&mut self, message: &Message) {
+        let mut answer = Message::default();
+        answer.set_msg_type(MessageType::MsgAppendResponse);
+        (answer.to, answer.from, answer.term) = (message.from, message.to, message.term);
+        (answer.index, answer.reject) = (message.commit, true);
+        answer.reject_hint = self.last().0;
+        self.messages.push(answer);
+    }
+
+    /// Whether a follower has less than it had said, which is forgotten then. (Connections keep the
+    /// order of messages. If a late one were taken for this, the follower would be asked again what it
+    /// has, and nothing worse.)
+    fn has_begun_anew(&mut self, message: &Message) -> bool {
+        let is_answer = message.get_msg_type() == MessageType::MsgAppendResponse;
+        if !(is_answer && message.reject && self.is_leader() && message.term == self.term()) {
+            return false;
+        }
+        let Some(progress) = self.node.raft.mut_prs().get_mut(message.from) else { return false };
+        if message.reject_hint >= progress.matched {
+            return false;
+        }
+        progress.matched = 0;
+        progress.become_probe();
+        true
     }
 
     /// What is to be said to other replicas now.
@@ -557,6 +597,7 @@ impl Group {
             let restored = (!ready.snapshot().is_empty()).then(|| {
                 let metadata = ready.snapshot().get_metadata();
                 self.members = Members::from_state(metadata.get_conf_state());
+                self.changed_at = metadata.index;
                 let last = (metadata.index, metadata.term);
                 self.node.mut_store().restore(last, self.members.clone());
                 self.restoring = Some((ready.number(), metadata.index));
@@ -624,6 +665,7 @@ impl Group {
         let change = members::decode(change).map_err(damaged)?;
         let state = self.node.apply_conf_change(&change)?;
         self.members = Members::from_state(&state);
+        self.changed_at = index;
         self.node.mut_store().set_members(index, self.members.clone());
         self.lease.members_changed();
         (self.settled_in, self.settling) = (0, None);
@@ -655,7 +697,10 @@ impl Group {
             found.is_some_and(|p| {
                 // It has answered: what it has is known.
                 let follows = machine == own || p.state == ProgressState::Replicate;
-                follows && p.recent_active && p.matched + CAUGHT_UP_ENTRIES >= last
+                // A machine that was in the group before has by then what it had then, so that it
+                // votes, and it is known that the answer is not its earlier replica's.
+                let is_back = machine == own || p.matched >= self.changed_at;
+                follows && is_back && p.recent_active && p.matched + CAUGHT_UP_ENTRIES >= last
             })
         };
         let Some(step) = members::next_step(&self.members, own, wanted, ready) else {
@@ -678,6 +723,11 @@ impl Group {
             self.settling = Some((term, index));
         }
         Ok(())
+    }
+
+    /// Whether the members are about to be others: such an entry is in the log. Only a leader can tell.
+    pub fn is_changing_members(&self) -> bool {
+        self.members.is_joint() || self.node.raft.has_pending_conf()
     }
 
     /// Whether the group can do without the machines that were members before, even if all of it

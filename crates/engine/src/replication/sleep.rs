@@ -58,7 +58,7 @@ impl Group {
             let follows = p.state == ProgressState::Replicate && p.recent_active;
             *id == own || follows && p.matched == last && p.committed_index == last
         };
-        let settled = !self.members.is_joint() && !raft.has_pending_conf();
+        let settled = !self.is_changing_members();
         let may = self.is_serving() && self.may_propose() && settled && self.lease.is_quiet();
         may && self.is_idle() && self.has_exactly(last) && raft.prs().iter().all(has_all)
     }

@@ -355,6 +355,7 @@ impl Worker {
             );
         }
         let Some(map) = self.node.take_new_map() else { return };
+        self.links.demand(map.level);
         match self.peers.map.keep(&map) {
             Ok(true) => tracing::info!("the shard map has epoch {} now", map.epoch),
             Ok(false) => {}
@@ -374,9 +375,7 @@ impl Worker {
                 Mail::Connect(accepted) => self.connect(now, *accepted),
                 Mail::Batch(batch) => self.take_batch(now, batch),
                 Mail::Peer(socket) => self.link(now, *socket),
-                Mail::PeerUp(machine, epoch, address) => {
-                    self.peer_up(now, machine, epoch, &address);
-                }
+                Mail::PeerUp(epoch, hello) => self.peer_up(now, epoch, &hello),
                 Mail::PeerDown(machine) => self.peer_down(now, machine),
                 Mail::PeerSilent(machine, silent_us) => {
                     self.node.doubt(now, machine, silent_us);

@@ -11,6 +11,7 @@ use crate::counts::PeerCounts;
 use crate::mail::{Mail, Outgoing};
 use crate::peers::PeerSocket;
 use crate::transport::{Received, Transport};
+use engine::level::Level;
 use engine::limits::{PEER_ENTRIES_BYTES_MAX, PEER_OUTPUT_BYTES_MAX, SILENT_US};
 use engine::message::{MachineId, Now, Response};
 use engine::node::Parcel;
@@ -40,6 +41,8 @@ const _: () = assert!(2 * SAY_AFTER_US < SILENT_US && SILENT_US < LOST_AFTER_US)
 /// The connection with another machine.
 struct Link {
     transport: Transport,
+    /// What the build of the other machine understands.
+    level: Level,
     input: Vec<u8>,
     output: Vec<u8>,
     /// Bytes of the output that are sent already.
@@ -84,6 +87,13 @@ impl Links {
     /// The connection with a machine, as far as this worker was told; 0 if there is none.
     pub(super) fn epoch(&self, machine: MachineId) -> u64 {
         self.epochs.get(&machine).copied().unwrap_or(0)
+    }
+
+    /// The cluster uses this level: who does not understand it must not hear more.
+    pub(super) fn demand(&mut self, level: Level) {
+        for link in self.held.values_mut().filter(|link| !link.level.suffices_for(level)) {
+            link.broken = Some(format!("the other build does not understand level {level}"));
+        }
     }
 
     /// When something is due by time.
@@ -149,6 +159,7 @@ impl Link {
     fn new(socket: PeerSocket, now: Now) -> Self {
         Self {
             transport: socket.transport,
+            level: socket.hello.level,
             input: socket.input,
             output: Vec::new(),
             sent: 0,
@@ -235,22 +246,22 @@ impl Worker {
         }
         let how = if socket.transport.is_encrypted() { ", encrypted" } else { "" };
         tracing::info!("connected with machine {} ({}){how}", machine.0, socket.hello.address);
-        let address: Arc<str> = socket.hello.address.as_str().into();
+        let hello = Arc::new(socket.hello.clone());
         self.links.held.insert(machine, Link::new(socket, now));
         let epoch = self.links.next_epoch;
         self.links.next_epoch += 1;
-        self.tell_workers(|| Mail::PeerUp(machine, epoch, address.clone()));
-        self.peer_up(now, machine, epoch, &address);
+        self.tell_workers(|| Mail::PeerUp(epoch, hello.clone()));
+        self.peer_up(now, epoch, &hello);
         self.again = true;
     }
 
-    /// Another machine is connected; clients reach it at an address.
-    pub(super) fn peer_up(&mut self, now: Now, machine: MachineId, epoch: u64, address: &str) {
-        self.links.epochs.insert(machine, epoch);
-        if let Some((host, port)) = split_address(address) {
-            self.gateway.machine_linked(now, machine, host, port);
+    /// Another machine is connected, and has said this.
+    pub(super) fn peer_up(&mut self, now: Now, epoch: u64, hello: &Hello) {
+        self.links.epochs.insert(hello.machine, epoch);
+        if let Some(address) = split_address(&hello.address) {
+            self.gateway.machine_linked(now, hello.machine, address, hello.level);
         }
-        self.node.connect(now, machine);
+        self.node.connect(now, hello.machine);
     }
 
     /// The connection with another machine is lost.
@@ -344,7 +355,14 @@ impl Worker {
         match self.links.format.decode(bytes) {
             Ok(next) => next.map(|(parcel, used)| (Some(parcel), used)),
             Err(adt::Corrupt) => match decode_hello(bytes) {
-                Ok(Some((_, used))) => Some((None, used)),
+                Ok(Some((hello, used))) => {
+                    let link = self.links.held.get_mut(&machine)?;
+                    // It was greeted as the older build that ran there a moment ago.
+                    if hello.level > link.level {
+                        link.broken = Some(format!("it understands level {} now", hello.level));
+                    }
+                    Some((None, used))
+                }
                 _ => {
                     let link = self.links.held.get_mut(&machine)?;
                     link.broken = Some("what came over it cannot be read".to_owned());

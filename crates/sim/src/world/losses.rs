@@ -88,7 +88,29 @@ impl World {
         let groups = workers().flat_map(|worker| worker.node().replicas());
         let mut members = groups.map(|replica| replica.members());
         let by_groups = members.all(|m| enough(&m.voters) && enough(&m.outgoing));
-        (by_maps && by_groups).then_some(machine)
+        let quiet = self.parts_of(MachineId(machine + 1)).into_iter().all(|s| self.is_quiet(s));
+        (by_maps && by_groups && quiet).then_some(machine)
+    }
+
+    /// The shards, and the map, that a machine is to hold or holds, as any machine sees it.
+    fn parts_of(&self, machine: MachineId) -> BTreeSet<ShardId> {
+        let workers = || self.machines.iter().flat_map(|machine| &machine.workers);
+        let kept = self.machines.iter().filter_map(|machine| machine.disk.map());
+        let founded = self.shape.founded();
+        let maps = workers().filter_map(|worker| worker.node().map()).chain(kept).chain([&founded]);
+        let placed = maps.flat_map(|map| map.all().filter(|shard| map.places(machine, *shard)));
+        let groups = workers().flat_map(|worker| worker.node().replicas());
+        let held = groups.filter(|r| r.members().contains(machine)).map(|replica| replica.id());
+        placed.chain(held).collect()
+    }
+
+    /// Whether nobody is about to come into the group of a shard or to leave it: what a map of before
+    /// asked for may be in the log when the map is another one already.
+    fn is_quiet(&self, shard: ShardId) -> bool {
+        let workers = self.machines.iter().flat_map(|machine| &machine.workers);
+        let replicas = workers.filter_map(|worker| worker.node().replica(shard));
+        let leader = replicas.filter(|r| r.is_serving()).max_by_key(|replica| replica.leading());
+        leader.is_some_and(|replica| !replica.is_changing_members())
     }
 
     /// The machines that will not come back.

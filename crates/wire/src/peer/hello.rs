@@ -3,10 +3,9 @@
 use super::{FRAME_HEADER_BYTES, HELLO, begin_frame, end_frame, open, payload};
 use crate::bytes::{put_u16, put_u32, put_word};
 use adt::Corrupt;
+use engine::level::Level;
 use engine::message::MachineId;
 
-/// Version of the protocol between machines that this version of the product speaks.
-pub const PROTOCOL_VERSION: u16 = 2;
 /// Longest name of a cluster, in bytes.
 pub const HELLO_CLUSTER_BYTES_MAX: usize = 64;
 /// Longest address that a machine tells, in bytes.
@@ -30,8 +29,8 @@ pub struct Hello {
     pub machine: MachineId,
     /// Which of its lives this is.
     pub life: u32,
-    /// Version of the protocol that it speaks from here on: [`PROTOCOL_VERSION`].
-    pub version: u16,
+    /// What its build understands.
+    pub level: Level,
     /// Where it listens for clients.
     pub address: String,
     /// How many workers it has.
@@ -47,7 +46,7 @@ pub fn encode_hello(hello: &Hello, out: &mut Vec<u8>) {
     assert!(hello.address.len() <= HELLO_ADDRESS_BYTES_MAX, "the address is too long");
     let frame = begin_frame(out);
     out.push(HELLO);
-    put_u16(hello.version, out);
+    put_u16(hello.level.0, out);
     put_word(hello.cluster.as_bytes(), out);
     put_u16(hello.machine.0, out);
     put_u32(hello.life, out);
@@ -66,7 +65,7 @@ pub fn decode_hello(bytes: &[u8]) -> Result<Option<(Hello, usize)>, Corrupt> {
     if kind != HELLO {
         return Err(Corrupt);
     }
-    let version = reader.u16()?;
+    let level = Level(reader.u16()?);
     let cluster = reader.text()?;
     let (machine, life) = (MachineId(reader.u16()?), reader.u32()?);
     let address = reader.text()?;
@@ -76,6 +75,6 @@ pub fn decode_hello(bytes: &[u8]) -> Result<Option<(Hello, usize)>, Corrupt> {
         return Err(Corrupt);
     }
     let (cluster, address) = (cluster.to_owned(), address.to_owned());
-    let hello = Hello { cluster, machine, life, version, address, worker_count };
+    let hello = Hello { cluster, machine, life, level, address, worker_count };
     Ok(Some((hello, FRAME_HEADER_BYTES + payload.len())))
 }

@@ -1,0 +1,35 @@
+//! Levels: what the machines of a cluster may say to each other, and write where another one reads
+//! it.
+//!
+//! Every build understands one more level than the build before it whenever something about log
+//! entries, snapshots or messages between machines is new, and all levels before it. What is written
+//! is decided by the cluster and not by the build: the shard map names a level, and nobody uses what
+//! a later one has brought. So machines can be replaced one after the other by a newer build, which
+//! goes on in the old forms; when the last one is there, the level is raised, and from then on
+//! nobody who does not understand it is let in.
+
+use std::fmt;
+
+/// What a build understands, or what a cluster uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Level(pub u16);
+
+impl Level {
+    /// What a cluster uses whose map names none: that of the first builds that formed clusters.
+    pub const CLUSTERS: Self = Self(2);
+    /// Entries of the log have short numbers; see `docs/internals/formats.md`.
+    pub const COMPACT: Self = Self(3);
+    /// The newest that this build understands.
+    pub const NEWEST: Self = Self::COMPACT;
+
+    /// Whether a machine that understands this level can be in a cluster that uses another one.
+    pub fn suffices_for(self, used: Self) -> bool {
+        self >= used
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
