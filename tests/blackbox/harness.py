@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 
+import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -33,7 +34,7 @@ def older_binary():
     """A program of before the last new level: the variable `CLARET_OLDER_BIN`."""
     path = os.environ.get("CLARET_OLDER_BIN")
     if not path:
-        raise RuntimeError("CLARET_OLDER_BIN must name a claret binary to upgrade from")
+        pytest.skip("CLARET_OLDER_BIN does not name a claret binary to upgrade from")
     return path
 
 

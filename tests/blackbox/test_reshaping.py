@@ -199,3 +199,20 @@ def test_what_cannot_be_is_refused(make_cluster):
     stranger.start()
     cluster.nodes.append(stranger)
     until(lambda: "claret cluster add" in first.said(), UP_S_MAX)
+
+
+def test_nothing_is_given_to_machines_that_are_away(make_cluster):
+    cluster = make_cluster().start()
+    until(lambda: all_led(cluster), UP_S_MAX)
+    first, _, third = cluster.nodes
+    _, name = cluster.newcomer(4)
+    claret(first, "add", name)
+    said = claret(first, "move", 0, "1,2,4", fails=True)
+    assert "machine 4 is to hold shard 0, and is not connected" in said
+    assert held(first)["shard 0"] == "1,2,3"
+    third.kill()
+    said = claret(first, "move", 1, "1,3", fails=True)
+    assert "no majority is connected; 3 are not" in said
+    claret(first, "remove", 4)
+    claret(first, "move", 1, "1,2")
+    assert held(first)["shard 1"] == "1,2"

@@ -1,7 +1,8 @@
 //! An older build of the product, for the tests of upgrades.
 
 use crate::paths;
-use crate::process::{cargo, command, output, start};
+use crate::process::{cargo, command, start, succeeds};
+use crate::report::{Count, Outcome};
 use std::fs;
 use std::path::PathBuf;
 
@@ -18,14 +19,18 @@ fn folder() -> PathBuf {
     paths::target().join("older")
 }
 
-/// Builds it, unless that was done before: its sources come out of the repository's history. What it
-/// shares with the present build is compiled once for both.
+/// Builds it, unless that was done before: its sources come out of the repository's history, if that
+/// reaches so far back. What it shares with the present build is compiled once for both.
 ///
 /// # Errors
-/// If the history does not reach so far back, or it does not build.
-pub fn build() -> Result<(), String> {
+/// If it does not build.
+pub fn build() -> Result<Outcome, String> {
     if binary().exists() {
-        return Ok(());
+        return Ok(Outcome::Ran(Count::ONE));
+    }
+    if !succeeds(&mut command("git", &["cat-file", "-e", &format!("{COMMIT}^{{commit}}")])) {
+        let reason = "the history is cut short; `git fetch --unshallow` brings the rest of it";
+        return Ok(Outcome::NotRun(reason.into()));
     }
     let sources = folder().join("sources");
     let failed = |error: std::io::Error| format!("cannot make {}: {error}", sources.display());
@@ -35,12 +40,7 @@ pub fn build() -> Result<(), String> {
     fs::create_dir_all(&sources).map_err(failed)?;
     let archive = folder().join("sources.tar");
     let (archive_text, sources_text) = (archive.to_string_lossy(), sources.to_string_lossy());
-    let archived = output(&mut command("git", &["archive", "--output", &archive_text, COMMIT]))?;
-    if !archived.0.success() {
-        return Err(format!(
-            "commit {COMMIT} is not here: fetch the whole history, `git fetch --unshallow`"
-        ));
-    }
+    start(&mut command("git", &["archive", "--output", &archive_text, COMMIT]))?;
     start(&mut command("tar", &["-xf", &archive_text, "-C", &sources_text]))?;
     let manifest = sources.join("Cargo.toml");
     let mut build = cargo(&["build", "--release", "--locked", "--package", "claret"]);
@@ -50,5 +50,6 @@ pub fn build() -> Result<(), String> {
     // Whoever takes it for the present build shall find nothing.
     fs::remove_file(paths::claret()).map_err(failed)?;
     fs::remove_dir_all(&sources).map_err(failed)?;
-    fs::remove_file(&archive).map_err(failed)
+    fs::remove_file(&archive).map_err(failed)?;
+    Ok(Outcome::Ran(Count::ONE))
 }

@@ -437,7 +437,11 @@ impl Stranger {
                     return Ok(Some(hello));
                 }
                 Ok(None) => {}
-                Err(Corrupt) => return Err(ErrorKind::InvalidData.into()),
+                Err(Corrupt) => {
+                    // Whoever expects TLS finds out by that what is spoken here.
+                    let told = self.greet(own);
+                    return told.and(Err(ErrorKind::InvalidData.into()));
+                }
             }
             match self.transport.receive(&mut chunk, true)? {
                 Received::Bytes { count, .. } => self.input.extend_from_slice(&chunk[..count]),

@@ -11,10 +11,12 @@ use engine::map::{ShardMap, list, name_of, parse_machines};
 use engine::message::{MachineId, ShardId};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often is looked how far it has come.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long machines that are to hold something may take to be connected.
+const COME_WAIT: Duration = Duration::from_secs(5);
 /// Times that a change is tried if others change the map at the same time.
 const ATTEMPTS: u32 = 10;
 
@@ -128,6 +130,10 @@ async fn change(
         if same(&before, &after) {
             return Ok(before);
         }
+        let settled = |shard: &ShardId| before.holders_of(*shard) == after.holders_of(*shard);
+        for shard in after.all().filter(|shard| !settled(shard)) {
+            check_present(client, &before, &after, shard).await?;
+        }
         let set = Command::new("SHARDMAP").arg("SET").arg(after.to_string());
         let written = say(client, set).await;
         // It may have been written by an attempt whose answer was lost.
@@ -149,6 +155,42 @@ async fn change(
         }
     }
     Err("others change the shard map all the time: try again later".to_owned())
+}
+
+/// Refuses to let machines hold something that are not there, after a moment in which they may come:
+/// the shard would stand still, and the change could not be taken back.
+async fn check_present(
+    client: &Client,
+    before: &ShardMap,
+    after: &ShardMap,
+    shard: ShardId,
+) -> Result<()> {
+    let (began, name, holders) = (Instant::now(), name_of(shard), after.holders_of(shard));
+    loop {
+        let machines = super::machines(client).await?;
+        let is_there = |machine: &MachineId| {
+            machines.iter().any(|known| known.machine == machine.0 && known.connected)
+        };
+        let away: Vec<MachineId> = holders.iter().copied().filter(|m| !is_there(m)).collect();
+        let new = away.iter().find(|machine| !before.places(**machine, shard));
+        if new.is_none() && 2 * away.len() < holders.len() {
+            return Ok(());
+        }
+        if began.elapsed() > COME_WAIT {
+            return Err(match new {
+                Some(machine) => format!(
+                    "machine {} is to hold {name}, and is not connected: start it, or take it out \
+                     with `claret cluster remove {0}`",
+                    machine.0
+                ),
+                None => format!(
+                    "{name} would be held by machines of which no majority is connected; {} are not",
+                    list(&away)
+                ),
+            });
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 fn same(a: &ShardMap, b: &ShardMap) -> bool {

@@ -5,6 +5,7 @@ use adt::{ArgBuf, Blob, ErrorReply, Reply, Timestamp, record};
 use bytes::Bytes;
 use engine::entry::{Apply, Prepare};
 use engine::gateway::{ClientFilter, GatewayStats, Knowledge, PeerMessage, Question};
+use engine::level::Level;
 use engine::map::ShardMap;
 use engine::message::{
     Age, Answer, Body, CutStep, Fate, GatewayId, Guard, KeyedOp, MachineId, Notice, Refusal,
@@ -279,7 +280,8 @@ fn messages() -> Vec<PeerMessage> {
 
 fn shard_map() -> ShardMap {
     let machines = [(MachineId(1), "10.0.0.1:7001".to_owned())].into();
-    ShardMap::founded(machines, 2).with(MachineId(4), "[::1]:7004").unwrap()
+    let map = ShardMap::founded(machines, 2).with(MachineId(4), "[::1]:7004").unwrap();
+    ShardMap { level: Level::CLUSTERS, ..map }
 }
 
 /// Machines of a group that is on its way from one set of voters to another.
