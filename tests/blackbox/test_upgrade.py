@@ -70,5 +70,12 @@ def test_a_cluster_is_upgraded_and_back_and_again_while_clients_go_on(make_clust
     third.program = None
     third.start()
     cluster.wait()
+    newcomer, name = cluster.newcomer(4)
+    claret(first, "add", name)
+    newcomer.program = older
+    newcomer.start()
+    turned_away = "machine 4 understands level 2, and the cluster uses level 3"
+    until(lambda: turned_away in first.said(), UP_S_MAX)
+    newcomer.kill()
     Worker.finish(counters, cluster)
     check(counters)

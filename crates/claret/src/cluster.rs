@@ -357,8 +357,8 @@ fn levels_line(levels: &Levels) -> String {
     let Levels { used, understood } = levels;
     let others: Vec<String> = understood
         .iter()
-        .filter(|(_, level)| level.is_some_and(|level| level != *used))
-        .filter_map(|(machine, level)| Some(format!("machine {machine} understands {}", (*level)?)))
+        .filter_map(|(machine, level)| Some((machine, level.filter(|level| level != used)?)))
+        .map(|(machine, level)| format!("machine {machine} understands {level}"))
         .collect();
     let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
     format!("\nlevel    {used}{others}\n")

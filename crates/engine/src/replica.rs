@@ -191,12 +191,11 @@ impl<C: EntryCodec> Replica<C> {
             return Err(ReplicaError::Gap { shard: config.id, index: header.index });
         }
         prepare(&mut state, &membership);
-        let level = if membership.is_alone() { Level::NEWEST } else { Level::CLUSTERS };
         Ok(Self {
             shard: Shard::restored(config, state, header.clock),
             group: Group::new(config.id, membership, recovered, config.seed, now.mono_us)?,
             codec,
-            level,
+            level: Level::CLUSTERS,
             proposed: VecDeque::new(),
             payload_bytes: 0,
             leading: None,
@@ -336,7 +335,8 @@ impl<C: EntryCodec> Replica<C> {
         self.group.take_messages()
     }
 
-    /// All who read this log understand this level, says the shard map.
+    /// All who read this log understand this level, says whoever knows; before that the first one is
+    /// used.
     pub fn use_level(&mut self, level: Level) {
         self.level = level;
     }

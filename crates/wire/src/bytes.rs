@@ -19,12 +19,11 @@ pub(crate) fn put_u64(value: u64, out: &mut Vec<u8>) {
 /// # Panics
 /// If it has more than 32 bits: the limits of the product are far below.
 pub(crate) fn put_count(count: usize, out: &mut Vec<u8>) {
-    put_u32(u32::try_from(count).expect("counts are below 2^32"), out);
+    Form::Wide.put_count(count, out);
 }
 
 pub(crate) fn put_word(word: &[u8], out: &mut Vec<u8>) {
-    put_count(word.len(), out);
-    out.extend_from_slice(word);
+    Form::Wide.put_word(word, out);
 }
 
 /// A byte that tells whether there is a number, then the number.

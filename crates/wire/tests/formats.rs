@@ -233,6 +233,19 @@ fn entries_of_version_3_are_understood() {
 }
 
 #[test]
+fn a_small_write_takes_a_third_less_from_level_3_on() {
+    let with = |records| Entry { records, ..entry() };
+    let set = || {
+        let ops = smallvec![op("set key-456789 value-7890")];
+        vec![LogRecord::Apply(Apply { ops, ..Apply::default() })]
+    };
+    for (level, bytes) in [(Level::CLUSTERS, 45), (Level::COMPACT, 30)] {
+        let of = |records| encoded_at(level, &with(records)).len();
+        assert_eq!(of(set()) - of(vec![]), bytes);
+    }
+}
+
+#[test]
 fn short_numbers_take_as_few_bytes_as_possible() {
     // A request's number of bytes stands after version, times, seed, count and kind.
     let resolve = |len: usize| {

@@ -10,7 +10,7 @@ use engine::level::Level;
 use engine::map::{ShardMap, list, name_of, parse_machines};
 use engine::message::{MachineId, ShardId};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// How often is looked how far it has come.
@@ -130,10 +130,7 @@ async fn change(
         if same(&before, &after) {
             return Ok(before);
         }
-        let settled = |shard: &ShardId| before.holders_of(*shard) == after.holders_of(*shard);
-        for shard in after.all().filter(|shard| !settled(shard)) {
-            check_present(client, &before, &after, shard).await?;
-        }
+        wait_for_holders(client, &before, &after).await?;
         let set = Command::new("SHARDMAP").arg("SET").arg(after.to_string());
         let written = say(client, set).await;
         // It may have been written by an attempt whose answer was lost.
@@ -159,38 +156,45 @@ async fn change(
 
 /// Refuses to let machines hold something that are not there, after a moment in which they may come:
 /// the shard would stand still, and the change could not be taken back.
-async fn check_present(
-    client: &Client,
+async fn wait_for_holders(client: &Client, before: &ShardMap, after: &ShardMap) -> Result<()> {
+    let changes = |shard: &ShardId| before.holders_of(*shard) != after.holders_of(*shard);
+    let changed: Vec<ShardId> = after.all().filter(changes).collect();
+    let began = Instant::now();
+    while !changed.is_empty() {
+        let machines = super::machines(client).await?.into_iter();
+        let there: BTreeSet<u16> = machines.filter(|m| m.connected).map(|m| m.machine).collect();
+        let refused = changed.iter().find_map(|shard| refusal(before, after, *shard, &there));
+        match refused {
+            None => break,
+            Some(reason) if began.elapsed() > COME_WAIT => return Err(reason),
+            Some(_) => tokio::time::sleep(LOOK_EVERY).await,
+        }
+    }
+    Ok(())
+}
+
+/// Why a shard cannot go over to its new holders while only these machines are connected.
+fn refusal(
     before: &ShardMap,
     after: &ShardMap,
     shard: ShardId,
-) -> Result<()> {
-    let (began, name, holders) = (Instant::now(), name_of(shard), after.holders_of(shard));
-    loop {
-        let machines = super::machines(client).await?;
-        let is_there = |machine: &MachineId| {
-            machines.iter().any(|known| known.machine == machine.0 && known.connected)
-        };
-        let away: Vec<MachineId> = holders.iter().copied().filter(|m| !is_there(m)).collect();
-        let new = away.iter().find(|machine| !before.places(**machine, shard));
-        if new.is_none() && 2 * away.len() < holders.len() {
-            return Ok(());
-        }
-        if began.elapsed() > COME_WAIT {
-            return Err(match new {
-                Some(machine) => format!(
-                    "machine {} is to hold {name}, and is not connected: start it, or take it out \
-                     with `claret cluster remove {0}`",
-                    machine.0
-                ),
-                None => format!(
-                    "{name} would be held by machines of which no majority is connected; {} are not",
-                    list(&away)
-                ),
-            });
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
+    there: &BTreeSet<u16>,
+) -> Option<String> {
+    let (name, holders) = (name_of(shard), after.holders_of(shard));
+    let away: Vec<MachineId> = holders.iter().copied().filter(|m| !there.contains(&m.0)).collect();
+    if let Some(machine) = away.iter().find(|machine| !before.places(**machine, shard)) {
+        return Some(format!(
+            "machine {} is to hold {name}, and is not connected: start it, or take it out with \
+             `claret cluster remove {0}`",
+            machine.0
+        ));
     }
+    (2 * away.len() >= holders.len()).then(|| {
+        format!(
+            "{name} would be held by machines of which no majority is connected; {} are not",
+            list(&away)
+        )
+    })
 }
 
 fn same(a: &ShardMap, b: &ShardMap) -> bool {

@@ -99,20 +99,19 @@ impl Mail {
     /// Sends a request under a token.
     #[inline]
     pub fn send(&mut self, shard: ShardId, token: u64, body: Body) {
-        let body = match &mut self.ways {
-            None => Some(body),
+        let passes = match &mut self.ways {
+            None => Some((0, body)),
             Some(ways) => ways.pass(shard, token, body),
         };
-        if let Some(body) = body {
-            self.put(shard, token, body);
+        if let Some((times, body)) = passes {
+            self.put(shard, token, times, body);
         }
     }
 
-    /// Sends a request for which the way is open.
+    /// Sends a request for which the way is open, and which was asked again so many times.
     #[inline]
-    pub fn put(&mut self, shard: ShardId, token: u64, body: Body) {
+    pub fn put(&mut self, shard: ShardId, token: u64, times: u8, body: Body) {
         self.stats.requests += 1;
-        let times = self.ways.as_ref().map_or(0, |ways| ways.times(token));
         let token = Token(token | u64::from(times) << HANDLE_BITS);
         let request = Request { gateway: self.gateway, token, body };
         self.outputs.push_back(Output::Shard { shard, request });

@@ -185,6 +185,26 @@ fn a_machine_that_is_lost_before_it_is_asked_is_not_asked() {
 }
 
 #[test]
+fn what_a_lost_leader_says_later_is_not_the_answer_of_the_next_one() {
+    let mut story = Story::clustered();
+    story.leads(1);
+    story.says("GET a");
+    let first = story.sent().remove(0);
+    story.gateway.machine_lost(story.now, MachineId(1));
+    story.leads(2);
+    let again = story.sent().remove(0);
+    // It has turned the question away when it was not lost yet, or is connected again.
+    story.answer(first.1, Answer::NotTaken(Box::new(first.2)));
+    story.answer(first.1, Answer::Reply(Reply::Int(1)));
+    assert!(story.replies().is_empty());
+    story.says("GET e");
+    let next = story.sent().remove(0);
+    story.answer(again.1, Answer::Reply(Reply::Int(2)));
+    story.answer(next.1, Answer::Reply(Reply::Int(3)));
+    assert_eq!(story.replies(), [Reply::Int(2), Reply::Int(3)]);
+}
+
+#[test]
 fn exec_on_one_shard_is_one_message() {
     let mut story = Story::new();
     for line in ["MULTI", "INCR a", "INCR e", "EXEC"] {

@@ -104,13 +104,14 @@ impl Ways {
 
     /// Gives a request back if it may go out now; holds it otherwise. One that wants no answer is
     /// about what a leader knows beyond the log, and means nothing to the next one.
-    pub fn pass(&mut self, shard: ShardId, token: u64, body: Body) -> Option<Body> {
+    /// With it comes how often it was asked again.
+    pub fn pass(&mut self, shard: ShardId, token: u64, body: Body) -> Option<(u8, Body)> {
         let way = &mut self.ways[usize::from(shard.0)];
-        let Some(sent) = self.sent.get_mut(&token) else { return way.open.then_some(body) };
+        let Some(sent) = self.sent.get_mut(&token) else { return way.open.then_some((0, body)) };
         if way.open {
             sent.out = true;
             way.out += 1;
-            return Some(body);
+            return Some((sent.times, body));
         }
         way.held.insert(sent.number, (token, body));
         None
@@ -351,7 +352,8 @@ impl Gateway {
         let held = ways.open(shard);
         let is_open = ways.way(shard).open;
         for (token, body) in held {
-            self.mail.put(shard, token, body);
+            let times = self.mail.ways.as_ref().map_or(0, |ways| ways.times(token));
+            self.mail.put(shard, token, times, body);
         }
         if is_open && !was_open {
             self.wait_again(shard);

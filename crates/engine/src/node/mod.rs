@@ -22,6 +22,7 @@ pub use transfer::{SnapshotPiece, Taken, Transfer};
 
 use crate::entry::{EntryCodec, SnapshotCodec};
 use crate::gateway::{Gateway, PeerMessage};
+use crate::level::Level;
 use crate::map::ShardMap;
 use crate::message::{GatewayId, MachineId, Now, Request, Response, ShardId};
 use crate::replica::{Replica, ReplicaError, Seed, splits_of};
@@ -161,7 +162,6 @@ impl<C: EntryCodec + Clone> Node<C> {
             watermarks.know(map.shards.len() as u16);
         }
         let alone = (!clustered).then_some(Lead { machine: id.machine, term: 0 });
-        let level = placing.as_ref().and_then(|placing| Some(placing.map.as_ref()?.level));
         let mut node = Self {
             id,
             workers,
@@ -185,7 +185,8 @@ impl<C: EntryCodec + Clone> Node<C> {
             parcels: VecDeque::new(),
             transfers: Transfers::new(codec),
         };
-        level.into_iter().for_each(|level| node.use_level(level));
+        let level = node.placement.as_ref().map_or(Level::NEWEST, Placement::level);
+        node.use_level(level);
         node
     }
 

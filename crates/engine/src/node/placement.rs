@@ -119,7 +119,9 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// is done with this node: what it says begins to be done at the next tick.
     pub fn take_new_map(&mut self) -> Option<ShardMap> {
         let placement = self.placement.as_mut()?;
-        std::mem::take(&mut placement.fresh).then(|| placement.placing.map.clone())?
+        let map = std::mem::take(&mut placement.fresh).then(|| placement.placing.map.clone())??;
+        self.use_level(map.level);
+        Some(map)
     }
 
     /// The number of shards of a cluster whose map is of no use here, because this machine was made
@@ -144,7 +146,6 @@ impl<C: EntryCodec + Clone> Node<C> {
         placement.placed_us = 0;
         self.events.push_back(Event::Map(Box::new(map.clone())));
         self.watermarks.know(map.shards.len() as u16);
-        self.use_level(map.level);
         self.settled = self.watermarks.settled();
         self.learn_anew(&map);
         let own = self.id;

@@ -248,6 +248,9 @@ impl Worker {
         tracing::info!("connected with machine {} ({}){how}", machine.0, socket.hello.address);
         let hello = Arc::new(socket.hello.clone());
         self.links.held.insert(machine, Link::new(socket, now));
+        // It was let in by the map of a moment ago.
+        let used = self.node.map().map(|map| map.level);
+        used.into_iter().for_each(|level| self.links.demand(level));
         let epoch = self.links.next_epoch;
         self.links.next_epoch += 1;
         self.tell_workers(|| Mail::PeerUp(epoch, hello.clone()));
