@@ -56,21 +56,21 @@ class Requests:
     """
 
     def __init__(self):
-        self._process = None
-        self._free = []
+        # Whose names, what they begin with, and those that nobody uses. Replaced as a whole: a
+        # thread sees all of it or nothing.
+        self._names = (None, "", [])
         self._made = itertools.count(1)
 
     @contextlib.contextmanager
     def borrow(self):
         """An iterator of names with numbers that were never given out, not even before a fork."""
-        if self._process != os.getpid():
-            self._process, self._free = os.getpid(), []
-            self._prefix = f"py-{uuid.uuid4().hex}"
-        free = self._free
+        if self._names[0] != os.getpid():
+            self._names = (os.getpid(), f"py-{uuid.uuid4().hex}", [])
+        _, prefix, free = self._names
         try:
             numbered = free.pop()
         except IndexError:
-            name = f"{self._prefix}-{next(self._made)}"
+            name = f"{prefix}-{next(self._made)}"
             numbered = ([name, number] for number in itertools.count(1))
         try:
             yield numbered

@@ -1,6 +1,7 @@
 """Pauses, request numbers, deferred replies, labels of errors."""
 
 import os
+import uuid
 
 import pytest
 
@@ -22,7 +23,7 @@ def test_one_attempt_is_always_made_and_a_deadline_ends_the_others():
     assert len(list(claret.RetryPolicy(attempts_max=1).pauses())) == 1
 
 
-def test_request_numbers_differ_even_after_a_fork():
+def test_request_numbers_differ_even_after_a_fork(monkeypatch):
     requests = script.Requests()
     with requests.borrow() as numbered:
         first, second = next(numbered), next(numbered)
@@ -33,9 +34,27 @@ def test_request_numbers_differ_even_after_a_fork():
     with requests.borrow() as one, requests.borrow() as two:
         again = [next(one), next(two)]
     assert [number for name, number in again if name == first[0]] == [3], "names are used again"
-    requests._process = os.getpid() + 1
+    child = os.getpid() + 1
+    monkeypatch.setattr(script.os, "getpid", lambda: child)
     with requests.borrow() as numbered:
         assert next(numbered)[0] not in [first[0], again[0][0], again[1][0]]
+
+
+def test_a_thread_may_ask_for_its_first_number_while_another_does(monkeypatch):
+    requests, draw, names = script.Requests(), uuid.uuid4, []
+
+    def borrow():
+        with requests.borrow() as numbered:
+            names.append(next(numbered)[0])
+
+    def interrupted():
+        monkeypatch.setattr(script.uuid, "uuid4", draw)
+        borrow()
+        return draw()
+
+    monkeypatch.setattr(script.uuid, "uuid4", interrupted)
+    borrow()
+    assert len(set(names)) == 2
 
 
 def test_deferred_replies_convert_and_raise():

@@ -8,6 +8,7 @@
 //! > machines 1 2 3            they found a group
 //! > 1 ticks until it speaks   time passes for machine 1
 //! > 2 hears                   2 takes in all that was sent to it
+//! > 2 hears 1                 2 takes in what 1 has sent to it
 //! > 2 synced                  what 2 was writing is on its disk
 //! > settle                    everybody hears and writes until nobody has anything to say
 //! ```
@@ -77,6 +78,11 @@ fn a_follower_that_was_away_for_long_gets_a_snapshot() {
 #[test]
 fn reads_rest_on_a_lease_or_on_a_round() {
     holds("lease", include_str!("replication/lease.txt"));
+}
+
+#[test]
+fn a_machine_that_is_back_in_a_group_says_what_it_has() {
+    holds("returned", include_str!("replication/returned.txt"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use engine::limits::TICK_US;
 use engine::message::{MachineId, ShardId};
-use engine::replication::{Group, Members, Membership, Persist, Recovered, Step};
+use engine::replication::{Group, Members, Membership, Persist, Promises, Recovered, Step};
 use raft::eraftpb::{Entry, HardState, Message, MessageType};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -43,7 +43,7 @@ impl World {
             ["machines", ref all @ ..] => {
                 self.founders = all.iter().filter_map(|w| number(w)).map(MachineId).collect();
                 for machine in self.founders.clone() {
-                    self.start(machine.0, Disk::default());
+                    self.start(machine.0, Disk::default(), None);
                 }
             }
             ["settle"] => self.settle(),
@@ -67,7 +67,7 @@ impl World {
     fn obey_one(&mut self, own: u16, words: &[&str]) {
         let now = self.mono_us;
         match words {
-            ["joins"] => self.start(own, Disk::default()),
+            ["joins"] => self.start(own, Disk::default(), None),
             ["ticks", "until", "it", "speaks"] => {
                 for _ in 0..1_000 {
                     self.tick(&[own]);
@@ -78,9 +78,18 @@ impl World {
                 }
                 panic!("machine {own} says nothing");
             }
-            ["hears"] => self.hear(own),
+            ["hears"] => self.hear(own, |_| true),
+            ["hears", from] => {
+                let from = from.parse().unwrap();
+                self.hear(own, |message| message.from == from);
+            }
             ["synced"] => self.synced(own),
-            ["restarts", "without", "its", "disk"] => self.start(own, Disk::default()),
+            ["restarts", "without", "its", "disk"] => self.start(own, Disk::default(), None),
+            // Its replica was removed, and the machine remembers what it has promised.
+            ["is", "made", "anew"] => {
+                let promises = self.machine(own).group.promises();
+                self.start(own, Disk::default(), Some(promises));
+            }
             ["proposes", payload] => {
                 self.machine(own).group.propose(payload.as_bytes().to_vec()).unwrap();
             }
@@ -114,14 +123,14 @@ impl World {
         self.machines.get_mut(&number).expect("there is such a machine")
     }
 
-    fn start(&mut self, own: u16, disk: Disk) {
+    fn start(&mut self, own: u16, disk: Disk, promises: Option<Promises>) {
         let membership = Membership::clustered(MachineId(own), self.founders.clone());
         let recovered = Recovered {
             snapshot: disk.snapshot,
             hard_state: disk.hard_state.clone(),
             entries: disk.entries.clone(),
             members: disk.members.clone(),
-            promises: None,
+            promises,
         };
         let seed = u64::from(own);
         let group = Group::new(ShardId(0), membership, recovered, seed, self.mono_us).unwrap();
@@ -136,11 +145,13 @@ impl World {
         }
     }
 
-    fn hear(&mut self, own: u16) {
+    fn hear(&mut self, own: u16, wanted: impl Fn(&Message) -> bool) {
         let now = self.mono_us;
         let machine = self.machine(own);
-        let messages = std::mem::take(&mut machine.inbox).into_iter();
-        let errors = messages.filter_map(|message| machine.group.step(now, message).err());
+        let (messages, others): (Vec<_>, Vec<_>) = machine.inbox.drain(..).partition(wanted);
+        machine.inbox = others.into();
+        let errors =
+            messages.into_iter().filter_map(|message| machine.group.step(now, message).err());
         let ends: Vec<String> = errors.map(|error| format!("{own} ends: {error}")).collect();
         self.told.extend(ends);
     }
@@ -190,7 +201,7 @@ impl World {
             let before = self.told.len();
             let heard: usize = self.machines.values().map(|m| m.inbox.len()).sum();
             for own in &all {
-                self.hear(*own);
+                self.hear(*own, |_| true);
                 self.drain(*own);
                 self.synced(*own);
                 self.drain(*own);

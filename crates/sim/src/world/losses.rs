@@ -9,7 +9,9 @@ use crate::plant::Plant;
 use crate::server::{Input, address};
 use engine::map::ShardMap;
 use engine::message::{MachineId, ShardId};
+use engine::replica::Replica;
 use std::collections::BTreeSet;
+use wire::entry::EntryFormat;
 
 /// How often an operator sees to a machine that is lost.
 const REPAIR_US: u64 = 300_000;
@@ -69,46 +71,43 @@ impl World {
         let present = self.present();
         let machine = *self.faults.pick(&present);
         let mut lost = self.lost();
-        lost.insert(MachineId(machine + 1));
+        let own = MachineId(machine + 1);
+        lost.insert(own);
         let enough = |holders: &[MachineId]| {
             let missing = holders.iter().filter(|holder| lost.contains(holder)).count();
-            let concerned = holders.contains(&MachineId(machine + 1));
+            let concerned = holders.contains(&own);
             !concerned || 2 * (holders.len() - missing) > holders.len()
         };
-        let workers = || self.machines.iter().flat_map(|machine| &machine.workers);
-        let maps = workers().filter_map(|worker| worker.node().map());
-        let kept = self.machines.iter().filter_map(|machine| machine.disk.map());
-        let founded = self.shape.founded();
-        // Maps that an operator has told somebody, and that nobody knows yet.
-        let epoch = self.newest_map().epoch;
-        let told = self.told_maps.iter().filter(|map| map.epoch > epoch);
-        let mut maps = maps.chain(kept).chain(told).chain([&founded]);
-        let placed = |map: &ShardMap, shard: ShardId| enough(map.holders_of(shard));
-        let by_maps = maps.all(|map| map.all().all(|shard| placed(map, shard)));
-        let groups = workers().flat_map(|worker| worker.node().replicas());
-        let mut members = groups.map(|replica| replica.members());
+        let maps = self.maps();
+        let by_maps = maps.iter().all(|map| map.all().all(|s| enough(map.holders_of(s))));
+        let mut members = self.replicas().map(|replica| replica.members());
         let by_groups = members.all(|m| enough(&m.voters) && enough(&m.outgoing));
-        let quiet = self.parts_of(MachineId(machine + 1)).into_iter().all(|s| self.is_quiet(s));
+        let placed = maps.iter().flat_map(|map| map.all().filter(|s| map.places(own, *s)));
+        let held = self.replicas().filter(|r| r.members().contains(own)).map(|r| r.id());
+        let quiet = placed.chain(held).all(|shard| self.is_quiet(shard));
         (by_maps && by_groups && quiet).then_some(machine)
     }
 
-    /// The shards, and the map, that a machine is to hold or holds, as any machine sees it.
-    fn parts_of(&self, machine: MachineId) -> BTreeSet<ShardId> {
-        let workers = || self.machines.iter().flat_map(|machine| &machine.workers);
+    /// The maps that somebody goes by, or may soon.
+    fn maps(&self) -> Vec<ShardMap> {
+        let workers = self.machines.iter().flat_map(|machine| &machine.workers);
+        let known = workers.filter_map(|worker| worker.node().map());
         let kept = self.machines.iter().filter_map(|machine| machine.disk.map());
-        let founded = self.shape.founded();
-        let maps = workers().filter_map(|worker| worker.node().map()).chain(kept).chain([&founded]);
-        let placed = maps.flat_map(|map| map.all().filter(|shard| map.places(machine, *shard)));
-        let groups = workers().flat_map(|worker| worker.node().replicas());
-        let held = groups.filter(|r| r.members().contains(machine)).map(|replica| replica.id());
-        placed.chain(held).collect()
+        // Maps that an operator has told somebody, and that nobody knows yet.
+        let epoch = self.newest_map().epoch;
+        let told = self.told_maps.iter().filter(|map| map.epoch > epoch);
+        known.chain(kept).chain(told).cloned().chain([self.shape.founded()]).collect()
+    }
+
+    fn replicas(&self) -> impl Iterator<Item = &Replica<EntryFormat>> {
+        let workers = self.machines.iter().flat_map(|machine| &machine.workers);
+        workers.flat_map(|worker| worker.node().replicas())
     }
 
     /// Whether nobody is about to come into the group of a shard or to leave it: what a map of before
     /// asked for may be in the log when the map is another one already.
     fn is_quiet(&self, shard: ShardId) -> bool {
-        let workers = self.machines.iter().flat_map(|machine| &machine.workers);
-        let replicas = workers.filter_map(|worker| worker.node().replica(shard));
+        let replicas = self.replicas().filter(|replica| replica.id() == shard);
         let leader = replicas.filter(|r| r.is_serving()).max_by_key(|replica| replica.leading());
         leader.is_some_and(|replica| !replica.is_changing_members())
     }
