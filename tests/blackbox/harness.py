@@ -11,6 +11,8 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 import redis
@@ -181,6 +183,17 @@ def read_all(connection, timeout_s=10):
     except (socket.timeout, ConnectionResetError):
         pass
     return received
+
+
+def page(port, path, host="127.0.0.1"):
+    """Status and text of an answer over HTTP; 0 if there is none."""
+    try:
+        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
 
 
 def command(*words):

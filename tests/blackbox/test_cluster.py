@@ -13,7 +13,7 @@ import time
 
 import pytest
 from clusters import UP_S_MAX, Cluster, Counter, Roaming, Worker
-from harness import Failed, read_all, until
+from harness import Failed, free_port, page, read_all, until
 
 SECONDS = float(os.environ.get("CLARET_CLUSTER_S", "20"))
 ACCOUNTS = 12
@@ -200,8 +200,19 @@ def test_a_data_directory_keeps_its_place(make_cluster):
 
 
 def test_a_machine_that_was_away_catches_up(make_cluster):
-    cluster = make_cluster(shards=1).start()
+    cluster = make_cluster(shards=1)
     away = cluster.nodes[2]
+    metrics = free_port()
+    away.flags += ["--metrics-port", str(metrics)]
+    cluster.start()
+
+    def ready():
+        """What is in the way of it, if anything."""
+        status, text = page(metrics, "/ready")
+        assert (status == 200) == (text == "ready\n")
+        return "" if status == 200 else text
+
+    until(lambda: not ready(), UP_S_MAX, "a first readiness")
     away.kill()
     cluster.wait(cluster.nodes[:2])
     # More than fits into one message between machines.
@@ -210,17 +221,17 @@ def test_a_machine_that_was_away_catches_up(make_cluster):
         for number in range(100):
             client.set(f"big:{number}", megabyte)
     away.start()
-    cluster.wait([away])
-
-    def has_caught_up():
-        other = cluster.nodes[0].rss_bytes()
-        return away.rss_bytes() > other // 2
-
-    until(has_caught_up, UP_S_MAX, "the log's arrival")
+    reasons = set()
+    until(lambda: not (reasons.add(ready()) or ready()), UP_S_MAX, "the log's arrival")
+    assert any("have not caught up (1)" in reason for reason in reasons), reasons
     cluster.nodes[0].kill()
     cluster.wait(cluster.nodes[1:])
     with away.client() as client:
         assert all(client.get(f"big:{number}") == megabyte for number in range(100))
+    assert not ready()
+    cluster.nodes[1].kill()
+    # The shard, and the map.
+    until(lambda: "no leader that it knows of (2)" in ready(), UP_S_MAX, "the loss of its leaders")
     assert "cannot" not in cluster.said() and "longer than" not in cluster.said()
 
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import redis
 from certificates import Authority
-from harness import Failed, binary, command, free_port, read_all
+from harness import Failed, binary, command, free_port, page, read_all
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -222,10 +222,11 @@ def test_metrics(make_server):
     port = free_port()
     server = make_server(config=f"metrics_port = {port}\n").start()
     server.client().set("a", 1)
-    for path, word in (("/metrics", b"claret_"), ("/health", b"200 OK")):
-        with socket.create_connection(("127.0.0.1", port), 5) as http:
-            http.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-            assert word in read_all(http, 5)
+    for path, word in (("/metrics", "claret_ready 1\n"), ("/health", "ok\n"), ("/ready", "ready\n")):
+        status, text = page(port, path)
+        assert status == 200 and word in text
+    status, text = page(port, "/secrets")
+    assert status == 404 and "/ready" in text
 
 
 def test_one_command_reads_from_hundreds_of_shards(make_server):

@@ -10,14 +10,12 @@ import shutil
 import signal
 import subprocess
 import time
-import urllib.error
-import urllib.request
 
 import pytest
 import redis
 import yaml
 from clusters import UP_S_MAX
-from harness import ROOT, Server, binary, free_port, until
+from harness import ROOT, Server, binary, free_port, page, until
 
 DEPLOY = ROOT / "deploy"
 GUIDE = ROOT / "docs/guide/operating.md"
@@ -44,17 +42,6 @@ def misconfigured(config, folder):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     findings = json.loads(done.stdout)["findings"]
     return [one["found"] for one in findings if one["check"] == "configuration"]
-
-
-def answer(url):
-    """The status of an answer over HTTP; 0 if there is none."""
-    try:
-        with urllib.request.urlopen(url, timeout=5) as page:
-            return page.status
-    except urllib.error.HTTPError as error:
-        return error.code
-    except OSError:
-        return 0
 
 
 # --- The file to start from ---
@@ -287,7 +274,7 @@ class Pod:
 
     def probe(self, name):
         where = self.container[name]["httpGet"]
-        return answer(f"http://{self.host}:{self.ports[where['port']]}{where['path']}")
+        return page(self.ports[where["port"]], where["path"], self.host)[0]
 
     def url(self):
         return f"redis://default:geheim@{self.host}:{self.ports['clients']}"
@@ -351,7 +338,7 @@ def test_pods_start_find_each_other_and_are_replaced_one_by_one(tmp_path):
             others = [other for other in pods if other is not pod]
             assert others[0].client().incr("rolled") == 3 - pods.index(pod)
             pod.start()
-            until(all_well, UP_S_MAX, "the pod's return")
+            until(lambda: ready(pod), UP_S_MAX, "the pod's return")
             assert pod.client().get("here") == "yes"
             assert "panicked" not in pod.said()
     finally:
@@ -388,8 +375,8 @@ def test_the_guide_names_metrics_and_commands_that_exist(make_server):
     port = free_port()
     server = make_server(config=f"metrics_port = {port}\n").start()
     server.client().set("a", 1)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
-        there = set(re.findall(r"^(\w+)", page.read().decode(), flags=re.MULTILINE))
+    _, metrics = page(port, "/metrics")
+    there = set(re.findall(r"^(\w+)", metrics, flags=re.MULTILINE))
     guide = GUIDE.read_text()
     named = set(re.findall(r"\b(?:claret|raft_engine)_\w+", guide))
     assert len(named) > 10 and named <= there, named - there

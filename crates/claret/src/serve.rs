@@ -47,7 +47,7 @@ pub struct ServeArgs {
     /// Most client connections.
     #[arg(long, value_name = "N")]
     maxclients: Option<usize>,
-    /// Serve /metrics and /health on this port.
+    /// Serve /metrics, /health and /ready on this port.
     #[arg(long, value_name = "PORT")]
     metrics_port: Option<u16>,
     /// Number of this machine in its cluster, from 1.

@@ -15,7 +15,7 @@ use crate::level::Level;
 use crate::limits::TICK_US;
 use crate::message::{Body, MachineId, Now, Request, Response, ShardId, TxnId};
 use crate::replication::{
-    Group, GroupError, Members, Membership, Persist, Promises, Recovered, Step,
+    Group, GroupError, Members, Membership, Persist, Promises, Recovered, Standing, Step,
 };
 use crate::shard::apply::State;
 use crate::shard::snapshot::{Header, Reader};
@@ -494,6 +494,11 @@ impl<C: EntryCodec> Replica<C> {
     /// Whether other machines than the members are not needed any more, as far as the leader knows.
     pub fn is_settled(&self) -> bool {
         self.leading.is_some() && self.group.is_settled()
+    }
+
+    /// How this replica stands to the others of its group.
+    pub fn standing(&self) -> Standing {
+        self.group.standing()
     }
 
     /// Whether the members are about to be others. Only a leader can tell.

@@ -157,7 +157,7 @@ pub struct Settings {
     pub tls: Option<TlsSettings>,
     /// Serve other machines without encryption.
     pub insecure: Option<bool>,
-    /// TCP port of `/metrics` and `/health`.
+    /// TCP port of `/metrics`, `/health` and `/ready`.
     pub metrics_port: Option<u16>,
     /// Bytes of log of a shard after which a snapshot of it is written.
     pub snapshot_log_bytes: Option<Bytes>,
@@ -246,7 +246,7 @@ pub struct Options {
     pub tls: Option<TlsSettings>,
     /// Serve other machines without encryption.
     pub insecure: bool,
-    /// TCP port of `/metrics` and `/health`.
+    /// TCP port of `/metrics`, `/health` and `/ready`.
     pub metrics_port: Option<u16>,
     /// Bytes of log of a shard after which a snapshot of it is written.
     pub snapshot_log_bytes: u64,

@@ -12,6 +12,7 @@ use adt::Reply;
 use engine::gateway::{Admin, Facts, SessionId};
 use engine::limits::SHARDS_MAX;
 use engine::message::{GatewayId, ShardId};
+use engine::node::Readiness;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -67,6 +68,20 @@ pub struct Status {
     pub workers: usize,
     /// What was done to the log, if there is one.
     pub log: Option<Arc<LogCounts>>,
+}
+
+impl Status {
+    /// Whether all workers answer.
+    pub fn is_healthy(&self) -> bool {
+        self.reports.len() == self.workers
+    }
+
+    /// What keeps the machine from doing its part in its cluster.
+    pub fn readiness(&self) -> Readiness {
+        let mut sum = Readiness::default();
+        self.reports.iter().for_each(|report| sum.add(&report.readiness));
+        sum
+    }
 }
 
 /// Whoever waits for a snapshot of all shards.

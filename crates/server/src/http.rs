@@ -1,9 +1,11 @@
-//! The HTTP face: `/metrics` for Prometheus and `/health` for whoever supervises the server.
+//! The HTTP face: `/metrics` for Prometheus, `/health` for whoever supervises the server, `/ready` for
+//! whoever sends clients to it or is about to stop another machine.
 //!
 //! It runs on a thread of its own and never touches data: what it tells it asks the workers for.
 
 use crate::control::{Notice, Status};
 use crate::metrics;
+use engine::node::Readiness;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -124,13 +126,35 @@ async fn answer(request: &Request<Incoming>, control: &Sender<Notice>) -> Respon
             }
         },
         "/health" => match status(control).await {
-            Some(status) if status.reports.len() == status.workers => {
-                text(StatusCode::OK, "ok\n".to_owned())
-            }
-            _ => text(StatusCode::SERVICE_UNAVAILABLE, "workers do not answer\n".to_owned()),
+            Some(status) if status.is_healthy() => text(StatusCode::OK, "ok\n".to_owned()),
+            _ => silent(),
         },
-        _ => text(StatusCode::NOT_FOUND, "there is /metrics and /health\n".to_owned()),
+        "/ready" => match status(control).await {
+            Some(status) if status.is_healthy() => match reasons(&status.readiness()) {
+                reasons if reasons.is_empty() => text(StatusCode::OK, "ready\n".to_owned()),
+                reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons),
+            },
+            _ => silent(),
+        },
+        _ => text(StatusCode::NOT_FOUND, "there is /metrics, /health and /ready\n".to_owned()),
     }
+}
+
+fn silent() -> Response<Full<Bytes>> {
+    text(StatusCode::SERVICE_UNAVAILABLE, "workers do not answer\n".to_owned())
+}
+
+/// Why a machine is not ready, a line each.
+fn reasons(found: &Readiness) -> String {
+    let facts = [
+        (u64::from(found.without_map), "it does not know the shard map yet"),
+        (u64::from(found.cut_off), "it is connected to no other machine"),
+        (found.missing, "shards that it is to hold are not here yet"),
+        (found.leaderless, "shards that it holds have no leader that it knows of"),
+        (found.behind, "shards that it holds have not caught up"),
+    ];
+    let said = facts.into_iter().filter(|(count, _)| *count > 0);
+    said.map(|(count, fact)| format!("{fact} ({count})\n")).collect()
 }
 
 /// Asks the server how it is.

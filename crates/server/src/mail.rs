@@ -9,7 +9,7 @@ use crate::log::Completion;
 use crate::peers::PeerSocket;
 use engine::gateway::{Facts, GatewayStats, SessionId};
 use engine::message::{MachineId, ShardId};
-use engine::node::Parcel;
+use engine::node::{Parcel, Readiness};
 use engine::replica::Seed;
 use engine::stats::ShardStats;
 use mio::Waker;
@@ -60,6 +60,8 @@ pub struct Report {
     pub snapshots: u64,
     /// What was sent to other machines.
     pub peers: PeerCounts,
+    /// What keeps the machine from doing its part.
+    pub readiness: Readiness,
 }
 
 /// What a worker is told.

@@ -40,6 +40,7 @@ impl Sheet {
 
     fn server(&self, status: &Status) -> Result<(), prometheus::Error> {
         let facts = &status.facts;
+        let found = status.readiness();
         for (name, help, value) in [
             ("uptime_seconds", "Seconds since the start", facts.uptime_s),
             ("connections", "Open connections", facts.connections),
@@ -60,6 +61,10 @@ impl Sheet {
             ("last_snapshot_timestamp_seconds", "When a snapshot was completed", facts.last_save_s),
             ("workers", "Worker threads", status.workers as u64),
             ("workers_answering", "Workers that answered at once", status.reports.len() as u64),
+            ("ready", "1 if /ready is 200", u64::from(status.is_healthy() && found.is_ready())),
+            ("shards_missing", "Shards to be held here that are not here yet", found.missing),
+            ("shards_leaderless", "Shards here without a known leader", found.leaderless),
+            ("shards_behind", "Shards here that have not caught up", found.behind),
             (
                 "turns_total",
                 "Turns of the workers' event loops",

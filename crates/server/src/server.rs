@@ -112,7 +112,7 @@ impl Handle {
         self.tls_address
     }
 
-    /// Where `/metrics` and `/health` are.
+    /// Where `/metrics`, `/health` and `/ready` are.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address
     }

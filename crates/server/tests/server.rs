@@ -339,6 +339,7 @@ fn metrics_and_health_are_served() {
         text
     };
     assert!(get("/health").ends_with("ok\n"));
+    assert!(get("/ready").ends_with("ready\n"));
     let page = get("/metrics");
     for line in
         ["claret_commands_total 5", "claret_connections 1", "claret_shard_keys{shard=\"1\"}"]

@@ -11,6 +11,7 @@
 
 mod parcel;
 mod placement;
+mod readiness;
 mod rest;
 mod splitting;
 mod transfer;
@@ -18,6 +19,7 @@ mod transfer;
 pub use parcel::Parcel;
 pub(crate) use placement::MAP_KEY;
 pub use placement::Placing;
+pub use readiness::Readiness;
 pub use transfer::{SnapshotPiece, Taken, Transfer};
 
 use crate::entry::{EntryCodec, SnapshotCodec};

@@ -22,9 +22,11 @@ mod lease;
 mod log;
 mod members;
 mod sleep;
+mod standing;
 
 pub use log::MemoryLog;
 pub use members::{Members, Step};
+pub use standing::Standing;
 
 use crate::limits::{ELECTION_TICKS, HEARTBEAT_TICKS, PERSISTS_MAX};
 use crate::message::{MachineId, ShardId};
@@ -193,6 +195,8 @@ pub struct Group {
     owes: (u64, u64),
     /// Nothing is to be done until somebody wakes it.
     asleep: Option<sleep::Asleep>,
+    /// How much is committed, as a leader has said with its entries.
+    told: u64,
     /// The leader is to be woken, too.
     nudges: bool,
 }
@@ -285,6 +289,7 @@ impl Group {
             random: seed,
             silent_until_us: mono_us + silent_us,
             owes: promises.last,
+            told: applied,
             asleep: None,
             nudges: false,
         };
@@ -441,57 +446,10 @@ impl Group {
             return Ok(());
         }
         self.wake_for(mono_us, &message);
+        self.hear_committed(&message);
         // The library refuses what belongs to nobody; there is nothing to do about it.
         let _ = self.node.step(message);
         Ok(())
-    }
-
-    /// A leader says with each sign of life how much of what is committed this replica has said to
-    /// have. If that is more than there is, and more than the machine knows to have had, its disk is
-    /// not the one that it has written to, and whatever else it has promised is forgotten as well: it
-    /// must not go on.
-    fn lacks(&self, message: &Message) -> Result<bool, GroupError> {
-        let is_beat = message.get_msg_type() == MessageType::MsgHeartbeat;
-        let (last, _) = self.last();
-        let lacks = is_beat && message.term >= self.term() && message.commit > last;
-        if lacks && message.commit > self.owes.0 {
-            return Err(GroupError(format!(
-                "machine {} has told others of entries up to {} of group {}, and has only {last}: \
-                 its disk was lost, or is an old copy; a machine whose disk was lost needs a new \
-                 number",
-                self.membership.own.0, message.commit, self.id.0
-            )));
-        }
-        Ok(lacks)
-    }
-
-    /// The machine was taken out of the group, has removed what it had, and is back, and the last word
-    /// of its earlier replica has arrived after it came back: the leader takes that for what the
-    /// present one has. It hears that this is not so.
-    fn say_what_is_here(&mut self, message: &Message) {
-        let mut answer = Message::default();
-        answer.set_msg_type(MessageType::MsgAppendResponse);
-        (answer.to, answer.from, answer.term) = (message.from, message.to, message.term);
-        (answer.index, answer.reject) = (message.commit, true);
-        answer.reject_hint = self.last().0;
-        self.messages.push(answer);
-    }
-
-    /// Whether a follower has less than it had said, which is forgotten then. (Connections keep the
-    /// order of messages. If a late one were taken for this, the follower would be asked again what it
-    /// has, and nothing worse.)
-    fn has_begun_anew(&mut self, message: &Message) -> bool {
-        let is_answer = message.get_msg_type() == MessageType::MsgAppendResponse;
-        if !(is_answer && message.reject && self.is_leader() && message.term == self.term()) {
-            return false;
-        }
-        let Some(progress) = self.node.raft.mut_prs().get_mut(message.from) else { return false };
-        if message.reject_hint >= progress.matched {
-            return false;
-        }
-        progress.matched = 0;
-        progress.become_probe();
-        true
     }
 
     /// What is to be said to other replicas now.

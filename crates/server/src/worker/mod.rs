@@ -561,6 +561,7 @@ impl Worker {
             turns: self.turns,
             snapshots: self.snapshots.under_way() as u64,
             peers: self.links.counts(),
+            readiness: self.node.readiness(),
         }
     }
 

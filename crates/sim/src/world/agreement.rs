@@ -3,6 +3,7 @@
 use super::World;
 use engine::map::ShardMap;
 use engine::message::ShardId;
+use engine::node::Readiness;
 use engine::shard::apply::State;
 
 impl World {
@@ -18,6 +19,19 @@ impl World {
         }
         for shard in map.all() {
             self.check_shard(&map, shard)?;
+        }
+        self.check_readiness(&map)
+    }
+
+    /// Nothing is wrong any more, so every machine of the cluster must say that it does its part.
+    fn check_readiness(&self, map: &ShardMap) -> Result<(), String> {
+        let present = self.machines.iter().filter(|machine| !machine.is_retired);
+        for machine in present.filter(|machine| map.machines.contains_key(&machine.id)) {
+            let mut found = Readiness::default();
+            machine.workers.iter().for_each(|worker| found.add(&worker.node().readiness()));
+            if !found.is_ready() {
+                return Err(format!("machine {} is not ready at the end: {found:?}", machine.id.0));
+            }
         }
         Ok(())
     }

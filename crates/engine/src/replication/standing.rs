@@ -1,0 +1,85 @@
+//! How much of the log a replica has, beside what it is said to have: whether it could lead, whether it
+//! has forgotten something, and what a machine says that is back in a group.
+
+use super::{Group, GroupError};
+use raft::eraftpb::{Message, MessageType};
+
+/// How a replica stands to the others of its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It leads, or follows a leader and has all that is committed, as far as it has been told.
+    Current,
+    /// It follows a leader, or is about to lead, and is not yet where the others are.
+    Behind,
+    /// It knows of no leader.
+    Leaderless,
+}
+
+impl Group {
+    /// How this replica stands to the others.
+    pub fn standing(&self) -> Standing {
+        if self.node.raft.leader_id == 0 {
+            return Standing::Leaderless;
+        }
+        let led = self.is_leader();
+        let is_current = if led { self.is_serving() } else { self.last().0 >= self.told };
+        let is_current = is_current && self.restoring.is_none();
+        if is_current { Standing::Current } else { Standing::Behind }
+    }
+
+    /// Notes how much is committed, which a leader says with its entries. (A sign of life says only how
+    /// much of it the follower has.)
+    pub(super) fn hear_committed(&mut self, message: &Message) {
+        if message.get_msg_type() == MessageType::MsgAppend && message.term >= self.term() {
+            self.told = self.told.max(message.commit);
+        }
+    }
+
+    /// A leader says with each sign of life how much of what is committed this replica has said to
+    /// have. If that is more than there is, and more than the machine knows to have had, its disk is
+    /// not the one that it has written to, and whatever else it has promised is forgotten as well: it
+    /// must not go on.
+    pub(super) fn lacks(&self, message: &Message) -> Result<bool, GroupError> {
+        let is_beat = message.get_msg_type() == MessageType::MsgHeartbeat;
+        let (last, _) = self.last();
+        let lacks = is_beat && message.term >= self.term() && message.commit > last;
+        if lacks && message.commit > self.owes.0 {
+            return Err(GroupError(format!(
+                "machine {} has told others of entries up to {} of group {}, and has only {last}: \
+                 its disk was lost, or is an old copy; a machine whose disk was lost needs a new \
+                 number",
+                self.membership.own.0, message.commit, self.id.0
+            )));
+        }
+        Ok(lacks)
+    }
+
+    /// The machine was taken out of the group, has removed what it had, and is back, and the last word
+    /// of its earlier replica has arrived after it came back: the leader takes that for what the
+    /// present one has. It hears that this is not so.
+    pub(super) fn say_what_is_here(&mut self, message: &Message) {
+        let mut answer = Message::default();
+        answer.set_msg_type(MessageType::MsgAppendResponse);
+        (answer.to, answer.from, answer.term) = (message.from, message.to, message.term);
+        (answer.index, answer.reject) = (message.commit, true);
+        answer.reject_hint = self.last().0;
+        self.messages.push(answer);
+    }
+
+    /// Whether a follower has less than it had said, which is forgotten then. (Connections keep the
+    /// order of messages. If a late one were taken for this, the follower would be asked again what it
+    /// has, and nothing worse.)
+    pub(super) fn has_begun_anew(&mut self, message: &Message) -> bool {
+        let is_answer = message.get_msg_type() == MessageType::MsgAppendResponse;
+        if !(is_answer && message.reject && self.is_leader() && message.term == self.term()) {
+            return false;
+        }
+        let Some(progress) = self.node.raft.mut_prs().get_mut(message.from) else { return false };
+        if message.reject_hint >= progress.matched {
+            return false;
+        }
+        progress.matched = 0;
+        progress.become_probe();
+        true
+    }
+}
