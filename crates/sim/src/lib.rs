@@ -5,6 +5,7 @@
 //! seen. The same seed gives the same run, to the last event; a failing seed is repeated with the
 //! command that the report names.
 
+mod build;
 mod client;
 mod disk;
 mod machine;

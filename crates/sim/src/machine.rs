@@ -1,5 +1,6 @@
 //! One simulated machine: its workers while it is up, its disk, its clocks.
 
+use crate::build::Build;
 use crate::disk::{Disk, Lost};
 use crate::random::Random;
 use crate::server::{Sent, Worker};
@@ -17,6 +18,8 @@ pub struct Machine {
     pub id: MachineId,
     /// Grows with every start and stop: what was meant for an earlier life does not arrive.
     pub epoch: u64,
+    /// What it runs.
+    pub build: Build,
     /// How often it was started.
     pub life: u32,
     /// Nobody while it is down.
@@ -58,8 +61,8 @@ pub struct Machine {
 
 impl Machine {
     /// A machine that was never started.
-    pub fn new(id: MachineId, wall_offsets_us: Vec<i64>) -> Self {
-        Self { id, wall_offsets_us, ..Self::default() }
+    pub fn new(id: MachineId, build: Build, wall_offsets_us: Vec<i64>) -> Self {
+        Self { id, build, wall_offsets_us, ..Self::default() }
     }
 
     /// Whether it is up.

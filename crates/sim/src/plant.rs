@@ -1,11 +1,11 @@
 //! Planted bugs: each breaks one promise that the product relies on, from outside, by doing to a
 //! message, a disk or a start what a bug in that mechanism would do. The checkers must notice.
 
+use crate::build::Build;
 use adt::Reply;
 use engine::message::{Answer, Body, CutStep, Fate, Notice, Request, Response, Token};
 use engine::node::{Node, Parcel};
 use raft::eraftpb::{Message, MessageType};
-use wire::entry::EntryFormat;
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,11 +52,13 @@ pub enum Plant {
     SlowClock,
     /// In a cluster: a connection loses a message now and then and goes on.
     LostFrame,
+    /// In a cluster: a newer build writes what an older one does not understand.
+    EarlyLevel,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -78,6 +80,7 @@ impl Plant {
         Self::EarlyVoter,
         Self::SlowClock,
         Self::LostFrame,
+        Self::EarlyLevel,
     ];
 
     /// Name for the command line.
@@ -104,6 +107,7 @@ impl Plant {
             Self::EarlyVoter => "early-voter",
             Self::SlowClock => "slow-clock",
             Self::LostFrame => "lost-frame",
+            Self::EarlyLevel => "early-level",
         }
     }
 
@@ -149,7 +153,7 @@ impl Plant {
     }
 
     /// What becomes of a parcel for another machine, if it goes out.
-    pub fn parcel(self, parcel: &mut Parcel, node: &Node<EntryFormat>) -> Option<()> {
+    pub fn parcel(self, parcel: &mut Parcel, node: &Node<Build>) -> Option<()> {
         match (self, parcel) {
             (Self::EarlyVoter, Parcel::Raft { shard, message }) => {
                 let lacks_all = node.replica(*shard).is_some_and(|r| r.applied().0 == 0);

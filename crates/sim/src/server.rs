@@ -1,5 +1,6 @@
 //! One machine's workers under virtual time, with their gateways and replicas.
 
+use crate::build::Build;
 use crate::disk::Disk;
 use crate::network::Frame;
 use crate::plant::Plant;
@@ -7,6 +8,7 @@ use crate::random::Random;
 use adt::{ArgBuf, Reply};
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::gateway::{self, Gateway, Members, Opening, Output, SessionId};
+use engine::level::Level;
 use engine::map::ShardMap;
 use engine::message::{Body, Concurrency, GatewayId, MachineId, Now, Request, ShardId};
 use engine::node::{Event, Node, Parcel, Placing, To, Transfer};
@@ -14,7 +16,6 @@ use engine::replica::{Replica, Seed, Setup, resolve_open};
 use engine::replication::{Membership, Persist};
 use engine::shard;
 use std::collections::{BTreeMap, VecDeque};
-use wire::entry::EntryFormat;
 use wire::peer::PeerFormat;
 use wire::snapshot::SnapshotFormat;
 
@@ -33,6 +34,8 @@ pub struct Shape {
     pub shards: u16,
     /// Which parts of the concurrency control are on.
     pub concurrency: Concurrency,
+    /// What the build understood that founded the cluster.
+    pub level: Level,
 }
 
 impl Shape {
@@ -53,7 +56,7 @@ impl Shape {
     pub fn founded(&self) -> ShardMap {
         let machines = (1..=self.founders).map(MachineId);
         let machines = machines.map(|machine| (machine, address(machine)));
-        ShardMap::founded(machines.collect(), self.shards)
+        ShardMap { level: self.level, ..ShardMap::founded(machines.collect(), self.shards) }
     }
 
     /// The map that a machine begins with at its first start.
@@ -102,8 +105,8 @@ pub enum Input {
     Operate(Vec<String>),
     /// The files of a shard that was held here are removed.
     Removed(ShardId),
-    /// Another machine is connected: generation of the connection.
-    Connected(MachineId, u64),
+    /// Another machine is connected: generation of the connection, and what its build understands.
+    Connected(MachineId, u64, Level),
     /// The connection to another machine is lost.
     Lost(MachineId),
     /// Another machine was not heard of for so many microseconds.
@@ -143,7 +146,7 @@ const OPERATOR: u64 = u64::MAX - 1;
 /// One worker.
 pub struct Worker {
     gateway: Gateway,
-    node: Node<EntryFormat>,
+    node: Node<Build>,
     sessions: BTreeMap<u64, SessionId>,
     clients: BTreeMap<SessionId, u64>,
     snapshotting: Option<Snapshotting>,
@@ -153,6 +156,7 @@ pub struct Worker {
     /// The connections that this worker knows of.
     generations: BTreeMap<MachineId, u64>,
     plant: Option<Plant>,
+    build: Build,
     format: PeerFormat,
     /// How often something rare was seen here.
     marks: BTreeMap<&'static str, u64>,
@@ -160,11 +164,12 @@ pub struct Worker {
     pub inbox: VecDeque<Input>,
 }
 
-/// Starts the `life`-th life of a machine from what is on its disk. A machine that is alone settles
-/// its open transactions at once; its disk takes part in that, so it is synced by it.
+/// Starts the `life`-th life of a machine, which runs this build, from what is on its disk. A machine
+/// that is alone settles its open transactions at once; its disk takes part in that, so it is synced by
+/// it.
 pub fn start(
     shape: Shape,
-    (machine, life): (MachineId, u32),
+    (machine, life, build): (MachineId, u32, Build),
     seed: u64,
     disk: &mut Disk,
     now: Now,
@@ -187,7 +192,7 @@ pub fn start(
         let config = shard::Config { id, concurrency: shape.concurrency, seed, home };
         let membership = shape.membership(machine, map.as_ref(), id);
         let setup = Setup { shard: config, membership };
-        let replica = Replica::recover(setup, EntryFormat, now, parts, recovered);
+        let replica = Replica::recover(setup, build, now, parts, recovered);
         replicas.push(replica.map_err(|e| e.to_string())?);
     }
     if !shape.is_cluster() {
@@ -200,7 +205,7 @@ pub fn start(
             settle(&mut replicas, disk, now)?;
         }
     }
-    let mut own: BTreeMap<u16, Vec<Replica<EntryFormat>>> = BTreeMap::new();
+    let mut own: BTreeMap<u16, Vec<Replica<Build>>> = BTreeMap::new();
     for replica in replicas {
         own.entry(replica.id().0 % shape.workers).or_default().push(replica);
     }
@@ -212,7 +217,7 @@ pub fn start(
         let codec = Box::new(SnapshotFormat);
         let concurrency = shape.concurrency;
         let (map, left) = (map.clone(), left.clone());
-        let placing = Placing { map, left, codec: EntryFormat, concurrency, seed };
+        let placing = Placing { map, left, codec: build, concurrency, seed };
         let placing = shape.is_cluster().then_some(placing);
         let node = Node::new(id, shape.workers, shape.shards, placing, own, codec);
         let (sessions, clients, generations, inbox, marks) = Default::default();
@@ -227,6 +232,7 @@ pub fn start(
             workers,
             generations,
             plant,
+            build,
             format,
             marks,
             inbox,
@@ -235,7 +241,7 @@ pub fn start(
     Ok((0..shape.workers).map(worker).collect())
 }
 
-fn settle(replicas: &mut [Replica<EntryFormat>], disk: &mut Disk, now: Now) -> Result<(), String> {
+fn settle(replicas: &mut [Replica<Build>], disk: &mut Disk, now: Now) -> Result<(), String> {
     for replica in replicas {
         while let Some(persist) = replica.take_persist() {
             let number = persist.number;
@@ -342,6 +348,11 @@ impl Worker {
         Ok(())
     }
 
+    /// Whether a parcel is one that this build does not understand.
+    fn is_beyond(&self, parcel: &Parcel) -> bool {
+        matches!(parcel, Parcel::Map(map) if !self.build.level.suffices_for(map.level))
+    }
+
     /// A planted bug: what is on its way to the disk counts as durable.
     fn acts_early(&self) -> bool {
         self.plant == Some(Plant::EarlyReply)
@@ -365,6 +376,9 @@ impl Worker {
                     self.clients.remove(&session);
                     self.gateway.close(now, session);
                 }
+            }
+            Input::Parcel(_, parcel) if self.is_beyond(&parcel) => {
+                self.mark("maps_not_understood", 1);
             }
             Input::Parcel(from, parcel) => {
                 self.node.take(now, from, *parcel).map_err(|e| e.to_string())?;
@@ -393,9 +407,10 @@ impl Worker {
                 self.gateway.command(now, session, &words.args());
             }
             Input::Removed(shard) => self.node.removed(shard),
-            Input::Connected(machine, generation) => {
-                self.pass_on(machine, sent, || Input::Connected(machine, generation));
+            Input::Connected(machine, generation, level) => {
+                self.pass_on(machine, sent, || Input::Connected(machine, generation, level));
                 self.generations.insert(machine, generation);
+                self.gateway.machine_linked(now, machine, ("10.0.0.1", 6379), level);
                 self.node.connect(now, machine);
             }
             Input::Silent(machine, silent_us) => {
@@ -579,7 +594,7 @@ impl Worker {
     }
 
     /// The shards of this worker, and where the others are.
-    pub fn node(&self) -> &Node<EntryFormat> {
+    pub fn node(&self) -> &Node<Build> {
         &self.node
     }
 }

@@ -10,6 +10,7 @@ mod losses;
 mod operator;
 mod steps;
 mod transfers;
+mod upgrade;
 
 use crate::client::Client;
 use crate::disk::Disk;
@@ -128,6 +129,8 @@ enum Event {
     Replace,
     /// An operator sees to machines that are lost.
     Repair,
+    /// An operator sees to the builds that machines run.
+    Upgrade,
     Remove {
         machine: u16,
         epoch: u64,
@@ -174,6 +177,10 @@ pub struct World {
     network: Random,
     disks: Random,
     faults: Random,
+    /// For what the operator of an upgrade does.
+    builds: Random,
+    /// The operator has asked for the newest level.
+    raises: bool,
     trace: Trace,
     steps: Steps,
     /// A backup that is being taken.
@@ -337,7 +344,8 @@ impl World {
     }
 
     fn boot(&mut self, index: u16) -> Result<(), String> {
-        let (shape, plant) = (self.shape, self.plant);
+        let (shape, plant, build) =
+            (self.shape, self.plant, self.machines[usize::from(index)].build);
         let machine = &mut self.machines[usize::from(index)];
         machine.epoch += 1;
         machine.life += 1;
@@ -346,7 +354,7 @@ impl World {
         }
         let now = machine.now(self.now_us, 0);
         let seed = self.seed ^ machine.epoch;
-        let who = (machine.id, machine.life);
+        let who = (machine.id, machine.life, build);
         let workers = match start(shape, who, seed, &mut machine.disk, now, plant) {
             Ok(_) if machine.is_damaged => {
                 return Err(format!("machine {} has started with a damaged disk", machine.id.0));
@@ -418,6 +426,7 @@ impl World {
             Event::Restart { machine } => self.restart(machine)?,
             Event::Replace => self.replace()?,
             Event::Repair => self.repair(),
+            Event::Upgrade => self.go_on_upgrading(),
             Event::Remove { machine, epoch, shard } if self.is_current(machine, epoch) => {
                 self.remove(machine, shard);
             }

@@ -16,6 +16,7 @@ const FAULTS: &[&str] = &[
     "crashes",
     "cuts",
     "disconnects",
+    "downgrades",
     "entries_left_out",
     "failed_syncs",
     "flipped_bits",
@@ -37,6 +38,7 @@ const FAULTS: &[&str] = &[
     "stand_backs",
     "torn_writes",
     "unsynced_writes_lost",
+    "upgrades",
     "writes_to_a_full_disk",
 ];
 
@@ -51,8 +53,12 @@ const MARKS: &[&str] = &[
     "garbled_messages_noticed",
     "indefinite_told",
     "leads_changed",
+    "levels_raised",
+    "levels_raised_early",
     "locks_kept_over_pause",
     "locks_lost_over_pause",
+    "machines_turned_away",
+    "newer_levels_used",
     "prepared_when_lead_changed",
     "questions_about_fates",
     "reads_without_lease",

@@ -91,6 +91,14 @@ impl EntryCodec for EntryFormat {
     }
 }
 
+/// The level that it takes to understand these bytes of an entry.
+pub fn level_of(bytes: &[u8]) -> Level {
+    match bytes.first() {
+        Some(&VERSION_COMPACT) => Level::COMPACT,
+        _ => Level::CLUSTERS,
+    }
+}
+
 /// The version that everything after it is written in. Entries and snapshots have the first two:
 /// those differ in what both have.
 pub(crate) fn read_version(reader: &mut Reader<'_>) -> Result<u8, Corrupt> {

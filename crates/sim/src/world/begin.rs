@@ -41,6 +41,8 @@ impl World {
             network: Random::new(seed, "network"),
             disks: Random::new(seed, "disk"),
             faults: Random::new(seed, "faults"),
+            builds: Random::new(seed, "builds"),
+            raises: false,
             trace: Trace::default(),
             steps: Steps::default(),
             keeping: None,
@@ -61,7 +63,8 @@ impl World {
         let offset = || random.between(0, 2 * skew) as i64 - skew as i64;
         let workers = usize::from(self.shape.workers);
         let offsets = std::iter::repeat_with(offset).take(workers).collect();
-        let mut machine = Machine::new(MachineId(number), offsets);
+        let build = self.first_build(number - 1);
+        let mut machine = Machine::new(MachineId(number), build, offsets);
         machine.drift_ppm = random.between(0, 2 * drift) as i64 - drift as i64;
         if self.plant == Some(Plant::SlowClock) && number == 1 {
             machine.drift_ppm = -700_000;
@@ -83,6 +86,7 @@ impl World {
         self.draw_faults();
         if cluster {
             self.at(self.now_us, Event::Compare);
+            self.begin_upgrading();
         }
         for client in 0..self.clients.len() as u64 {
             let at = self.now_us + self.network.between(0, 1000);

@@ -87,7 +87,10 @@ impl World {
                 self.start_sync(machine);
             }
             Sent::Transfer(transfer) => self.transfer(machine, from, transfer),
-            Sent::Map(map) => self.machines[usize::from(machine)].disk.keep_map(*map),
+            Sent::Map(map) => {
+                self.demand(MachineId(machine + 1), map.level);
+                self.machines[usize::from(machine)].disk.keep_map(*map);
+            }
             Sent::Snapshot(shard, index, bytes) => {
                 let epoch = self.machines[usize::from(machine)].epoch;
                 let time = self.now_us + self.disks.tail(self.swarm.disk_us);

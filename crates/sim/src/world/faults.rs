@@ -272,14 +272,23 @@ impl World {
         for (place, a) in up.iter().enumerate() {
             for b in &up[place + 1..] {
                 let (a, b) = (a + 1, b + 1);
-                if let Some(generation) = self.links.connect(MachineId(a), MachineId(b)) {
-                    self.hand_in_about(a, b, Input::Connected(MachineId(b), generation));
-                    self.hand_in_about(b, a, Input::Connected(MachineId(a), generation));
-                }
+                self.connect_machines(MachineId(a), MachineId(b));
             }
         }
         let time = self.now_us + 20_000;
         self.at(time, Event::Connections);
+    }
+
+    fn connect_machines(&mut self, a: MachineId, b: MachineId) {
+        if !self.understand(a, b) {
+            return self.mark("machines_turned_away");
+        }
+        if let Some(generation) = self.links.connect(a, b) {
+            for (one, other) in [(a, b), (b, a)] {
+                let level = self.level_of(other);
+                self.hand_in_about(one.0, other.0, Input::Connected(other, generation, level));
+            }
+        }
     }
 
     /// Machines that were not heard of for a while are said to be silent, once: those that nothing

@@ -5,13 +5,13 @@
 //! group that the machine may have a part in can do without it.
 
 use super::{Event, World};
+use crate::build::Build;
 use crate::plant::Plant;
 use crate::server::{Input, address};
 use engine::map::ShardMap;
 use engine::message::{MachineId, ShardId};
 use engine::replica::Replica;
 use std::collections::BTreeSet;
-use wire::entry::EntryFormat;
 
 /// How often an operator sees to a machine that is lost.
 const REPAIR_US: u64 = 300_000;
@@ -99,7 +99,7 @@ impl World {
         known.chain(kept).chain(told).cloned().chain([self.shape.founded()]).collect()
     }
 
-    fn replicas(&self) -> impl Iterator<Item = &Replica<EntryFormat>> {
+    fn replicas(&self) -> impl Iterator<Item = &Replica<Build>> {
         let workers = self.machines.iter().flat_map(|machine| &machine.workers);
         workers.flat_map(|worker| worker.node().replicas())
     }

@@ -1,0 +1,117 @@
+//! An operator who lets machines run a newer build, one after the other, while clients go on, and who
+//! lets the cluster use what it brings when all of them do.
+
+use super::{Event, World};
+use crate::build::Build;
+use crate::plant::Plant;
+use crate::server::Input;
+use engine::level::Level;
+use engine::map::ShardMap;
+use engine::message::MachineId;
+
+/// How long the operator waits between two steps, as a rule.
+const STEP_US: u64 = 600_000;
+
+impl World {
+    /// What a machine runs at its first start. A cluster of an older build may have met the newer one
+    /// already; who comes in the place of a lost machine brings it.
+    pub(super) fn first_build(&mut self, machine: u16) -> Build {
+        let of_the_beginning = machine < self.shape.machines;
+        let is_old = of_the_beginning && (machine == 0 || self.builds.percent(70));
+        let level = if is_old { self.shape.level } else { Level::NEWEST };
+        Build { level, hastens: self.plant == Some(Plant::EarlyLevel) }
+    }
+
+    /// The operator begins, if there is anything to upgrade.
+    pub(super) fn begin_upgrading(&mut self) {
+        if self.shape.level < Level::NEWEST {
+            self.at(self.now_us + STEP_US, Event::Upgrade);
+        }
+    }
+
+    /// The operator takes the next step: a newer build for a machine, back to the older one, or the
+    /// attempt to raise the level.
+    pub(super) fn go_on_upgrading(&mut self) {
+        let time = self.now_us + self.builds.between(1, 2 * STEP_US);
+        let older = self.older();
+        let over = self.now_us > self.faults_end_us;
+        // What is half done is brought to its end. What was not begun may stay as it is.
+        let is_raised = self.raises && self.newest_map().level >= Level::NEWEST;
+        if !over || (is_raised && !older.is_empty()) {
+            self.at(time, Event::Upgrade);
+        }
+        let newer: Vec<u16> = self.present().into_iter().filter(|m| !older.contains(m)).collect();
+        match self.builds.below(10) {
+            // Nobody goes back to the older build who has asked for what only the newer one knows.
+            0 if !self.raises && !newer.is_empty() => {
+                let machine = *self.builds.pick(&newer);
+                self.install(machine, self.shape.level, "downgrades");
+            }
+            1 => self.raise(&newer),
+            _ if !older.is_empty() => {
+                let machine = *self.builds.pick(&older);
+                self.install(machine, Level::NEWEST, "upgrades");
+            }
+            _ => self.raise(&newer),
+        }
+    }
+
+    /// The machines that run the older build.
+    fn older(&self) -> Vec<u16> {
+        let older = |m: &u16| self.machines[usize::from(*m)].build.level < Level::NEWEST;
+        self.present().into_iter().filter(older).collect()
+    }
+
+    fn install(&mut self, machine: u16, level: Level, what: &'static str) {
+        self.fault(what);
+        let target = &mut self.machines[usize::from(machine)];
+        target.build.level = level;
+        if target.is_up() {
+            self.stop_for_a_while(machine, 1_000_000);
+        }
+    }
+
+    /// The level is to be raised, says the operator to a machine whose build knows it. That is too
+    /// early now and then, and must be refused.
+    fn raise(&mut self, newer: &[u16]) {
+        let map = self.newest_map();
+        let Ok(next) = map.raised(Level::NEWEST) else { return };
+        let (false, true) = (newer.is_empty(), map.level < Level::NEWEST) else { return };
+        let old = |machine: &MachineId| self.older().contains(&(machine.0 - 1));
+        let early = map.machines.keys().any(old);
+        self.raises = true;
+        self.mark(if early { "levels_raised_early" } else { "levels_raised" });
+        let machine = *self.builds.pick(newer);
+        self.told_maps.push(next.clone());
+        let words = vec!["shardmap".to_owned(), "set".to_owned(), next.to_string()];
+        self.hand_in(machine, 0, Input::Operate(words));
+    }
+
+    /// Whether two machines understand each other: what the cluster uses, as far as either knows.
+    pub(super) fn understand(&self, a: MachineId, b: MachineId) -> bool {
+        [(a, b), (b, a)].into_iter().all(|(one, other)| {
+            let used = self.used_by(one).map_or(Level::CLUSTERS, |map| map.level);
+            self.level_of(other).suffices_for(used)
+        })
+    }
+
+    pub(super) fn level_of(&self, machine: MachineId) -> Level {
+        self.machines[usize::from(machine.0 - 1)].build.level
+    }
+
+    fn used_by(&self, machine: MachineId) -> Option<&ShardMap> {
+        self.machines[usize::from(machine.0 - 1)].workers.first()?.node().map()
+    }
+
+    /// A machine keeps a new map: whoever does not understand what that asks for hears no more.
+    pub(super) fn demand(&mut self, own: MachineId, level: Level) {
+        if level > self.shape.level {
+            self.mark("newer_levels_used");
+        }
+        for other in (1..=self.machines.len() as u16).map(MachineId) {
+            if other != own && !self.level_of(other).suffices_for(level) {
+                self.break_connection(own, other);
+            }
+        }
+    }
+}
