@@ -67,6 +67,9 @@ pub const IDLE_HOLDER_US_MAX: u64 = 5_000_000;
 /// How long prepares that come may go on passing single operations that wait for earlier prepares,
 /// in microseconds. Each drain costs everybody a commit's latency, so it is not done for each.
 pub const PREPARES_PASS_US_MAX: u64 = 5_000;
+/// How long the outcomes of transactions wait at most for something to go into the log with, in
+/// microseconds.
+pub const OUTCOMES_WAIT_US: u64 = 2_000;
 /// How long a shard waits to be told what became of a prepared transaction before it finds out
 /// itself, in microseconds.
 pub const ORPHAN_US: u64 = 2_000_000;

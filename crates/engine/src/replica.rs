@@ -356,6 +356,7 @@ impl<C: EntryCodec> Replica<C> {
             || self.group.is_persisting()
             || !self.shard.has_work()
             || !self.may_propose()
+            || self.is_patient(now)
         {
             return Ok(());
         }

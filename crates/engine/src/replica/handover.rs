@@ -1,8 +1,9 @@
 //! Handing the lead of a shard over to another machine, while clients go on.
 //!
-//! Nothing more is proposed from then on; when everything that was is committed, the other replica
-//! is told to stand for election. What came in the meantime is turned away when the lead ends and
-//! goes to the next leader. So no client is left in doubt, as it is when a leader is lost.
+//! Nothing more is proposed from then on but the outcomes of transactions; when everything that was is
+//! committed, the other replica is told to stand for election. What came in the meantime is turned away
+//! when the lead ends and goes to the next leader. So no client is left in doubt, as it is when a leader
+//! is lost.
 
 use super::Replica;
 use crate::entry::EntryCodec;
@@ -61,9 +62,16 @@ impl<C: EntryCodec> Replica<C> {
         }
     }
 
-    /// Whether something may be put into the log now.
+    /// Whether something may be put into the log now. The next leader is to know all outcomes that are
+    /// known here, or it must ask for them.
     pub(super) fn may_propose(&self) -> bool {
-        self.handover.is_none() && self.group.may_propose()
+        let last = |handover: &Handover| !handover.begun && self.shard.has_only_outcomes();
+        self.handover.as_ref().is_none_or(last) && self.group.may_propose()
+    }
+
+    /// Whether what there is to propose may wait for more.
+    pub(super) fn is_patient(&self, now: Now) -> bool {
+        self.handover.is_none() && self.shard.is_patient(now)
     }
 
     /// Takes the next step if it is time for it, or gives up.
@@ -72,7 +80,7 @@ impl<C: EntryCodec> Replica<C> {
         let late = now.mono_us.saturating_sub(handover.since_us) >= HANDOVER_US_MAX;
         let goes_on = if handover.begun {
             self.group.is_transferring()
-        } else if self.proposed.is_empty() {
+        } else if self.proposed.is_empty() && !self.shard.has_only_outcomes() {
             handover.begun = true;
             self.group.transfer(handover.to)
         } else {

@@ -330,6 +330,11 @@ impl State {
         self.mono_us = mono_us;
     }
 
+    /// What it was told last.
+    pub fn mono_us(&self) -> u64 {
+        self.mono_us
+    }
+
     /// From now on, outcomes are kept until all shards have settled them.
     pub fn keep_outcomes(&mut self) {
         self.settled = Some(Settled::default());

@@ -27,7 +27,7 @@ mod tests;
 pub mod watermark;
 
 use crate::entry::{Apply, Entry, LogRecord};
-use crate::limits::{ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, REAP_PER_TURN_MAX};
+use crate::limits::{ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, OUTCOMES_WAIT_US, REAP_PER_TURN_MAX};
 use crate::map::Range;
 use crate::message::{
     Age, Answer, Body, Concurrency, GatewayId, Notice, Now, Refusal, Request, RequestId, Response,
@@ -101,6 +101,10 @@ struct Batch {
     targets: Vec<Target>,
     /// Its operations are noted in the lock table.
     tracked: bool,
+    /// Somebody waits for it.
+    urgent: bool,
+    /// When its first record came, in monotonic microseconds.
+    since_us: u64,
 }
 
 /// A transaction that holds or waits for something here.
@@ -276,7 +280,9 @@ impl Shard {
         let prepared = self.config.home.is_some() && !self.state.prepared().is_empty();
         let watching = !self.waiters.is_empty() || prepared;
         let waiting = watching.then_some(now.mono_us + 100_000);
-        expiry.into_iter().chain(waiting).chain(self.cut_timeout()).min()
+        // If they are due and cannot be proposed, something else comes first that takes a while.
+        let outcomes = self.outcomes_due_us().map(|due_us| due_us.max(now.mono_us + 1_000));
+        expiry.into_iter().chain(waiting).chain(self.cut_timeout()).chain(outcomes).min()
     }
 
     /// Does what is due by time: expiry, and reminders to idle transactions that others wait for.
@@ -359,13 +365,10 @@ impl Shard {
         self.clock = self.clock.max(to);
     }
 
-    /// Number of the batch that holds the newest record; what is applied up to it has seen all.
+    /// Number of the batch that holds the newest record which was not acted on yet; what is applied up
+    /// to it has seen all.
     fn tail(&self) -> u64 {
-        if self.building.records.is_empty() {
-            self.building.number - 1
-        } else {
-            self.building.number
-        }
+        if !self.building.urgent { self.building.number - 1 } else { self.building.number }
     }
 
     fn has_unapplied(&self) -> bool {
@@ -378,7 +381,10 @@ impl Shard {
         // All of a batch is tracked or nothing, whether that ends in the meantime or begins again.
         if self.building.records.is_empty() {
             self.building.tracked = self.tracking_until_us.is_some();
+            self.building.since_us = self.state.mono_us();
         }
+        // The leader has acted on an outcome already.
+        self.building.urgent |= !matches!(record, LogRecord::Outcome { .. });
         if self.building.tracked
             && let LogRecord::Apply(apply) = &record
         {
@@ -435,6 +441,26 @@ impl Shard {
     /// Whether there is something to propose.
     pub fn has_work(&self) -> bool {
         !self.building.records.is_empty() || !self.closed.is_empty()
+    }
+
+    /// Whether nobody waits for what is to be proposed: what became of transactions of other shards as
+    /// well, which is for those who may lead later. It goes with the next thing that somebody waits for,
+    /// if that comes soon: an entry costs a write on every machine, however little is in it.
+    pub fn is_patient(&self, now: Now) -> bool {
+        self.outcomes_due_us().is_some_and(|due_us| now.mono_us < due_us)
+    }
+
+    /// Whether there is nothing else to propose than such outcomes.
+    pub fn has_only_outcomes(&self) -> bool {
+        let nothing_else = self.closed.is_empty() && !self.building.urgent;
+        nothing_else && !self.building.records.is_empty()
+    }
+
+    /// Until when outcomes may wait, if nothing else does. On a machine that is alone all shards share
+    /// the writes of one log, and there is nothing to gain.
+    fn outcomes_due_us(&self) -> Option<u64> {
+        let waits = self.config.home.is_some() && self.has_only_outcomes();
+        waits.then_some(self.building.since_us + OUTCOMES_WAIT_US)
     }
 
     /// Closes the entry of this turn, if there is something in it. It is to be proposed at once;

@@ -2,6 +2,7 @@
 
 mod absence;
 mod idle;
+mod outcomes;
 
 use super::*;
 use crate::entry::{Prepare, SnapshotPart};
@@ -34,6 +35,11 @@ impl Story {
         let request = Request { gateway: G, token: Token(self.token), body };
         self.shard.handle(self.now, request);
         self.token
+    }
+
+    pub(super) fn pass(&mut self, us: u64) {
+        self.now.mono_us += us;
+        self.shard.tick(self.now);
     }
 
     /// Ends the turn as a leader does that is certain to lead.

@@ -11,11 +11,6 @@ impl Story {
         self.ask(Body::Cut { cut, step })
     }
 
-    fn pass(&mut self, us: u64) {
-        self.now.mono_us += us;
-        self.shard.tick(self.now);
-    }
-
     /// Answers since the last call, in short form.
     fn told(&mut self) -> Vec<String> {
         let told = |(token, answer)| format!("{token} {}", short(&answer));
