@@ -16,6 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("client", &["adt", "wire"]),
     ("sim", &["adt", "engine", "wire", "check"]),
     ("bench", &["adt", "wire", "client", "sim", "check", "model"]),
+    ("order-spec", &[]),
     ("etcd-load", &["bench"]),
     (
         "claret",
