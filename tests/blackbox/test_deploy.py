@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import random
 import re
 import shlex
@@ -29,6 +30,13 @@ def claret(*words, code=0):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
+
+
+def complaint(*words):
+    """What the program says when it refuses to do something."""
+    done = subprocess.run([binary(), *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0, done.stdout
+    return done.stderr
 
 
 def flags():
@@ -346,6 +354,47 @@ def test_pods_start_find_each_other_and_are_replaced_one_by_one(tmp_path):
             if pod.process is not None:
                 pod.process.kill()
                 pod.process.wait()
+
+
+# --- The files that claret cluster init writes ---
+
+
+def test_a_cluster_is_founded_with_the_files_that_init_writes(tmp_path):
+    into = tmp_path / "shop"
+    places = [f"127.0.0.1:{free_port()}" for _ in range(3)]
+    # Three in a row, where neither `free_port` nor the system takes any.
+    port = random.randrange(61_000, 65_000)
+    words = ["cluster", "init", *places, "--into", str(into), "--port", str(port)]
+    made = json.loads(claret(*words, "--json"))["machines"]
+    assert [machine["clients"] for machine in made] == [f"127.0.0.1:{port + n}" for n in range(3)]
+    assert "n1.toml is there already" in complaint(*words)
+    assert all(pathlib.Path(machine["config"]).stat().st_mode & 0o077 == 0 for machine in made)
+    started = []
+    try:
+        for machine in made:
+            command = [binary(), "serve", "--config", machine["config"]]
+            started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+        url = f"redis://127.0.0.1:{port}"
+        until(lambda: whole(url) == 3, UP_S_MAX, "the cluster")
+        with redis.Redis(port=port) as one, redis.Redis(port=port + 2) as other:
+            one.set("here", "yes")
+            assert other.get("here") == b"yes"
+    finally:
+        for process in started:
+            process.terminate()
+        assert [process.wait(30) for process in started] == [0, 0, 0]
+
+
+def test_files_for_machines_that_are_apart_ask_for_what_is_missing(tmp_path):
+    places = [f"10.0.0.{number}:7001" for number in (1, 2, 3)]
+    page = claret("cluster", "init", *places, "--into", str(tmp_path / "apart"))
+    assert "copy each to its machine" in page
+    first = (tmp_path / "apart/n1.toml").read_text()
+    assert 'announce = "10.0.0.1:6379"' in first and "[cluster.tls]" in first
+    assert "/etc/claret/" in complaint("serve", "--config", str(tmp_path / "apart/n1.toml"))
+    wrong = tmp_path / "wrong"
+    assert "'here' is no host:port" in complaint("cluster", "init", "here", "--into", str(wrong))
+    assert not wrong.exists()
 
 
 # --- The container image ---

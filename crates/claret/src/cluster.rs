@@ -4,6 +4,7 @@
 //! Everything is asked of the machines over the port for clients, with commands that any Redis
 //! client could send: `CLUSTER NODES`, `FAILOVER` and `SHARDMAP`.
 
+mod init;
 mod shape;
 
 use clap::{Args, Subcommand};
@@ -35,6 +36,11 @@ pub struct ClusterArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum Action {
+    /// Write a configuration file for each machine of a new cluster.
+    ///
+    /// The cluster is founded when these machines are started, with three or five of them as a rule:
+    /// it goes on as long as a majority does. Nothing is asked of any machine.
+    Init(init::InitArgs),
     /// Show the machines, which of them leads which shard, and which hold it.
     Status,
     /// Let a machine into the cluster: 4=host:port, where it listens for the others.
@@ -129,6 +135,9 @@ type Result<T> = std::result::Result<T, String>;
 
 /// Runs the command.
 pub fn main(args: &ClusterArgs) -> ExitCode {
+    if let Action::Init(init) = &args.action {
+        return crate::end(init::init(init, args.json));
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = match runtime {
         Ok(runtime) => runtime.block_on(run(args)),
@@ -140,7 +149,7 @@ pub fn main(args: &ClusterArgs) -> ExitCode {
 async fn run(args: &ClusterArgs) -> Result<String> {
     let client = connect(&args.url).await?;
     match &args.action {
-        Action::Status => {}
+        Action::Status | Action::Init(_) => {}
         Action::Add { machine } => {
             let (number, address) = new_machine(machine)?;
             shape::add(&client, number, address).await?;
