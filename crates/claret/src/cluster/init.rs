@@ -144,7 +144,8 @@ fn text(args: &InitArgs, machine: &Machine, password: &str) -> String {
     if !machine.is_local() {
         let _ = write!(
             text,
-            "bind = \"0.0.0.0\"\n# Of the user \"default\", on all machines.\npassword = \"{password}\"\n"
+            "bind = \"0.0.0.0\"\n# Of the user \"default\", on all machines.\n\
+             password = \"{password}\"\n"
         );
     }
     if args.insecure {
@@ -192,7 +193,8 @@ fn page(machines: &[Machine]) -> String {
     let user = if apart { "default:PASSWORD@" } else { "" };
     let _ = write!(
         page,
-        "\nWhen a majority is up, this shows who leads what:\n\n    claret cluster status --url redis://{user}{first}\n"
+        "\nWhen a majority is up, this shows who leads what:\n\n    \
+         claret cluster status --url redis://{user}{first}\n"
     );
     page
 }
