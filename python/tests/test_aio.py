@@ -19,7 +19,7 @@ class Db(aio.Claret):
         super().__init__()
         self.connection_pool = AsyncPool(*replies)
         self._writers = script.writers(TABLE)
-        self.requests._process, self.requests._prefix = os.getpid(), "me"
+        self.requests._names = (os.getpid(), "me", [])
         self.resolution = 0
 
     async def execute_command(self, *args, **options):

@@ -18,7 +18,7 @@ class Db(claret.Claret):
         super().__init__()
         self.connection_pool = Pool(*replies)
         self._writers = script.writers(TABLE)
-        self.requests._process, self.requests._prefix = os.getpid(), "me"
+        self.requests._names = (os.getpid(), "me", [])
         self.asked = []
         self.resolution = 0
 

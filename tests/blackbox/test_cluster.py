@@ -7,6 +7,7 @@ way when a machine was lost may have taken effect or not. CLARET_CLUSTER_S makes
 import itertools
 import os
 import random
+import re
 import socket
 import threading
 import time
@@ -41,9 +42,33 @@ def test_what_one_node_writes_the_others_read(make_cluster):
     assert clients[0].dbsize() == clients[2].dbsize() > 20
 
 
+class Readiness:
+    """What a server that is not started yet will say of its readiness."""
+
+    def __init__(self, node):
+        self.port = free_port()
+        node.flags += ["--metrics-port", str(self.port)]
+        self.seen = set()
+
+    def obstacles(self):
+        """What is in the way of it; nothing if it is ready."""
+        status, text = page(self.port, "/ready")
+        assert (status == 200) == (text == "ready\n")
+        self.seen.add(text)
+        return "" if status == 200 else text or "no answer"
+
+    def keys(self):
+        """How many keys it has."""
+        _, text = page(self.port, "/metrics")
+        lines = re.findall(r"^claret_shard_keys\{.*\} (\d+)$", text, flags=re.MULTILINE)
+        return sum(map(int, lines))
+
+
 def test_a_machine_that_lacks_what_was_forgotten_gets_a_snapshot(make_cluster):
-    cluster = make_cluster().start()
+    cluster = make_cluster()
     *others, late = cluster.nodes
+    readiness = Readiness(late)
+    cluster.start()
     late.kill()
     expected = {}
     with others[0].client() as client:
@@ -59,8 +84,9 @@ def test_a_machine_that_lacks_what_was_forgotten_gets_a_snapshot(make_cluster):
                 with node.client(socket_timeout=30) as saver:
                     assert saver.save()
     late.start()
+    until(lambda: not readiness.obstacles(), UP_S_MAX, "a machine that is ready")
+    assert "has sent shard" in late.said() and readiness.keys() >= len(expected)
     cluster.wait([late])
-    until(lambda: "has sent shard" in late.said(), UP_S_MAX, "a snapshot")
     # The late machine and one other are enough, and the log goes on after the snapshot.
     others[0].kill()
     cluster.wait([others[1], late])
@@ -202,17 +228,9 @@ def test_a_data_directory_keeps_its_place(make_cluster):
 def test_a_machine_that_was_away_catches_up(make_cluster):
     cluster = make_cluster(shards=1)
     away = cluster.nodes[2]
-    metrics = free_port()
-    away.flags += ["--metrics-port", str(metrics)]
+    readiness = Readiness(away)
     cluster.start()
-
-    def ready():
-        """What is in the way of it, if anything."""
-        status, text = page(metrics, "/ready")
-        assert (status == 200) == (text == "ready\n")
-        return "" if status == 200 else text
-
-    until(lambda: not ready(), UP_S_MAX, "a first readiness")
+    until(lambda: not readiness.obstacles(), UP_S_MAX, "a first readiness")
     away.kill()
     cluster.wait(cluster.nodes[:2])
     # More than fits into one message between machines.
@@ -221,17 +239,17 @@ def test_a_machine_that_was_away_catches_up(make_cluster):
         for number in range(100):
             client.set(f"big:{number}", megabyte)
     away.start()
-    reasons = set()
-    until(lambda: not (reasons.add(ready()) or ready()), UP_S_MAX, "the log's arrival")
-    assert any("have not caught up (1)" in reason for reason in reasons), reasons
+    until(lambda: not readiness.obstacles(), UP_S_MAX, "the log's arrival")
+    assert any("have not caught up (1)" in said for said in readiness.seen), readiness.seen
     cluster.nodes[0].kill()
     cluster.wait(cluster.nodes[1:])
     with away.client() as client:
         assert all(client.get(f"big:{number}") == megabyte for number in range(100))
-    assert not ready()
+    assert not readiness.obstacles()
     cluster.nodes[1].kill()
     # The shard, and the map.
-    until(lambda: "no leader that it knows of (2)" in ready(), UP_S_MAX, "the loss of its leaders")
+    lost = "no leader that it knows of (2)"
+    until(lambda: lost in readiness.obstacles(), UP_S_MAX, "the loss of its leaders")
     assert "cannot" not in cluster.said() and "longer than" not in cluster.said()
 
 

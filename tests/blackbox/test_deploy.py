@@ -390,7 +390,7 @@ def test_files_for_machines_that_are_apart_ask_for_what_is_missing(tmp_path):
     page = claret("cluster", "init", *places, "--into", str(tmp_path / "apart"))
     assert "copy each to its machine" in page
     first = (tmp_path / "apart/n1.toml").read_text()
-    assert 'announce = "10.0.0.1:6379"' in first and "[cluster.tls]" in first
+    assert 'announce = "10.0.0.1:6380"' in first and "[cluster.tls]" in first
     assert "/etc/claret/" in complaint("serve", "--config", str(tmp_path / "apart/n1.toml"))
     wrong = tmp_path / "wrong"
     assert "'here' is no host:port" in complaint("cluster", "init", "here", "--into", str(wrong))

@@ -9,8 +9,7 @@ mod handover;
 mod rest;
 mod split;
 
-use crate::entry::EntryCodec;
-use crate::entry::SnapshotPart;
+use crate::entry::{Entry, EntryCodec, SnapshotPart};
 use crate::level::Level;
 use crate::limits::TICK_US;
 use crate::message::{Body, MachineId, Now, Request, Response, ShardId, TxnId};
@@ -355,10 +354,13 @@ impl<C: EntryCodec> Replica<C> {
             || self.splitting.is_some()
             || self.group.is_persisting()
             || !self.shard.has_work()
-            || !self.may_propose()
-            || self.is_patient(now)
+            || !self.group.may_propose()
+            || self.shard.is_patient(now) && self.handover.is_none()
         {
             return Ok(());
+        }
+        if self.handover.is_some() {
+            return self.propose_last(now);
         }
         if self.group.has_lease(now.mono_us) {
             self.shard.answer_idle(now);
@@ -367,7 +369,15 @@ impl<C: EntryCodec> Replica<C> {
     }
 
     fn propose(&mut self, now: Now) -> Result<(), ReplicaError> {
-        while let Some(entry) = self.shard.end_turn(now) {
+        self.propose_each(now, Shard::end_turn)
+    }
+
+    fn propose_each(
+        &mut self,
+        now: Now,
+        next: impl Fn(&mut Shard, Now) -> Option<Entry>,
+    ) -> Result<(), ReplicaError> {
+        while let Some(entry) = next(&mut self.shard, now) {
             let mut payload = Vec::with_capacity(self.payload_bytes);
             self.codec.encode(&entry, self.level, &mut payload);
             self.payload_bytes = payload.len();
@@ -377,6 +387,12 @@ impl<C: EntryCodec> Replica<C> {
             self.shard.keep(entry, self.payload_bytes);
         }
         Ok(())
+    }
+
+    /// Until when outcomes of transactions may wait to be proposed, if any do. Nothing but the end of a
+    /// turn is to be done about it.
+    pub fn outcomes_due_us(&self) -> Option<u64> {
+        self.leading.and_then(|_| self.shard.outcomes_due_us())
     }
 
     /// What comes from now on goes into another log entry: this one is large enough.
@@ -500,6 +516,11 @@ impl<C: EntryCodec> Replica<C> {
     /// How this replica stands to the others of its group.
     pub fn standing(&self) -> Standing {
         self.group.standing()
+    }
+
+    /// The machine that leads, as far as it is known here.
+    pub fn leader(&self) -> Option<MachineId> {
+        self.group.leader()
     }
 
     /// Whether the members are about to be others. Only a leader can tell.

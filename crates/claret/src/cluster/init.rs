@@ -8,7 +8,6 @@ use clap::Args;
 use serde_json::json;
 use server::config::cluster::{ClusterSettings, SHARDS_DEFAULT, split_address};
 use server::config::{Options, Settings};
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -43,22 +42,22 @@ pub struct InitArgs {
 struct Machine {
     number: u16,
     host: String,
-    /// For clients.
+    /// Where it listens for clients, on this host and from elsewhere.
+    bind: &'static str,
     port: u16,
+    /// The same with TLS.
+    tls_port: u16,
+    is_local: bool,
     file: PathBuf,
 }
 
 impl Machine {
-    fn is_local(&self) -> bool {
-        let is_loopback = self.host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
-        is_loopback || self.host == "localhost"
-    }
-
     /// Where clients reach it.
-    fn clients(&self) -> String {
+    fn clients(&self, tls: bool) -> String {
+        let port = if tls { self.tls_port } else { self.port };
         match self.host.contains(':') {
-            true => format!("[{}]:{}", self.host, self.port),
-            false => format!("{}:{}", self.host, self.port),
+            true => format!("[{}]:{port}", self.host),
+            false => format!("{}:{port}", self.host),
         }
     }
 }
@@ -69,6 +68,7 @@ pub fn init(args: &InitArgs, as_json: bool) -> Result<String> {
     check(args)?;
     let password = password()?;
     let texts = machines.iter().map(|machine| text(args, machine, &password));
+    let texts: Vec<String> = texts.collect::<Result<_>>()?;
     let there = machines.iter().find(|machine| machine.file.exists());
     if let Some(machine) = there {
         let file = machine.file.display();
@@ -76,10 +76,15 @@ pub fn init(args: &InitArgs, as_json: bool) -> Result<String> {
     }
     let failed = |path: &Path, error| format!("{}: {error}", path.display());
     std::fs::create_dir_all(&args.into).map_err(|error| failed(&args.into, error))?;
-    for (machine, text) in machines.iter().zip(texts) {
-        write(&machine.file, &text).map_err(|error| failed(&machine.file, error))?;
+    for (machine, text) in machines.iter().zip(&texts) {
+        if let Err(error) = write(&machine.file, text) {
+            // All or nothing, so that the next attempt is not refused.
+            let written = machines.iter().take_while(|other| other.number <= machine.number);
+            written.for_each(|other| drop(std::fs::remove_file(&other.file)));
+            return Err(failed(&machine.file, error));
+        }
     }
-    Ok(if as_json { document(&machines) } else { page(&machines) })
+    Ok(if as_json { document(args, &machines) } else { page(args, &machines) })
 }
 
 /// A file that only its owner reads: there is a password in it.
@@ -95,18 +100,46 @@ fn password() -> Result<String> {
 }
 
 fn machines(args: &InitArgs) -> Result<Vec<Machine>> {
-    let mut taken: BTreeMap<&str, u16> = BTreeMap::new();
-    let mut machines = Vec::new();
-    for (number, address) in (1..).zip(&args.machines) {
+    let mut hosts = Vec::new();
+    for address in &args.machines {
         let parts = split_address(address);
         let (host, _) = parts.ok_or_else(|| format!("'{address}' is no host:port"))?;
-        let before = taken.entry(host).or_default();
-        let port = args.port.checked_add(*before).ok_or("--port is too large")?;
-        *before += 1;
+        let address: Option<IpAddr> = host.parse().ok();
+        let is_local = host == "localhost" || address.is_some_and(|address| address.is_loopback());
+        let bind = match (is_local, address.is_some_and(|address| address.is_ipv6())) {
+            (true, true) => "::1",
+            (true, false) => "127.0.0.1",
+            (false, true) => "::",
+            (false, false) => "0.0.0.0",
+        };
+        // All that is on the loopback interface shares the ports of this host.
+        hosts.push((if is_local { "localhost" } else { host }, host, bind, is_local));
+    }
+    let mut machines: Vec<Machine> = Vec::new();
+    for (place, (one, host, bind, is_local)) in hosts.iter().enumerate() {
+        let on_it = |others: &[(&str, &str, &str, bool)]| {
+            others.iter().filter(|(other, ..)| other == one).count() as u16
+        };
+        let port = args.port.checked_add(on_it(&hosts[..place]));
+        let tls_port = port.and_then(|port| port.checked_add(on_it(&hosts)));
+        let (Some(port), Some(tls_port)) = (port, tls_port) else {
+            return Err("--port is too large".to_owned());
+        };
+        let number = place as u16 + 1;
         let file = args.into.join(format!("n{number}.toml"));
-        machines.push(Machine { number, host: host.to_owned(), port, file });
+        let host = if *is_local { bind } else { host };
+        let (host, is_local) = (host.to_string(), *is_local);
+        machines.push(Machine { number, host, bind, port, tls_port, is_local, file });
     }
     Ok(machines)
+}
+
+/// A string as TOML writes it.
+fn quoted(text: &str) -> Result<String> {
+    if text.chars().any(char::is_control) {
+        return Err(format!("{text:?} has characters that are no letters"));
+    }
+    Ok(format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
 }
 
 /// Whether a server would take what is said about the cluster.
@@ -125,87 +158,85 @@ fn check(args: &InitArgs) -> Result<()> {
     Options::resolve(settings).map(drop).map_err(|error| error.to_string())
 }
 
-fn text(args: &InitArgs, machine: &Machine, password: &str) -> String {
-    let (name, number) = (&args.name, machine.number);
-    let nodes = (1..).zip(&args.machines);
-    let nodes = nodes.map(|(number, address)| format!("\"{number}\" = \"{address}\""));
-    let nodes: Vec<String> = nodes.collect();
-    let dir = match machine.is_local() {
+fn text(args: &InitArgs, machine: &Machine, password: &str) -> Result<String> {
+    let (name, number) = (quoted(&args.name)?, machine.number);
+    let mut nodes = Vec::new();
+    for (number, address) in (1..).zip(&args.machines) {
+        nodes.push(format!("\"{number}\" = {}", quoted(address)?));
+    }
+    let dir = match machine.is_local {
         true => std::path::absolute(args.into.join(format!("n{number}"))).unwrap_or_default(),
         false => PathBuf::from(format!("/var/lib/claret/n{number}")),
     };
+    let dir = quoted(dir.to_str().ok_or("--into is no text in UTF-8")?)?;
+    let (bind, port, shards) = (machine.bind, machine.port, args.shards);
     let mut text = format!(
-        "# Machine {number} of the cluster \"{name}\". deploy/claret.toml has all settings there are.\n\
-         dir = {dir:?}\n\
-         port = {}\n\
-         shards = {}\n",
-        machine.port, args.shards
+        "# Machine {number} of the cluster {name}. deploy/claret.toml has all settings there are.\n\
+         dir = {dir}\nbind = \"{bind}\"\nport = {port}\nshards = {shards}\n"
     );
-    if !machine.is_local() {
-        let _ = write!(
-            text,
-            "bind = \"0.0.0.0\"\n# Of the user \"default\", on all machines.\n\
-             password = \"{password}\"\n"
-        );
+    if !machine.is_local {
+        let _ = writeln!(text, "# Of the user \"default\", on all machines.");
+        let _ = writeln!(text, "password = \"{password}\"");
     }
     if args.insecure {
         text.push_str("insecure = true\n");
     }
-    let _ = write!(
-        text,
-        "\n[cluster]\nname = {name:?}\nnode = {number}\nnodes = {{ {} }}\n",
-        nodes.join(", ")
-    );
-    if !machine.is_local() {
-        let _ = writeln!(text, "announce = \"{}\"", machine.clients());
-        if !args.insecure {
-            text.push_str(TLS);
-        }
+    let nodes = nodes.join(", ");
+    let _ = write!(text, "\n[cluster]\nname = {name}\nnode = {number}\nnodes = {{ {nodes} }}\n");
+    if !machine.is_local {
+        let _ = writeln!(text, "announce = \"{}\"", machine.clients(!args.insecure));
     }
-    text
+    if !machine.is_local && !args.insecure {
+        let tls_port = machine.tls_port;
+        let _ = write!(text, "{TLS_MACHINES}\n[tls]\nport = {tls_port}\n{TLS_CLIENTS}");
+    }
+    Ok(text)
 }
 
-/// For machines that are not all on one host.
-const TLS: &str = "
+/// For machines that are apart.
+const TLS_MACHINES: &str = "
 # How to make these: docs/guide/security.md.
 [cluster.tls]
 cert = \"/etc/claret/machine.pem\"
 key = \"/etc/claret/machine-key.pem\"
 ca = \"/etc/claret/machines-ca.pem\"
+";
 
-[tls]
-port = 6380
-cert = \"/etc/claret/cert.pem\"
+/// And for their clients, which are served without TLS on the machine itself only.
+const TLS_CLIENTS: &str = "cert = \"/etc/claret/cert.pem\"
 key = \"/etc/claret/key.pem\"
 ";
 
-fn page(machines: &[Machine]) -> String {
-    let mut page = String::new();
-    let apart = machines.iter().any(|machine| !machine.is_local());
-    page.push_str(match apart {
+fn page(args: &InitArgs, machines: &[Machine]) -> String {
+    let apart = machines.iter().any(|machine| !machine.is_local);
+    let mut page = String::from(match apart {
         true => "Look through these files, copy each to its machine, and start them all:\n\n",
         false => "Start all of these, each in a terminal of its own:\n\n",
     });
     for machine in machines {
         let _ = writeln!(page, "    claret serve --config {}", machine.file.display());
     }
-    let first = machines.first().map(Machine::clients).unwrap_or_default();
-    let user = if apart { "default:PASSWORD@" } else { "" };
+    let Some(first) = machines.first() else { return page };
+    // Without TLS a machine serves only who is on it.
+    let (place, host) = match first.is_local || args.insecure {
+        true => ("", first.clients(false)),
+        false => (" on machine 1", format!("127.0.0.1:{}", first.port)),
+    };
+    let user = if first.is_local { "" } else { "default:PASSWORD@" };
     let _ = write!(
         page,
-        "\nWhen a majority is up, this shows who leads what:\n\n    \
-         claret cluster status --url redis://{user}{first}\n"
+        "\nWhen a majority is up, this shows{place} who leads what:\n\n    \
+         claret cluster status --url redis://{user}{host}\n"
     );
     page
 }
 
-fn document(machines: &[Machine]) -> String {
-    let machines: Vec<_> = machines
-        .iter()
-        .map(|machine| {
-            let clients = machine.clients();
-            json!({ "machine": machine.number, "config": machine.file, "clients": clients })
-        })
-        .collect();
+fn document(args: &InitArgs, machines: &[Machine]) -> String {
+    let machine = |machine: &Machine| {
+        let clients = machine.clients(!machine.is_local && !args.insecure);
+        let config = machine.file.to_string_lossy();
+        json!({ "machine": machine.number, "config": config, "clients": clients })
+    };
+    let machines: Vec<_> = machines.iter().map(machine).collect();
     format!("{}\n", json!({ "machines": machines }))
 }

@@ -597,6 +597,15 @@ impl<C: EntryCodec + Clone> Node<C> {
         replicas.chain(self.place_at_us()).chain(told).chain(self.active.due_us()).min()
     }
 
+    /// When a turn is to end at the latest for outcomes of transactions that wait to be proposed, in
+    /// monotonic microseconds, if any do. If they are due and cannot be proposed, something else comes
+    /// first that takes a while.
+    pub fn outcomes_due_us(&self, now: Now) -> Option<u64> {
+        let active = self.active.list().iter().filter_map(|&shard| self.replicas[shard].as_ref());
+        let due_us = active.filter_map(|replica| replica.outcomes_due_us()).min();
+        due_us.map(|due_us| due_us.max(now.mono_us + 1_000))
+    }
+
     /// Proposes what a shard has written in this turn.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 
 use super::Node;
 use crate::entry::EntryCodec;
+use crate::message::MachineId;
+use crate::replica::Replica;
 use crate::replication::Standing;
 
 /// What keeps a worker's machine from doing its part; nothing if all of it is nothing.
@@ -49,18 +51,32 @@ impl<C: EntryCodec + Clone> Node<C> {
             for shard in placed {
                 wanted += 1;
                 let ours = self.worker_of(shard) == self.id.worker;
-                found.missing += u64::from(ours && self.replica(shard).is_none());
+                let done = map.origin(shard).is_none_or(|split| split.done);
+                found.missing += u64::from(ours && done && self.replica(shard).is_none());
             }
             let alone = map.machines.keys().all(|machine| *machine == self.id.machine);
             found.cut_off = wanted == 0 && !alone && self.connected.is_empty();
         }
-        for replica in self.replicas() {
+        for replica in self.replicas().filter(|replica| self.matters(replica)) {
+            let own = self.id.machine;
+            let reaches = |leader: MachineId| leader == own || self.connected.contains(&leader);
             match replica.standing() {
+                Standing::Current if !replica.leader().is_some_and(reaches) => {
+                    found.leaderless += 1
+                }
                 Standing::Current => {}
                 Standing::Behind => found.behind += 1,
                 Standing::Leaderless => found.leaderless += 1,
             }
         }
         found
+    }
+
+    /// Whether others rely on a replica: not if it only learns yet, nor if its shard is still coming
+    /// out of a split.
+    fn matters(&self, replica: &Replica<C>) -> bool {
+        let split = self.map().and_then(|map| map.origin(replica.id()));
+        let votes = self.placement.is_none() || replica.members().votes(self.id.machine);
+        votes && split.is_none_or(|split| split.done)
     }
 }

@@ -1,14 +1,15 @@
 //! Handing the lead of a shard over to another machine, while clients go on.
 //!
-//! Nothing more is proposed from then on but the outcomes of transactions; when everything that was is
-//! committed, the other replica is told to stand for election. What came in the meantime is turned away
-//! when the lead ends and goes to the next leader. So no client is left in doubt, as it is when a leader
-//! is lost.
+//! Nothing more is proposed from then on but what came before, and the outcomes of transactions; when
+//! all that is committed, the other replica is told to stand for election. What came in the meantime is
+//! turned away when the lead ends and goes to the next leader. So no client is left in doubt, as it is
+//! when a leader is lost.
 
-use super::Replica;
+use super::{Replica, ReplicaError};
 use crate::entry::EntryCodec;
 use crate::limits::HANDOVER_US_MAX;
 use crate::message::{Answer, Body, MachineId, Now, Request};
+use crate::shard::Shard;
 use adt::{ErrorReply, Reply};
 
 /// A handover under way.
@@ -32,6 +33,9 @@ impl<C: EntryCodec> Replica<C> {
             return false;
         }
         let since_us = now.mono_us;
+        if self.handover.is_none() {
+            self.shard.close_entry();
+        }
         self.handover.get_or_insert(Handover { to, since_us, begun: false, asked: Vec::new() });
         true
     }
@@ -62,16 +66,21 @@ impl<C: EntryCodec> Replica<C> {
         }
     }
 
-    /// Whether something may be put into the log now. The next leader is to know all outcomes that are
-    /// known here, or it must ask for them.
+    /// Whether something new may be put into the log now.
     pub(super) fn may_propose(&self) -> bool {
-        let last = |handover: &Handover| !handover.begun && self.shard.has_only_outcomes();
-        self.handover.as_ref().is_none_or(last) && self.group.may_propose()
+        self.handover.is_none() && self.group.may_propose()
     }
 
-    /// Whether what there is to propose may wait for more.
-    pub(super) fn is_patient(&self, now: Now) -> bool {
-        self.handover.is_none() && self.shard.is_patient(now)
+    /// Proposes what came before the handover, and outcomes of transactions: the next leader is to know
+    /// all that are known here, or it must ask for them.
+    pub(super) fn propose_last(&mut self, now: Now) -> Result<(), ReplicaError> {
+        if self.handover.as_ref().is_some_and(|handover| handover.begun) {
+            return Ok(());
+        }
+        if self.shard.has_only_outcomes() {
+            self.shard.close_entry();
+        }
+        self.propose_each(now, Shard::next_closed)
     }
 
     /// Takes the next step if it is time for it, or gives up.
@@ -80,7 +89,10 @@ impl<C: EntryCodec> Replica<C> {
         let late = now.mono_us.saturating_sub(handover.since_us) >= HANDOVER_US_MAX;
         let goes_on = if handover.begun {
             self.group.is_transferring()
-        } else if self.proposed.is_empty() && !self.shard.has_only_outcomes() {
+        } else if self.proposed.is_empty()
+            && !self.shard.has_closed()
+            && !self.shard.has_only_outcomes()
+        {
             handover.begun = true;
             self.group.transfer(handover.to)
         } else {

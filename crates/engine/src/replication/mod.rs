@@ -459,7 +459,9 @@ impl Group {
         self.wanted.extend(self.messages.extract_if(.., is_snapshot));
         // What a group begins with comes from nobody, and nobody wants to know.
         self.messages.retain(|message| message.to != raft::INVALID_ID);
-        std::mem::take(&mut self.messages)
+        let mut messages = std::mem::take(&mut self.messages);
+        self.tell_committed(&mut messages);
+        messages
     }
 
     /// Messages that tell another replica about the newest durable snapshot, which it needs with its

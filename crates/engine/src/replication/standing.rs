@@ -2,6 +2,7 @@
 //! has forgotten something, and what a machine says that is back in a group.
 
 use super::{Group, GroupError};
+use crate::message::MachineId;
 use raft::eraftpb::{Message, MessageType};
 
 /// How a replica stands to the others of its group.
@@ -27,11 +28,31 @@ impl Group {
         if is_current { Standing::Current } else { Standing::Behind }
     }
 
-    /// Notes how much is committed, which a leader says with its entries. (A sign of life says only how
-    /// much of it the follower has.)
+    /// The replica that leads, as far as it is known here.
+    pub fn leader(&self) -> Option<MachineId> {
+        let leader = u16::try_from(self.node.raft.leader_id).ok();
+        leader.filter(|leader| *leader != 0).map(MachineId)
+    }
+
+    /// A sign of life says in `commit` only how much of what is committed the follower has. How much
+    /// there is it says in a field that the library leaves empty: a follower that needs a snapshot gets
+    /// no entries for as long as that takes.
+    pub(super) fn tell_committed(&self, messages: &mut [Message]) {
+        let committed = self.node.raft.raft_log.committed;
+        let is_beat = |m: &&mut Message| m.get_msg_type() == MessageType::MsgHeartbeat;
+        messages.iter_mut().filter(is_beat).for_each(|message| message.index = committed);
+    }
+
+    /// Notes how much is committed, which a leader says with its entries and its signs of life.
     pub(super) fn hear_committed(&mut self, message: &Message) {
-        if message.get_msg_type() == MessageType::MsgAppend && message.term >= self.term() {
-            self.told = self.told.max(message.commit);
+        let committed = match message.get_msg_type() {
+            MessageType::MsgAppend => message.commit,
+            // Nothing, from builds that do not say it.
+            MessageType::MsgHeartbeat => message.index,
+            _ => return,
+        };
+        if message.term >= self.term() {
+            self.told = self.told.max(committed);
         }
     }
 

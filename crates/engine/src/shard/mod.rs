@@ -280,9 +280,7 @@ impl Shard {
         let prepared = self.config.home.is_some() && !self.state.prepared().is_empty();
         let watching = !self.waiters.is_empty() || prepared;
         let waiting = watching.then_some(now.mono_us + 100_000);
-        // If they are due and cannot be proposed, something else comes first that takes a while.
-        let outcomes = self.outcomes_due_us().map(|due_us| due_us.max(now.mono_us + 1_000));
-        expiry.into_iter().chain(waiting).chain(self.cut_timeout()).chain(outcomes).min()
+        expiry.into_iter().chain(waiting).chain(self.cut_timeout()).min()
     }
 
     /// Does what is due by time: expiry, and reminders to idle transactions that others wait for.
@@ -458,7 +456,7 @@ impl Shard {
 
     /// Until when outcomes may wait, if nothing else does. On a machine that is alone all shards share
     /// the writes of one log, and there is nothing to gain.
-    fn outcomes_due_us(&self) -> Option<u64> {
+    pub fn outcomes_due_us(&self) -> Option<u64> {
         let waits = self.config.home.is_some() && self.has_only_outcomes();
         waits.then_some(self.building.since_us + OUTCOMES_WAIT_US)
     }
@@ -466,9 +464,20 @@ impl Shard {
     /// Closes the entry of this turn, if there is something in it. It is to be proposed at once;
     /// [`Shard::committed`] is told when it is durable, in the order of the calls.
     pub fn end_turn(&mut self, now: Now) -> Option<Entry> {
-        if self.closed.is_empty() && !self.building.records.is_empty() {
-            self.close_building();
+        if self.closed.is_empty() {
+            self.close_entry();
         }
+        self.next_closed(now)
+    }
+
+    /// Whether an entry is closed and not proposed.
+    pub fn has_closed(&self) -> bool {
+        !self.closed.is_empty()
+    }
+
+    /// The next entry that is closed, to be proposed as [`Shard::end_turn`] says. What came after
+    /// [`Shard::close_entry`] is not in it.
+    pub fn next_closed(&mut self, now: Now) -> Option<Entry> {
         let mut batch = self.closed.pop_front()?;
         self.random = mix(self.random);
         batch.ts = self.clock.next().max(Timestamp::from_micros(now.wall_us));

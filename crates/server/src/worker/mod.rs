@@ -253,6 +253,7 @@ impl Worker {
         let next = Some(self.shards_due_us)
             .filter(|at| *at < u64::MAX)
             .into_iter()
+            .chain(self.node.outcomes_due_us(now))
             .chain(self.gateway.next_timeout())
             .chain(self.links.due_us())
             .chain(self.unproven.front().map(|(deadline, ..)| *deadline))
