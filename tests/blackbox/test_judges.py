@@ -48,6 +48,13 @@ def nothing(events):
     """nothing"""
 
 
+def replies_that_were_lost(events):
+    """transactions that took effect and whose replies nobody knows"""
+    answered = [e for e in events if e["type"] == "ok" and e["process"] < CLIENTS]
+    for event in answered[::20]:
+        del event["replies"]
+
+
 def a_lost_append(events):
     """an append that was acknowledged and that nobody sees"""
     invoked, ok = completed(events, lambda txn, _: len(txn) == 1 and txn[0][0] == "rpush")
@@ -79,6 +86,7 @@ def money_from_nowhere(events):
     ok["replies"][0] = str(int(ok["replies"][0]) + 1000)
 
 
+TRUTHS = [nothing, replies_that_were_lost]
 LIES = [a_lost_append, a_stale_read, swapped_elements, money_from_nowhere]
 
 
@@ -91,16 +99,16 @@ def file_of(events, change, tmp_path):
     return path
 
 
-@pytest.mark.parametrize("change", [nothing, *LIES])
+@pytest.mark.parametrize("change", [*TRUTHS, *LIES])
 def test_our_checkers_believe_the_truth_only(events, change, tmp_path):
     verdicts = judge(file_of(events, change, tmp_path))
     valid = all(verdict["valid"] is not False for verdict in verdicts.values())
-    assert valid == (change is nothing), json.dumps(verdicts)[:400]
+    assert valid == (change in TRUTHS), json.dumps(verdicts)[:400]
 
 
-@pytest.mark.parametrize("change", [nothing, *LIES])
+@pytest.mark.parametrize("change", [*TRUTHS, *LIES])
 def test_the_checker_that_is_not_ours_believes_the_truth_only(events, change, tmp_path):
     if not porcupine():
         pytest.skip("there is no Go to build it with: cargo xtask setup")
-    expected = "ok" if change is nothing else "illegal"
+    expected = "ok" if change in TRUTHS else "illegal"
     assert judge_outside(file_of(events, change, tmp_path)) == expected, change.__doc__

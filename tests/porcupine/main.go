@@ -71,12 +71,16 @@ func read(path string, most int) ([]porcupine.Operation, error) {
 				continue
 			}
 			delete(open, line.Process)
+			operations[at].Return = line.TimeUs
+			if line.Replies == nil {
+				// It took effect by now, and its replies were lost with a machine.
+				continue
+			}
 			var replies []json.RawMessage
 			if err := json.Unmarshal(line.Replies, &replies); err != nil {
 				return nil, fmt.Errorf("%s: replies: %w", path, err)
 			}
 			operations[at].Output = replies
-			operations[at].Return = line.TimeUs
 		case "info":
 			delete(open, line.Process)
 		}
