@@ -6,13 +6,11 @@
 //! Whoever is told something may be told it at any later time, and again, and by whoever has said it
 //! before: that covers messages that are late, repeated or asked for.
 
-use crate::judge::{Seen, judge};
+use crate::clients::{Clients, Issued, Time};
+use crate::judge::judge;
 use crate::story::{OpId, Ops, Story, bit, each};
 use stateright::{Model, Property};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// A timestamp.
-pub type Time = u8;
 
 /// The first ceiling, and how far ahead the next one is.
 const CEILING: Time = 8;
@@ -38,21 +36,6 @@ pub enum Mutant {
     NoReturnOrder,
     /// What was returned already says nothing about what is issued next.
     NoFloor,
-}
-
-impl Mutant {
-    /// All of them.
-    pub const ALL: [Self; 9] = [
-        Self::NoClosed,
-        Self::NoClockAdvance,
-        Self::IgnoreOpen,
-        Self::IgnoreUndurable,
-        Self::EarlyExport,
-        Self::VolatileReject,
-        Self::NoCeiling,
-        Self::NoReturnOrder,
-        Self::NoFloor,
-    ];
 }
 
 /// The protocol, with somebody who uses it.
@@ -152,33 +135,10 @@ impl Leader {
     }
 }
 
-/// An operation that was issued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Issued {
-    /// Its client's earlier operations that had no answer.
-    window: Ops,
-    /// The last place of those that had.
-    floor: Time,
-    /// What had been answered by then, to anybody.
-    before: Ops,
-}
-
-/// What a client was told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Told {
-    /// Nothing yet.
-    Nothing,
-    /// It took effect, at this place.
-    Done(Time),
-    /// It did not, and never will.
-    Failed,
-}
-
 /// Everybody at some moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
-    issued: Vec<Option<Issued>>,
-    told: Vec<Told>,
+    clients: Clients,
     facts: BTreeSet<Fact>,
     leaders: Vec<Leader>,
     /// Those that do not know that they are deposed.
@@ -188,25 +148,7 @@ pub struct State {
 }
 
 /// Something happens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// A client issues what it may.
-    Issue(u8),
-    /// An operation arrives at the leader of its shard.
-    Arrive(OpId),
-    /// The next record of a shard's log is durable.
-    Durable(u8),
-    /// A deposed leader hears so.
-    OldDurable(u8),
-    /// A leader, or a deposed one, is told something.
-    Hear(u8, bool, Fact),
-    /// A shard has a new leader, which has so many records.
-    Depose(u8, usize),
-    /// Somebody has waited long for an operation, and asks its shard.
-    Ask(OpId),
-    /// A client takes a reply, or hears that something has failed.
-    Answer(OpId),
-}
+pub type Action = crate::action::Action<Fact>;
 
 impl Constant {
     /// The protocol as it is meant.
@@ -223,34 +165,6 @@ impl Constant {
         self.mutant == Some(mutant)
     }
 
-    fn next_of(&self, state: &State, client: u8) -> Option<OpId> {
-        let next = self.story.of_client(client).find(|op| state.issue(*op).is_none())?;
-        let open = self.open(state, client);
-        (!self.story.op(next).waits || open == 0).then_some(next)
-    }
-
-    /// What a client has issued and was not told about.
-    fn open(&self, state: &State, client: u8) -> Ops {
-        let open = |op: &OpId| state.issue(*op).is_some() && state.told(*op) == Told::Nothing;
-        self.story.of_client(client).filter(open).fold(0, |all, op| all | bit(op))
-    }
-
-    fn issue(&self, state: &mut State, client: u8) {
-        let before = state.done();
-        while let Some(op) = self.next_of(state, client) {
-            let window = self.open(state, client);
-            let returned = self.story.of_client(client).filter_map(|op| match state.told(op) {
-                Told::Done(time) => Some(time),
-                _ => None,
-            });
-            let floor = if self.is(Mutant::NoFloor) { 0 } else { returned.max().unwrap_or(0) };
-            state.issued[usize::from(op)] = Some(Issued { window, floor, before });
-            if self.story.one_by_one {
-                return;
-            }
-        }
-    }
-
     /// Whether a fact is of use to a leader of `shard` that does not know it.
     fn concerns(&self, state: &State, shard: u8, leader: &Leader, fact: &Fact) -> bool {
         let (about, known) = match fact {
@@ -260,7 +174,7 @@ impl Constant {
             Fact::Reply(..) => return false,
         };
         let waits = |(op, _): &(OpId, Time)| {
-            state.issue(*op).is_some_and(|issued| issued.window & bit(about) != 0)
+            state.clients.issued(*op).is_some_and(|issued| issued.window & bit(about) != 0)
         };
         !known && self.story.op(about).shard != shard && leader.live().iter().any(waits)
     }
@@ -270,7 +184,7 @@ impl Constant {
         loop {
             let mut quiet = true;
             for (op, time) in leader.live() {
-                let Some(issued) = state.issue(op) else { continue };
+                let Some(issued) = state.clients.issued(op) else { continue };
                 if leader.finals.contains_key(&op) {
                     if leader.closed & bit(op) == 0 && self.may_close(state, leader, op) {
                         self.close(state, leader, op);
@@ -340,7 +254,7 @@ impl Constant {
 
     /// Whether an operation and everything before it in its session is closed.
     fn is_ready(&self, state: &State, leader: &Leader, op: OpId) -> bool {
-        let window = state.issue(op).map_or(0, |issued| issued.window);
+        let window = state.clients.issued(op).map_or(0, |issued| issued.window);
         let closed = leader.closed | leader.elsewhere_closed;
         self.is(Mutant::NoClosed) || window & !closed == 0
     }
@@ -415,38 +329,23 @@ impl Constant {
     /// A client is told about an operation: all that it may be told now.
     fn answer(&self, state: &mut State, op: OpId) {
         if state.facts.contains(&Fact::Rejected(op)) {
-            // Whatever was issued while it was open fails with it.
-            for other in self.story.of_client(self.story.op(op).client) {
-                let with_it = state.issue(other).is_some_and(|i| i.window & bit(op) != 0);
-                if state.told(other) == Told::Nothing && (other == op || with_it) {
-                    state.told[usize::from(other)] = Told::Failed;
-                }
-            }
-        } else if let Some((time, _)) = state.reply(op) {
-            state.told[usize::from(op)] = Told::Done(time);
+            state.clients.fail(&self.story, op);
+        } else if let Some(time) = state.reply(op) {
+            state.clients.succeed(op, time);
         }
     }
 
     fn may_answer(&self, state: &State, op: OpId) -> bool {
-        let Some(issued) = state.issue(op).filter(|_| state.told(op) == Told::Nothing) else {
-            return false;
-        };
-        let open = each(issued.window).any(|earlier| state.told(earlier) == Told::Nothing);
-        state.facts.contains(&Fact::Rejected(op))
-            || state.reply(op).is_some() && (!open || self.is(Mutant::NoReturnOrder))
+        let in_turn = state.clients.is_first(op) || self.is(Mutant::NoReturnOrder);
+        let rejected = state.facts.contains(&Fact::Rejected(op));
+        state.clients.is_open(op) && (rejected || in_turn && state.reply(op).is_some())
     }
 
-    /// Who waits for an operation that has not arrived.
+    /// Whether somebody waits for an operation that has not arrived.
     fn may_ask(&self, state: &State, op: OpId) -> bool {
-        let shard = usize::from(self.story.op(op).shard);
-        let issued = state.issue(op).is_some() && !state.leaders[shard].knows(op);
-        let waits = |other: OpId| state.issue(other).is_some_and(|i| i.window & bit(op) != 0);
-        let proposed = |other: OpId| {
-            let leader = &state.leaders[usize::from(self.story.op(other).shard)];
-            leader.proposal(other).is_some()
-        };
-        let all = 0..self.story.ops.len() as OpId;
-        issued && all.into_iter().any(|other| waits(other) && proposed(other))
+        let leader = |op: OpId| &state.leaders[usize::from(self.story.op(op).shard)];
+        let is_missing = state.clients.issued(op).is_some() && !leader(op).knows(op);
+        is_missing && state.clients.behind(op).any(|other| leader(other).proposal(other).is_some())
     }
 
     fn with_leader(&self, state: &mut State, shard: u8, old: bool, act: impl FnOnce(&mut Leader)) {
@@ -489,38 +388,19 @@ impl Constant {
 }
 
 impl State {
-    fn issue(&self, op: OpId) -> Option<Issued> {
-        self.issued[usize::from(op)]
-    }
-
-    fn told(&self, op: OpId) -> Told {
-        self.told[usize::from(op)]
-    }
-
-    fn done(&self) -> Ops {
-        let all = 0..self.told.len() as OpId;
-        all.filter(|op| matches!(self.told(*op), Told::Done(_))).fold(0, |all, op| all | bit(op))
-    }
-
-    fn reply(&self, op: OpId) -> Option<(Time, &[OpId])> {
+    fn reply(&self, op: OpId) -> Option<Time> {
         self.facts.iter().find_map(|fact| match fact {
-            Fact::Reply(of, time, list) if *of == op => Some((*time, &list[..])),
+            Fact::Reply(of, time, _) if *of == op => Some(*time),
             _ => None,
         })
     }
 
-    fn seen(&self) -> Seen {
-        let mut seen = Seen::default();
-        for fact in &self.facts {
-            if let Fact::Reply(op, _, list) = fact {
-                seen.results.push((*op, list.clone()));
-            }
-        }
-        for (op, told) in (0..).zip(&self.told) {
-            seen.failed |= if *told == Told::Failed { bit(op) } else { 0 };
-            seen.before.extend(self.issue(op).map(|issued| (op, issued.before)));
-        }
-        seen
+    fn results(&self) -> Vec<(OpId, Vec<OpId>)> {
+        let results = self.facts.iter().filter_map(|fact| match fact {
+            Fact::Reply(op, _, list) => Some((*op, list.clone())),
+            _ => None,
+        });
+        results.collect()
     }
 }
 
@@ -529,10 +409,9 @@ impl Model for Constant {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let (ops, shards) = (self.story.ops.len(), usize::from(self.story.shards()));
+        let shards = usize::from(self.story.shards());
         vec![State {
-            issued: vec![None; ops],
-            told: vec![Told::Nothing; ops],
+            clients: Clients::new(&self.story),
             facts: BTreeSet::new(),
             leaders: vec![Leader::default(); shards],
             deposed: vec![None; shards],
@@ -543,10 +422,12 @@ impl Model for Constant {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         let clients = 0..self.story.clients();
-        actions.extend(clients.filter(|c| self.next_of(state, *c).is_some()).map(Action::Issue));
+        actions.extend(
+            clients.filter(|c| state.clients.next_of(&self.story, *c).is_some()).map(Action::Issue),
+        );
         for op in 0..self.story.ops.len() as OpId {
             let leader = &state.leaders[usize::from(self.story.op(op).shard)];
-            if state.issue(op).is_some() && !leader.knows(op) {
+            if state.clients.issued(op).is_some() && !leader.knows(op) {
                 actions.push(Action::Arrive(op));
             }
             if state.questions > 0 && self.may_ask(state, op) {
@@ -562,7 +443,9 @@ impl Model for Constant {
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
         match action {
-            Action::Issue(client) => self.issue(&mut state, client),
+            Action::Issue(client) => {
+                state.clients.issue(&self.story, client, !self.is(Mutant::NoFloor));
+            }
             Action::Arrive(op) => {
                 self.arrive(&mut state, op);
                 self.with_leader(&mut state, self.story.op(op).shard, false, |_| {});
@@ -595,16 +478,14 @@ impl Model for Constant {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("one order", |model: &Self, state: &State| {
-                judge(&model.story, &state.seen()).is_none()
+                judge(&model.story, &state.clients.seen(state.results())).is_none()
             }),
             Property::always("nobody waits for ever", |model: &Self, state: &State| {
                 let mut actions = Vec::new();
                 model.actions(state, &mut actions);
-                !actions.is_empty() || state.told.iter().all(|told| *told != Told::Nothing)
+                !actions.is_empty() || state.clients.are_answered()
             }),
-            Property::sometimes("all is done", |_: &Self, state: &State| {
-                state.told.iter().all(|told| matches!(told, Told::Done(_)))
-            }),
+            Property::sometimes("all is done", |_: &Self, state: &State| state.clients.are_done()),
         ]
     }
 }

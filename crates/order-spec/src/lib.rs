@@ -3,8 +3,8 @@
 //!
 //! Some clients issue a few operations without waiting for replies. Messages may be late, come twice
 //! and overtake each other; leaders may change at any moment, and a deposed one may go on for a while
-//! without noticing. [`constant::Constant`] says what shards and gateways do then, and [`judge`] says
-//! what must be true of every state:
+//! without noticing. [`constant::Constant`] and [`chain::Chained`] say what shards do then, and
+//! [`judge`] says what must be true of every state:
 //!
 //! - nobody is told two different results;
 //! - there is one order of all operations that agrees with all results, with the order in which each
@@ -15,11 +15,14 @@
 //! Every operation appends its name to a list and returns what the list was before, or only reads the
 //! list: nothing tells more about the order.
 //!
-//! Each rule of a protocol that must not be weakened is weakened by a [`constant::Mutant`], and the
-//! tests hold that a course is found in which that goes wrong.
+//! Each rule of a protocol that must not be weakened is weakened by a `Mutant`, and the tests hold that a
+//! course is found in which that goes wrong.
 //!
 //! The state space is searched by the library `stateright`.
 
+pub mod action;
+pub mod chain;
+pub mod clients;
 pub mod constant;
 pub mod judge;
 pub mod story;
