@@ -75,10 +75,12 @@ impl World {
     /// early now and then, and must be refused.
     fn raise(&mut self, newer: &[u16]) {
         let map = self.newest_map();
+        if newer.is_empty() || map.level >= Level::NEWEST {
+            return;
+        }
         let Ok(next) = map.raised(Level::NEWEST) else { return };
-        let (false, true) = (newer.is_empty(), map.level < Level::NEWEST) else { return };
-        let old = |machine: &MachineId| self.older().contains(&(machine.0 - 1));
-        let early = map.machines.keys().any(old);
+        let older = self.older();
+        let early = map.machines.keys().any(|machine| older.contains(&(machine.0 - 1)));
         self.raises = true;
         self.mark(if early { "levels_raised_early" } else { "levels_raised" });
         let machine = *self.builds.pick(newer);
