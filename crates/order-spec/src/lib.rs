@@ -20,9 +20,9 @@
 //!
 //! The state space is searched by the library `stateright`.
 
-pub mod action;
 pub mod chain;
 pub mod clients;
 pub mod constant;
 pub mod judge;
 pub mod story;
+pub mod world;
