@@ -1,14 +1,12 @@
 //! `constant`: an operation's place follows from durable proposals, and nothing is handed along a chain.
 //!
-//! A new leader's clock begins at a ceiling above everything that an earlier one may have used.
+//! An earlier leader may have given places above everything that a new one knows of. So a new leader lets
+//! nobody in that conflicts with what it has inherited until that has its place.
 
 use crate::clients::{Issued, Time};
 use crate::story::{OpId, Ops, bit, each};
 use crate::world::{Fact, Facts, Protocol, Scene};
 use std::collections::BTreeMap;
-
-/// The first ceiling, and how far ahead the next one is.
-const CEILING: Time = 8;
 
 /// A rule that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,8 +23,8 @@ pub enum Mutant {
     EarlyExport,
     /// That an operation is refused is not written down.
     VolatileReject,
-    /// A new leader's clock begins with what it finds in the log.
-    NoCeiling,
+    /// A new leader lets everybody in, whatever it has inherited.
+    NoHold,
     /// Clients take replies as they come.
     NoReturnOrder,
     /// What was returned already says nothing about what is issued next.
@@ -56,8 +54,6 @@ pub enum Entry {
     Propose(OpId, Time),
     /// An operation will not take effect.
     Reject(OpId),
-    /// Clocks may come up to this time, and not further.
-    Ceiling(Time),
 }
 
 /// What a leader knows beyond the log.
@@ -72,19 +68,12 @@ pub struct Mind {
     finals: BTreeMap<OpId, Time>,
     failed: Ops,
     closed: Ops,
+    /// What was in the log when this leader began.
+    inherited: Ops,
     lists: BTreeMap<u8, Vec<OpId>>,
 }
 
 type Leader = crate::world::Leader<Constant>;
-
-/// The highest ceiling in some part of the log.
-fn ceiling<'a>(entries: impl Iterator<Item = &'a Entry>) -> Time {
-    let ceilings = entries.filter_map(|entry| match entry {
-        Entry::Ceiling(time) => Some(*time),
-        _ => None,
-    });
-    ceilings.fold(CEILING, Time::max)
-}
 
 impl Leader {
     fn proposal(&self, op: OpId) -> Option<(usize, Time)> {
@@ -92,13 +81,6 @@ impl Leader {
             Entry::Propose(of, time) if *of == op => Some((index, *time)),
             _ => None,
         })
-    }
-
-    /// Sees to it that the clock may come to `time` when what is written now is durable.
-    fn reach_for(&mut self, time: Time) {
-        if time > ceiling(self.entries()) {
-            self.write(Entry::Ceiling(time + CEILING));
-        }
     }
 
     /// The operations in the log, durable or not, that have not failed.
@@ -188,11 +170,24 @@ impl Protocol for Constant {
         leader.entries().any(is_of) || leader.mind.failed & bit(op) != 0
     }
 
+    fn lets_in(&self, scene: &Scene, leader: &Leader, op: OpId) -> bool {
+        let open = each(leader.mind.inherited & !leader.mind.failed)
+            .filter(|op| !leader.mind.finals.contains_key(op));
+        let own = scene.story.op(op);
+        let conflicts = |other: OpId| {
+            let other = scene.story.op(other);
+            other.client != own.client && other.conflicts(own)
+        };
+        self.is(Mutant::NoHold) || !open.into_iter().any(conflicts)
+    }
+
+    fn hurries(&self, leader: &Leader, op: OpId) -> bool {
+        let is_open = !leader.mind.finals.contains_key(&op);
+        is_open && leader.mind.inherited & !leader.mind.failed & bit(op) != 0
+    }
+
     fn arrive(&self, scene: &Scene, leader: &mut Leader, facts: &mut Facts<Self>, op: OpId) {
         leader.mind.clock += 1;
-        if !self.is(Mutant::NoCeiling) {
-            leader.reach_for(leader.mind.clock);
-        }
         leader.write(Entry::Propose(op, leader.mind.clock));
         if self.is(Mutant::EarlyExport) {
             self.export(scene, leader, facts, leader.log.len() - 1);
@@ -212,7 +207,6 @@ impl Protocol for Constant {
         facts.extend(match leader.log[at].1 {
             Entry::Propose(op, time) => Some(Fact::Says(Word::Proposed(op, time))),
             Entry::Reject(op) => Some(Fact::Rejected(op)),
-            Entry::Ceiling(_) => None,
         });
     }
 
@@ -221,9 +215,8 @@ impl Protocol for Constant {
             Entry::Propose(_, time) => Some(*time),
             _ => None,
         });
-        let highest = proposals.max().unwrap_or(0);
-        let reached = if self.is(Mutant::NoCeiling) { 0 } else { ceiling(leader.entries()) };
-        leader.mind.clock = highest.max(reached);
+        leader.mind.clock = proposals.max().unwrap_or(0);
+        leader.mind.inherited = leader.live().iter().fold(0, |all, (op, _)| all | bit(*op));
     }
 
     fn concerns(&self, scene: &Scene, leader: &Leader, fact: &Fact<Word>) -> bool {
@@ -262,11 +255,6 @@ impl Protocol for Constant {
                     leader.mind.failed |= bit(op);
                     quiet = false;
                 } else if let Some(place) = self.place(leader, op, time, issued) {
-                    let reached = ceiling(leader.durable_entries());
-                    if place > reached && !self.is(Mutant::NoCeiling) {
-                        leader.reach_for(place);
-                        continue;
-                    }
                     leader.mind.finals.insert(op, place);
                     if !self.is(Mutant::NoClockAdvance) {
                         leader.mind.clock = leader.mind.clock.max(place);

@@ -28,6 +28,14 @@ pub trait Protocol: Data {
 
     /// Whether an operation has arrived, or was refused.
     fn knows(&self, leader: &Leader<Self>, op: OpId) -> bool;
+    /// Whether an operation that arrives is let in already.
+    fn lets_in(&self, _: &Scene, _: &Leader<Self>, _: OpId) -> bool {
+        true
+    }
+    /// Whether an operation is one of those that a new leader has no patience for.
+    fn hurries(&self, _: &Leader<Self>, _: OpId) -> bool {
+        false
+    }
     /// An operation arrives.
     fn arrive(&self, scene: &Scene, leader: &mut Leader<Self>, facts: &mut Facts<Self>, op: OpId);
     /// Somebody has waited long for an operation that has not arrived.
@@ -191,8 +199,18 @@ impl<P: Protocol> Spec<P> {
 
     /// Whether somebody waits for an operation that has not arrived.
     fn may_ask(&self, state: &State<P>, op: OpId) -> bool {
-        let waits = |op: OpId| self.protocol.knows(self.leader_of(state, op), op);
-        state.questions > 0 && self.is_missing(state, op) && state.clients.behind(op).any(waits)
+        let waits = |behind: OpId| {
+            let leader = self.leader_of(state, behind);
+            let asks = state.questions > 0 || self.protocol.hurries(leader, behind);
+            asks && self.protocol.knows(leader, behind)
+        };
+        self.is_missing(state, op) && state.clients.behind(op).any(waits)
+    }
+
+    fn may_arrive(&self, state: &State<P>, op: OpId) -> bool {
+        let scene = Scene { story: &self.story, clients: &state.clients };
+        let is_missing = self.is_missing(state, op);
+        is_missing && self.protocol.lets_in(&scene, self.leader_of(state, op), op)
     }
 
     fn may_answer(&self, state: &State<P>, op: OpId) -> bool {
@@ -275,7 +293,7 @@ impl<P: Protocol> Model for Spec<P> {
         let issues = |client: &u8| state.clients.next_of(&self.story, *client).is_some();
         actions.extend(clients.filter(issues).map(Action::Issue));
         for op in 0..self.story.ops.len() as OpId {
-            actions.extend(self.is_missing(state, op).then_some(Action::Arrive(op)));
+            actions.extend(self.may_arrive(state, op).then_some(Action::Arrive(op)));
             actions.extend(self.may_ask(state, op).then_some(Action::Ask(op)));
             actions.extend(self.may_answer(state, op).then_some(Action::Answer(op)));
         }
@@ -310,7 +328,7 @@ impl<P: Protocol> Model for Spec<P> {
             }
             Action::Depose(shard, kept) => self.depose(&mut state, shard, kept),
             Action::Ask(op) => {
-                state.questions -= 1;
+                state.questions = state.questions.saturating_sub(1);
                 self.with_leader(&mut state, current(op), |_, leader, facts| {
                     self.protocol.refuse(leader, facts, op);
                 });
