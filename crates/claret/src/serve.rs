@@ -40,6 +40,10 @@ pub struct ServeArgs {
     /// Concurrency control, for measurements [default: full].
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
+    /// How commands that a client sends without waiting for replies keep their order across shards:
+    /// constant, single (each waits for the reply before it), none [default: none].
+    #[arg(long, value_name = "NAME")]
+    order: Option<String>,
     /// Memory beyond which writes that grow are refused, such as 2gb; 0 for no limit [default:
     /// three quarters of what there is].
     #[arg(long, value_name = "SIZE")]
@@ -101,6 +105,7 @@ impl ServeArgs {
             workers: self.workers,
             durability: self.durability,
             cc: self.cc.clone(),
+            order: self.order.clone(),
             maxmemory: self.maxmemory,
             maxclients: self.maxclients,
             metrics_port: self.metrics_port,

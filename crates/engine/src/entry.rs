@@ -6,9 +6,11 @@
 
 use crate::level::Level;
 use crate::message::{Guard, KeyedOp, RequestId, ShardId, TxnId};
+use crate::pipeline::{Group, Place, StreamId};
 use crate::replication::Members;
 use adt::{Blob, Corrupt, Record, Timestamp};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// One log entry.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +52,28 @@ pub enum LogRecord {
     Flush,
     /// Unless the request took effect before, it never will (`TXN RESOLVE`).
     Resolve(RequestId),
+    /// Units of a stream have their places at this record's timestamp or later.
+    Propose(Arc<Group>),
+    /// Units of a stream have places that are not those of their proposals. Whoever comes between the two
+    /// is carried out before them from here on.
+    Place {
+        /// The stream.
+        stream: StreamId,
+        /// The units.
+        units: Vec<(u32, Timestamp)>,
+    },
+    /// Units of a stream have their places, and all before them in the stream have, or they have failed:
+    /// they are carried out, or given up.
+    Settle {
+        /// The stream.
+        stream: StreamId,
+        /// The units.
+        units: Vec<(u32, Place)>,
+    },
+    /// Units of this stream that have no proposal here never will.
+    Refuse(StreamId),
+    /// Nobody will ask about these streams any more.
+    Forget(Vec<StreamId>),
     /// The shard, which has the slots from `first` to `last`, gives those from `at` on to a new
     /// shard, with all that is in them.
     Split {
@@ -62,6 +86,20 @@ pub enum LogRecord {
         /// The last slot that is given away.
         last: u16,
     },
+}
+
+impl LogRecord {
+    /// Whether it takes [`Level::ORDERED`] to understand it.
+    pub fn is_about_streams(&self) -> bool {
+        matches!(
+            self,
+            Self::Propose(_)
+                | Self::Place { .. }
+                | Self::Settle { .. }
+                | Self::Refuse(_)
+                | Self::Forget(_)
+        )
+    }
 }
 
 /// Operations that take effect together on one shard.
@@ -148,6 +186,15 @@ pub enum SnapshotPart {
         /// The replies of its operations.
         replies: Vec<adt::Reply>,
     },
+    /// What is known of a stream: the groups that it has here, and whether there will be no more.
+    Stream {
+        /// The stream.
+        stream: StreamId,
+        /// Nothing more of it is let in.
+        refused: bool,
+        /// Its groups, without what their units do.
+        groups: Vec<KeptGroup>,
+    },
     /// Commit timestamp of a transaction over several shards that was executed lately.
     Outcome {
         /// The transaction.
@@ -170,6 +217,34 @@ pub enum SnapshotPart {
         /// Number of parts before this one.
         parts: u64,
     },
+}
+
+/// What is kept of a group of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptGroup {
+    /// See [`Group::base`].
+    pub base: u32,
+    /// See [`Group::homes`].
+    pub homes: Vec<ShardId>,
+    /// See [`Group::floor`].
+    pub floor: Timestamp,
+    /// Their places are not before this.
+    pub proposal: Timestamp,
+    /// The numbers of its units, and what became of them, once that is in the log.
+    pub units: Vec<(u32, Option<Place>)>,
+}
+
+impl KeptGroup {
+    /// The numbers of its first and its last unit.
+    pub fn range(&self) -> (u32, u32) {
+        let number = |unit: Option<&(u32, Option<Place>)>| unit.map_or(0, |(seq, _)| *seq);
+        (number(self.units.first()), number(self.units.last()))
+    }
+
+    /// Whether the log says what became of all units.
+    pub fn is_settled(&self) -> bool {
+        self.units.iter().all(|(_, place)| place.is_some())
+    }
 }
 
 /// Turns snapshot parts into framed bytes and back.

@@ -19,8 +19,10 @@ impl Level {
     pub const CLUSTERS: Self = Self(2);
     /// Entries of the log have short numbers; see `docs/internals/formats.md`.
     pub const COMPACT: Self = Self(3);
+    /// Pipelines keep their order across shards; see `docs/internals/order.md`.
+    pub const ORDERED: Self = Self(4);
     /// The newest that this build understands.
-    pub const NEWEST: Self = Self::COMPACT;
+    pub const NEWEST: Self = Self::ORDERED;
 
     /// Whether a machine that understands this level can be in a cluster that uses another one.
     pub fn suffices_for(self, used: Self) -> bool {

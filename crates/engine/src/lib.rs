@@ -12,6 +12,7 @@ pub mod limits;
 pub mod map;
 pub mod message;
 pub mod node;
+pub mod pipeline;
 pub mod replica;
 pub mod replication;
 pub mod shard;

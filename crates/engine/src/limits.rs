@@ -70,6 +70,23 @@ pub const PREPARES_PASS_US_MAX: u64 = 5_000;
 /// How long the outcomes of transactions wait at most for something to go into the log with, in
 /// microseconds.
 pub const OUTCOMES_WAIT_US: u64 = 2_000;
+/// How long a shard waits for what other shards have to say about a pipeline before it asks them, and
+/// before it asks again, in microseconds.
+pub const ASK_UNITS_US: u64 = 100_000;
+/// How long a shard waits for units of a pipeline that others have asked for before it refuses them, in
+/// microseconds.
+pub const UNITS_LATE_US: u64 = 1_000_000;
+/// How long a transaction waits for units of pipelines before it is refused, in microseconds.
+pub const UNITS_STUCK_US: u64 = 300_000;
+/// How long a shard keeps what it was told about a pipeline of which it has nothing, in microseconds.
+pub const EARLY_WORDS_US: u64 = 1_000_000;
+/// How long a shard remembers a pipeline at least of which nobody has said that it is over, in
+/// microseconds.
+pub const STREAM_KEPT_US: u64 = 60_000_000;
+/// Most units of a pipeline that are dispatched together.
+pub const BATCH_UNITS_MAX: usize = 1_000;
+/// Most units of one stream; then it is waited until all of it is answered, and a new one begun.
+pub const STREAM_UNITS_MAX: u32 = 100_000;
 /// How long a shard waits to be told what became of a prepared transaction before it finds out
 /// itself, in microseconds.
 pub const ORPHAN_US: u64 = 2_000_000;

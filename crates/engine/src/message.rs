@@ -5,9 +5,11 @@
 
 use crate::entry::Apply;
 use crate::limits::PEER_FRAME_BYTES_MAX;
+use crate::pipeline::{Answered, Group, StreamId};
 use adt::{Blob, Op, Reply, Timestamp};
 use smallvec::SmallVec;
 use std::fmt;
+use std::sync::Arc;
 
 /// Number of a shard, from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,6 +74,14 @@ impl fmt::Display for GatewayId {
 /// A gateway's own number for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
+
+impl Token {
+    /// Whether this is the same request as another one, however often it was asked: the number of times
+    /// is in the upper eight bits.
+    pub fn is_again(self, other: Self) -> bool {
+        (self.0 ^ other.0) << 8 == 0
+    }
+}
 
 /// A key and an operation on it.
 pub type KeyedOp = (Blob, Op);
@@ -184,6 +194,9 @@ pub struct Request {
     pub gateway: GatewayId,
     /// Under which token.
     pub token: Token,
+    /// The request before it of the same session to the same shard, if that was not answered when this
+    /// one was sent: this one does not overtake it.
+    pub after: Option<Token>,
     /// What.
     pub body: Body,
 }
@@ -307,6 +320,17 @@ pub enum Body {
     /// Settles whether a request took effect, once and for all. Answer: [`Answer::Reply`] with 1 if
     /// it did; with 0 if it did not and never will.
     Resolve(RequestId),
+    /// Units of a pipeline over several shards. Asked twice, they take effect once. Answer:
+    /// [`Answer::Units`].
+    Pipeline(Arc<Group>),
+    /// Whoever has issued the stream has all answers, and nothing of it is on its way any more. No
+    /// answer.
+    EndStream {
+        /// The stream.
+        stream: StreamId,
+        /// The shards that have had units of it.
+        shards: Vec<ShardId>,
+    },
     /// What the shard has counted. Answer: [`Answer::Stats`].
     Stats,
     /// Hand the lead of the shard over to a machine. Answer: [`Answer::Reply`] with OK when that
@@ -359,6 +383,7 @@ impl Body {
             | Self::ProbeAck { .. }
             | Self::Block { .. }
             | Self::Unblock
+            | Self::EndStream { .. }
             | Self::Decide { commit: None, .. } => return None,
             body => Answer::NotTaken(Box::new(body)),
         })
@@ -445,6 +470,8 @@ pub enum Answer {
         /// The shard's clock: the transaction must commit after it.
         clock: Timestamp,
     },
+    /// What became of the units of a group, one after the other.
+    Units(Vec<Answered>),
     /// The participant's vote is yes, and durable.
     Prepared {
         /// The transaction must commit at or after this.
@@ -487,6 +514,9 @@ impl Answer {
                 replies.iter_mut().for_each(shorten);
             }
             Self::Snapshot { replies, .. } => replies.iter_mut().for_each(shorten),
+            Self::Units(units) => {
+                units.iter_mut().flatten().flat_map(|(_, replies)| replies).for_each(shorten);
+            }
             _ => {}
         }
         self

@@ -13,6 +13,7 @@ use crate::entry::{Entry, EntryCodec, SnapshotPart};
 use crate::level::Level;
 use crate::limits::TICK_US;
 use crate::message::{Body, MachineId, Now, Request, Response, ShardId, TxnId};
+use crate::pipeline::Word;
 use crate::replication::{
     Group, GroupError, Members, Membership, Persist, Promises, Recovered, Standing, Step,
 };
@@ -267,6 +268,19 @@ impl<C: EntryCodec> Replica<C> {
         self.admit(now, request);
     }
 
+    /// The leader of another shard says something about a pipeline. Whoever does not lead need not know.
+    pub fn hear(&mut self, now: Now, word: Word) {
+        if self.leading.is_some() && self.splitting.is_none() {
+            self.busy_us = now.mono_us;
+            self.shard.hear(now, word);
+        }
+    }
+
+    /// What the leader of this shard has to say to others.
+    pub fn take_words(&mut self) -> Vec<(ShardId, Word)> {
+        self.shard.take_words()
+    }
+
     /// Does what is due by time.
     ///
     /// # Errors
@@ -338,6 +352,7 @@ impl<C: EntryCodec> Replica<C> {
     /// used.
     pub fn use_level(&mut self, level: Level) {
         self.level = level;
+        self.shard.use_level(level);
     }
 
     /// Proposes what this turn has written. While enough is on its way to the disk, writes gather
@@ -621,7 +636,8 @@ pub fn resolve_open<C: EntryCodec>(replicas: &mut [Replica<C>], now: Now) -> (us
     let mut open =
         std::collections::BTreeMap::<TxnId, (usize, usize, Timestamp, Option<Timestamp>)>::new();
     for replica in replicas.iter() {
-        for (txn, prepared) in replica.shard.state().prepared() {
+        let prepared = replica.shard.state().prepared();
+        for (txn, prepared) in prepared.iter().filter(|(_, prepared)| !prepared.is_unit()) {
             let vote = open.entry(*txn).or_insert((
                 prepared.prepare.participants.len(),
                 0,

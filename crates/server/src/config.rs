@@ -8,6 +8,7 @@ pub mod peer_tls;
 
 use crate::secret::Secret;
 use cluster::{ClusterOptions, ClusterSettings};
+use engine::gateway::Order;
 use engine::gateway::UserConfig;
 use engine::gateway::acl::Acl;
 use engine::limits::{CONNECTIONS_MAX, SHARDS_MAX, WORKERS_MAX};
@@ -145,6 +146,8 @@ pub struct Settings {
     pub durability: Option<Durability>,
     /// Concurrency control, by name; see [`Concurrency::named`].
     pub cc: Option<String>,
+    /// How pipelines keep their order across shards, by name; see [`Order::named`].
+    pub order: Option<String>,
     /// Memory beyond which writes that grow are refused; 0 for no limit.
     pub maxmemory: Option<Bytes>,
     /// Most client connections.
@@ -201,6 +204,7 @@ impl Settings {
             workers: self.workers.or(below.workers),
             durability: self.durability.or(below.durability),
             cc: self.cc.or(below.cc),
+            order: self.order.or(below.order),
             maxmemory: self.maxmemory.or(below.maxmemory),
             maxclients: self.maxclients.or(below.maxclients),
             password: self.password.or(below.password),
@@ -234,6 +238,8 @@ pub struct Options {
     pub concurrency: Concurrency,
     /// Name of the concurrency control.
     pub cc: String,
+    /// How pipelines keep their order across shards.
+    pub order: Order,
     /// Memory beyond which writes that grow are refused; 0 for no limit.
     pub memory_limit_bytes: u64,
     /// Most client connections.
@@ -278,6 +284,11 @@ impl Options {
             let names = Concurrency::NAMES.join(", ");
             return Err(ConfigError::new(format!("cc must be one of {names}, not '{cc}'")));
         };
+        let order = settings.order.as_deref().map_or(Some(Order::default()), Order::named);
+        let Some(order) = order else {
+            let (names, order) = (Order::NAMES.join(", "), settings.order.unwrap_or_default());
+            return Err(ConfigError::new(format!("order must be one of {names}, not '{order}'")));
+        };
         let connections_max = settings.maxclients.unwrap_or(CONNECTIONS_MAX);
         if connections_max == 0 || connections_max > CONNECTIONS_MAX {
             return Err(ConfigError::new(format!(
@@ -306,6 +317,7 @@ impl Options {
             durability,
             concurrency,
             cc,
+            order,
             memory_limit_bytes: settings
                 .maxmemory
                 .map_or_else(|| crate::memory::available_bytes() / 4 * 3, |bytes| bytes.0),
@@ -457,6 +469,7 @@ mod tests {
             workers,
             durability,
             cc,
+            order,
             maxmemory,
             maxclients,
             password,
@@ -470,6 +483,7 @@ mod tests {
         } = file(&everything_in_the_file_to_start_from()).unwrap();
         assert!(dir.is_some() && bind.is_some() && port.is_some() && shards.is_some());
         assert!(workers.is_some() && durability.is_some() && cc.is_some() && maxmemory.is_some());
+        assert!(order.is_some());
         assert!(maxclients.is_some() && password.is_some() && insecure.is_some());
         assert!(metrics_port.is_some() && snapshot_log_bytes.is_some() && log_level.is_some());
         let TlsSettings { port: _, cert: _, key: _, client_ca } = tls.unwrap();
@@ -554,6 +568,7 @@ mod tests {
             Settings { shards: Some(SHARDS_MAX as u16 + 1), ..Settings::default() },
             Settings { workers: Some(0), ..Settings::default() },
             Settings { cc: Some("best".to_owned()), ..Settings::default() },
+            Settings { order: Some("any".to_owned()), ..Settings::default() },
             Settings { maxclients: Some(CONNECTIONS_MAX + 1), ..Settings::default() },
             Settings { log_level: Some("loud".to_owned()), ..Settings::default() },
             Settings { snapshot_log_bytes: Some(Bytes(1)), ..Settings::default() },

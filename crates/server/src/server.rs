@@ -461,6 +461,7 @@ impl Starting {
             shards: self.shards,
             members: self.identity.members(self.map.map()),
             concurrency: options.concurrency,
+            order: options.order,
             version: env!("CARGO_PKG_VERSION"),
             users: users(options),
             require_auth: options.requires_auth(),

@@ -76,6 +76,8 @@ struct Running {
     /// An attempt under this number may have taken effect.
     in_doubt: bool,
     number: u64,
+    /// How many commands of pipelines were sent before.
+    first: u64,
 }
 
 /// A client.
@@ -86,6 +88,14 @@ pub struct Client {
     random: Random,
     running: Option<Running>,
     numbers: u64,
+    /// Commands of a pipeline take effect in the order in which they are sent.
+    ordered: bool,
+    /// How many such commands it has sent, and how often their order has begun anew, with another
+    /// connection for instance.
+    issued: u64,
+    connections: u64,
+    /// One of them in the present pipeline was answered with a doubt.
+    in_doubt: bool,
     manners: Manners,
     /// What it has seen.
     pub events: Vec<Event>,
@@ -93,8 +103,12 @@ pub struct Client {
     pub marks: BTreeMap<&'static str, u64>,
 }
 
-/// A process of the history of its own for each command of a pipeline, after those of the clients.
+/// The process of the history that a client's pipelines belong to; without an order, each command of one
+/// belongs to another process from there on.
 const PIPELINED: u64 = 1_000;
+
+/// What the checkers see: a process, the place in its issue order, and what it does.
+type Seen<'a> = (u64, Option<u64>, &'a [Vec<String>]);
 
 impl Client {
     /// Client number `id`.
@@ -105,6 +119,10 @@ impl Client {
             random: Random::new(seed, &format!("client {id}")),
             running: None,
             numbers: 0,
+            ordered: false,
+            issued: 0,
+            connections: 0,
+            in_doubt: false,
             manners,
             events: Vec::new(),
             marks: BTreeMap::new(),
@@ -113,6 +131,12 @@ impl Client {
 
     fn mark(&mut self, kind: &'static str) {
         *self.marks.entry(kind).or_default() += 1;
+    }
+
+    /// From now on, commands of its pipelines take effect in the order in which they are sent.
+    pub fn keep_order(mut self) -> Self {
+        self.ordered = true;
+        self
     }
 
     /// Whether a transaction is under way.
@@ -142,10 +166,15 @@ impl Client {
         let script = self.workload.next();
         self.numbers += 1;
         let unsent = commands(self.id, &script, self.numbers);
-        for (process, ops) in self.processes(&script) {
+        for (process, seq, ops) in self.processes(&script) {
             let mut event = Event::new(process, EventKind::Invoke, now_us);
             event.txn = as_words(ops);
+            event.session_seq = seq;
             self.events.push(event);
+        }
+        let first = self.issued;
+        if script.form == Form::Pipeline {
+            self.issued += script.ops.len() as u64;
         }
         Running {
             expected: unsent.len(),
@@ -160,17 +189,36 @@ impl Client {
             dawdled: false,
             in_doubt: false,
             number: self.numbers,
+            first,
         }
     }
 
     /// The processes that the checkers see, with what each does.
-    fn processes<'a>(&self, script: &'a Script) -> Vec<(u64, &'a [Vec<String>])> {
+    fn processes<'a>(&self, script: &'a Script) -> Vec<Seen<'a>> {
+        self.processes_from(script, self.issued)
+    }
+
+    fn processes_from<'a>(&self, script: &'a Script, first: u64) -> Vec<Seen<'a>> {
         match script.form {
             Form::Pipeline => {
-                let first = PIPELINED * (self.id + 1);
-                (first..).zip(script.ops.chunks(1)).collect()
+                let commands = (0..).zip(script.ops.chunks(1));
+                commands
+                    .map(|(at, ops)| {
+                        let (process, seq) = self.pipelined_as(first, at);
+                        (process, seq, ops)
+                    })
+                    .collect()
             }
-            _ => vec![(self.id, &script.ops)],
+            _ => vec![(self.id, None, &script.ops)],
+        }
+    }
+
+    /// The process and the place of a command of a pipeline.
+    fn pipelined_as(&self, first: u64, at: u64) -> (u64, Option<u64>) {
+        let process = PIPELINED * (self.id + 1);
+        match self.ordered {
+            true => (process + self.connections, Some(first + at)),
+            false => (process + at, None),
         }
     }
 
@@ -267,7 +315,7 @@ impl Client {
     /// The reply of the next command of a pipeline.
     fn pipelined(&mut self, now_us: u64, reply: &Reply) -> Vec<Wish> {
         let Some(running) = &mut self.running else { return Vec::new() };
-        let process = PIPELINED * (self.id + 1) + running.replies.len() as u64;
+        let (first, at) = (running.first, running.replies.len() as u64);
         running.replies.push(Reply::Nil);
         let last = running.replies.len() == running.expected;
         let (kind, replies) = match reply {
@@ -275,13 +323,20 @@ impl Client {
             Reply::Error(_) => (EventKind::Fail, Vec::new()),
             reply => (EventKind::Ok, vec![Some(value_of(reply))]),
         };
+        let (process, seq) = self.pipelined_as(first, at);
         let mut event = Event::new(process, kind, now_us);
         event.replies = replies;
+        event.session_seq = seq;
         self.events.push(event);
         if kind == EventKind::Info {
             self.mark("indefinite_told");
         }
+        if kind == EventKind::Info {
+            self.in_doubt = true;
+        }
         if last {
+            // What is in doubt may still take effect, behind whatever comes now.
+            self.connections += u64::from(std::mem::take(&mut self.in_doubt));
             self.running = None;
             return vec![Wish::Sleep(self.random.tail(self.manners.think_us))];
         }
@@ -290,6 +345,12 @@ impl Client {
 
     /// The connection is gone.
     pub fn disconnected(&mut self, now_us: u64) {
+        self.lose(now_us);
+        self.connections += 1;
+        self.in_doubt = false;
+    }
+
+    fn lose(&mut self, now_us: u64) {
         let Some(running) = &mut self.running else { return };
         if running.script.numbered {
             // It will be sent again under the same number.
@@ -323,11 +384,15 @@ impl Client {
             Form::Pipeline => running.replies.len(),
             _ => 0,
         };
-        for (process, _) in self.processes(&running.script).into_iter().skip(answered) {
+        let processes = self.processes_from(&running.script, running.first);
+        let mut events = Vec::new();
+        for (process, seq, _) in processes.into_iter().skip(answered) {
             let mut event = Event::new(process, kind, now_us);
             event.replies.clone_from(&replies);
-            self.events.push(event);
+            event.session_seq = seq;
+            events.push(event);
         }
+        self.events.extend(events);
         vec![Wish::Sleep(self.random.tail(self.manners.think_us))]
     }
 

@@ -134,17 +134,19 @@ impl Plant {
             (Self::EarlyRelease, Body::Lock { txn, .. }) => {
                 let (gateway, token, txn) = (request.gateway, Token(0), *txn);
                 let after = adt::Timestamp::ZERO;
-                let release = Request { gateway, token, body: Body::Release { txn, after } };
+                let release =
+                    Request { gateway, token, after: None, body: Body::Release { txn, after } };
                 return vec![request, release];
             }
             (Self::TornCut, Body::Cut { cut, step: CutStep::Freeze }) if shard == 0 => {
                 let (gateway, token) = (request.gateway, Token(u64::MAX));
                 let body = Body::Cut { cut: *cut, step: CutStep::Release };
-                return vec![request, Request { gateway, token, body }];
+                return vec![request, Request { gateway, token, after: None, body }];
             }
             (Self::DuplicateMessage, Body::Apply(apply)) => {
                 let (gateway, token) = (request.gateway, Token(u64::MAX));
-                let again = Request { gateway, token, body: Body::Apply(apply.clone()) };
+                let again =
+                    Request { gateway, token, after: None, body: Body::Apply(apply.clone()) };
                 return vec![request, again];
             }
             _ => {}

@@ -40,11 +40,12 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
         for (index, record) in entry.records.into_iter().enumerate() {
             match record {
                 LogRecord::Apply(apply) => {
-                    for value in unique_values(&apply.ops) {
+                    // Commands of a pipeline may be in one record.
+                    for (tie, value) in (0..).zip(unique_values(&apply.ops)) {
                         // A retry of a numbered request is in the log again and does nothing.
                         values.entry(value).or_insert(Position {
                             ts: first + index as u64,
-                            tie: None,
+                            tie: Some(tie),
                             guarded: !apply.guards.is_empty(),
                         });
                     }
@@ -56,7 +57,21 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
                 LogRecord::Outcome { txn, commit: Some(ts) } => {
                     outcomes.insert(txn, ts.0);
                 }
+                LogRecord::Propose(group) => {
+                    for unit in &group.units {
+                        let values = unique_values(&unit.ops);
+                        let name = group.stream.unit(unit.seq);
+                        prepared.entry(name).or_default().extend(values);
+                    }
+                }
+                LogRecord::Settle { stream, units } => {
+                    let placed = units.into_iter().filter_map(|(seq, place)| Some((seq, place?)));
+                    outcomes.extend(placed.map(|(seq, place)| (stream.unit(seq), place.0)));
+                }
                 LogRecord::Outcome { .. }
+                | LogRecord::Place { .. }
+                | LogRecord::Refuse(_)
+                | LogRecord::Forget(_)
                 | LogRecord::Void(_)
                 | LogRecord::Flush
                 | LogRecord::Split { .. }
@@ -97,7 +112,7 @@ fn is_unique(command: &[u8], value: &[u8]) -> bool {
 /// Gives every completion (and every open transaction) the position that the log has for it.
 pub fn stamp(events: &mut [Event], disk: &Disk) -> Result<(), String> {
     let positions = positions(disk)?;
-    let mut open: BTreeMap<u64, Option<Position>> = BTreeMap::new();
+    let mut open: BTreeMap<(u64, Option<u64>), Option<Position>> = BTreeMap::new();
     for event in events.iter_mut() {
         match event.kind {
             EventKind::Invoke => {
@@ -105,16 +120,16 @@ pub fn stamp(events: &mut [Event], disk: &Disk) -> Result<(), String> {
                     let (name, value) = (op.first()?, op.get(2)?);
                     positions.get(value).filter(|_| is_unique(name, value))
                 });
-                open.insert(event.process, written.max().copied());
+                open.insert((event.process, event.session_seq), written.max().copied());
             }
             EventKind::Ok | EventKind::Info => {
-                let position = open.remove(&event.process).flatten();
+                let position = open.remove(&(event.process, event.session_seq)).flatten();
                 let known = position.filter(|p| event.kind == EventKind::Ok || !p.guarded);
                 event.ts = known.map(|p| p.ts);
                 event.tie = known.and_then(|p| p.tie);
             }
             EventKind::Fail => {
-                open.remove(&event.process);
+                open.remove(&(event.process, event.session_seq));
             }
         }
     }

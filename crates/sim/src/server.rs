@@ -36,6 +36,8 @@ pub struct Shape {
     pub concurrency: Concurrency,
     /// What the build understood that founded the cluster.
     pub level: Level,
+    /// How pipelines keep their order across shards.
+    pub order: gateway::Order,
 }
 
 impl Shape {
@@ -156,6 +158,8 @@ pub struct Worker {
     /// The connections that this worker knows of.
     generations: BTreeMap<MachineId, u64>,
     plant: Option<Plant>,
+    /// How many inputs it has taken.
+    taken: u64,
     build: Build,
     format: PeerFormat,
     /// How often something rare was seen here.
@@ -232,6 +236,7 @@ pub fn start(
             workers,
             generations,
             plant,
+            taken: 0,
             build,
             format,
             marks,
@@ -280,6 +285,7 @@ fn gateway_config(
         shards: shape.shards,
         members: shape.members(id.machine, map),
         concurrency: shape.concurrency,
+        order: shape.order,
         version: "simulated",
         users: vec![everything()],
         require_auth: false,
@@ -300,6 +306,12 @@ impl Worker {
         let mut sent = Vec::new();
         while let Some(input) = self.inbox.pop_front() {
             self.take(now, input, &mut sent)?;
+            self.taken += 1;
+            // Commands that come together are mostly looked at together.
+            let more = matches!(self.inbox.front(), Some(Input::Command(..)));
+            if more && !self.taken.is_multiple_of(5) {
+                continue;
+            }
             self.pump(now, &mut sent);
             self.keep_map(&mut sent);
         }

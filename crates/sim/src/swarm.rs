@@ -9,6 +9,7 @@ use crate::plant::Plant;
 use crate::random::Random;
 use crate::server::Shape;
 use crate::workload::Mix;
+use engine::gateway::Order;
 use engine::level::Level;
 use engine::limits::REPLICAS_MAX;
 use engine::message::Concurrency;
@@ -133,7 +134,8 @@ impl Swarm {
     pub fn new(seed: u64, plant: Option<Plant>) -> Self {
         let mut random = Random::new(seed, "shape");
         let shape = shape(&mut random, plant);
-        let shape = Shape { level: founders_level(seed, shape, plant), ..shape };
+        let level = founders_level(seed, shape, plant);
+        let shape = Shape { level, order: order(seed), ..shape };
         let mut faults = faults(&mut Random::new(seed, "swarm"), shape.is_cluster());
         // What is wrong with a cut shows in one that is made.
         faults.extend((plant == Some(Plant::TornCut)).then_some((Fault::Backup, 40)));
@@ -173,7 +175,7 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
     let conditions = ["full", "full", "full", "full", "boost+phase", "rw+phase", "boost"];
     let condition = *random.pick(&conditions[..]);
     let concurrency = Concurrency::named(condition).unwrap_or(Concurrency::FULL);
-    let level = Level::NEWEST;
+    let (level, order) = (Level::NEWEST, Order::None);
     if founders == 0 {
         return Shape {
             machines: 1,
@@ -183,6 +185,7 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
             shards,
             concurrency,
             level,
+            order,
         };
     }
     debug_assert!(founders <= REPLICAS_MAX as u64);
@@ -190,13 +193,23 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
     let spare = if random.percent(50) { 0 } else { random.below(MACHINES_MAX - founders + 1) };
     let machines = (founders + spare).max(3) as u16;
     let founders = founders as u16;
-    Shape { machines, founders, clustered: true, workers, shards, concurrency, level }
+    Shape { machines, founders, clustered: true, workers, shards, concurrency, level, order }
+}
+
+/// How pipelines keep their order across shards: mostly as it is meant.
+fn order(seed: u64) -> Order {
+    let orders = [Order::Constant, Order::Constant, Order::Constant, Order::Single, Order::None];
+    *Random::new(seed, "order").pick(&orders)
 }
 
 /// What the build understands that founds the cluster: in some runs one that is older than others.
 fn founders_level(seed: u64, shape: Shape, plant: Option<Plant>) -> Level {
-    let older = plant == Some(Plant::EarlyLevel) || Random::new(seed, "levels").percent(25);
-    if shape.is_cluster() && older { Level::CLUSTERS } else { Level::NEWEST }
+    let mut random = Random::new(seed, "levels");
+    let older = random.percent(25) || plant == Some(Plant::EarlyLevel);
+    match shape.is_cluster() && older {
+        true => *random.pick(&[Level::CLUSTERS, Level::COMPACT]),
+        false => Level::NEWEST,
+    }
 }
 
 fn faults(random: &mut Random, clustered: bool) -> Vec<(Fault, u64)> {

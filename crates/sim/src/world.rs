@@ -256,6 +256,9 @@ impl World {
     fn final_restart(&mut self) -> Result<(), String> {
         self.crash(0);
         self.boot(0)?;
+        // Shards ask each other what became of pipelines.
+        self.ending = true;
+        self.go_on_for(AGREE_US)?;
         for worker in &self.machines[0].workers {
             for replica in worker.node().replicas() {
                 let open = replica.shard().state().prepared().len();

@@ -114,7 +114,8 @@ impl World {
         match what {
             Coming::Request(body) => {
                 let body = *body;
-                replica.handle(now, Request { gateway: GATEWAY, token: Token(1), body });
+                replica
+                    .handle(now, Request { gateway: GATEWAY, token: Token(1), after: None, body });
             }
             Coming::Message(message) => replica.step(now, *message).unwrap(),
             Coming::Durable(number) => replica.persisted(now, number).unwrap(),

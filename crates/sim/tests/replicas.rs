@@ -96,7 +96,7 @@ impl Story {
     /// Hands a request to a machine; gives its number. Nothing else happens yet.
     fn ask(&mut self, machine: usize, body: Body) -> u64 {
         self.asked += 1;
-        let request = Request { gateway: GATEWAY, token: Token(self.asked), body };
+        let request = Request { gateway: GATEWAY, token: Token(self.asked), after: None, body };
         self.replicas[machine].handle(self.now, request);
         self.asked
     }

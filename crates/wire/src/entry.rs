@@ -1,4 +1,4 @@
-//! Log entries as bytes, versions 2 and 3; version 1 is read too. `docs/internals/formats.md` has the
+//! Log entries as bytes, versions 2 to 4; version 1 is read too. `docs/internals/formats.md` has the
 //! layout.
 //!
 //! Operations are written as the words of a command that parses to the same operation, so that the
@@ -7,6 +7,7 @@
 
 use crate::bytes::{Form, Reader, put_option, put_u16, put_u64};
 use crate::snapshot::SnapshotFormat;
+use crate::stream::{put_group, put_stream, read_group, read_stream};
 use adt::{ArgBuf, Args, Corrupt, Op, Timestamp, record};
 use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec, SnapshotPart};
 use engine::level::Level;
@@ -15,12 +16,15 @@ use engine::message::{
     Age, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId, Version,
 };
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// First byte of an entry for clusters in which somebody may not understand [`VERSION_COMPACT`], and
 /// the version of snapshots and of what entries and messages between machines have in common.
 pub(crate) const VERSION: u8 = 2;
 /// First byte of an entry whose records have short numbers.
 const VERSION_COMPACT: u8 = 3;
+/// First byte of an entry like those, which may have records about streams.
+const VERSION_ORDERED: u8 = 4;
 /// The version before clusters: it has short transactions and no [`VOID`].
 pub(crate) const VERSION_ALONE: u8 = 1;
 /// Most records that an entry of this version can hold, whatever shards do today.
@@ -35,6 +39,11 @@ const FLUSH: u8 = 5;
 const RESOLVE: u8 = 6;
 const VOID: u8 = 7;
 const SPLIT: u8 = 8;
+const PROPOSE: u8 = 9;
+const SETTLE: u8 = 10;
+const REFUSE: u8 = 11;
+const FORGET: u8 = 12;
+const PLACE: u8 = 13;
 
 const HAS_REQUEST: u8 = 1;
 const HAS_GUARDS: u8 = 2;
@@ -52,9 +61,14 @@ impl EntryCodec for EntryFormat {
     /// If the entry has more than 131,072 records; shards close entries long before.
     fn encode(&self, entry: &Entry, level: Level, out: &mut Vec<u8>) {
         assert!(entry.records.len() <= RECORDS_MAX, "shards bound their entries");
-        let (version, form) = match level.suffices_for(Level::COMPACT) {
-            true => (VERSION_COMPACT, Form::Short),
-            false => (VERSION, Form::Wide),
+        // Whoever goes on with a stream may not have heard that all understand streams; all do, or
+        // there would be none.
+        let streams = entry.records.iter().any(LogRecord::is_about_streams);
+        let level = if streams { level.max(Level::ORDERED) } else { level };
+        let (version, form) = match level {
+            level if level.suffices_for(Level::ORDERED) => (VERSION_ORDERED, Form::Short),
+            level if level.suffices_for(Level::COMPACT) => (VERSION_COMPACT, Form::Short),
+            _ => (VERSION, Form::Wide),
         };
         out.push(version);
         put_u64(entry.now_ms, out);
@@ -70,10 +84,10 @@ impl EntryCodec for EntryFormat {
     fn decode(&self, bytes: &[u8]) -> Result<Entry, Corrupt> {
         let mut reader = Reader::new(bytes);
         let version = match bytes.first() {
-            Some(&VERSION_COMPACT) => reader.u8()?,
+            Some(&(VERSION_COMPACT | VERSION_ORDERED)) => reader.u8()?,
             _ => read_version(&mut reader)?,
         };
-        if version == VERSION_COMPACT {
+        if matches!(version, VERSION_COMPACT | VERSION_ORDERED) {
             reader.set_form(Form::Short);
         }
         let (now_ms, ts, seed) = (reader.u64()?, Timestamp(reader.u64()?), reader.u64()?);
@@ -95,6 +109,7 @@ impl EntryCodec for EntryFormat {
 pub fn level_of(bytes: &[u8]) -> Level {
     match bytes.first() {
         Some(&VERSION_COMPACT) => Level::COMPACT,
+        Some(&VERSION_ORDERED) => Level::ORDERED,
         _ => Level::CLUSTERS,
     }
 }
@@ -137,6 +152,37 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
             out.push(RESOLVE);
             put_request_in(words.form, request, out);
         }
+        LogRecord::Propose(group) => {
+            out.push(PROPOSE);
+            put_group(group, words, out);
+        }
+        LogRecord::Place { stream, units } => {
+            out.push(PLACE);
+            put_stream(words.form, *stream, out);
+            words.form.put_count(units.len(), out);
+            for (seq, place) in units {
+                words.form.put_u32(*seq, out);
+                put_u64(place.0, out);
+            }
+        }
+        LogRecord::Settle { stream, units } => {
+            out.push(SETTLE);
+            put_stream(words.form, *stream, out);
+            words.form.put_count(units.len(), out);
+            for (seq, place) in units {
+                words.form.put_u32(*seq, out);
+                put_option(place.map(|ts| ts.0), out);
+            }
+        }
+        LogRecord::Refuse(stream) => {
+            out.push(REFUSE);
+            put_stream(words.form, *stream, out);
+        }
+        LogRecord::Forget(streams) => {
+            out.push(FORGET);
+            words.form.put_count(streams.len(), out);
+            streams.iter().for_each(|stream| put_stream(words.form, *stream, out));
+        }
         LogRecord::Split { child, first, at, last } => {
             out.push(SPLIT);
             [child.0, *first, *at, *last].into_iter().for_each(|number| put_u16(number, out));
@@ -166,6 +212,41 @@ fn read_record(
             at: reader.u16()?,
             last: reader.u16()?,
         },
+        kind if version == VERSION_ORDERED => return read_stream_record(kind, reader, spans),
+        _ => return Err(Corrupt),
+    })
+}
+
+/// A record about a pipeline over several shards.
+fn read_stream_record(
+    kind: u8,
+    reader: &mut Reader<'_>,
+    spans: &mut Spans,
+) -> Result<LogRecord, Corrupt> {
+    Ok(match kind {
+        PROPOSE => LogRecord::Propose(Arc::new(read_group(reader, spans)?)),
+        PLACE => {
+            let (stream, mut units) = (read_stream(reader)?, Vec::new());
+            for _ in 0..reader.count(12)? {
+                units.push((reader.small_u32()?, Timestamp(reader.u64()?)));
+            }
+            LogRecord::Place { stream, units }
+        }
+        SETTLE => {
+            let (stream, mut units) = (read_stream(reader)?, Vec::new());
+            for _ in 0..reader.count(5)? {
+                units.push((reader.small_u32()?, reader.option()?.map(Timestamp)));
+            }
+            LogRecord::Settle { stream, units }
+        }
+        REFUSE => LogRecord::Refuse(read_stream(reader)?),
+        FORGET => {
+            let mut streams = Vec::new();
+            for _ in 0..reader.count(11)? {
+                streams.push(read_stream(reader)?);
+            }
+            LogRecord::Forget(streams)
+        }
         _ => return Err(Corrupt),
     })
 }
@@ -182,6 +263,13 @@ fn needed(ops: &[KeyedOp]) -> &[KeyedOp] {
 pub(crate) struct Words {
     form: Form,
     args: ArgBuf,
+}
+
+impl Words {
+    /// How numbers are written.
+    pub(crate) fn form(&self) -> Form {
+        self.form
+    }
 }
 
 /// Bounds of the words of one operation; the memory is used again.
@@ -361,7 +449,7 @@ pub(crate) fn put_age(age: Age, out: &mut Vec<u8>) {
     put_age_in(Form::Wide, age, out);
 }
 
-fn put_age_in(form: Form, age: Age, out: &mut Vec<u8>) {
+pub(crate) fn put_age_in(form: Form, age: Age, out: &mut Vec<u8>) {
     put_u64(age.began.0, out);
     put_gateway_in(form, age.gateway, out);
 }

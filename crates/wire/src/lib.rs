@@ -11,3 +11,4 @@ pub mod peer;
 pub mod resp;
 mod saved;
 pub mod snapshot;
+mod stream;

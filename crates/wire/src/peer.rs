@@ -11,6 +11,7 @@ mod gateway;
 mod hello;
 mod request;
 mod stats;
+mod word;
 
 pub use hello::{
     HELLO_ADDRESS_BYTES_MAX, HELLO_CLUSTER_BYTES_MAX, Hello, decode_hello, encode_hello,
@@ -55,6 +56,8 @@ const MAP: u8 = 10;
 const MEMBERS: u8 = 11;
 const SLEEP: u8 = 21;
 const WAKE: u8 = 22;
+const WORDS: u8 = 23;
+const REQUEST_AFTER: u8 = 24;
 
 /// A shard and its watermark.
 const WATERMARK_BYTES: usize = 10;
@@ -164,9 +167,11 @@ fn open(payload: &[u8]) -> Result<(u8, Reader<'_>), Corrupt> {
 fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
     match parcel {
         Parcel::Request { shard, term, request } => {
-            put_shard_term(REQUEST, *shard, *term, out);
+            let kind = if request.after.is_some() { REQUEST_AFTER } else { REQUEST };
+            put_shard_term(kind, *shard, *term, out);
             put_gateway(request.gateway, out);
             put_u64(request.token.0, out);
+            request.after.iter().for_each(|after| put_u64(after.0, out));
             request::put_body(&request.body, words, out);
         }
         Parcel::Response(response) => {
@@ -213,6 +218,10 @@ fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
             put_u64(applied.1, out);
             put_members(members, out);
         }
+        Parcel::Words(words) => {
+            out.push(WORDS);
+            word::put_words(words, out);
+        }
         Parcel::Leads { shard, term } => put_shard_term(LEADS, *shard, *term, out),
         Parcel::Resigned { shard, term } => put_shard_term(RESIGNED, *shard, *term, out),
         Parcel::Watermarks(told) => {
@@ -236,11 +245,13 @@ fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
 
 fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Parcel, Corrupt> {
     Ok(match kind {
-        REQUEST => {
+        REQUEST | REQUEST_AFTER => {
             let (shard, term) = read_shard_term(reader)?;
             let (gateway, token) = (read_gateway(reader)?, Token(reader.u64()?));
+            let follows = kind == REQUEST_AFTER;
+            let after = if follows { Some(Token(reader.u64()?)) } else { None };
             let body = request::read_body(reader, spans)?;
-            Parcel::Request { shard, term, request: Request { gateway, token, body } }
+            Parcel::Request { shard, term, request: Request { gateway, token, after, body } }
         }
         RESPONSE => {
             let (gateway, token) = (read_gateway(reader)?, Token(reader.u64()?));
@@ -301,6 +312,7 @@ fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<P
             let (shard, term) = read_shard_term(reader)?;
             Parcel::Sleep { shard, term, index: reader.u64()? }
         }
+        WORDS => Parcel::Words(word::read_words(reader)?),
         WAKE => Parcel::Wake { shard: ShardId::from_outside(reader.u16()?) },
         _ => return Err(Corrupt),
     })

@@ -4,12 +4,13 @@
 //! Every part stands alone in a frame with its length and a CRC-32 (IEEE) of length and payload, so
 //! that a snapshot can be written, sent and checked in pieces of any size.
 
-use crate::bytes::{Reader, put_count, put_option, put_u16, put_u64, put_word};
+use crate::bytes::{Form, Reader, put_count, put_option, put_u16, put_u64, put_word};
 use crate::entry::{
     VERSION, VERSION_ALONE, Words, put_prepare, put_request, put_txn, read_prepare, read_request,
     read_txn, read_version,
 };
 use crate::saved::{put_record, put_reply, read_record, read_reply};
+use crate::stream::{put_kept, put_stream, read_kept, read_stream};
 use adt::{Corrupt, Timestamp};
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::message::{MachineId, ShardId};
@@ -28,6 +29,7 @@ const VOID: u8 = 7;
 const UNSETTLED: u8 = 8;
 const MEMBERS: u8 = 9;
 const SLOTS: u8 = 10;
+const STREAM: u8 = 11;
 
 /// The snapshot format of this version of the product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -125,6 +127,13 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
             out.push(VOID);
             put_txn(*txn, out);
         }
+        SnapshotPart::Stream { stream, refused, groups } => {
+            out.push(STREAM);
+            put_stream(Form::Wide, *stream, out);
+            out.push(u8::from(*refused));
+            put_count(groups.len(), out);
+            groups.iter().for_each(|group| put_kept(group, out));
+        }
         SnapshotPart::Unsettled { txn, commit } => {
             out.push(UNSETTLED);
             put_txn(*txn, out);
@@ -175,6 +184,14 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
         UNSETTLED if version != VERSION_ALONE => {
             let txn = read_txn(reader, version)?;
             SnapshotPart::Unsettled { txn, commit: reader.option()?.map(Timestamp) }
+        }
+        STREAM if version != VERSION_ALONE => {
+            let (stream, refused) = (read_stream(reader)?, reader.flag()?);
+            let mut groups = Vec::new();
+            for _ in 0..reader.count(29)? {
+                groups.push(read_kept(reader)?);
+            }
+            SnapshotPart::Stream { stream, refused, groups }
         }
         END => SnapshotPart::End { parts: reader.u64()? },
         _ => return Err(Corrupt),

@@ -3,6 +3,7 @@
 
 mod hex;
 mod parcels;
+mod stream;
 
 use adt::{Corrupt, Reply};
 use engine::level::Level;
@@ -109,10 +110,10 @@ fn no_kind_is_forgotten() {
     };
     let all: BTreeSet<u8> = parcels().iter().map(|parcel| encoded(parcel)[HEADER + 1]).collect();
     // Kind 7 was in version 1.
-    let known = (1..=6).chain(8..=11).chain(20..=22);
+    let known = (1..=6).chain(8..=11).chain(20..=24);
     assert_eq!(all, known.collect());
-    assert_eq!(kinds(1, 28, None), (1..=23).collect());
-    assert_eq!(kinds(2, 18, None), (1..=18).collect());
+    assert_eq!(kinds(1, 28, None), (1..=25).collect());
+    assert_eq!(kinds(2, 18, None), (1..=19).collect());
     assert_eq!(kinds(2, 19, Some(17)), (1..=5).collect());
     assert_eq!(kinds(2, 19, Some(10)), (1..=5).collect());
     assert_eq!(kinds(2, 19, Some(13)), (1..=3).collect());

@@ -23,6 +23,8 @@ pub struct Config {
     pub members: Option<Members>,
     /// Which parts of the concurrency control are on.
     pub concurrency: Concurrency,
+    /// How pipelines keep their order across shards.
+    pub order: Order,
     /// Version of the product, for `INFO` and `HELLO`.
     pub version: &'static str,
     /// Users. A server without authentication has one that is called `default` and has no password.
@@ -33,6 +35,34 @@ pub struct Config {
     pub settings: BTreeMap<String, String>,
     /// From which choices are made that a client may not foresee (which key `RANDOMKEY` gives).
     pub seed: u64,
+}
+
+/// How commands that a session sends without waiting for replies keep their order, if they go to several
+/// shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// They do not.
+    #[default]
+    None,
+    /// Each command is sent when the one before it is answered.
+    Single,
+    /// `constant` of `docs/internals/order.md`.
+    Constant,
+}
+
+impl Order {
+    /// The names that [`Order::named`] knows.
+    pub const NAMES: [&'static str; 3] = ["none", "single", "constant"];
+
+    /// The order with a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "none" => Self::None,
+            "single" => Self::Single,
+            "constant" => Self::Constant,
+            _ => return None,
+        })
+    }
 }
 
 /// A user.

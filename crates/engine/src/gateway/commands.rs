@@ -321,6 +321,7 @@ impl Gateway {
         session.watched.clear();
         session.retry = None;
         session.request = None;
+        session.ordered = true;
         session.user = user;
         session.protocol = 2;
         session.replies = super::session::Replies::On;

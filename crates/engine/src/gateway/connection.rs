@@ -132,6 +132,7 @@ impl Gateway {
             b"unblock" => self.client_unblock(id, args),
             b"reply" => self.client_reply(id, args),
             b"request" => self.client_request(id, args),
+            b"order" => self.client_order(id, args),
             b"tracking" | b"caching" | b"getredir" | b"trackinginfo" => {
                 ErrorReply::err("client-side caching is not offered by this server").into()
             }
@@ -205,6 +206,26 @@ impl Gateway {
         session.replies = replies;
         session.refresh();
         if replies == Replies::On { Reply::Ok.into() } else { Handled::Later }
+    }
+
+    /// `CLIENT ORDER ON | OFF`: whether commands that are sent without waiting for replies keep their order
+    /// across shards.
+    fn client_order(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        if args.len() != 3 {
+            return wrong_words("client", "order").into();
+        }
+        let ordered = match () {
+            () if args.is(2, "ON") => true,
+            () if args.is(2, "OFF") => false,
+            () => return ErrorReply::syntax().into(),
+        };
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.ordered = ordered;
+        }
+        Reply::Ok.into()
     }
 
     /// `CLIENT REQUEST name number`: the next command or transaction has this request number.

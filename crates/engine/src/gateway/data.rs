@@ -3,6 +3,7 @@
 use super::Gateway;
 use super::api::SessionId;
 use super::mail::{Pending, Target, WHOLE};
+use super::streams::Planned;
 use super::work::{Finish, Form, Program, Step, Work};
 use crate::entry::Apply;
 use crate::limits::KEY_BYTES_MAX;
@@ -41,23 +42,30 @@ impl Gateway {
         if let Some(error) = key_too_long(&key) {
             return self.reply(id, error.into());
         }
-        let shard = self.mail.shard_of(&key);
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         let target = Target { session: id, seq: session.push(), item: WHOLE };
+        if self.ordered && session.ordered {
+            return self.gather_up(Planned { target, ops: smallvec![(key, op)], finish: None });
+        }
+        self.send_single(target, key, op);
+    }
+
+    /// Sends one operation as it is.
+    #[inline]
+    pub(super) fn send_single(&mut self, target: Target, key: Blob, op: Op) {
+        let shard = self.mail.shard_of(&key);
+        let Some(session) = self.sessions.get_mut(target.session.0) else { return };
         // A read behind unanswered writes of the same session goes the way of the writes, so that
         // it sees those before it and not those after it.
-        if op.is_write() || session.is_fenced(shard) {
+        let (wrote, body) = if op.is_write() || session.is_fenced(shard) {
             session.writes_to(shard);
-            let apply = Apply { ops: smallvec![(key, op)], ..Apply::default() };
-            self.mail.ask(
-                shard,
-                Pending::Single { target, wrote: Some(shard) },
-                Body::Apply(apply),
-            );
+            let ops = smallvec![(key, op)];
+            (Some(shard), Body::Apply(Apply { ops, ..Apply::default() }))
         } else {
-            let body = Body::Read { key, op, fenced: false };
-            self.mail.ask(shard, Pending::Single { target, wrote: None }, body);
-        }
+            (None, Body::Read { key, op, fenced: false })
+        };
+        let after = None;
+        self.ask_loosely(target.session, shard, Pending::Single { target, wrote, after }, body);
     }
 
     /// A data command outside of transactions. Tells whether it went ahead.
@@ -93,9 +101,16 @@ impl Gateway {
         if !self.may_launch(id, &steps, route) {
             return false;
         }
-        let request = self.take_request(id);
-        let target = self.place(id, None);
-        self.launch(Program { target, steps, form: Form::One, guards: Vec::new(), request }, route);
+        let request = self.sessions.get(id.0).and_then(|session| session.request.clone());
+        // Its place is taken when it goes ahead.
+        let target = Target { session: id, seq: 0, item: WHOLE };
+        let mut program = Program { target, steps, form: Form::One, guards: Vec::new(), request };
+        if self.loses_order(&program, route) {
+            return false;
+        }
+        program.request = self.take_request(id);
+        program.target = self.place(id, None);
+        self.launch(program, route);
         true
     }
 
@@ -152,6 +167,28 @@ impl Gateway {
         alone || (route != Route::Many && self.config.concurrency.transactions && !later)
     }
 
+    /// Whether a program must wait, although it may start, because it would lose its place among the
+    /// session's commands.
+    pub(super) fn loses_order(&self, program: &Program, route: Route) -> bool {
+        let shard = match route {
+            Route::One(shard) => Some(shard),
+            _ => None,
+        };
+        let id = program.target.session;
+        let orders = |session: &super::session::Session| session.orders(shard);
+        self.keeps_order(id)
+            && !self.may_gather(program, route)
+            && self.sessions.get(id.0).is_some_and(orders)
+    }
+
+    /// Whether a program is operations on one shard and nothing else, which can be a unit of a stream.
+    fn may_gather(&self, program: &Program, route: Route) -> bool {
+        let plain = program.guards.is_empty() && program.request.is_none();
+        let direct = |step: &Step| matches!(step, Step::Ops(..) | Step::Fixed(_));
+        let one = matches!(route, Route::One(_));
+        plain && one && self.config.concurrency.transactions && program.steps.iter().all(direct)
+    }
+
     /// Carries a program out the cheapest way there is.
     pub(super) fn launch(&mut self, program: Program, route: Route) {
         let direct = program.steps.iter().all(Step::is_direct);
@@ -159,6 +196,7 @@ impl Gateway {
             self.bar(program.target);
             return self.begin_txn(program, None);
         }
+        let gathers = self.keeps_order(program.target.session) && self.may_gather(&program, route);
         let Program { target, steps, form, guards, request } = program;
         let mut work = Work::default();
         let mut later = Vec::new();
@@ -174,14 +212,19 @@ impl Gateway {
             }
         }
         let finish = Finish { outcomes: work.outcomes, form, later };
+        if gathers {
+            let ops = SmallVec::from_vec(work.ops);
+            return self.gather_up(Planned { target, ops, finish: Some(Box::new(finish)) });
+        }
         let only_reads =
             guards.is_empty() && request.is_none() && work.ops.iter().all(|(_, op)| !op.is_write());
         match route {
             Route::Nowhere => self.complete(target, &finish, std::iter::empty()),
             Route::One(shard) if only_reads && !self.is_fenced(target, shard) => {
                 let body = Body::Snapshot { ops: work.ops, at: Timestamp::ZERO, fenced: false };
-                let pending = Pending::Work { target, wrote: None, finish: Box::new(finish) };
-                self.mail.ask(shard, pending, body);
+                let (wrote, after, finish) = (None, None, Box::new(finish));
+                let pending = Pending::Work { target, wrote, after, finish };
+                self.ask_loosely(target.session, shard, pending, body);
             }
             Route::One(shard) => {
                 let apply = Apply { ops: SmallVec::from_vec(work.ops), guards, request };
@@ -198,16 +241,23 @@ impl Gateway {
         }
     }
 
-    fn is_fenced(&self, target: Target, shard: ShardId) -> bool {
+    pub(super) fn is_fenced(&self, target: Target, shard: ShardId) -> bool {
         self.sessions.get(target.session.0).is_some_and(|session| session.is_fenced(shard))
     }
 
-    fn apply_there(&mut self, target: Target, shard: ShardId, apply: Apply, finish: Finish) {
+    pub(super) fn apply_there(
+        &mut self,
+        target: Target,
+        shard: ShardId,
+        apply: Apply,
+        finish: Finish,
+    ) {
         if let Some(session) = self.sessions.get_mut(target.session.0) {
             session.writes_to(shard);
         }
-        let pending = Pending::Work { target, wrote: Some(shard), finish: Box::new(finish) };
-        self.mail.ask(shard, pending, Body::Apply(apply));
+        let (wrote, after, finish) = (Some(shard), None, Box::new(finish));
+        let pending = Pending::Work { target, wrote, after, finish };
+        self.ask_loosely(target.session, shard, pending, Body::Apply(apply));
     }
 
     /// Makes the reply of a program from the replies of its operations, and carries out what the

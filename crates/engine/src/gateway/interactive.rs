@@ -61,10 +61,13 @@ impl Gateway {
             Ok(request) => request,
             Err(error) => return error.into(),
         };
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
         let target = self.place(id, None);
         let shard = self.mail.shard_of(&request.client);
-        let pending = Pending::Single { target, wrote: None };
-        self.mail.ask(shard, pending, Body::Resolve(request));
+        let pending = Pending::Single { target, wrote: None, after: None };
+        self.ask_loosely(target.session, shard, pending, Body::Resolve(request));
         Handled::Later
     }
 

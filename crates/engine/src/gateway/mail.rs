@@ -5,6 +5,7 @@ use super::slab::{HANDLE_BITS, Slab};
 use super::ways::Ways;
 use super::work::Finish;
 use crate::message::{Body, GatewayId, Request, ShardId, Token};
+use crate::pipeline::StreamId;
 use crate::slot::Routes;
 use adt::{Blob, Timestamp};
 use std::collections::VecDeque;
@@ -27,9 +28,18 @@ pub(super) const ATTEMPT: u32 = u32::MAX - 1;
 #[derive(Debug)]
 pub(super) enum Pending {
     /// One operation of a session; its reply is the reply.
-    Single { target: Target, wrote: Option<ShardId> },
+    Single { target: Target, wrote: Option<ShardId>, after: Option<u64> },
+    /// Commands of a session on one shard, that are carried out together: where the reply of each goes,
+    /// from how many operations it comes, and what makes it.
+    Batch {
+        parts: Vec<(Target, u32, Option<Box<Finish>>)>,
+        wrote: Option<ShardId>,
+        after: Option<u64>,
+    },
     /// Operations of a session on one shard.
-    Work { target: Target, wrote: Option<ShardId>, finish: Box<Finish> },
+    Work { target: Target, wrote: Option<ShardId>, after: Option<u64>, finish: Box<Finish> },
+    /// A group of a session's stream: its first unit, and where it is.
+    Units { session: SessionId, stream: StreamId, first: u32, shard: ShardId },
     /// An early access of a transaction: one reply of a call.
     Access { job: u64, call: u64, index: u32, blocked: bool },
     /// The vote of a participant.
@@ -59,6 +69,41 @@ pub(super) enum Pending {
     /// The map is to say that a split is done.
     SplitDone,
 }
+
+impl Pending {
+    /// The session that has sent this by itself, in no stream and for no transaction.
+    pub fn of_loose(&self) -> Option<SessionId> {
+        match self {
+            Self::Single { target, .. } | Self::Work { target, .. } => Some(target.session),
+            Self::Batch { parts, .. } => parts.first().map(|(target, ..)| target.session),
+            _ => None,
+        }
+    }
+
+    /// The request that this one must not overtake.
+    fn after(&self) -> Option<u64> {
+        match self {
+            Self::Single { after, .. } | Self::Batch { after, .. } | Self::Work { after, .. } => {
+                *after
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Pending {
+    /// The request must not overtake another one.
+    pub fn comes_after(&mut self, token: u64) {
+        if let Self::Single { after, .. } | Self::Batch { after, .. } | Self::Work { after, .. } =
+            self
+        {
+            *after = Some(token);
+        }
+    }
+}
+
+/// The bits of a token that say which request it is.
+const HANDLE_MASK: u64 = (1 << HANDLE_BITS) - 1;
 
 /// The way to the shards.
 #[derive(Debug)]
@@ -113,13 +158,14 @@ impl Mail {
     pub fn put(&mut self, shard: ShardId, token: u64, times: u8, body: Body) {
         self.stats.requests += 1;
         let token = Token(token | u64::from(times) << HANDLE_BITS);
-        let request = Request { gateway: self.gateway, token, body };
+        let after = self.pending.get(token.0 & HANDLE_MASK).and_then(Pending::after).map(Token);
+        let request = Request { gateway: self.gateway, token, after, body };
         self.outputs.push_back(Output::Shard { shard, request });
     }
 
     /// Our token of what was sent under one.
     pub fn token_of(sent: Token) -> u64 {
-        sent.0 & ((1 << HANDLE_BITS) - 1)
+        sent.0 & HANDLE_MASK
     }
 
     /// Our token of what somebody has answered, unless the request was asked again since.

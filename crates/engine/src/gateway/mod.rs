@@ -41,6 +41,7 @@ pub mod session_commands;
 mod shardmap;
 mod slab;
 mod snapshot;
+mod streams;
 mod timer;
 mod topology;
 mod txn;
@@ -48,8 +49,8 @@ mod ways;
 mod work;
 
 pub use api::{
-    Admin, ClientFilter, Config, Facts, GatewayStats, Knowledge, Opening, Output, PeerMessage,
-    Question, SessionId, UserConfig,
+    Admin, ClientFilter, Config, Facts, GatewayStats, Knowledge, Opening, Order, Output,
+    PeerMessage, Question, SessionId, UserConfig,
 };
 pub use topology::Members;
 
@@ -104,6 +105,12 @@ pub struct Gateway {
     recovering: BTreeSet<TxnId>,
     /// The map is being told that a split is done.
     telling_split: bool,
+    /// Commands of one session keep their order across shards, unless it does without.
+    ordered: bool,
+    /// It is not known yet whether all machines understand streams.
+    lacks_map: bool,
+    /// Sessions with commands that are to be dispatched.
+    dispatching: Vec<SessionId>,
 }
 
 impl Gateway {
@@ -122,7 +129,7 @@ impl Gateway {
             ways: config.members.is_some().then(ways::Ways::new),
             stats: GatewayStats::default(),
         };
-        Self {
+        let mut gateway = Self {
             acl: Acl::from_config(&config.users).unwrap_or_default(),
             facts: Facts::default(),
             now,
@@ -144,8 +151,13 @@ impl Gateway {
             topology: topology::Topology::new(config.members.as_ref(), config.id.machine),
             recovering: BTreeSet::new(),
             telling_split: false,
+            ordered: false,
+            lacks_map: false,
+            dispatching: Vec::new(),
             config,
-        }
+        };
+        gateway.look_at_level();
+        gateway
     }
 
     /// A client has connected.
@@ -169,6 +181,8 @@ impl Gateway {
         if self.sessions.get(id.0).is_none() {
             return;
         }
+        // What the client has sent before it left is carried out.
+        self.dispatch_all();
         self.end_transactions(id);
         let blocked = self.sessions.get(id.0).and_then(|session| session.blocked);
         if let Some(job) = blocked {
@@ -217,6 +231,10 @@ impl Gateway {
     /// The next thing to do.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
+        if self.mail.outputs.is_empty() && !self.dispatching.is_empty() {
+            self.dispatch_all();
+            self.settle();
+        }
         self.mail.outputs.pop_front()
     }
 

@@ -103,21 +103,25 @@ impl Gateway {
         }
         let guards = std::mem::take(&mut session.watched);
         let route = self.route(&multi.steps, &guards);
-        let may_launch = self.may_launch(id, &multi.steps, route);
+        let target = Target { session: id, seq: 0, item: super::mail::WHOLE };
+        let Multi { steps, request, .. } = multi;
+        let mut program = Program { target, steps, form: Form::Array, guards, request };
+        let may_launch = self.may_launch(id, &program.steps, route);
+        let may_launch = may_launch && !self.loses_order(&program, route);
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
         if !may_launch {
-            session.watched = guards;
-            session.mode = Mode::Multi(Box::new(multi));
+            session.watched = program.guards;
+            let (steps, request) = (program.steps, program.request);
+            session.mode = Mode::Multi(Box::new(Multi { steps, request, ..multi }));
             return Handled::Hold;
         }
         session.mode = Mode::Single;
         session.refresh();
-        let target = self.place(id, None);
-        let Multi { steps, request, .. } = multi;
-        if steps.iter().any(|step| matches!(step, Step::Later(_))) {
-            self.bar(target);
+        program.target = self.place(id, None);
+        if program.steps.iter().any(|step| matches!(step, Step::Later(_))) {
+            self.bar(program.target);
         }
-        self.launch(Program { target, steps, form: Form::Array, guards, request }, route);
+        self.launch(program, route);
         Handled::Later
     }
 

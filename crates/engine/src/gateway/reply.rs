@@ -51,14 +51,19 @@ impl Gateway {
             }
             _ => slot.state = SlotState::Done(reply),
         }
-        if session.barrier == Some(target.seq) {
+        let passed = session.barrier == Some(target.seq);
+        if passed {
             session.barrier = None;
         }
+        let gathered = passed && !session.gathered.is_empty();
         if index == 0 {
             flush(&mut self.mail, target.session, session);
         }
         if !session.held.is_empty() && session.barrier.is_none() && session.queue.is_empty() {
             self.resumable.push(target.session);
+        }
+        if gathered {
+            self.dispatch_soon(target.session);
         }
     }
 

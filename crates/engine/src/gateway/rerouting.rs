@@ -115,6 +115,11 @@ impl Gateway {
                 shards.extend(apply.ops.iter().map(|(key, _)| self.mail.shard_of(key)));
                 shards.extend(apply.guards.iter().map(|g| self.mail.shard_of(&g.key)));
             }
+            // Others know where its units belong: it begins anew.
+            Body::Pipeline(group) => {
+                let stays = group.ops().all(|(key, _)| self.mail.shard_of(key) == here);
+                return if stays { Place::Here } else { Place::Nowhere };
+            }
             Body::KeysInSlot { slot, .. } => {
                 shards.insert(self.mail.routes.shard_of_slot(*slot));
             }
@@ -135,15 +140,21 @@ impl Gateway {
 
     /// A write that is not answered is on its way to another shard.
     fn count_elsewhere(&mut self, token: u64, from: ShardId, to: ShardId) {
-        let Some(Pending::Single { target, wrote } | Pending::Work { target, wrote, .. }) =
-            self.mail.pending.get_mut(token)
-        else {
-            return;
+        let (id, wrote) = match self.mail.pending.get_mut(token) {
+            Some(Pending::Single { target, wrote, .. } | Pending::Work { target, wrote, .. }) => {
+                (target.session, wrote)
+            }
+            Some(Pending::Batch { parts, wrote, .. }) => match parts.first() {
+                Some((target, ..)) => (target.session, wrote),
+                None => return,
+            },
+            _ => return,
         };
         if *wrote == Some(from)
-            && let Some(session) = self.sessions.get_mut(target.session.0)
+            && let Some(session) = self.sessions.get_mut(id.0)
         {
             *wrote = Some(to);
+            session.loose.shard = None;
             session.wrote(from);
             session.writes_to(to);
         }
@@ -168,6 +179,7 @@ impl Gateway {
             return;
         };
         self.written(target, wrote);
+        self.end_loose(target.session);
         self.bar(target);
         match body {
             Body::Apply(Apply { ops, guards, request }) => {

@@ -1,7 +1,7 @@
 //! What shards say, and whom it concerns.
 
 use super::mail::Pending;
-use super::work::Outcome;
+use super::work::{Finish, Outcome};
 use super::{Gateway, mail::Mail, mail::Target};
 use crate::message::{Answer, Body, Notice, Now, Refusal, Request, Response, ShardId};
 use adt::{ErrorReply, Reply};
@@ -29,9 +29,14 @@ impl Gateway {
     #[inline]
     pub(super) fn answer(&mut self, token: u64, pending: Pending, answer: Answer) {
         match pending {
-            Pending::Single { target, wrote } => self.single_answered(target, wrote, answer),
-            Pending::Work { target, wrote, finish } => {
+            Pending::Single { target, wrote, .. } => self.single_answered(target, wrote, answer),
+            Pending::Batch { parts, wrote, .. } => self.batch_answered(parts, wrote, answer),
+            Pending::Units { session, stream, first, shard } => {
+                self.units_answered((session, stream, first), shard, answer);
+            }
+            Pending::Work { target, wrote, finish, .. } => {
                 self.written(target, wrote);
+                self.end_loose(target.session);
                 match answer {
                     Answer::Replies(replies) | Answer::Repeated(replies) => {
                         self.count_committed(wrote, &finish.outcomes);
@@ -84,12 +89,49 @@ impl Gateway {
     #[inline]
     fn single_answered(&mut self, target: Target, wrote: Option<ShardId>, answer: Answer) {
         self.written(target, wrote);
+        self.end_loose(target.session);
         let reply = match answer {
             Answer::Reply(reply) => reply,
             Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
             other => unexpected(&other),
         };
         self.finish(target, reply);
+    }
+
+    /// Commands that were sent together are answered.
+    fn batch_answered(
+        &mut self,
+        parts: Vec<(Target, u32, Option<Box<Finish>>)>,
+        wrote: Option<ShardId>,
+        answer: Answer,
+    ) {
+        let Some(first) = parts.first().map(|(target, ..)| *target) else { return };
+        self.written(first, wrote);
+        self.end_loose(first.session);
+        let replies: Vec<Reply> = match answer {
+            Answer::Replies(replies) => replies.into_vec(),
+            Answer::Snapshot { replies, .. } => replies,
+            other => {
+                for (target, ..) in parts {
+                    self.finish(target, unexpected(&other));
+                }
+                return;
+            }
+        };
+        let mut replies = replies.into_iter();
+        for (target, count, finish) in parts {
+            match finish {
+                None => {
+                    let reply = replies.next().unwrap_or(Reply::Nil);
+                    self.finish(target, reply);
+                }
+                Some(finish) => {
+                    self.count_committed(wrote, &finish.outcomes);
+                    let own: Vec<Reply> = replies.by_ref().take(count as usize).collect();
+                    self.complete(target, &finish, own.into_iter());
+                }
+            }
+        }
     }
 
     fn count_committed(&mut self, wrote: Option<ShardId>, outcomes: &[Outcome]) {

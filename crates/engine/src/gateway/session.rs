@@ -5,6 +5,7 @@ use super::acl::User;
 use super::api::Opening;
 use super::hello::Hello;
 use super::mail::Target;
+use super::streams::{Loose, Planned, Stream};
 use super::work::Step;
 use crate::message::{Guard, RequestId, ShardId, TxnId};
 use adt::{ArgBuf, ErrorReply, Reply};
@@ -20,6 +21,20 @@ pub(super) struct Session {
     pub base: u64,
     /// How many writes each shard has not answered yet.
     pub writes: SmallVec<[u32; 8]>,
+    /// Requests that are in no stream.
+    pub loose: Loose,
+    /// Commands that are to be dispatched.
+    pub gathered: VecDeque<Planned>,
+    /// They are about to be.
+    pub dispatching: bool,
+    /// They are not before a time has passed.
+    pub rests: bool,
+    /// The stream under way.
+    pub stream: Option<Box<Stream>>,
+    /// How often a part of its pipeline has failed since one did not.
+    pub failures: u32,
+    /// Its commands keep their order across shards.
+    pub ordered: bool,
     /// RESP version.
     pub protocol: u8,
     /// Commands may go the short way: nothing but their operation matters.
@@ -158,6 +173,13 @@ impl Session {
             queue: VecDeque::new(),
             base: 0,
             writes: SmallVec::new(),
+            loose: Loose::default(),
+            gathered: VecDeque::new(),
+            dispatching: false,
+            rests: false,
+            stream: None,
+            failures: 0,
+            ordered: true,
             protocol: 2,
             plain: false,
             closing: false,

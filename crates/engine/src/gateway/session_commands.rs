@@ -48,8 +48,8 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
     ("client", -2, ALONE, Keys::None,
         "Tells about connections and manages them.",
         "GETNAME | ID | INFO | KILL <filter value [filter value ...]> | LIST [TYPE <NORMAL | \
-         PUBSUB>] [ID id [id ...]] | NO-EVICT <ON | OFF> | NO-TOUCH <ON | OFF> | REPLY <ON | \
-         OFF | SKIP> | REQUEST name number | SETINFO <LIB-NAME name | LIB-VER version> | \
+         PUBSUB>] [ID id [id ...]] | NO-EVICT <ON | OFF> | NO-TOUCH <ON | OFF> | ORDER <ON | \
+         OFF> | REPLY <ON | OFF | SKIP> | REQUEST name number | SETINFO <LIB-NAME name | LIB-VER version> | \
          SETNAME name | UNBLOCK id [TIMEOUT | ERROR]",
         "O(1); LIST and KILL O(n) in connections");
     ("echo", 2, FAST, Keys::None, "Returns its argument.", "message", "O(1)");

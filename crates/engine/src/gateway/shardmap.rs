@@ -27,6 +27,7 @@ impl Gateway {
         let before = (!map.splits.is_empty()).then(|| self.mail.routes.all());
         self.mail.routes.follow(&map);
         self.topology.set_map(self.config.id.machine, map);
+        self.look_at_level();
         if let Some(before) = before {
             self.routes_changed(&before);
             self.settle();

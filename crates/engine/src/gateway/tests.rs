@@ -1,6 +1,8 @@
 //! Stories about one gateway whose shards are played by the test: which messages it sends, and
 //! what it makes of the answers.
 
+mod streams;
+
 use super::*;
 use crate::entry::Apply;
 use crate::message::{
@@ -21,16 +23,21 @@ type Sent = (ShardId, u64, Body);
 
 impl Story {
     fn new() -> Self {
-        Self::of(None)
+        Self::of(None, Order::Constant)
+    }
+
+    fn ordered(order: Order) -> Self {
+        Self::of(None, order)
     }
 
     /// In a cluster, where nobody is known to lead.
     fn clustered() -> Self {
         let machines = vec![MachineId(1), MachineId(2)];
-        Self::of(Some(Members { name: "told".to_owned(), machines, map: None }))
+        let members = Members { name: "told".to_owned(), machines, map: None };
+        Self::of(Some(members), Order::None)
     }
 
-    fn of(members: Option<Members>) -> Self {
+    fn of(members: Option<Members>, order: Order) -> Self {
         let words = |rules: &str| rules.split(' ').map(str::to_owned).collect();
         let user = UserConfig {
             name: "default".into(),
@@ -43,6 +50,7 @@ impl Story {
             members,
             shards: 2,
             concurrency: Concurrency::FULL,
+            order,
             version: "1.2.3",
             users: vec![user],
             require_auth: false,
@@ -119,7 +127,7 @@ fn snapshot(reply: i64, since: u64, until: u64) -> Answer {
 
 #[test]
 fn replies_come_in_the_order_of_the_commands() {
-    let mut story = Story::new();
+    let mut story = Story::ordered(Order::None);
     story.says("GET a");
     story.says("INCR b");
     story.says("PING");
@@ -139,7 +147,7 @@ fn replies_come_in_the_order_of_the_commands() {
 
 #[test]
 fn a_read_behind_a_write_of_the_session_goes_its_way() {
-    let mut story = Story::new();
+    let mut story = Story::ordered(Order::None);
     story.says("INCR a");
     story.says("GET e");
     story.says("GET b");
@@ -162,6 +170,7 @@ fn what_was_not_sent_to_a_leader_of_before_goes_to_the_next_one_behind_what_was(
     let (again, replies) = story.out();
     assert_eq!((again.len(), replies), (1, vec![Reply::Int(1)]));
     let request = Request {
+        after: None,
         gateway: GatewayId::alone(0),
         token: Token(again[0].1),
         body: again.into_iter().next().unwrap().2,

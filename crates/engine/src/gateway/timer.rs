@@ -12,11 +12,16 @@ pub(super) enum Timer {
     Deadline { job: u64 },
     /// A cut has not come about.
     Cut { job: u64 },
+    /// A session's commands that have failed are dispatched again.
+    Dispatch { job: u64 },
 }
 
 impl Gateway {
     pub(super) fn set_timer(&mut self, in_us: u64, timer: Timer) {
-        let (Timer::Again { job } | Timer::Deadline { job } | Timer::Cut { job }) = timer;
+        let (Timer::Again { job }
+        | Timer::Deadline { job }
+        | Timer::Cut { job }
+        | Timer::Dispatch { job }) = timer;
         self.timers.insert((self.now.mono_us.saturating_add(in_us), job), timer);
     }
 
@@ -31,6 +36,7 @@ impl Gateway {
                 Timer::Again { job } => self.again(job),
                 Timer::Deadline { job } => self.timed_out(job),
                 Timer::Cut { job } => self.cut_late(job),
+                Timer::Dispatch { job } => self.dispatch_again(job),
             }
         }
         self.settle();

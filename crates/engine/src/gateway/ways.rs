@@ -10,14 +10,14 @@
 //! one has answered may come over another connection later, and is not taken for the answer of the
 //! next one: the token says how often the request was asked.
 
-use super::api::Output;
+use super::api::{Output, SessionId};
 use super::mail::{Mail, Pending};
 use super::txn::{Cause, Stage};
 use super::{Gateway, Job};
 use crate::message::{Answer, Body, MachineId, Now, Refusal, ShardId};
 use adt::ErrorReply;
 use adt::collections::Map;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A request that is not answered.
 #[derive(Debug)]
@@ -63,6 +63,7 @@ pub(super) struct Ways {
 fn again(body: &Body) -> Option<Box<Body>> {
     let harmless = match body {
         Body::Inquire { .. } | Body::Resolve(_) | Body::Transfer { .. } => true,
+        Body::Pipeline(_) => true,
         Body::Apply(apply) => apply.request.is_some(),
         body => body.rests_on_lead(),
     };
@@ -271,6 +272,9 @@ impl Gateway {
     /// an earlier leader was asked is answered by it, unless its machine is lost.
     pub fn shard_led(&mut self, now: Now, shard: ShardId, leader: Option<(MachineId, u16)>) {
         self.now = now;
+        if leader.is_some() {
+            self.do_without_map();
+        }
         self.take_back_unsent(shard);
         let Some(ways) = &mut self.mail.ways else { return };
         let way = ways.way(shard);
@@ -304,12 +308,29 @@ impl Gateway {
             self.take_back_unsent(shard);
             let Some(ways) = &mut self.mail.ways else { return };
             ways.way(shard).open = false;
-            for (token, again) in ways.lose(shard) {
+            let mut lost = ways.lose(shard);
+            self.give_up_before_unknown(&mut lost);
+            for (token, again) in lost {
                 self.answer_lost(token, again);
             }
             self.locks_lost(shard);
         }
         self.settle();
+    }
+
+    /// Reads that a session has sent before something of which nobody knows whether it took effect must
+    /// not be asked again: they would see what came after it.
+    fn give_up_before_unknown(&self, lost: &mut [(u64, Option<Box<Body>>)]) {
+        let mut unknown: BTreeSet<SessionId> = BTreeSet::new();
+        for (token, again) in lost.iter_mut().rev() {
+            let pending = self.mail.pending.get(*token);
+            let Some(session) = pending.and_then(Pending::of_loose) else { continue };
+            if again.is_none() {
+                unknown.insert(session);
+            } else if unknown.contains(&session) {
+                *again = None;
+            }
+        }
     }
 
     /// Sends what was held and whose time has come.

@@ -15,6 +15,7 @@ mod readiness;
 mod rest;
 mod splitting;
 mod transfer;
+mod words;
 
 pub use parcel::Parcel;
 pub(crate) use placement::MAP_KEY;
@@ -257,7 +258,7 @@ impl<C: EntryCodec + Clone> Node<C> {
     }
 
     fn turn_back(&mut self, request: Request) {
-        let Request { gateway, token, body } = request;
+        let Request { gateway, token, body, .. } = request;
         if let Some(answer) = body.not_taken() {
             self.deliver(Response { gateway, token, answer });
         }
@@ -327,6 +328,7 @@ impl<C: EntryCodec + Clone> Node<C> {
                 }
             }
             Parcel::Response(response) => self.take_response(from, response),
+            Parcel::Words(words) => self.take_words(now, from, words),
             Parcel::Gateway { from: sender, to, message } => {
                 if to == self.id {
                     self.events.push_back(Event::Message(sender, message));
@@ -449,13 +451,14 @@ impl<C: EntryCodec + Clone> Node<C> {
     pub fn connect(&mut self, now: Now, machine: MachineId) {
         self.connected.insert(machine);
         self.doubt(now, machine, 0);
+        // Whoever hears who leads a shard knows by then what the cluster has agreed on.
+        self.tell_map_to(machine);
         for shard in self.local.clone() {
             if let Some(term) = self.announced[shard] {
                 let shard = ShardId(shard as u16);
                 self.parcels.push_back((To::Machine(machine), Parcel::Leads { shard, term }));
             }
         }
-        self.tell_map_to(machine);
         self.tell_members(true);
     }
 
@@ -611,6 +614,7 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// # Errors
     /// If the replica cannot go on.
     pub fn end_turn(&mut self, now: Now, shard: usize) -> Result<(), ReplicaError> {
+        self.pass_words(now, shard);
         let Some(replica) = &mut self.replicas[shard] else { return Ok(()) };
         replica.end_turn(now)?;
         if self.placement.is_some() {
@@ -647,6 +651,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.look_for_births(now, shard)?;
         self.install(now)?;
         self.watch(shard);
+        self.pass_words(now, usize::from(shard.0));
         if self.placement.is_some() {
             self.post(usize::from(shard.0));
         }

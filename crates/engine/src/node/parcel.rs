@@ -4,6 +4,7 @@ use super::transfer::{SnapshotPiece, Taken};
 use crate::gateway::PeerMessage;
 use crate::map::ShardMap;
 use crate::message::{GatewayId, Request, Response, ShardId};
+use crate::pipeline::Word;
 use crate::replication::Members;
 use adt::Timestamp;
 use raft::eraftpb::Message;
@@ -53,6 +54,8 @@ pub enum Parcel {
         /// What became of it.
         taken: Taken,
     },
+    /// What leaders of shards tell leaders of these shards about pipelines.
+    Words(Vec<(ShardId, Word)>),
     /// The sending machine leads the shard in this term, and takes requests.
     Leads {
         /// The shard.

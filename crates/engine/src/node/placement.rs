@@ -187,8 +187,9 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// Tells a machine that is connected now which map this one knows.
     pub(super) fn tell_map_to(&mut self, machine: MachineId) {
         // Machines of one founding need not be told what they were founded with.
+        let is_news = |map: &&ShardMap| map.epoch > 0 || !map.machines.contains_key(&machine);
         if self.id.worker == self.listener(machine)
-            && let Some(map) = self.map().filter(|map| map.epoch > 0)
+            && let Some(map) = self.map().filter(is_news)
         {
             let parcel = Parcel::Map(Box::new(map.clone()));
             self.parcels.push_back((To::Machine(machine), parcel));

@@ -58,7 +58,12 @@ impl<C: EntryCodec> Replica<C> {
             self.shard.answer(gateway, token, Answer::Reply(Reply::Ok));
         } else if self.hand_over(now, to) {
             self.handover.iter_mut().for_each(|handover| {
-                handover.asked.push(Request { gateway, token, body: Body::Transfer { to } })
+                handover.asked.push(Request {
+                    gateway,
+                    token,
+                    after: None,
+                    body: Body::Transfer { to },
+                })
             });
         } else {
             let text = format!("machine {} has no replica of the shard", to.0);
@@ -109,7 +114,7 @@ impl<C: EntryCodec> Replica<C> {
 
     /// The lead has ended.
     pub(super) fn handed_over(&mut self) {
-        for Request { gateway, token, body } in self.end_handover() {
+        for Request { gateway, token, body, .. } in self.end_handover() {
             self.shard.turn_away(gateway, token, body);
         }
     }

@@ -9,6 +9,7 @@ use super::removals::Removals;
 use super::requests::Known;
 use super::requests::Requests;
 use super::split::Slots;
+use super::streams::Streams;
 use super::watermark::Settled;
 use crate::entry::{Apply, Prepare};
 use crate::limits::{EXECUTED_REPLIES_MAX, VOID_US};
@@ -49,6 +50,18 @@ pub struct Prepared {
     pub commit: Option<Timestamp>,
     /// The decision is committed in the log, and not only known to the leader.
     pub settled: bool,
+    /// A unit of a stream that the leader has carried out at its place, and that others have to wait
+    /// for until everything before it in its stream has its place for good.
+    pub done: bool,
+    /// A unit of which the log says that it may be carried out.
+    pub free: bool,
+}
+
+impl Prepared {
+    /// Whether this is a unit of a stream, and no part of a transaction.
+    pub fn is_unit(&self) -> bool {
+        self.prepare.participants.is_empty()
+    }
 }
 
 /// A transaction whose operations were carried out by [`State::decide`].
@@ -98,6 +111,9 @@ pub struct State {
     removed: Timestamp,
     removals: Removals,
     pub(super) slots: Slots,
+    pub(super) streams: Streams,
+    /// The shard is led here: units are carried out before the log says so.
+    pub(super) leads_units: bool,
     changed: Vec<Blob>,
     report_changes: bool,
 }
@@ -347,6 +363,11 @@ impl State {
         }
     }
 
+    /// Whether all shards have settled what was committed at `ts` and carried out at `since_us`.
+    pub(super) fn all_passed(&self, since_us: u64, ts: Timestamp) -> bool {
+        self.settled.is_none_or(|all| all.passed(self.shards, since_us, ts))
+    }
+
     /// Everything here that commits before this is settled for good: its outcome is in the log.
     /// `clock` is the shard's clock.
     pub fn watermark(&self, clock: Timestamp) -> Timestamp {
@@ -430,6 +451,11 @@ impl State {
         }
     }
 
+    /// What the leader has done with a transaction ahead of the log, if it has.
+    pub(super) fn ahead_of_log(&self, txn: TxnId) -> Option<Option<Timestamp>> {
+        self.unsettled.get(&txn).copied()
+    }
+
     /// What the leader has acted on ahead of the log.
     pub fn unsettled(&self) -> impl Iterator<Item = (TxnId, Option<Timestamp>)> {
         self.unsettled.iter().map(|(txn, commit)| (*txn, *commit))
@@ -441,8 +467,9 @@ impl State {
         for txn in std::mem::take(&mut self.announced) {
             self.renounce_prepared(txn);
         }
-        let ahead =
-            |(txn, p): (&TxnId, &Prepared)| (p.commit.is_some() && !p.settled).then_some(*txn);
+        let ahead = |(txn, p): (&TxnId, &Prepared)| {
+            (p.commit.is_some() && !p.settled && !p.done).then_some(*txn)
+        };
         let ahead: Vec<TxnId> = self.prepared.iter().filter_map(ahead).collect();
         for txn in ahead {
             self.unsettled.remove(&txn);

@@ -71,6 +71,17 @@ impl Shard {
                 self.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
             }
             LogRecord::Split { child, first, at, last } => self.split(*child, *first, (*at, *last)),
+            LogRecord::Propose(group) => self.proposed(group, ctx.ts),
+            LogRecord::Place { stream, units } => self.state.place_units(*stream, units),
+            LogRecord::Settle { stream, units } => {
+                let executed = self.state.settle_units(*stream, units);
+                self.finish(now, executed);
+                self.units_settled(*stream);
+            }
+            LogRecord::Refuse(stream) => self.stream_refused(*stream),
+            LogRecord::Forget(streams) => {
+                streams.iter().for_each(|stream| self.state.forget_stream(*stream));
+            }
             LogRecord::Resolve(request) => {
                 let took_effect = self.state.requests_mut().resolve(request.clone(), ctx.ts);
                 let answer = took_effect.map_or(Answer::Forgotten, |took_effect| {
@@ -170,7 +181,7 @@ impl Shard {
             self.end_txn(txn);
         }
         self.probe_answered(txn);
-        let executed = self.state.decide(txn, commit, now.wall_ms());
+        let executed = self.state.decide(txn, commit);
         self.finish(now, executed);
         for key in self.state.take_changed() {
             let ready = self.blocked.ready(&key, &self.state);
@@ -180,7 +191,7 @@ impl Shard {
     }
 
     /// Who waits for a committed transaction that must wait for others waits for these as well.
-    fn pass_blame_on(&mut self, now: Now) {
+    pub(super) fn pass_blame_on(&mut self, now: Now) {
         let moved = self.state.take_moved();
         if moved.is_empty() {
             return;
@@ -206,7 +217,13 @@ impl Shard {
     fn oldest_behind(&self, txn: TxnId) -> Option<Age> {
         let cc = self.config.concurrency;
         let behind = |key: &Blob| self.locks.oldest_behind(key, txn, cc, self.state.get(key));
-        self.txns.get(&txn)?.keys.iter().filter_map(behind).min()
+        match self.txns.get(&txn) {
+            Some(entry) => entry.keys.iter().filter_map(behind).min(),
+            None => {
+                let ops = &self.state.prepared().get(&txn)?.prepare.apply.ops;
+                ops.iter().filter_map(|(key, _)| behind(key)).min()
+            }
+        }
     }
 
     /// Settles whether a request took effect, as soon as no transaction under its number is open.
@@ -238,6 +255,13 @@ impl Shard {
             let waiter = self.waiters.get(id);
             waiter.is_some_and(|w| matches!(w.request.body, Body::Prepare { .. }))
         });
+        let of_it = |request: &Request| match &request.body {
+            Body::Prepare { prepare, .. } => prepare.txn == txn,
+            _ => false,
+        };
+        for request in self.take_newcomers(of_it) {
+            self.answer(request.gateway, request.token, Answer::Refused(why));
+        }
         let Some(id) = prepare else { return };
         let Some(waiter) = self.waiters.remove(&id) else { return };
         self.leave_queues(id, &waiter);
@@ -248,9 +272,12 @@ impl Shard {
         self.answer(waiter.request.gateway, waiter.request.token, refused);
     }
 
-    fn finish(&mut self, now: Now, executed: Vec<Executed>) {
+    pub(super) fn finish(&mut self, now: Now, executed: Vec<Executed>) {
         for Executed { txn, replies } in executed {
             self.stats.operations += replies.len() as u64;
+            if self.unit_executed(now, txn, &replies) {
+                continue;
+            }
             if let (Some(recent), Some(entry)) = (&mut self.recent, self.txns.get(&txn)) {
                 entry.keys.iter().for_each(|key| recent.note(key, now.mono_us));
             }
@@ -280,6 +307,7 @@ impl Shard {
                 LogRecord::Apply(apply) | LogRecord::Prepare(Prepare { apply, .. }) => {
                     self.before_change(apply);
                 }
+                LogRecord::Propose(group) => self.before_units(group),
                 LogRecord::Flush => self.keep_all_for_snapshot(),
                 _ => {}
             }
@@ -320,7 +348,7 @@ fn replay_into(state: &mut State, entry: &Entry) {
             }
             LogRecord::Prepare(prepare) => state.prepare(prepare.clone(), ts),
             LogRecord::Outcome { txn, commit } => {
-                state.decide(*txn, *commit, entry.now_ms);
+                state.decide(*txn, *commit);
                 state.settle(*txn);
                 state.take_moved();
             }
@@ -328,6 +356,20 @@ fn replay_into(state: &mut State, entry: &Entry) {
             LogRecord::Flush => state.flush(ts),
             // Comes alone, and makes a new state: see its caller.
             LogRecord::Split { .. } => {}
+            LogRecord::Propose(group) => {
+                state.prepare_units(group, ts);
+                state.keep_group(group, ts);
+            }
+            LogRecord::Place { stream, units } => {
+                state.place_units(*stream, units);
+                state.take_moved();
+            }
+            LogRecord::Settle { stream, units } => {
+                state.settle_units(*stream, units);
+                state.take_moved();
+            }
+            LogRecord::Refuse(stream) => state.refuse_stream(*stream),
+            LogRecord::Forget(streams) => streams.iter().for_each(|s| state.forget_stream(*s)),
             LogRecord::Resolve(request) => {
                 state.requests_mut().resolve(request.clone(), ts);
             }

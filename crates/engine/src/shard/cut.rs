@@ -142,9 +142,10 @@ impl Shard {
     /// A record goes into the log.
     pub(super) fn note_for_cut(&mut self, record: &LogRecord, kind: TargetKind) {
         let Some(frozen) = self.cut.as_mut().and_then(|cut| cut.frozen.as_mut()) else { return };
-        // That something has expired was so before.
+        // That something has expired was so before; and what is remembered of pipelines is no data.
         let expiry = matches!(record, LogRecord::Apply(_)) && kind == TargetKind::Nobody;
-        frozen.broken |= frozen.asked_by.is_none() && !expiry;
+        let memory = matches!(record, LogRecord::Refuse(_) | LogRecord::Forget(_));
+        frozen.broken |= frozen.asked_by.is_none() && !expiry && !memory;
     }
 
     /// A step that somebody asks for. Pieces are asked for with [`Shard::cut_piece`].
@@ -186,6 +187,7 @@ impl Shard {
         // Elsewhere they may be prepared, and what they wait for may be held back here.
         let waiting: Vec<TxnId> = self.waiters.values().filter_map(|w| waits(w)).collect();
         waiting.into_iter().for_each(|txn| self.cancel(txn, Refusal::Frozen));
+        self.refuse_waiting_groups(now);
         None
     }
 

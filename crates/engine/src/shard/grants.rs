@@ -4,7 +4,7 @@ use super::locks::{Barrier, Claim, Class, WaiterId};
 use super::requests::Known;
 use super::{Shard, Target, TargetKind, Txn, Waiter};
 use crate::entry::{Apply, LogRecord};
-use crate::limits::{IDLE_HOLDER_US_MAX, LOCK_WAITERS_MAX};
+use crate::limits::{IDLE_HOLDER_US_MAX, LOCK_WAITERS_MAX, UNITS_STUCK_US};
 use crate::message::{
     Age, Answer, Body, GatewayId, Guard, Notice, Now, Refusal, Request, Token, TxnId, Version,
 };
@@ -56,6 +56,11 @@ pub(super) fn claims_of(body: &Body) -> Claims {
             claims.extend(guards(&prepare.apply, Class::Passing));
             claims
         }
+        Body::Pipeline(group) => {
+            let claim =
+                |(key, op): &(Blob, Op)| (key.clone(), Claim::new(op.clone(), Class::Prepared));
+            group.ops().map(claim).collect()
+        }
         Body::Prepare { prepare, .. } => {
             let mut claims = ops(&prepare.apply, Class::Prepared);
             claims.extend(guards(&prepare.apply, early));
@@ -67,7 +72,7 @@ pub(super) fn claims_of(body: &Body) -> Claims {
 
 /// Whether a request that is granted changes records.
 fn writes(body: &Body) -> bool {
-    matches!(body, Body::Apply(_) | Body::Prepare { .. })
+    matches!(body, Body::Apply(_) | Body::Prepare { .. } | Body::Pipeline(_))
 }
 
 fn txn_of(body: &Body) -> Option<TxnId> {
@@ -80,6 +85,10 @@ fn txn_of(body: &Body) -> Option<TxnId> {
 
 impl Shard {
     fn age_of(&self, now: Now, request: &Request) -> Age {
+        if matches!(request.body, Body::Pipeline(_)) {
+            // Others of its stream may hold up whatever this waits for, and cannot give way.
+            return Age::default();
+        }
         txn_of(&request.body).map_or(
             // No transaction has such an age, so that of two who wait for each other one is older.
             Age { began: Timestamp::from_micros(now.wall_us), gateway: GatewayId::LAST },
@@ -98,7 +107,7 @@ impl Shard {
         }
         let Body::Apply(ref apply) = request.body else { return };
         let free = self.locks.is_empty()
-            || (self.txns.is_empty() && self.waiters.is_empty())
+            || (self.txns.is_empty() && self.waiters.is_empty() && !self.streams.hold_records())
             || (apply.guards.is_empty() && !self.apply_barred(now, &request));
         let judged_now = apply.guards.iter().any(Guard::is_absence);
         if free && !judged_now {
@@ -148,6 +157,9 @@ impl Shard {
         self.reap_before_lock(now, &request);
         let age = self.age_of(now, &request);
         let claims = claims_of(&request.body);
+        if self.waits_for_places(&request.body, &claims) {
+            return self.hold_newcomer(request);
+        }
         let txn = txn_of(&request.body);
         let queue_from = Some((age, self.next_waiter));
         let barrier = claims.iter().find_map(|(key, claim)| {
@@ -222,7 +234,8 @@ impl Shard {
             let (cc, record) = (self.config.concurrency, self.state.get(key));
             for (txn, _) in self.locks.holders_against(key, claim, own, cc, record) {
                 hints.push(txn);
-                if self.txns.get(&txn).is_some_and(|holder| holder.decided.is_some()) {
+                let decided = |holder: &Txn| holder.decided.is_some();
+                if self.txns.get(&txn).map_or_else(|| self.state.is_unit(txn), decided) {
                     // It is committed; those that must be carried out before it are not.
                     hints.extend(self.state.awaited_by(txn, &mut seen));
                 }
@@ -267,6 +280,39 @@ impl Shard {
         }
     }
 
+    /// Transactions that have waited long for units of pipelines are refused: what the units wait for, at
+    /// other shards, may wait for these transactions.
+    pub(super) fn refuse_stuck(&mut self, now: Now) {
+        if !self.streams.hold_records() {
+            return;
+        }
+        let waits_for_units = |waiter: &Waiter| {
+            waiter.claims.iter().any(|(key, claim)| {
+                let (cc, record) = (self.config.concurrency, self.state.get(key));
+                let own = txn_of(&waiter.request.body);
+                let mut holders = self.locks.holders_against(key, claim, own, cc, record);
+                holders.any(|(txn, _)| self.state.is_unit(txn))
+            })
+        };
+        let stuck: Vec<WaiterId> = self
+            .waiters
+            .iter()
+            .filter(|(_, w)| txn_of(&w.request.body).is_some())
+            .filter(|(_, w)| now.mono_us >= w.since_us + UNITS_STUCK_US && waits_for_units(w))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in stuck {
+            let Some(waiter) = self.waiters.remove(&id) else { continue };
+            self.leave_queues(id, &waiter);
+            if let Some(entry) = txn_of(&waiter.request.body).and_then(|t| self.txns.get_mut(&t)) {
+                entry.waiters.retain(|waiting| *waiting != id);
+            }
+            self.stats.refused += 1;
+            let refused = Answer::Refused(Refusal::Conflict);
+            self.answer(waiter.request.gateway, waiter.request.token, refused);
+        }
+    }
+
     fn count_conflict(&mut self, request: &Request, claims: &Claims) {
         let own = txn_of(&request.body);
         for (key, claim) in claims {
@@ -285,6 +331,7 @@ impl Shard {
         match request.body {
             Body::Lock { .. } => self.grant_lock(now, request, claims),
             Body::Prepare { .. } => self.grant_prepare(now, request, claims),
+            Body::Pipeline(_) => self.grant_group(now, request, claims),
             Body::Apply(_) => self.put_apply(request, TargetKind::Replies),
             Body::Read { .. } => self.read(now, request),
             Body::Snapshot { .. } => self.snapshot_read(now, request),
@@ -415,6 +462,8 @@ impl Shard {
         for id in waiting {
             if let Some(entry) = self.txns.get_mut(&id) {
                 entry.probes.remove(&txn);
+            } else {
+                self.group_probe_answered(id, txn);
             }
             self.log_prepare_if_ready(id);
         }
@@ -454,8 +503,14 @@ impl Shard {
 
     /// Admits whoever can go after the changes of this call.
     pub(super) fn settle(&mut self, now: Now) {
-        while let Some(key) = self.dirty.pop() {
-            self.begin_phase(now, &key);
+        loop {
+            while let Some(key) = self.dirty.pop() {
+                self.begin_phase(now, &key);
+            }
+            let went = !self.behind.is_empty() && self.let_followers_go(now);
+            if !self.advance_next(now) && !went {
+                break;
+            }
         }
         self.go_on_with_cut(now);
     }
@@ -523,7 +578,11 @@ impl Shard {
     }
 
     /// Whom to ask whether a prepared transaction that matters to this one is decided already.
-    fn probe_conflicts(&mut self, txn: TxnId, claims: &[(Blob, Claim)]) -> BTreeSet<TxnId> {
+    pub(super) fn probe_conflicts(
+        &mut self,
+        txn: TxnId,
+        claims: &[(Blob, Claim)],
+    ) -> BTreeSet<TxnId> {
         let mut open = BTreeSet::new();
         for (key, claim) in claims {
             let record = self.state.get(key);

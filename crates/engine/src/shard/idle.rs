@@ -58,6 +58,12 @@ impl Shard {
             let apply = match record {
                 LogRecord::Apply(apply) => apply,
                 LogRecord::Prepare(prepare) => &prepare.apply,
+                LogRecord::Propose(group) => {
+                    let writes = group.ops().filter(|(_, op)| op.is_write());
+                    written.extend(writes.map(|(key, _)| key));
+                    all.push(None);
+                    continue;
+                }
                 other => {
                     emptied |= matches!(other, LogRecord::Flush);
                     all.push(None);

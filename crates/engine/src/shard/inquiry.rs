@@ -18,7 +18,8 @@ impl Shard {
                 Some(commit) => Fate::Committed(commit),
                 None if self.state.is_announced(txn) => {
                     // Not durable yet.
-                    let request = Request { gateway, token, body: Body::Inquire { txn } };
+                    let request =
+                        Request { gateway, token, after: None, body: Body::Inquire { txn } };
                     return self.after.push_back((self.tail(), request));
                 }
                 None => Fate::Prepared { bound: prepared.bound },
@@ -30,7 +31,7 @@ impl Shard {
         }
         if self.txns.get(&txn).is_some_and(|entry| entry.prepared) {
             // In the entry of this turn.
-            let request = Request { gateway, token, body: Body::Inquire { txn } };
+            let request = Request { gateway, token, after: None, body: Body::Inquire { txn } };
             return self.after.push_back((self.tail(), request));
         }
         self.refuse_txn(txn);
@@ -103,7 +104,9 @@ impl Shard {
             }
         }
         self.after.retain(|(_, request)| !of_it(request.gateway));
+        self.behind.retain(|request| !of_it(request.gateway));
         self.forget_frozen(machine);
+        self.forget_newcomers(machine);
         for key in self.blocked.forget(machine) {
             let ready = self.blocked.ready(&key, &self.state);
             self.notify_ready(ready);

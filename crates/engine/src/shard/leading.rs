@@ -27,14 +27,18 @@ impl Shard {
     pub fn lead(&mut self, now: Now, term: u64) {
         self.state.count_removals(term);
         self.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
-        for (txn, commit) in self.state.unsettled().collect::<Vec<_>>() {
+        self.state.leads_units = true;
+        let ahead: Vec<_> =
+            self.state.unsettled().filter(|(txn, _)| !self.state.is_of_stream(*txn)).collect();
+        for (txn, commit) in ahead {
             // This replica led before, and acted on decisions that others have not heard of.
-            self.log(LogRecord::Outcome { txn, commit }, nobody());
+            self.log(LogRecord::Outcome { txn, commit }, Target::nobody());
             self.move_clock(commit.unwrap_or_default());
-            self.state.decide(txn, commit, now.wall_ms());
+            self.state.decide(txn, commit);
         }
         self.state.take_moved();
-        let prepared: Vec<_> = self.state.prepared().values().cloned().collect();
+        let transactions = self.state.prepared().values().filter(|p| !p.is_unit());
+        let prepared: Vec<_> = transactions.cloned().collect();
         if !prepared.is_empty() {
             self.track(now);
         }
@@ -58,6 +62,7 @@ impl Shard {
                 self.hold(txn, &key, claim);
             }
         }
+        self.inherit_streams(now);
         self.settle(now);
     }
 
@@ -78,7 +83,9 @@ impl Shard {
             let request = waiter.request;
             self.turn_away(request.gateway, request.token, request.body);
         }
-        for (_, request) in std::mem::take(&mut self.after) {
+        let followers = std::mem::take(&mut self.behind);
+        let after = std::mem::take(&mut self.after).into_iter().map(|(_, request)| request);
+        for request in after.chain(followers) {
             self.turn_away(request.gateway, request.token, request.body);
         }
         for (_, requests) in std::mem::take(&mut self.resolving) {
@@ -90,7 +97,9 @@ impl Shard {
         for (txn, entry) in std::mem::take(&mut self.txns) {
             self.give_up_txn(txn, entry);
         }
+        self.give_up_streams();
         self.state.renounce();
+        self.state.leads_units = false;
         self.giving = None;
         self.locks = LockTable::default();
         self.tracking_until_us = None;
@@ -145,8 +154,4 @@ impl Shard {
             self.turn_away(gateway, token, body);
         }
     }
-}
-
-fn nobody() -> Target {
-    Target { gateway: GatewayId::default(), token: Token::default(), kind: TargetKind::Nobody }
 }

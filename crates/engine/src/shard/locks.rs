@@ -34,6 +34,8 @@ pub struct Claim {
     pub class: Class,
     void: Mode,
     seen: Mode,
+    /// The record's state shows it already, and does not tell with what it commutes.
+    done: bool,
 }
 
 impl Claim {
@@ -41,7 +43,7 @@ impl Claim {
     pub fn new(op: Op, class: Class) -> Self {
         let void = record::mode(Access { op: &op, observed: false });
         let seen = record::mode(Access { op: &op, observed: true });
-        Self { op, class, void, seen }
+        Self { op, class, void, seen, done: false }
     }
 
     fn mode(&self, observed: bool) -> Mode {
@@ -67,7 +69,7 @@ impl Claim {
             return self.op.is_write() || asked.op.is_write();
         }
         !self.mode(held_observed).shares(asked.mode(asked_observed))
-            && !state.commute((self, held_observed), (asked, asked_observed))
+            && (self.done || !state.commute((self, held_observed), (asked, asked_observed)))
     }
 
     /// Whether `self`, waiting to go into the log, must go before `later`: a pipeline's operations
@@ -295,7 +297,7 @@ impl LockTable {
             h.txn != txn
                 && h.claim.class == Class::Prepared
                 && !h.claim.seen.shares(claim.seen)
-                && !lock.state(record).commute((&h.claim, true), (claim, true))
+                && (h.claim.done || !lock.state(record).commute((&h.claim, true), (claim, true)))
         };
         lock.into_iter()
             .flat_map(|lock| lock.holders.iter().map(move |h| (lock, h)))
@@ -322,6 +324,14 @@ impl LockTable {
     /// Lets `txn` hold `key`.
     pub fn hold(&mut self, key: &Blob, txn: TxnId, claim: Claim) {
         self.records.entry(key.clone()).or_default().holders.push(Holder { txn, claim });
+    }
+
+    /// What `txn` holds `key` for is carried out, and not to be seen yet.
+    pub fn carry_out(&mut self, key: &[u8], txn: TxnId) {
+        if let Some(lock) = self.records.get_mut(key) {
+            let holders = lock.holders.iter_mut().filter(|holder| holder.txn == txn);
+            holders.for_each(|holder| holder.claim.done = true);
+        }
     }
 
     /// Notes an operation of log entry `entry` on `key`.

@@ -22,11 +22,13 @@ mod removals;
 pub mod requests;
 pub mod snapshot;
 pub mod split;
+mod streams;
 #[cfg(test)]
 mod tests;
 pub mod watermark;
 
 use crate::entry::{Apply, Entry, LogRecord};
+use crate::level::Level;
 use crate::limits::{ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, OUTCOMES_WAIT_US, REAP_PER_TURN_MAX};
 use crate::map::Range;
 use crate::message::{
@@ -70,6 +72,14 @@ struct Target {
     gateway: GatewayId,
     token: Token,
     kind: TargetKind,
+}
+
+impl Target {
+    /// Nobody is told.
+    fn nobody() -> Self {
+        let (gateway, token) = Default::default();
+        Self { gateway, token, kind: TargetKind::Nobody }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -160,6 +170,8 @@ pub struct Shard {
     waiters: BTreeMap<WaiterId, Box<Waiter>>,
     next_waiter: WaiterId,
     after: VecDeque<(u64, Request)>,
+    /// Requests that must not overtake others of their sessions.
+    behind: VecDeque<Request>,
     /// Transactions that must not be prepared here, as soon as the record that says so is applied.
     voiding: BTreeSet<TxnId>,
     reaping: BTreeSet<Blob>,
@@ -173,6 +185,9 @@ pub struct Shard {
     /// Slots that are about to be given away, and what came of the last split.
     giving: Option<Range>,
     born: Option<split::Born>,
+    streams: streams::LeaderStreams,
+    /// All who read the log understand records about streams.
+    logs_streams: bool,
     outputs: VecDeque<Response>,
     stats: ShardStats,
 }
@@ -205,6 +220,7 @@ impl Shard {
             waiters: BTreeMap::new(),
             next_waiter: 0,
             after: VecDeque::new(),
+            behind: VecDeque::new(),
             voiding: BTreeSet::new(),
             reaping: BTreeSet::new(),
             dirty: Vec::new(),
@@ -215,6 +231,8 @@ impl Shard {
             recent: config.home.map(|_| Recent::default()),
             giving: None,
             born: None,
+            streams: streams::LeaderStreams::default(),
+            logs_streams: false,
             outputs: VecDeque::new(),
             stats: ShardStats::default(),
         }
@@ -248,8 +266,14 @@ impl Shard {
         let open = self.state.prepared().is_empty() && self.state.unsettled().next().is_none();
         open && self.cut.is_none()
             && self.waiters.is_empty()
+            && self.streams.is_quiet()
             && !self.has_work()
             && !self.has_answers()
+    }
+
+    /// All who read the log understand this level.
+    pub fn use_level(&mut self, level: Level) {
+        self.logs_streams = level.suffices_for(Level::ORDERED);
     }
 
     /// The shard's logical clock.
@@ -262,7 +286,9 @@ impl Shard {
     pub(crate) fn restore(&mut self, state: State, clock: Timestamp) {
         let outputs = std::mem::take(&mut self.outputs);
         let stats = std::mem::take(&mut self.stats);
-        *self = Self { outputs, stats, ..Self::restored(self.config, state, clock) };
+        let logs_streams = self.logs_streams;
+        let restored = Self::restored(self.config, state, clock);
+        *self = Self { outputs, stats, logs_streams, ..restored };
     }
 
     /// The next answer for a gateway.
@@ -280,7 +306,8 @@ impl Shard {
         let prepared = self.config.home.is_some() && !self.state.prepared().is_empty();
         let watching = !self.waiters.is_empty() || prepared;
         let waiting = watching.then_some(now.mono_us + 100_000);
-        expiry.into_iter().chain(waiting).chain(self.cut_timeout()).min()
+        let streams = self.streams_timeout(now);
+        expiry.into_iter().chain(waiting).chain(streams).chain(self.cut_timeout()).min()
     }
 
     /// Does what is due by time: expiry, and reminders to idle transactions that others wait for.
@@ -288,6 +315,8 @@ impl Shard {
         self.reap_due(now);
         self.remind_idle_holders(now);
         self.find_orphans(now);
+        self.tick_streams(now);
+        self.refuse_stuck(now);
         self.expire_cut(now);
         if self.tracking_until_us.is_some_and(|until| until < now.mono_us) && !self.locks.in_use() {
             self.tracking_until_us = None;
@@ -299,12 +328,54 @@ impl Shard {
     pub fn handle(&mut self, now: Now, request: Request) {
         self.stats.requests += 1;
         self.state.tell_time(now.mono_us);
+        match request.body {
+            Body::Pipeline(_) => {
+                self.take_group(now, request);
+                return self.settle(now);
+            }
+            Body::EndStream { stream, shards } => {
+                self.end_stream(now, stream, shards);
+                return self.settle(now);
+            }
+            _ => {}
+        }
         if (self.state.slots.range.is_some() || self.giving.is_some())
             && self.send_elsewhere(&request)
         {
             return;
         }
         let Some(request) = self.hold_back(now, request) else { return };
+        if request.after.is_some_and(|after| self.is_held_up(request.gateway, after)) {
+            self.behind.push_back(request);
+            return;
+        }
+        self.carry_out(now, request);
+        self.settle(now);
+    }
+
+    /// Whether a request that was taken has not gone ahead.
+    fn is_held_up(&self, gateway: GatewayId, token: Token) -> bool {
+        let is = |request: &Request| request.gateway == gateway && request.token.is_again(token);
+        self.waiters.values().any(|waiter| is(&waiter.request))
+            || self.behind.iter().any(is)
+            || self.after.iter().any(|(_, request)| is(request))
+    }
+
+    /// Requests go on that had to let others of their sessions go first.
+    fn let_followers_go(&mut self, now: Now) -> bool {
+        let mut went = false;
+        for request in std::mem::take(&mut self.behind) {
+            if request.after.is_some_and(|after| self.is_held_up(request.gateway, after)) {
+                self.behind.push_back(request);
+            } else {
+                went = true;
+                self.carry_out(now, request);
+            }
+        }
+        went
+    }
+
+    fn carry_out(&mut self, now: Now, request: Request) {
         match request.body {
             Body::Read { .. } => self.read(now, request),
             Body::Apply(_) => self.admit_apply(now, request),
@@ -342,7 +413,6 @@ impl Shard {
             Body::Cut { cut, step } => self.cut(now, (request.gateway, request.token), cut, step),
             _ => self.look(now, request),
         }
-        self.settle(now);
     }
 
     pub(crate) fn answer(&mut self, gateway: GatewayId, token: Token, answer: Answer) {
@@ -382,7 +452,14 @@ impl Shard {
             self.building.since_us = self.state.mono_us();
         }
         // The leader has acted on an outcome already.
-        self.building.urgent |= !matches!(record, LogRecord::Outcome { .. });
+        let lazy = matches!(
+            record,
+            LogRecord::Outcome { .. }
+                | LogRecord::Place { .. }
+                | LogRecord::Settle { .. }
+                | LogRecord::Forget(_)
+        );
+        self.building.urgent |= !lazy;
         if self.building.tracked
             && let LogRecord::Apply(apply) = &record
         {
@@ -494,6 +571,11 @@ impl Shard {
                 self.state.announce(prepare.clone(), bound);
             }
         }
+        for (index, record) in batch.records.iter().enumerate() {
+            if let LogRecord::Propose(group) = record {
+                self.announce_group(group, Timestamp(batch.ts.0 + index as u64));
+            }
+        }
         let records = std::mem::take(&mut batch.records);
         let entry = Entry { now_ms: batch.now_ms, ts: batch.ts, seed: batch.seed, records };
         self.stats.log_appends += 1;
@@ -538,8 +620,7 @@ impl Shard {
         self.reaping.insert(key.clone());
         let op = Op::Key(KeyOp::Reap { expire_at_ms });
         let apply = Apply { ops: SmallVec::from_iter([(key.clone(), op)]), ..Apply::default() };
-        let (gateway, token) = Default::default();
-        self.log(LogRecord::Apply(apply), Target { gateway, token, kind: TargetKind::Nobody });
+        self.log(LogRecord::Apply(apply), Target::nobody());
         true
     }
 

@@ -44,7 +44,8 @@ impl State {
         let txn = prepare.txn;
         let shards = prepare.participants.last().map_or(0, |last| last.0 + 1);
         self.shards = self.shards.max(shards);
-        let prepared = Prepared { prepare, bound, commit: None, settled: false };
+        let (settled, done, free) = (false, false, false);
+        let prepared = Prepared { prepare, bound, commit: None, settled, done, free };
         self.enter(&prepared);
         self.prepared.insert(txn, prepared);
     }
@@ -72,11 +73,14 @@ impl State {
 
     /// Settles a prepared transaction, and carries out whatever has become ready by that, in
     /// timestamp order. A transaction that is not known (any more) is left alone.
-    pub fn decide(&mut self, txn: TxnId, commit: Option<Timestamp>, now_ms: u64) -> Vec<Executed> {
+    pub fn decide(&mut self, txn: TxnId, commit: Option<Timestamp>) -> Vec<Executed> {
         let mut ready = BTreeSet::new();
         let mut executed = Vec::new();
         match (self.prepared.get(&txn), commit) {
             (None, _) => return executed,
+            (Some(prepared), _) if prepared.done => {
+                self.forget(txn);
+            }
             (Some(prepared), Some(ts)) => {
                 let ts = prepared.commit.unwrap_or(ts);
                 if self.first_before((ts, txn)).is_some() {
@@ -84,7 +88,7 @@ impl State {
                     ready.insert((ts, txn));
                 } else if let Some(prepared) = self.forget(txn) {
                     // Usually nobody is before it, and it need not take its place first.
-                    executed.push(self.execute(&prepared, ts, now_ms));
+                    executed.push(self.execute(&prepared, ts));
                 }
             }
             (Some(_), None) => {
@@ -92,8 +96,25 @@ impl State {
             }
         }
         self.wake(txn, &mut ready);
-        self.carry_out(ready, now_ms, &mut executed);
+        self.carry_out(ready, &mut executed);
         executed
+    }
+
+    /// The leader knows the place of a unit of a stream: carries it out when nobody stands before it, and
+    /// leaves it where it is, for others to wait for it until [`State::release`].
+    pub(super) fn place_unit(&mut self, unit: TxnId, place: Timestamp) -> Vec<Executed> {
+        let mut executed = Vec::new();
+        self.put_in_place(unit, place);
+        // Whoever waited for it may be before it now.
+        let mut ready = BTreeSet::from([(place, unit)]);
+        self.wake(unit, &mut ready);
+        self.carry_out(ready, &mut executed);
+        executed
+    }
+
+    /// Nobody has to wait any more for a unit that was carried out.
+    pub(super) fn release(&mut self, unit: TxnId) -> Vec<Executed> {
+        self.decide(unit, None)
     }
 
     /// A prepared transaction moves to its commit timestamp.
@@ -110,8 +131,22 @@ impl State {
     /// All prepared transactions of a snapshot are there: the decided ones wait for others. (One
     /// that waits for nobody here was decided by a record that is still to be replayed.)
     pub(super) fn link_restored(&mut self) {
-        let decided: Vec<Place> =
-            self.prepared.values().filter(|p| p.commit.is_some()).map(place_of).collect();
+        let ahead: Vec<(TxnId, Option<Timestamp>)> =
+            self.unsettled().filter(|(txn, _)| self.is_unit(*txn)).collect();
+        for (unit, place) in ahead {
+            self.put_in_place(unit, place.unwrap_or_default());
+            self.prepared.get_mut(&unit).into_iter().for_each(|prepared| prepared.done = true);
+        }
+        let settled = self.streams.iter().flat_map(|(id, kept)| {
+            let units = kept.groups.iter().flat_map(|group| &group.units);
+            units.filter(|(_, place)| place.is_some()).map(|(seq, _)| id.unit(*seq))
+        });
+        for unit in settled.collect::<Vec<_>>() {
+            self.prepared.get_mut(&unit).into_iter().for_each(|prepared| prepared.free = true);
+        }
+        let carried_out = |p: &&Prepared| p.commit.is_some() && !p.done && (p.free || !p.is_unit());
+        let waiting = self.prepared.values().filter(carried_out);
+        let decided: Vec<Place> = waiting.map(place_of).collect();
         for place in decided {
             if let Some(first) = self.first_before(place) {
                 self.order.stand_behind(first, place.1);
@@ -129,24 +164,44 @@ impl State {
         }
     }
 
-    fn carry_out(&mut self, mut ready: BTreeSet<Place>, now_ms: u64, executed: &mut Vec<Executed>) {
+    fn carry_out(&mut self, mut ready: BTreeSet<Place>, executed: &mut Vec<Executed>) {
         while let Some((ts, txn)) = ready.pop_first() {
             if let Some(first) = self.first_before((ts, txn)) {
                 self.order.stand_behind(first, txn);
                 self.order.moved.push(txn);
                 continue;
             }
-            let Some(prepared) = self.forget(txn) else { continue };
-            executed.push(self.execute(&prepared, ts, now_ms));
+            if self.is_open_unit(txn) {
+                if !self.leads_units {
+                    // The log will say when.
+                    continue;
+                }
+                executed.extend(self.carry_out_unit(txn, ts));
+            } else if let Some(prepared) = self.forget(txn) {
+                executed.push(self.execute(&prepared, ts));
+            }
             self.wake(txn, &mut ready);
         }
     }
 
-    fn execute(&mut self, prepared: &Prepared, ts: Timestamp, now_ms: u64) -> Executed {
+    /// A unit takes effect where it stands, and stays there.
+    fn carry_out_unit(&mut self, unit: TxnId, ts: Timestamp) -> Option<Executed> {
+        let mut prepared = self.prepared.get_mut(&unit).filter(|p| !p.done)?.clone();
+        let executed = self.execute(&prepared, ts);
+        prepared.done = true;
+        self.act_ahead(unit, Some(ts));
+        self.prepared.insert(unit, prepared);
+        Some(executed)
+    }
+
+    fn execute(&mut self, prepared: &Prepared, ts: Timestamp) -> Executed {
         let txn = prepared.prepare.txn;
-        let ctx = Ctx { now_ms, ts, seed: mix(ts.0) };
+        // The time is that of the place: all replicas come to the same.
+        let ctx = Ctx { now_ms: ts.micros() / 1000, ts, seed: mix(ts.0) };
         let replies = self.run(&prepared.prepare.apply, &ctx);
-        self.remember_outcome(txn, ts);
+        if !prepared.is_unit() {
+            self.remember_outcome(txn, ts);
+        }
         let executed = Executed { txn, replies };
         self.keep_replies_of(&executed);
         executed
@@ -159,18 +214,27 @@ impl State {
         ops.iter().find_map(|(key, op)| {
             let earlier = self.order.on.get(key)?.range(..place);
             let mut others = earlier.map(|(_, other)| *other).filter(|other| *other != place.1);
-            others.find(|other| self.conflict_on(key, op, *other))
+            others.find(|other| self.conflict_on(key, op, *other) && !self.passes(place.1, *other))
         })
+    }
+
+    /// Whether a unit need not wait for another one that was carried out: they are of one stream.
+    fn passes(&self, unit: TxnId, other: TxnId) -> bool {
+        let done = |txn| self.prepared.get(&txn).is_some_and(|p| p.done);
+        unit.age == other.age && done(other)
     }
 
     fn conflict_on(&self, key: &Blob, op: &Op, other: TxnId) -> bool {
         let record = self.get(key);
         let asked = Access { op, observed: true };
-        let others = self.prepared.get(&other).map_or(&[][..], |p| &p.prepare.apply.ops);
+        let other = self.prepared.get(&other);
+        let others = other.map_or(&[][..], |p| &p.prepare.apply.ops);
+        // With a state that it has changed already, anything may seem to commute.
+        let done = other.is_some_and(|p| p.done);
         others.iter().filter(|(k, _)| k == key).any(|(_, other)| {
             let held = Access { op: other, observed: true };
             !record::mode(asked).shares(record::mode(held))
-                && !record::commutes(record, held, asked)
+                && (done || !record::commutes(record, held, asked))
         })
     }
 

@@ -63,7 +63,7 @@ impl Shard {
     }
 
     pub(super) fn passing_barred(&self, key: &Blob, op: &Op) -> bool {
-        if self.txns.is_empty() {
+        if self.txns.is_empty() && !self.streams.hold_records() {
             return false;
         }
         let claim = Claim::new(op.clone(), Class::Passing);

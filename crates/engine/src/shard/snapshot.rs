@@ -7,6 +7,7 @@
 use super::Shard;
 use super::apply::{Prepared, State};
 use super::split::Slots;
+use super::streams::Kept;
 use crate::entry::{Apply, SnapshotPart};
 use crate::message::ShardId;
 use crate::replication::Members;
@@ -112,6 +113,10 @@ impl Shard {
             ready.push_back(SnapshotPart::Outcome { txn, commit });
         }
         ready.extend(self.state.voids().map(SnapshotPart::Void));
+        for (stream, kept) in self.state.streams() {
+            let (stream, refused, groups) = (*stream, kept.refused, kept.groups.clone());
+            ready.push_back(SnapshotPart::Stream { stream, refused, groups });
+        }
         let unsettled = self.state.unsettled();
         ready.extend(unsettled.map(|(txn, commit)| SnapshotPart::Unsettled { txn, commit }));
         let left = self.state.iter().map(|(key, _)| key.clone()).collect();
@@ -199,11 +204,16 @@ impl Reader {
             SnapshotPart::Record(key, record) => self.state.restore_record(key, record),
             SnapshotPart::Prepared { prepare, bound, commit } => {
                 let settled = commit.is_some();
-                self.state.restore_prepared(Prepared { prepare, bound, commit, settled });
+                let (done, free) = (false, false);
+                let prepared = Prepared { prepare, bound, commit, settled, done, free };
+                self.state.restore_prepared(prepared);
             }
             SnapshotPart::Outcome { txn, commit } => self.state.remember_outcome(txn, commit),
             SnapshotPart::Unsettled { txn, commit } => self.state.act_ahead(txn, commit),
             SnapshotPart::Void(txn) => self.state.void(txn),
+            SnapshotPart::Stream { stream, refused, groups } => {
+                self.state.restore_stream(stream, Kept { refused, groups });
+            }
             SnapshotPart::Request { request, ts, replies } => {
                 self.state.requests_mut().remember(request, ts, replies);
             }

@@ -8,10 +8,10 @@
 //! `docs/internals/replication.md`.
 
 use super::apply::State;
-use super::{Shard, Target, TargetKind};
+use super::{Shard, Target};
 use crate::entry::LogRecord;
 use crate::map::Range;
-use crate::message::{Answer, Body, GatewayId, Refusal, Request, ShardId, Token};
+use crate::message::{Answer, Body, Refusal, Request, ShardId};
 use crate::slot::slot;
 use adt::{Blob, Timestamp};
 
@@ -49,6 +49,7 @@ fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
         Body::Snapshot { ops, .. } => ops.iter().any(|(key, _)| is(key)),
         Body::Apply(of) => apply(of),
         Body::Prepare { prepare, .. } => apply(&prepare.apply),
+        Body::Pipeline(group) => group.ops().any(|(key, _)| is(key)),
         _ => false,
     }
 }
@@ -89,15 +90,21 @@ impl Shard {
     /// Slots that this shard has and a gateway that sent this request thinks to be here are
     /// elsewhere. It is told, and nothing happens.
     pub(super) fn send_elsewhere(&mut self, request: &Request) -> bool {
-        let (own, giving) = (self.state.slots.range, self.giving);
-        let elsewhere = own.is_some_and(|own| concerns(&request.body, |key| !is_in(key, own)));
-        let locks = matches!(request.body, Body::Lock { .. } | Body::Prepare { .. });
-        let going = giving.filter(|_| locks);
-        let going = going.is_some_and(|range| concerns(&request.body, |key| is_in(key, range)));
-        if elsewhere || going {
+        let elsewhere = self.is_elsewhere(&request.body);
+        if elsewhere {
             self.answer(request.gateway, request.token, Answer::Refused(Refusal::Moved));
         }
-        elsewhere || going
+        elsewhere
+    }
+
+    /// Whether a request concerns slots that this shard does not have, or locks in slots that it is
+    /// about to give away.
+    pub(super) fn is_elsewhere(&self, body: &Body) -> bool {
+        let (own, giving) = (self.state.slots.range, self.giving);
+        let elsewhere = own.is_some_and(|own| concerns(body, |key| !is_in(key, own)));
+        let locks = matches!(body, Body::Lock { .. } | Body::Prepare { .. } | Body::Pipeline(_));
+        let going = giving.filter(|_| locks);
+        elsewhere || going.is_some_and(|range| concerns(body, |key| is_in(key, range)))
     }
 
     /// Slots are about to be given away: no new transaction gets locks there. Tells whether nobody
@@ -113,9 +120,7 @@ impl Shard {
     /// Puts the split into an entry of its own, behind everything else.
     pub fn log_split(&mut self, child: ShardId, first: u16, (at, last): Range) {
         self.close_entry();
-        let (gateway, token) = (GatewayId::default(), Token::default());
-        let target = Target { gateway, token, kind: TargetKind::Nobody };
-        self.log(LogRecord::Split { child, first, at, last }, target);
+        self.log(LogRecord::Split { child, first, at, last }, Target::nobody());
     }
 
     /// The split is committed.
@@ -142,7 +147,7 @@ mod tests {
     use super::super::apply::mix;
     use super::*;
     use crate::entry::{Apply, Entry};
-    use crate::message::{Now, RequestId};
+    use crate::message::{GatewayId, Now, RequestId, Token};
     use adt::Op;
     use adt::counter::Op as CounterOp;
 
@@ -192,7 +197,7 @@ mod tests {
         for (key, moved) in [("b", false), ("foo", true)] {
             let (gateway, token) = (GatewayId::default(), Token(1));
             let body = Body::Version { key: Blob::from(key.as_bytes()) };
-            shard.handle(now, Request { gateway, token, body });
+            shard.handle(now, Request { gateway, token, after: None, body });
             let answer = shard.poll().expect("an answer").answer;
             assert_eq!(matches!(answer, Answer::Refused(Refusal::Moved)), moved, "{key}");
         }

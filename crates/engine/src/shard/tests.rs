@@ -32,7 +32,7 @@ impl Story {
         self.token += 1;
         self.now.wall_us += 1;
         self.now.mono_us += 1;
-        let request = Request { gateway: G, token: Token(self.token), body };
+        let request = Request { gateway: G, token: Token(self.token), after: None, body };
         self.shard.handle(self.now, request);
         self.token
     }

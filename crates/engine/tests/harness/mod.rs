@@ -74,6 +74,7 @@ impl World {
                 members: None,
                 shards: shape.shards,
                 concurrency: shape.concurrency,
+                order: engine::gateway::Order::default(),
                 version: "1.2.3",
                 users: users.clone(),
                 require_auth: false,

@@ -112,5 +112,6 @@ pub(super) fn difference(a: &[String], b: &[String]) -> String {
     let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let around =
         |text: &str| -> String { text.chars().skip(same.saturating_sub(100)).take(200).collect() };
-    format!("...{}... and ...{}...", around(a), around(b))
+    let key: String = a.chars().take(8).collect();
+    format!("{key} ...{}... and ...{}...", around(a), around(b))
 }

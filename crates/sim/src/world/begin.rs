@@ -10,6 +10,8 @@ use crate::swarm::Swarm;
 use crate::trace::Trace;
 use crate::workload::{ACCOUNTS, DEPOSIT, account};
 use adt::Reply;
+use engine::gateway::Order;
+use engine::level::Level;
 use engine::message::MachineId;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::peer::PeerFormat;
@@ -19,7 +21,12 @@ impl World {
     pub fn new(seed: u64, plant: Option<Plant>) -> Self {
         let swarm = Swarm::new(seed, plant);
         let shape = swarm.shape;
-        let client = |id| Client::new(seed, id, swarm.mix.clone(), swarm.manners);
+        let understood = !shape.is_cluster() || shape.level.suffices_for(Level::ORDERED);
+        let ordered = understood && shape.order != Order::None;
+        let client = |id| {
+            let client = Client::new(seed, id, swarm.mix.clone(), swarm.manners);
+            if ordered { client.keep_order() } else { client }
+        };
         let mut world = Self {
             seed,
             shape,

@@ -15,7 +15,7 @@ fn nobody_is_asked_before_the_gateway_has_heard_that_it_leads() {
     node.take(now, MachineId(next as u16 + 1), leads).unwrap();
 
     let gateway = GatewayId { machine: MachineId(asker as u16 + 1), worker: 0, life: 1 };
-    let request = |number| Request { gateway, token: Token(number), body: read() };
+    let request = |number| Request { gateway, token: Token(number), after: None, body: read() };
     let refused = node.request(now, shard, request(100));
     assert!(refused.is_some(), "the gateway would wait for the leader of before");
     assert!(node.poll_parcel().is_none());

@@ -136,7 +136,7 @@ impl Story {
     pub fn ask(&mut self, machine: usize, shard: ShardId, body: Body) -> u64 {
         self.asked += 1;
         let gateway = GatewayId { machine: MachineId(machine as u16 + 1), worker: 0, life: 1 };
-        let request = Request { gateway, token: Token(self.asked), body };
+        let request = Request { gateway, token: Token(self.asked), after: None, body };
         assert!(self.nodes[machine].request(self.now, shard, request).is_none(), "somebody leads");
         self.settle();
         self.asked

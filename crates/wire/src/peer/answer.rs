@@ -30,6 +30,7 @@ const NOT_TAKEN: u8 = 15;
 const UNKNOWN: u8 = 16;
 const NOTICE: u8 = 17;
 const FORGOTTEN: u8 = 18;
+const UNITS: u8 = 19;
 
 const CONFLICT: u8 = 1;
 const BUSY: u8 = 2;
@@ -59,6 +60,7 @@ fn kind(answer: &Answer) -> u8 {
         Answer::Snapshot { .. } => SNAPSHOT,
         Answer::Locked { .. } => LOCKED,
         Answer::Prepared { .. } => PREPARED,
+        Answer::Units(_) => UNITS,
         Answer::Refused(_) => REFUSED,
         Answer::Version(_) => RECORD_VERSION,
         Answer::Stats(_) => STATS,
@@ -90,6 +92,16 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
             put_reply(reply, out);
         }
         Answer::Prepared { bound } => put_u64(bound.0, out),
+        Answer::Units(units) => {
+            put_count(units.len(), out);
+            for unit in units {
+                out.push(u8::from(unit.is_some()));
+                if let Some((place, replies)) = unit {
+                    put_u64(place.0, out);
+                    put_replies(replies, out);
+                }
+            }
+        }
         Answer::Refused(refusal) => out.push(match refusal {
             Refusal::Conflict => CONFLICT,
             Refusal::Busy => BUSY,
@@ -132,6 +144,16 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
             Answer::Locked { reply: read_reply(reader, 0)?, clock }
         }
         PREPARED => Answer::Prepared { bound: Timestamp(reader.u64()?) },
+        UNITS => {
+            let mut units = Vec::new();
+            for _ in 0..reader.count(1)? {
+                units.push(match reader.flag()? {
+                    true => Some((Timestamp(reader.u64()?), read_replies(reader)?)),
+                    false => None,
+                });
+            }
+            Answer::Units(units)
+        }
         REFUSED => Answer::Refused(match reader.u8()? {
             CONFLICT => Refusal::Conflict,
             BUSY => Refusal::Busy,

@@ -1,14 +1,18 @@
 //! What gateways ask of shards on other machines.
 
 use super::read_txn;
-use crate::bytes::{Reader, put_count, put_option, put_optional_word, put_u16, put_u64, put_word};
+use crate::bytes::{
+    Form, Reader, put_count, put_option, put_optional_word, put_u16, put_u64, put_word,
+};
 use crate::entry::{
     self, Spans, Words, put_apply, put_op, put_prepare, put_request, put_txn, read_apply, read_op,
     read_prepare, read_request,
 };
+use crate::stream::{put_group, put_homes, put_stream, read_group, read_homes, read_stream};
 use adt::scan::ScanArgs;
 use adt::{Blob, Corrupt, Op, Timestamp};
 use engine::message::{Body, CutStep, KeyedOp, MachineId};
+use std::sync::Arc;
 
 const READ: u8 = 1;
 const APPLY: u8 = 2;
@@ -33,6 +37,8 @@ const STATS: u8 = 20;
 const KEYS_IN_SLOT: u8 = 21;
 const TRANSFER: u8 = 22;
 const CUT: u8 = 23;
+const PIPELINE: u8 = 24;
+const END_STREAM: u8 = 25;
 
 const FREEZE: u8 = 1;
 const RELEASE_CUT: u8 = 2;
@@ -64,6 +70,8 @@ fn kind(body: &Body) -> u8 {
         Body::KeysInSlot { .. } => KEYS_IN_SLOT,
         Body::Transfer { .. } => TRANSFER,
         Body::Cut { .. } => CUT,
+        Body::Pipeline(_) => PIPELINE,
+        Body::EndStream { .. } => END_STREAM,
     }
 }
 
@@ -115,6 +123,11 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
         }
         Body::Scan { scan, type_name } => put_scan(scan, type_name.as_deref(), out),
         Body::Resolve(request) => put_request(request, out),
+        Body::Pipeline(group) => put_group(group, words, out),
+        Body::EndStream { stream, shards } => {
+            put_stream(Form::Wide, *stream, out);
+            put_homes(Form::Wide, shards, out);
+        }
         Body::Transfer { to } => put_u16(to.0, out),
         Body::Cut { cut, step } => {
             put_u64(*cut, out);
@@ -161,6 +174,11 @@ pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Bo
             Body::Release { txn, after: Timestamp(reader.u64()?) }
         }
         PROBE_ACK => Body::ProbeAck { txn: read_txn(reader)? },
+        PIPELINE => Body::Pipeline(Arc::new(read_group(reader, spans)?)),
+        END_STREAM => {
+            let stream = read_stream(reader)?;
+            Body::EndStream { stream, shards: read_homes(reader)? }
+        }
         kind => return read_body_of_keys(kind, reader),
     })
 }

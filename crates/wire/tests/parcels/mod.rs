@@ -1,5 +1,6 @@
 //! One parcel of every kind, and what is in them.
 
+use crate::stream::{group, stream};
 use adt::scan::ScanArgs;
 use adt::{ArgBuf, Blob, ErrorReply, Reply, Timestamp, record};
 use bytes::Bytes;
@@ -12,10 +13,12 @@ use engine::message::{
     Request, RequestId, Response, ShardId, Token, TxnId, Version,
 };
 use engine::node::{Parcel, SnapshotPiece, Taken};
+use engine::pipeline::Word;
 use engine::replication::Members;
 use engine::stats::ShardStats;
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};
 use smallvec::smallvec;
+use std::sync::Arc;
 
 const GATEWAY: GatewayId = GatewayId { machine: MachineId(2), worker: 3, life: 5 };
 
@@ -31,7 +34,7 @@ pub fn txn(began: u64) -> TxnId {
 
 /// A request for shard 7.
 pub fn asked(body: Body) -> Parcel {
-    let request = Request { gateway: GATEWAY, token: Token(77), body };
+    let request = Request { gateway: GATEWAY, token: Token(77), after: None, body };
     Parcel::Request { shard: ShardId(7), term: 4, request }
 }
 
@@ -107,6 +110,20 @@ pub fn message() -> Message {
         priority: -13,
         ..Message::default()
     }
+}
+
+fn words() -> Parcel {
+    let (stream, shard) = (stream(), ShardId(7));
+    let asks = |hurries, units| Word::Asks { stream, shard, hurries, units };
+    let words = [
+        Word::Proposed { stream, shard, units: (4, 6), proposal: Timestamp(22) },
+        Word::Closed { stream, shard, upto: 6 },
+        Word::Refused { stream, seq: 70_000 },
+        asks(true, vec![4, 5]),
+        asks(false, vec![]),
+        Word::Settled { stream, shard },
+    ];
+    Parcel::Words(words.into_iter().map(|word| (ShardId(1), word)).collect())
 }
 
 fn bodies() -> Vec<Body> {
@@ -329,5 +346,22 @@ pub fn parcels() -> Vec<Parcel> {
     let steps = [CutStep::Freeze, CutStep::Release, CutStep::Piece(3), CutStep::End];
     parcels.extend(steps.map(|step| asked(Body::Cut { cut: 11, step })));
     parcels.push(answered(Answer::Refused(Refusal::Frozen)));
+    parcels.extend(about_pipelines());
     parcels
+}
+
+/// What came with pipelines over several shards.
+fn about_pipelines() -> Vec<Parcel> {
+    let shards = vec![ShardId(0), ShardId(7)];
+    let after = Some(Token(76));
+    let body = Body::Read { key: Blob::from("k"), op: op("get k").1, fenced: false };
+    let request = Request { gateway: GATEWAY, token: Token(77), after, body };
+    vec![
+        asked(Body::Pipeline(Arc::new(group()))),
+        asked(Body::EndStream { stream: stream(), shards }),
+        answered(Answer::Units(vec![Some((Timestamp(9), smallvec![Reply::Ok])), None])),
+        words(),
+        Parcel::Words(Vec::new()),
+        Parcel::Request { shard: ShardId(7), term: 4, request },
+    ]
 }

@@ -1,0 +1,456 @@
+//! Pipelines: commands that a session has sent without waiting for replies.
+//!
+//! Commands are *gathered* while the input that is there is looked at, and dispatched together. What
+//! goes to one shard only, and is all that the session has open, goes there as it is: shards keep the
+//! order in which requests come. What goes to several shards becomes a stream: see
+//! `docs/internals/order.md`. If something of a stream has failed, which means that it has had no effect
+//! and never will, so has everything after it, and all of that is dispatched once more.
+
+use super::Gateway;
+use super::api::{Order, SessionId};
+use super::mail::{Pending, Target};
+use super::session::Session;
+use super::timer::Timer;
+use super::work::Finish;
+use crate::entry::Apply;
+use crate::level::Level;
+use crate::limits::{BATCH_UNITS_MAX, STREAM_UNITS_MAX};
+use crate::message::{Answer, Body, KeyedOp, ShardId};
+use crate::pipeline::{Answered, Group, StreamId, Unit};
+use adt::{Reply, Timestamp};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// How long to wait before what has failed is dispatched again, at first; doubles up to 64 times as much.
+const AGAIN_US: u64 = 500;
+
+/// A command that is to be carried out at its place in its session's order.
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub target: Target,
+    pub ops: SmallVec<[KeyedOp; 1]>,
+    /// What makes its reply; none for a single operation, whose reply it is.
+    pub finish: Option<Box<Finish>>,
+}
+
+/// Requests of a session that are in no stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Loose {
+    /// How many are not answered.
+    pub open: u32,
+    /// The shard that all of them are at, unless they are at several.
+    pub shard: Option<ShardId>,
+    /// The last of them.
+    pub last: u64,
+}
+
+/// A stream that is under way.
+#[derive(Debug)]
+pub(super) struct Stream {
+    id: StreamId,
+    /// The number of the first unit of `units`, and the last place before it.
+    base: u32,
+    floor: Timestamp,
+    units: VecDeque<Issued>,
+    /// Groups that are not answered.
+    open: usize,
+    failed: bool,
+    shards: SmallVec<[ShardId; 8]>,
+}
+
+#[derive(Debug)]
+struct Issued {
+    /// What it is, until it is answered.
+    planned: Option<Planned>,
+    shard: ShardId,
+    /// Its place, once it is answered.
+    place: Option<Timestamp>,
+}
+
+impl Stream {
+    fn new(id: StreamId) -> Self {
+        let (units, shards) = (VecDeque::new(), SmallVec::new());
+        let floor = Timestamp::ZERO;
+        Self { id, base: 0, floor, units, open: 0, failed: false, shards }
+    }
+
+    fn next(&self) -> u32 {
+        self.base + self.units.len() as u32
+    }
+
+    /// Adds commands; gives the groups that they make.
+    fn issue(&mut self, batch: Vec<(ShardId, Planned)>) -> BTreeMap<ShardId, Group> {
+        let (fresh, base, floor) = (self.next(), self.base, self.floor);
+        let mut groups: BTreeMap<ShardId, Group> = BTreeMap::new();
+        for (shard, planned) in batch {
+            let unit = Unit { seq: self.next(), ops: planned.ops.clone() };
+            let stream = self.id;
+            let group = groups.entry(shard).or_insert_with(|| Group {
+                stream,
+                base,
+                fresh,
+                floor,
+                ..Group::default()
+            });
+            group.units.push(unit);
+            self.units.push_back(Issued { planned: Some(planned), shard, place: None });
+        }
+        let homes: Vec<ShardId> = self.units.iter().map(|unit| unit.shard).collect();
+        for (shard, group) in &mut groups {
+            group.homes.clone_from(&homes);
+            if !self.shards.contains(shard) {
+                self.shards.push(*shard);
+            }
+        }
+        self.open += groups.len();
+        groups
+    }
+
+    /// Those in front that are answered are not waited for any more.
+    fn move_base(&mut self) {
+        while let Some(place) = self.units.front().and_then(|unit| unit.place) {
+            self.floor = self.floor.max(place);
+            self.base += 1;
+            self.units.pop_front();
+        }
+    }
+}
+
+impl Session {
+    /// Whether the session has commands open, or to be dispatched, whose order would be lost if one went
+    /// to this shard as it is.
+    pub fn orders(&self, shard: Option<ShardId>) -> bool {
+        let elsewhere = self.loose.open > 0 && (shard.is_none() || self.loose.shard != shard);
+        !self.gathered.is_empty() || self.stream.is_some() || elsewhere
+    }
+
+    /// A request in no stream is sent.
+    pub fn begin_loose(&mut self, shard: ShardId) {
+        self.loose.shard = match self.loose.open {
+            0 => Some(shard),
+            _ => self.loose.shard.filter(|other| *other == shard),
+        };
+        self.loose.open += 1;
+    }
+}
+
+impl Gateway {
+    /// Whether the session's commands keep their order over all shards.
+    pub(super) fn keeps_order(&self, id: SessionId) -> bool {
+        self.ordered && self.sessions.get(id.0).is_some_and(|session| session.ordered)
+    }
+
+    /// Works out again whether all machines understand streams.
+    pub(super) fn look_at_level(&mut self) {
+        let map = self.topology.map();
+        let understood = map.is_none_or(|map| map.level.suffices_for(Level::ORDERED));
+        self.ordered = self.config.order != Order::None && understood;
+        let lacks_map = self.mail.ways.is_some() && map.is_none();
+        if std::mem::replace(&mut self.lacks_map, lacks_map) && !lacks_map {
+            self.dispatch_waiting();
+        }
+    }
+
+    /// A leader is known, and no map came before it: its machine does not tell, because it is of an older
+    /// build.
+    pub(super) fn do_without_map(&mut self) {
+        if std::mem::take(&mut self.lacks_map) {
+            self.ordered = false;
+            self.dispatch_waiting();
+        }
+    }
+
+    fn dispatch_waiting(&mut self) {
+        let waiting = self.sessions.iter().filter(|(_, session)| !session.gathered.is_empty());
+        for id in waiting.map(|(id, _)| SessionId(id)).collect::<Vec<_>>() {
+            self.dispatch_soon(id);
+        }
+    }
+
+    /// Puts a command behind those of the session that are to be dispatched.
+    #[inline]
+    pub(super) fn gather_up(&mut self, planned: Planned) {
+        let id = planned.target.session;
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        session.gathered.push_back(planned);
+        self.dispatch_soon(id);
+    }
+
+    /// Dispatches what the session has gathered when all that is there was looked at.
+    pub(super) fn dispatch_soon(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(id.0)
+            && !std::mem::replace(&mut session.dispatching, true)
+        {
+            self.dispatching.push(id);
+        }
+    }
+
+    /// Dispatches what was gathered.
+    pub(super) fn dispatch_all(&mut self) {
+        while let Some(id) = self.dispatching.pop() {
+            if let Some(session) = self.sessions.get_mut(id.0) {
+                session.dispatching = false;
+                self.dispatch(id);
+            }
+        }
+    }
+
+    fn home_of(&self, planned: &Planned) -> Option<ShardId> {
+        let mut homes = planned.ops.iter().map(|(key, _)| self.mail.shard_of(key));
+        let first = homes.next()?;
+        homes.all(|home| home == first).then_some(first)
+    }
+
+    fn dispatch(&mut self, id: SessionId) {
+        if self.lacks_map {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        let waits = session.stream.as_ref().is_some_and(|s| s.failed) || session.barrier.is_some();
+        if session.gathered.is_empty() || session.rests || waits {
+            return;
+        }
+        if !self.ordered && session.stream.is_none() {
+            let gathered = std::mem::take(&mut session.gathered);
+            return gathered.into_iter().for_each(|planned| self.send_loosely(planned));
+        }
+        let alone = session.loose.open == 0 && session.stream.is_none();
+        if self.config.order == Order::Single {
+            let next = if alone { session.gathered.pop_front() } else { None };
+            return next.into_iter().for_each(|planned| self.send_loosely(planned));
+        }
+        let gathered = std::mem::take(&mut session.gathered);
+        let mut batch: Vec<(ShardId, Planned)> = Vec::with_capacity(gathered.len());
+        let mut rest = VecDeque::new();
+        for planned in gathered {
+            match self.home_of(&planned).filter(|_| rest.is_empty()) {
+                Some(home) if batch.len() < BATCH_UNITS_MAX => batch.push((home, planned)),
+                // What has come to concern several shards is no unit: it comes after the others.
+                _ => rest.push_back(planned),
+            }
+        }
+        if batch.is_empty() {
+            if alone && let Some(planned) = rest.pop_front() {
+                self.put_back(id, Vec::new(), rest);
+                return self.send_loosely(planned);
+            }
+            return self.put_back(id, batch, rest);
+        }
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        let first = batch[0].0;
+        let one = batch.iter().all(|(shard, _)| *shard == first);
+        let loose_there = session.loose.open == 0 || session.loose.shard == Some(first);
+        let is_stream = session.stream.is_some();
+        if !is_stream && one && loose_there {
+            self.put_back(id, Vec::new(), rest);
+            let mut batch: Vec<Planned> = batch.into_iter().map(|(_, planned)| planned).collect();
+            return match batch.len() {
+                1 => batch.drain(..).for_each(|planned| self.send_loosely(planned)),
+                _ => self.send_batch(id, first, batch),
+            };
+        }
+        let full = session.stream.as_ref().is_some_and(|s| s.next() >= STREAM_UNITS_MAX);
+        if session.loose.open > 0 || full {
+            return self.put_back(id, batch, rest);
+        }
+        let more = !rest.is_empty();
+        self.put_back(id, Vec::new(), rest);
+        self.issue(id, batch);
+        if more {
+            self.dispatch_soon(id);
+        }
+    }
+
+    fn put_back(&mut self, id: SessionId, batch: Vec<(ShardId, Planned)>, rest: VecDeque<Planned>) {
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            let batch = batch.into_iter().map(|(_, planned)| planned);
+            session.gathered = batch.chain(rest).chain(session.gathered.drain(..)).collect();
+        }
+    }
+
+    /// Sends commands to several shards as a stream, or as the next part of one.
+    fn issue(&mut self, id: SessionId, batch: Vec<(ShardId, Planned)>) {
+        let age = self.new_age();
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        let stream = session.stream.get_or_insert_with(|| Box::new(Stream::new(StreamId(age))));
+        let stream_id = stream.id;
+        for (shard, group) in stream.issue(batch) {
+            let (session, stream, first) = (id, stream_id, group.first());
+            let pending = Pending::Units { session, stream, first, shard };
+            self.mail.ask(shard, pending, Body::Pipeline(Arc::new(group)));
+        }
+    }
+
+    /// Sends a command by itself.
+    fn send_loosely(&mut self, planned: Planned) {
+        let Planned { target, mut ops, finish } = planned;
+        match finish {
+            None => {
+                let Some((key, op)) = ops.pop() else { return };
+                self.send_single(target, key, op);
+            }
+            Some(finish) => self.send_work(target, ops.into_vec(), *finish),
+        }
+    }
+
+    /// A request in no stream is answered.
+    #[inline]
+    pub(super) fn end_loose(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        session.loose.open = session.loose.open.saturating_sub(1);
+        if session.loose.open == 0 && !session.gathered.is_empty() {
+            self.dispatch_soon(id);
+        }
+    }
+
+    /// A shard says what became of a group.
+    pub(super) fn units_answered(
+        &mut self,
+        (id, stream_id, first): (SessionId, StreamId, u32),
+        shard: ShardId,
+        answer: Answer,
+    ) {
+        let units: Vec<Answered> = match answer {
+            Answer::Units(units) => units,
+            // It was given back before it got there.
+            _ => Vec::new(),
+        };
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        let Some(stream) = session.stream.as_mut().filter(|stream| stream.id == stream_id) else {
+            return;
+        };
+        stream.open -= 1;
+        let mut done = Vec::new();
+        let from = (first.saturating_sub(stream.base)) as usize;
+        let own = stream.units.iter_mut().skip(from).filter(|unit| unit.shard == shard);
+        let mut failed = units.is_empty();
+        for (unit, answered) in own.zip(units) {
+            match answered {
+                Some((place, replies)) => {
+                    unit.place = Some(place);
+                    done.extend(unit.planned.take().map(|planned| (planned, replies)));
+                }
+                None => failed = true,
+            }
+        }
+        stream.failed |= failed;
+        stream.move_base();
+        let over = stream.open == 0 && (stream.failed || stream.units.is_empty());
+        for (planned, replies) in done {
+            self.unit_done(planned, replies);
+        }
+        if over {
+            self.end_stream(id);
+        }
+    }
+
+    fn unit_done(&mut self, planned: Planned, mut replies: SmallVec<[Reply; 1]>) {
+        match planned.finish {
+            Some(finish) => {
+                self.mail.stats.committed += u64::from(finish.outcomes.len() > 1);
+                self.complete(planned.target, &finish, replies.into_iter());
+            }
+            None => {
+                let reply = if replies.is_empty() { Reply::Nil } else { replies.remove(0) };
+                self.finish(planned.target, reply);
+            }
+        }
+    }
+
+    /// Everything of a session's stream is answered; what has failed is dispatched again.
+    fn end_stream(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        let Some(stream) = session.stream.take() else { return };
+        let again: Vec<Planned> = stream.units.into_iter().filter_map(|u| u.planned).collect();
+        for shard in &stream.shards {
+            let shards = stream.shards.to_vec();
+            self.mail.tell(*shard, Body::EndStream { stream: stream.id, shards });
+        }
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        if again.is_empty() {
+            session.failures = 0;
+            return self.dispatch_soon(id);
+        }
+        session.failures += 1;
+        let wait = AGAIN_US << session.failures.min(6);
+        session.gathered = again.into_iter().chain(session.gathered.drain(..)).collect();
+        session.rests = true;
+        self.set_timer(wait, Timer::Dispatch { job: id.0 });
+    }
+
+    /// What has failed may be dispatched again.
+    pub(super) fn dispatch_again(&mut self, session: u64) {
+        if let Some(session) = self.sessions.get_mut(session) {
+            session.rests = false;
+        }
+        self.dispatch_soon(SessionId(session));
+    }
+
+    /// Sends operations on one shard as they are, or begins a transaction if they are on several.
+    fn send_work(&mut self, target: Target, ops: Vec<KeyedOp>, finish: Finish) {
+        let mut route = super::data::Route::Nowhere;
+        ops.iter().for_each(|(key, _)| route.add(self.mail.shard_of(key)));
+        let only_reads = ops.iter().all(|(_, op)| !op.is_write());
+        match route {
+            super::data::Route::Nowhere => self.complete(target, &finish, std::iter::empty()),
+            super::data::Route::One(shard) if only_reads && !self.is_fenced(target, shard) => {
+                let body = Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false };
+                let (wrote, after, finish) = (None, None, Box::new(finish));
+                let pending = Pending::Work { target, wrote, after, finish };
+                self.ask_loosely(target.session, shard, pending, body);
+            }
+            super::data::Route::One(shard) => {
+                let apply = Apply { ops: SmallVec::from_vec(ops), ..Apply::default() };
+                self.apply_there(target, shard, apply, finish);
+            }
+            super::data::Route::Many => {
+                self.bar(target);
+                self.begin_direct(target, ops, finish, Vec::new(), None);
+            }
+        }
+    }
+
+    /// Asks a shard for a session, in no stream, after whatever the session has asked of it before.
+    #[inline]
+    pub(super) fn ask_loosely(
+        &mut self,
+        id: SessionId,
+        shard: ShardId,
+        mut pending: Pending,
+        body: Body,
+    ) {
+        let ordered = self.ordered;
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        let there = session.loose.open > 0 && session.loose.shard == Some(shard);
+        if there && ordered && session.ordered {
+            pending.comes_after(session.loose.last);
+        }
+        session.begin_loose(shard);
+        let token = self.mail.ask(shard, pending, body);
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.loose.last = token;
+        }
+    }
+
+    /// Sends commands on one shard as one request.
+    fn send_batch(&mut self, id: SessionId, shard: ShardId, batch: Vec<Planned>) {
+        let mut ops = Vec::with_capacity(batch.len());
+        let mut parts = Vec::with_capacity(batch.len());
+        for planned in batch {
+            parts.push((planned.target, planned.ops.len() as u32, planned.finish));
+            ops.extend(planned.ops);
+        }
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        let writes = ops.iter().any(|(_, op)| op.is_write()) || session.is_fenced(shard);
+        let (wrote, body) = if writes {
+            session.writes_to(shard);
+            let ops = SmallVec::from_vec(ops);
+            (Some(shard), Body::Apply(Apply { ops, ..Apply::default() }))
+        } else {
+            (None, Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false })
+        };
+        let after = None;
+        self.ask_loosely(id, shard, Pending::Batch { parts, wrote, after }, body);
+    }
+}

@@ -1,0 +1,128 @@
+//! Pipelines: what goes out as it is, what becomes a stream, and what becomes of a stream.
+
+use super::*;
+use crate::message::Body;
+use crate::pipeline::{Answered, Group};
+
+impl Story {
+    fn all(&mut self, lines: &[&str]) -> Vec<Sent> {
+        lines.iter().for_each(|line| self.says(line));
+        self.sent()
+    }
+
+    /// The requests that the next one must not overtake.
+    fn afters(&mut self) -> Vec<Option<u64>> {
+        let mut afters = Vec::new();
+        while let Some(output) = self.gateway.poll() {
+            if let Output::Shard { request, .. } = output {
+                afters.push(request.after.map(|token| token.0));
+            }
+        }
+        afters
+    }
+
+    fn wait(&mut self, ms: u64) {
+        self.now.mono_us += ms * 1000;
+        self.gateway.tick(self.now);
+    }
+}
+
+fn group(body: &Body) -> &Group {
+    match body {
+        Body::Pipeline(group) => group,
+        other => panic!("no part of a stream: {other:?}"),
+    }
+}
+
+fn placed(place: u64, reply: i64) -> Answered {
+    Some((Timestamp(place), SmallVec::from_iter([Reply::Int(reply)])))
+}
+
+fn ends(sent: &[Sent]) -> usize {
+    sent.iter().filter(|(_, _, body)| matches!(body, Body::EndStream { .. })).count()
+}
+
+#[test]
+fn commands_for_several_shards_go_out_together_and_their_replies_come_in_order() {
+    let mut story = Story::new();
+    let sent = story.all(&["INCR a", "INCR b", "INCR e"]);
+    assert_eq!(sent.len(), 2, "one message for each shard");
+    let (first, second) = (group(&sent[0].2), group(&sent[1].2));
+    assert_eq!((sent[0].0, sent[1].0), (ShardId(0), ShardId(1)));
+    assert_eq!(first.homes, [ShardId(1), ShardId(0), ShardId(1)]);
+    assert_eq!((first.stream, &first.homes), (second.stream, &second.homes));
+    let numbers = |group: &Group| group.units.iter().map(|unit| unit.seq).collect::<Vec<_>>();
+    assert_eq!((numbers(first), numbers(second)), (vec![1], vec![0, 2]));
+    assert!(first.is_sound(ShardId(0)) && second.is_sound(ShardId(1)));
+    story.answer(sent[0].1, Answer::Units(vec![placed(20, 1)]));
+    assert!(story.replies().is_empty());
+    story.answer(sent[1].1, Answer::Units(vec![placed(10, 2), placed(21, 3)]));
+    let (rest, replies) = story.out();
+    assert_eq!(replies, [2, 1, 3].map(Reply::Int));
+    assert_eq!((ends(&rest), rest.len()), (2, 2), "both shards are told that it is over");
+}
+
+#[test]
+fn what_comes_later_joins_a_stream_behind_what_is_open() {
+    let mut story = Story::new();
+    let sent = story.all(&["INCR a", "INCR b"]);
+    story.answer(sent[1].1, Answer::Units(vec![placed(10, 1)]));
+    assert_eq!(story.replies(), [Reply::Int(1)]);
+    let later = story.all(&["INCR e"]);
+    let group = group(&later[0].2);
+    assert_eq!((group.base, group.fresh, group.first()), (1, 2, 2));
+    assert_eq!((group.floor, &group.homes[..]), (Timestamp(10), &[ShardId(0), ShardId(1)][..]));
+}
+
+#[test]
+fn what_goes_to_one_shard_goes_as_it_is_and_what_goes_elsewhere_waits_for_it() {
+    let mut story = Story::new();
+    let sent = story.all(&["INCR a", "INCR e", "GET a"]);
+    assert!(matches!(&sent[0].2, Body::Apply(apply) if apply.ops.len() == 3));
+    assert_eq!(sent.len(), 1);
+    story.says("INCR a");
+    assert_eq!(story.afters(), [Some(sent[0].1)], "it does not overtake the others");
+    story.says("INCR b");
+    assert!(story.sent().is_empty(), "nobody would know its place");
+    story.answer(sent[0].1, done(&[1, 1, 1]));
+    assert_eq!(story.replies(), [1, 1, 1].map(Reply::Int));
+}
+
+#[test]
+fn what_has_failed_is_dispatched_once_more_behind_nothing() {
+    let mut story = Story::new();
+    let sent = story.all(&["INCR a", "INCR b", "INCR e"]);
+    story.answer(sent[0].1, Answer::Units(vec![None]));
+    story.says("GET b");
+    story.answer(sent[1].1, Answer::Units(vec![placed(10, 1), None]));
+    let (rest, replies) = story.out();
+    assert_eq!((replies, ends(&rest), rest.len()), (vec![Reply::Int(1)], 2, 2));
+    story.wait(100);
+    let again = story.sent();
+    let units: Vec<usize> = again.iter().map(|(_, _, body)| group(body).units.len()).collect();
+    assert_eq!(units, [2, 1], "and what has come since");
+    assert_ne!(group(&again[0].2).stream, group(&sent[0].2).stream);
+    story.answer(again[0].1, Answer::Units(vec![placed(30, 2), placed(32, 2)]));
+    story.answer(again[1].1, Answer::Units(vec![placed(31, 3)]));
+    assert_eq!(story.out().1, [2, 3, 2].map(Reply::Int));
+}
+
+#[test]
+fn a_client_may_do_without_the_order() {
+    let mut story = Story::new();
+    story.says("CLIENT ORDER OFF");
+    assert_eq!(story.replies(), [Reply::Ok]);
+    let sent = story.all(&["INCR a", "INCR b"]);
+    let plain = |(_, _, body): &Sent| matches!(body, Body::Apply(_));
+    assert!(sent.len() == 2 && sent.iter().all(plain));
+}
+
+#[test]
+fn one_by_one_a_command_is_sent_when_the_one_before_is_answered() {
+    let mut story = Story::ordered(Order::Single);
+    let sent = story.all(&["INCR a", "INCR e"]);
+    assert_eq!(sent.len(), 1);
+    story.answer(sent[0].1, done(&[1]));
+    let (next, replies) = story.out();
+    assert_eq!((next.len(), replies), (1, vec![Reply::Int(1)]));
+}

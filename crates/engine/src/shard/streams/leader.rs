@@ -1,0 +1,657 @@
+//! Pipelines over several shards at a shard's leader: groups come in, get proposals, places and an end.
+//!
+//! See `docs/internals/order.md`. Every change marks its stream, and [`Shard::advance_next`] does what
+//! has become possible for the marked ones.
+
+use super::live::{Live, Progress, Stream, answer_of, lost, own_proposal};
+use crate::entry::{KeptGroup, LogRecord};
+use crate::limits::ASK_UNITS_US;
+use crate::message::{Answer, Body, GatewayId, MachineId, Now, Request, ShardId, Token, TxnId};
+use crate::pipeline::{Group, Place, StreamId, Word};
+use crate::shard::apply::Replies;
+use crate::shard::grants::Claims;
+use crate::shard::locks::{Claim, Class};
+use crate::shard::{Shard, Target};
+use adt::collections::Map;
+use adt::{Blob, Timestamp};
+use smallvec::{SmallVec, smallvec};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What the leader of a shard knows of streams beyond the log.
+#[derive(Debug, Default)]
+pub(in crate::shard) struct Streams {
+    pub(super) live: Map<StreamId, Stream>,
+    /// Streams for which something may have become possible.
+    pub(super) marked: Vec<StreamId>,
+    /// What is to be said to other shards.
+    pub(super) words: Vec<(ShardId, Word)>,
+    /// Units of an earlier leader that have no place yet: nobody is let in who conflicts with them.
+    unplaced: BTreeSet<TxnId>,
+    held: Vec<Request>,
+    /// Streams that are about to be refused: from which unit on, and whom that concerns.
+    pub(super) refusing: BTreeMap<StreamId, (u32, SmallVec<[ShardId; 4]>)>,
+    pub(super) keeping: Map<StreamId, super::memory::Keeping>,
+    pub(super) forgotten: Vec<StreamId>,
+    /// Units whose places are in the log, and that wait for others before they are carried out.
+    settled: BTreeMap<TxnId, SmallVec<[Blob; 1]>>,
+    /// How many units hold records.
+    holding: usize,
+}
+
+impl Streams {
+    /// Whether units hold records.
+    #[inline]
+    pub(in crate::shard) fn hold_records(&self) -> bool {
+        self.holding > 0
+    }
+
+    /// Whether nothing is to be looked after.
+    pub(in crate::shard) fn is_quiet(&self) -> bool {
+        self.live.is_empty()
+            && self.held.is_empty()
+            && self.refusing.is_empty()
+            && self.forgotten.is_empty()
+            && self.keeping.is_empty()
+    }
+
+    pub(super) fn mark(&mut self, stream: StreamId) {
+        if !self.marked.contains(&stream) {
+            self.marked.push(stream);
+        }
+    }
+
+    pub(super) fn say(&mut self, to: ShardId, word: Word) {
+        self.words.push((to, word));
+    }
+
+    /// What to answer when nothing becomes of a group.
+    pub(super) fn failed(group: &Group) -> Answer {
+        Answer::Units(vec![None; group.units.len()])
+    }
+}
+
+impl Shard {
+    /// Units of a pipeline over several shards.
+    pub(in crate::shard) fn take_group(&mut self, now: Now, request: Request) {
+        let Body::Pipeline(ref group) = request.body else { return };
+        let asker = (request.gateway, request.token);
+        let stream = group.stream;
+        if self.answer_known(asker, group) {
+            return;
+        }
+        let kept = self.streams.refusing.contains_key(&stream)
+            || self.state.streams().get(&stream).is_some_and(|kept| kept.refused);
+        if !self.logs_streams {
+            return self.answer(asker.0, asker.1, Streams::failed(group));
+        }
+        let elsewhere = self.is_elsewhere(&request.body);
+        if kept || elsewhere || self.is_frozen() || !group.is_sound(self.config.id) {
+            let group = Arc::clone(group);
+            return self.refuse_group(asker, &group);
+        }
+        self.begin_locking(now, request);
+    }
+
+    /// Answers for a group that is known here, now or when it can.
+    fn answer_known(&mut self, asker: (GatewayId, Token), group: &Group) -> bool {
+        let (id, first) = (group.stream, group.first());
+        let stream = self.streams.live.get_mut(&id);
+        let live = stream.and_then(|s| s.groups.iter_mut().find(|l| l.group.first() == first));
+        if let Some(live) = live {
+            live.asker = Some(asker);
+            self.streams.mark(id);
+            return true;
+        }
+        let kept = self.state.streams().get(&id).and_then(|kept| kept.group(first));
+        let Some(kept) = kept else { return false };
+        let replies = |seq| self.state.replies_of(id.unit(seq)).cloned();
+        let units = answer_of(kept, replies);
+        self.answer(asker.0, asker.1, Answer::Units(units));
+        true
+    }
+
+    /// The records of a group are free.
+    pub(in crate::shard) fn grant_group(&mut self, now: Now, request: Request, claims: Claims) {
+        let Body::Pipeline(group) = request.body else { return };
+        let (id, first) = (group.stream, group.first());
+        self.track(now);
+        let probes = self.probe_conflicts(id.unit(first), &claims);
+        group.units.iter().for_each(|unit| self.hold_unit(&group, unit.seq));
+        let mut live = Live::new(group, Some((request.gateway, request.token)));
+        live.probes = probes;
+        let stream = self.stream_mut(now, id);
+        stream.late = None;
+        stream.groups.push(live);
+        self.propose_group(id, first);
+    }
+
+    /// What is known of a stream, which may be new.
+    pub(super) fn stream_mut(&mut self, now: Now, id: StreamId) -> &mut Stream {
+        let since_us = now.mono_us;
+        self.streams.live.entry(id).or_insert_with(|| Stream { since_us, ..Stream::default() })
+    }
+
+    fn hold_unit(&mut self, group: &Group, seq: u32) {
+        let Some(unit) = group.units.iter().find(|unit| unit.seq == seq) else { return };
+        for (key, op) in &unit.ops {
+            let claim = Claim::new(op.clone(), Class::Prepared);
+            self.hold(group.stream.unit(seq), key, claim);
+        }
+        self.streams.holding += 1;
+    }
+
+    pub(super) fn let_go(&mut self, unit: TxnId, keys: impl Iterator<Item = Blob>) {
+        for key in keys {
+            if self.locks.release(&key, unit) {
+                self.dirty.push(key);
+            }
+        }
+        self.streams.holding -= 1;
+    }
+
+    /// A transaction that a group hangs on is decided, or certainly is not.
+    pub(in crate::shard) fn group_probe_answered(&mut self, group: TxnId, txn: TxnId) {
+        let (id, first) = (StreamId(group.age), group.attempt);
+        let stream = self.streams.live.get_mut(&id);
+        let live = stream.and_then(|s| s.groups.iter_mut().find(|l| l.group.first() == first));
+        if let Some(live) = live {
+            live.probes.remove(&txn);
+            self.propose_group(id, first);
+        }
+    }
+
+    /// Puts a group into the log once everything that is decided before it is known to be.
+    fn propose_group(&mut self, id: StreamId, first: u32) {
+        let Some(stream) = self.streams.live.get_mut(&id) else { return };
+        let live = stream.groups.iter_mut().find(|live| live.group.first() == first);
+        let Some(live) = live.filter(|live| live.probes.is_empty() && !live.logged) else { return };
+        live.logged = true;
+        let group = Arc::clone(&live.group);
+        self.log(LogRecord::Propose(group), Target::nobody());
+    }
+
+    /// A group is in an entry that is closed, with this timestamp.
+    pub(in crate::shard) fn announce_group(&mut self, group: &Arc<Group>, proposal: Timestamp) {
+        self.before_units(group);
+        self.state.announce_units(group, proposal);
+        let stream = self.streams.live.get_mut(&group.stream);
+        let live = stream
+            .and_then(|s| s.groups.iter_mut().find(|live| live.group.first() == group.first()));
+        if let Some(live) = live {
+            live.proposal = Some(proposal);
+        }
+    }
+
+    /// Records that units may change go into snapshots as they are.
+    pub(in crate::shard) fn before_units(&mut self, group: &Group) {
+        for unit in &group.units {
+            let ops = unit.ops.iter().cloned().collect();
+            self.before_change(&crate::entry::Apply { ops, ..Default::default() });
+        }
+    }
+
+    /// The proposal of a group is durable: others may know of it.
+    pub(in crate::shard) fn proposed(&mut self, group: &Arc<Group>, proposal: Timestamp) {
+        let (id, own) = (group.stream, self.config.id);
+        for unit in &group.units {
+            self.state.confirm(id.unit(unit.seq));
+        }
+        self.state.keep_group(group, proposal);
+        self.remember_stream(id);
+        let Some(stream) = self.streams.live.get_mut(&id) else { return };
+        if let Some(live) = stream.groups.iter_mut().find(|l| l.group.first() == group.first()) {
+            live.durable = true;
+        }
+        let mut to = group.later_homes();
+        to.extend(stream.listeners.iter().copied());
+        to.retain(|shard| *shard != own);
+        to.sort_unstable();
+        to.dedup();
+        let units = (group.first(), group.last());
+        for shard in to {
+            let word = Word::Proposed { stream: id, shard: own, units, proposal };
+            self.streams.say(shard, word);
+        }
+        self.streams.mark(id);
+    }
+
+    /// Does what has become possible for a stream; tells whether there was one to look at.
+    pub(in crate::shard) fn advance_next(&mut self, now: Now) -> bool {
+        let Some(id) = self.streams.marked.pop() else { return false };
+        self.place_units(now, id);
+        self.release_units(now, id);
+        self.say_closed(id);
+        self.answer_groups(id);
+        self.ask_for_earlier(now, id);
+        self.let_newcomers_in(now);
+        true
+    }
+
+    /// Gives places to units that can get one now, and fails those that never can.
+    fn place_units(&mut self, now: Now, id: StreamId) {
+        let own = self.config.id;
+        let kept = self.state.streams().get(&id);
+        let Some(stream) = self.streams.live.get_mut(&id) else { return };
+        let told = &mut stream.told;
+        if kept.is_some_and(|kept| kept.refused) {
+            // Units of the stream that belong here and did not come have no effect.
+            let lacks = stream.groups.iter().filter(|live| live.durable).find_map(|live| {
+                let mut window = live.group.window(live.group.last());
+                window.find(|(seq, home)| *home == own && own_proposal(kept, *seq).is_none())
+            });
+            if let Some((seq, _)) = lacks {
+                told.hear(&Word::Refused { stream: id, seq });
+            }
+        }
+        let (mut failed, mut placed) = (Vec::new(), Vec::new());
+        for live in stream.groups.iter_mut().filter(|live| live.durable) {
+            failed.extend(told.refused.into_iter().flat_map(|refused| live.fail(refused)));
+            placed.extend(live.place(|home, seq| match home == own {
+                true => own_proposal(kept, seq),
+                false => told.proposal(home, seq),
+            }));
+        }
+        let fates: Vec<(u32, Place)> = failed.iter().map(|seq| (*seq, None)).collect();
+        self.log_settled(id, &fates);
+        for seq in failed {
+            let unit = id.unit(seq);
+            self.streams.unplaced.remove(&unit);
+            self.state.act_ahead(unit, None);
+            let executed = self.state.decide(unit, None);
+            self.let_go(unit, self.keys_of(id, seq).into_iter());
+            self.finish(now, executed);
+        }
+        let bound = |seq: u32| self.state.prepared().get(&id.unit(seq)).map(|p| p.bound);
+        let moved = placed.iter().filter(|(seq, place)| bound(*seq) != Some(*place));
+        let units: Vec<(u32, Timestamp)> = moved.copied().collect();
+        if !units.is_empty() {
+            self.log(LogRecord::Place { stream: id, units }, Target::nobody());
+        }
+        for (seq, place) in placed {
+            let unit = id.unit(seq);
+            self.streams.unplaced.remove(&unit);
+            self.move_clock(place);
+            let executed = self.state.place_unit(unit, place);
+            self.finish(now, executed);
+        }
+        self.report_changed(now);
+    }
+
+    fn keys_of(&self, id: StreamId, seq: u32) -> SmallVec<[Blob; 1]> {
+        let groups = self.streams.live.get(&id).into_iter().flat_map(|stream| &stream.groups);
+        let mut units = groups.flat_map(|live| &live.group.units);
+        let unit = units.find(|unit| unit.seq == seq);
+        unit.map(|u| u.ops.iter().map(|(key, _)| key.clone()).collect()).unwrap_or_default()
+    }
+
+    /// Something was carried out. Tells whether it is a unit.
+    pub(in crate::shard) fn unit_executed(
+        &mut self,
+        now: Now,
+        unit: TxnId,
+        replies: &Replies,
+    ) -> bool {
+        let id = StreamId(unit.age);
+        if let Some(keys) = self.streams.settled.remove(&unit) {
+            self.let_go(unit, keys.into_iter());
+            return true;
+        }
+        let Some(stream) = self.streams.live.get_mut(&id) else { return false };
+        for live in &mut stream.groups {
+            let index = live.group.units.iter().position(|u| u.seq == unit.attempt);
+            let Some(index) = index else { continue };
+            let place = self.state.prepared().get(&unit).and_then(|prepared| prepared.commit);
+            let (place, replies) = (place.unwrap_or_default(), replies.clone());
+            live.units[index] = Progress::Closed { place, replies, released: false };
+            for (key, _) in &live.group.units[index].ops {
+                self.locks.carry_out(key, unit);
+            }
+            if let Some(recent) = &mut self.recent {
+                let written = live.group.units[index].ops.iter().filter(|(_, op)| op.is_write());
+                written.for_each(|(key, _)| recent.note(key, now.mono_us));
+            }
+            self.streams.mark(id);
+            return true;
+        }
+        false
+    }
+
+    /// Whether a unit of another or of this shard is closed, as far as it is known here.
+    fn is_closed(&self, id: StreamId, stream: &Stream, home: ShardId, seq: u32) -> bool {
+        if home != self.config.id {
+            return stream.told.is_closed(home, seq);
+        }
+        let mut live = stream.groups.iter().flat_map(Live::units);
+        match live.find(|(unit, _)| *unit == seq) {
+            Some((_, progress)) => matches!(progress, Progress::Closed { .. }),
+            None => own_proposal(self.state.streams().get(&id), seq).is_some(),
+        }
+    }
+
+    /// Lets go of units before which everything is closed, and settles groups.
+    fn release_units(&mut self, now: Now, id: StreamId) {
+        let Some(mut stream) = self.streams.live.swap_remove(&id) else { return };
+        let mut groups = std::mem::take(&mut stream.groups);
+        let mut free: Vec<(u32, Timestamp)> = Vec::new();
+        for index in 0..groups.len() {
+            let (head, rest) = groups.split_at_mut(index);
+            let Some((live, tail)) = rest.split_first_mut() else { break };
+            let units = live.units.clone();
+            let own = |seq: u32| {
+                let mut others = head.iter().chain(tail.iter()).flat_map(Live::units);
+                others.find(|(unit, _)| *unit == seq).map(|(_, progress)| progress.clone())
+            };
+            let numbers: SmallVec<[u32; 8]> = live.group.units.iter().map(|u| u.seq).collect();
+            let closed = |progress: &Progress| matches!(progress, Progress::Closed { .. });
+            free.extend(live.release(|home, seq| {
+                if home != self.config.id {
+                    return stream.told.is_closed(home, seq);
+                }
+                match numbers.iter().position(|number| *number == seq) {
+                    Some(at) => closed(&units[at]),
+                    None => match own(seq) {
+                        Some(progress) => closed(&progress),
+                        None => own_proposal(self.state.streams().get(&id), seq).is_some(),
+                    },
+                }
+            }));
+        }
+        stream.groups = groups;
+        self.streams.live.insert(id, stream);
+        // Whoever waits for these units comes after them in the log.
+        let settles: Vec<(u32, Place)> =
+            free.into_iter().map(|(seq, place)| (seq, Some(place))).collect();
+        self.log_settled(id, &settles);
+        for (seq, _) in settles {
+            let unit = id.unit(seq);
+            let executed = self.state.release(unit);
+            self.let_go(unit, self.keys_of(id, seq).into_iter());
+            self.finish(now, executed);
+        }
+        self.report_changed(now);
+    }
+
+    fn log_settled(&mut self, id: StreamId, units: &[(u32, Place)]) {
+        if !units.is_empty() {
+            let units = units.to_vec();
+            self.log(LogRecord::Settle { stream: id, units }, Target::nobody());
+        }
+    }
+
+    /// The log says what became of units.
+    pub(in crate::shard) fn units_settled(&mut self, id: StreamId) {
+        let kept = self.state.streams().get(&id);
+        let settled = |live: &Live| {
+            let group = kept.and_then(|kept| kept.group(live.group.first()));
+            group.is_some_and(KeptGroup::is_settled)
+        };
+        if let Some(stream) = self.streams.live.get_mut(&id) {
+            stream.groups.retain(|live| !settled(live));
+            // What others have told may be about units that are on their way here.
+            stream.since_us = self.state.mono_us();
+        }
+        self.tell_settled(id);
+    }
+
+    /// Tells the others which units are closed here.
+    fn say_closed(&mut self, id: StreamId) {
+        let own = self.config.id;
+        let upto = self.closed_upto(id);
+        let Some(stream) = self.streams.live.get_mut(&id) else { return };
+        if upto <= stream.closed {
+            return;
+        }
+        let before = std::mem::replace(&mut stream.closed, upto);
+        let Some(upto) = upto else { return };
+        let mut to: SmallVec<[ShardId; 8]> = stream.listeners.iter().copied().collect();
+        for live in &stream.groups {
+            // Whoever has something after what is closed now.
+            let news = live.group.units.iter().map(|u| u.seq);
+            let Some(first) = news.into_iter().find(|seq| before.is_none_or(|b| *seq > b)) else {
+                continue;
+            };
+            let at = (first - live.group.base) as usize;
+            to.extend(live.group.homes.iter().skip(at).copied());
+        }
+        to.sort_unstable();
+        to.dedup();
+        for shard in to.into_iter().filter(|shard| *shard != own) {
+            self.streams.say(shard, Word::Closed { stream: id, shard: own, upto });
+        }
+    }
+
+    /// Answers for groups of which it is known what becomes of them.
+    fn answer_groups(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.live.get_mut(&id) else { return };
+        let mut answers = Vec::new();
+        for live in stream.groups.iter_mut().filter(|live| live.is_answered()) {
+            if let Some(asker) = live.asker.take() {
+                answers.push((asker, live.answer()));
+            }
+        }
+        for ((gateway, token), units) in answers {
+            self.answer(gateway, token, Answer::Units(units));
+        }
+    }
+
+    /// Asks other shards for what a stream waits for, if it was not to come by itself or is late.
+    pub(super) fn ask_for_earlier(&mut self, now: Now, id: StreamId) {
+        let own = self.config.id;
+        let Some(stream) = self.streams.live.get(&id) else { return };
+        let mut asks: BTreeMap<ShardId, (bool, Vec<u32>)> = BTreeMap::new();
+        let due = now.mono_us >= stream.asked_us + ASK_UNITS_US;
+        let fresh = stream.asked_us == 0;
+        for live in stream.groups.iter().filter(|live| live.durable) {
+            // What was sent together is told without being asked for.
+            let pulls = live.inherited || live.group.fresh > live.group.base;
+            if !(due && !fresh || fresh && pulls) {
+                continue;
+            }
+            let late = live.inherited || !fresh;
+            let is_closed = |home, seq| self.is_closed(id, stream, home, seq);
+            let is_proposed = |home, seq| home == own || stream.told.proposal(home, seq).is_some();
+            for (home, seq) in live.missing(is_closed, is_proposed) {
+                if !late && seq >= live.group.fresh {
+                    continue;
+                }
+                let ask = asks.entry(home).or_default();
+                ask.0 |= live.inherited && live.units.contains(&Progress::Open);
+                if !ask.1.contains(&seq) {
+                    ask.1.push(seq);
+                }
+            }
+        }
+        let Some(stream) = self.streams.live.get_mut(&id) else { return };
+        if (due || fresh) && stream.groups.iter().any(|live| live.durable) {
+            stream.asked_us = now.mono_us.max(1);
+        }
+        for (home, (hurries, units)) in asks {
+            let word = Word::Asks { stream: id, shard: own, hurries, units };
+            self.streams.say(home, word);
+        }
+    }
+
+    /// Whether something that an earlier leader has left without a place stands in the way.
+    pub(in crate::shard) fn waits_for_places(&self, body: &Body, claims: &Claims) -> bool {
+        if self.streams.unplaced.is_empty() {
+            return false;
+        }
+        let own = match body {
+            Body::Pipeline(group) => group.stream.unit(group.first()),
+            Body::Prepare { prepare, .. } if prepare.participants.len() > 1 => prepare.txn,
+            _ => return false,
+        };
+        claims.iter().any(|(key, claim)| {
+            let record = self.state.get(key);
+            self.locks
+                .prepared_conflicts(key, claim, own, record)
+                .any(|unit| unit.age != own.age && self.streams.unplaced.contains(&unit))
+        })
+    }
+
+    /// Keeps a request until what an earlier leader has left has its place.
+    pub(in crate::shard) fn hold_newcomer(&mut self, request: Request) {
+        self.streams.held.push(request);
+    }
+
+    fn let_newcomers_in(&mut self, now: Now) {
+        if self.streams.held.is_empty() {
+            return;
+        }
+        for request in std::mem::take(&mut self.streams.held) {
+            let ended = match &request.body {
+                Body::Prepare { prepare, .. } => !self.txns.contains_key(&prepare.txn),
+                _ => false,
+            };
+            if !ended {
+                self.begin_locking(now, request);
+            }
+        }
+    }
+
+    /// Takes out requests that are held and of which `is` says yes.
+    pub(in crate::shard) fn take_newcomers(
+        &mut self,
+        is: impl Fn(&Request) -> bool,
+    ) -> Vec<Request> {
+        let held = std::mem::take(&mut self.streams.held);
+        let (taken, held) = held.into_iter().partition(is);
+        self.streams.held = held;
+        taken
+    }
+
+    /// Nothing more comes from the gateways of a machine.
+    pub(in crate::shard) fn forget_newcomers(&mut self, machine: MachineId) {
+        self.streams.held.retain(|request| request.gateway.machine != machine);
+    }
+
+    /// This replica leads from now on: what an earlier leader has left is gone on with.
+    pub(in crate::shard) fn inherit_streams(&mut self, now: Now) {
+        let open: Vec<(StreamId, u32)> = self
+            .state
+            .streams()
+            .iter()
+            .flat_map(|(id, kept)| kept.groups.iter().map(move |group| (id, group)))
+            .filter(|(_, group)| !group.is_settled())
+            .map(|(id, group)| (*id, group.range().0))
+            .collect();
+        if !open.is_empty() {
+            self.track(now);
+        }
+        for (id, first) in open {
+            let Some(live) = self.inherited(id, first) else { continue };
+            let kept = self.state.streams().get(&id).and_then(|kept| kept.group(first));
+            let open = kept.into_iter().flat_map(|group| &group.units).filter(|(_, p)| p.is_none());
+            let ahead = open.filter_map(|(seq, _)| {
+                let unit = id.unit(*seq);
+                let is_over = !self.state.prepared().contains_key(&unit);
+                self.state.ahead_of_log(unit).filter(|_| is_over).map(|place| (*seq, place))
+            });
+            let ahead: Vec<(u32, Place)> = ahead.collect();
+            self.log_settled(id, &ahead);
+            for (seq, progress) in live.units() {
+                let held = match progress {
+                    Progress::Closed { released, .. } => !released,
+                    progress => *progress != Progress::Failed,
+                };
+                if held {
+                    self.hold_unit(&live.group, seq);
+                }
+                if held && matches!(progress, Progress::Closed { .. }) {
+                    for key in live.keys_of(seq) {
+                        self.locks.carry_out(&key, id.unit(seq));
+                    }
+                }
+                if *progress == Progress::Open {
+                    self.streams.unplaced.insert(id.unit(seq));
+                }
+            }
+            let placed = live.units().filter(|(_, progress)| **progress == Progress::Placed);
+            let placed: Vec<u32> = placed.map(|(seq, _)| seq).collect();
+            self.stream_mut(now, id).groups.push(live);
+            self.streams.mark(id);
+            for seq in placed {
+                let unit = id.unit(seq);
+                let place = self.state.prepared().get(&unit).and_then(|p| p.commit);
+                let executed = self.state.place_unit(unit, place.unwrap_or_default());
+                self.finish(now, executed);
+            }
+        }
+        let settled = self.state.prepared().iter().filter(|(_, p)| p.is_unit() && p.free);
+        let settled: Vec<_> =
+            settled.map(|(unit, p)| (*unit, p.prepare.apply.ops.clone())).collect();
+        for (unit, ops) in settled {
+            self.track(now);
+            for (key, op) in &ops {
+                self.hold(unit, key, Claim::new(op.clone(), Class::Prepared));
+            }
+            self.streams.holding += 1;
+            let keys = ops.into_iter().map(|(key, _)| key).collect();
+            self.streams.settled.insert(unit, keys);
+        }
+        self.keep_inherited(now);
+    }
+
+    /// A group that is in the log, as its new leader begins with it.
+    fn inherited(&self, id: StreamId, first: u32) -> Option<Live> {
+        let kept = self.state.streams().get(&id)?.group(first)?;
+        let prepared = |seq: u32| self.state.prepared().get(&id.unit(seq));
+        let unit = |(seq, _): &(u32, Option<Place>)| {
+            let ops = prepared(*seq).map(|p| p.prepare.apply.ops.clone()).unwrap_or_default();
+            crate::pipeline::Unit { seq: *seq, ops }
+        };
+        let group = Group {
+            stream: id,
+            base: kept.base,
+            fresh: kept.base,
+            homes: kept.homes.clone(),
+            floor: kept.floor,
+            units: kept.units.iter().map(unit).collect(),
+        };
+        let mut live = Live::new(Arc::new(group), None);
+        (live.durable, live.logged, live.inherited) = (true, true, true);
+        live.proposal = Some(kept.proposal);
+        for ((seq, settled), progress) in kept.units.iter().zip(&mut live.units) {
+            let unit = prepared(*seq);
+            // This replica has led before, and acted ahead of the log.
+            let ahead = self.state.ahead_of_log(id.unit(*seq)).filter(|_| unit.is_none());
+            let settled = settled.or(ahead);
+            let done = unit.filter(|p| p.done).and_then(|done| done.commit);
+            *progress = match (settled, done) {
+                (Some(None), _) => Progress::Failed,
+                (None, None) if unit.is_some_and(|p| p.commit.is_some()) => Progress::Placed,
+                (None, None) => Progress::Open,
+                (settled, done) => {
+                    let released = settled.is_some();
+                    let place = settled.flatten().or(done).unwrap_or_default();
+                    let replies = self.state.replies_of(id.unit(*seq)).cloned();
+                    let replies = replies.unwrap_or_else(|| smallvec![lost()]);
+                    Progress::Closed { place, replies, released }
+                }
+            };
+        }
+        Some(live)
+    }
+
+    /// This replica does not lead any more: whoever waits for an answer asks the next leader.
+    pub(in crate::shard) fn give_up_streams(&mut self) {
+        let streams = std::mem::take(&mut self.streams);
+        for live in streams.live.into_iter().flat_map(|(_, stream)| stream.groups) {
+            if let Some((gateway, token)) = live.asker {
+                self.turn_away(gateway, token, Body::Pipeline(live.group));
+            }
+        }
+        for request in streams.held {
+            self.turn_away(request.gateway, request.token, request.body);
+        }
+    }
+
+    fn report_changed(&mut self, now: Now) {
+        for key in self.state.take_changed() {
+            let ready = self.blocked.ready(&key, &self.state);
+            self.notify_ready(ready);
+        }
+        self.pass_blame_on(now);
+    }
+}

@@ -1,0 +1,261 @@
+//! What the leader of a shard knows of one stream beyond the log.
+
+use crate::entry::KeptGroup;
+use crate::message::{GatewayId, ShardId, Token, TxnId};
+use crate::pipeline::{Answered, Group, Place, Word};
+use crate::shard::streams::Kept;
+use adt::{Blob, ErrorReply, Reply, Timestamp};
+use smallvec::{SmallVec, smallvec};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A stream of which something is not settled here, or of which others have told.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    /// Its groups here that are not settled, in order.
+    pub groups: Vec<Live>,
+    pub told: Told,
+    /// Shards that have asked, and are told what they may need to know.
+    pub listeners: SmallVec<[ShardId; 2]>,
+    /// Units here that others wait for, and that have not come; since when the first was asked for.
+    pub late: Option<(u64, u32)>,
+    /// When this was begun, and when others were asked last.
+    pub since_us: u64,
+    pub asked_us: u64,
+    /// Up to which unit the others know that it is closed here.
+    pub closed: Option<u32>,
+}
+
+/// What other shards have told.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    proposals: Vec<(ShardId, (u32, u32), Timestamp)>,
+    closed: SmallVec<[(ShardId, u32); 8]>,
+    /// The first unit that will have no effect.
+    pub refused: Option<u32>,
+    /// All units that have an effect are closed: whoever has issued them has the answers.
+    pub all_closed: bool,
+}
+
+impl Told {
+    /// A shard has told something. Tells whether it is news.
+    pub fn hear(&mut self, word: &Word) -> bool {
+        match word {
+            Word::Proposed { shard, units, proposal, .. } => {
+                let known = self.proposals.iter().any(|(s, u, _)| s == shard && u == units);
+                if !known {
+                    self.proposals.push((*shard, *units, *proposal));
+                }
+                !known
+            }
+            Word::Closed { shard, upto, .. } => {
+                match self.closed.iter_mut().find(|(s, _)| s == shard) {
+                    Some((_, known)) if *known >= *upto => false,
+                    Some((_, known)) => {
+                        *known = *upto;
+                        true
+                    }
+                    None => {
+                        self.closed.push((*shard, *upto));
+                        true
+                    }
+                }
+            }
+            Word::Refused { seq, .. } => {
+                let news = self.refused.is_none_or(|known| *seq < known);
+                if news {
+                    self.refused = Some(*seq);
+                }
+                news
+            }
+            Word::Asks { .. } | Word::Settled { .. } => false,
+        }
+    }
+
+    pub fn proposal(&self, shard: ShardId, seq: u32) -> Option<Timestamp> {
+        let is_of = |(s, (first, last), _): &&(ShardId, (u32, u32), Timestamp)| {
+            *s == shard && (*first..=*last).contains(&seq)
+        };
+        self.proposals.iter().find(is_of).map(|(_, _, proposal)| *proposal)
+    }
+
+    pub fn is_closed(&self, shard: ShardId, seq: u32) -> bool {
+        self.all_closed || self.closed.iter().any(|(s, upto)| *s == shard && *upto >= seq)
+    }
+}
+
+/// How far a unit is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Progress {
+    /// Its place is not known.
+    Open,
+    /// Its place is known, and others come before it.
+    Placed,
+    /// It is carried out: nobody comes before it any more.
+    Closed { place: Timestamp, replies: SmallVec<[Reply; 1]>, released: bool },
+    /// It has no effect.
+    Failed,
+}
+
+/// A group that is not settled.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub group: Arc<Group>,
+    /// Who wants to know what becomes of it.
+    pub asker: Option<(GatewayId, Token)>,
+    pub proposal: Option<Timestamp>,
+    pub durable: bool,
+    /// It is to go into the log, or is there.
+    pub logged: bool,
+    /// An earlier leader has put it into the log.
+    pub inherited: bool,
+    /// Transactions of which it must be known that they are not decided.
+    pub probes: BTreeSet<TxnId>,
+    pub units: Vec<Progress>,
+    /// The next unit of the window whose proposal is to be looked at, and the place before it.
+    fold: (u32, Timestamp),
+    /// All units of the window before this one are closed.
+    cleared: u32,
+}
+
+impl Live {
+    pub fn new(group: Arc<Group>, asker: Option<(GatewayId, Token)>) -> Self {
+        Self {
+            asker,
+            proposal: None,
+            durable: false,
+            logged: false,
+            inherited: false,
+            probes: BTreeSet::new(),
+            units: vec![Progress::Open; group.units.len()],
+            fold: (group.base, group.floor),
+            cleared: group.base,
+            group,
+        }
+    }
+
+    /// The number of a unit, and how far it is.
+    pub fn units(&self) -> impl Iterator<Item = (u32, &Progress)> {
+        self.group.units.iter().map(|unit| unit.seq).zip(&self.units)
+    }
+
+    /// Goes on as far as the proposals before its units are known; gives the places that follow.
+    pub fn place(
+        &mut self,
+        proposal: impl Fn(ShardId, u32) -> Option<Timestamp>,
+    ) -> Vec<(u32, Timestamp)> {
+        let mut places = Vec::new();
+        let (mut seq, mut before) = self.fold;
+        while seq <= self.group.last() {
+            let home = self.group.homes[(seq - self.group.base) as usize];
+            let Some(proposal) = proposal(home, seq) else { break };
+            before = proposal.max(before.next());
+            if let Some(index) = self.group.units.iter().position(|unit| unit.seq == seq)
+                && self.units[index] == Progress::Open
+            {
+                self.units[index] = Progress::Placed;
+                places.push((seq, before));
+            }
+            seq += 1;
+        }
+        self.fold = (seq, before);
+        places
+    }
+
+    /// Units that nobody has to wait for any more: they are closed, and all before them is.
+    pub fn release(&mut self, is_closed: impl Fn(ShardId, u32) -> bool) -> Vec<(u32, Timestamp)> {
+        while self.cleared < self.group.last() {
+            let home = self.group.homes[(self.cleared - self.group.base) as usize];
+            if !is_closed(home, self.cleared) {
+                break;
+            }
+            self.cleared += 1;
+        }
+        let mut free = Vec::new();
+        for (unit, progress) in self.group.units.iter().zip(&mut self.units) {
+            if let Progress::Closed { released, place, .. } = progress
+                && !*released
+                && unit.seq <= self.cleared
+            {
+                *released = true;
+                free.push((unit.seq, *place));
+            }
+        }
+        free
+    }
+
+    /// Units that cannot get a place, because this one will have no effect.
+    pub fn fail(&mut self, refused: u32) -> Vec<u32> {
+        let mut failed = Vec::new();
+        for (unit, progress) in self.group.units.iter().zip(&mut self.units) {
+            if *progress == Progress::Open && self.group.base <= refused && refused < unit.seq {
+                *progress = Progress::Failed;
+                failed.push(unit.seq);
+            }
+        }
+        failed
+    }
+
+    /// Units that it waits for, with their shards: for their proposals, or to be told that they are closed.
+    pub fn missing(
+        &self,
+        is_closed: impl Fn(ShardId, u32) -> bool,
+        is_proposed: impl Fn(ShardId, u32) -> bool,
+    ) -> Vec<(ShardId, u32)> {
+        let open = |(_, progress): &(u32, &Progress)| match progress {
+            Progress::Closed { released, .. } => !released,
+            Progress::Failed => false,
+            _ => true,
+        };
+        let Some(last) = self.units().filter(open).map(|(seq, _)| seq).last() else {
+            return Vec::new();
+        };
+        let window = self.group.window(last).map(|(seq, home)| (home, seq));
+        let lacks = |(home, seq): &(ShardId, u32)| {
+            *seq >= self.fold.0 && !is_proposed(*home, *seq) || !is_closed(*home, *seq)
+        };
+        window.filter(lacks).collect()
+    }
+
+    /// The keys of a unit.
+    pub fn keys_of(&self, seq: u32) -> SmallVec<[Blob; 1]> {
+        let unit = self.group.units.iter().find(|unit| unit.seq == seq);
+        unit.map(|u| u.ops.iter().map(|(key, _)| key.clone()).collect()).unwrap_or_default()
+    }
+
+    pub fn is_answered(&self) -> bool {
+        self.units.iter().all(|p| matches!(p, Progress::Closed { .. } | Progress::Failed))
+    }
+
+    /// What became of its units.
+    pub fn answer(&self) -> Vec<Answered> {
+        let answered = |progress: &Progress| match progress {
+            Progress::Closed { place, replies, .. } => Some((*place, replies.clone())),
+            _ => None,
+        };
+        self.units.iter().map(answered).collect()
+    }
+}
+
+/// What became of the units of a group that is settled.
+pub(super) fn answer_of(
+    group: &KeptGroup,
+    replies: impl Fn(u32) -> Option<SmallVec<[Reply; 1]>>,
+) -> Vec<Answered> {
+    let answer = |(seq, place): &(u32, Option<Place>)| {
+        let place = place.flatten()?;
+        Some((place, replies(*seq).unwrap_or_else(|| smallvec![lost()])))
+    };
+    group.units.iter().map(answer).collect()
+}
+
+/// The reply of something that took effect and whose reply is not kept.
+pub(super) fn lost() -> Reply {
+    let text = "it took effect, but the machine that had its reply was lost";
+    ErrorReply::new("REPEATED", text).into()
+}
+
+/// The proposal of a unit of this shard, if its group is in the log.
+pub(super) fn own_proposal(kept: Option<&Kept>, seq: u32) -> Option<Timestamp> {
+    kept?.group_of(seq).map(|group| group.proposal)
+}

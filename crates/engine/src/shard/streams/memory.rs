@@ -1,0 +1,364 @@
+//! What shards ask and tell each other about streams, what is refused, and for how long streams are
+//! remembered.
+//!
+//! A stream is forgotten when whoever has issued it has all answers, and all of it is settled, here and at
+//! all other shards that have had units of it: until then a new leader there may ask. If one of these is
+//! never said, it is forgotten after a time in which nobody can be left who asks ([`STREAM_KEPT_US`], and
+//! all watermarks have passed).
+
+use super::leader::Streams;
+use super::live::{Live, Progress, own_proposal};
+use crate::entry::{KeptGroup, LogRecord};
+use crate::limits::{ASK_UNITS_US, EARLY_WORDS_US, STREAM_KEPT_US, UNITS_LATE_US};
+use crate::message::{Body, GatewayId, Now, Request, ShardId, Token};
+use crate::pipeline::{Group, Place, StreamId, Word};
+use crate::shard::{Shard, Target};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What is still to be heard before a stream is forgotten.
+#[derive(Debug)]
+pub(in crate::shard) struct Keeping {
+    since_us: u64,
+    /// The shards that have had units, once whoever has issued them has all answers.
+    ended: Option<Vec<ShardId>>,
+    /// The shards that have said that all is settled there, this one included.
+    settled: SmallVec<[ShardId; 8]>,
+}
+
+impl Keeping {
+    fn new(since_us: u64) -> Self {
+        Self { since_us, ended: None, settled: SmallVec::new() }
+    }
+
+    fn settled_at(&mut self, shard: ShardId) {
+        if !self.settled.contains(&shard) {
+            self.settled.push(shard);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let ended = self.ended.as_ref();
+        ended.is_some_and(|shards| shards.iter().all(|shard| self.settled.contains(shard)))
+    }
+}
+
+impl Shard {
+    /// The leader of another shard says something.
+    pub fn hear(&mut self, now: Now, word: Word) {
+        self.state.tell_time(now.mono_us);
+        let id = word.stream();
+        match word {
+            Word::Asks { shard, hurries, units, .. } => {
+                self.asked(now, id, shard, hurries, &units);
+            }
+            Word::Settled { shard, .. } => {
+                if let Some(keeping) = self.streams.keeping.get_mut(&id) {
+                    keeping.settled_at(shard);
+                    self.forget_if_over(id);
+                }
+            }
+            word => {
+                if self.stream_mut(now, id).told.hear(&word) {
+                    self.streams.mark(id);
+                }
+            }
+        }
+        self.settle(now);
+    }
+
+    /// What is to be said to the leaders of other shards.
+    pub fn take_words(&mut self) -> Vec<(ShardId, Word)> {
+        std::mem::take(&mut self.streams.words)
+    }
+
+    /// Whether there is anything.
+    #[inline]
+    pub fn has_words(&self) -> bool {
+        !self.streams.words.is_empty()
+    }
+
+    /// Another shard waits for units of this one.
+    fn asked(&mut self, now: Now, id: StreamId, shard: ShardId, hurries: bool, units: &[u32]) {
+        let own = self.config.id;
+        let kept = self.state.streams().get(&id);
+        let refused = kept.is_some_and(|kept| kept.refused);
+        let (mut told, mut unknown) = (Vec::new(), Vec::new());
+        for &seq in units {
+            match kept.and_then(|kept| kept.group_of(seq)) {
+                Some(group) => {
+                    let (units, proposal) = (group.range(), group.proposal);
+                    let word = Word::Proposed { stream: id, shard: own, units, proposal };
+                    if !told.contains(&word) {
+                        told.push(word);
+                    }
+                }
+                None if refused => told.push(Word::Refused { stream: id, seq }),
+                None => unknown.push(seq),
+            }
+        }
+        let closed = self.closed_upto(id);
+        told.extend(closed.map(|upto| Word::Closed { stream: id, shard: own, upto }));
+        for word in told {
+            self.streams.say(shard, word);
+        }
+        let stream = self.stream_mut(now, id);
+        if !stream.listeners.contains(&shard) && shard != own {
+            stream.listeners.push(shard);
+        }
+        let logged = |seq: &u32| {
+            let mut groups = stream.groups.iter().filter(|live| live.logged);
+            groups.any(|live| live.group.units.iter().any(|unit| unit.seq == *seq))
+        };
+        unknown.retain(|seq| !logged(seq));
+        let Some(seq) = unknown.first().copied() else { return };
+        if hurries {
+            return self.refuse_late(now, id, seq);
+        }
+        stream.late.get_or_insert((now.mono_us, seq));
+    }
+
+    /// Up to which unit all of a stream is closed here, as far as it has come.
+    pub(super) fn closed_upto(&self, id: StreamId) -> Option<u32> {
+        let live = self.streams.live.get(&id).into_iter().flat_map(|stream| &stream.groups);
+        let live: Vec<(u32, &Progress)> = live.flat_map(Live::units).collect();
+        let is_closed = |(seq, place): &&(u32, Option<Place>)| match place {
+            Some(place) => place.is_some(),
+            None => {
+                let progress = live.iter().find(|(unit, _)| unit == seq).map(|(_, p)| *p);
+                matches!(progress, Some(Progress::Closed { .. }))
+            }
+        };
+        let kept = self.state.streams().get(&id).into_iter().flat_map(|kept| &kept.groups);
+        let closed = kept.flat_map(|group| &group.units).take_while(is_closed);
+        closed.last().map(|(seq, _)| *seq)
+    }
+
+    /// A group is not let in, and nothing of its stream is any more.
+    pub(in crate::shard) fn refuse_group(
+        &mut self,
+        (gateway, token): (GatewayId, Token),
+        group: &Arc<Group>,
+    ) {
+        self.stats.refused += 1;
+        let own = self.config.id;
+        self.refuse_stream(group.stream, group.first());
+        let to = group.later_homes().into_iter().filter(|shard| *shard != own);
+        match self.streams.refusing.get_mut(&group.stream) {
+            Some((_, told)) => told.extend(to),
+            None => {
+                let word = Word::Refused { stream: group.stream, seq: group.first() };
+                to.for_each(|shard| self.streams.say(shard, word.clone()));
+            }
+        }
+        self.answer(gateway, token, Streams::failed(group));
+    }
+
+    /// From now on nothing of a stream is let in, which is said once it is durable.
+    fn refuse_stream(&mut self, id: StreamId, seq: u32) {
+        if self.state.streams().get(&id).is_some_and(|kept| kept.refused) {
+            return;
+        }
+        if let Some((first, _)) = self.streams.refusing.get_mut(&id) {
+            *first = seq.min(*first);
+            return;
+        }
+        if !self.logs_streams {
+            // Whoever asks will do so again.
+            return;
+        }
+        self.streams.refusing.insert(id, (seq, SmallVec::new()));
+        self.log(LogRecord::Refuse(id), Target::nobody());
+    }
+
+    /// Others have waited long enough for something that has not come, or not got as far as the log.
+    fn refuse_late(&mut self, now: Now, id: StreamId, seq: u32) {
+        let of_it = |body: &Body| matches!(body, Body::Pipeline(group) if group.stream == id);
+        let waiting: Vec<_> =
+            self.waiters.iter().filter(|(_, w)| of_it(&w.request.body)).map(|(n, _)| *n).collect();
+        let mut dropped = self.take_newcomers(|request| of_it(&request.body));
+        for number in waiting {
+            if let Some(waiter) = self.waiters.remove(&number) {
+                self.leave_queues(number, &waiter);
+                dropped.push(waiter.request);
+            }
+        }
+        self.refuse_stream(id, seq);
+        for Request { gateway, token, body, .. } in dropped {
+            if let Body::Pipeline(group) = body {
+                self.refuse_group((gateway, token), &group);
+            }
+        }
+        self.drop_unlogged(id);
+        let stream = self.stream_mut(now, id);
+        stream.late = None;
+        let listeners = stream.listeners.clone();
+        if let Some((_, to)) = self.streams.refusing.get_mut(&id) {
+            to.extend(listeners);
+        }
+    }
+
+    /// Groups that have not got as far as the log do not get there.
+    fn drop_unlogged(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.live.get_mut(&id) else { return };
+        let groups = std::mem::take(&mut stream.groups);
+        let (kept, dropped): (Vec<Live>, Vec<Live>) =
+            groups.into_iter().partition(|live| live.logged);
+        stream.groups = kept;
+        for live in dropped {
+            for unit in &live.group.units {
+                let keys = unit.ops.iter().map(|(key, _)| key.clone());
+                self.let_go(id.unit(unit.seq), keys);
+            }
+            if let Some(asker) = live.asker {
+                self.refuse_group(asker, &live.group);
+            }
+        }
+    }
+
+    /// The shard is to stand still: what waits for records here may hold up what is to be settled.
+    pub(in crate::shard) fn refuse_waiting_groups(&mut self, now: Now) {
+        let waiting = self.waiters.values().map(|waiter| &waiter.request.body);
+        let waiting = waiting.filter_map(|body| match body {
+            Body::Pipeline(group) => Some((group.stream, group.first())),
+            _ => None,
+        });
+        for (id, first) in waiting.collect::<Vec<_>>() {
+            self.refuse_late(now, id, first);
+        }
+    }
+
+    /// The log says that nothing more of a stream is let in.
+    pub(in crate::shard) fn stream_refused(&mut self, id: StreamId) {
+        let own = self.config.id;
+        self.state.refuse_stream(id);
+        self.remember_stream(id);
+        let Some((seq, mut to)) = self.streams.refusing.remove(&id) else { return };
+        if let Some(stream) = self.streams.live.get_mut(&id) {
+            let is_missing = own_proposal(self.state.streams().get(&id), seq).is_none();
+            if is_missing {
+                stream.told.hear(&Word::Refused { stream: id, seq });
+            }
+            to.extend(stream.listeners.iter().copied());
+            self.streams.mark(id);
+        }
+        to.sort_unstable();
+        to.dedup();
+        for shard in to.into_iter().filter(|shard| *shard != own) {
+            self.streams.say(shard, Word::Refused { stream: id, seq });
+        }
+    }
+
+    /// Whoever has issued a stream has all answers.
+    pub(in crate::shard) fn end_stream(&mut self, now: Now, id: StreamId, shards: Vec<ShardId>) {
+        if let Some(stream) = self.streams.live.get_mut(&id) {
+            stream.told.all_closed = true;
+            stream.since_us = now.mono_us;
+            self.streams.mark(id);
+        }
+        if let Some(keeping) = self.streams.keeping.get_mut(&id) {
+            keeping.ended = Some(shards);
+        }
+        self.tell_settled(id);
+    }
+
+    /// Tells the others that all is settled here, if it is and they want to know.
+    pub(super) fn tell_settled(&mut self, id: StreamId) {
+        let own = self.config.id;
+        if !self.is_settled(id) {
+            return;
+        }
+        let Some(keeping) = self.streams.keeping.get_mut(&id) else { return };
+        let Some(shards) = keeping.ended.clone() else { return };
+        keeping.settled_at(own);
+        for shard in shards.into_iter().filter(|shard| *shard != own) {
+            self.streams.say(shard, Word::Settled { stream: id, shard: own });
+        }
+        self.forget_if_over(id);
+    }
+
+    pub(super) fn remember_stream(&mut self, id: StreamId) {
+        let keeping = Keeping::new(self.state.mono_us());
+        self.streams.keeping.entry(id).or_insert(keeping);
+    }
+
+    /// A new leader does not know what was said before.
+    pub(super) fn keep_inherited(&mut self, now: Now) {
+        for id in self.state.streams().keys() {
+            self.streams.keeping.insert(*id, Keeping::new(now.mono_us));
+        }
+    }
+
+    fn is_settled(&self, id: StreamId) -> bool {
+        let kept = self.state.streams().get(&id);
+        kept.is_none_or(|kept| kept.groups.iter().all(KeptGroup::is_settled))
+    }
+
+    pub(super) fn forget_if_over(&mut self, id: StreamId) {
+        if self.streams.keeping.get(&id).is_some_and(Keeping::is_over) {
+            self.streams.keeping.swap_remove(&id);
+            self.streams.live.swap_remove(&id);
+            self.streams.forgotten.push(id);
+        }
+    }
+
+    /// Does what is due by time.
+    pub(in crate::shard) fn tick_streams(&mut self, now: Now) {
+        if self.streams.is_quiet() {
+            return;
+        }
+        let waiting: Vec<StreamId> = self.streams.live.keys().copied().collect();
+        for id in waiting {
+            self.ask_for_earlier(now, id);
+            let Some(stream) = self.streams.live.get(&id) else { continue };
+            if let Some((since_us, seq)) = stream.late
+                && now.mono_us >= since_us + UNITS_LATE_US
+                && !self.waits_for_records(id)
+            {
+                self.refuse_late(now, id, seq);
+            }
+            let Some(stream) = self.streams.live.get(&id) else { continue };
+            let idle = stream.groups.is_empty() && stream.late.is_none();
+            if idle && now.mono_us >= stream.since_us + EARLY_WORDS_US {
+                self.streams.live.swap_remove(&id);
+            }
+        }
+        let long_kept: Vec<StreamId> = self
+            .streams
+            .keeping
+            .iter()
+            .filter(|(_, keeping)| now.mono_us >= keeping.since_us + STREAM_KEPT_US)
+            .map(|(id, _)| *id)
+            .filter(|id| self.is_settled(*id) && self.is_passed(*id))
+            .collect();
+        for id in long_kept {
+            self.streams.keeping.swap_remove(&id);
+            self.streams.forgotten.push(id);
+        }
+        let forgotten = std::mem::take(&mut self.streams.forgotten);
+        if !forgotten.is_empty() {
+            self.log(LogRecord::Forget(forgotten), Target::nobody());
+        }
+    }
+
+    /// Whether all shards have settled what is as old as a stream.
+    fn is_passed(&self, id: StreamId) -> bool {
+        let Some(kept) = self.state.streams().get(&id) else { return true };
+        let Some(keeping) = self.streams.keeping.get(&id) else { return true };
+        let units = kept.groups.iter().flat_map(|group| &group.units);
+        let last = units.filter_map(|(_, place)| place.flatten());
+        self.config.home.is_none()
+            || self.state.all_passed(keeping.since_us, last.max().unwrap_or_default())
+    }
+
+    /// Whether units of a stream wait for records here.
+    fn waits_for_records(&self, id: StreamId) -> bool {
+        let of_it = |body: &Body| matches!(body, Body::Pipeline(group) if group.stream == id);
+        self.waiters.values().any(|waiter| of_it(&waiter.request.body))
+    }
+
+    /// When [`Shard::tick_streams`] has something to do, if ever.
+    pub(in crate::shard) fn streams_timeout(&self, now: Now) -> Option<u64> {
+        (!self.streams.is_quiet()).then_some(now.mono_us + ASK_UNITS_US / 2)
+    }
+}

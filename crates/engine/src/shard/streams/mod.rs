@@ -1,0 +1,150 @@
+//! What every replica knows of pipelines over several shards: the groups that are in the log, and what
+//! became of them. What their units do is in the state as it is for prepared transactions.
+
+mod leader;
+mod live;
+mod memory;
+
+pub(super) use leader::Streams as LeaderStreams;
+
+use super::apply::{Executed, Prepared, State};
+use crate::entry::{KeptGroup, Prepare};
+use crate::message::TxnId;
+use crate::pipeline::{Group, Place, StreamId};
+use adt::Timestamp;
+use adt::collections::Map;
+use smallvec::SmallVec;
+
+/// What is known of one stream.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Kept {
+    /// Nothing more of it is let in.
+    pub refused: bool,
+    /// Its groups, in the order in which they came.
+    pub groups: Vec<KeptGroup>,
+}
+
+impl Kept {
+    /// The group with this first unit.
+    pub fn group(&self, first: u32) -> Option<&KeptGroup> {
+        self.groups.iter().find(|group| group.range().0 == first)
+    }
+
+    /// The group that a unit is in.
+    pub fn group_of(&self, seq: u32) -> Option<&KeptGroup> {
+        self.groups.iter().find(|group| group.units.iter().any(|(unit, _)| *unit == seq))
+    }
+}
+
+/// All streams of which something is known.
+pub type Streams = Map<StreamId, Kept>;
+
+fn kept(group: &Group, proposal: Timestamp) -> KeptGroup {
+    KeptGroup {
+        base: group.base,
+        homes: group.homes.clone(),
+        floor: group.floor,
+        proposal,
+        units: group.units.iter().map(|unit| (unit.seq, None)).collect(),
+    }
+}
+
+impl State {
+    /// All streams of which something is known.
+    pub fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    /// A group is in the log; its units are to be prepared as well, unless they were announced.
+    pub(super) fn keep_group(&mut self, group: &Group, proposal: Timestamp) {
+        let stream = self.streams.entry(group.stream).or_default();
+        stream.groups.push(kept(group, proposal));
+    }
+
+    /// Notes the units of a group, whose places are open.
+    pub(super) fn prepare_units(&mut self, group: &Group, proposal: Timestamp) {
+        for unit in &group.units {
+            self.prepare(prepare_of(group, unit.seq), proposal);
+        }
+    }
+
+    /// The leader has proposed a group; see [`State::announce`].
+    pub(super) fn announce_units(&mut self, group: &Group, proposal: Timestamp) {
+        for unit in &group.units {
+            self.announce(prepare_of(group, unit.seq), proposal);
+        }
+    }
+
+    /// Nothing more of a stream is let in.
+    pub(super) fn refuse_stream(&mut self, stream: StreamId) {
+        self.streams.entry(stream).or_default().refused = true;
+    }
+
+    /// Nobody asks about a stream any more.
+    pub(super) fn forget_stream(&mut self, stream: StreamId) {
+        self.streams.swap_remove(&stream);
+    }
+
+    /// What a snapshot says of a stream.
+    pub(super) fn restore_stream(&mut self, stream: StreamId, kept: Kept) {
+        self.streams.insert(stream, kept);
+    }
+
+    /// Whether something that the leader has acted on is a unit of a stream, prepared or not.
+    pub(super) fn is_of_stream(&self, txn: TxnId) -> bool {
+        self.streams.contains_key(&StreamId(txn.age))
+    }
+
+    /// Whether a transaction that is prepared is a unit of a stream.
+    pub(super) fn is_unit(&self, txn: TxnId) -> bool {
+        self.prepared.get(&txn).is_some_and(Prepared::is_unit)
+    }
+
+    /// Whether it is one of which the log does not say yet that it may be carried out.
+    pub(super) fn is_open_unit(&self, txn: TxnId) -> bool {
+        self.prepared.get(&txn).is_some_and(|p| p.is_unit() && !p.free)
+    }
+
+    /// The log says that units have other places than their proposals. On a replica that does not lead,
+    /// those who have waited for them are carried out now.
+    pub(super) fn place_units(&mut self, stream: StreamId, units: &[(u32, Timestamp)]) {
+        for (seq, place) in units {
+            let unit = stream.unit(*seq);
+            if !self.leads_units {
+                self.place_unit(unit, *place);
+            }
+            self.prepared.get_mut(&unit).into_iter().for_each(|prepared| prepared.settled = true);
+        }
+    }
+
+    /// The log says what became of units. Those that the leader has carried out, or given up, ahead of that
+    /// are done with; other replicas carry them out now.
+    pub(super) fn settle_units(
+        &mut self,
+        stream: StreamId,
+        units: &[(u32, Place)],
+    ) -> Vec<Executed> {
+        let mut executed = Vec::new();
+        for (seq, place) in units {
+            let kept = self.streams.get_mut(&stream).into_iter().flat_map(|kept| &mut kept.groups);
+            let mut known = kept.flat_map(|group| &mut group.units);
+            if let Some((_, known)) = known.find(|(unit, _)| unit == seq) {
+                *known = Some(*place);
+            }
+            let unit = stream.unit(*seq);
+            self.prepared.get_mut(&unit).into_iter().for_each(|prepared| prepared.free = true);
+            // One that has to wait for others is carried out later.
+            executed.extend(self.decide(unit, *place));
+            self.settle(unit);
+        }
+        executed
+    }
+}
+
+fn prepare_of(group: &Group, seq: u32) -> Prepare {
+    let unit = group.units.iter().find(|unit| unit.seq == seq);
+    let ops = unit.map(|unit| unit.ops.iter().cloned().collect()).unwrap_or_default();
+    let apply = crate::entry::Apply { ops, ..Default::default() };
+    // Whoever has participants is a transaction.
+    Prepare { txn: group.stream.unit(seq), participants: SmallVec::new(), apply }
+}

@@ -1,0 +1,89 @@
+//! What leaders of shards tell each other about pipelines.
+
+use crate::bytes::{Reader, put_count, put_u16, put_u32, put_u64};
+use crate::entry::{put_age, read_age};
+use adt::{Corrupt, Timestamp};
+use engine::message::ShardId;
+use engine::pipeline::{StreamId, Word};
+
+const PROPOSED: u8 = 1;
+const CLOSED: u8 = 2;
+const REFUSED: u8 = 3;
+const ASKS: u8 = 4;
+const SETTLED: u8 = 5;
+
+/// The shortest word, with the shard that it is for: stream, kind, number.
+const WORD_BYTES_MIN: usize = 2 + 16 + 1 + 2;
+
+fn kind(word: &Word) -> u8 {
+    match word {
+        Word::Proposed { .. } => PROPOSED,
+        Word::Closed { .. } => CLOSED,
+        Word::Refused { .. } => REFUSED,
+        Word::Asks { .. } => ASKS,
+        Word::Settled { .. } => SETTLED,
+    }
+}
+
+pub(super) fn put_words(words: &[(ShardId, Word)], out: &mut Vec<u8>) {
+    put_count(words.len(), out);
+    for (to, word) in words {
+        put_u16(to.outside(), out);
+        put_age(word.stream().0, out);
+        out.push(kind(word));
+        match word {
+            Word::Proposed { shard, units, proposal, .. } => {
+                put_u16(shard.outside(), out);
+                put_u32(units.0, out);
+                put_u32(units.1, out);
+                put_u64(proposal.0, out);
+            }
+            Word::Settled { shard, .. } => put_u16(shard.outside(), out),
+            Word::Closed { shard, upto, .. } => {
+                put_u16(shard.outside(), out);
+                put_u32(*upto, out);
+            }
+            Word::Refused { seq, .. } => put_u32(*seq, out),
+            Word::Asks { shard, hurries, units, .. } => {
+                put_u16(shard.outside(), out);
+                out.push(u8::from(*hurries));
+                put_count(units.len(), out);
+                units.iter().for_each(|unit| put_u32(*unit, out));
+            }
+        }
+    }
+}
+
+pub(super) fn read_words(reader: &mut Reader<'_>) -> Result<Vec<(ShardId, Word)>, Corrupt> {
+    let mut words = Vec::new();
+    for _ in 0..reader.count(WORD_BYTES_MIN)? {
+        let to = ShardId::from_outside(reader.u16()?);
+        let stream = StreamId(read_age(reader)?);
+        words.push((to, read_word(stream, reader)?));
+    }
+    Ok(words)
+}
+
+fn read_word(stream: StreamId, reader: &mut Reader<'_>) -> Result<Word, Corrupt> {
+    let shard = |reader: &mut Reader<'_>| reader.u16().map(ShardId::from_outside);
+    Ok(match reader.u8()? {
+        PROPOSED => Word::Proposed {
+            stream,
+            shard: shard(reader)?,
+            units: (reader.u32()?, reader.u32()?),
+            proposal: Timestamp(reader.u64()?),
+        },
+        CLOSED => Word::Closed { stream, shard: shard(reader)?, upto: reader.u32()? },
+        SETTLED => Word::Settled { stream, shard: shard(reader)? },
+        REFUSED => Word::Refused { stream, seq: reader.u32()? },
+        ASKS => {
+            let (shard, hurries) = (shard(reader)?, reader.flag()?);
+            let mut units = Vec::new();
+            for _ in 0..reader.count(4)? {
+                units.push(reader.u32()?);
+            }
+            Word::Asks { stream, shard, hurries, units }
+        }
+        _ => return Err(Corrupt),
+    })
+}

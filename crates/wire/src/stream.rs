@@ -1,0 +1,101 @@
+//! Pipelines over several shards, as the log, snapshots and machines write them.
+
+use crate::bytes::{Form, Reader, put_u64};
+use crate::entry::{Spans, Words, put_age_in, put_op, read_age, read_op};
+use adt::{Corrupt, Timestamp};
+use engine::entry::KeptGroup;
+use engine::message::ShardId;
+use engine::pipeline::{Group, StreamId, Unit};
+
+const OPEN: u8 = 0;
+const FAILED: u8 = 1;
+const PLACED: u8 = 2;
+
+pub(crate) fn put_stream(form: Form, stream: StreamId, out: &mut Vec<u8>) {
+    put_age_in(form, stream.0, out);
+}
+
+pub(crate) fn read_stream(reader: &mut Reader<'_>) -> Result<StreamId, Corrupt> {
+    Ok(StreamId(read_age(reader)?))
+}
+
+pub(crate) fn put_group(group: &Group, words: &mut Words, out: &mut Vec<u8>) {
+    let form = words.form();
+    put_stream(form, group.stream, out);
+    form.put_u32(group.base, out);
+    form.put_u32(group.fresh, out);
+    put_homes(form, &group.homes, out);
+    put_u64(group.floor.0, out);
+    form.put_count(group.units.len(), out);
+    for unit in &group.units {
+        form.put_u32(unit.seq, out);
+        form.put_count(unit.ops.len(), out);
+        for (key, op) in &unit.ops {
+            put_op(key, op, words, out);
+        }
+    }
+}
+
+pub(crate) fn read_group(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Group, Corrupt> {
+    let stream = read_stream(reader)?;
+    let (base, fresh) = (reader.small_u32()?, reader.small_u32()?);
+    let (homes, floor) = (read_homes(reader)?, Timestamp(reader.u64()?));
+    let mut units = Vec::new();
+    for _ in 0..reader.count(8)? {
+        let mut unit = Unit { seq: reader.small_u32()?, ops: Default::default() };
+        for _ in 0..reader.count(4)? {
+            unit.ops.push(read_op(reader, spans)?);
+        }
+        units.push(unit);
+    }
+    Ok(Group { stream, base, fresh, homes, floor, units })
+}
+
+pub(crate) fn put_homes(form: Form, homes: &[ShardId], out: &mut Vec<u8>) {
+    form.put_count(homes.len(), out);
+    homes.iter().for_each(|home| form.put_u16(home.outside(), out));
+}
+
+pub(crate) fn read_homes(reader: &mut Reader<'_>) -> Result<Vec<ShardId>, Corrupt> {
+    let mut homes = Vec::new();
+    for _ in 0..reader.count(2)? {
+        homes.push(ShardId::from_outside(reader.small_u16()?));
+    }
+    Ok(homes)
+}
+
+pub(crate) fn put_kept(group: &KeptGroup, out: &mut Vec<u8>) {
+    let form = Form::Wide;
+    form.put_u32(group.base, out);
+    put_homes(form, &group.homes, out);
+    put_u64(group.floor.0, out);
+    put_u64(group.proposal.0, out);
+    form.put_count(group.units.len(), out);
+    for (seq, place) in &group.units {
+        form.put_u32(*seq, out);
+        match place {
+            None => out.push(OPEN),
+            Some(None) => out.push(FAILED),
+            Some(Some(place)) => {
+                out.push(PLACED);
+                put_u64(place.0, out);
+            }
+        }
+    }
+}
+
+pub(crate) fn read_kept(reader: &mut Reader<'_>) -> Result<KeptGroup, Corrupt> {
+    let (base, homes) = (reader.u32()?, read_homes(reader)?);
+    let (floor, proposal) = (Timestamp(reader.u64()?), Timestamp(reader.u64()?));
+    let mut units = Vec::new();
+    for _ in 0..reader.count(5)? {
+        let seq = reader.u32()?;
+        units.push(match reader.u8()? {
+            OPEN => (seq, None),
+            FAILED => (seq, Some(None)),
+            PLACED => (seq, Some(Some(Timestamp(reader.u64()?)))),
+            _ => return Err(Corrupt),
+        });
+    }
+    Ok(KeptGroup { base, homes, floor, proposal, units })
+}

@@ -1,0 +1,133 @@
+"""Pipelines over several shards keep their order, with stock clients."""
+
+import threading
+import time
+
+import pytest
+from clusters import Worker
+from redis.exceptions import ResponseError
+
+ORDERED = ["--order", "constant"]
+
+
+class OrderedCluster:
+    """What a cluster is made of whose pipelines keep their order."""
+
+    @staticmethod
+    def of(make_cluster):
+        cluster = make_cluster()
+        for node in cluster.nodes:
+            node.flags += ORDERED
+        return cluster.start()
+
+
+def test_a_pipeline_does_what_its_commands_would_do_one_by_one(make_server):
+    server = make_server(*ORDERED, shards=4).start()
+    with server.client() as client:
+        for count in (2, 10, 300):
+            client.flushall()
+            with client.pipeline(transaction=False) as pipe:
+                for number in range(count):
+                    pipe.rpush(f"list:{number % 7}", number)
+                    pipe.incr("total")
+                    pipe.lrange(f"list:{number % 7}", 0, -1)
+                replies = pipe.execute()
+            lists = {}
+            for number in range(count):
+                seen = lists.setdefault(number % 7, [])
+                seen.append(str(number))
+                assert replies[3 * number : 3 * number + 3] == [len(seen), number + 1, seen]
+        with client.pipeline(transaction=False) as pipe:
+            pipe.set("text", "x").incr("text").incr("total").mset({f"m:{i}": i for i in range(9)})
+            pipe.mget([f"m:{i}" for i in range(9)]).dbsize()
+            replies = pipe.execute(raise_on_error=False)
+        assert isinstance(replies[1], ResponseError) and replies[2] == 301
+        assert replies[4] == [str(i) for i in range(9)] and replies[5] == 7 + 1 + 1 + 9
+
+
+def test_what_one_pipeline_shows_another_one_cannot_miss(make_server):
+    """Writers write one key after the other; whoever sees the last one sees all before."""
+    server = make_server(*ORDERED, shards=4).start()
+    keys = [f"key:{number}" for number in range(8)]
+    stop = threading.Event()
+    wrong = []
+
+    def write():
+        with server.client() as client:
+            turn = 0
+            while not stop.is_set():
+                turn += 1
+                with client.pipeline(transaction=False) as pipe:
+                    for key in keys:
+                        pipe.set(key, turn)
+                    pipe.execute()
+
+    def read():
+        with server.client() as client:
+            while not stop.is_set():
+                with client.pipeline(transaction=False) as pipe:
+                    for key in reversed(keys):
+                        pipe.get(key)
+                    seen = [int(value or 0) for value in pipe.execute()]
+                if seen != sorted(seen):
+                    wrong.append(seen)
+
+    threads = [threading.Thread(target=write)] + [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(3)
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("order", ["single", "none"])
+def test_other_orders_answer_the_same(make_server, order):
+    server = make_server("--order", order, shards=3).start()
+    with server.client() as client, client.pipeline(transaction=False) as pipe:
+        for number in range(60):
+            pipe.incr(f"key:{number % 6}")
+        assert pipe.execute() == [number // 6 + 1 for number in range(60)]
+
+
+class Pipeliner(Worker):
+    """Counts on several shards at once; what was acknowledged is counted, once."""
+
+    def __init__(self, cluster, number, stop):
+        self.sure = self.unsure = 0
+        super().__init__(cluster, number, stop)
+
+    def keys(self):
+        return [f"count:{self.number}:{shard}" for shard in range(6)]
+
+    def work(self):
+        def count(client):
+            with client.pipeline(transaction=False) as pipe:
+                for key in self.keys():
+                    pipe.incr(key)
+                return pipe.execute()
+
+        done, replies = self.roaming.do(count)
+        if done:
+            self.sure += 1
+            assert replies[0] >= self.sure and replies == sorted(replies, reverse=True), replies
+        else:
+            self.unsure += 1
+
+
+def test_pipelines_go_on_when_leaders_are_killed(make_cluster):
+    cluster = OrderedCluster.of(make_cluster)
+    stop = threading.Event()
+    workers = [Pipeliner(cluster, number, stop) for number in range(4)]
+    for node in cluster.nodes:
+        time.sleep(2)
+        cluster.kill_and_restart(node, 0.5)
+    time.sleep(2)
+    Worker.finish(workers, cluster)
+    with cluster.nodes[0].client() as client:
+        for worker in workers:
+            counts = [int(count) for count in client.mget(worker.keys())]
+            assert worker.sure > 0, cluster.said()
+            for count in counts:
+                assert worker.sure <= count <= worker.sure + worker.unsure
