@@ -36,6 +36,8 @@ pub enum Plant {
     LostOwnWrites,
     /// A shard goes on before all shards stand still for a backup, and nobody asks whether it did.
     TornCut,
+    /// Pipelines go out as if nobody had promised an order across shards.
+    LooseOrder,
     /// In a cluster: leases are counted on a clock that stands still while the machine does.
     FrozenClock,
     /// In a cluster: a snapshot that another machine has sent counts before it is on disk.
@@ -58,7 +60,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -72,6 +74,7 @@ impl Plant {
         Self::LostRelease,
         Self::LostOwnWrites,
         Self::TornCut,
+        Self::LooseOrder,
         Self::FrozenClock,
         Self::LostSnapshot,
         Self::WrongFate,
@@ -99,6 +102,7 @@ impl Plant {
             Self::LostRelease => "lost-release",
             Self::LostOwnWrites => "lost-own-writes",
             Self::TornCut => "torn-cut",
+            Self::LooseOrder => "loose-order",
             Self::FrozenClock => "frozen-clock",
             Self::LostSnapshot => "lost-snapshot",
             Self::WrongFate => "wrong-fate",

@@ -7,7 +7,7 @@ use crate::plant::Plant;
 use crate::random::Random;
 use adt::{ArgBuf, Reply};
 use engine::entry::{SnapshotCodec, SnapshotPart};
-use engine::gateway::{self, Gateway, Members, Opening, Output, SessionId};
+use engine::gateway::{self, Gateway, Members, Opening, Order, Output, SessionId};
 use engine::level::Level;
 use engine::map::ShardMap;
 use engine::message::{Body, Concurrency, GatewayId, MachineId, Now, Request, ShardId};
@@ -37,7 +37,7 @@ pub struct Shape {
     /// What the build understood that founded the cluster.
     pub level: Level,
     /// How pipelines keep their order across shards.
-    pub order: gateway::Order,
+    pub order: Order,
 }
 
 impl Shape {
@@ -216,6 +216,8 @@ pub fn start(
     let left = disk.left().clone();
     let worker = |index| {
         let id = id_of(index);
+        let order = if plant == Some(Plant::LooseOrder) { Order::None } else { shape.order };
+        let shape = Shape { order, ..shape };
         let gateway = Gateway::new(gateway_config(shape, id, seed, map.as_ref()), now);
         let own = own.remove(&index).unwrap_or_default();
         let codec = Box::new(SnapshotFormat);

@@ -135,7 +135,9 @@ impl Swarm {
         let mut random = Random::new(seed, "shape");
         let shape = shape(&mut random, plant);
         let level = founders_level(seed, shape, plant);
-        let shape = Shape { level, order: order(seed), ..shape };
+        let promised = plant == Some(Plant::LooseOrder);
+        let order = if promised { Order::Constant } else { order(seed) };
+        let shape = Shape { level, order, ..shape };
         let mut faults = faults(&mut Random::new(seed, "swarm"), shape.is_cluster());
         // What is wrong with a cut shows in one that is made.
         faults.extend((plant == Some(Plant::TornCut)).then_some((Fault::Backup, 40)));

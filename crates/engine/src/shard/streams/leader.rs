@@ -52,7 +52,6 @@ impl Streams {
             && self.held.is_empty()
             && self.refusing.is_empty()
             && self.forgotten.is_empty()
-            && self.keeping.is_empty()
     }
 
     pub(super) fn mark(&mut self, stream: StreamId) {
@@ -294,6 +293,9 @@ impl Shard {
     ) -> bool {
         let id = StreamId(unit.age);
         if let Some(keys) = self.streams.settled.remove(&unit) {
+            for key in &keys {
+                self.recent.iter_mut().for_each(|recent| recent.note(key, now.mono_us));
+            }
             self.let_go(unit, keys.into_iter());
             return true;
         }

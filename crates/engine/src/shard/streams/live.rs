@@ -76,7 +76,8 @@ impl Told {
         let is_of = |(s, (first, last), _): &&(ShardId, (u32, u32), Timestamp)| {
             *s == shard && (*first..=*last).contains(&seq)
         };
-        self.proposals.iter().find(is_of).map(|(_, _, proposal)| *proposal)
+        // The newest are asked for most.
+        self.proposals.iter().rev().find(is_of).map(|(_, _, proposal)| *proposal)
     }
 
     pub fn is_closed(&self, shard: ShardId, seq: u32) -> bool {

@@ -32,7 +32,8 @@ impl Kept {
 
     /// The group that a unit is in.
     pub fn group_of(&self, seq: u32) -> Option<&KeptGroup> {
-        self.groups.iter().find(|group| group.units.iter().any(|(unit, _)| *unit == seq))
+        let is_of = |group: &&KeptGroup| group.units.iter().any(|(unit, _)| *unit == seq);
+        self.groups.iter().rev().find(is_of)
     }
 }
 
