@@ -52,6 +52,7 @@ impl Streams {
             && self.held.is_empty()
             && self.refusing.is_empty()
             && self.forgotten.is_empty()
+            && self.keeping.is_empty()
     }
 
     pub(super) fn mark(&mut self, stream: StreamId) {

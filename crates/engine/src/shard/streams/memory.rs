@@ -304,7 +304,7 @@ impl Shard {
 
     /// Does what is due by time.
     pub(in crate::shard) fn tick_streams(&mut self, now: Now) {
-        if self.streams.is_quiet() && self.streams.keeping.is_empty() {
+        if self.streams.is_quiet() {
             return;
         }
         let waiting: Vec<StreamId> = self.streams.live.keys().copied().collect();
