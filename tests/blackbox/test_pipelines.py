@@ -10,15 +10,11 @@ from redis.exceptions import ResponseError
 ORDERED = ["--order", "constant"]
 
 
-class OrderedCluster:
-    """What a cluster is made of whose pipelines keep their order."""
-
-    @staticmethod
-    def of(make_cluster):
-        cluster = make_cluster()
-        for node in cluster.nodes:
-            node.flags += ORDERED
-        return cluster.start()
+def ordered(cluster):
+    """The cluster, started so that its pipelines keep their order."""
+    for node in cluster.nodes:
+        node.flags += ORDERED
+    return cluster.start()
 
 
 def test_a_pipeline_does_what_its_commands_would_do_one_by_one(make_server):
@@ -117,7 +113,7 @@ class Pipeliner(Worker):
 
 
 def test_pipelines_go_on_when_leaders_are_killed(make_cluster):
-    cluster = OrderedCluster.of(make_cluster)
+    cluster = ordered(make_cluster())
     stop = threading.Event()
     workers = [Pipeliner(cluster, number, stop) for number in range(4)]
     for node in cluster.nodes:

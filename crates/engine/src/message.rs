@@ -76,10 +76,12 @@ impl fmt::Display for GatewayId {
 pub struct Token(pub u64);
 
 impl Token {
-    /// Whether this is the same request as another one, however often it was asked: the number of times
-    /// is in the upper eight bits.
+    /// The lower bits, which say which request it is; the others, how often it was asked again.
+    pub const HANDLE_BITS: u32 = 56;
+
+    /// Whether this is the same request as another one, however often it was asked.
     pub fn is_again(self, other: Self) -> bool {
-        (self.0 ^ other.0) << 8 == 0
+        (self.0 ^ other.0) << (u64::BITS - Self::HANDLE_BITS) == 0
     }
 }
 

@@ -7,7 +7,7 @@
 
 use crate::bytes::{Form, Reader, put_option, put_u16, put_u64};
 use crate::snapshot::SnapshotFormat;
-use crate::stream::{put_group, put_stream, read_group, read_stream};
+use crate::stream::{put_group, put_places, put_stream, read_group, read_stream};
 use adt::{ArgBuf, Args, Corrupt, Op, Timestamp, record};
 use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec, SnapshotPart};
 use engine::level::Level;
@@ -15,6 +15,7 @@ use engine::limits::ENTRY_RECORDS_MAX;
 use engine::message::{
     Age, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId, Version,
 };
+use engine::pipeline::Place;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -158,21 +159,12 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
         }
         LogRecord::Place { stream, units } => {
             out.push(PLACE);
-            put_stream(words.form, *stream, out);
-            words.form.put_count(units.len(), out);
-            for (seq, place) in units {
-                words.form.put_u32(*seq, out);
-                put_u64(place.0, out);
-            }
+            put_places(words.form, *stream, units, |place, out| put_u64(place.0, out), out);
         }
         LogRecord::Settle { stream, units } => {
             out.push(SETTLE);
-            put_stream(words.form, *stream, out);
-            words.form.put_count(units.len(), out);
-            for (seq, place) in units {
-                words.form.put_u32(*seq, out);
-                put_option(place.map(|ts| ts.0), out);
-            }
+            let put = |place: Place, out: &mut Vec<u8>| put_option(place.map(|ts| ts.0), out);
+            put_places(words.form, *stream, units, put, out);
         }
         LogRecord::Refuse(stream) => {
             out.push(REFUSE);

@@ -51,6 +51,22 @@ pub(crate) fn read_group(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<G
     Ok(Group { stream, base, fresh, homes, floor, units })
 }
 
+/// Numbers of units with what is said of each, which `put` writes.
+pub(crate) fn put_places<P: Copy>(
+    form: Form,
+    stream: StreamId,
+    units: &[(u32, P)],
+    put: impl Fn(P, &mut Vec<u8>),
+    out: &mut Vec<u8>,
+) {
+    put_stream(form, stream, out);
+    form.put_count(units.len(), out);
+    for (seq, place) in units {
+        form.put_u32(*seq, out);
+        put(*place, out);
+    }
+}
+
 pub(crate) fn put_homes(form: Form, homes: &[ShardId], out: &mut Vec<u8>) {
     form.put_count(homes.len(), out);
     homes.iter().for_each(|home| form.put_u16(home.outside(), out));

@@ -216,42 +216,42 @@ impl Gateway {
             let ops = SmallVec::from_vec(work.ops);
             return self.gather_up(Planned { target, ops, finish: Some(Box::new(finish)) });
         }
+        let apply = Apply { ops: SmallVec::from_vec(work.ops), guards, request };
+        self.send_work(target, route, apply, finish);
+    }
+
+    /// Sends operations on one shard as they are, or begins a transaction if they are on several.
+    pub(super) fn send_work(&mut self, target: Target, route: Route, apply: Apply, finish: Finish) {
+        let Apply { ref ops, ref guards, ref request } = apply;
         let only_reads =
-            guards.is_empty() && request.is_none() && work.ops.iter().all(|(_, op)| !op.is_write());
+            guards.is_empty() && request.is_none() && ops.iter().all(|(_, op)| !op.is_write());
         match route {
             Route::Nowhere => self.complete(target, &finish, std::iter::empty()),
             Route::One(shard) if only_reads && !self.is_fenced(target, shard) => {
-                let body = Body::Snapshot { ops: work.ops, at: Timestamp::ZERO, fenced: false };
+                let ops = apply.ops.into_vec();
+                let body = Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false };
                 let (wrote, after, finish) = (None, None, Box::new(finish));
                 let pending = Pending::Work { target, wrote, after, finish };
                 self.ask_loosely(target.session, shard, pending, body);
             }
-            Route::One(shard) => {
-                let apply = Apply { ops: SmallVec::from_vec(work.ops), guards, request };
-                self.apply_there(target, shard, apply, finish);
-            }
+            Route::One(shard) => self.apply_there(target, shard, apply, finish),
             Route::Many => {
                 self.bar(target);
+                let Apply { ops, guards, request } = apply;
                 if only_reads && self.config.concurrency.deferred {
-                    self.begin_snapshot(target, work.ops, finish);
+                    self.begin_snapshot(target, ops.into_vec(), finish);
                 } else {
-                    self.begin_direct(target, work.ops, finish, guards, request);
+                    self.begin_direct(target, ops.into_vec(), finish, guards, request);
                 }
             }
         }
     }
 
-    pub(super) fn is_fenced(&self, target: Target, shard: ShardId) -> bool {
+    fn is_fenced(&self, target: Target, shard: ShardId) -> bool {
         self.sessions.get(target.session.0).is_some_and(|session| session.is_fenced(shard))
     }
 
-    pub(super) fn apply_there(
-        &mut self,
-        target: Target,
-        shard: ShardId,
-        apply: Apply,
-        finish: Finish,
-    ) {
+    fn apply_there(&mut self, target: Target, shard: ShardId, apply: Apply, finish: Finish) {
         if let Some(session) = self.sessions.get_mut(target.session.0) {
             session.writes_to(shard);
         }

@@ -89,9 +89,7 @@ impl Pending {
             _ => None,
         }
     }
-}
 
-impl Pending {
     /// The request must not overtake another one.
     pub fn comes_after(&mut self, token: u64) {
         if let Self::Single { after, .. } | Self::Batch { after, .. } | Self::Work { after, .. } =

@@ -5,6 +5,7 @@ use super::work::{Finish, Outcome};
 use super::{Gateway, mail::Mail, mail::Target};
 use crate::message::{Answer, Body, Notice, Now, Refusal, Request, Response, ShardId};
 use adt::{ErrorReply, Reply};
+use smallvec::SmallVec;
 
 impl Gateway {
     /// A shard has answered or noticed something.
@@ -39,7 +40,7 @@ impl Gateway {
                 self.end_loose(target.session);
                 match answer {
                     Answer::Replies(replies) | Answer::Repeated(replies) => {
-                        self.count_committed(wrote, &finish.outcomes);
+                        self.count_committed(wrote.is_some(), &finish.outcomes);
                         self.complete(target, &finish, replies.into_iter());
                     }
                     Answer::Snapshot { replies, .. } => {
@@ -120,22 +121,30 @@ impl Gateway {
         };
         let mut replies = replies.into_iter();
         for (target, count, finish) in parts {
-            match finish {
-                None => {
-                    let reply = replies.next().unwrap_or(Reply::Nil);
-                    self.finish(target, reply);
-                }
-                Some(finish) => {
-                    self.count_committed(wrote, &finish.outcomes);
-                    let own: Vec<Reply> = replies.by_ref().take(count as usize).collect();
-                    self.complete(target, &finish, own.into_iter());
-                }
+            let own: SmallVec<[Reply; 1]> = replies.by_ref().take(count as usize).collect();
+            self.planned_done(target, finish, wrote.is_some(), own.into_iter());
+        }
+    }
+
+    /// The operations of a command that was to be carried out at its place in its session's order are.
+    pub(super) fn planned_done(
+        &mut self,
+        target: Target,
+        finish: Option<Box<Finish>>,
+        wrote: bool,
+        mut replies: impl Iterator<Item = Reply>,
+    ) {
+        match finish {
+            None => self.finish(target, replies.next().unwrap_or(Reply::Nil)),
+            Some(finish) => {
+                self.count_committed(wrote, &finish.outcomes);
+                self.complete(target, &finish, replies);
             }
         }
     }
 
-    fn count_committed(&mut self, wrote: Option<ShardId>, outcomes: &[Outcome]) {
-        if wrote.is_some() && outcomes.len() > 1 {
+    fn count_committed(&mut self, wrote: bool, outcomes: &[Outcome]) {
+        if wrote && outcomes.len() > 1 {
             self.mail.stats.committed += 1;
         }
     }

@@ -1,7 +1,9 @@
 //! [`Slab`]: things that are found in O(1) by a handle, which stops working when the thing is gone.
 
+use crate::message::Token;
+
 /// The bits that handles use.
-pub(super) const HANDLE_BITS: u32 = 56;
+pub(super) const HANDLE_BITS: u32 = Token::HANDLE_BITS;
 /// The generations that a place goes through before one comes again.
 const GENERATIONS: u32 = 1 << (HANDLE_BITS - 32);
 

@@ -8,6 +8,7 @@
 
 use super::Gateway;
 use super::api::{Order, SessionId};
+use super::data::Route;
 use super::mail::{Pending, Target};
 use super::session::Session;
 use super::timer::Timer;
@@ -17,7 +18,7 @@ use crate::level::Level;
 use crate::limits::{BATCH_UNITS_MAX, STREAM_UNITS_MAX};
 use crate::message::{Answer, Body, KeyedOp, ShardId};
 use crate::pipeline::{Answered, Group, StreamId, Unit};
-use adt::{Reply, Timestamp};
+use adt::Timestamp;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -284,13 +285,17 @@ impl Gateway {
 
     /// Sends a command by itself.
     fn send_loosely(&mut self, planned: Planned) {
+        let route = self.home_of(&planned).map_or(Route::Many, Route::One);
         let Planned { target, mut ops, finish } = planned;
         match finish {
             None => {
                 let Some((key, op)) = ops.pop() else { return };
                 self.send_single(target, key, op);
             }
-            Some(finish) => self.send_work(target, ops.into_vec(), *finish),
+            Some(finish) => {
+                let apply = Apply { ops, ..Apply::default() };
+                self.send_work(target, route, apply, *finish);
+            }
         }
     }
 
@@ -338,23 +343,10 @@ impl Gateway {
         stream.move_base();
         let over = stream.open == 0 && (stream.failed || stream.units.is_empty());
         for (planned, replies) in done {
-            self.unit_done(planned, replies);
+            self.planned_done(planned.target, planned.finish, true, replies.into_iter());
         }
         if over {
             self.end_stream(id);
-        }
-    }
-
-    fn unit_done(&mut self, planned: Planned, mut replies: SmallVec<[Reply; 1]>) {
-        match planned.finish {
-            Some(finish) => {
-                self.mail.stats.committed += u64::from(finish.outcomes.len() > 1);
-                self.complete(planned.target, &finish, replies.into_iter());
-            }
-            None => {
-                let reply = if replies.is_empty() { Reply::Nil } else { replies.remove(0) };
-                self.finish(planned.target, reply);
-            }
         }
     }
 
@@ -385,30 +377,6 @@ impl Gateway {
             session.rests = false;
         }
         self.dispatch_soon(SessionId(session));
-    }
-
-    /// Sends operations on one shard as they are, or begins a transaction if they are on several.
-    fn send_work(&mut self, target: Target, ops: Vec<KeyedOp>, finish: Finish) {
-        let mut route = super::data::Route::Nowhere;
-        ops.iter().for_each(|(key, _)| route.add(self.mail.shard_of(key)));
-        let only_reads = ops.iter().all(|(_, op)| !op.is_write());
-        match route {
-            super::data::Route::Nowhere => self.complete(target, &finish, std::iter::empty()),
-            super::data::Route::One(shard) if only_reads && !self.is_fenced(target, shard) => {
-                let body = Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false };
-                let (wrote, after, finish) = (None, None, Box::new(finish));
-                let pending = Pending::Work { target, wrote, after, finish };
-                self.ask_loosely(target.session, shard, pending, body);
-            }
-            super::data::Route::One(shard) => {
-                let apply = Apply { ops: SmallVec::from_vec(ops), ..Apply::default() };
-                self.apply_there(target, shard, apply, finish);
-            }
-            super::data::Route::Many => {
-                self.bar(target);
-                self.begin_direct(target, ops, finish, Vec::new(), None);
-            }
-        }
     }
 
     /// Asks a shard for a session, in no stream, after whatever the session has asked of it before.

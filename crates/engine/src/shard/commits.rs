@@ -23,10 +23,7 @@ impl Shard {
         if batch.tracked {
             self.land(&batch);
         }
-        for key in self.state.take_changed() {
-            let ready = self.blocked.ready(&key, &self.state);
-            self.notify_ready(ready);
-        }
+        self.wake_blocked();
         self.resume_after(now);
         self.settle(now);
     }
@@ -183,15 +180,24 @@ impl Shard {
         self.probe_answered(txn);
         let executed = self.state.decide(txn, commit);
         self.finish(now, executed);
+        self.carried_out(now);
+    }
+
+    /// What had to wait was carried out, or has moved: others hear of it.
+    pub(super) fn carried_out(&mut self, now: Now) {
+        self.wake_blocked();
+        self.pass_blame_on(now);
+    }
+
+    fn wake_blocked(&mut self) {
         for key in self.state.take_changed() {
             let ready = self.blocked.ready(&key, &self.state);
             self.notify_ready(ready);
         }
-        self.pass_blame_on(now);
     }
 
     /// Who waits for a committed transaction that must wait for others waits for these as well.
-    pub(super) fn pass_blame_on(&mut self, now: Now) {
+    fn pass_blame_on(&mut self, now: Now) {
         let moved = self.state.take_moved();
         if moved.is_empty() {
             return;

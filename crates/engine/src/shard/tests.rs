@@ -3,6 +3,7 @@
 mod absence;
 mod idle;
 mod outcomes;
+mod streams;
 
 use super::*;
 use crate::entry::{Prepare, SnapshotPart};

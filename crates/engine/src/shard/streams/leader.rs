@@ -6,7 +6,9 @@
 use super::live::{Live, Progress, Stream, answer_of, lost, own_proposal};
 use crate::entry::{KeptGroup, LogRecord};
 use crate::limits::ASK_UNITS_US;
-use crate::message::{Answer, Body, GatewayId, MachineId, Now, Request, ShardId, Token, TxnId};
+use crate::message::{
+    Answer, Body, GatewayId, KeyedOp, MachineId, Now, Request, ShardId, Token, TxnId,
+};
 use crate::pipeline::{Group, Place, StreamId, Word};
 use crate::shard::apply::Replies;
 use crate::shard::grants::Claims;
@@ -61,6 +63,11 @@ impl Streams {
         }
     }
 
+    /// A group of which something is not settled, by its first unit.
+    fn group_mut(&mut self, stream: StreamId, first: u32) -> Option<&mut Live> {
+        self.live.get_mut(&stream)?.group_mut(first)
+    }
+
     pub(super) fn say(&mut self, to: ShardId, word: Word) {
         self.words.push((to, word));
     }
@@ -96,9 +103,7 @@ impl Shard {
     /// Answers for a group that is known here, now or when it can.
     fn answer_known(&mut self, asker: (GatewayId, Token), group: &Group) -> bool {
         let (id, first) = (group.stream, group.first());
-        let stream = self.streams.live.get_mut(&id);
-        let live = stream.and_then(|s| s.groups.iter_mut().find(|l| l.group.first() == first));
-        if let Some(live) = live {
+        if let Some(live) = self.streams.group_mut(id, first) {
             live.asker = Some(asker);
             self.streams.mark(id);
             return true;
@@ -117,7 +122,7 @@ impl Shard {
         let (id, first) = (group.stream, group.first());
         self.track(now);
         let probes = self.probe_conflicts(id.unit(first), &claims);
-        group.units.iter().for_each(|unit| self.hold_unit(&group, unit.seq));
+        group.units.iter().for_each(|unit| self.hold_unit(id.unit(unit.seq), &unit.ops));
         let mut live = Live::new(group, Some((request.gateway, request.token)));
         live.probes = probes;
         let stream = self.stream_mut(now, id);
@@ -132,11 +137,9 @@ impl Shard {
         self.streams.live.entry(id).or_insert_with(|| Stream { since_us, ..Stream::default() })
     }
 
-    fn hold_unit(&mut self, group: &Group, seq: u32) {
-        let Some(unit) = group.units.iter().find(|unit| unit.seq == seq) else { return };
-        for (key, op) in &unit.ops {
-            let claim = Claim::new(op.clone(), Class::Prepared);
-            self.hold(group.stream.unit(seq), key, claim);
+    fn hold_unit(&mut self, unit: TxnId, ops: &[KeyedOp]) {
+        for (key, op) in ops {
+            self.hold(unit, key, Claim::new(op.clone(), Class::Prepared));
         }
         self.streams.holding += 1;
     }
@@ -153,9 +156,7 @@ impl Shard {
     /// A transaction that a group hangs on is decided, or certainly is not.
     pub(in crate::shard) fn group_probe_answered(&mut self, group: TxnId, txn: TxnId) {
         let (id, first) = (StreamId(group.age), group.attempt);
-        let stream = self.streams.live.get_mut(&id);
-        let live = stream.and_then(|s| s.groups.iter_mut().find(|l| l.group.first() == first));
-        if let Some(live) = live {
+        if let Some(live) = self.streams.group_mut(id, first) {
             live.probes.remove(&txn);
             self.propose_group(id, first);
         }
@@ -163,8 +164,7 @@ impl Shard {
 
     /// Puts a group into the log once everything that is decided before it is known to be.
     fn propose_group(&mut self, id: StreamId, first: u32) {
-        let Some(stream) = self.streams.live.get_mut(&id) else { return };
-        let live = stream.groups.iter_mut().find(|live| live.group.first() == first);
+        let live = self.streams.group_mut(id, first);
         let Some(live) = live.filter(|live| live.probes.is_empty() && !live.logged) else { return };
         live.logged = true;
         let group = Arc::clone(&live.group);
@@ -175,12 +175,6 @@ impl Shard {
     pub(in crate::shard) fn announce_group(&mut self, group: &Arc<Group>, proposal: Timestamp) {
         self.before_units(group);
         self.state.announce_units(group, proposal);
-        let stream = self.streams.live.get_mut(&group.stream);
-        let live = stream
-            .and_then(|s| s.groups.iter_mut().find(|live| live.group.first() == group.first()));
-        if let Some(live) = live {
-            live.proposal = Some(proposal);
-        }
     }
 
     /// Records that units may change go into snapshots as they are.
@@ -200,7 +194,7 @@ impl Shard {
         self.state.keep_group(group, proposal);
         self.remember_stream(id);
         let Some(stream) = self.streams.live.get_mut(&id) else { return };
-        if let Some(live) = stream.groups.iter_mut().find(|l| l.group.first() == group.first()) {
+        if let Some(live) = stream.group_mut(group.first()) {
             live.durable = true;
         }
         let mut to = group.later_homes();
@@ -275,14 +269,13 @@ impl Shard {
             let executed = self.state.place_unit(unit, place);
             self.finish(now, executed);
         }
-        self.report_changed(now);
+        self.carried_out(now);
     }
 
     fn keys_of(&self, id: StreamId, seq: u32) -> SmallVec<[Blob; 1]> {
-        let groups = self.streams.live.get(&id).into_iter().flat_map(|stream| &stream.groups);
-        let mut units = groups.flat_map(|live| &live.group.units);
-        let unit = units.find(|unit| unit.seq == seq);
-        unit.map(|u| u.ops.iter().map(|(key, _)| key.clone()).collect()).unwrap_or_default()
+        let live = self.streams.live.get(&id).and_then(|stream| stream.group_of(seq));
+        let ops = live.map_or(&[][..], |(live, at)| &live.group.units[at].ops);
+        ops.iter().map(|(key, _)| key.clone()).collect()
     }
 
     /// Something was carried out. Tells whether it is a unit.
@@ -300,24 +293,21 @@ impl Shard {
             self.let_go(unit, keys.into_iter());
             return true;
         }
-        let Some(stream) = self.streams.live.get_mut(&id) else { return false };
-        for live in &mut stream.groups {
-            let index = live.group.units.iter().position(|u| u.seq == unit.attempt);
-            let Some(index) = index else { continue };
-            let place = self.state.prepared().get(&unit).and_then(|prepared| prepared.commit);
-            let (place, replies) = (place.unwrap_or_default(), replies.clone());
-            live.units[index] = Progress::Closed { place, replies, released: false };
-            for (key, _) in &live.group.units[index].ops {
-                self.locks.carry_out(key, unit);
-            }
-            if let Some(recent) = &mut self.recent {
-                let written = live.group.units[index].ops.iter().filter(|(_, op)| op.is_write());
-                written.for_each(|(key, _)| recent.note(key, now.mono_us));
-            }
-            self.streams.mark(id);
-            return true;
+        let stream = self.streams.live.get_mut(&id);
+        let Some((live, at)) = stream.and_then(|s| s.group_of_mut(unit.attempt)) else {
+            return false;
+        };
+        let place = self.state.prepared().get(&unit).and_then(|prepared| prepared.commit);
+        let (place, replies) = (place.unwrap_or_default(), replies.clone());
+        live.units[at] = Progress::Closed { place, replies, released: false };
+        let ops = &live.group.units[at].ops;
+        ops.iter().for_each(|(key, _)| self.locks.carry_out(key, unit));
+        if let Some(recent) = &mut self.recent {
+            let written = ops.iter().filter(|(_, op)| op.is_write());
+            written.for_each(|(key, _)| recent.note(key, now.mono_us));
         }
-        false
+        self.streams.mark(id);
+        true
     }
 
     /// Whether a unit of another or of this shard is closed, as far as it is known here.
@@ -325,46 +315,25 @@ impl Shard {
         if home != self.config.id {
             return stream.told.is_closed(home, seq);
         }
-        let mut live = stream.groups.iter().flat_map(Live::units);
-        match live.find(|(unit, _)| *unit == seq) {
-            Some((_, progress)) => matches!(progress, Progress::Closed { .. }),
+        match stream.group_of(seq) {
+            Some((live, at)) => live.units[at].is_closed(),
             None => own_proposal(self.state.streams().get(&id), seq).is_some(),
         }
     }
 
     /// Lets go of units before which everything is closed, and settles groups.
     fn release_units(&mut self, now: Now, id: StreamId) {
-        let Some(mut stream) = self.streams.live.swap_remove(&id) else { return };
-        let mut groups = std::mem::take(&mut stream.groups);
-        let mut free: Vec<(u32, Timestamp)> = Vec::new();
-        for index in 0..groups.len() {
-            let (head, rest) = groups.split_at_mut(index);
-            let Some((live, tail)) = rest.split_first_mut() else { break };
-            let units = live.units.clone();
-            let own = |seq: u32| {
-                let mut others = head.iter().chain(tail.iter()).flat_map(Live::units);
-                others.find(|(unit, _)| *unit == seq).map(|(_, progress)| progress.clone())
-            };
-            let numbers: SmallVec<[u32; 8]> = live.group.units.iter().map(|u| u.seq).collect();
-            let closed = |progress: &Progress| matches!(progress, Progress::Closed { .. });
-            free.extend(live.release(|home, seq| {
-                if home != self.config.id {
-                    return stream.told.is_closed(home, seq);
-                }
-                match numbers.iter().position(|number| *number == seq) {
-                    Some(at) => closed(&units[at]),
-                    None => match own(seq) {
-                        Some(progress) => closed(&progress),
-                        None => own_proposal(self.state.streams().get(&id), seq).is_some(),
-                    },
-                }
-            }));
+        let Some(stream) = self.streams.live.get(&id) else { return };
+        let is_closed = |home, seq| self.is_closed(id, stream, home, seq);
+        let cleared = stream.groups.iter().map(|live| live.cleared(is_closed));
+        let cleared: SmallVec<[u32; 8]> = cleared.collect();
+        let Some(stream) = self.streams.live.get_mut(&id) else { return };
+        let mut settles: Vec<(u32, Place)> = Vec::new();
+        for (live, cleared) in stream.groups.iter_mut().zip(cleared) {
+            let free = live.release(cleared);
+            settles.extend(free.into_iter().map(|(seq, place)| (seq, Some(place))));
         }
-        stream.groups = groups;
-        self.streams.live.insert(id, stream);
         // Whoever waits for these units comes after them in the log.
-        let settles: Vec<(u32, Place)> =
-            free.into_iter().map(|(seq, place)| (seq, Some(place))).collect();
         self.log_settled(id, &settles);
         for (seq, _) in settles {
             let unit = id.unit(seq);
@@ -372,7 +341,7 @@ impl Shard {
             self.let_go(unit, self.keys_of(id, seq).into_iter());
             self.finish(now, executed);
         }
-        self.report_changed(now);
+        self.carried_out(now);
     }
 
     fn log_settled(&mut self, id: StreamId, units: &[(u32, Place)]) {
@@ -553,21 +522,17 @@ impl Shard {
             });
             let ahead: Vec<(u32, Place)> = ahead.collect();
             self.log_settled(id, &ahead);
-            for (seq, progress) in live.units() {
-                let held = match progress {
-                    Progress::Closed { released, .. } => !released,
-                    progress => *progress != Progress::Failed,
-                };
-                if held {
-                    self.hold_unit(&live.group, seq);
+            for (unit, progress) in live.group.units.iter().zip(&live.units) {
+                let name = id.unit(unit.seq);
+                if progress.is_over() {
+                    continue;
                 }
-                if held && matches!(progress, Progress::Closed { .. }) {
-                    for key in live.keys_of(seq) {
-                        self.locks.carry_out(&key, id.unit(seq));
-                    }
+                self.hold_unit(name, &unit.ops);
+                if progress.is_closed() {
+                    unit.ops.iter().for_each(|(key, _)| self.locks.carry_out(key, name));
                 }
                 if *progress == Progress::Open {
-                    self.streams.unplaced.insert(id.unit(seq));
+                    self.streams.unplaced.insert(name);
                 }
             }
             let placed = live.units().filter(|(_, progress)| **progress == Progress::Placed);
@@ -586,10 +551,7 @@ impl Shard {
             settled.map(|(unit, p)| (*unit, p.prepare.apply.ops.clone())).collect();
         for (unit, ops) in settled {
             self.track(now);
-            for (key, op) in &ops {
-                self.hold(unit, key, Claim::new(op.clone(), Class::Prepared));
-            }
-            self.streams.holding += 1;
+            self.hold_unit(unit, &ops);
             let keys = ops.into_iter().map(|(key, _)| key).collect();
             self.streams.settled.insert(unit, keys);
         }
@@ -614,7 +576,6 @@ impl Shard {
         };
         let mut live = Live::new(Arc::new(group), None);
         (live.durable, live.logged, live.inherited) = (true, true, true);
-        live.proposal = Some(kept.proposal);
         for ((seq, settled), progress) in kept.units.iter().zip(&mut live.units) {
             let unit = prepared(*seq);
             // This replica has led before, and acted ahead of the log.
@@ -648,13 +609,5 @@ impl Shard {
         for request in streams.held {
             self.turn_away(request.gateway, request.token, request.body);
         }
-    }
-
-    fn report_changed(&mut self, now: Now) {
-        for key in self.state.take_changed() {
-            let ready = self.blocked.ready(&key, &self.state);
-            self.notify_ready(ready);
-        }
-        self.pass_blame_on(now);
     }
 }

@@ -4,7 +4,7 @@ use crate::entry::KeptGroup;
 use crate::message::{GatewayId, ShardId, Token, TxnId};
 use crate::pipeline::{Answered, Group, Place, Word};
 use crate::shard::streams::Kept;
-use adt::{Blob, ErrorReply, Reply, Timestamp};
+use adt::{ErrorReply, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,6 +24,25 @@ pub(super) struct Stream {
     pub asked_us: u64,
     /// Up to which unit the others know that it is closed here.
     pub closed: Option<u32>,
+}
+
+impl Stream {
+    /// The group with this first unit.
+    pub fn group_mut(&mut self, first: u32) -> Option<&mut Live> {
+        self.groups.iter_mut().find(|live| live.group.first() == first)
+    }
+
+    /// The group that a unit is in, and where it is there.
+    pub fn group_of(&self, seq: u32) -> Option<(&Live, usize)> {
+        self.groups.iter().find_map(|live| Some((live, live.index_of(seq)?)))
+    }
+
+    pub fn group_of_mut(&mut self, seq: u32) -> Option<(&mut Live, usize)> {
+        self.groups.iter_mut().find_map(|live| {
+            let at = live.index_of(seq)?;
+            Some((live, at))
+        })
+    }
 }
 
 /// What other shards have told.
@@ -98,13 +117,23 @@ pub(super) enum Progress {
     Failed,
 }
 
+impl Progress {
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed { .. })
+    }
+
+    /// Whether it does not hold its records any more.
+    pub fn is_over(&self) -> bool {
+        matches!(self, Self::Failed | Self::Closed { released: true, .. })
+    }
+}
+
 /// A group that is not settled.
 #[derive(Debug)]
 pub(super) struct Live {
     pub group: Arc<Group>,
     /// Who wants to know what becomes of it.
     pub asker: Option<(GatewayId, Token)>,
-    pub proposal: Option<Timestamp>,
     pub durable: bool,
     /// It is to go into the log, or is there.
     pub logged: bool,
@@ -123,7 +152,6 @@ impl Live {
     pub fn new(group: Arc<Group>, asker: Option<(GatewayId, Token)>) -> Self {
         Self {
             asker,
-            proposal: None,
             durable: false,
             logged: false,
             inherited: false,
@@ -133,6 +161,10 @@ impl Live {
             cleared: group.base,
             group,
         }
+    }
+
+    fn index_of(&self, seq: u32) -> Option<usize> {
+        self.group.units.binary_search_by_key(&seq, |unit| unit.seq).ok()
     }
 
     /// The number of a unit, and how far it is.
@@ -151,7 +183,7 @@ impl Live {
             let home = self.group.homes[(seq - self.group.base) as usize];
             let Some(proposal) = proposal(home, seq) else { break };
             before = proposal.max(before.next());
-            if let Some(index) = self.group.units.iter().position(|unit| unit.seq == seq)
+            if let Some(index) = self.index_of(seq)
                 && self.units[index] == Progress::Open
             {
                 self.units[index] = Progress::Placed;
@@ -163,20 +195,23 @@ impl Live {
         places
     }
 
-    /// Units that nobody has to wait for any more: they are closed, and all before them is.
-    pub fn release(&mut self, is_closed: impl Fn(ShardId, u32) -> bool) -> Vec<(u32, Timestamp)> {
-        while self.cleared < self.group.last() {
-            let home = self.group.homes[(self.cleared - self.group.base) as usize];
-            if !is_closed(home, self.cleared) {
-                break;
-            }
-            self.cleared += 1;
-        }
+    /// Up to which unit of the window everything before it is closed.
+    pub fn cleared(&self, is_closed: impl Fn(ShardId, u32) -> bool) -> u32 {
+        let done = (self.cleared - self.group.base) as usize;
+        let mut rest = self.group.window(self.group.last()).skip(done);
+        let first_open = rest.find(|(seq, home)| !is_closed(*home, *seq));
+        first_open.map_or(self.group.last(), |(seq, _)| seq)
+    }
+
+    /// Units that nobody has to wait for any more: they are closed, and all of the window before this
+    /// unit is.
+    pub fn release(&mut self, cleared: u32) -> Vec<(u32, Timestamp)> {
+        self.cleared = cleared;
         let mut free = Vec::new();
         for (unit, progress) in self.group.units.iter().zip(&mut self.units) {
             if let Progress::Closed { released, place, .. } = progress
                 && !*released
-                && unit.seq <= self.cleared
+                && unit.seq <= cleared
             {
                 *released = true;
                 free.push((unit.seq, *place));
@@ -203,12 +238,8 @@ impl Live {
         is_closed: impl Fn(ShardId, u32) -> bool,
         is_proposed: impl Fn(ShardId, u32) -> bool,
     ) -> Vec<(ShardId, u32)> {
-        let open = |(_, progress): &(u32, &Progress)| match progress {
-            Progress::Closed { released, .. } => !released,
-            Progress::Failed => false,
-            _ => true,
-        };
-        let Some(last) = self.units().filter(open).map(|(seq, _)| seq).last() else {
+        let open = self.units().filter(|(_, progress)| !progress.is_over());
+        let Some(last) = open.map(|(seq, _)| seq).last() else {
             return Vec::new();
         };
         let window = self.group.window(last).map(|(seq, home)| (home, seq));
@@ -216,12 +247,6 @@ impl Live {
             *seq >= self.fold.0 && !is_proposed(*home, *seq) || !is_closed(*home, *seq)
         };
         window.filter(lacks).collect()
-    }
-
-    /// The keys of a unit.
-    pub fn keys_of(&self, seq: u32) -> SmallVec<[Blob; 1]> {
-        let unit = self.group.units.iter().find(|unit| unit.seq == seq);
-        unit.map(|u| u.ops.iter().map(|(key, _)| key.clone()).collect()).unwrap_or_default()
     }
 
     pub fn is_answered(&self) -> bool {

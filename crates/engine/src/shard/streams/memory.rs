@@ -7,7 +7,7 @@
 //! all watermarks have passed).
 
 use super::leader::Streams;
-use super::live::{Live, Progress, own_proposal};
+use super::live::{Live, own_proposal};
 use crate::entry::{KeptGroup, LogRecord};
 use crate::limits::{ASK_UNITS_US, EARLY_WORDS_US, STREAM_KEPT_US, UNITS_LATE_US};
 use crate::message::{Body, GatewayId, Now, Request, ShardId, Token};
@@ -41,6 +41,10 @@ impl Keeping {
         let ended = self.ended.as_ref();
         ended.is_some_and(|shards| shards.iter().all(|shard| self.settled.contains(shard)))
     }
+}
+
+fn is_of(id: StreamId, request: &Request) -> bool {
+    matches!(&request.body, Body::Pipeline(group) if group.stream == id)
 }
 
 impl Shard {
@@ -120,18 +124,19 @@ impl Shard {
 
     /// Up to which unit all of a stream is closed here, as far as it has come.
     pub(super) fn closed_upto(&self, id: StreamId) -> Option<u32> {
-        let live = self.streams.live.get(&id).into_iter().flat_map(|stream| &stream.groups);
-        let live: Vec<(u32, &Progress)> = live.flat_map(Live::units).collect();
+        let stream = self.streams.live.get(&id);
+        let said = stream.and_then(|stream| stream.closed);
         let is_closed = |(seq, place): &&(u32, Option<Place>)| match place {
             Some(place) => place.is_some(),
             None => {
-                let progress = live.iter().find(|(unit, _)| unit == seq).map(|(_, p)| *p);
-                matches!(progress, Some(Progress::Closed { .. }))
+                stream.and_then(|s| s.group_of(*seq)).is_some_and(|(l, at)| l.units[at].is_closed())
             }
         };
-        let kept = self.state.streams().get(&id).into_iter().flat_map(|kept| &kept.groups);
-        let closed = kept.flat_map(|group| &group.units).take_while(is_closed);
-        closed.last().map(|(seq, _)| *seq)
+        let kept = self.state.streams().get(&id).map_or(&[][..], |kept| &kept.groups);
+        // What is closed stays so.
+        let rest = kept.partition_point(|group| said.is_some_and(|said| group.range().1 <= said));
+        let closed = kept[rest..].iter().flat_map(|group| &group.units).take_while(is_closed);
+        closed.last().map(|(seq, _)| *seq).max(said)
     }
 
     /// A group is not let in, and nothing of its stream is any more.
@@ -173,10 +178,9 @@ impl Shard {
 
     /// Others have waited long enough for something that has not come, or not got as far as the log.
     fn refuse_late(&mut self, now: Now, id: StreamId, seq: u32) {
-        let of_it = |body: &Body| matches!(body, Body::Pipeline(group) if group.stream == id);
-        let waiting: Vec<_> =
-            self.waiters.iter().filter(|(_, w)| of_it(&w.request.body)).map(|(n, _)| *n).collect();
-        let mut dropped = self.take_newcomers(|request| of_it(&request.body));
+        let waiters = self.waiters.iter().filter(|(_, waiter)| is_of(id, &waiter.request));
+        let waiting: Vec<_> = waiters.map(|(number, _)| *number).collect();
+        let mut dropped = self.take_newcomers(|request| is_of(id, request));
         for number in waiting {
             if let Some(waiter) = self.waiters.remove(&number) {
                 self.leave_queues(number, &waiter);
@@ -353,8 +357,7 @@ impl Shard {
 
     /// Whether units of a stream wait for records here.
     fn waits_for_records(&self, id: StreamId) -> bool {
-        let of_it = |body: &Body| matches!(body, Body::Pipeline(group) if group.stream == id);
-        self.waiters.values().any(|waiter| of_it(&waiter.request.body))
+        self.waiters.values().any(|waiter| is_of(id, &waiter.request))
     }
 
     /// When [`Shard::tick_streams`] has something to do, if ever.

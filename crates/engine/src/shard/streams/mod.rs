@@ -8,9 +8,9 @@ mod memory;
 pub(super) use leader::Streams as LeaderStreams;
 
 use super::apply::{Executed, Prepared, State};
-use crate::entry::{KeptGroup, Prepare};
+use crate::entry::{Apply, KeptGroup, Prepare};
 use crate::message::TxnId;
-use crate::pipeline::{Group, Place, StreamId};
+use crate::pipeline::{Group, Place, StreamId, Unit};
 use adt::Timestamp;
 use adt::collections::Map;
 use smallvec::SmallVec;
@@ -20,20 +20,34 @@ use smallvec::SmallVec;
 pub struct Kept {
     /// Nothing more of it is let in.
     pub refused: bool,
-    /// Its groups, in the order in which they came.
+    /// Its groups, in the order of their units. They may have come into the log in another one.
     pub groups: Vec<KeptGroup>,
 }
 
 impl Kept {
     /// The group with this first unit.
     pub fn group(&self, first: u32) -> Option<&KeptGroup> {
-        self.groups.iter().find(|group| group.range().0 == first)
+        self.groups[..self.upto(first)].last().filter(|group| group.range().0 == first)
+    }
+
+    /// The log says what became of a unit.
+    fn settle(&mut self, seq: u32, place: Place) {
+        let upto = self.upto(seq);
+        let Some(group) = self.groups[..upto].last_mut() else { return };
+        if let Ok(at) = group.units.binary_search_by_key(&seq, |(unit, _)| *unit) {
+            group.units[at].1 = Some(place);
+        }
+    }
+
+    /// How many groups begin with this unit or an earlier one.
+    fn upto(&self, seq: u32) -> usize {
+        self.groups.partition_point(|group| group.range().0 <= seq)
     }
 
     /// The group that a unit is in.
     pub fn group_of(&self, seq: u32) -> Option<&KeptGroup> {
-        let is_of = |group: &&KeptGroup| group.units.iter().any(|(unit, _)| *unit == seq);
-        self.groups.iter().rev().find(is_of)
+        let group = self.groups[..self.upto(seq)].last()?;
+        group.units.binary_search_by_key(&seq, |(unit, _)| *unit).is_ok().then_some(group)
     }
 }
 
@@ -59,20 +73,21 @@ impl State {
     /// A group is in the log; its units are to be prepared as well, unless they were announced.
     pub(super) fn keep_group(&mut self, group: &Group, proposal: Timestamp) {
         let stream = self.streams.entry(group.stream).or_default();
-        stream.groups.push(kept(group, proposal));
+        let at = stream.upto(group.first());
+        stream.groups.insert(at, kept(group, proposal));
     }
 
     /// Notes the units of a group, whose places are open.
     pub(super) fn prepare_units(&mut self, group: &Group, proposal: Timestamp) {
         for unit in &group.units {
-            self.prepare(prepare_of(group, unit.seq), proposal);
+            self.prepare(prepare_of(group.stream, unit), proposal);
         }
     }
 
     /// The leader has proposed a group; see [`State::announce`].
     pub(super) fn announce_units(&mut self, group: &Group, proposal: Timestamp) {
         for unit in &group.units {
-            self.announce(prepare_of(group, unit.seq), proposal);
+            self.announce(prepare_of(group.stream, unit), proposal);
         }
     }
 
@@ -127,11 +142,7 @@ impl State {
     ) -> Vec<Executed> {
         let mut executed = Vec::new();
         for (seq, place) in units {
-            let kept = self.streams.get_mut(&stream).into_iter().flat_map(|kept| &mut kept.groups);
-            let mut known = kept.flat_map(|group| &mut group.units);
-            if let Some((_, known)) = known.find(|(unit, _)| unit == seq) {
-                *known = Some(*place);
-            }
+            self.streams.get_mut(&stream).into_iter().for_each(|kept| kept.settle(*seq, *place));
             let unit = stream.unit(*seq);
             self.prepared.get_mut(&unit).into_iter().for_each(|prepared| prepared.free = true);
             // One that has to wait for others is carried out later.
@@ -142,10 +153,8 @@ impl State {
     }
 }
 
-fn prepare_of(group: &Group, seq: u32) -> Prepare {
-    let unit = group.units.iter().find(|unit| unit.seq == seq);
-    let ops = unit.map(|unit| unit.ops.iter().cloned().collect()).unwrap_or_default();
-    let apply = crate::entry::Apply { ops, ..Default::default() };
+fn prepare_of(stream: StreamId, unit: &Unit) -> Prepare {
+    let apply = Apply { ops: unit.ops.iter().cloned().collect(), ..Apply::default() };
     // Whoever has participants is a transaction.
-    Prepare { txn: group.stream.unit(seq), participants: SmallVec::new(), apply }
+    Prepare { txn: stream.unit(unit.seq), participants: SmallVec::new(), apply }
 }

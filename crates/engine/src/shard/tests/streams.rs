@@ -1,0 +1,69 @@
+//! Stories about units of pipelines that go to several shards.
+
+use super::*;
+use crate::level::Level;
+use crate::pipeline::{Group, StreamId, Unit, Word};
+use std::sync::Arc;
+
+const STREAM: StreamId = StreamId(Age { began: Timestamp(50), gateway: G });
+
+/// A shard that takes units of streams.
+fn ordered() -> Story {
+    let mut story = Story::new();
+    story.shard.use_level(Level::ORDERED);
+    story.shard.lead(story.now, 1);
+    story
+}
+
+/// One unit, whose stream goes to these shards up to there.
+fn unit(seq: u32, fresh: u32, homes: &[u16], op: (&str, Op)) -> Body {
+    let ops = [(Blob::from(op.0), op.1)].into_iter().collect();
+    let homes = homes.iter().map(|home| ShardId(*home)).collect();
+    let units = vec![Unit { seq, ops }];
+    Body::Pipeline(Arc::new(Group { stream: STREAM, fresh, homes, units, ..Group::default() }))
+}
+
+impl Story {
+    fn words(&mut self) -> Vec<Word> {
+        self.shard.take_words().into_iter().map(|(_, word)| word).collect()
+    }
+
+    /// What the shard has said about up to where its units are closed.
+    fn closed(&mut self) -> Vec<u32> {
+        let closed = |word: Word| match word {
+            Word::Closed { upto, .. } => Some(upto),
+            _ => None,
+        };
+        self.words().into_iter().filter_map(closed).collect()
+    }
+
+    fn is_proposed_elsewhere(&mut self, seq: u32, proposal: u64) {
+        let (units, proposal) = ((seq, seq), Timestamp(proposal));
+        let word = Word::Proposed { stream: STREAM, shard: ShardId(1), units, proposal };
+        self.shard.hear(self.now, word);
+    }
+}
+
+#[test]
+fn a_unit_that_came_into_the_log_before_an_earlier_one_does_not_close_it() {
+    let mut story = ordered();
+    // Not decided: the first unit may come before it or after it.
+    story.ask(prepare(1, &[("s", add("a"))]));
+    story.sync();
+    story.ask(unit(0, 0, &[0, 1], ("s", card())));
+    assert_eq!(story.seen(), ["1 prepared", "0 probe 1"]);
+    story.ask(unit(2, 2, &[0, 1, 0], ("t", add("a"))));
+    story.sync();
+    story.ask(Body::ProbeAck { txn: txn(1) });
+    story.sync();
+    let proposed = story.words();
+    let is_of = |seq| move |w: &Word| matches!(w, Word::Proposed { units, .. } if units.0 == seq);
+    assert!(proposed.iter().any(is_of(0)), "the other shard has a later unit: {proposed:?}");
+    story.is_proposed_elsewhere(1, 1);
+    story.sync();
+    let none: Vec<u32> = Vec::new();
+    assert_eq!(story.closed(), none, "the first unit waits for the transaction");
+    story.ask(decide(1, None));
+    story.sync();
+    assert_eq!(story.closed(), [2], "both are closed at once");
+}
