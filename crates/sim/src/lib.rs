@@ -8,6 +8,7 @@
 mod build;
 mod client;
 mod disk;
+pub mod lab;
 mod machine;
 mod network;
 mod plant;

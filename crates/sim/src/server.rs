@@ -160,6 +160,8 @@ pub struct Worker {
     plant: Option<Plant>,
     /// How many inputs it has taken.
     taken: u64,
+    /// After how many of them commands are looked at, whether more are there or not.
+    together: u64,
     build: Build,
     format: PeerFormat,
     /// How often something rare was seen here.
@@ -239,6 +241,7 @@ pub fn start(
             generations,
             plant,
             taken: 0,
+            together: 5,
             build,
             format,
             marks,
@@ -303,6 +306,11 @@ fn everything() -> gateway::UserConfig {
 }
 
 impl Worker {
+    /// From now on, commands that are there together are looked at together.
+    pub fn read_all_at_once(&mut self) {
+        self.together = u64::MAX;
+    }
+
     /// Takes in everything that has arrived, as one turn, and gives what is to be sent.
     pub fn turn(&mut self, now: Now) -> Result<Vec<Sent>, String> {
         let mut sent = Vec::new();
@@ -311,7 +319,7 @@ impl Worker {
             self.taken += 1;
             // Commands that come together are mostly looked at together.
             let more = matches!(self.inbox.front(), Some(Input::Command(..)));
-            if more && !self.taken.is_multiple_of(5) {
+            if more && !self.taken.is_multiple_of(self.together) {
                 continue;
             }
             self.pump(now, &mut sent);
