@@ -1,5 +1,6 @@
 //! What a bench is told on the command line.
 
+use crate::fanout::args::FanoutArgs;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -57,6 +58,18 @@ pub enum Bench {
     ///   claret bench idle --shards 1000 --replicas 3
     #[command(verbatim_doc_comment)]
     Idle(IdleArgs),
+    /// Requests of many commands over several shards, sent without waiting for replies.
+    ///
+    /// Compares the protocols that keep their order: latency of a request by its number of commands,
+    /// what is sent and written for it, and how much of the latency there is with the protocol that
+    /// waits for each reply (normalized_p50). Without --sim, real servers run on this machine, and the
+    /// delays of the topology are added to what they say to each other:
+    ///
+    ///   claret bench fanout --sim
+    ///   claret bench fanout --sim --topology edge,geo --shards 3 --fanout 2,16,32
+    ///   claret bench fanout --delay 2ms --fanout 1,8,32 --plot fanout.svg
+    #[command(verbatim_doc_comment)]
+    Fanout(FanoutArgs),
 }
 
 /// Another server to measure single commands against in the same run.
@@ -299,7 +312,8 @@ fn parse_condition(text: &str) -> Result<String, String> {
     Err(format!("a condition is one of {} or all", CONDITIONS.join(", ")))
 }
 
-fn parse_share(text: &str) -> Result<f64, String> {
+/// A number from 0 to 1.
+pub fn parse_share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| "a share is a number from 0 to 1".to_owned())
 }

@@ -37,6 +37,11 @@ pub trait Fleet {
 
     /// Appends what a client sends next to `out`, at `now_ns` of the client's clock.
     fn turn(&mut self, client: usize, now_ns: u64, out: &mut Vec<u8>) -> Turn;
+
+    /// Whether nothing more is wanted, however early it is.
+    fn is_done(&self) -> bool {
+        false
+    }
 }
 
 /// Why a run ended early.
@@ -132,7 +137,7 @@ impl Driver {
         }
         loop {
             let now_ns = self.now_ns();
-            if now_ns >= until_ns {
+            if now_ns >= until_ns || fleet.is_done() {
                 return Ok(());
             }
             while let Some(client) = self.timers.pop(now_ns) {

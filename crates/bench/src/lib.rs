@@ -14,6 +14,7 @@ pub mod control;
 pub mod demo;
 pub mod driver;
 pub mod etcd;
+pub mod fanout;
 pub mod graph;
 pub mod idle;
 pub mod ops;
@@ -51,6 +52,7 @@ pub fn run(bench: &Bench, program: &Path) -> io::Result<(Report, &'static [&'sta
             (retwis::run(args, program)?, &conditions::COLUMNS, args.common.json)
         }
         Bench::Idle(args) => (idle::run(args, program)?, &idle::COLUMNS, args.json),
+        Bench::Fanout(args) => (fanout::run(args, program)?, &fanout::COLUMNS, args.json),
         Bench::Ops(args) => (ops::run(args, program)?, &ops::COLUMNS, args.json),
     })
 }

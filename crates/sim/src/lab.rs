@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::network::Frame;
 use crate::server::{Input, Sent, Shape, Worker, address, start};
 use adt::Reply;
-use engine::gateway::Order;
+pub use engine::gateway::Order;
 use engine::level::Level;
 use engine::map::{MapError, ShardMap};
 use engine::message::{Concurrency, MachineId, ShardId};

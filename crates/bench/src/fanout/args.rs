@@ -1,0 +1,99 @@
+//! What `claret bench fanout` is told on the command line.
+
+use crate::args::{parse_duration, parse_seconds, parse_share};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The protocols, the baseline first.
+pub const ORDERS: [&str; 3] = ["single", "constant", "none"];
+
+/// What an application's requests do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Application {
+    /// So many commands on random keys.
+    Keys,
+    /// A social network: timelines, posts, profiles; how many commands a request has is drawn.
+    Retwis,
+}
+
+impl Application {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Keys => "keys",
+            Self::Retwis => "retwis",
+        }
+    }
+}
+
+/// Options of `fanout`.
+#[derive(Clone, Debug, Args)]
+pub struct FanoutArgs {
+    /// Protocols, separated by commas: single (each command waits for the reply before it),
+    /// constant, none (no order across shards).
+    #[arg(long, value_delimiter = ',', default_value = "single,constant", value_parser = ORDERS)]
+    pub order: Vec<String>,
+    /// What the requests do.
+    #[arg(long, value_enum, default_value = "keys")]
+    pub app: Application,
+    /// Commands per request, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32",
+        value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub fanout: Vec<u32>,
+    /// Shards, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "9",
+        value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub shards: Vec<u16>,
+    /// Where machines are: uniform (one data centre), edge (clients far from everything, and
+    /// leaders from their followers), geo (leaders far from each other, clients next to them), or a
+    /// file; separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "uniform")]
+    pub topology: Vec<String>,
+    /// One-way delay between the machines of `uniform`.
+    #[arg(long, default_value = "500us", value_parser = parse_duration)]
+    pub delay: Duration,
+    /// Numbers of clients, separated by commas; each has one request at a time.
+    #[arg(long, value_delimiter = ',', default_value = "1",
+        value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub clients: Vec<u32>,
+    /// Longest pause of a client before a request; it is drawn evenly.
+    #[arg(long, default_value = "0", value_parser = parse_duration)]
+    pub think: Duration,
+    /// Exponents of the keys' popularity, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "0")]
+    pub zipf: Vec<f64>,
+    /// Number of keys.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub keys: u32,
+    /// Share of commands that read.
+    #[arg(long, default_value_t = 0.0, value_parser = parse_share)]
+    pub reads: f64,
+    /// Run the same code on virtual time: delays are exact, and processors take no time.
+    #[arg(long)]
+    pub sim: bool,
+    /// Measured requests per client and cell, after a tenth as many that are not.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub requests: u32,
+    /// A cell of real processes ends after so many seconds, whatever was measured by then.
+    #[arg(long, default_value_t = 20.0, value_parser = parse_seconds)]
+    pub seconds: f64,
+    /// How long a write to a disk takes with --sim.
+    #[arg(long, default_value = "0", value_parser = parse_duration)]
+    pub disk: Duration,
+    /// Worker threads of each server.
+    #[arg(long, default_value_t = 1)]
+    pub workers: u16,
+    /// Where the servers' data directories are made.
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    pub dir: PathBuf,
+    /// Where random choices begin.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Draw latency by fanout into this file (SVG).
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// Print one JSON document instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,170 @@
+//! Requests that fan out: many commands over several shards, dispatched without waiting for replies,
+//! under each protocol that keeps their order.
+//!
+//! The same clients ([`callers`]) drive real processes, whose messages to each other are held up as a
+//! [`topology`] says, or the same state machines on [`virtual_time`].
+
+pub mod args;
+mod callers;
+mod figures;
+mod keys;
+mod topology;
+mod virtual_time;
+
+use crate::random::Zipf;
+use crate::report::{Report, ratio};
+use crate::sweep::progress;
+use crate::workload::Workload;
+use args::{Application, FanoutArgs, ORDERS};
+use callers::Callers;
+use figures::Figures;
+use keys::Keys;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+use topology::Topology;
+
+/// Columns of the table for people.
+pub const COLUMNS: [&str; 13] = [
+    "order",
+    "topology",
+    "shards",
+    "fanout",
+    "zipf",
+    "clients",
+    "p50_us",
+    "p99_us",
+    "normalized_p50",
+    "requests_per_s",
+    "ops_per_s",
+    "messages_per_op",
+    "log_appends_per_op",
+];
+
+/// What is measured at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell<'a> {
+    /// The protocol.
+    pub order: &'a str,
+    /// Name of the topology.
+    pub topology: &'a str,
+    /// How many shards there are.
+    pub shards: u16,
+    /// Commands per request, if that is not the application's to say.
+    pub fanout: Option<u32>,
+    /// How uneven the keys' popularity is.
+    pub zipf: f64,
+    /// How many clients there are.
+    pub clients: u32,
+    /// How many requests each is measured for.
+    requests: u32,
+    /// How long a write to a simulated disk takes.
+    pub disk: Duration,
+}
+
+impl Cell<'_> {
+    /// How many requests of all clients come before those that are measured.
+    pub fn warmup(&self) -> u64 {
+        self.measured().div_ceil(10)
+    }
+
+    /// How many requests of all clients are measured.
+    pub fn measured(&self) -> u64 {
+        u64::from(self.requests) * u64::from(self.clients)
+    }
+}
+
+/// The cells that are compared: all orders for each combination of the rest.
+fn cells<'a>(args: &'a FanoutArgs, topologies: &'a [Topology]) -> Vec<Vec<Cell<'a>>> {
+    let orders: Vec<&str> =
+        ORDERS.into_iter().filter(|order| args.order.iter().any(|asked| asked == order)).collect();
+    let fanouts: Vec<Option<u32>> = match args.app {
+        Application::Keys => args.fanout.iter().copied().map(Some).collect(),
+        Application::Retwis => vec![None],
+    };
+    let (requests, disk) = (args.requests, args.disk);
+    let mut compared = Vec::new();
+    for topology in topologies {
+        for &shards in &args.shards {
+            for &zipf in &args.zipf {
+                for &clients in &args.clients {
+                    for &fanout in &fanouts {
+                        let cell = |order| {
+                            let topology = topology.name.as_str();
+                            Cell { order, topology, shards, fanout, zipf, clients, requests, disk }
+                        };
+                        compared.push(orders.iter().copied().map(cell).collect());
+                    }
+                }
+            }
+        }
+    }
+    compared
+}
+
+/// Measures a cell under the load that it asks for.
+fn measure(
+    args: &FanoutArgs,
+    cell: &Cell<'_>,
+    topology: &Topology,
+    zipf: &Zipf,
+) -> io::Result<(Figures, &'static [&'static str])> {
+    let (clients, think_ns) = (cell.clients as usize, args.think.as_nanos() as u64);
+    let fanout = cell.fanout.unwrap_or(1);
+    let load = Keys { zipf, fanout, reads: args.reads };
+    let kinds = load.kinds();
+    let mut callers = Callers::new(load, clients, think_ns, args.seed);
+    Ok((virtual_time::measure(cell, topology, &mut callers)?, kinds))
+}
+
+/// Runs the bench.
+///
+/// # Errors
+/// A server cannot be started or fails, or a topology makes no sense.
+pub fn run(args: &FanoutArgs, program: &Path) -> io::Result<Report> {
+    let _ = program;
+    let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
+    let topologies: Result<Vec<Topology>, String> =
+        args.topology.iter().map(|name| Topology::named(name, args.delay)).collect();
+    let topologies = topologies.map_err(wrong)?;
+    let compared = cells(args, &topologies);
+    let bar = progress(compared.iter().map(Vec::len).sum());
+    let mut report = Report::default();
+    let mut zipfs: BTreeMap<u64, Zipf> = BTreeMap::new();
+    for group in &compared {
+        let mut single = None;
+        for cell in group {
+            bar.set_message(describe(cell));
+            let topology = topologies.iter().find(|topology| topology.name == cell.topology);
+            let Some(topology) = topology else { continue };
+            let zipf = zipfs
+                .entry(cell.zipf.to_bits())
+                .or_insert_with(|| Zipf::new(args.keys as usize, cell.zipf));
+            let (figures, kinds) = measure(args, cell, topology, zipf)
+                .map_err(|error| io::Error::other(format!("{}: {error}", describe(cell))))?;
+            let p50_us = figures.latency_us(0.5);
+            let mut row = figures.row(cell, kinds);
+            if cell.order == "single" {
+                single = p50_us;
+            }
+            row.insert("normalized_p50".into(), ratio(p50_us, single));
+            row.insert("mode".into(), if args.sim { "sim" } else { "processes" }.into());
+            report.rows.push(row);
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    report.more.insert("app".into(), Value::from(args.app.name()));
+    report.more.insert("seed".into(), args.seed.into());
+    Ok(report)
+}
+
+fn describe(cell: &Cell<'_>) -> String {
+    let fanout = cell.fanout.map_or(String::new(), |fanout| format!(" fanout {fanout}"));
+    format!(
+        "{}{fanout}, {} shards, {}, {} clients, zipf {}",
+        cell.order, cell.shards, cell.topology, cell.clients, cell.zipf
+    )
+}
