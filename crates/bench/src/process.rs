@@ -53,6 +53,11 @@ impl Server {
         Self { machines }
     }
 
+    /// One more machine that belongs to it.
+    pub(crate) fn add(&mut self, machine: Machine) {
+        self.machines.push(machine);
+    }
+
     /// Starts Claret with its data in new directories under `parent`. In a cluster the leads are
     /// spread evenly.
     ///
@@ -82,8 +87,11 @@ impl Server {
         Ok(server)
     }
 
-    /// Waits until all shards are led, and lets each machine lead as many as the others.
-    fn spread_leads(&self, options: &ClaretOptions) -> io::Result<()> {
+    /// Waits until every machine sees that all shards are led.
+    ///
+    /// # Errors
+    /// That takes too long.
+    pub(crate) fn wait_for_leaders(&self) -> io::Result<()> {
         let start = Instant::now();
         for address in self.addresses() {
             let mut control = Control::connect(address)?;
@@ -98,6 +106,12 @@ impl Server {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
+        Ok(())
+    }
+
+    /// Waits until all shards are led, and lets each machine lead as many as the others.
+    fn spread_leads(&self, options: &ClaretOptions) -> io::Result<()> {
+        self.wait_for_leaders()?;
         let mut control = Control::connect(self.address())?;
         for shard in 0..options.shards {
             let (shard, machine) = (shard.to_string(), (shard % options.replicas + 1).to_string());
@@ -188,7 +202,15 @@ impl Machine {
         Self { child, address, metrics: None, _stdout: None, _dir: dir }
     }
 
-    fn claret(options: &ClaretOptions, flags: &[&str], parent: &Path) -> io::Result<Self> {
+    /// A Claret server, started with these flags besides.
+    ///
+    /// # Errors
+    /// It does not become ready; the end of what it wrote is told.
+    pub(crate) fn claret(
+        options: &ClaretOptions,
+        flags: &[&str],
+        parent: &Path,
+    ) -> io::Result<Self> {
         let dir = tempfile::Builder::new().prefix("claret-bench-").tempdir_in(parent)?;
         let log = dir.path().join("stderr.log");
         let data = dir.path().join("data");

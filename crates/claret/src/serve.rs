@@ -57,7 +57,7 @@ pub struct ServeArgs {
     /// Number of this machine in its cluster, from 1.
     #[arg(long, value_name = "N")]
     node: Option<u16>,
-    /// Where all machines of the cluster listen for each other, this one included:
+    /// Where the machines of the cluster reach each other, this one included:
     /// 1=host:port,2=host:port,3=host:port.
     #[arg(long, value_name = "NODES")]
     cluster: Option<String>,
@@ -67,6 +67,10 @@ pub struct ServeArgs {
     /// Name of the cluster [default: claret].
     #[arg(long, value_name = "NAME")]
     cluster_name: Option<String>,
+    /// Where this machine listens for the others of the cluster, if that is not where they reach
+    /// it: host:port.
+    #[arg(long, value_name = "ADDRESS")]
+    peer_bind: Option<String>,
     /// Where clients reach this machine of the cluster, if that is not where it listens:
     /// host:port.
     #[arg(long, value_name = "ADDRESS")]
@@ -117,6 +121,7 @@ impl ServeArgs {
                     Some(text) => ClusterSettings::parse_nodes(text)?,
                     None => BTreeMap::new(),
                 },
+                bind: self.peer_bind.clone(),
                 announce: self.announce.clone(),
                 join: self.join.then_some(true),
                 tls: PeerTlsSettings {

@@ -488,9 +488,9 @@ mod tests {
         assert!(metrics_port.is_some() && snapshot_log_bytes.is_some() && log_level.is_some());
         let TlsSettings { port: _, cert: _, key: _, client_ca } = tls.unwrap();
         assert!(client_ca.is_some());
-        let ClusterSettings { name, node, nodes, announce, join, tls } = cluster;
+        let ClusterSettings { name, node, nodes, bind, announce, join, tls } = cluster;
         assert!(name.is_some() && node.is_some() && nodes.len() == 3 && announce.is_some());
-        assert!(join.is_some());
+        assert!(bind.is_some() && join.is_some());
         let PeerTlsSettings { cert, key, ca, server_name } = tls;
         assert!(cert.is_some() && key.is_some() && ca.is_some() && server_name.is_some());
         for UserSettings { name: _, password, password_hash, rules } in users {

@@ -2,6 +2,7 @@
 //! costs besides processor time.
 
 use engine::node::Parcel;
+use raft::eraftpb::MessageType;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What the log's thread has done.
@@ -32,7 +33,8 @@ impl LogCounts {
 }
 
 /// Kinds of messages between machines, as they are counted.
-const KINDS: [&str; 5] = ["entries", "consensus", "requests", "answers", "other"];
+const KINDS: [&str; 7] =
+    ["entries", "consensus", "heartbeats", "requests", "answers", "words", "other"];
 
 /// What a worker has sent to other machines.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,10 +51,14 @@ impl PeerCounts {
     pub fn message(&mut self, parcel: &Parcel) {
         let kind = match parcel {
             Parcel::Raft { message, .. } if !message.entries.is_empty() => 0,
-            Parcel::Raft { .. } => 1,
-            Parcel::Request { .. } => 2,
-            Parcel::Response(_) => 3,
-            _ => 4,
+            Parcel::Raft { message, .. } => match message.get_msg_type() {
+                MessageType::MsgHeartbeat | MessageType::MsgHeartbeatResponse => 2,
+                _ => 1,
+            },
+            Parcel::Request { .. } => 3,
+            Parcel::Response(_) => 4,
+            Parcel::Words(_) => 5,
+            _ => 6,
         };
         self.messages[kind] += 1;
     }
@@ -85,12 +91,15 @@ mod tests {
         let mut counts = PeerCounts::default();
         counts.message(&watermark);
         counts.message(&Parcel::Raft { shard: ShardId(0), message: Box::new(message.clone()) });
+        message.set_msg_type(MessageType::MsgHeartbeat);
+        counts.message(&Parcel::Raft { shard: ShardId(0), message: Box::new(message.clone()) });
+        message.set_msg_type(MessageType::MsgAppend);
         message.entries.push(raft::eraftpb::Entry::default());
         counts.message(&Parcel::Raft { shard: ShardId(0), message: Box::new(message) });
         let mut sum = PeerCounts { bytes: 7, ..counts };
         sum.add(&counts);
         let told: Vec<_> = sum.messages().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(told, [("entries", 2), ("consensus", 2), ("other", 2)]);
+        assert_eq!(told, [("entries", 2), ("consensus", 2), ("heartbeats", 2), ("other", 2)]);
         assert_eq!(sum.bytes, 7);
     }
 }

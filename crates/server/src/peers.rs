@@ -100,7 +100,7 @@ pub struct Meeting {
 /// # Errors
 /// If it cannot be had.
 pub fn listen(cluster: &ClusterOptions) -> io::Result<TcpListener> {
-    let address = cluster.own_address();
+    let address = cluster.peer_bind();
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
     TcpListener::bind(resolve(address).map_err(named)?).map_err(named)
 }

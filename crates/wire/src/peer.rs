@@ -13,6 +13,8 @@ mod request;
 mod stats;
 mod word;
 
+pub use engine::level::Level;
+pub use engine::message::MachineId;
 pub use hello::{
     HELLO_ADDRESS_BYTES_MAX, HELLO_CLUSTER_BYTES_MAX, Hello, decode_hello, encode_hello,
 };

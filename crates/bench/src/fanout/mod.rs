@@ -8,9 +8,12 @@ pub mod args;
 mod callers;
 mod figures;
 mod keys;
+mod links;
+mod processes;
 mod topology;
 mod virtual_time;
 
+use crate::process::ClaretOptions;
 use crate::random::Zipf;
 use crate::report::{Report, ratio};
 use crate::sweep::progress;
@@ -19,8 +22,9 @@ use args::{Application, FanoutArgs, ORDERS};
 use callers::Callers;
 use figures::Figures;
 use keys::Keys;
+use processes::Cluster;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -60,6 +64,8 @@ pub struct Cell<'a> {
     pub clients: u32,
     /// How many requests each is measured for.
     requests: u32,
+    /// How long is measured at most, where time is real.
+    pub seconds: f64,
     /// How long a write to a simulated disk takes.
     pub disk: Duration,
 }
@@ -84,7 +90,7 @@ fn cells<'a>(args: &'a FanoutArgs, topologies: &'a [Topology]) -> Vec<Vec<Cell<'
         Application::Keys => args.fanout.iter().copied().map(Some).collect(),
         Application::Retwis => vec![None],
     };
-    let (requests, disk) = (args.requests, args.disk);
+    let (requests, seconds, disk) = (args.requests, args.seconds, args.disk);
     let mut compared = Vec::new();
     for topology in topologies {
         for &shards in &args.shards {
@@ -93,7 +99,17 @@ fn cells<'a>(args: &'a FanoutArgs, topologies: &'a [Topology]) -> Vec<Vec<Cell<'
                     for &fanout in &fanouts {
                         let cell = |order| {
                             let topology = topology.name.as_str();
-                            Cell { order, topology, shards, fanout, zipf, clients, requests, disk }
+                            Cell {
+                                order,
+                                topology,
+                                shards,
+                                fanout,
+                                zipf,
+                                clients,
+                                requests,
+                                seconds,
+                                disk,
+                            }
                         };
                         compared.push(orders.iter().copied().map(cell).collect());
                     }
@@ -104,19 +120,27 @@ fn cells<'a>(args: &'a FanoutArgs, topologies: &'a [Topology]) -> Vec<Vec<Cell<'
     compared
 }
 
+/// Real clusters by topology, shards and order; none on virtual time.
+type Clusters<'a> = BTreeMap<(&'a str, u16, &'a str), Cluster>;
+
 /// Measures a cell under the load that it asks for.
 fn measure(
     args: &FanoutArgs,
     cell: &Cell<'_>,
     topology: &Topology,
     zipf: &Zipf,
+    clusters: &Clusters<'_>,
 ) -> io::Result<(Figures, &'static [&'static str])> {
     let (clients, think_ns) = (cell.clients as usize, args.think.as_nanos() as u64);
     let fanout = cell.fanout.unwrap_or(1);
     let load = Keys { zipf, fanout, reads: args.reads };
     let kinds = load.kinds();
     let mut callers = Callers::new(load, clients, think_ns, args.seed);
-    Ok((virtual_time::measure(cell, topology, &mut callers)?, kinds))
+    let figures = match clusters.get(&(cell.topology, cell.shards, cell.order)) {
+        Some(cluster) => cluster.measure(cell, &mut callers)?,
+        None => virtual_time::measure(cell, topology, &mut callers)?,
+    };
+    Ok((figures, kinds))
 }
 
 /// Runs the bench.
@@ -124,7 +148,6 @@ fn measure(
 /// # Errors
 /// A server cannot be started or fails, or a topology makes no sense.
 pub fn run(args: &FanoutArgs, program: &Path) -> io::Result<Report> {
-    let _ = program;
     let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
     let topologies: Result<Vec<Topology>, String> =
         args.topology.iter().map(|name| Topology::named(name, args.delay)).collect();
@@ -133,7 +156,9 @@ pub fn run(args: &FanoutArgs, program: &Path) -> io::Result<Report> {
     let bar = progress(compared.iter().map(Vec::len).sum());
     let mut report = Report::default();
     let mut zipfs: BTreeMap<u64, Zipf> = BTreeMap::new();
+    let mut clusters = Clusters::new();
     for group in &compared {
+        start_clusters(args, program, group, &topologies, &mut clusters)?;
         let mut single = None;
         for cell in group {
             bar.set_message(describe(cell));
@@ -142,7 +167,7 @@ pub fn run(args: &FanoutArgs, program: &Path) -> io::Result<Report> {
             let zipf = zipfs
                 .entry(cell.zipf.to_bits())
                 .or_insert_with(|| Zipf::new(args.keys as usize, cell.zipf));
-            let (figures, kinds) = measure(args, cell, topology, zipf)
+            let (figures, kinds) = measure(args, cell, topology, zipf, &clusters)
                 .map_err(|error| io::Error::other(format!("{}: {error}", describe(cell))))?;
             let p50_us = figures.latency_us(0.5);
             let mut row = figures.row(cell, kinds);
@@ -159,6 +184,37 @@ pub fn run(args: &FanoutArgs, program: &Path) -> io::Result<Report> {
     report.more.insert("app".into(), Value::from(args.app.name()));
     report.more.insert("seed".into(), args.seed.into());
     Ok(report)
+}
+
+/// Starts what cells need that are compared, and ends what they do not.
+fn start_clusters<'a>(
+    args: &FanoutArgs,
+    program: &Path,
+    group: &[Cell<'a>],
+    topologies: &[Topology],
+    clusters: &mut Clusters<'a>,
+) -> io::Result<()> {
+    if args.sim {
+        return Ok(());
+    }
+    let wanted = group.iter().map(|cell| (cell.topology, cell.shards, cell.order));
+    let wanted: BTreeSet<_> = wanted.collect();
+    clusters.retain(|which, _| wanted.contains(which));
+    for which @ (name, shards, order) in wanted {
+        let topology = topologies.iter().find(|topology| topology.name == name);
+        if let Some(topology) = topology.filter(|_| !clusters.contains_key(&which)) {
+            let options = ClaretOptions {
+                program: program.to_owned(),
+                cc: "full".into(),
+                shards,
+                workers: args.workers,
+                durability: "always".into(),
+                replicas: topology.founders(),
+            };
+            clusters.insert(which, Cluster::start(&options, order, topology, &args.dir)?);
+        }
+    }
+    Ok(())
 }
 
 fn describe(cell: &Cell<'_>) -> String {

@@ -22,8 +22,10 @@ pub struct ClusterSettings {
     pub name: Option<String>,
     /// Number of this machine.
     pub node: Option<u16>,
-    /// Where every machine, by number, listens for the others.
+    /// Where every machine, by number, is reached by the others.
     pub nodes: BTreeMap<String, String>,
+    /// Where this machine listens for the others, if that is not where they reach it.
+    pub bind: Option<String>,
     /// Where clients reach this machine, if that is not where it listens.
     pub announce: Option<String>,
     /// This machine comes to a cluster that is there already.
@@ -39,6 +41,7 @@ impl ClusterSettings {
             name: self.name.or(below.name),
             node: self.node.or(below.node),
             nodes: if self.nodes.is_empty() { below.nodes } else { self.nodes },
+            bind: self.bind.or(below.bind),
             announce: self.announce.or(below.announce),
             join: self.join.or(below.join),
             tls: self.tls.over(below.tls),
@@ -73,8 +76,10 @@ pub struct ClusterOptions {
     pub name: String,
     /// This machine.
     pub own: MachineId,
-    /// Where every machine listens for the others, as `host:port`.
+    /// Where the others reach every machine, as `host:port`.
     pub nodes: BTreeMap<MachineId, String>,
+    /// Where this machine listens for the others, as `host:port`, if that is not where they reach it.
+    pub bind: Option<String>,
     /// Where clients reach this machine, as `host:port`, if that is not where it listens.
     pub announce: Option<String>,
     /// This machine comes to a cluster that is there already.
@@ -150,14 +155,20 @@ impl ClusterOptions {
                 own.0
             )));
         }
-        settings.announce.as_deref().map_or(Ok(()), check_address)?;
+        let (bind, announce) = (settings.bind, settings.announce);
+        bind.iter().chain(&announce).try_for_each(|address| check_address(address))?;
         let tls = PeerTlsOptions::resolve(settings.tls)?;
-        Ok(Some(Self { name, own, nodes, announce: settings.announce, join, tls }))
+        Ok(Some(Self { name, own, nodes, bind, announce, join, tls }))
+    }
+
+    /// Where the others reach this machine.
+    pub fn own_address(&self) -> &str {
+        &self.nodes[&self.own]
     }
 
     /// Where this machine listens for the others.
-    pub fn own_address(&self) -> &str {
-        &self.nodes[&self.own]
+    pub fn peer_bind(&self) -> &str {
+        self.bind.as_deref().unwrap_or_else(|| self.own_address())
     }
 
     /// The shard map that this machine begins with: the one that it helps to found the cluster
@@ -207,6 +218,11 @@ mod tests {
         assert_eq!(resolve(ClusterSettings::default()).unwrap(), None);
         let cluster = resolve(three(Some(2))).unwrap().unwrap();
         assert_eq!((cluster.name.as_str(), cluster.own_address()), ("claret", "b:1"));
+        assert_eq!(cluster.peer_bind(), "b:1");
+        let bind = Some("0.0.0.0:9".to_owned());
+        let inside = ClusterSettings { bind, ..three(Some(2)) };
+        let inside = resolve(inside).unwrap().unwrap();
+        assert_eq!((inside.own_address(), inside.peer_bind()), ("b:1", "0.0.0.0:9"));
         assert_eq!(cluster.machines(), [1, 2, 3].map(MachineId));
     }
 
@@ -215,6 +231,8 @@ mod tests {
         let refused = |settings| resolve(settings).unwrap_err().to_string();
         assert!(refused(three(None)).contains("--node"));
         assert!(refused(three(Some(4))).contains("machine 4"));
+        let bind = Some("0.0.0.0".to_owned());
+        assert!(refused(ClusterSettings { bind, ..three(Some(2)) }).contains("0.0.0.0"));
         let only = ClusterSettings { node: Some(1), ..ClusterSettings::default() };
         assert!(refused(only).contains("--cluster"));
         for durability in [Durability::None, Durability::Everysec] {

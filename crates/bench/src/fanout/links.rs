@@ -1,0 +1,301 @@
+//! Connections between machines that take time: a thread that stands between real processes.
+//!
+//! Every machine is reached at an address of this thread, which passes on what comes, each way after
+//! the delay between the two machines. Who has connected is known from what it says first.
+
+use crate::timers::Timers;
+use mio::net::{TcpListener, TcpStream};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use wire::peer::decode_hello;
+
+const TIMER: Token = Token(usize::MAX);
+const STOP: Token = Token(usize::MAX - 1);
+/// Tokens below this are listeners, by machine; the two ends of a connection come after.
+const FIRST_END: usize = 1 << 16;
+const READ_BYTES: usize = 256 << 10;
+/// The longest that the thread sleeps without anything to do.
+const IDLE_NS: u64 = 1_000_000_000;
+
+/// One end of a connection, and what is on its way to it.
+struct End {
+    stream: TcpStream,
+    /// Bytes with the time at which they arrive; `None` at its end.
+    coming: VecDeque<(u64, Option<Vec<u8>>)>,
+    /// What has arrived and does not fit yet.
+    unsent: Vec<u8>,
+}
+
+/// A connection of two machines.
+struct Connection {
+    /// The one that was dialled, from 1 on.
+    dialled: u16,
+    /// The one that has dialled, as soon as it has said so.
+    dialler: Option<u16>,
+    /// What it has said until then.
+    first: Vec<u8>,
+    /// Whoever dialled, and whoever was dialled.
+    ends: [End; 2],
+}
+
+struct Relay {
+    poll: Poll,
+    timers: Timers,
+    /// By machine, where others reach it, and where it listens.
+    listeners: Vec<(TcpListener, SocketAddr)>,
+    delays_us: Vec<Vec<u64>>,
+    connections: BTreeMap<usize, Connection>,
+    count: usize,
+    scratch: Vec<u8>,
+}
+
+/// The thread.
+pub struct Links {
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Links {
+    /// Passes on what is said to these listeners: by machine, where the others reach it, and where it
+    /// listens. `delays_us` says how long from the machine of the row to that of the column.
+    ///
+    /// # Errors
+    /// The system refuses what is needed.
+    pub fn start(
+        listeners: Vec<(std::net::TcpListener, SocketAddr)>,
+        delays_us: Vec<Vec<u64>>,
+    ) -> io::Result<Self> {
+        let (poll, timers) = (Poll::new()?, Timers::new()?);
+        let descriptor = timers.descriptor();
+        poll.registry().register(&mut SourceFd(&descriptor), TIMER, Interest::READABLE)?;
+        let waker = Waker::new(poll.registry(), STOP)?;
+        let mut own = Vec::new();
+        for (number, (listener, address)) in listeners.into_iter().enumerate() {
+            listener.set_nonblocking(true)?;
+            let mut listener = TcpListener::from_std(listener);
+            poll.registry().register(&mut listener, Token(number), Interest::READABLE)?;
+            own.push((listener, address));
+        }
+        let connections = BTreeMap::new();
+        let scratch = vec![0; READ_BYTES];
+        let mut relay =
+            Relay { poll, timers, listeners: own, delays_us, connections, count: 0, scratch };
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new().name("links".to_owned()).spawn(move || {
+            if let Err(error) = relay.run(&stopped) {
+                eprintln!("claret: messages between machines are not passed on: {error}");
+            }
+        })?;
+        Ok(Self { stop, waker, thread: Some(thread) })
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if self.waker.wake().is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Relay {
+    fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        let mut events = Events::with_capacity(1024);
+        while !stop.load(Ordering::Acquire) {
+            let now_ns = self.timers.now_ns();
+            while let Some(end) = self.timers.pop(now_ns) {
+                self.deliver(end);
+            }
+            self.timers.arm(now_ns + IDLE_NS)?;
+            match self.poll.poll(&mut events, Some(Duration::from_nanos(IDLE_NS))) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                other => other?,
+            }
+            for event in &events {
+                match event.token() {
+                    TIMER | STOP => {}
+                    Token(machine) if machine < FIRST_END => self.accept(machine)?,
+                    Token(end) => {
+                        if event.is_readable() {
+                            self.receive(end - FIRST_END);
+                        }
+                        if event.is_writable() {
+                            self.flush(end - FIRST_END);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, machine: usize) -> io::Result<()> {
+        loop {
+            let (listener, address) = &self.listeners[machine];
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
+                Err(error) => return Err(error),
+            };
+            // Nobody there yet: whoever has dialled notices, and tries again.
+            let Ok(other) = std::net::TcpStream::connect(address) else { continue };
+            other.set_nonblocking(true)?;
+            let number = self.count;
+            self.count += 1;
+            let mut ends = [stream, TcpStream::from_std(other)].map(|stream| End {
+                stream,
+                coming: VecDeque::new(),
+                unsent: Vec::new(),
+            });
+            for (side, end) in ends.iter_mut().enumerate() {
+                end.stream.set_nodelay(true)?;
+                let token = Token(FIRST_END + 2 * number + side);
+                let both = Interest::READABLE | Interest::WRITABLE;
+                self.poll.registry().register(&mut end.stream, token, both)?;
+            }
+            let dialled = machine as u16 + 1;
+            let connection = Connection { dialled, dialler: None, first: Vec::new(), ends };
+            self.connections.insert(number, connection);
+        }
+    }
+
+    /// Reads what one end has said, for the other one.
+    fn receive(&mut self, end: usize) {
+        let (number, side) = (end / 2, end % 2);
+        loop {
+            let Some(connection) = self.connections.get_mut(&number) else { return };
+            let read = match connection.ends[side].stream.read(&mut self.scratch) {
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => 0,
+            };
+            let said = (read > 0).then(|| self.scratch[..read].to_vec());
+            self.pass_on(number, side, said);
+            if read == 0 {
+                return;
+            }
+        }
+    }
+
+    fn pass_on(&mut self, number: usize, side: usize, said: Option<Vec<u8>>) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let mut said = said;
+        if connection.dialler.is_none() && side == 0 {
+            // The first frame says who it is; nothing is passed on before that is known.
+            if let Some(bytes) = &said {
+                connection.first.extend_from_slice(bytes);
+                let Ok(Some((hello, _))) = decode_hello(&connection.first) else { return };
+                connection.dialler = Some(hello.machine.0);
+                said = Some(std::mem::take(&mut connection.first));
+            }
+        }
+        let (dialler, dialled) = (connection.dialler.unwrap_or(1), connection.dialled);
+        let (from, to) = if side == 0 { (dialler, dialled) } else { (dialled, dialler) };
+        let row = self.delays_us.get(usize::from(from) - 1);
+        let delay_us = row.and_then(|row| row.get(usize::from(to) - 1)).copied().unwrap_or(0);
+        let at_ns = self.timers.now_ns() + delay_us * 1_000;
+        connection.ends[1 - side].coming.push_back((at_ns, said));
+        self.timers.add(at_ns, 2 * number + (1 - side));
+    }
+
+    /// What has arrived at one end by now is written.
+    fn deliver(&mut self, end: usize) {
+        let now_ns = self.timers.now_ns();
+        let Some(connection) = self.connections.get_mut(&(end / 2)) else { return };
+        let own = &mut connection.ends[end % 2];
+        // Timers are a little early at times; what has waited behind those is due as well.
+        while let Some((at_ns, _)) = own.coming.front()
+            && *at_ns <= now_ns + 10_000
+        {
+            match own.coming.pop_front() {
+                Some((_, Some(bytes))) => own.unsent.extend_from_slice(&bytes),
+                // One end is closed, and with it the other one.
+                _ => {
+                    self.connections.remove(&(end / 2));
+                    return;
+                }
+            }
+        }
+        self.flush(end);
+    }
+
+    fn flush(&mut self, end: usize) {
+        let Some(connection) = self.connections.get_mut(&(end / 2)) else { return };
+        let own = &mut connection.ends[end % 2];
+        while !own.unsent.is_empty() {
+            match own.stream.write(&own.unsent) {
+                Ok(written) if written > 0 => drop(own.unsent.drain(..written)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(_) | Err(_) => {
+                    self.connections.remove(&(end / 2));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::time::Instant;
+    use wire::peer::{Hello, Level, MachineId, encode_hello};
+
+    /// The first frame of machine 2.
+    fn hello() -> Vec<u8> {
+        let hello = Hello {
+            cluster: "claret".to_owned(),
+            machine: MachineId(2),
+            life: 1,
+            level: Level::NEWEST,
+            address: "127.0.0.1:6379".to_owned(),
+            worker_count: 1,
+        };
+        let mut bytes = Vec::new();
+        encode_hello(&hello, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn what_is_said_arrives_after_the_delay_in_each_direction() {
+        let public = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (reached, listens) = (public.local_addr().unwrap(), own.local_addr().unwrap());
+        let delays_us = vec![vec![0, 30_000], vec![60_000, 0]];
+        let links = Links::start(vec![(public, listens)], delays_us).unwrap();
+        let mut two = TcpStream::connect(reached).unwrap();
+        let began = Instant::now();
+        let said = hello();
+        two.write_all(&said).unwrap();
+        let (mut one, _) = own.accept().unwrap();
+        let mut heard = vec![0; said.len()];
+        one.read_exact(&mut heard).unwrap();
+        assert_eq!(heard, said);
+        assert!(began.elapsed() >= Duration::from_millis(59), "{:?}", began.elapsed());
+        let began = Instant::now();
+        one.write_all(b"answer").unwrap();
+        let mut heard = [0; 6];
+        two.read_exact(&mut heard).unwrap();
+        assert!(began.elapsed() >= Duration::from_millis(29), "{:?}", began.elapsed());
+        assert_eq!(&heard, b"answer");
+        drop(one);
+        assert_eq!(two.read(&mut heard).unwrap(), 0, "the other end is closed as well");
+        drop(links);
+    }
+}

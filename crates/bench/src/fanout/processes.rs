@@ -1,0 +1,186 @@
+//! Real servers on this machine, with the topology's delays between them.
+
+use super::Cell;
+use super::callers::Callers;
+use super::figures::Figures;
+use super::links::Links;
+use super::topology::Topology;
+use crate::control::Control;
+use crate::driver::Driver;
+use crate::process::{ClaretOptions, Machine, Server, cpu_us, machine_cpu_us};
+use crate::report::{fields, rounded};
+use crate::workload::Workload;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Messages between machines that somebody's request is the reason of.
+const MESSAGES: [&str; 5] = ["entries", "consensus", "requests", "answers", "words"];
+
+/// A cluster that ends with this value.
+pub struct Cluster {
+    server: Server,
+    /// Where clients connect.
+    entrances: Vec<SocketAddr>,
+    _links: Links,
+}
+
+/// What all machines together have counted.
+struct Counted {
+    metrics: BTreeMap<String, u64>,
+    server_us: u64,
+    client_us: u64,
+    machine_us: u64,
+}
+
+fn local_listener() -> io::Result<TcpListener> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+}
+
+impl Cluster {
+    /// Starts a cluster of a topology; every shard is held and led as it says.
+    ///
+    /// # Errors
+    /// A server does not start, or the cluster does not become what was asked for.
+    pub fn start(
+        options: &ClaretOptions,
+        order: &str,
+        topology: &Topology,
+        parent: &Path,
+    ) -> io::Result<Self> {
+        let (mut listeners, mut reached, mut bound) = (Vec::new(), Vec::new(), Vec::new());
+        let machines = topology.delays_us().len();
+        // All at once, so that no two are the same.
+        let inner: io::Result<Vec<TcpListener>> = (0..machines).map(|_| local_listener()).collect();
+        let inner = inner?;
+        for inner in &inner {
+            let outer = local_listener()?;
+            reached.push(outer.local_addr()?);
+            bound.push(inner.local_addr()?);
+            listeners.push((outer, inner.local_addr()?));
+        }
+        drop(inner);
+        let links = Links::start(listeners, topology.delays_us().to_vec())?;
+        let start = |number: usize, others: &[usize], join: bool| {
+            let nodes = others.iter().map(|other| format!("{other}={}", reached[other - 1]));
+            let (number_text, nodes) = (number.to_string(), nodes.collect::<Vec<_>>().join(","));
+            let bind = bound[number - 1].to_string();
+            let mut flags = vec!["--node", &number_text, "--cluster", &nodes];
+            flags.extend(["--peer-bind", &bind, "--order", order]);
+            flags.extend(join.then_some("--join"));
+            Machine::claret(options, &flags, parent)
+        };
+        let founders: Vec<usize> = (1..=usize::from(topology.founders())).collect();
+        let founded: io::Result<Vec<Machine>> =
+            founders.iter().map(|number| start(*number, &founders, false)).collect();
+        let mut server = Server::of(founded?);
+        server.wait_for_leaders()?;
+        let url = format!("redis://{}", server.address());
+        let cluster = |words: &[&str]| told(&options.program, &url, words);
+        for number in founders.len() + 1..=machines {
+            cluster(&["add", &format!("{number}={}", reached[number - 1])])?;
+            server.add(start(number, &[1, number], true)?);
+        }
+        let mut control = Control::connect(server.address())?;
+        for (shard, holders) in topology.holders(options.shards).iter().enumerate() {
+            let (shard, leader) = (shard.to_string(), holders[0].to_string());
+            control.call(&["FAILOVER", "SHARD", &shard, "TO", &leader])?;
+            if holders.len() < founders.len() {
+                let holders: Vec<String> = holders.iter().map(u16::to_string).collect();
+                cluster(&["move", &shard, &holders.join(",")])?;
+            }
+        }
+        server.wait_for_leaders()?;
+        let addresses = server.addresses();
+        let entrance = |number: u16| addresses[usize::from(number) - 1];
+        let entrances = topology.entrances().into_iter().map(entrance).collect();
+        Ok(Self { server, entrances, _links: links })
+    }
+
+    fn count(&self) -> io::Result<Counted> {
+        Ok(Counted {
+            metrics: self.server.metrics()?,
+            server_us: self.server.cpu_us(),
+            client_us: cpu_us("self"),
+            machine_us: machine_cpu_us(),
+        })
+    }
+
+    /// Measures one cell.
+    ///
+    /// # Errors
+    /// The cluster fails, or answers an error.
+    pub fn measure<W: Workload>(
+        &self,
+        cell: &Cell<'_>,
+        callers: &mut Callers<W>,
+    ) -> io::Result<Figures> {
+        let clients = cell.clients as usize;
+        let mut driver = Driver::connect(&self.entrances, clients, 0).map_err(io::Error::other)?;
+        let most_ns = (cell.seconds * 1e9) as u64;
+        callers.measure(u64::MAX, cell.warmup());
+        let until_ns = driver.now_ns() + most_ns / 4;
+        driver.run(callers, until_ns).map_err(io::Error::other)?;
+        let before = self.count()?;
+        let from_ns = driver.now_ns();
+        callers.measure(from_ns, cell.measured());
+        driver.run(callers, from_ns + most_ns).map_err(io::Error::other)?;
+        let elapsed_s = (driver.now_ns() - from_ns) as f64 / 1e9;
+        let after = self.count()?;
+        Ok(figures(callers, elapsed_s, &before, &after))
+    }
+}
+
+fn figures<W: Workload>(
+    callers: &Callers<W>,
+    elapsed_s: f64,
+    before: &Counted,
+    after: &Counted,
+) -> Figures {
+    let grown = |prefix: &str| -> u64 {
+        let sum = |counted: &Counted| -> u64 {
+            let named = counted.metrics.iter().filter(|(name, _)| name.starts_with(prefix));
+            named.map(|(_, value)| value).sum()
+        };
+        sum(after).saturating_sub(sum(before))
+    };
+    let commands = callers.commands.max(1) as f64;
+    let messages = MESSAGES.iter().map(|kind| grown(&format!("peer_messages_total:{kind}"))).sum();
+    let servers_us = after.server_us.saturating_sub(before.server_us) as f64;
+    let client_us = after.client_us.saturating_sub(before.client_us) as f64;
+    let machine_us = after.machine_us.saturating_sub(before.machine_us) as f64;
+    let foreign = (machine_us - servers_us - client_us).max(0.0) / (elapsed_s * 1e6);
+    Figures {
+        elapsed_s,
+        commands: callers.commands,
+        messages,
+        bytes: grown("peer_sent_bytes_total"),
+        appends: grown("shard_log_appends_total"),
+        more: fields([
+            ("fsyncs_per_op", rounded(grown("log_syncs_total") as f64 / commands)),
+            ("sends_per_op", rounded(grown("peer_sends_total") as f64 / commands)),
+            ("server_cpu_us_per_op", rounded(servers_us / commands)),
+            ("client_cpus", rounded(client_us / (elapsed_s * 1e6))),
+            ("server_cpus", rounded(servers_us / (elapsed_s * 1e6))),
+            ("foreign_cpus", rounded(foreign)),
+        ]),
+        recorder: callers.recorder.clone(),
+    }
+}
+
+/// Says a `claret cluster` command.
+fn told(program: &Path, url: &str, words: &[&str]) -> io::Result<()> {
+    let done = Command::new(program)
+        .arg("cluster")
+        .args(words)
+        .args(["--url", url])
+        .stdin(Stdio::null())
+        .output()?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+    Err(io::Error::other(format!("claret cluster {}: {said}", words.join(" "))))
+}
