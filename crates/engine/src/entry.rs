@@ -116,7 +116,7 @@ pub struct Apply {
 }
 
 /// One participant's part of a transaction over several shards.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prepare {
     /// The transaction.
     pub txn: TxnId,
@@ -124,6 +124,13 @@ pub struct Prepare {
     pub participants: SmallVec<[ShardId; 4]>,
     /// What is to be done here at the commit timestamp.
     pub apply: Apply,
+}
+
+impl Prepare {
+    /// Whether this is a unit of a stream: whoever has participants is a transaction.
+    pub fn is_unit(&self) -> bool {
+        self.participants.is_empty()
+    }
 }
 
 /// Turns entries into bytes and back. Bytes are hostile: `decode` checks every length before it

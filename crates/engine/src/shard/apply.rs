@@ -60,7 +60,7 @@ pub struct Prepared {
 impl Prepared {
     /// Whether this is a unit of a stream, and no part of a transaction.
     pub fn is_unit(&self) -> bool {
-        self.prepare.participants.is_empty()
+        self.prepare.is_unit()
     }
 }
 

@@ -11,6 +11,7 @@ use crate::message::TxnId;
 use adt::collections::Map;
 use adt::record;
 use adt::{Access, Blob, Ctx, Op, Timestamp};
+use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Place = (Timestamp, TxnId);
@@ -18,7 +19,8 @@ type Place = (Timestamp, TxnId);
 /// Who stands where.
 #[derive(Clone, Debug, Default)]
 pub struct Order {
-    on: Map<Blob, BTreeSet<Place>>,
+    /// By key, in order. Mostly there is one.
+    on: Map<Blob, SmallVec<[Place; 1]>>,
     /// Decided transactions by the first that they wait for, and the other way round.
     behind: BTreeMap<TxnId, Vec<TxnId>>,
     waits_for: BTreeMap<TxnId, TxnId>,
@@ -32,10 +34,41 @@ impl Order {
         self.behind.entry(first).or_default().push(txn);
         self.waits_for.insert(txn, first);
     }
+
+    fn enter<'k>(&mut self, place: Place, keys: impl Iterator<Item = &'k Blob>) {
+        for key in keys {
+            match self.on.get_mut(key) {
+                Some(places) => {
+                    if let Err(at) = places.binary_search(&place) {
+                        places.insert(at, place);
+                    }
+                }
+                None => {
+                    self.on.insert(key.clone(), smallvec![place]);
+                }
+            };
+        }
+    }
+
+    fn leave<'k>(&mut self, place: Place, keys: impl Iterator<Item = &'k Blob>) {
+        for key in keys {
+            let Some((position, _, places)) = self.on.get_full_mut(key) else { continue };
+            if let Ok(at) = places.binary_search(&place) {
+                places.remove(at);
+            }
+            if places.is_empty() {
+                self.on.swap_remove_index(position);
+            }
+        }
+    }
 }
 
 fn place_of(prepared: &Prepared) -> Place {
     (prepared.commit.unwrap_or(prepared.bound), prepared.prepare.txn)
+}
+
+fn keys_of(prepared: &Prepared) -> impl Iterator<Item = &Blob> {
+    prepared.prepare.apply.ops.iter().map(|(key, _)| key)
 }
 
 impl State {
@@ -46,29 +79,8 @@ impl State {
         self.shards = self.shards.max(shards);
         let (settled, done, free) = (false, false, false);
         let prepared = Prepared { prepare, bound, commit: None, settled, done, free };
-        self.enter(&prepared);
+        self.order.enter(place_of(&prepared), keys_of(&prepared));
         self.prepared.insert(txn, prepared);
-    }
-
-    fn enter(&mut self, prepared: &Prepared) {
-        let place = place_of(prepared);
-        for (key, _) in &prepared.prepare.apply.ops {
-            match self.order.on.get_mut(key) {
-                Some(places) => places.insert(place),
-                None => self.order.on.entry(key.clone()).or_default().insert(place),
-            };
-        }
-    }
-
-    fn leave(&mut self, prepared: &Prepared) {
-        let place = place_of(prepared);
-        for (key, _) in &prepared.prepare.apply.ops {
-            let Some((position, _, places)) = self.order.on.get_full_mut(key) else { continue };
-            places.remove(&place);
-            if places.is_empty() {
-                self.order.on.swap_remove_index(position);
-            }
-        }
     }
 
     /// Settles a prepared transaction, and carries out whatever has become ready by that, in
@@ -88,7 +100,7 @@ impl State {
                     ready.insert((ts, txn));
                 } else if let Some(prepared) = self.forget(txn) {
                     // Usually nobody is before it, and it need not take its place first.
-                    executed.push(self.execute(&prepared, ts));
+                    executed.push(self.execute(txn, &prepared.prepare, ts));
                 }
             }
             (Some(_), None) => {
@@ -106,8 +118,13 @@ impl State {
         let mut executed = Vec::new();
         self.put_in_place(unit, place);
         // Whoever waited for it may be before it now.
-        let mut ready = BTreeSet::from([(place, unit)]);
+        let mut ready = BTreeSet::new();
         self.wake(unit, &mut ready);
+        if ready.is_empty() {
+            self.carry_out_next((place, unit), &mut ready, &mut executed);
+        } else {
+            ready.insert((place, unit));
+        }
         self.carry_out(ready, &mut executed);
         executed
     }
@@ -119,13 +136,13 @@ impl State {
 
     /// A prepared transaction moves to its commit timestamp.
     pub(super) fn put_in_place(&mut self, txn: TxnId, commit: Timestamp) {
-        let Some(mut prepared) = self.prepared.swap_remove(&txn) else { return };
-        if prepared.commit.is_none() {
-            self.leave(&prepared);
-            prepared.commit = Some(commit);
-            self.enter(&prepared);
+        let prepared = self.prepared.get_mut(&txn).filter(|prepared| prepared.commit.is_none());
+        let Some(prepared) = prepared else { return };
+        if prepared.bound != commit {
+            self.order.leave((prepared.bound, txn), keys_of(prepared));
+            self.order.enter((commit, txn), keys_of(prepared));
         }
-        self.prepared.insert(txn, prepared);
+        prepared.commit = Some(commit);
     }
 
     /// All prepared transactions of a snapshot are there: the decided ones wait for others. (One
@@ -165,41 +182,52 @@ impl State {
     }
 
     fn carry_out(&mut self, mut ready: BTreeSet<Place>, executed: &mut Vec<Executed>) {
-        while let Some((ts, txn)) = ready.pop_first() {
-            if let Some(first) = self.first_before((ts, txn)) {
-                self.order.stand_behind(first, txn);
-                self.order.moved.push(txn);
-                continue;
-            }
-            if self.is_open_unit(txn) {
-                if !self.leads_units {
-                    // The log will say when.
-                    continue;
-                }
-                executed.extend(self.carry_out_unit(txn, ts));
-            } else if let Some(prepared) = self.forget(txn) {
-                executed.push(self.execute(&prepared, ts));
-            }
-            self.wake(txn, &mut ready);
+        while let Some(next) = ready.pop_first() {
+            self.carry_out_next(next, &mut ready, executed);
         }
+    }
+
+    fn carry_out_next(
+        &mut self,
+        (ts, txn): Place,
+        ready: &mut BTreeSet<Place>,
+        executed: &mut Vec<Executed>,
+    ) {
+        if let Some(first) = self.first_before((ts, txn)) {
+            self.order.stand_behind(first, txn);
+            self.order.moved.push(txn);
+            return;
+        }
+        if self.is_open_unit(txn) {
+            if !self.leads_units {
+                // The log will say when.
+                return;
+            }
+            executed.extend(self.carry_out_unit(txn, ts));
+        } else if let Some(prepared) = self.forget(txn) {
+            executed.push(self.execute(txn, &prepared.prepare, ts));
+        }
+        self.wake(txn, ready);
     }
 
     /// A unit takes effect where it stands, and stays there.
     fn carry_out_unit(&mut self, unit: TxnId, ts: Timestamp) -> Option<Executed> {
-        let mut prepared = self.prepared.get_mut(&unit).filter(|p| !p.done)?.clone();
-        let executed = self.execute(&prepared, ts);
+        let prepared = self.prepared.get_mut(&unit).filter(|prepared| !prepared.done)?;
         prepared.done = true;
+        let prepare = std::mem::take(&mut prepared.prepare);
+        let executed = self.execute(unit, &prepare, ts);
+        if let Some(prepared) = self.prepared.get_mut(&unit) {
+            prepared.prepare = prepare;
+        }
         self.act_ahead(unit, Some(ts));
-        self.prepared.insert(unit, prepared);
         Some(executed)
     }
 
-    fn execute(&mut self, prepared: &Prepared, ts: Timestamp) -> Executed {
-        let txn = prepared.prepare.txn;
+    fn execute(&mut self, txn: TxnId, prepare: &Prepare, ts: Timestamp) -> Executed {
         // The time is that of the place: all replicas come to the same.
         let ctx = Ctx { now_ms: ts.micros() / 1000, ts, seed: mix(ts.0) };
-        let replies = self.run(&prepared.prepare.apply, &ctx);
-        if !prepared.is_unit() {
+        let replies = self.run(&prepare.apply, &ctx);
+        if !prepare.is_unit() {
             self.remember_outcome(txn, ts);
         }
         let executed = Executed { txn, replies };
@@ -212,8 +240,10 @@ impl State {
     fn first_before(&self, place: Place) -> Option<TxnId> {
         let ops = &self.prepared.get(&place.1)?.prepare.apply.ops;
         ops.iter().find_map(|(key, op)| {
-            let earlier = self.order.on.get(key)?.range(..place);
-            let mut others = earlier.map(|(_, other)| *other).filter(|other| *other != place.1);
+            let places = self.order.on.get(key)?;
+            let earlier = &places[..places.partition_point(|other| *other < place)];
+            let others = earlier.iter().map(|(_, other)| *other);
+            let mut others = others.filter(|other| *other != place.1);
             others.find(|other| self.conflict_on(key, op, *other) && !self.passes(place.1, *other))
         })
     }
@@ -249,11 +279,10 @@ impl State {
 
     /// Forgets a decision that is not in the log.
     pub(super) fn renounce_decision(&mut self, txn: TxnId) {
-        let Some(mut prepared) = self.prepared.swap_remove(&txn) else { return };
-        self.leave(&prepared);
+        let Some(prepared) = self.prepared.get_mut(&txn) else { return };
+        self.order.leave(place_of(prepared), keys_of(prepared));
         prepared.commit = None;
-        self.enter(&prepared);
-        self.prepared.insert(txn, prepared);
+        self.order.enter(place_of(prepared), keys_of(prepared));
         if let Some(first) = self.order.waits_for.remove(&txn)
             && let Some(behind) = self.order.behind.get_mut(&first)
         {
@@ -263,7 +292,7 @@ impl State {
 
     fn forget(&mut self, txn: TxnId) -> Option<Prepared> {
         let prepared = self.prepared.swap_remove(&txn)?;
-        self.leave(&prepared);
+        self.order.leave(place_of(&prepared), keys_of(&prepared));
         Some(prepared)
     }
 
