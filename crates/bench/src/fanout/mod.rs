@@ -9,7 +9,9 @@ mod callers;
 mod figures;
 mod keys;
 mod links;
+mod plot;
 mod processes;
+mod retwis;
 mod topology;
 mod virtual_time;
 
@@ -23,6 +25,7 @@ use callers::Callers;
 use figures::Figures;
 use keys::Keys;
 use processes::Cluster;
+use retwis::Retwis;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -132,13 +135,31 @@ fn measure(
     clusters: &Clusters<'_>,
 ) -> io::Result<(Figures, &'static [&'static str])> {
     let (clients, think_ns) = (cell.clients as usize, args.think.as_nanos() as u64);
-    let fanout = cell.fanout.unwrap_or(1);
-    let load = Keys { zipf, fanout, reads: args.reads };
-    let kinds = load.kinds();
-    let mut callers = Callers::new(load, clients, think_ns, args.seed);
-    let figures = match clusters.get(&(cell.topology, cell.shards, cell.order)) {
-        Some(cluster) => cluster.measure(cell, &mut callers)?,
-        None => virtual_time::measure(cell, topology, &mut callers)?,
+    let cluster = clusters.get(&(cell.topology, cell.shards, cell.order));
+    match cell.fanout {
+        Some(fanout) => {
+            let load = Keys { zipf, fanout, reads: args.reads };
+            let callers = Callers::new(load, clients, think_ns, args.seed);
+            measure_with(callers, &[], cell, topology, cluster)
+        }
+        None => {
+            let callers = Callers::new(Retwis::new(), clients, think_ns, args.seed);
+            measure_with(callers, &Retwis::setup(), cell, topology, cluster)
+        }
+    }
+}
+
+fn measure_with<W: Workload>(
+    mut callers: Callers<W>,
+    setup: &[Vec<u8>],
+    cell: &Cell<'_>,
+    topology: &Topology,
+    cluster: Option<&Cluster>,
+) -> io::Result<(Figures, &'static [&'static str])> {
+    let kinds = callers.kinds();
+    let figures = match cluster {
+        Some(cluster) => cluster.measure(cell, setup, &mut callers)?,
+        None => virtual_time::measure(cell, setup, topology, &mut callers)?,
     };
     Ok((figures, kinds))
 }
@@ -181,6 +202,9 @@ pub fn run(args: &FanoutArgs, program: &Path) -> io::Result<Report> {
         }
     }
     bar.finish_and_clear();
+    if let Some(file) = &args.plot {
+        plot::draw(&report, file)?;
+    }
     report.more.insert("app".into(), Value::from(args.app.name()));
     report.more.insert("seed".into(), args.seed.into());
     Ok(report)
@@ -223,4 +247,67 @@ fn describe(cell: &Cell<'_>) -> String {
         "{}{fanout}, {} shards, {}, {} clients, zipf {}",
         cell.order, cell.shards, cell.topology, cell.clients, cell.zipf
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args, FromArgMatches};
+
+    fn run_with(words: &[&str]) -> Report {
+        let command = FanoutArgs::augment_args(clap::Command::new("fanout"));
+        let words = ["fanout", "--sim", "--requests", "20"].iter().chain(words);
+        let args = FanoutArgs::from_arg_matches(&command.get_matches_from(words)).unwrap();
+        run(&args, Path::new("no program is started")).unwrap()
+    }
+
+    /// The median over that of `single`, by number of commands.
+    fn normalized(report: &Report, order: &str) -> Vec<(u64, f64)> {
+        let rows = report.rows.iter().filter(|row| row["order"] == order);
+        let of = |row: &serde_json::Map<String, Value>| {
+            (row["fanout"].as_u64().unwrap(), row["normalized_p50"].as_f64().unwrap())
+        };
+        rows.map(of).collect()
+    }
+
+    fn assert_near(found: &[(u64, f64)], expected: &[(u64, f64)]) {
+        assert_eq!(found.len(), expected.len());
+        for ((fanout, found), (_, expected)) in found.iter().zip(expected) {
+            let off = (found / expected - 1.0).abs();
+            assert!(off < 0.05, "{fanout} commands: {found} instead of {expected}");
+        }
+    }
+
+    #[test]
+    fn a_pipeline_costs_five_delays_and_each_command_of_single_four() {
+        let report = run_with(&["--fanout", "1,8,16,32"]);
+        let formula = |n: f64| 5.0 / (4.0 * n);
+        let expected = [(1, 1.0), (8, formula(8.0)), (16, formula(16.0)), (32, formula(32.0))];
+        assert_near(&normalized(&report, "constant"), &expected);
+    }
+
+    #[test]
+    fn the_studys_wide_area_topologies_come_to_what_their_delays_say() {
+        let wide =
+            |topology| run_with(&["--topology", topology, "--shards", "3", "--fanout", "16,32"]);
+        // 180 ms each against 181 ms, and 92 against 137.
+        let edge = [(16, 181.0 / (16.0 * 180.0)), (32, 181.0 / (32.0 * 180.0))];
+        assert_near(&normalized(&wide("edge"), "constant"), &edge);
+        let geo = [(16, 137.0 / (16.0 * 92.0)), (32, 137.0 / (32.0 * 92.0))];
+        assert_near(&normalized(&wide("geo"), "constant"), &geo);
+    }
+
+    #[test]
+    fn rows_tell_what_was_sent_and_written() {
+        let report =
+            run_with(&["--fanout", "8", "--clients", "4", "--think", "5ms", "--zipf", "1.1"]);
+        let [single, constant] = &report.rows[..] else { panic!("two rows") };
+        assert_eq!((&single["order"], &constant["order"]), (&"single".into(), &"constant".into()));
+        for row in [single, constant] {
+            assert_eq!(row["mode"], "sim");
+            assert_eq!(row["ops_per_request"], 8);
+            assert!(row["messages_per_op"].as_f64().unwrap() > 1.0);
+            assert!(row["log_appends_per_op"].as_f64().unwrap() > 0.1);
+        }
+    }
 }

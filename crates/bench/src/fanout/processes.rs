@@ -108,15 +108,23 @@ impl Cluster {
         })
     }
 
-    /// Measures one cell.
+    /// Measures one cell, with data that these commands make.
     ///
     /// # Errors
     /// The cluster fails, or answers an error.
     pub fn measure<W: Workload>(
         &self,
         cell: &Cell<'_>,
+        setup: &[Vec<u8>],
         callers: &mut Callers<W>,
     ) -> io::Result<Figures> {
+        if !setup.is_empty() {
+            let mut control = Control::connect(self.entrances[0])?;
+            // What is loaded need not be in order, which takes long where it means to wait.
+            control.call(&["CLIENT", "ORDER", "OFF"])?;
+            control.call(&["FLUSHALL"])?;
+            control.load(setup.iter().cloned())?;
+        }
         let clients = cell.clients as usize;
         let mut driver = Driver::connect(&self.entrances, clients, 0).map_err(io::Error::other)?;
         let most_ns = (cell.seconds * 1e9) as u64;

@@ -7,12 +7,15 @@ use super::topology::Topology;
 use crate::driver::{Fleet, Turn};
 use crate::resp::Frame;
 use crate::workload::Workload;
+use adt::Reply;
 use sim::lab::{Lab, Order, Plan, Seen};
 use std::io;
 use wire::resp::{Limits, Parsed, Protocol, RequestDecoder, encode};
 
 /// Longest virtual time of a cell, in microseconds.
 const UNTIL_US: u64 = 86_400_000_000;
+/// Commands that are sent together while data are made.
+const TOGETHER_MAX: usize = 500;
 
 /// Clients of a lab.
 struct Drive<'l, F> {
@@ -78,12 +81,36 @@ impl<F: Fleet> Drive<'_, F> {
     }
 }
 
-/// Measures one cell.
+/// A client that makes the data of a cell, and is done when all of it is there.
+fn load(lab: &mut Lab, machine: u16, setup: &[Vec<u8>]) -> io::Result<()> {
+    let client = lab.connect(machine);
+    let off = ["client", "order", "off"].map(str::to_owned).to_vec();
+    lab.send(client, vec![off]);
+    let mut awaited = 1;
+    for chunk in setup.chunks(TOGETHER_MAX) {
+        let commands = commands(&chunk.concat())?;
+        awaited += commands.len();
+        lab.send(client, commands);
+        while awaited > 0 {
+            match lab.next(UNTIL_US).map_err(io::Error::other)? {
+                Some((_, Seen::Reply(Reply::Error(error)))) => {
+                    return Err(io::Error::other(format!("{error:?}")));
+                }
+                Some(_) => awaited -= 1,
+                None => return Err(io::Error::other("a day of virtual time is over")),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Measures one cell, with data that these commands make.
 ///
 /// # Errors
 /// The simulated cluster fails.
 pub fn measure<W: Workload>(
     cell: &Cell<'_>,
+    setup: &[Vec<u8>],
     topology: &Topology,
     callers: &mut Callers<W>,
 ) -> io::Result<Figures> {
@@ -98,6 +125,10 @@ pub fn measure<W: Workload>(
     let entrances = topology.entrances();
     for client in 0..cell.clients as usize {
         lab.connect(entrances[client % entrances.len()]);
+    }
+    // The last client: it is not heard of again.
+    if !setup.is_empty() {
+        load(&mut lab, entrances[0], setup)?;
     }
     let clients = cell.clients as usize;
     let (awaited, held) = (vec![0; clients], vec![Vec::new(); clients]);
