@@ -91,7 +91,13 @@ machines = [
     { site = "centre", role = "leader", count = 3 },
     { site = "far", role = "follower", count = 2 },
 ]
-one_way_us = { "centre centre" = 1000, "centre far" = 45000, "edge centre" = 45000, "edge far" = 45000, "far far" = 1000 }
+
+[one_way_us]
+"centre centre" = 1000
+"centre far" = 45000
+"edge centre" = 45000
+"edge far" = 45000
+"far far" = 1000
 "#;
 
 /// Clients are 1 ms from leaders that are 45 ms from each other: the study's clients in data centres.
