@@ -12,7 +12,7 @@ use std::io;
 use std::time::Instant;
 
 /// Moments that are due within this time of each other are handled together, in nanoseconds.
-const TOGETHER_NS: u64 = 10_000;
+pub const TOGETHER_NS: u64 = 10_000;
 
 /// Moments in nanoseconds since the queue was made, each with a number that says what is due.
 pub struct Timers {

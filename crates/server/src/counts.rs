@@ -1,8 +1,7 @@
 //! What a server counts about its log and about what it says to other machines: what a transaction
 //! costs besides processor time.
 
-use engine::node::Parcel;
-use raft::eraftpb::MessageType;
+use engine::node::{Parcel, ParcelKind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What the log's thread has done.
@@ -32,14 +31,10 @@ impl LogCounts {
     }
 }
 
-/// Kinds of messages between machines, as they are counted.
-const KINDS: [&str; 7] =
-    ["entries", "consensus", "heartbeats", "requests", "answers", "words", "other"];
-
 /// What a worker has sent to other machines.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PeerCounts {
-    messages: [u64; KINDS.len()],
+    messages: [u64; ParcelKind::ALL.len()],
     /// System calls that took bytes.
     pub sends: u64,
     /// Bytes that they took, before encryption.
@@ -49,18 +44,7 @@ pub struct PeerCounts {
 impl PeerCounts {
     /// A message is about to be sent.
     pub fn message(&mut self, parcel: &Parcel) {
-        let kind = match parcel {
-            Parcel::Raft { message, .. } if !message.entries.is_empty() => 0,
-            Parcel::Raft { message, .. } => match message.get_msg_type() {
-                MessageType::MsgHeartbeat | MessageType::MsgHeartbeatResponse => 2,
-                _ => 1,
-            },
-            Parcel::Request { .. } => 3,
-            Parcel::Response(_) => 4,
-            Parcel::Words(_) => 5,
-            _ => 6,
-        };
-        self.messages[kind] += 1;
+        self.messages[parcel.kind() as usize] += 1;
     }
 
     /// Adds the counts of another worker.
@@ -74,7 +58,7 @@ impl PeerCounts {
 
     /// Messages by kind.
     pub fn messages(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        KINDS.into_iter().zip(self.messages)
+        ParcelKind::ALL.into_iter().map(|(_, name)| name).zip(self.messages)
     }
 }
 
@@ -83,6 +67,7 @@ mod tests {
     use super::*;
     use adt::Timestamp;
     use engine::message::ShardId;
+    use raft::eraftpb::MessageType;
 
     #[test]
     fn messages_are_counted_by_kind() {

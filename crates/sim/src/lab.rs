@@ -13,7 +13,8 @@ pub use engine::gateway::Order;
 use engine::level::Level;
 use engine::map::{MapError, ShardMap};
 use engine::message::{Concurrency, MachineId, ShardId};
-use engine::node::{Parcel, Transfer};
+pub use engine::node::ParcelKind;
+use engine::node::Transfer;
 use std::collections::BTreeMap;
 use wire::peer::PeerFormat;
 
@@ -41,7 +42,7 @@ pub struct Plan {
 /// What was sent and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Messages between machines, but for signs of life.
+    /// Messages between machines that somebody's request is the reason of.
     pub messages: u64,
     /// Bytes of these.
     pub bytes: u64,
@@ -338,22 +339,12 @@ impl Lab {
     fn arrive(&mut self, from: usize, to: usize, frame: &Frame) -> Result<(), String> {
         let decoded = self.format.decode(&frame.bytes).ok().flatten();
         let (parcel, _) = decoded.ok_or("a frame is no message")?;
-        if !is_sign_of_life(&parcel) {
+        if parcel.kind().is_work() {
             self.messages += 1;
             self.bytes += frame.bytes.len() as u64;
         }
         self.hand_in(to, Input::Parcel(MachineId(from as u16 + 1), Box::new(parcel)));
         Ok(())
-    }
-}
-
-fn is_sign_of_life(parcel: &Parcel) -> bool {
-    use raft::eraftpb::MessageType::{MsgHeartbeat, MsgHeartbeatResponse};
-    match parcel {
-        Parcel::Raft { message, .. } => {
-            matches!(message.get_msg_type(), MsgHeartbeat | MsgHeartbeatResponse)
-        }
-        _ => false,
     }
 }
 

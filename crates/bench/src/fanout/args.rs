@@ -37,7 +37,8 @@ pub struct FanoutArgs {
     /// What the requests do.
     #[arg(long, value_enum, default_value = "keys")]
     pub app: Application,
-    /// Commands per request, separated by commas.
+    /// Commands per request, separated by commas. (This, --zipf, --keys and --reads are about the
+    /// application `keys`.)
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32",
         value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub fanout: Vec<u32>,

@@ -47,11 +47,6 @@ impl<W: Workload> Callers<W> {
         Self { workload, callers, think_ns, left: u64::MAX, commands: 0, recorder }
     }
 
-    /// Names of the kinds of requests.
-    pub fn kinds(&self) -> &'static [&'static str] {
-        self.workload.kinds()
-    }
-
     /// Counts from `from_ns` on, for so many requests of all clients together.
     pub fn measure(&mut self, from_ns: u64, requests: u64) {
         self.recorder = Recorder::new(self.workload.kinds().len(), from_ns);

@@ -1,6 +1,6 @@
 //! What one cell has shown, and its row.
 
-use super::Cell;
+use super::{Cell, Load};
 use crate::recorder::Recorder;
 use crate::report::{fields, rounded};
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ pub struct Figures {
     pub elapsed_s: f64,
     /// Commands that were answered.
     pub commands: u64,
-    /// Messages between machines, but for signs of life.
+    /// Messages between machines that somebody's request is the reason of.
     pub messages: u64,
     /// Bytes between machines.
     pub bytes: u64,
@@ -22,20 +22,6 @@ pub struct Figures {
     pub more: Map<String, Value>,
     /// Requests.
     pub recorder: Recorder,
-}
-
-impl Default for Figures {
-    fn default() -> Self {
-        Self {
-            elapsed_s: 0.0,
-            commands: 0,
-            messages: 0,
-            bytes: 0,
-            appends: 0,
-            more: Map::new(),
-            recorder: Recorder::new(1, u64::MAX),
-        }
-    }
 }
 
 impl Figures {
@@ -57,10 +43,8 @@ impl Figures {
         let commits = self.recorder.commits().max(1);
         let mut row = fields([
             ("order", Value::from(cell.order)),
-            ("topology", Value::from(cell.topology)),
+            ("topology", Value::from(cell.topology.name.as_str())),
             ("shards", Value::from(cell.shards)),
-            ("fanout", cell.fanout.map_or(Value::Null, Value::from)),
-            ("zipf", rounded(cell.zipf)),
             ("clients", Value::from(cell.clients)),
             ("requests", Value::from(self.recorder.commits())),
             ("ops_per_request", rounded(self.commands as f64 / commits as f64)),
@@ -73,6 +57,10 @@ impl Figures {
             ("bytes_per_op", per_op(self.bytes)),
             ("log_appends_per_op", per_op(self.appends)),
         ]);
+        if let Load::Keys { fanout, zipf } = cell.load {
+            row.insert("fanout".into(), fanout.into());
+            row.insert("zipf".into(), rounded(zipf));
+        }
         if kinds.len() > 1 {
             let done = kinds.iter().zip(&self.recorder.committed);
             let done = done.map(|(kind, count)| ((*kind).to_owned(), Value::from(*count)));

@@ -3,7 +3,7 @@
 //! Every machine is reached at an address of this thread, which passes on what comes, each way after
 //! the delay between the two machines. Who has connected is known from what it says first.
 
-use crate::timers::Timers;
+use crate::timers::{TOGETHER_NS, Timers};
 use mio::net::{TcpListener, TcpStream};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -219,7 +219,7 @@ impl Relay {
         let own = &mut connection.ends[end % 2];
         // Timers are a little early at times; what has waited behind those is due as well.
         while let Some((at_ns, _)) = own.coming.front()
-            && *at_ns <= now_ns + 10_000
+            && *at_ns <= now_ns + TOGETHER_NS
         {
             match own.coming.pop_front() {
                 Some((_, Some(bytes))) => own.unsent.extend_from_slice(&bytes),

@@ -28,9 +28,9 @@ use processes::Cluster;
 use retwis::Retwis;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 use topology::Topology;
 
 /// Columns of the table for people.
@@ -50,27 +50,35 @@ pub const COLUMNS: [&str; 13] = [
     "log_appends_per_op",
 ];
 
+/// What clients ask for.
+#[derive(Clone, Copy, Debug)]
+pub enum Load {
+    /// So many commands on keys of this popularity.
+    Keys {
+        /// Commands per request.
+        fanout: u32,
+        /// How uneven the keys' popularity is.
+        zipf: f64,
+    },
+    /// A social network.
+    Retwis,
+}
+
 /// What is measured at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell<'a> {
     /// The protocol.
     pub order: &'a str,
-    /// Name of the topology.
-    pub topology: &'a str,
+    /// Where machines are.
+    pub topology: &'a Topology,
     /// How many shards there are.
     pub shards: u16,
-    /// Commands per request, if that is not the application's to say.
-    pub fanout: Option<u32>,
-    /// How uneven the keys' popularity is.
-    pub zipf: f64,
+    /// What is asked for.
+    pub load: Load,
     /// How many clients there are.
     pub clients: u32,
-    /// How many requests each is measured for.
-    requests: u32,
-    /// How long is measured at most, where time is real.
-    pub seconds: f64,
-    /// How long a write to a simulated disk takes.
-    pub disk: Duration,
+    /// What is the same for all cells.
+    pub args: &'a FanoutArgs,
 }
 
 impl Cell<'_> {
@@ -81,7 +89,18 @@ impl Cell<'_> {
 
     /// How many requests of all clients are measured.
     pub fn measured(&self) -> u64 {
-        u64::from(self.requests) * u64::from(self.clients)
+        u64::from(self.args.requests) * u64::from(self.clients)
+    }
+}
+
+impl fmt::Display for Cell<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { order, topology, shards, load, clients, .. } = self;
+        write!(f, "{order}, {shards} shards, {}, {clients} clients, ", topology.name)?;
+        match load {
+            Load::Keys { fanout, zipf } => write!(f, "fanout {fanout}, zipf {zipf}"),
+            Load::Retwis => f.write_str("retwis"),
+        }
     }
 }
 
@@ -89,31 +108,20 @@ impl Cell<'_> {
 fn cells<'a>(args: &'a FanoutArgs, topologies: &'a [Topology]) -> Vec<Vec<Cell<'a>>> {
     let orders: Vec<&str> =
         ORDERS.into_iter().filter(|order| args.order.iter().any(|asked| asked == order)).collect();
-    let fanouts: Vec<Option<u32>> = match args.app {
-        Application::Keys => args.fanout.iter().copied().map(Some).collect(),
-        Application::Retwis => vec![None],
+    let keys = |zipf: &f64| -> Vec<Load> {
+        args.fanout.iter().map(|fanout| Load::Keys { fanout: *fanout, zipf: *zipf }).collect()
     };
-    let (requests, seconds, disk) = (args.requests, args.seconds, args.disk);
+    let loads: Vec<Vec<Load>> = match args.app {
+        Application::Keys => args.zipf.iter().map(keys).collect(),
+        Application::Retwis => vec![vec![Load::Retwis]],
+    };
     let mut compared = Vec::new();
     for topology in topologies {
         for &shards in &args.shards {
-            for &zipf in &args.zipf {
+            for loads in &loads {
                 for &clients in &args.clients {
-                    for &fanout in &fanouts {
-                        let cell = |order| {
-                            let topology = topology.name.as_str();
-                            Cell {
-                                order,
-                                topology,
-                                shards,
-                                fanout,
-                                zipf,
-                                clients,
-                                requests,
-                                seconds,
-                                disk,
-                            }
-                        };
+                    for &load in loads {
+                        let cell = |order| Cell { order, topology, shards, load, clients, args };
                         compared.push(orders.iter().copied().map(cell).collect());
                     }
                 }
@@ -126,42 +134,51 @@ fn cells<'a>(args: &'a FanoutArgs, topologies: &'a [Topology]) -> Vec<Vec<Cell<'
 /// Real clusters by topology, shards and order; none on virtual time.
 type Clusters<'a> = BTreeMap<(&'a str, u16, &'a str), Cluster>;
 
+/// Keys' popularities that were needed so far, by their exponents' bits.
+type Zipfs = BTreeMap<u64, Zipf>;
+
 /// Measures a cell under the load that it asks for.
 fn measure(
-    args: &FanoutArgs,
     cell: &Cell<'_>,
-    topology: &Topology,
-    zipf: &Zipf,
+    zipfs: &mut Zipfs,
     clusters: &Clusters<'_>,
 ) -> io::Result<(Figures, &'static [&'static str])> {
-    let (clients, think_ns) = (cell.clients as usize, args.think.as_nanos() as u64);
-    let cluster = clusters.get(&(cell.topology, cell.shards, cell.order));
-    match cell.fanout {
-        Some(fanout) => {
-            let load = Keys { zipf, fanout, reads: args.reads };
-            let callers = Callers::new(load, clients, think_ns, args.seed);
-            measure_with(callers, &[], cell, topology, cluster)
+    let args = cell.args;
+    let cluster = clusters.get(&(cell.topology.name.as_str(), cell.shards, cell.order));
+    match cell.load {
+        Load::Keys { fanout, zipf } => {
+            let make = || Zipf::new(args.keys as usize, zipf);
+            let zipf = zipfs.entry(zipf.to_bits()).or_insert_with(make);
+            measure_with(Keys { zipf, fanout, reads: args.reads }, &[], cell, cluster)
         }
-        None => {
-            let callers = Callers::new(Retwis::new(), clients, think_ns, args.seed);
-            measure_with(callers, &Retwis::setup(), cell, topology, cluster)
-        }
+        Load::Retwis => measure_with(Retwis::new(), &Retwis::setup(), cell, cluster),
     }
 }
 
 fn measure_with<W: Workload>(
-    mut callers: Callers<W>,
+    load: W,
     setup: &[Vec<u8>],
     cell: &Cell<'_>,
-    topology: &Topology,
     cluster: Option<&Cluster>,
 ) -> io::Result<(Figures, &'static [&'static str])> {
-    let kinds = callers.kinds();
+    let (kinds, think_ns) = (load.kinds(), cell.args.think.as_nanos() as u64);
+    let mut callers = Callers::new(load, cell.clients as usize, think_ns, cell.args.seed);
     let figures = match cluster {
         Some(cluster) => cluster.measure(cell, setup, &mut callers)?,
-        None => virtual_time::measure(cell, setup, topology, &mut callers)?,
+        None => virtual_time::measure(cell, setup, &mut callers)?,
     };
     Ok((figures, kinds))
+}
+
+/// The topologies that were asked for.
+fn topologies(args: &FanoutArgs) -> Result<Vec<Topology>, String> {
+    let named = |name: &String| Topology::named(name, args.delay);
+    let topologies: Vec<Topology> = args.topology.iter().map(named).collect::<Result<_, _>>()?;
+    let names: BTreeSet<&str> = topologies.iter().map(|topology| topology.name.as_str()).collect();
+    if names.len() < topologies.len() {
+        return Err("topology: two of them have the same name".to_owned());
+    }
+    Ok(topologies)
 }
 
 /// Runs the bench.
@@ -170,26 +187,20 @@ fn measure_with<W: Workload>(
 /// A server cannot be started or fails, or a topology makes no sense.
 pub fn run(args: &FanoutArgs, program: &Path) -> io::Result<Report> {
     let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
-    let topologies: Result<Vec<Topology>, String> =
-        args.topology.iter().map(|name| Topology::named(name, args.delay)).collect();
-    let topologies = topologies.map_err(wrong)?;
+    let topologies = topologies(args).map_err(wrong)?;
     let compared = cells(args, &topologies);
     let bar = progress(compared.iter().map(Vec::len).sum());
     let mut report = Report::default();
-    let mut zipfs: BTreeMap<u64, Zipf> = BTreeMap::new();
-    let mut clusters = Clusters::new();
+    let (mut zipfs, mut clusters) = (Zipfs::new(), Clusters::new());
     for group in &compared {
-        start_clusters(args, program, group, &topologies, &mut clusters)?;
+        if !args.sim {
+            start_clusters(program, group, &mut clusters)?;
+        }
         let mut single = None;
         for cell in group {
-            bar.set_message(describe(cell));
-            let topology = topologies.iter().find(|topology| topology.name == cell.topology);
-            let Some(topology) = topology else { continue };
-            let zipf = zipfs
-                .entry(cell.zipf.to_bits())
-                .or_insert_with(|| Zipf::new(args.keys as usize, cell.zipf));
-            let (figures, kinds) = measure(args, cell, topology, zipf, &clusters)
-                .map_err(|error| io::Error::other(format!("{}: {error}", describe(cell))))?;
+            bar.set_message(cell.to_string());
+            let (figures, kinds) = measure(cell, &mut zipfs, &clusters)
+                .map_err(|error| io::Error::other(format!("{cell}: {error}")))?;
             let p50_us = figures.latency_us(0.5);
             let mut row = figures.row(cell, kinds);
             if cell.order == "single" {
@@ -212,41 +223,27 @@ pub fn run(args: &FanoutArgs, program: &Path) -> io::Result<Report> {
 
 /// Starts what cells need that are compared, and ends what they do not.
 fn start_clusters<'a>(
-    args: &FanoutArgs,
     program: &Path,
     group: &[Cell<'a>],
-    topologies: &[Topology],
     clusters: &mut Clusters<'a>,
 ) -> io::Result<()> {
-    if args.sim {
-        return Ok(());
-    }
-    let wanted = group.iter().map(|cell| (cell.topology, cell.shards, cell.order));
-    let wanted: BTreeSet<_> = wanted.collect();
+    let which = |cell: &Cell<'a>| (cell.topology.name.as_str(), cell.shards, cell.order);
+    let wanted: BTreeSet<_> = group.iter().map(which).collect();
     clusters.retain(|which, _| wanted.contains(which));
-    for which @ (name, shards, order) in wanted {
-        let topology = topologies.iter().find(|topology| topology.name == name);
-        if let Some(topology) = topology.filter(|_| !clusters.contains_key(&which)) {
-            let options = ClaretOptions {
-                program: program.to_owned(),
-                cc: "full".into(),
-                shards,
-                workers: args.workers,
-                durability: "always".into(),
-                replicas: topology.founders(),
-            };
-            clusters.insert(which, Cluster::start(&options, order, topology, &args.dir)?);
-        }
+    for cell in group.iter().filter(|cell| !clusters.contains_key(&which(cell))).collect::<Vec<_>>()
+    {
+        let options = ClaretOptions {
+            program: program.to_owned(),
+            cc: "full".into(),
+            shards: cell.shards,
+            workers: cell.args.workers,
+            durability: "always".into(),
+            replicas: cell.topology.founders(),
+        };
+        let cluster = Cluster::start(&options, cell.order, cell.topology, &cell.args.dir)?;
+        clusters.insert(which(cell), cluster);
     }
     Ok(())
-}
-
-fn describe(cell: &Cell<'_>) -> String {
-    let fanout = cell.fanout.map_or(String::new(), |fanout| format!(" fanout {fanout}"));
-    format!(
-        "{}{fanout}, {} shards, {}, {} clients, zipf {}",
-        cell.order, cell.shards, cell.topology, cell.clients, cell.zipf
-    )
 }
 
 #[cfg(test)]

@@ -7,17 +7,16 @@ use super::links::Links;
 use super::topology::Topology;
 use crate::control::Control;
 use crate::driver::Driver;
-use crate::process::{ClaretOptions, Machine, Server, cpu_us, machine_cpu_us};
+use crate::process::{ClaretOptions, Machine, Server};
 use crate::report::{fields, rounded};
+use crate::sample::{Costs, Sample};
 use crate::workload::Workload;
+use sim::lab::ParcelKind;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-/// Messages between machines that somebody's request is the reason of.
-const MESSAGES: [&str; 5] = ["entries", "consensus", "requests", "answers", "words"];
 
 /// A cluster that ends with this value.
 pub struct Cluster {
@@ -30,9 +29,7 @@ pub struct Cluster {
 /// What all machines together have counted.
 struct Counted {
     metrics: BTreeMap<String, u64>,
-    server_us: u64,
-    client_us: u64,
-    machine_us: u64,
+    costs: Costs,
 }
 
 fn local_listener() -> io::Result<TcpListener> {
@@ -100,12 +97,8 @@ impl Cluster {
     }
 
     fn count(&self) -> io::Result<Counted> {
-        Ok(Counted {
-            metrics: self.server.metrics()?,
-            server_us: self.server.cpu_us(),
-            client_us: cpu_us("self"),
-            machine_us: machine_cpu_us(),
-        })
+        let costs = Costs::now(&self.server.processes());
+        Ok(Counted { metrics: self.server.metrics()?, costs })
     }
 
     /// Measures one cell, with data that these commands make.
@@ -127,7 +120,7 @@ impl Cluster {
         }
         let clients = cell.clients as usize;
         let mut driver = Driver::connect(&self.entrances, clients, 0).map_err(io::Error::other)?;
-        let most_ns = (cell.seconds * 1e9) as u64;
+        let most_ns = (cell.args.seconds * 1e9) as u64;
         callers.measure(u64::MAX, cell.warmup());
         let until_ns = driver.now_ns() + most_ns / 4;
         driver.run(callers, until_ns).map_err(io::Error::other)?;
@@ -135,15 +128,15 @@ impl Cluster {
         let from_ns = driver.now_ns();
         callers.measure(from_ns, cell.measured());
         driver.run(callers, from_ns + most_ns).map_err(io::Error::other)?;
-        let elapsed_s = (driver.now_ns() - from_ns) as f64 / 1e9;
+        let elapsed_ns = driver.now_ns() - from_ns;
         let after = self.count()?;
-        Ok(figures(callers, elapsed_s, &before, &after))
+        Ok(figures(callers, elapsed_ns, &before, &after))
     }
 }
 
 fn figures<W: Workload>(
     callers: &Callers<W>,
-    elapsed_s: f64,
+    elapsed_ns: u64,
     before: &Counted,
     after: &Counted,
 ) -> Figures {
@@ -155,13 +148,12 @@ fn figures<W: Workload>(
         sum(after).saturating_sub(sum(before))
     };
     let commands = callers.commands.max(1) as f64;
-    let messages = MESSAGES.iter().map(|kind| grown(&format!("peer_messages_total:{kind}"))).sum();
-    let servers_us = after.server_us.saturating_sub(before.server_us) as f64;
-    let client_us = after.client_us.saturating_sub(before.client_us) as f64;
-    let machine_us = after.machine_us.saturating_sub(before.machine_us) as f64;
-    let foreign = (machine_us - servers_us - client_us).max(0.0) / (elapsed_s * 1e6);
+    let kinds = ParcelKind::ALL.into_iter().filter(|(kind, _)| kind.is_work());
+    let messages = kinds.map(|(_, name)| grown(&format!("peer_messages_total:{name}"))).sum();
+    let sample = Sample::new(&callers.recorder, 1, elapsed_ns, (before.costs, after.costs));
+    let sample = Sample { ops: callers.commands, ..sample };
     Figures {
-        elapsed_s,
+        elapsed_s: sample.elapsed_s,
         commands: callers.commands,
         messages,
         bytes: grown("peer_sent_bytes_total"),
@@ -169,10 +161,9 @@ fn figures<W: Workload>(
         more: fields([
             ("fsyncs_per_op", rounded(grown("log_syncs_total") as f64 / commands)),
             ("sends_per_op", rounded(grown("peer_sends_total") as f64 / commands)),
-            ("server_cpu_us_per_op", rounded(servers_us / commands)),
-            ("client_cpus", rounded(client_us / (elapsed_s * 1e6))),
-            ("server_cpus", rounded(servers_us / (elapsed_s * 1e6))),
-            ("foreign_cpus", rounded(foreign)),
+            ("server_cpu_us_per_op", rounded(sample.cpu_us_per_op())),
+            ("client_cpus", rounded(sample.client_cpus())),
+            ("foreign_cpus", rounded(sample.foreign_cpus())),
         ]),
         recorder: callers.recorder.clone(),
     }

@@ -3,11 +3,11 @@
 use super::Cell;
 use super::callers::Callers;
 use super::figures::Figures;
-use super::topology::Topology;
 use crate::driver::{Fleet, Turn};
 use crate::resp::Frame;
 use crate::workload::Workload;
 use adt::Reply;
+use serde_json::Map;
 use sim::lab::{Lab, Order, Plan, Seen};
 use std::io;
 use wire::resp::{Limits, Parsed, Protocol, RequestDecoder, encode};
@@ -111,18 +111,17 @@ fn load(lab: &mut Lab, machine: u16, setup: &[Vec<u8>]) -> io::Result<()> {
 pub fn measure<W: Workload>(
     cell: &Cell<'_>,
     setup: &[Vec<u8>],
-    topology: &Topology,
     callers: &mut Callers<W>,
 ) -> io::Result<Figures> {
     let order = Order::named(cell.order).ok_or_else(|| io::Error::other("no such order"))?;
     let plan = Plan {
-        holders: topology.holders(cell.shards),
-        delays_us: topology.delays_us().to_vec(),
-        disk_us: cell.disk.as_micros() as u64,
+        holders: cell.topology.holders(cell.shards),
+        delays_us: cell.topology.delays_us().to_vec(),
+        disk_us: cell.args.disk.as_micros() as u64,
         order,
     };
     let mut lab = Lab::new(plan).map_err(io::Error::other)?;
-    let entrances = topology.entrances();
+    let entrances = cell.topology.entrances();
     for client in 0..cell.clients as usize {
         lab.connect(entrances[client % entrances.len()]);
     }
@@ -148,7 +147,7 @@ pub fn measure<W: Workload>(
         messages: after.messages - before.messages,
         bytes: after.bytes - before.bytes,
         appends: after.entries - before.entries,
+        more: Map::new(),
         recorder: callers.recorder.clone(),
-        ..Figures::default()
     })
 }

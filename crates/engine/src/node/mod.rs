@@ -17,7 +17,7 @@ mod splitting;
 mod transfer;
 mod words;
 
-pub use parcel::Parcel;
+pub use parcel::{Parcel, ParcelKind};
 pub(crate) use placement::MAP_KEY;
 pub use placement::Placing;
 pub use readiness::Readiness;

@@ -7,7 +7,7 @@ use crate::message::{GatewayId, Request, Response, ShardId};
 use crate::pipeline::Word;
 use crate::replication::Members;
 use adt::Timestamp;
-use raft::eraftpb::Message;
+use raft::eraftpb::{Message, MessageType};
 
 /// Something on its way from one worker to another, on the same machine or not.
 ///
@@ -103,4 +103,60 @@ pub enum Parcel {
         /// The term.
         term: u64,
     },
+}
+
+/// Kinds of parcels, as they are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParcelKind {
+    /// Entries of logs.
+    Entries,
+    /// Other messages of the consensus library, but for heartbeats.
+    Consensus,
+    /// Signs of life of groups.
+    Heartbeats,
+    /// Requests to shards.
+    Requests,
+    /// Answers of shards.
+    Answers,
+    /// Words among leaders about pipelines.
+    Words,
+    /// Anything else.
+    Other,
+}
+
+impl ParcelKind {
+    /// The kinds with their names, in the order of their numbers.
+    pub const ALL: [(Self, &'static str); 7] = [
+        (Self::Entries, "entries"),
+        (Self::Consensus, "consensus"),
+        (Self::Heartbeats, "heartbeats"),
+        (Self::Requests, "requests"),
+        (Self::Answers, "answers"),
+        (Self::Words, "words"),
+        (Self::Other, "other"),
+    ];
+
+    /// Whether somebody's request is the reason of it, and not the passing of time.
+    pub fn is_work(self) -> bool {
+        !matches!(self, Self::Heartbeats | Self::Other)
+    }
+}
+
+impl Parcel {
+    /// Which kind it is.
+    pub fn kind(&self) -> ParcelKind {
+        match self {
+            Self::Raft { message, .. } if !message.entries.is_empty() => ParcelKind::Entries,
+            Self::Raft { message, .. } => match message.get_msg_type() {
+                MessageType::MsgHeartbeat | MessageType::MsgHeartbeatResponse => {
+                    ParcelKind::Heartbeats
+                }
+                _ => ParcelKind::Consensus,
+            },
+            Self::Request { .. } => ParcelKind::Requests,
+            Self::Response(_) => ParcelKind::Answers,
+            Self::Words(_) => ParcelKind::Words,
+            _ => ParcelKind::Other,
+        }
+    }
 }
