@@ -73,6 +73,7 @@ def test_the_file_to_start_from_is_understood(tmp_path, make_server):
 
 def test_every_flag_is_a_setting_of_the_file():
     named = {"--node": "node", "--cluster": "nodes", "--cluster-name": "name"}
+    named["--peer-bind"] = "bind"
     named |= {f"--peer-tls-{key}": key for key in ("cert", "key", "ca")}
     named["--peer-tls-server-name"] = "server_name"
     keys = set(re.findall(r"^(\w+) = ", everything_switched_on(), flags=re.MULTILINE))

@@ -16,7 +16,7 @@ use super::work::Finish;
 use crate::entry::Apply;
 use crate::level::Level;
 use crate::limits::{BATCH_UNITS_MAX, STREAM_UNITS_MAX};
-use crate::message::{Answer, Body, KeyedOp, ShardId};
+use crate::message::{Answer, Body, KeyedOp, MachineId, ShardId};
 use crate::pipeline::{Answered, Group, StreamId, Unit};
 use adt::Timestamp;
 use smallvec::SmallVec;
@@ -153,10 +153,12 @@ impl Gateway {
         }
     }
 
-    /// A leader is known, and no map came before it: its machine does not tell, because it is of an older
-    /// build.
-    pub(super) fn do_without_map(&mut self) {
-        if std::mem::take(&mut self.lacks_map) {
+    /// A machine leads a shard, and no map came before that. If it is of a build that knows of streams it
+    /// tells the map, perhaps by another worker; if it is of an older one, there is no order to keep.
+    pub(super) fn look_for_map(&mut self, leader: MachineId) {
+        let tells = |level: Level| level.suffices_for(Level::ORDERED);
+        if self.lacks_map && !self.topology.level(leader).is_some_and(tells) {
+            self.lacks_map = false;
             self.ordered = false;
             self.dispatch_waiting();
         }

@@ -32,9 +32,13 @@ impl Story {
 
     /// In a cluster, where nobody is known to lead.
     fn clustered() -> Self {
+        Self::clustered_with(Order::None)
+    }
+
+    fn clustered_with(order: Order) -> Self {
         let machines = vec![MachineId(1), MachineId(2)];
         let members = Members { name: "told".to_owned(), machines, map: None };
-        Self::of(Some(members), Order::None)
+        Self::of(Some(members), order)
     }
 
     fn of(members: Option<Members>, order: Order) -> Self {

@@ -272,8 +272,8 @@ impl Gateway {
     /// an earlier leader was asked is answered by it, unless its machine is lost.
     pub fn shard_led(&mut self, now: Now, shard: ShardId, leader: Option<(MachineId, u16)>) {
         self.now = now;
-        if leader.is_some() {
-            self.do_without_map();
+        if let Some((machine, _)) = leader {
+            self.look_for_map(machine);
         }
         self.take_back_unsent(shard);
         let Some(ways) = &mut self.mail.ways else { return };
