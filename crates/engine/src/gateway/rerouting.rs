@@ -4,15 +4,18 @@
 //! there were. That is when a gateway sends what concerns the slots to the new shard. What it had
 //! sent before comes back answered or untouched; what comes back, or was held, goes to the new shard
 //! in the order in which it was made, and nothing else goes there before that. So the requests of a
-//! session on a key keep their order across a split, too.
+//! session on a key keep their order across a split, too. Where a session's order holds across shards,
+//! requests that relied on going to one shard, and do not go to one any more, are dispatched anew.
 
+use super::api::SessionId;
 use super::mail::Pending;
 use super::response::moved;
+use super::streams::Planned;
 use super::{Gateway, Job};
 use crate::entry::Apply;
-use crate::message::{Answer, Body, Refusal, ShardId};
+use crate::message::{Answer, Body, KeyedOp, Refusal, ShardId};
 use adt::collections::Set;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a request belongs.
 enum Place {
@@ -85,6 +88,7 @@ impl Gateway {
     /// Requests that are held for a shard that was split, and belong to the new one, go there.
     pub(super) fn reroute(&mut self) {
         while let Some((parent, child)) = self.mail.ways.as_ref().and_then(|w| w.next_rerouting()) {
+            self.gather_again(parent);
             let held = self.mail.ways.as_ref().map(|ways| ways.held(parent));
             for token in held.into_iter().flatten() {
                 let ways = self.mail.ways.as_ref();
@@ -100,6 +104,76 @@ impl Gateway {
             }
             self.mail.ways.iter_mut().for_each(|ways| ways.end_rerouting(parent, child));
         }
+    }
+
+    /// Sessions whose order holds across shards, and whose requests to a shard that was split would lose
+    /// it on their way to two, have them dispatched anew, before whatever came after them.
+    fn gather_again(&mut self, parent: ShardId) {
+        let Some(ways) = &self.mail.ways else { return };
+        let mut by_session: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        let mut parted: BTreeSet<u64> = BTreeSet::new();
+        for token in ways.held(parent) {
+            let Some(pending) = self.mail.pending.get(token) else { continue };
+            let Some(id) = pending.of_loose().filter(|id| self.keeps_order(*id)) else { continue };
+            by_session.entry(id.0).or_default().push(token);
+            let body = ways.body(parent, token);
+            if body.is_some_and(|body| !matches!(self.place_of(parent, body), Place::Here)) {
+                parted.insert(id.0);
+            }
+        }
+        for (id, tokens) in by_session {
+            let first = tokens.first().and_then(|token| self.mail.pending.get(*token));
+            let alone = tokens.len() == 1 && !matches!(first, Some(Pending::Batch { .. }));
+            if parted.contains(&id) && !alone {
+                self.dispatch_anew(SessionId(id), parent, tokens);
+            }
+        }
+    }
+
+    /// What a session has sent to a shard, and is held here, is gathered again.
+    fn dispatch_anew(&mut self, id: SessionId, parent: ShardId, tokens: Vec<u64>) {
+        let mut again = Vec::new();
+        let mut tokens = tokens.into_iter();
+        for token in tokens.by_ref() {
+            let ways = self.mail.ways.as_mut();
+            let Some(body) = ways.and_then(|ways| ways.take_held(parent, token)) else { continue };
+            let Some(ops) = plain_ops(&body) else {
+                // It may need its own message, and nothing behind it may come before it.
+                self.refuse_held(token);
+                break;
+            };
+            let pending = self.mail.pending.remove(token);
+            self.mail.forget(token);
+            if let Some(pending) = pending {
+                self.take_apart(pending, ops, &mut again);
+            }
+        }
+        tokens.for_each(|token| self.refuse_held(token));
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.gathered = again.into_iter().chain(session.gathered.drain(..)).collect();
+            self.dispatch_soon(id);
+        }
+    }
+
+    /// The commands that a request was made of.
+    fn take_apart(&mut self, pending: Pending, ops: Vec<KeyedOp>, into: &mut Vec<Planned>) {
+        let (parts, wrote) = match pending {
+            Pending::Single { target, wrote, .. } => (vec![(target, 1, None)], wrote),
+            Pending::Work { target, wrote, finish, .. } => {
+                (vec![(target, ops.len() as u32, Some(finish))], wrote)
+            }
+            Pending::Batch { parts, wrote, .. } => (parts, wrote),
+            _ => return,
+        };
+        let Some((first, ..)) = parts.first() else { return };
+        let first = *first;
+        self.written(first, wrote);
+        self.end_loose(first.session);
+        let mut ops = ops.into_iter();
+        into.extend(parts.into_iter().map(|(target, count, finish)| {
+            let ops = ops.by_ref().take(count as usize).collect();
+            Planned { target, ops, finish }
+        }));
     }
 
     fn place_of(&self, here: ShardId, body: &Body) -> Place {
@@ -200,5 +274,17 @@ impl Gateway {
             _ => Answer::Refused(Refusal::Moved),
         };
         self.answer(token, pending, answer);
+    }
+}
+
+/// The operations of a request that is nothing but operations.
+fn plain_ops(body: &Body) -> Option<Vec<KeyedOp>> {
+    match body {
+        Body::Read { key, op, .. } => Some(vec![(key.clone(), op.clone())]),
+        Body::Snapshot { ops, .. } => Some(ops.clone()),
+        Body::Apply(apply) if apply.guards.is_empty() && apply.request.is_none() => {
+            Some(apply.ops.to_vec())
+        }
+        _ => None,
     }
 }

@@ -129,6 +129,32 @@ fn one_by_one_a_command_is_sent_when_the_one_before_is_answered() {
     assert_eq!((next.len(), replies), (1, vec![Reply::Int(1)]));
 }
 
+#[test]
+fn commands_whose_shard_was_split_between_them_are_dispatched_anew() {
+    let mut story = Story::clustered_with(Order::Constant);
+    let machines = [1, 2].map(|n| (MachineId(n), format!("10.0.0.{n}:7001")));
+    let map = ShardMap::founded(machines.into(), 2);
+    story.gateway.map_changed(story.now, map.clone());
+    story.leads(2);
+    let first = story.all(&["INCR a"]);
+    let second = story.all(&["INCR e", "INCR e"]);
+    assert!(matches!((&first[..], &second[..]), ([_], [(ShardId(1), _, Body::Apply(_))])));
+    // The leader has given the slot of `a` away before they came, and sends them back.
+    let split = map.split(ShardId(1), Some(15_400)).unwrap();
+    story.gateway.map_changed(story.now, split);
+    for (_, token, body) in first.into_iter().chain(second) {
+        story.answer(token, body.not_taken().unwrap());
+    }
+    story.gateway.shard_led(story.now, ShardId(1), Some((MachineId(2), 1)));
+    story.gateway.shard_led(story.now, ShardId(2), Some((MachineId(2), 0)));
+    let sent = story.sent();
+    let numbers = |(shard, _, body): &Sent| {
+        (*shard, group(body).units.iter().map(|unit| unit.seq).collect::<Vec<_>>())
+    };
+    let sent: Vec<_> = sent.iter().map(numbers).collect();
+    assert_eq!(sent, [(ShardId(1), vec![1, 2]), (ShardId(2), vec![0])], "as a stream");
+}
+
 /// A machine that has no map is told that machine 2, whose build understands a level, leads both shards.
 fn told_of_leaders_before_the_map(level: Level) -> Story {
     let mut story = Story::clustered_with(Order::Constant);
