@@ -225,6 +225,8 @@ pub fn start(
         let codec = Box::new(SnapshotFormat);
         let concurrency = shape.concurrency;
         let (map, left) = (map.clone(), left.clone());
+        // Machines that stand for election at the same time must not do so for ever.
+        let seed = seed ^ (u64::from(machine.0) << 32);
         let placing = Placing { map, left, codec: build, concurrency, seed };
         let placing = shape.is_cluster().then_some(placing);
         let node = Node::new(id, shape.workers, shape.shards, placing, own, codec);

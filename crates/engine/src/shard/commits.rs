@@ -202,16 +202,27 @@ impl Shard {
         if moved.is_empty() {
             return;
         }
-        let Some(oldest) = self.waiters.values().map(|waiter| waiter.age).min() else { return };
+        let oldest = self.waiters.values().map(|waiter| waiter.age).min();
+        if oldest.is_none() && !self.streams.hold_records() {
+            return;
+        }
         let awaited = moved.iter().filter_map(|t| self.state.awaited_by(*t, &mut BTreeSet::new()));
         let mut awaited: Vec<TxnId> = awaited.collect();
         awaited.sort_unstable();
         awaited.dedup();
         for txn in awaited {
-            if txn.age <= oldest || self.wounded.contains_key(&txn) {
+            if self.wounded.contains_key(&txn) {
                 continue;
             }
             let behind = self.state.decided_behind(txn);
+            if behind.iter().any(|decided| self.state.is_unit(*decided)) {
+                // At other shards, others of its stream may hold up what the transaction waits for there.
+                self.wound(now, txn, Age::default());
+                continue;
+            }
+            if oldest.is_none_or(|oldest| txn.age <= oldest) {
+                continue;
+            }
             let ages = behind.into_iter().filter_map(|decided| self.oldest_behind(decided));
             if let Some(age) = ages.min().filter(|age| *age < txn.age) {
                 self.wound(now, txn, age);

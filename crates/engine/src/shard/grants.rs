@@ -519,22 +519,24 @@ impl Shard {
     /// compatible with those admitted before.
     fn begin_phase(&mut self, now: Now, key: &Blob) {
         let Some(first) = self.locks.first(key) else { return };
-        if self.admit(now, first, key) {
+        if self.admit(now, first, key, true) {
             self.stats.phases += 1;
             for waiter in self.locks.queue(key) {
-                self.admit(now, waiter, key);
+                self.admit(now, waiter, key, true);
             }
         } else {
-            // Reads that take no lock never bar anybody, so they need not wait for their turn.
             for waiter in self.locks.queue(key) {
-                let passing = self.waiters.get(&waiter).is_some_and(|w| {
-                    matches!(
-                        w.request.body,
-                        Body::Read { .. } | Body::Snapshot { .. } | Body::Version { .. }
-                    )
-                });
-                if passing {
-                    self.admit(now, waiter, key);
+                let Some(waiting) = self.waiters.get(&waiter) else { continue };
+                match waiting.request.body {
+                    // Reads that take no lock never bar anybody, so they need not wait for their turn.
+                    Body::Read { .. } | Body::Snapshot { .. } | Body::Version { .. } => {
+                        self.admit(now, waiter, key, true);
+                    }
+                    // What waits in front may wait for other records, and need not be waited for.
+                    Body::Prepare { .. } | Body::Pipeline(_) => {
+                        self.admit(now, waiter, key, false);
+                    }
+                    _ => {}
                 }
             }
         }
@@ -543,7 +545,8 @@ impl Shard {
         }
     }
 
-    fn admit(&mut self, now: Now, id: WaiterId, hot: &Blob) -> bool {
+    /// Lets a waiter go, if it can; in a phase of `hot` nobody who waits for that record stands before it.
+    fn admit(&mut self, now: Now, id: WaiterId, hot: &Blob, phase: bool) -> bool {
         let Some(waiter) = self.waiters.get(&id) else { return false };
         if self.is_frozen() && writes(&waiter.request.body) {
             return false;
@@ -553,7 +556,7 @@ impl Shard {
             let (cc, record) = (self.config.concurrency, self.state.get(key));
             let place = (waiter.age, id);
             // A phase of one record lets nobody jump the queues of others.
-            let queue_from = (key != hot).then_some(place);
+            let queue_from = (!phase || key != hot).then_some(place);
             self.locks.barrier(key, claim, txn, queue_from, cc, record).is_some()
                 || self.locks.overtakes(key, claim, place, record)
         });

@@ -45,6 +45,35 @@ impl Story {
 }
 
 #[test]
+fn a_transaction_that_a_unit_waits_for_is_to_give_way() {
+    let mut story = ordered();
+    story.ask(prepare(1, &[("s", add("a"))]));
+    story.sync();
+    story.ask(unit(0, 0, &[0, 1], ("s", card())));
+    assert_eq!(story.seen(), ["1 prepared", "0 probe 1"]);
+    story.ask(Body::ProbeAck { txn: txn(1) });
+    story.sync();
+    // It may wait for others of the stream at another shard, where nobody knows of this.
+    assert_eq!(story.seen(), ["0 wound 1"]);
+}
+
+#[test]
+fn a_prepare_passes_an_operation_that_waits_for_another_record() {
+    let mut story = ordered();
+    story.ask(unit(1, 0, &[1, 0], ("t", add("a"))));
+    story.sync();
+    story.ask(lock(1, "s", card()));
+    let both = [("t", card()), ("s", add("b"))];
+    story.ask(Body::Apply(apply(&both)));
+    let later = Timestamp::from_micros(story.now.wall_us + 5).0;
+    story.ask(prepare(later, &[("s", add("c"))]));
+    assert_eq!(story.seen(), ["2 locked 0", "4 blocked"]);
+    story.ask(Body::Release { txn: txn(1), after: Timestamp::ZERO });
+    story.sync();
+    assert_eq!(story.seen(), ["4 prepared"], "the operation waits for the unit");
+}
+
+#[test]
 fn a_unit_that_came_into_the_log_before_an_earlier_one_does_not_close_it() {
     let mut story = ordered();
     // Not decided: the first unit may come before it or after it.
