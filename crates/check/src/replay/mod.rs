@@ -5,8 +5,9 @@
 //! real-time order and the sessions' issue order that gives one order of all transactions, or a
 //! contradiction, which is reported. Transactions run whole, so a torn one shows as a wrong reply.
 //! Timestamps only lead to the order, and what counts is that one exists. Two commuting writes may
-//! have timestamps that differ from real time, by way of other keys, as long as nobody can tell; they
-//! change places then, and the replies decide whether that was right.
+//! have timestamps that differ from real time, or from the order in which a reader has found them, by
+//! way of other keys, as long as nobody can tell; they change places then, and the replies decide
+//! whether that was right.
 //! A transaction that reads only comes after the writers of its timestamp; one without a timestamp
 //! is placed by what it saw (see `reads`).
 //!
@@ -221,8 +222,6 @@ fn make_way(cycles: &[Cycle], seats: &mut Vec<reads::Seat>, guessed: &mut bool) 
 
 /// Two concurrent writers of a cycle that commute: the first has the smaller timestamp.
 fn swappable(txns: &[Txn], cycle: &Cycle) -> Option<(usize, usize)> {
-    let in_time = |kind| kind == Kind::Realtime || kind == Kind::Session;
-    cycle.iter().find(|(_, edge)| in_time(edge.kind))?;
     let by_timestamp =
         |edge: &Edge| edge.kind == Kind::Timestamp && edge.note == reads::BY_TIMESTAMP;
     let pairs = cycle.iter().filter(|(_, edge)| by_timestamp(edge));
