@@ -34,15 +34,10 @@ const SWAPS_MAX: usize = 32;
 
 /// Replays a history by its commit timestamps. `None` if it has none.
 pub fn check(history: &History) -> Option<Verdict> {
-    let (first, mut cycles) = attempt(history)?;
-    if cycles.is_empty() {
-        return Some(first);
-    }
+    let (first, mut contradictions) = attempt(history)?;
     let mut changed = history.clone();
     for swaps in 1..=SWAPS_MAX {
-        let Some((a, b)) = cycles.iter().find_map(|cycle| swappable(&changed.txns, cycle)) else {
-            break;
-        };
+        let Some((a, b)) = contradictions.swappable(&changed.txns) else { break };
         // The one with fewer keys, because it takes its new place on all of them.
         let ahead = keys(&changed.txns[b]).len() < keys(&changed.txns[a]).len();
         let ts = changed.txns[if ahead { a } else { b }].ts;
@@ -54,13 +49,32 @@ pub fn check(history: &History) -> Option<Verdict> {
             verdict.count("places_changed", swaps);
             return Some(verdict);
         }
-        cycles = left;
+        contradictions = left;
     }
     Some(first)
 }
 
-/// One replay; and the contradictions, if there are some between timestamps and time.
-fn attempt(history: &History) -> Option<(Verdict, Vec<Cycle>)> {
+/// What stands against the order of the timestamps.
+#[derive(Default)]
+struct Contradictions {
+    cycles: Vec<Cycle>,
+    /// Writers of which a reader has seen the second and not the first, which comes before it.
+    overtaken: Vec<(usize, usize)>,
+}
+
+impl Contradictions {
+    /// Two writers that may change places: the first has the smaller timestamp.
+    fn swappable(&self, txns: &[Txn]) -> Option<(usize, usize)> {
+        let by_timestamp =
+            |edge: &Edge| edge.kind == Kind::Timestamp && edge.note == reads::BY_TIMESTAMP;
+        let steps = self.cycles.iter().flatten().filter(|(_, edge)| by_timestamp(edge));
+        let pairs = steps.map(|(from, edge)| (*from, edge.to));
+        pairs.chain(self.overtaken.iter().copied()).find(|&(a, b)| may_swap(txns, a, b))
+    }
+}
+
+/// One replay; and the contradictions, if there are some between timestamps and what was seen.
+fn attempt(history: &History) -> Option<(Verdict, Contradictions)> {
     let txns = &history.txns;
     let stamped = |txn: &&Txn| txn.outcome == Outcome::Ok && txn.ts.is_some();
     txns.iter().find(stamped)?;
@@ -83,9 +97,8 @@ fn attempt(history: &History) -> Option<(Verdict, Vec<Cycle>)> {
     }
     check_suffixes(txns, &mut verdict);
     let order = match order(history, &placed, &readers, &mut verdict) {
-        Ok(order) if verdict.valid => order,
-        Ok(_) => return Some((verdict, Vec::new())),
-        Err(cycles) => return Some((verdict, cycles)),
+        Ok(order) => order,
+        Err(contradictions) => return Some((verdict, contradictions)),
     };
     let mut replay = Replay::new(txns, order, loose);
     match replay.run() {
@@ -96,7 +109,7 @@ fn attempt(history: &History) -> Option<(Verdict, Vec<Cycle>)> {
         }
         Err(mismatch) => verdict.report(explain::explain(&replay, history, &mismatch)),
     }
-    Some((verdict, Vec::new()))
+    Some((verdict, Contradictions::default()))
 }
 
 fn writes(txn: &Txn) -> bool {
@@ -150,7 +163,7 @@ fn order(
     placed: &[usize],
     readers: &[usize],
     verdict: &mut Verdict,
-) -> Result<Vec<usize>, Vec<Cycle>> {
+) -> Result<Vec<usize>, Contradictions> {
     let txns = &history.txns;
     let mut lines: BTreeMap<&Word, Vec<usize>> = BTreeMap::new();
     for &id in placed {
@@ -162,7 +175,7 @@ fn order(
         ids.sort_by_key(|&id| stamp(&txns[id]));
         report_shared(txns, key, ids, verdict);
     }
-    let mut seats = reads::seats(history, placed, readers, verdict);
+    let (mut seats, overtaken) = reads::seats(history, placed, readers, verdict);
     let mut guessed = false;
     for moves in 0.. {
         if moves == MOVES_MAX {
@@ -182,10 +195,11 @@ fn order(
         if !make_way(&cycles, &mut seats, &mut guessed) {
             cycles.iter().for_each(|cycle| report_cycle(txns, cycle, verdict));
             verdict.count("transactions", ids.len());
-            return if cycles.is_empty() { Ok(sort(txns, &ids, &graph)) } else { Err(cycles) };
+            let contradictions = Contradictions { cycles, overtaken };
+            return if verdict.valid { Ok(sort(txns, &ids, &graph)) } else { Err(contradictions) };
         }
     }
-    Err(Vec::new())
+    Err(Contradictions::default())
 }
 
 type Cycle = Vec<(usize, Edge)>;
@@ -220,16 +234,12 @@ fn make_way(cycles: &[Cycle], seats: &mut Vec<reads::Seat>, guessed: &mut bool) 
     changed
 }
 
-/// Two concurrent writers of a cycle that commute: the first has the smaller timestamp.
-fn swappable(txns: &[Txn], cycle: &Cycle) -> Option<(usize, usize)> {
-    let by_timestamp =
-        |edge: &Edge| edge.kind == Kind::Timestamp && edge.note == reads::BY_TIMESTAMP;
-    let pairs = cycle.iter().filter(|(_, edge)| by_timestamp(edge));
-    pairs.map(|(from, edge)| (*from, edge.to)).find(|&(a, b)| {
-        let concurrent = !txns[b].precedes(&txns[a]) && txns[a].process != txns[b].process;
-        let (of_a, of_b) = (keys(&txns[a]), keys(&txns[b]));
-        concurrent && of_a.intersection(&of_b).all(|key| commute(txns, key, a, b))
-    })
+/// Whether two writers, of which the first has the smaller timestamp, may have it the other way round:
+/// they are concurrent and commute.
+fn may_swap(txns: &[Txn], a: usize, b: usize) -> bool {
+    let concurrent = !txns[b].precedes(&txns[a]) && txns[a].process != txns[b].process;
+    let (of_a, of_b) = (keys(&txns[a]), keys(&txns[b]));
+    concurrent && of_a.intersection(&of_b).all(|key| commute(txns, key, a, b))
 }
 
 /// The keys that a transaction names.

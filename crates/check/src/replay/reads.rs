@@ -22,6 +22,9 @@ pub(super) const SEEN: u32 = 1;
 /// The reader did not see what the writer wrote.
 pub(super) const UNSEEN: u32 = 2;
 
+/// So many later writers may be seen without an earlier one.
+const OVERTAKEN_MAX: usize = 16;
+
 /// What a reader was told about one key.
 type Told = Vec<(Vec<Word>, Value)>;
 
@@ -77,13 +80,14 @@ impl Seat {
 
 /// Finds the places of readers among the writers, and reports readers that fit nowhere. Those that
 /// cannot be judged (an indefinite transaction may have written what they saw, or commands are not
-/// modelled) get no seat and are counted.
+/// modelled) get no seat and are counted. Of some that fit nowhere it can be told which writer they have
+/// not seen, and which they have that comes after it.
 pub(super) fn seats(
     history: &History,
     placed: &[usize],
     readers: &[usize],
     verdict: &mut Verdict,
-) -> Vec<Seat> {
+) -> (Vec<Seat>, Vec<(usize, usize)>) {
     let txns = &history.txns;
     let mut told: BTreeMap<&Word, Vec<(usize, Told)>> = BTreeMap::new();
     let mut skipped: BTreeSet<usize> = BTreeSet::new();
@@ -106,7 +110,7 @@ pub(super) fn seats(
             }
         }
     }
-    let mut seats = Vec::new();
+    let (mut seats, mut overtaken) = (Vec::new(), Vec::new());
     for (key, mut line) in lines {
         line.writers.sort_by_key(|&id| stamp(&txns[id]));
         let readers = bounded(txns, &line, told.remove(key).unwrap_or_default());
@@ -115,6 +119,7 @@ pub(super) fn seats(
                 skipped.insert(reader.id);
             } else if reader.runs.is_empty() {
                 verdict.report(nowhere(history, &line, &reader));
+                overtaken.extend(overtaking(txns, &line, &reader));
             } else {
                 let ends = |&(first, last): &(usize, usize)| {
                     let seen = first.checked_sub(1).map(|place| line.writers[place]);
@@ -127,7 +132,25 @@ pub(super) fn seats(
     }
     verdict.count("unpositioned_reads", skipped.len());
     seats.retain(|seat| !skipped.contains(&seat.reader));
-    seats
+    (seats, overtaken)
+}
+
+/// Writers of which the reader has seen the second and not the first.
+fn overtaking(txns: &[Txn], line: &Line<'_>, reader: &Reader) -> Option<(usize, usize)> {
+    let mut before = Model::default();
+    for (place, &unseen) in line.writers.iter().enumerate().take(reader.high) {
+        let mut without = before.clone();
+        let must_be_seen = txns[unseen].precedes(&txns[reader.id]);
+        let later = line.writers[place + 1..reader.high].iter();
+        for &seen in later.take(if must_be_seen { 0 } else { OVERTAKEN_MAX }) {
+            apply(&mut without, &txns[seen], line);
+            if explains(&without, &reader.told) {
+                return Some((unseen, seen));
+            }
+        }
+        apply(&mut before, &txns[unseen], line);
+    }
+    None
 }
 
 /// The keys that a transaction writes.
