@@ -268,11 +268,11 @@ impl<C: EntryCodec> Replica<C> {
         self.admit(now, request);
     }
 
-    /// The leader of another shard says something about a pipeline. Whoever does not lead need not know.
-    pub fn hear(&mut self, now: Now, word: Word) {
+    /// The leaders of other shards say something about pipelines. Whoever does not lead need not know.
+    pub fn hear(&mut self, now: Now, words: impl Iterator<Item = Word>) {
         if self.leading.is_some() && self.splitting.is_none() {
             self.busy_us = now.mono_us;
-            self.shard.hear(now, word);
+            self.shard.hear(now, words);
         }
     }
 

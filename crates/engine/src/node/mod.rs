@@ -78,7 +78,7 @@ impl Event {
 }
 
 /// Where a parcel goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum To {
     /// To another worker of this machine. `from` is the machine that the parcel comes from.
     Worker {
@@ -134,6 +134,7 @@ pub struct Node<C> {
     polled: usize,
     events: VecDeque<Event>,
     parcels: VecDeque<(To, Parcel)>,
+    words: words::Outbound,
     transfers: Transfers,
 }
 
@@ -186,6 +187,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             polled: 0,
             events: VecDeque::new(),
             parcels: VecDeque::new(),
+            words: BTreeMap::new(),
             transfers: Transfers::new(codec),
         };
         let level = node.placement.as_ref().map_or(Level::NEWEST, Placement::level);
@@ -683,7 +685,7 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// The next thing for others.
     #[inline]
     pub fn poll_parcel(&mut self) -> Option<(To, Parcel)> {
-        self.parcels.pop_front()
+        self.parcels.pop_front().or_else(|| self.poll_words())
     }
 
     /// Whether a shard here has answers that were not polled.

@@ -1,7 +1,8 @@
 //! What leaders of shards tell each other about pipelines, and how it finds its way.
 //!
 //! A word goes to whoever is known to lead the shard that it is for. If nobody is, or the wrong one, it
-//! is lost; whoever needs it asks for it.
+//! is lost; whoever needs it asks for it. What is for another worker or machine waits until the end of the
+//! turn and goes there at once.
 
 use super::{Node, Parcel, To};
 use crate::entry::EntryCodec;
@@ -9,66 +10,88 @@ use crate::message::{MachineId, Now, ShardId};
 use crate::pipeline::Word;
 use std::collections::BTreeMap;
 
+/// So many words in one message at most.
+const TOGETHER_MAX: usize = 4_096;
+
+/// Words that wait for the end of the turn, by whom they are for.
+pub(super) type Outbound = BTreeMap<To, Vec<(ShardId, Word)>>;
+
 impl<C: EntryCodec + Clone> Node<C> {
     /// Passes on what the leader of a shard here has to say, and what others here have to say to that.
     pub(super) fn pass_words(&mut self, now: Now, shard: usize) {
-        let Some(replica) = self.replicas[shard].as_mut().filter(|r| r.shard().has_words()) else {
-            return;
-        };
-        let mut words = replica.take_words();
-        let mut away: BTreeMap<(u16, bool), Vec<(ShardId, Word)>> = BTreeMap::new();
+        let replica = self.replicas[shard].as_mut().filter(|replica| replica.shard().has_words());
+        if let Some(words) = replica.map(|replica| replica.take_words()) {
+            self.send_words(now, words);
+        }
+    }
+
+    /// Sends words on their way, and what shards here have to say to them.
+    fn send_words(&mut self, now: Now, mut words: Vec<(ShardId, Word)>) {
         while !words.is_empty() {
-            for (to, word) in std::mem::take(&mut words) {
+            let mut here = Vec::new();
+            for (to, word) in words {
                 let Some(lead) = self.leads.get(usize::from(to.0)).copied().flatten() else {
                     continue;
                 };
-                let here = lead.machine == self.id.machine;
-                match &mut self.replicas[usize::from(to.0)] {
-                    Some(replica) if here => {
-                        self.active.rouse(usize::from(to.0));
-                        replica.hear(now, word);
-                        words.extend(replica.take_words());
-                    }
-                    _ => {
-                        let way =
-                            if here { (self.worker_of(to), true) } else { (lead.machine.0, false) };
-                        away.entry(way).or_default().push((to, word));
-                    }
+                let is_here = lead.machine == self.id.machine;
+                if is_here && self.replicas[usize::from(to.0)].is_some() {
+                    here.push((to, word));
+                    continue;
                 }
+                let way = match is_here {
+                    true => To::Worker { worker: self.worker_of(to), from: self.id.machine },
+                    false => To::Machine(lead.machine),
+                };
+                self.words.entry(way).or_default().push((to, word));
+            }
+            words = self.hear(now, here);
+        }
+    }
+
+    /// Shards of this worker hear what is for them; gives what they say to that.
+    fn hear(&mut self, now: Now, mut words: Vec<(ShardId, Word)>) -> Vec<(ShardId, Word)> {
+        // All that one shard is told is looked at together.
+        words.sort_by_key(|(to, _)| *to);
+        let mut said = Vec::new();
+        let mut words = words.into_iter().peekable();
+        while let Some((to, first)) = words.next() {
+            let shard = usize::from(to.0);
+            let more = std::iter::from_fn(|| words.next_if(|(other, _)| *other == to));
+            let told = std::iter::once(first).chain(more.map(|(_, word)| word));
+            if let Some(replica) = &mut self.replicas[shard] {
+                self.active.rouse(shard);
+                replica.hear(now, told);
+                said.extend(replica.take_words());
             }
         }
-        for ((number, here), words) in away {
-            let to = match here {
-                true => To::Worker { worker: number, from: self.id.machine },
-                false => To::Machine(MachineId(number)),
-            };
-            self.parcels.push_back((to, Parcel::Words(words)));
-        }
+        said
     }
 
     /// Words for shards that are led here, by this worker or another one.
     pub(super) fn take_words(&mut self, now: Now, from: MachineId, words: Vec<(ShardId, Word)>) {
-        let mut others: BTreeMap<u16, Vec<(ShardId, Word)>> = BTreeMap::new();
+        let mut here = Vec::new();
         for (to, word) in words {
-            let shard = usize::from(to.0);
-            if shard >= self.replicas.len() {
-                continue;
-            }
+            let Some(replica) = self.replicas.get(usize::from(to.0)) else { continue };
             let worker = self.worker_of(to);
-            match &mut self.replicas[shard] {
-                Some(replica) => {
-                    self.active.rouse(shard);
-                    replica.hear(now, word);
-                    self.pass_words(now, shard);
-                }
-                None if worker != self.id.worker => {
-                    others.entry(worker).or_default().push((to, word));
-                }
-                None => {}
+            if replica.is_some() {
+                here.push((to, word));
+            } else if worker != self.id.worker {
+                let way = To::Worker { worker, from };
+                self.words.entry(way).or_default().push((to, word));
             }
         }
-        for (worker, words) in others {
-            self.pass_on(worker, from, Parcel::Words(words));
+        let said = self.hear(now, here);
+        self.send_words(now, said);
+    }
+
+    /// The next message with words for others.
+    pub(super) fn poll_words(&mut self) -> Option<(To, Parcel)> {
+        let mut entry = self.words.first_entry()?;
+        let (to, rest) = (*entry.key(), entry.get().len().saturating_sub(TOGETHER_MAX));
+        let words = entry.get_mut().split_off(rest);
+        if rest == 0 {
+            entry.remove();
         }
+        Some((to, Parcel::Words(words)))
     }
 }

@@ -48,9 +48,14 @@ fn is_of(id: StreamId, request: &Request) -> bool {
 }
 
 impl Shard {
-    /// The leader of another shard says something.
-    pub fn hear(&mut self, now: Now, word: Word) {
+    /// The leaders of other shards say something.
+    pub fn hear(&mut self, now: Now, words: impl Iterator<Item = Word>) {
         self.state.tell_time(now.mono_us);
+        words.for_each(|word| self.hear_one(now, word));
+        self.settle(now);
+    }
+
+    fn hear_one(&mut self, now: Now, word: Word) {
         let id = word.stream();
         match word {
             Word::Asks { shard, hurries, units, .. } => {
@@ -68,7 +73,6 @@ impl Shard {
                 }
             }
         }
-        self.settle(now);
     }
 
     /// What is to be said to the leaders of other shards.

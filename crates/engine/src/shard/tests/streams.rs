@@ -40,7 +40,7 @@ impl Story {
     fn is_proposed_elsewhere(&mut self, seq: u32, proposal: u64) {
         let (units, proposal) = ((seq, seq), Timestamp(proposal));
         let word = Word::Proposed { stream: STREAM, shard: ShardId(1), units, proposal };
-        self.shard.hear(self.now, word);
+        self.shard.hear(self.now, std::iter::once(word));
     }
 }
 
