@@ -8,6 +8,8 @@ Everything that works with redis-py goes on working: :class:`Claret` *is* a ``re
 * :meth:`Claret.begin`: one attempt, as a context manager.
 * :meth:`Claret.batch`: commands that take effect together, in one round trip, over any keys, and
   once even if the connection breaks.
+* :meth:`Claret.dispatch`: commands that are sent without waiting for replies, and take effect in
+  their order.
 * :meth:`Claret.snapshot`: reads at one instant that never wait for writers' locks.
 * handles (:class:`Register`, :class:`Map`, :class:`Members`, :class:`Scores`, :class:`Queue`,
   :class:`Counter`, :class:`Best`, :class:`Log`) that work on a database and in a transaction.
@@ -15,11 +17,13 @@ Everything that works with redis-py goes on working: :class:`Claret` *is* a ``re
 """
 
 from .client import Claret
+from .dispatch import Dispatch, Future
 from .errors import (
     BusyError,
     ClaretError,
     CommitUnknown,
     ConflictError,
+    OrderError,
     RepeatedError,
     TransactionClosed,
     WriteRefused,
@@ -38,9 +42,12 @@ __all__ = [
     "ConflictError",
     "Counter",
     "Deferred",
+    "Dispatch",
+    "Future",
     "Log",
     "Map",
     "Members",
+    "OrderError",
     "Queue",
     "Register",
     "RepeatedError",

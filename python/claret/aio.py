@@ -12,6 +12,8 @@ import redis.asyncio
 from redis.commands.core import AsyncCoreCommands
 from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
 
+from . import rules
+from .aio_dispatch import Dispatch
 from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
 from .script import (
     Awaitable,
@@ -35,6 +37,7 @@ class Lane:
 
     async def exchange(self, commands, first):
         """Sends commands in one packet; gives their replies, errors as values."""
+        rules.check("a transaction over another connection")
         if first:
             if self._connection is None:
                 self._connection = await self._pool.get_connection(*pool_words(self._pool))
@@ -254,6 +257,18 @@ class Claret(redis.asyncio.Redis):
         super().__init__(*args, **kwargs)
         self.requests = Requests()
         self._writers = None
+
+    async def execute_command(self, *args, **options):
+        """As in redis-py."""
+        rules.check("a command over another connection")
+        return await super().execute_command(*args, **options)
+
+    def dispatch(self, debug=False):
+        """Commands that are sent without waiting for replies, in their order. See :class:`Dispatch`.
+
+        ``debug`` looks for what the program must not do in between.
+        """
+        return Dispatch(self, debug)
 
     async def writers(self):
         """Names of the commands that may change something, by the server's own table."""

@@ -5,6 +5,8 @@ import time
 import redis
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
+from . import rules
+from .dispatch import Dispatch
 from .errors import BusyError, CommitUnknown, ConflictError
 from .script import Requests, RetryPolicy, writers
 from .transaction import Batch, Lane, Transaction
@@ -26,6 +28,18 @@ class Claret(redis.Redis):
         if self._writers is None:
             self._writers = writers(self.execute_command("COMMAND"))
         return self._writers
+
+    def execute_command(self, *args, **options):
+        """As in redis-py."""
+        rules.check("a command over another connection")
+        return super().execute_command(*args, **options)
+
+    def dispatch(self, debug=False):
+        """Commands that are sent without waiting for replies, in their order. See :class:`Dispatch`.
+
+        ``debug`` looks for what the program must not do in between.
+        """
+        return Dispatch(self, debug)
 
     def begin(self, readonly=False, now=False):
         """One attempt at a transaction, as a context manager. See :class:`Transaction`."""

@@ -56,6 +56,10 @@ class WriteRefused(ClaretError, ResponseError):
         super().__init__(f"committed, but {name} was refused: {first}{more}")
 
 
+class OrderError(ClaretError):
+    """The program does what only a program may do that waits for every reply."""
+
+
 class TransactionClosed(ClaretError):
     """The transaction has ended; begin another one."""
 

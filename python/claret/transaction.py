@@ -6,6 +6,7 @@ import time
 from redis.commands.core import CoreCommands
 from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
 
+from . import rules
 from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
 from .script import Script, begin_words, is_connected, pool_words
 
@@ -25,6 +26,7 @@ class Lane:
 
     def exchange(self, commands, first):
         """Sends commands in one packet; gives their replies, errors as values."""
+        rules.check("a transaction over another connection")
         if first:
             self._open()
             self.unended = False

@@ -32,6 +32,12 @@ class Connection:
         self.is_connected = True
         self.releases = 0
 
+    def can_read(self, timeout=0):
+        return False
+
+    def pack_command(self, *words):
+        return [list(words)]
+
     def pack_commands(self, commands):
         return [list(command) for command in commands]
 

@@ -5,6 +5,7 @@ import re
 from harness import ROOT
 
 README = (ROOT / "README.md").read_text()
+PIPELINES_GUIDE = (ROOT / "docs/guide/pipelines.md").read_text()
 PYTHON_GUIDE = (ROOT / "docs/guide/python.md").read_text()
 
 
@@ -50,3 +51,12 @@ def test_the_guide_for_python(server):
             exec(compile(code, "docs/guide/python.md", "exec"), names)
     assert names["db"].get("account:ann") == "70"
     assert len(names["sold"]) == 3
+
+
+def test_the_guide_for_pipelines(make_server):
+    server = make_server("--order", "constant", shards=4).start()
+    names = {"__name__": "guide"}
+    for block in blocks(PIPELINES_GUIDE):
+        code = block.replace("6379", str(server.port))
+        exec(compile(code, "docs/guide/pipelines.md", "exec"), names)
+    assert names["db"].llen("timeline:ben") == 3 and names["sent"]

@@ -1,9 +1,12 @@
 """Pipelines over several shards keep their order, with stock clients."""
 
+import asyncio
 import threading
 import time
 
 import pytest
+from claret import Claret, CommitUnknown
+from claret.aio import Claret as AsyncClaret
 from clusters import Worker
 from redis.exceptions import ResponseError
 
@@ -127,3 +130,50 @@ def test_pipelines_go_on_when_leaders_are_killed(make_cluster):
             assert worker.sure > 0, cluster.said()
             for count in counts:
                 assert worker.sure <= count <= worker.sure + worker.unsure
+
+
+def test_dispatched_commands_answer_as_if_each_had_waited(make_server):
+    server = make_server(*ORDERED, shards=4).start()
+    with Claret(port=server.port, decode_responses=True).dispatch(debug=True) as dispatch:
+        total, lists = 0, {}
+        for number in range(1000):
+            key = f"list:{number % 7}"
+            lists.setdefault(key, []).append(dispatch.rpush(key, number))
+            seen = dispatch.incr("total")
+            if number % 100 == 50:
+                total = seen.result()
+                assert total == number + 1
+    assert all([f.result() for f in one] == [*range(1, len(one) + 1)] for one in lists.values())
+    assert server.client().get("total") == "1000"
+
+
+def test_what_is_dispatched_with_asyncio_is_ordered_by_the_calls(make_server):
+    server = make_server(*ORDERED, shards=4).start()
+
+    async def story():
+        db = AsyncClaret(port=server.port, decode_responses=True)
+        async with db.dispatch() as dispatch:
+            counts = [dispatch.incr(f"count:{number % 5}") for number in range(2000)]
+            seen = await dispatch.mget([f"count:{number}" for number in range(5)])
+            assert seen == ["400"] * 5
+            assert [await count for count in counts] == [n // 5 + 1 for n in range(2000)]
+            dispatch.lpush("count:1", "x")
+            with pytest.raises(ResponseError):
+                await dispatch.wait()
+        await db.aclose()
+
+    asyncio.run(story())
+
+
+def test_a_server_that_goes_away_leaves_dispatched_commands_in_doubt(make_server):
+    server = make_server(*ORDERED, shards=2).start()
+    db = Claret(port=server.port)
+    with pytest.raises(CommitUnknown):
+        with db.dispatch() as dispatch:
+            assert dispatch.incr("a").result() == 1
+            server.kill()
+            dispatch.incr("b")
+            dispatch.incr("c")
+    server.start()
+    with db.dispatch() as dispatch:
+        assert dispatch.incr("a").result() == 2

@@ -1,0 +1,173 @@
+"""Commands that are sent without waiting for replies, for asyncio. See :mod:`claret.dispatch`."""
+
+import asyncio
+import collections
+
+from redis.commands.core import AsyncCoreCommands
+from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+
+from . import rules
+from .dispatch import WINDOW, Promise, converted, first_unseen, lost, words_of
+from .errors import TransactionClosed
+from .script import is_connected, pool_words
+
+
+class Reply(Promise):
+    """A reply that may not have come yet: to be awaited, which raises the error if it is one."""
+
+    __slots__ = ("_wakers",)
+
+    def __init__(self):
+        super().__init__()
+        self._wakers = []
+
+    def __await__(self):
+        if not self.done():
+            waker = asyncio.get_running_loop().create_future()
+            self._wakers.append(waker)
+            yield from waker
+        return self._get()
+
+    def _set(self, value=None, error=None):
+        super()._set(value, error)
+        for waker in self._wakers:
+            if not waker.done():
+                waker.set_result(None)
+
+
+class Dispatch(AsyncCoreCommands):
+    """A connection with redis-py's commands as methods, each of which answers a :class:`Reply`.
+
+    What is issued before the next ``await`` that waits is sent together. No more commands than
+    :data:`claret.dispatch.WINDOW` are sent and not answered; others wait here. See
+    :class:`claret.Dispatch`. Tasks may share it: the order is that of their calls.
+    """
+
+    def __init__(self, db, debug=False):
+        self._db = db
+        self._debug = debug
+        self._watch = None
+        self._connection = None
+        self._unsent = collections.deque()
+        self._waiting = collections.deque()
+        self._answered = []
+        # There is something to send, and room for it; something is sent and not answered.
+        self._changed = asyncio.Event()
+        self._expecting = asyncio.Event()
+        self._tasks = ()
+
+    async def __aenter__(self):
+        pool = self._db.connection_pool
+        self._connection = await pool.get_connection(*pool_words(pool))
+        if self._debug:
+            self._watch = rules.Watch(lambda: len(self._waiting) + len(self._unsent))
+        self._tasks = (asyncio.create_task(self._write()), asyncio.create_task(self._read()))
+        return self
+
+    async def __aexit__(self, kind, error, trace):
+        try:
+            if kind is None:
+                await self.wait()
+            else:
+                await self._drain()
+        finally:
+            await self._end()
+
+    def get_encoder(self):
+        """For redis-py's command methods."""
+        return self._db.get_encoder()
+
+    def get_connection_kwargs(self):
+        """For redis-py's command methods."""
+        return self._db.get_connection_kwargs()
+
+    def execute_command(self, *args, **options):
+        """Issues a command; its reply comes later."""
+        if self._connection is None:
+            raise TransactionClosed("a dispatch sends commands inside of its `async with` block")
+        if self._watch:
+            self._watch.sent_by()
+        words, reply = words_of(args), Reply()
+        if not is_connected(self._connection):
+            self._settle(reply, None, lost(ConnectionError("it was closed")))
+        else:
+            self._unsent.append((words, (reply, args[0], options)))
+            self._changed.set()
+        return reply
+
+    async def wait(self):
+        """Waits for everything that was issued; see :meth:`claret.Dispatch.wait`."""
+        await self._drain()
+        answered, self._answered = self._answered, []
+        error = first_unseen(answered)
+        if error is not None:
+            raise error
+
+    async def _drain(self):
+        while self._unsent or self._waiting:
+            last = self._unsent[-1][1] if self._unsent else self._waiting[-1]
+            reply, seen = last[0], last[0]._seen
+            try:
+                await reply
+            except Exception:
+                # Whoever asks for it is told.
+                reply._seen = seen
+
+    async def _write(self):
+        try:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                words = []
+                while self._unsent and len(self._waiting) < WINDOW:
+                    command, about = self._unsent.popleft()
+                    words.append(command)
+                    self._waiting.append(about)
+                if words:
+                    self._expecting.set()
+                    packed = self._connection.pack_commands(words)
+                    await self._connection.send_packed_command(packed, check_health=False)
+        except (ConnectionError, TimeoutError, OSError) as error:
+            await self._break(error)
+
+    async def _read(self):
+        try:
+            while True:
+                await self._expecting.wait()
+                try:
+                    reply = await self._connection.read_response()
+                except ResponseError as error:
+                    reply = error
+                about, name, options = self._waiting.popleft()
+                self._settle(about, *converted(self._db, name, options, reply))
+                if not self._waiting:
+                    self._expecting.clear()
+                if self._unsent:
+                    self._changed.set()
+        except (ConnectionError, TimeoutError, OSError) as error:
+            await self._break(error)
+
+    def _settle(self, reply, value, error):
+        reply._set(value, error)
+        if error is not None:
+            self._answered.append(reply)
+
+    async def _break(self, error):
+        await self._connection.disconnect(nowait=True)
+        open_commands = list(self._waiting) + [about for _, about in self._unsent]
+        self._waiting.clear()
+        self._unsent.clear()
+        for reply, _, _ in open_commands:
+            self._settle(reply, None, lost(error))
+
+    async def _end(self):
+        if self._watch:
+            self._watch.end()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            if self._waiting or self._unsent:
+                await connection.disconnect(nowait=True)
+            await self._db.connection_pool.release(connection)

@@ -1,0 +1,243 @@
+"""Commands that are sent without waiting for replies, and take effect in the order they are sent in.
+
+The server keeps that order over all keys, on whichever shards they are: the replies are those that
+a program would get that waits for each before it sends the next, and no other client can tell.
+"""
+
+import collections
+
+from redis.commands.core import CoreCommands
+from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+
+from . import rules
+from .errors import CommitUnknown, OrderError, TransactionClosed, translate
+from .script import is_connected, pool_words
+
+# Commands that wait for replies at most; before another one is sent, the oldest is waited for.
+WINDOW = 256
+
+# What would change the connection for whoever has it next, or what does not answer once.
+NOT_HERE = frozenset(
+    "AUTH CLIENT DISCARD EXEC HELLO MONITOR MULTI PSUBSCRIBE PUNSUBSCRIBE QUIT RESET SELECT "
+    "SSUBSCRIBE SUBSCRIBE SUNSUBSCRIBE TXN UNSUBSCRIBE UNWATCH WATCH".split()
+)
+
+
+class Promise:
+    """A reply that may not have come yet. It is nothing but that: to use it, wait for it."""
+
+    __slots__ = ("_outcome", "_seen")
+
+    def __init__(self):
+        self._outcome = None
+        self._seen = False
+
+    def done(self):
+        """Whether the reply is there. It does not look for it."""
+        return self._outcome is not None
+
+    def _set(self, value=None, error=None):
+        self._outcome = (value, error)
+
+    def _get(self):
+        self._seen = True
+        value, error = self._outcome
+        if error is not None:
+            raise error
+        return value
+
+    def _misused(self, *_):
+        raise OrderError("this is the promise of a reply, and not the reply: wait for it first")
+
+    __bool__ = __str__ = __format__ = __iter__ = __len__ = __getitem__ = _misused
+    __int__ = __float__ = __index__ = __lt__ = __le__ = __gt__ = __ge__ = _misused
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return True if self is other else self._misused()
+
+    def __repr__(self):
+        kind = type(self).__name__
+        return f"<{kind}: {self._outcome[1] or self._outcome[0]!r}>" if self.done() else f"<{kind}>"
+
+
+class Future(Promise):
+    """A reply that may not have come yet."""
+
+    __slots__ = ("_dispatch",)
+
+    def __init__(self, dispatch):
+        super().__init__()
+        self._dispatch = dispatch
+
+    def result(self):
+        """Waits for the reply, and with it for all before it; raises the error if it is one."""
+        if not self.done():
+            self._dispatch._read_up_to(self)
+        return self._get()
+
+    def exception(self):
+        """Waits for the reply; gives the error if it is one, and None otherwise."""
+        if not self.done():
+            self._dispatch._read_up_to(self)
+        self._seen = True
+        return self._outcome[1]
+
+
+def words_of(args):
+    """The words of a command, if it can be dispatched."""
+    name = str(args[0]).upper().split()[0]
+    if name in NOT_HERE:
+        raise OrderError(f"{name} is not for a dispatch: it is about a connection of its own")
+    if any(isinstance(arg, Promise) for arg in args):
+        raise OrderError("a command is made of a reply that may not have come: wait for it first")
+    return list(args)
+
+
+def converted(db, name, options, reply):
+    """What redis-py makes of a reply, and the error that it is."""
+    if isinstance(reply, ResponseError):
+        return None, translate(reply)
+    callback = db.response_callbacks.get(name)
+    options = {key: option for key, option in options.items() if key != "keys"}
+    try:
+        return (callback(reply, **options) if callback else reply), None
+    except Exception as error:  # What redis-py cannot read is the trouble of whoever asks for it.
+        return None, error
+
+
+def lost(error):
+    """What becomes of commands whose replies will never come."""
+    return CommitUnknown(f"the connection broke before the reply came: {error}")
+
+
+def first_unseen(promises):
+    """The first error among replies that nobody has looked at."""
+    errors = (promise._outcome[1] for promise in promises if not promise._seen)
+    return next((error for error in errors if error is not None), None)
+
+
+class Dispatch(CoreCommands):
+    """A connection with redis-py's commands as methods, each of which answers a :class:`Future`.
+
+    A command is sent at once. Leaving the ``with`` block waits for all of them, and raises the
+    first error that nobody has looked at. If the connection breaks, commands without a reply raise
+    :class:`CommitUnknown`: they may have taken effect or not.
+
+    With ``debug`` it is checked that nothing of what the program does in between can be told from
+    a program that waits for every reply: see :mod:`claret.rules`. For one thread.
+    """
+
+    def __init__(self, db, debug=False):
+        self._db = db
+        self._debug = debug
+        self._watch = None
+        self._connection = None
+        self._waiting = collections.deque()
+        # Answered, and perhaps errors that nobody has looked at.
+        self._answered = []
+
+    def __enter__(self):
+        pool = self._db.connection_pool
+        self._connection = pool.get_connection(*pool_words(pool))
+        if self._debug:
+            self._watch = rules.Watch(lambda: len(self._waiting))
+        return self
+
+    def __exit__(self, kind, error, trace):
+        try:
+            if kind is None:
+                self.wait()
+            else:
+                self._drain()
+        finally:
+            self._end()
+
+    def get_encoder(self):
+        """For redis-py's command methods."""
+        return self._db.get_encoder()
+
+    def get_connection_kwargs(self):
+        """For redis-py's command methods."""
+        return self._db.get_connection_kwargs()
+
+    def execute_command(self, *args, **options):
+        """Sends a command; its reply comes later."""
+        if self._connection is None:
+            raise TransactionClosed("a dispatch sends commands inside of its `with` block")
+        if self._watch:
+            self._watch.sent_by()
+        words = words_of(args)
+        future = Future(self)
+        if self._watch:
+            with self._watch:
+                self._send(words)
+        else:
+            self._send(words)
+        self._waiting.append((future, args[0], options))
+        return future
+
+    def _send(self, words):
+        try:
+            # It would be opened again, and what was sent over the old one may still take effect.
+            if not is_connected(self._connection):
+                raise ConnectionError("it was closed")
+            # Nobody must have to wait for room: what is there is taken.
+            while self._waiting and (
+                len(self._waiting) >= WINDOW or self._connection.can_read(timeout=0)
+            ):
+                self._read_one()
+            packed = self._connection.pack_command(*words)
+            self._connection.send_packed_command(packed, check_health=False)
+        except (ConnectionError, TimeoutError) as error:
+            self._break(error)
+            raise lost(error) from error
+
+    def wait(self):
+        """Waits for everything that was sent; raises the first error that nobody has looked at.
+
+        To be called before anything that others can see and that is not in the database.
+        """
+        self._drain()
+        answered, self._answered = self._answered, []
+        error = first_unseen(answered)
+        if error is not None:
+            raise error
+
+    def _drain(self):
+        if self._waiting:
+            self._read_up_to(self._waiting[-1][0])
+
+    def _read_up_to(self, future):
+        try:
+            while not future.done():
+                self._read_one()
+        except (ConnectionError, TimeoutError) as error:
+            self._break(error)
+
+    def _read_one(self):
+        try:
+            reply = self._connection.read_response()
+        except ResponseError as error:
+            reply = error
+        future, name, options = self._waiting.popleft()
+        self._settle(future, *converted(self._db, name, options, reply))
+
+    def _settle(self, future, value, error):
+        future._set(value, error)
+        if error is not None:
+            self._answered.append(future)
+
+    def _break(self, error):
+        self._connection.disconnect()
+        while self._waiting:
+            self._settle(self._waiting.popleft()[0], None, lost(error))
+
+    def _end(self):
+        if self._watch:
+            self._watch.end()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            if self._waiting:
+                connection.disconnect()
+            self._db.connection_pool.release(connection)
