@@ -192,3 +192,31 @@ fn the_doctor_fails_only_on_what_does_not_work() {
     assert_eq!(ill.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&ill.stdout).contains("format 99"));
 }
+
+#[tokio::test]
+async fn a_client_in_rust_dispatches_commands_in_order() {
+    let temp = tempfile::tempdir().unwrap();
+    let server = serve(&temp.path().join("data"), &["--shards", "4", "--order", "constant"]);
+    let client = client::Client::connect(&format!("redis://{}", server.address)).await.unwrap();
+    let words = |words: &[&str]| client::Command::from_words(words).unwrap();
+    let mut dispatch = client.dispatch().await.unwrap();
+    let mut pushed = Vec::new();
+    for number in 0..500 {
+        let key = format!("list:{}", number % 7);
+        pushed.push(dispatch.send::<i64>(words(&["RPUSH", &key, "x"])).await.unwrap());
+        pushed.push(dispatch.send::<i64>(words(&["INCR", "total"])).await.unwrap());
+    }
+    dispatch.wait().await.unwrap();
+    for (number, reply) in pushed.into_iter().enumerate() {
+        let number = number as i64;
+        let expected = if number % 2 == 0 { number / 2 / 7 + 1 } else { number / 2 + 1 };
+        assert_eq!(reply.await, Ok(expected));
+    }
+    let mut pipeline = client.pipeline();
+    for number in 0..100 {
+        pipeline = pipeline.then(words(&["RPUSH", &format!("other:{}", number % 7), "x"]));
+        pipeline = pipeline.then(words(&["INCR", "total"]));
+    }
+    let replies = pipeline.send().await.unwrap();
+    assert_eq!(replies.last(), Some(&Ok(client::ClientReply::Int(600))));
+}

@@ -1,4 +1,4 @@
-//! Several commands in one round trip: a pipeline of independent ones, a batch that is atomic.
+//! Several commands in one round trip: a pipeline of single ones, a batch that is atomic.
 
 use crate::client::Client;
 use crate::command::{Command, FromReply};
@@ -6,7 +6,7 @@ use crate::error::{Error, Result, checked};
 use crate::retry::Attempts;
 use wire::resp::ClientReply;
 
-/// Commands that travel together, each for itself.
+/// Commands that travel together, each for itself, and take effect in their order.
 pub struct Pipeline<'c> {
     client: &'c Client,
     commands: Vec<Command>,
@@ -35,7 +35,7 @@ impl<'c> Pipeline<'c> {
         let mut bytes = Vec::new();
         self.commands.iter().for_each(|command| command.encode(&mut bytes));
         let harmless = !self.commands.iter().any(Command::writes);
-        let replies = self.client.call(&bytes, self.commands.len(), harmless).await?;
+        let replies = self.client.call_in_order(&bytes, self.commands.len(), harmless).await?;
         Ok(replies.into_iter().map(checked).collect())
     }
 }

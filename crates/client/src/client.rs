@@ -3,6 +3,7 @@
 use crate::batch::{Batch, Pipeline};
 use crate::command::{Command, FromReply, ToArg};
 use crate::connection::{Address, Connection};
+use crate::dispatch::Dispatch;
 use crate::error::{Error, Result, checked};
 use crate::mux::Mux;
 use crate::retry::{Attempts, RetryPolicy};
@@ -140,7 +141,7 @@ impl Client {
     /// As [`Client::connect`].
     pub async fn connect_with(url: &str, options: Options) -> Result<Self> {
         let address = Address::parse(url)?;
-        let mux = Mux::open(&address, options.connect_timeout).await?;
+        let mux = Mux::open(&address, options.connect_timeout, false).await?;
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).map_err(|error| Error::Connect(error.to_string()))?;
         let id = u64::from_le_bytes(bytes);
@@ -166,9 +167,13 @@ impl Client {
         if let Some(mux) = shared.as_ref().filter(|mux| !mux.is_closed()) {
             return Ok(mux.clone());
         }
-        let mux = Mux::open(&self.inner.address, self.inner.options.connect_timeout).await?;
+        let mux = self.open(false).await?;
         *shared = Some(mux.clone());
         Ok(mux)
+    }
+
+    async fn open(&self, ordered: bool) -> Result<Mux> {
+        Mux::open(&self.inner.address, self.inner.options.connect_timeout, ordered).await
     }
 
     /// A place for a transaction, as soon as there is one.
@@ -266,7 +271,36 @@ impl Client {
         }
     }
 
-    /// Commands that travel together, each for itself.
+    /// Sends encoded commands over a connection that nobody else uses, so that their order counts and
+    /// no other does. Attempts that had no effect are repeated as in [`Client::call`].
+    pub(crate) async fn call_in_order(
+        &self,
+        bytes: &[u8],
+        replies: usize,
+        harmless: bool,
+    ) -> Result<Vec<ClientReply>> {
+        let mut attempts = Attempts::new(&self.inner.options.retry);
+        let mut slot = self.slot().await?;
+        loop {
+            match slot.exchange(bytes, replies).await {
+                Err(error) if error.is_retryable() || (harmless && error.maybe_committed()) => {
+                    attempts.pause(error).await?;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Commands that are sent without waiting for replies, and take effect in that order: over a
+    /// connection of its own.
+    ///
+    /// # Errors
+    /// No connection comes about.
+    pub async fn dispatch(&self) -> Result<Dispatch> {
+        Ok(Dispatch::new(self.open(true).await?))
+    }
+
+    /// Commands that travel together, each for itself, and take effect in their order.
     pub fn pipeline(&self) -> Pipeline<'_> {
         Pipeline::new(self)
     }

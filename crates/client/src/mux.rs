@@ -1,6 +1,7 @@
-//! The connection that everybody shares: requests of many tasks in one stream, replies in the same
-//! order.
+//! A connection for requests in one stream, with replies in the same order: the one that everybody
+//! shares, and those of dispatches.
 
+use crate::command::Command;
 use crate::connection::{Address, Connection};
 use crate::error::{Error, Result};
 use std::collections::VecDeque;
@@ -29,17 +30,25 @@ struct Waiting {
     done: oneshot::Sender<Vec<ClientReply>>,
 }
 
-/// A handle to the shared connection.
+/// The replies to a request, when they come; an error if the connection breaks.
+pub(crate) type Replies = oneshot::Receiver<Vec<ClientReply>>;
+
+/// A handle to such a connection.
 #[derive(Clone)]
 pub(crate) struct Mux(mpsc::Sender<Request>);
 
 impl Mux {
     /// Connects, and lets a task of the runtime look after the connection until all handles are
-    /// gone or it breaks.
-    pub async fn open(address: &Address, patience: Duration) -> Result<Self> {
+    /// gone or it breaks. Unless they are `ordered`, commands for different shards need not wait for
+    /// each other.
+    pub async fn open(address: &Address, patience: Duration, ordered: bool) -> Result<Self> {
         let connection = Connection::open(address, patience).await?;
         let (requests, incoming) = mpsc::channel(QUEUE_MAX);
-        tokio::spawn(serve(connection, incoming));
+        let mut first = Vec::new();
+        if !ordered {
+            Command::new("CLIENT").arg("ORDER").arg("OFF").encode(&mut first);
+        }
+        tokio::spawn(serve(connection, incoming, first));
         Ok(Self(requests))
     }
 
@@ -50,19 +59,33 @@ impl Mux {
 
     /// Sends bytes that will be answered by `replies` replies.
     pub async fn call(&self, bytes: Vec<u8>, replies: usize) -> Result<Vec<ClientReply>> {
+        self.begin(bytes, replies).await?.await.map_err(|_| lost())
+    }
+
+    /// The same, and does not wait for the replies.
+    pub async fn begin(&self, bytes: Vec<u8>, replies: usize) -> Result<Replies> {
         let (done, answer) = oneshot::channel();
         let request = Request { bytes, replies, done };
         let not_sent = |_| Error::Connect("the connection was lost".into());
         self.0.send(request).await.map_err(not_sent)?;
-        answer.await.map_err(|_| Error::Disconnected("it was lost".into()))
+        Ok(answer)
     }
 }
 
+/// The error for replies that will never come.
+pub(crate) fn lost() -> Error {
+    Error::Disconnected("it was lost".into())
+}
+
 /// Serves until no handle is left or the connection breaks; then whoever waits learns of it
-/// because `done` is dropped.
-async fn serve(mut connection: Connection, mut incoming: mpsc::Receiver<Request>) {
-    let (mut out, mut written) = (Vec::new(), 0);
+/// because `done` is dropped. Nobody wants to know the reply to `first`.
+async fn serve(mut connection: Connection, mut incoming: mpsc::Receiver<Request>, first: Vec<u8>) {
     let mut waiting: VecDeque<Waiting> = VecDeque::new();
+    if !first.is_empty() {
+        let (done, _) = oneshot::channel();
+        waiting.push_back(Waiting { missing: 1, replies: Vec::new(), done });
+    }
+    let (mut out, mut written) = (first, 0);
     let mut taken = Vec::new();
     let mut open = true;
     while open || !waiting.is_empty() {
