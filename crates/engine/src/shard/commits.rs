@@ -180,7 +180,19 @@ impl Shard {
         self.probe_answered(txn);
         let executed = self.state.decide(txn, commit);
         self.finish(now, executed);
+        self.release_early(txn);
         self.carried_out(now);
+    }
+
+    /// Whoever comes after the decision gets a later timestamp: what a transaction has read stays true for
+    /// it, though it may have to wait for others before it is carried out.
+    pub(super) fn release_early(&mut self, txn: TxnId) {
+        let Some(entry) = self.txns.get(&txn) else { return };
+        for key in &entry.keys {
+            if self.locks.release_early(key, txn) {
+                self.dirty.push(key.clone());
+            }
+        }
     }
 
     /// What had to wait was carried out, or has moved: others hear of it.

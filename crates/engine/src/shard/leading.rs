@@ -61,6 +61,9 @@ impl Shard {
             for (key, claim) in claims {
                 self.hold(txn, &key, claim);
             }
+            if inherited.commit.is_some() {
+                self.release_early(txn);
+            }
         }
         self.inherit_streams(now);
         self.settle(now);

@@ -361,6 +361,13 @@ impl LockTable {
         self.update(key, |lock| lock.holders.retain(|h| h.txn != txn))
     }
 
+    /// `txn` is decided, and no longer holds what it has locked before it was prepared. Tells whether
+    /// somebody waits for the record.
+    pub fn release_early(&mut self, key: &[u8], txn: TxnId) -> bool {
+        let is_early = |h: &Holder| h.txn == txn && matches!(h.claim.class, Class::Early { .. });
+        self.update(key, |lock| lock.holders.retain(|h| !is_early(h)))
+    }
+
     fn update(&mut self, key: &[u8], change: impl FnOnce(&mut RecordLock)) -> bool {
         let Some((position, _, lock)) = self.records.get_full_mut(key) else { return false };
         change(lock);

@@ -58,6 +58,22 @@ fn a_transaction_that_a_unit_waits_for_is_to_give_way() {
 }
 
 #[test]
+fn a_decided_transaction_that_waits_for_a_unit_keeps_nobody_from_what_it_has_read() {
+    let mut story = ordered();
+    story.ask(unit(1, 0, &[1, 0], ("t", card())));
+    story.sync();
+    story.ask(lock(1, "s", card()));
+    story.ask(prepare(1, &[("t", add("a"))]));
+    story.sync();
+    let later = Timestamp::from_micros(story.now.wall_us + 5).0;
+    story.ask(decide(1, Some(later)));
+    // The unit may be one that waits, at another shard, for what this one changes.
+    story.ask(prepare(2, &[("s", add("b"))]));
+    story.sync();
+    assert_eq!(story.seen(), ["2 locked 0", "3 prepared", "5 prepared"]);
+}
+
+#[test]
 fn a_prepare_passes_an_operation_that_waits_for_another_record() {
     let mut story = ordered();
     story.ask(unit(1, 0, &[1, 0], ("t", add("a"))));
