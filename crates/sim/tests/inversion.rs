@@ -1,0 +1,106 @@
+//! Who has an answer comes before whoever begins after that, on whichever shards they are, though a
+//! third one is at both: the case in which timestamps that shards give by themselves come out the
+//! wrong way round. The checker says that it goes wrong when shards do not tell each other the order.
+
+use adt::Reply;
+use sim::lab::{Lab, Order, Plan, Seen};
+
+const MS: u64 = 1_000;
+/// Machine 4 is far away from the leader of the first shard.
+const FAR_US: u64 = 50 * MS;
+
+/// Three shards, each led by another machine, and clients at two more machines. Every delay is one
+/// millisecond, but for that one.
+fn lab(order: Order) -> Lab {
+    let holders = vec![vec![1, 2, 3], vec![2, 1, 3], vec![3, 1, 2]];
+    let mut delays_us = vec![vec![MS; 5]; 5];
+    delays_us[3][0] = FAR_US;
+    let mut lab = Lab::new(Plan { holders, delays_us, disk_us: 0, order }).unwrap();
+    for machine in [4, 5, 5] {
+        lab.connect(machine);
+    }
+    lab
+}
+
+fn words(command: &str) -> Vec<String> {
+    command.split(' ').map(str::to_owned).collect()
+}
+
+/// A dialogue as the checker reads it, of clients that send their commands at once.
+struct Story {
+    lab: Lab,
+    told: String,
+    /// By client: what is not answered yet.
+    open: [Vec<usize>; 3],
+    issued: [usize; 3],
+}
+
+impl Story {
+    fn send(&mut self, client: usize, commands: &[&str]) {
+        for command in commands {
+            let place = self.issued[client];
+            self.told.push_str(&format!("p{client}#{place} > {command}\n"));
+            self.open[client].push(place);
+            self.issued[client] += 1;
+        }
+        self.lab.send(client, commands.iter().map(|command| words(command)).collect());
+    }
+
+    /// The next thing that happens.
+    fn next(&mut self) -> (usize, bool) {
+        let until_us = self.lab.now_us() + 10 * FAR_US;
+        match self.lab.next(until_us).unwrap().expect("everybody is answered") {
+            (client, Seen::Woken) => (client, false),
+            (client, Seen::Reply(reply)) => {
+                let place = self.open[client].remove(0);
+                let reply = match reply {
+                    Reply::Nil => "nil".to_owned(),
+                    Reply::Bulk(text) => String::from_utf8_lossy(&text).into_owned(),
+                    _ => "OK".to_owned(),
+                };
+                self.told.push_str(&format!("p{client}#{place} < {reply}\n"));
+                (client, true)
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.open.iter().all(Vec::is_empty)
+    }
+}
+
+/// What becomes of it. The keys are at shards 0 (`b`), 1 (`c`) and 2 (`a`).
+fn told(order: Order) -> String {
+    let (told, open, issued) = Default::default();
+    let mut story = Story { lab: lab(order), told, open, issued };
+    // The first client reads at two shards; what it reads first is far away.
+    story.send(0, &["get b", "get a"]);
+    story.lab.wake_at(1, story.lab.now_us() + 5 * MS);
+    while story.next() != (1, false) {}
+    // The second one writes what the first one reads last, and has its answer ...
+    story.send(1, &["set a 1"]);
+    while story.next() != (1, true) {}
+    // ... when the third one writes what the first one reads first.
+    story.send(2, &["set b 2", "set c 2"]);
+    while !story.is_over() {
+        story.next();
+    }
+    story.told
+}
+
+fn is_linearizable(told: &str) -> bool {
+    let history = check::dialogue::parse(told).unwrap_or_else(|error| panic!("{error}\n{told}"));
+    check::check_all(&history).iter().all(|verdict| verdict.valid)
+}
+
+#[test]
+fn who_has_an_answer_comes_before_whoever_begins_then() {
+    let told = told(Order::Constant);
+    assert!(is_linearizable(&told), "{told}");
+}
+
+#[test]
+fn without_the_hand_over_of_the_order_it_is_the_wrong_way_round() {
+    let told = told(Order::None);
+    assert!(!is_linearizable(&told), "{told}");
+}
