@@ -47,8 +47,9 @@ pub struct FanoutArgs {
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub shards: Vec<u16>,
     /// Where machines are: uniform (one data centre), edge (clients far from everything, and
-    /// leaders from their followers), geo (leaders far from each other, clients next to them), or a
-    /// file; separated by commas.
+    /// leaders from their followers), geo (leaders far from each other, clients next to them),
+    /// gcp:CLIENT/LEADER+LEADER+LEADER (regions of Google Cloud, with measured delays), or a file;
+    /// separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "uniform")]
     pub topology: Vec<String>,
     /// One-way delay between the machines of `uniform`.

@@ -26,6 +26,10 @@
 //! "edge far" = 45000
 //! ```
 //!
+//! Sites that are named as regions of Google Cloud are as far from each other as was measured, where the
+//! file says nothing else. `gcp:us-east1/us-east1+europe-west1+asia-east1` is a topology without a file:
+//! clients in the first region, a leader in each of the others.
+//!
 //! Every shard has three replicas: its leader and the followers, or other leaders where there are no
 //! followers. Without a gateway clients are next to the leaders.
 
@@ -110,6 +114,35 @@ machines = [
 one_way_us = { "apart apart" = 45000, "client apart" = 1000 }
 "#;
 
+/// Round trips between regions, with sources.
+const GCP: &str = include_str!("gcp.csv");
+
+/// How long a message takes from one region to another in microseconds: half of a round trip, which is
+/// taken to be as long in both directions.
+fn between_regions_us(from: &str, to: &str) -> Option<u64> {
+    let mut rows = GCP.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(','));
+    let column = rows.next()?.position(|region| region == to)?;
+    let mut row = rows.find(|row| row.clone().next() == Some(from))?;
+    let round_trip_ms: f64 = row.nth(column)?.parse().ok()?;
+    Some((round_trip_ms * 1000.0 / 2.0).round() as u64)
+}
+
+/// The topology `client/leader+leader+...` between regions.
+fn of_regions(name: &str, regions: &str) -> Result<Topology, String> {
+    let (client, leaders) =
+        regions.split_once('/').ok_or("topology: gcp:CLIENT/LEADER+LEADER+... names regions")?;
+    let machine = |site: &str, role| Machines { site: site.to_owned(), role, count: 1 };
+    let mut machines = vec![machine(client, Role::Gateway)];
+    machines.extend(leaders.split('+').map(|site| machine(site, Role::Leader)));
+    let known = |site: &str| between_regions_us(site, site).is_some();
+    if let Some(unknown) = machines.iter().find(|machine| !known(&machine.site)) {
+        let rows = GCP.lines().filter(|line| !line.starts_with('#')).skip(1);
+        let regions: Vec<&str> = rows.filter_map(|line| line.split(',').next()).collect();
+        return Err(format!("topology: no region '{}': {}", unknown.site, regions.join(" ")));
+    }
+    Topology::of(File { name: name.to_owned(), machines, one_way_us: BTreeMap::new() })
+}
+
 impl Topology {
     /// One of the built-in topologies, or that of a file. `uniform` is how long messages take in the
     /// topology of that name.
@@ -121,9 +154,12 @@ impl Topology {
             "uniform" => Ok(Self::uniform(uniform.as_micros() as u64)),
             "edge" => Self::parse(EDGE),
             "geo" => Self::parse(GEO),
+            name if name.starts_with("gcp:") => of_regions(name, &name["gcp:".len()..]),
             path => {
                 let text = std::fs::read_to_string(Path::new(path)).map_err(|error| {
-                    format!("topology: '{path}' is not uniform, edge or geo, nor a file: {error}")
+                    format!(
+                        "topology: '{path}' is not uniform, edge, geo or gcp:..., nor a file: {error}"
+                    )
                 })?;
                 Self::parse(&text).map_err(|error| format!("{path}: {error}"))
             }
@@ -138,7 +174,10 @@ impl Topology {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let file: File = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        Self::of(toml::from_str(text).map_err(|error| error.message().to_owned())?)
+    }
+
+    fn of(file: File) -> Result<Self, String> {
         let mut machines: Vec<(Role, &str)> = Vec::new();
         for group in &file.machines {
             machines.extend((0..group.count).map(|_| (group.role, group.site.as_str())));
@@ -157,9 +196,9 @@ impl Topology {
             for (to, delay_us) in row.iter_mut().enumerate().filter(|(to, _)| *to != from) {
                 let (a, b) = (machines[from].1, machines[to].1);
                 let known = [format!("{a} {b}"), format!("{b} {a}")];
-                let found = known.iter().find_map(|name| file.one_way_us.get(name));
-                let found = found.filter(|us| **us <= DELAY_US_MAX);
-                *delay_us = *found.ok_or_else(|| {
+                let found = known.iter().find_map(|name| file.one_way_us.get(name).copied());
+                let found = found.or_else(|| between_regions_us(a, b));
+                *delay_us = found.filter(|us| *us <= DELAY_US_MAX).ok_or_else(|| {
                     format!("one_way_us says nothing of \"{a} {b}\" up to {DELAY_US_MAX}")
                 })?;
             }
@@ -227,6 +266,18 @@ mod tests {
         let geo = Topology::named("geo", Duration::ZERO).unwrap();
         assert_eq!(geo.delays_us()[3], [1_000, 1_000, 1_000, 0]);
         assert_eq!(geo.delays_us()[0], [0, 45_000, 45_000, 1_000]);
+    }
+
+    #[test]
+    fn regions_are_as_far_from_each_other_as_was_measured() {
+        let name = "gcp:us-east1/us-east1+europe-west1+asia-east1";
+        let cloud = Topology::named(name, Duration::ZERO).unwrap();
+        assert_eq!((cloud.name.as_str(), cloud.founders(), cloud.entrances()), (name, 3, vec![4]));
+        assert_eq!(cloud.delays_us()[3][..3], [150, 46_500, 92_450]);
+        assert_eq!(cloud.delays_us()[1][2], 127_400, "as the row of the first of them says");
+        let said = |name| Topology::named(name, Duration::ZERO).unwrap_err();
+        assert!(said("gcp:here/us-east1").contains("'here': asia-east1 "));
+        assert!(said("gcp:us-east1").contains("CLIENT/LEADER"));
     }
 
     #[test]
