@@ -219,6 +219,11 @@ impl Gateway {
             return gathered.into_iter().for_each(|planned| self.send_loosely(planned));
         }
         let alone = session.loose.open == 0 && session.stream.is_none();
+        if alone && session.gathered.len() == 1 {
+            // Most commands are single ones, and pay nothing for the order.
+            let only = session.gathered.pop_front();
+            return only.into_iter().for_each(|planned| self.send_loosely(planned));
+        }
         if self.config.order == Order::Single {
             let next = if alone { session.gathered.pop_front() } else { None };
             return next.into_iter().for_each(|planned| self.send_loosely(planned));
