@@ -83,8 +83,8 @@ pub const EARLY_WORDS_US: u64 = 1_000_000;
 /// How long a shard remembers a pipeline at least of which nobody has said that it is over, in
 /// microseconds. Whoever has issued it may come back for the answers.
 pub const STREAM_KEPT_US: u64 = 60_000_000;
-/// Most units of a pipeline that are dispatched together.
-pub const BATCH_UNITS_MAX: usize = 1_000;
+/// Most units of a pipeline that are in flight. What each costs grows with their number.
+pub const WINDOW_UNITS_MAX: usize = 1_000;
 /// Most units of one stream; then it is waited until all of it is answered, and a new one begun.
 pub const STREAM_UNITS_MAX: u32 = 10_000;
 /// How long a shard waits to be told what became of a prepared transaction before it finds out

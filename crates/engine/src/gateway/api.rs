@@ -42,11 +42,11 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// They do not.
-    #[default]
     None,
     /// Each command is sent when the one before it is answered.
     Single,
     /// `constant` of `docs/internals/order.md`.
+    #[default]
     Constant,
 }
 

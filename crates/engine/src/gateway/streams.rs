@@ -15,7 +15,7 @@ use super::timer::Timer;
 use super::work::Finish;
 use crate::entry::Apply;
 use crate::level::Level;
-use crate::limits::{BATCH_UNITS_MAX, STREAM_UNITS_MAX};
+use crate::limits::{STREAM_UNITS_MAX, WINDOW_UNITS_MAX};
 use crate::message::{Answer, Body, KeyedOp, MachineId, ShardId};
 use crate::pipeline::{Answered, Group, StreamId, Unit};
 use adt::Timestamp;
@@ -78,6 +78,12 @@ impl Stream {
 
     fn next(&self) -> u32 {
         self.base + self.units.len() as u32
+    }
+
+    /// How many more commands can be dispatched now.
+    fn room(&self) -> usize {
+        let left = (STREAM_UNITS_MAX - self.next().min(STREAM_UNITS_MAX)) as usize;
+        left.min(WINDOW_UNITS_MAX.saturating_sub(self.units.len()))
     }
 
     /// Adds commands; gives the groups that they make.
@@ -228,53 +234,51 @@ impl Gateway {
             let next = if alone { session.gathered.pop_front() } else { None };
             return next.into_iter().for_each(|planned| self.send_loosely(planned));
         }
-        let gathered = std::mem::take(&mut session.gathered);
-        let mut batch: Vec<(ShardId, Planned)> = Vec::with_capacity(gathered.len());
-        let mut rest = VecDeque::new();
-        for planned in gathered {
-            match self.home_of(&planned).filter(|_| rest.is_empty()) {
-                Some(home) if batch.len() < BATCH_UNITS_MAX => batch.push((home, planned)),
-                // What has come to concern several shards is no unit: it comes after the others.
-                _ => rest.push_back(planned),
-            }
-        }
-        if batch.is_empty() {
-            if alone && let Some(planned) = rest.pop_front() {
-                self.put_back(id, Vec::new(), rest);
-                return self.send_loosely(planned);
-            }
-            return self.put_back(id, batch, rest);
-        }
+        let Some(batch) = self.next_batch(id) else { return };
         let Some(session) = self.sessions.get_mut(id.0) else { return };
-        let first = batch[0].0;
+        let Some((first, _)) = batch.first() else {
+            // What has come to concern several shards is no unit: it comes after the others.
+            let next = if alone { session.gathered.pop_front() } else { None };
+            return next.into_iter().for_each(|planned| self.send_loosely(planned));
+        };
+        let first = *first;
         let one = batch.iter().all(|(shard, _)| *shard == first);
-        let loose_there = session.loose.open == 0 || session.loose.shard == Some(first);
-        let is_stream = session.stream.is_some();
-        if !is_stream && one && loose_there {
-            self.put_back(id, Vec::new(), rest);
-            let mut batch: Vec<Planned> = batch.into_iter().map(|(_, planned)| planned).collect();
-            return match batch.len() {
-                1 => batch.drain(..).for_each(|planned| self.send_loosely(planned)),
-                _ => self.send_batch(id, first, batch),
-            };
+        if session.stream.is_some() || !one {
+            if !session.gathered.is_empty() {
+                self.dispatch_soon(id);
+            }
+            return self.issue(id, batch);
         }
-        let full = session.stream.as_ref().is_some_and(|s| s.next() >= STREAM_UNITS_MAX);
-        if session.loose.open > 0 || full {
-            return self.put_back(id, batch, rest);
-        }
-        let more = !rest.is_empty();
-        self.put_back(id, Vec::new(), rest);
-        self.issue(id, batch);
-        if more {
-            self.dispatch_soon(id);
+        let mut batch: Vec<Planned> = batch.into_iter().map(|(_, planned)| planned).collect();
+        match batch.len() {
+            1 => batch.drain(..).for_each(|planned| self.send_loosely(planned)),
+            _ => self.send_batch(id, first, batch),
         }
     }
 
-    fn put_back(&mut self, id: SessionId, batch: Vec<(ShardId, Planned)>, rest: VecDeque<Planned>) {
-        if let Some(session) = self.sessions.get_mut(id.0) {
-            let batch = batch.into_iter().map(|(_, planned)| planned);
-            session.gathered = batch.chain(rest).chain(session.gathered.drain(..)).collect();
+    /// Takes as many of a session's commands as can be dispatched now, with their shards; none of them if
+    /// it is better to wait for room.
+    fn next_batch(&mut self, id: SessionId) -> Option<Vec<(ShardId, Planned)>> {
+        let session = self.sessions.get_mut(id.0)?;
+        let room = session.stream.as_ref().map_or(WINDOW_UNITS_MAX, |stream| stream.room());
+        // Each part of a stream names all that is in flight: many small ones cost more than a few.
+        if room < session.gathered.len().min(WINDOW_UNITS_MAX / 2) {
+            return None;
         }
+        let only = (session.loose.open > 0).then_some(session.loose.shard);
+        let mut gathered = std::mem::take(&mut session.gathered);
+        let mut batch = Vec::with_capacity(room.min(gathered.len()));
+        while batch.len() < room
+            && let Some(home) = gathered.front().and_then(|planned| self.home_of(planned))
+            && only.is_none_or(|only| only == Some(home))
+            && let Some(planned) = gathered.pop_front()
+        {
+            batch.push((home, planned));
+        }
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.gathered = gathered;
+        }
+        Some(batch)
     }
 
     /// Sends commands to several shards as a stream, or as the next part of one.
@@ -349,6 +353,9 @@ impl Gateway {
         stream.failed |= failed;
         stream.move_base();
         let over = stream.open == 0 && (stream.failed || stream.units.is_empty());
+        if !session.gathered.is_empty() {
+            self.dispatch_soon(id);
+        }
         for (planned, replies) in done {
             self.planned_done(planned.target, planned.finish, true, replies.into_iter());
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::level::Level;
+use crate::limits::WINDOW_UNITS_MAX;
 use crate::map::ShardMap;
 use crate::message::Body;
 use crate::pipeline::{Answered, Group};
@@ -127,6 +128,30 @@ fn one_by_one_a_command_is_sent_when_the_one_before_is_answered() {
     story.answer(sent[0].1, done(&[1]));
     let (next, replies) = story.out();
     assert_eq!((next.len(), replies), (1, vec![Reply::Int(1)]));
+}
+
+#[test]
+fn of_a_long_pipeline_only_so_much_is_in_flight() {
+    let mut story = Story::new();
+    let lines: Vec<&str> = ["INCR a", "INCR b"].into_iter().cycle().take(1_600).collect();
+    let units = |(_, _, body): &Sent| match body {
+        Body::Pipeline(group) => group.units.len(),
+        _ => 0,
+    };
+    let count = |sent: &[Sent]| sent.iter().map(units).sum();
+    let sent = story.all(&lines);
+    let in_flight: usize = count(&sent);
+    assert_eq!(in_flight, WINDOW_UNITS_MAX);
+    let placed = |sent: &Sent| -> Vec<Answered> {
+        group(&sent.2).units.iter().map(|unit| placed(20, unit.seq.into())).collect()
+    };
+    let (first, second) = (&sent[0], &sent[1]);
+    story.answer(first.1, Answer::Units(placed(first)));
+    assert_eq!(story.out().0.len(), 0, "those before it are not answered");
+    story.answer(second.1, Answer::Units(placed(second)));
+    let (rest, replies) = story.out();
+    let in_flight: usize = count(&rest);
+    assert_eq!((in_flight, replies.len()), (600, WINDOW_UNITS_MAX));
 }
 
 #[test]

@@ -379,12 +379,18 @@ impl Shard {
         let mut to: SmallVec<[ShardId; 8]> = stream.listeners.iter().copied().collect();
         for live in &stream.groups {
             // Whoever has something after what is closed now.
-            let news = live.group.units.iter().map(|u| u.seq);
-            let Some(first) = news.into_iter().find(|seq| before.is_none_or(|b| *seq > b)) else {
+            let units = &live.group.units;
+            let known = units.partition_point(|unit| before.is_some_and(|b| unit.seq <= b));
+            let Some(first) = units.get(known).map(|unit| unit.seq) else { continue };
+            if first > upto {
                 continue;
-            };
+            }
             let at = (first - live.group.base) as usize;
-            to.extend(live.group.homes.iter().skip(at).copied());
+            for home in &live.group.homes[at..] {
+                if !to.contains(home) {
+                    to.push(*home);
+                }
+            }
         }
         to.sort_unstable();
         to.dedup();
@@ -397,8 +403,11 @@ impl Shard {
     fn answer_groups(&mut self, id: StreamId) {
         let Some(stream) = self.streams.live.get_mut(&id) else { return };
         let mut answers = Vec::new();
-        for live in stream.groups.iter_mut().filter(|live| live.is_answered()) {
-            if let Some(asker) = live.asker.take() {
+        for live in &mut stream.groups {
+            if live.asker.is_some()
+                && live.is_answered()
+                && let Some(asker) = live.asker.take()
+            {
                 answers.push((asker, live.answer()));
             }
         }

@@ -45,10 +45,13 @@ impl Stream {
     }
 }
 
+type Proposed = ((u32, u32), Timestamp);
+
 /// What other shards have told.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    proposals: Vec<(ShardId, (u32, u32), Timestamp)>,
+    /// By shard: first and last unit of each group in order, with its proposal.
+    proposals: SmallVec<[(ShardId, Vec<Proposed>); 8]>,
     closed: SmallVec<[(ShardId, u32); 8]>,
     /// The first unit that will have no effect.
     pub refused: Option<u32>,
@@ -61,11 +64,19 @@ impl Told {
     pub fn hear(&mut self, word: &Word) -> bool {
         match word {
             Word::Proposed { shard, units, proposal, .. } => {
-                let known = self.proposals.iter().any(|(s, u, _)| s == shard && u == units);
-                if !known {
-                    self.proposals.push((*shard, *units, *proposal));
+                let at = match self.proposals.iter().position(|(s, _)| s == shard) {
+                    Some(at) => at,
+                    None => {
+                        self.proposals.push((*shard, Vec::new()));
+                        self.proposals.len() - 1
+                    }
+                };
+                let told = &mut self.proposals[at].1;
+                let place = told.binary_search_by_key(units, |(units, _)| *units);
+                if let Err(place) = place {
+                    told.insert(place, (*units, *proposal));
                 }
-                !known
+                place.is_err()
             }
             Word::Closed { shard, upto, .. } => {
                 match self.closed.iter_mut().find(|(s, _)| s == shard) {
@@ -92,11 +103,10 @@ impl Told {
     }
 
     pub fn proposal(&self, shard: ShardId, seq: u32) -> Option<Timestamp> {
-        let is_of = |(s, (first, last), _): &&(ShardId, (u32, u32), Timestamp)| {
-            *s == shard && (*first..=*last).contains(&seq)
-        };
-        // The newest are asked for most.
-        self.proposals.iter().rev().find(is_of).map(|(_, _, proposal)| *proposal)
+        let (_, told) = self.proposals.iter().find(|(s, _)| *s == shard)?;
+        let begun = told.partition_point(|((first, _), _)| *first <= seq);
+        let ((_, last), proposal) = told[..begun].last()?;
+        (seq <= *last).then_some(*proposal)
     }
 
     pub fn is_closed(&self, shard: ShardId, seq: u32) -> bool {
