@@ -73,6 +73,8 @@ pub const OUTCOMES_WAIT_US: u64 = 2_000;
 /// How long a shard waits for what other shards have to say about a pipeline before it asks them, and
 /// before it asks again, in microseconds.
 pub const ASK_UNITS_US: u64 = 100_000;
+/// How often that doubles while the answers do not come.
+pub const ASK_UNITS_DOUBLED_MAX: u32 = 2;
 /// How long a shard waits for units of a pipeline that others have asked for before it refuses them, in
 /// microseconds.
 pub const UNITS_LATE_US: u64 = 1_000_000;

@@ -132,7 +132,8 @@ impl World {
         let newcomer = self.machines.iter().rfind(up).map(|machine| machine.id);
         let newcomer = newcomer.filter(|machine| !map.machines.contains_key(machine));
         // A map that names a machine which is lost by now may still be on its way.
-        let over = self.now_us > self.faults_end_us + 10 * REPAIR_US;
+        let on_its_way = self.told_maps.iter().any(|told| told.epoch > map.epoch);
+        let over = self.now_us > self.faults_end_us + 10 * REPAIR_US && !on_its_way;
         let next = match (lost.first(), newcomer) {
             (None, _) if over => return,
             (None, _) => return self.at(self.now_us + REPAIR_US, Event::Repair),

@@ -5,7 +5,7 @@
 
 use super::live::{Live, Progress, Stream, answer_of, lost, own_proposal};
 use crate::entry::{KeptGroup, LogRecord};
-use crate::limits::ASK_UNITS_US;
+use crate::limits::{ASK_UNITS_DOUBLED_MAX, ASK_UNITS_US};
 use crate::message::{
     Answer, Body, GatewayId, KeyedOp, MachineId, Now, Request, ShardId, Token, TxnId,
 };
@@ -421,7 +421,9 @@ impl Shard {
         let own = self.config.id;
         let Some(stream) = self.streams.live.get(&id) else { return };
         let mut asks: BTreeMap<ShardId, (bool, Vec<u32>)> = BTreeMap::new();
-        let due = now.mono_us >= stream.asked_us + ASK_UNITS_US;
+        // Where everything is slow because there is too much to do, questions add to it.
+        let pause_us = ASK_UNITS_US << stream.reminders.min(ASK_UNITS_DOUBLED_MAX);
+        let due = now.mono_us >= stream.asked_us + pause_us;
         let fresh = stream.asked_us == 0;
         for live in stream.groups.iter().filter(|live| live.durable) {
             // What was sent together is told without being asked for.
@@ -446,6 +448,7 @@ impl Shard {
         let Some(stream) = self.streams.live.get_mut(&id) else { return };
         if (due || fresh) && stream.groups.iter().any(|live| live.durable) {
             stream.asked_us = now.mono_us.max(1);
+            stream.reminders += u32::from(!fresh && !asks.is_empty());
         }
         for (home, (hurries, units)) in asks {
             let word = Word::Asks { stream: id, shard: own, hurries, units };

@@ -22,6 +22,8 @@ pub(super) struct Stream {
     /// When this was begun, and when others were asked last.
     pub since_us: u64,
     pub asked_us: u64,
+    /// How often others were asked for what is late.
+    pub reminders: u32,
     /// Up to which unit the others know that it is closed here.
     pub closed: Option<u32>,
 }
