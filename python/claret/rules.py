@@ -98,7 +98,9 @@ def _heard(event, args):
     if event == "open":
         _, mode, flags = args
         writes = bool(flags & (os.O_WRONLY | os.O_RDWR)) if isinstance(flags, int) else False
-        if writes or set(mode or "") & set("wax+"):
+        writes = writes or bool(set(mode or "") & set("wax+"))
+        # Python itself writes what it has compiled of the modules that it imports.
+        if writes and "__pycache__" not in str(args[0]):
             check(f"opening {args[0]!r} for writing")
     elif event in SEEN_BY_OTHERS:
         check(event)
