@@ -17,6 +17,7 @@ from .aio_dispatch import Dispatch
 from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
 from .script import (
     Awaitable,
+    OnDatabase,
     Requests,
     RetryPolicy,
     Script,
@@ -76,7 +77,7 @@ class Lane:
             await self._pool.release(connection)
 
 
-class Transaction(AsyncCoreCommands):
+class Transaction(OnDatabase, AsyncCoreCommands):
     """One attempt at a transaction; see :class:`claret.Transaction`."""
 
     def __init__(self, db, readonly=False, now=False, request=None, lane=None):
@@ -102,14 +103,6 @@ class Transaction(AsyncCoreCommands):
             await self.commit()
         else:
             await self.rollback()
-
-    def get_encoder(self):
-        """For redis-py's command methods."""
-        return self._db.get_encoder()
-
-    def get_connection_kwargs(self):
-        """For redis-py's command methods."""
-        return self._db.get_connection_kwargs()
 
     def execute_command(self, *args, **options):
         """Sends a command: at once if its reply is needed, with the next one otherwise."""
@@ -179,7 +172,7 @@ class Transaction(AsyncCoreCommands):
             await self._lane.close()
 
 
-class Batch(AsyncCoreCommands):
+class Batch(OnDatabase, AsyncCoreCommands):
     """Commands that take effect together; see :class:`claret.Batch`."""
 
     def __init__(self, db, policy):
@@ -203,14 +196,6 @@ class Batch(AsyncCoreCommands):
 
     def __len__(self):
         return len(self._script)
-
-    def get_encoder(self):
-        """For redis-py's command methods."""
-        return self._db.get_encoder()
-
-    def get_connection_kwargs(self):
-        """For redis-py's command methods."""
-        return self._db.get_connection_kwargs()
 
     def execute_command(self, *args, **options):
         """Adds a command."""

@@ -7,8 +7,7 @@ from redis.commands.core import AsyncCoreCommands
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
 from . import rules
-from .dispatch import WINDOW, Promise, converted, first_unseen, lost, words_of
-from .errors import TransactionClosed
+from .dispatch import WINDOW, Issued, Promise, lost
 from .script import is_connected, pool_words
 
 
@@ -22,11 +21,17 @@ class Reply(Promise):
         self._wakers = []
 
     def __await__(self):
-        if not self.done():
-            waker = asyncio.get_running_loop().create_future()
-            self._wakers.append(waker)
-            yield from waker
+        yield from self._arrives()
         return self._get()
+
+    def _arrives(self):
+        """Done as soon as the reply is there, whatever it is."""
+        waker = asyncio.get_running_loop().create_future()
+        if self.done():
+            waker.set_result(None)
+        else:
+            self._wakers.append(waker)
+        return waker
 
     def _set(self, value=None, error=None):
         super()._set(value, error)
@@ -35,7 +40,7 @@ class Reply(Promise):
                 waker.set_result(None)
 
 
-class Dispatch(AsyncCoreCommands):
+class Dispatch(Issued, AsyncCoreCommands):
     """A connection with redis-py's commands as methods, each of which answers a :class:`Reply`.
 
     What is issued before the next ``await`` that waits is sent together. No more commands than
@@ -44,13 +49,8 @@ class Dispatch(AsyncCoreCommands):
     """
 
     def __init__(self, db, debug=False):
-        self._db = db
-        self._debug = debug
-        self._watch = None
-        self._connection = None
+        super().__init__(db, debug)
         self._unsent = collections.deque()
-        self._waiting = collections.deque()
-        self._answered = []
         # There is something to send, and room for it; something is sent and not answered.
         self._changed = asyncio.Event()
         self._expecting = asyncio.Event()
@@ -73,23 +73,11 @@ class Dispatch(AsyncCoreCommands):
         finally:
             await self._end()
 
-    def get_encoder(self):
-        """For redis-py's command methods."""
-        return self._db.get_encoder()
-
-    def get_connection_kwargs(self):
-        """For redis-py's command methods."""
-        return self._db.get_connection_kwargs()
-
     def execute_command(self, *args, **options):
         """Issues a command; its reply comes later."""
-        if self._connection is None:
-            raise TransactionClosed("a dispatch sends commands inside of its `async with` block")
-        if self._watch:
-            self._watch.sent_by()
-        words, reply = words_of(args), Reply()
+        words, reply = self._words_of(args), Reply()
         if not is_connected(self._connection):
-            self._settle(reply, None, lost(ConnectionError("it was closed")))
+            self._fail(reply, lost("it was closed"))
         else:
             self._unsent.append((words, (reply, args[0], options)))
             self._changed.set()
@@ -98,20 +86,12 @@ class Dispatch(AsyncCoreCommands):
     async def wait(self):
         """Waits for everything that was issued; see :meth:`claret.Dispatch.wait`."""
         await self._drain()
-        answered, self._answered = self._answered, []
-        error = first_unseen(answered)
-        if error is not None:
-            raise error
+        self._raise_unseen()
 
     async def _drain(self):
         while self._unsent or self._waiting:
             last = self._unsent[-1][1] if self._unsent else self._waiting[-1]
-            reply, seen = last[0], last[0]._seen
-            try:
-                await reply
-            except Exception:
-                # Whoever asks for it is told.
-                reply._seen = seen
+            await last[0]._arrives()
 
     async def _write(self):
         try:
@@ -138,8 +118,7 @@ class Dispatch(AsyncCoreCommands):
                     reply = await self._connection.read_response()
                 except ResponseError as error:
                     reply = error
-                about, name, options = self._waiting.popleft()
-                self._settle(about, *converted(self._db, name, options, reply))
+                self._answered(reply)
                 if not self._waiting:
                     self._expecting.clear()
                 if self._unsent:
@@ -147,18 +126,13 @@ class Dispatch(AsyncCoreCommands):
         except (ConnectionError, TimeoutError, OSError) as error:
             await self._break(error)
 
-    def _settle(self, reply, value, error):
-        reply._set(value, error)
-        if error is not None:
-            self._answered.append(reply)
-
     async def _break(self, error):
         await self._connection.disconnect(nowait=True)
         open_commands = list(self._waiting) + [about for _, about in self._unsent]
         self._waiting.clear()
         self._unsent.clear()
         for reply, _, _ in open_commands:
-            self._settle(reply, None, lost(error))
+            self._fail(reply, lost(error))
 
     async def _end(self):
         if self._watch:

@@ -11,7 +11,7 @@ from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
 from . import rules
 from .errors import CommitUnknown, OrderError, TransactionClosed, translate
-from .script import is_connected, pool_words
+from .script import OnDatabase, is_connected, pool_words
 
 # Commands that wait for replies at most; before another one is sent, the oldest is waited for.
 WINDOW = 256
@@ -84,40 +84,66 @@ class Future(Promise):
         return self._outcome[1]
 
 
-def words_of(args):
-    """The words of a command, if it can be dispatched."""
-    name = str(args[0]).upper().split()[0]
-    if name in NOT_HERE:
-        raise OrderError(f"{name} is not for a dispatch: it is about a connection of its own")
-    if any(isinstance(arg, Promise) for arg in args):
-        raise OrderError("a command is made of a reply that may not have come: wait for it first")
-    return list(args)
-
-
-def converted(db, name, options, reply):
-    """What redis-py makes of a reply, and the error that it is."""
-    if isinstance(reply, ResponseError):
-        return None, translate(reply)
-    callback = db.response_callbacks.get(name)
-    options = {key: option for key, option in options.items() if key != "keys"}
-    try:
-        return (callback(reply, **options) if callback else reply), None
-    except Exception as error:  # What redis-py cannot read is the trouble of whoever asks for it.
-        return None, error
-
-
 def lost(error):
     """What becomes of commands whose replies will never come."""
     return CommitUnknown(f"the connection broke before the reply came: {error}")
 
 
-def first_unseen(promises):
-    """The first error among replies that nobody has looked at."""
-    errors = (promise._outcome[1] for promise in promises if not promise._seen)
-    return next((error for error in errors if error is not None), None)
+class Issued(OnDatabase):
+    """What was issued over a connection, without the input and output: as :class:`Script` is for
+    transactions."""
+
+    def __init__(self, db, debug=False):
+        self._db = db
+        self._debug = debug
+        self._watch = None
+        self._connection = None
+        # Promises that wait for replies, each with the command's name and options.
+        self._waiting = collections.deque()
+        # Errors that perhaps nobody has looked at.
+        self._errors = []
+
+    def _words_of(self, args):
+        """The words of a command, if it can be dispatched."""
+        if self._connection is None:
+            raise TransactionClosed("a dispatch sends commands inside of its `with` block")
+        if self._watch:
+            self._watch.sent_by()
+        name = str(args[0]).upper().split()[0]
+        if name in NOT_HERE:
+            raise OrderError(f"{name} is not for a dispatch: it is about a connection of its own")
+        if any(isinstance(arg, Promise) for arg in args):
+            raise OrderError("a command is made of a reply that may not have come: wait for it first")
+        return list(args)
+
+    def _answered(self, reply):
+        """The reply to the first command that waits for one."""
+        promise, name, options = self._waiting.popleft()
+        if isinstance(reply, ResponseError):
+            return self._fail(promise, translate(reply))
+        callback = self._db.response_callbacks.get(name)
+        options = {key: option for key, option in options.items() if key != "keys"}
+        try:
+            promise._set(callback(reply, **options) if callback else reply)
+        except Exception as error:  # What redis-py cannot read is told to whoever asks for it.
+            self._fail(promise, error)
+
+    def _fail(self, promise, error):
+        promise._set(error=error)
+        if len(self._errors) >= WINDOW:
+            unseen = [promise for promise in self._errors if not promise._seen]
+            self._errors = unseen[: WINDOW - 1]
+        self._errors.append(promise)
+
+    def _raise_unseen(self):
+        """Raises the first error that nobody has looked at."""
+        errors, self._errors = self._errors, []
+        for promise in errors:
+            if not promise._seen:
+                promise._get()
 
 
-class Dispatch(CoreCommands):
+class Dispatch(Issued, CoreCommands):
     """A connection with redis-py's commands as methods, each of which answers a :class:`Future`.
 
     A command is sent at once. Leaving the ``with`` block waits for all of them, and raises the
@@ -127,15 +153,6 @@ class Dispatch(CoreCommands):
     With ``debug`` it is checked that nothing of what the program does in between can be told from
     a program that waits for every reply: see :mod:`claret.rules`. For one thread.
     """
-
-    def __init__(self, db, debug=False):
-        self._db = db
-        self._debug = debug
-        self._watch = None
-        self._connection = None
-        self._waiting = collections.deque()
-        # Answered, and perhaps errors that nobody has looked at.
-        self._answered = []
 
     def __enter__(self):
         pool = self._db.connection_pool
@@ -153,22 +170,9 @@ class Dispatch(CoreCommands):
         finally:
             self._end()
 
-    def get_encoder(self):
-        """For redis-py's command methods."""
-        return self._db.get_encoder()
-
-    def get_connection_kwargs(self):
-        """For redis-py's command methods."""
-        return self._db.get_connection_kwargs()
-
     def execute_command(self, *args, **options):
         """Sends a command; its reply comes later."""
-        if self._connection is None:
-            raise TransactionClosed("a dispatch sends commands inside of its `with` block")
-        if self._watch:
-            self._watch.sent_by()
-        words = words_of(args)
-        future = Future(self)
+        words, future = self._words_of(args), Future(self)
         if self._watch:
             with self._watch:
                 self._send(words)
@@ -199,10 +203,7 @@ class Dispatch(CoreCommands):
         To be called before anything that others can see and that is not in the database.
         """
         self._drain()
-        answered, self._answered = self._answered, []
-        error = first_unseen(answered)
-        if error is not None:
-            raise error
+        self._raise_unseen()
 
     def _drain(self):
         if self._waiting:
@@ -220,18 +221,12 @@ class Dispatch(CoreCommands):
             reply = self._connection.read_response()
         except ResponseError as error:
             reply = error
-        future, name, options = self._waiting.popleft()
-        self._settle(future, *converted(self._db, name, options, reply))
-
-    def _settle(self, future, value, error):
-        future._set(value, error)
-        if error is not None:
-            self._answered.append(future)
+        self._answered(reply)
 
     def _break(self, error):
         self._connection.disconnect()
         while self._waiting:
-            self._settle(self._waiting.popleft()[0], None, lost(error))
+            self._fail(self._waiting.popleft()[0], lost(error))
 
     def _end(self):
         if self._watch:

@@ -47,6 +47,18 @@ class RetryPolicy:
             yield self.pause(attempt) if attempt else 0
 
 
+class OnDatabase:
+    """What redis-py's command methods ask of whoever has them, answered by the database."""
+
+    def get_encoder(self):
+        """How words become bytes."""
+        return self._db.get_encoder()
+
+    def get_connection_kwargs(self):
+        """What connections are made with."""
+        return self._db.get_connection_kwargs()
+
+
 class Requests:
     """Request numbers: names that are unique for ever, each with a count.
 

@@ -8,7 +8,7 @@ from redis.exceptions import ConnectionError, RedisError, ResponseError, Timeout
 
 from . import rules
 from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
-from .script import Script, begin_words, is_connected, pool_words
+from .script import OnDatabase, Script, begin_words, is_connected, pool_words
 
 
 class Lane:
@@ -69,7 +69,7 @@ class Lane:
             self._pool.release(connection)
 
 
-class Transaction(CoreCommands):
+class Transaction(OnDatabase, CoreCommands):
     """One attempt at a transaction, with redis-py's commands as methods.
 
     Reads answer at once and see the transaction's own writes. Writes answer a :class:`Deferred`
@@ -98,14 +98,6 @@ class Transaction(CoreCommands):
             self.commit()
         else:
             self.rollback()
-
-    def get_encoder(self):
-        """For redis-py's command methods."""
-        return self._db.get_encoder()
-
-    def get_connection_kwargs(self):
-        """For redis-py's command methods."""
-        return self._db.get_connection_kwargs()
 
     def execute_command(self, *args, **options):
         """Sends a command: at once if its reply is needed, with the next one otherwise."""
@@ -174,7 +166,7 @@ class Transaction(CoreCommands):
             self._lane.close()
 
 
-class Batch(CoreCommands):
+class Batch(OnDatabase, CoreCommands):
     """Commands that take effect together, over any keys, in one round trip.
 
     Every command answers a :class:`Deferred`. Leaving the ``with`` block carries the batch out, and
@@ -203,14 +195,6 @@ class Batch(CoreCommands):
 
     def __len__(self):
         return len(self._script)
-
-    def get_encoder(self):
-        """For redis-py's command methods."""
-        return self._db.get_encoder()
-
-    def get_connection_kwargs(self):
-        """For redis-py's command methods."""
-        return self._db.get_connection_kwargs()
 
     def execute_command(self, *args, **options):
         """Adds a command."""

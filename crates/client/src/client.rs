@@ -199,9 +199,7 @@ impl Client {
                 Err(error) => Err(error),
             };
             match result {
-                Err(error) if error.is_retryable() || (harmless && error.maybe_committed()) => {
-                    attempts.pause(error).await?;
-                }
+                Err(error) if error.may_be_sent_again(harmless) => attempts.pause(error).await?,
                 result => return result,
             }
         }
@@ -283,9 +281,7 @@ impl Client {
         let mut slot = self.slot().await?;
         loop {
             match slot.exchange(bytes, replies).await {
-                Err(error) if error.is_retryable() || (harmless && error.maybe_committed()) => {
-                    attempts.pause(error).await?;
-                }
+                Err(error) if error.may_be_sent_again(harmless) => attempts.pause(error).await?,
                 result => return result,
             }
         }

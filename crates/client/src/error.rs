@@ -75,6 +75,11 @@ impl Error {
         }
     }
 
+    /// Whether what has failed so may be sent again as it is; `harmless` is what changes nothing.
+    pub(crate) fn may_be_sent_again(&self, harmless: bool) -> bool {
+        self.is_retryable() || (harmless && self.maybe_committed())
+    }
+
     /// Whether something may have taken effect, wholly or in part.
     pub fn maybe_committed(&self) -> bool {
         match self {

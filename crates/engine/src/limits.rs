@@ -70,6 +70,8 @@ pub const PREPARES_PASS_US_MAX: u64 = 5_000;
 /// How long the outcomes of transactions wait at most for something to go into the log with, in
 /// microseconds.
 pub const OUTCOMES_WAIT_US: u64 = 2_000;
+/// Most words about pipelines in one message to a machine.
+pub const WORDS_TOGETHER_MAX: usize = 4_096;
 /// How long a shard waits for what other shards have to say about a pipeline before it asks them, and
 /// before it asks again, in microseconds.
 pub const ASK_UNITS_US: u64 = 100_000;

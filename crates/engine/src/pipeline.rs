@@ -64,7 +64,12 @@ impl Group {
 
     /// Shards that have units after the group's first one, as far as they came together with it.
     pub fn later_homes(&self) -> SmallVec<[ShardId; 8]> {
-        let from = (self.first() - self.base) as usize;
+        self.homes_from(self.first())
+    }
+
+    /// Shards that have this unit or later ones, as far as they came together with the group.
+    pub fn homes_from(&self, seq: u32) -> SmallVec<[ShardId; 8]> {
+        let from = (seq - self.base) as usize;
         let mut homes: SmallVec<[ShardId; 8]> = SmallVec::new();
         for home in self.homes.iter().skip(from) {
             if !homes.contains(home) {

@@ -183,6 +183,8 @@ pub fn start(
 ) -> Result<Vec<Worker>, String> {
     let mut replicas = Vec::new();
     let id_of = |worker| GatewayId { machine, worker, life };
+    // Machines that stand for election at the same time must not do so for ever.
+    let own_seed = seed ^ (u64::from(machine.0) << 32);
     let map = disk.map().cloned().or_else(|| shape.first_map(machine));
     let placed = |id| map.as_ref().is_some_and(|map| map.places(machine, id));
     let shards = map.as_ref().map_or(shape.shards, |map| map.shards.len() as u16);
@@ -194,8 +196,7 @@ pub fn start(
         let (bytes, recovered) = disk.read(id);
         let parts = decode_snapshot(&bytes)?;
         let home = shape.is_cluster().then(|| id_of(id.0 % shape.workers));
-        let seed = seed ^ (u64::from(machine.0) << 32);
-        let config = shard::Config { id, concurrency: shape.concurrency, seed, home };
+        let config = shard::Config { id, concurrency: shape.concurrency, seed: own_seed, home };
         let membership = shape.membership(machine, map.as_ref(), id);
         let setup = Setup { shard: config, membership };
         let replica = Replica::recover(setup, build, now, parts, recovered);
@@ -225,9 +226,7 @@ pub fn start(
         let codec = Box::new(SnapshotFormat);
         let concurrency = shape.concurrency;
         let (map, left) = (map.clone(), left.clone());
-        // Machines that stand for election at the same time must not do so for ever.
-        let seed = seed ^ (u64::from(machine.0) << 32);
-        let placing = Placing { map, left, codec: build, concurrency, seed };
+        let placing = Placing { map, left, codec: build, concurrency, seed: own_seed };
         let placing = shape.is_cluster().then_some(placing);
         let node = Node::new(id, shape.workers, shape.shards, placing, own, codec);
         let (sessions, clients, generations, inbox, marks) = Default::default();

@@ -117,10 +117,15 @@ one_way_us = { "apart apart" = 45000, "client apart" = 1000 }
 /// Round trips between regions, with sources.
 const GCP: &str = include_str!("gcp.csv");
 
+/// The table's rows, as their fields: the regions first, then each with its distances.
+fn rows() -> impl Iterator<Item = std::str::Split<'static, char>> {
+    GCP.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(','))
+}
+
 /// How long a message takes from one region to another in microseconds: half of a round trip, which is
 /// taken to be as long in both directions.
 fn between_regions_us(from: &str, to: &str) -> Option<u64> {
-    let mut rows = GCP.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(','));
+    let mut rows = rows();
     let column = rows.next()?.position(|region| region == to)?;
     let mut row = rows.find(|row| row.clone().next() == Some(from))?;
     let round_trip_ms: f64 = row.nth(column)?.parse().ok()?;
@@ -136,8 +141,7 @@ fn of_regions(name: &str, regions: &str) -> Result<Topology, String> {
     machines.extend(leaders.split('+').map(|site| machine(site, Role::Leader)));
     let known = |site: &str| between_regions_us(site, site).is_some();
     if let Some(unknown) = machines.iter().find(|machine| !known(&machine.site)) {
-        let rows = GCP.lines().filter(|line| !line.starts_with('#')).skip(1);
-        let regions: Vec<&str> = rows.filter_map(|line| line.split(',').next()).collect();
+        let regions: Vec<&str> = rows().skip(1).filter_map(|mut row| row.next()).collect();
         return Err(format!("topology: no region '{}': {}", unknown.site, regions.join(" ")));
     }
     Topology::of(File { name: name.to_owned(), machines, one_way_us: BTreeMap::new() })

@@ -139,13 +139,13 @@ pub(super) fn seats(
 fn overtaking(txns: &[Txn], line: &Line<'_>, reader: &Reader) -> Option<(usize, usize)> {
     let mut before = Model::default();
     for (place, &unseen) in line.writers.iter().enumerate().take(reader.high) {
-        let mut without = before.clone();
-        let must_be_seen = txns[unseen].precedes(&txns[reader.id]);
-        let later = line.writers[place + 1..reader.high].iter();
-        for &seen in later.take(if must_be_seen { 0 } else { OVERTAKEN_MAX }) {
-            apply(&mut without, &txns[seen], line);
-            if explains(&without, &reader.told) {
-                return Some((unseen, seen));
+        if !txns[unseen].precedes(&txns[reader.id]) {
+            let mut without = before.clone();
+            for &seen in line.writers[place + 1..reader.high].iter().take(OVERTAKEN_MAX) {
+                apply(&mut without, &txns[seen], line);
+                if explains(&without, &reader.told) {
+                    return Some((unseen, seen));
+                }
             }
         }
         apply(&mut before, &txns[unseen], line);

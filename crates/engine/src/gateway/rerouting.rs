@@ -110,21 +110,21 @@ impl Gateway {
     /// it on their way to two, have them dispatched anew, before whatever came after them.
     fn gather_again(&mut self, parent: ShardId) {
         let Some(ways) = &self.mail.ways else { return };
-        let mut by_session: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-        let mut parted: BTreeSet<u64> = BTreeSet::new();
+        // By session: its requests, and whether one goes elsewhere.
+        let mut by_session: BTreeMap<u64, (Vec<u64>, bool)> = BTreeMap::new();
         for token in ways.held(parent) {
             let Some(pending) = self.mail.pending.get(token) else { continue };
             let Some(id) = pending.of_loose().filter(|id| self.keeps_order(*id)) else { continue };
-            by_session.entry(id.0).or_default().push(token);
             let body = ways.body(parent, token);
-            if body.is_some_and(|body| !matches!(self.place_of(parent, body), Place::Here)) {
-                parted.insert(id.0);
-            }
+            let goes = body.is_some_and(|b| !matches!(self.place_of(parent, b), Place::Here));
+            let (tokens, parted) = by_session.entry(id.0).or_default();
+            tokens.push(token);
+            *parted |= goes;
         }
-        for (id, tokens) in by_session {
+        for (id, (tokens, parted)) in by_session {
             let first = tokens.first().and_then(|token| self.mail.pending.get(*token));
             let alone = tokens.len() == 1 && !matches!(first, Some(Pending::Batch { .. }));
-            if parted.contains(&id) && !alone {
+            if parted && !alone {
                 self.dispatch_anew(SessionId(id), parent, tokens);
             }
         }
@@ -137,7 +137,7 @@ impl Gateway {
         for token in tokens.by_ref() {
             let ways = self.mail.ways.as_mut();
             let Some(body) = ways.and_then(|ways| ways.take_held(parent, token)) else { continue };
-            let Some(ops) = plain_ops(&body) else {
+            let Some(ops) = plain_ops(body) else {
                 // It may need its own message, and nothing behind it may come before it.
                 self.refuse_held(token);
                 break;
@@ -278,12 +278,12 @@ impl Gateway {
 }
 
 /// The operations of a request that is nothing but operations.
-fn plain_ops(body: &Body) -> Option<Vec<KeyedOp>> {
+fn plain_ops(body: Body) -> Option<Vec<KeyedOp>> {
     match body {
-        Body::Read { key, op, .. } => Some(vec![(key.clone(), op.clone())]),
-        Body::Snapshot { ops, .. } => Some(ops.clone()),
+        Body::Read { key, op, .. } => Some(vec![(key, op)]),
+        Body::Snapshot { ops, .. } => Some(ops),
         Body::Apply(apply) if apply.guards.is_empty() && apply.request.is_none() => {
-            Some(apply.ops.to_vec())
+            Some(apply.ops.into_vec())
         }
         _ => None,
     }

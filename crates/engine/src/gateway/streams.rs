@@ -225,24 +225,21 @@ impl Gateway {
             return gathered.into_iter().for_each(|planned| self.send_loosely(planned));
         }
         let alone = session.loose.open == 0 && session.stream.is_none();
-        if alone && session.gathered.len() == 1 {
-            // Most commands are single ones, and pay nothing for the order.
-            let only = session.gathered.pop_front();
-            return only.into_iter().for_each(|planned| self.send_loosely(planned));
+        let one_by_one = self.config.order == Order::Single;
+        // Most commands are single ones, and pay nothing for the order.
+        if alone && (one_by_one || session.gathered.len() == 1) {
+            return self.send_first(id);
         }
-        if self.config.order == Order::Single {
-            let next = if alone { session.gathered.pop_front() } else { None };
-            return next.into_iter().for_each(|planned| self.send_loosely(planned));
-        }
-        let Some(batch) = self.next_batch(id) else { return };
-        let Some(session) = self.sessions.get_mut(id.0) else { return };
-        let Some((first, _)) = batch.first() else {
+        let batch = if one_by_one { None } else { self.next_batch(id) };
+        let Some(batch) = batch else { return };
+        let Some(&(first, _)) = batch.first() else {
             // What has come to concern several shards is no unit: it comes after the others.
-            let next = if alone { session.gathered.pop_front() } else { None };
-            return next.into_iter().for_each(|planned| self.send_loosely(planned));
+            return if alone {
+                self.send_first(id)
+            };
         };
-        let first = *first;
         let one = batch.iter().all(|(shard, _)| *shard == first);
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
         if session.stream.is_some() || !one {
             if !session.gathered.is_empty() {
                 self.dispatch_soon(id);
@@ -253,6 +250,14 @@ impl Gateway {
         match batch.len() {
             1 => batch.drain(..).for_each(|planned| self.send_loosely(planned)),
             _ => self.send_batch(id, first, batch),
+        }
+    }
+
+    /// Sends the first command that the session has gathered by itself.
+    fn send_first(&mut self, id: SessionId) {
+        let session = self.sessions.get_mut(id.0);
+        if let Some(planned) = session.and_then(|session| session.gathered.pop_front()) {
+            self.send_loosely(planned);
         }
     }
 

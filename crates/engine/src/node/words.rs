@@ -6,12 +6,10 @@
 
 use super::{Node, Parcel, To};
 use crate::entry::EntryCodec;
+use crate::limits::WORDS_TOGETHER_MAX;
 use crate::message::{MachineId, Now, ShardId};
 use crate::pipeline::Word;
 use std::collections::BTreeMap;
-
-/// So many words in one message at most.
-const TOGETHER_MAX: usize = 4_096;
 
 /// Words that wait for the end of the turn, by whom they are for.
 pub(super) type Outbound = BTreeMap<To, Vec<(ShardId, Word)>>;
@@ -86,11 +84,10 @@ impl<C: EntryCodec + Clone> Node<C> {
 
     /// The next message with words for others.
     pub(super) fn poll_words(&mut self) -> Option<(To, Parcel)> {
-        let mut entry = self.words.first_entry()?;
-        let (to, rest) = (*entry.key(), entry.get().len().saturating_sub(TOGETHER_MAX));
-        let words = entry.get_mut().split_off(rest);
-        if rest == 0 {
-            entry.remove();
+        let (to, mut words) = self.words.pop_first()?;
+        let rest = words.split_off(words.len().min(WORDS_TOGETHER_MAX));
+        if !rest.is_empty() {
+            self.words.insert(to, rest);
         }
         Some((to, Parcel::Words(words)))
     }

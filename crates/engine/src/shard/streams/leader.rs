@@ -385,12 +385,7 @@ impl Shard {
             if first > upto {
                 continue;
             }
-            let at = (first - live.group.base) as usize;
-            for home in &live.group.homes[at..] {
-                if !to.contains(home) {
-                    to.push(*home);
-                }
-            }
+            to.extend(live.group.homes_from(first));
         }
         to.sort_unstable();
         to.dedup();

@@ -66,13 +66,10 @@ impl Told {
     pub fn hear(&mut self, word: &Word) -> bool {
         match word {
             Word::Proposed { shard, units, proposal, .. } => {
-                let at = match self.proposals.iter().position(|(s, _)| s == shard) {
-                    Some(at) => at,
-                    None => {
-                        self.proposals.push((*shard, Vec::new()));
-                        self.proposals.len() - 1
-                    }
-                };
+                let at = self.proposals.iter().position(|(s, _)| s == shard).unwrap_or_else(|| {
+                    self.proposals.push((*shard, Vec::new()));
+                    self.proposals.len() - 1
+                });
                 let told = &mut self.proposals[at].1;
                 let place = told.binary_search_by_key(units, |(units, _)| *units);
                 if let Err(place) = place {
