@@ -41,7 +41,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
     /// How commands that a client sends without waiting for replies keep their order across shards:
-    /// constant, single (each waits for the reply before it), none [default: constant].
+    /// constant, chain (as published, to compare with), single (each waits for the reply before it),
+    /// none [default: constant].
     #[arg(long, value_name = "NAME")]
     order: Option<String>,
     /// Memory beyond which writes that grow are refused, such as 2gb; 0 for no limit [default:

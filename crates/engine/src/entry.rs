@@ -6,7 +6,7 @@
 
 use crate::level::Level;
 use crate::message::{Guard, KeyedOp, RequestId, ShardId, TxnId};
-use crate::pipeline::{Group, Place, StreamId};
+use crate::pipeline::{Group, Link, Place, StreamId, Unit};
 use crate::replication::Members;
 use adt::{Blob, Corrupt, Record, Timestamp};
 use smallvec::SmallVec;
@@ -74,6 +74,29 @@ pub enum LogRecord {
     Refuse(StreamId),
     /// Nobody will ask about these streams any more.
     Forget(Vec<StreamId>),
+    /// Units of a stream whose order is handed on have arrived; they have no places.
+    Content(Arc<Group>),
+    /// One of them has its place, and takes effect here.
+    Ordered {
+        /// The stream.
+        stream: StreamId,
+        /// Its place.
+        link: Link,
+        /// The places before it, as far as no earlier record of this shard has them.
+        before: Vec<Link>,
+        /// What it does; not written, because `Content` has it.
+        ops: SmallVec<[KeyedOp; 1]>,
+    },
+    /// No places of a shard's units are taken that its leaders before this term have given, but those in
+    /// records before this one.
+    Promise {
+        /// The stream.
+        stream: StreamId,
+        /// The shard.
+        shard: ShardId,
+        /// The term.
+        term: u64,
+    },
     /// The shard, which has the slots from `first` to `last`, gives those from `at` on to a new
     /// shard, with all that is in them.
     Split {
@@ -99,6 +122,20 @@ impl LogRecord {
                 | Self::Refuse(_)
                 | Self::Forget(_)
         )
+    }
+
+    /// Whether it takes [`Level::CHAINED`] to understand it.
+    pub fn is_about_chains(&self) -> bool {
+        matches!(self, Self::Content(_) | Self::Ordered { .. } | Self::Promise { .. })
+    }
+
+    /// What takes effect at this record and is known to the leader from the moment on when it is made.
+    pub fn ops(&self) -> &[KeyedOp] {
+        match self {
+            Self::Apply(apply) => &apply.ops,
+            Self::Ordered { ops, .. } => ops,
+            _ => &[],
+        }
     }
 }
 
@@ -201,6 +238,17 @@ pub enum SnapshotPart {
         refused: bool,
         /// Its groups, without what their units do.
         groups: Vec<KeptGroup>,
+    },
+    /// What is known of a stream whose order is handed on, besides that. Comes behind it.
+    Chain {
+        /// The stream.
+        stream: StreamId,
+        /// The places that are known.
+        links: Vec<Link>,
+        /// Shards from which nothing is taken that their leaders before these terms have said.
+        promises: Vec<(ShardId, u64)>,
+        /// Units that have no place yet.
+        contents: Vec<Unit>,
     },
     /// Commit timestamp of a transaction over several shards that was executed lately.
     Outcome {

@@ -21,8 +21,10 @@ impl Level {
     pub const COMPACT: Self = Self(3);
     /// Pipelines keep their order across shards; see `docs/internals/order.md`.
     pub const ORDERED: Self = Self(4);
+    /// The order of a pipeline may be handed from shard to shard; see `docs/internals/order.md`.
+    pub const CHAINED: Self = Self(5);
     /// The newest that this build understands.
-    pub const NEWEST: Self = Self::ORDERED;
+    pub const NEWEST: Self = Self::CHAINED;
 
     /// Whether a machine that understands this level can be in a cluster that uses another one.
     pub fn suffices_for(self, used: Self) -> bool {

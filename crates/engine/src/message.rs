@@ -116,6 +116,14 @@ pub struct Age {
     pub gateway: GatewayId,
 }
 
+impl Age {
+    /// Older than every transaction.
+    pub const NONE: Self = Self {
+        began: Timestamp::ZERO,
+        gateway: GatewayId { machine: MachineId(0), worker: 0, life: 0 },
+    };
+}
+
 /// A transaction: its age and which attempt this is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TxnId {

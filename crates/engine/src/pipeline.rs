@@ -42,6 +42,9 @@ pub struct Group {
     pub homes: Vec<ShardId>,
     /// The last place that was answered before `base`.
     pub floor: Timestamp,
+    /// The order is handed from unit to unit (`chain`), and does not follow from proposals. All of such a
+    /// stream is sent together.
+    pub chained: bool,
     /// This shard's units; at least one.
     pub units: Vec<Unit>,
 }
@@ -89,7 +92,8 @@ impl Group {
         };
         let fresh = (self.base..=self.first()).contains(&self.fresh);
         let named = end <= u64::from(TxnId::LEASE);
-        named && rising && fresh && !self.units.is_empty() && self.units.iter().all(inside)
+        let whole = !self.chained || self.base == 0;
+        named && whole && rising && fresh && !self.units.is_empty() && self.units.iter().all(inside)
     }
 
     /// All keys with what is done to them.
@@ -104,6 +108,18 @@ pub type Answered = Option<(Timestamp, SmallVec<[Reply; 1]>)>;
 
 /// What became of a unit, as the log says it: its place, or nothing if it has failed.
 pub type Place = Option<Timestamp>;
+
+/// The place of a unit of a stream whose order is handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The number of the unit.
+    pub seq: u32,
+    /// Its place.
+    pub place: Timestamp,
+    /// The term of its shard's leader that has given the place, or a later one of a leader that knows of
+    /// it.
+    pub term: u64,
+}
 
 /// What leaders of shards tell each other about a stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -155,6 +171,34 @@ pub enum Word {
         /// The shard that says so.
         shard: ShardId,
     },
+    /// The last of these units has its place, as have all before it: the next one can have its own.
+    HandedOn {
+        /// The stream.
+        stream: StreamId,
+        /// The places from the stream's first unit on.
+        links: Vec<Link>,
+    },
+    /// A new leader asks which of its shard's units have a place that an earlier one has handed on. Who
+    /// answers listens no more to earlier leaders of that shard.
+    AsksPlaces {
+        /// The stream.
+        stream: StreamId,
+        /// Who asks.
+        shard: ShardId,
+        /// The term in which it leads.
+        term: u64,
+    },
+    /// The answer: durable.
+    Knows {
+        /// The stream.
+        stream: StreamId,
+        /// Who answers.
+        shard: ShardId,
+        /// The term of the leader that has asked.
+        term: u64,
+        /// The places from the stream's first unit on up to the last one of the shard that has asked.
+        links: Vec<Link>,
+    },
 }
 
 impl Word {
@@ -165,7 +209,10 @@ impl Word {
             | Self::Closed { stream, .. }
             | Self::Refused { stream, .. }
             | Self::Asks { stream, .. }
-            | Self::Settled { stream, .. } => *stream,
+            | Self::Settled { stream, .. }
+            | Self::HandedOn { stream, .. }
+            | Self::AsksPlaces { stream, .. }
+            | Self::Knows { stream, .. } => *stream,
         }
     }
 }

@@ -390,6 +390,17 @@ mod tests {
     }
 
     #[test]
+    fn handed_on_it_takes_six_and_one_for_each_that_comes_after_the_first() {
+        let mut lab = lab(Order::Chain);
+        assert_eq!(delays(&mut lab, &KEYS[..1]), 4.0);
+        assert_eq!(delays(&mut lab, &KEYS[..2]), 7.0);
+        let long: Vec<&str> = KEYS.into_iter().cycle().take(32).collect();
+        assert_eq!(delays(&mut lab, &long), 37.0);
+        // What follows another one on the same shard is handed on together with it.
+        assert_eq!(delays(&mut lab, &["a", "b", "b", "b", "c"]), 8.0);
+    }
+
+    #[test]
     fn without_dispatch_it_takes_four_for_each() {
         let mut lab = lab(Order::Single);
         assert_eq!(delays(&mut lab, &KEYS), 12.0);

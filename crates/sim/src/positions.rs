@@ -57,7 +57,7 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
                 LogRecord::Outcome { txn, commit: Some(ts) } => {
                     outcomes.insert(txn, ts.0);
                 }
-                LogRecord::Propose(group) => {
+                LogRecord::Propose(group) | LogRecord::Content(group) => {
                     for unit in &group.units {
                         let values = unique_values(&unit.ops);
                         let name = group.stream.unit(unit.seq);
@@ -68,7 +68,11 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
                     let placed = units.into_iter().filter_map(|(seq, place)| Some((seq, place?)));
                     outcomes.extend(placed.map(|(seq, place)| (stream.unit(seq), place.0)));
                 }
-                LogRecord::Outcome { .. }
+                LogRecord::Ordered { stream, link, .. } => {
+                    outcomes.insert(stream.unit(link.seq), first + index as u64);
+                }
+                LogRecord::Promise { .. }
+                | LogRecord::Outcome { .. }
                 | LogRecord::Place { .. }
                 | LogRecord::Refuse(_)
                 | LogRecord::Forget(_)

@@ -135,8 +135,10 @@ impl Swarm {
         let mut random = Random::new(seed, "shape");
         let shape = shape(&mut random, plant);
         let level = founders_level(seed, shape, plant);
-        let promised = plant == Some(Plant::LooseOrder);
-        let order = if promised { Order::Constant } else { order(seed) };
+        let order = match plant {
+            Some(Plant::LooseOrder) => Order::Constant,
+            _ => order(seed),
+        };
         let shape = Shape { level, order, ..shape };
         let mut faults = faults(&mut Random::new(seed, "swarm"), shape.is_cluster());
         // What is wrong with a cut shows in one that is made.
@@ -200,7 +202,7 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
 
 /// How pipelines keep their order across shards: mostly as it is meant.
 fn order(seed: u64) -> Order {
-    let orders = [Order::Constant, Order::Constant, Order::Constant, Order::Single, Order::None];
+    let orders = [Order::Constant, Order::Constant, Order::Chain, Order::Single, Order::None];
     *Random::new(seed, "order").pick(&orders)
 }
 
@@ -209,7 +211,7 @@ fn founders_level(seed: u64, shape: Shape, plant: Option<Plant>) -> Level {
     let mut random = Random::new(seed, "levels");
     let older = random.percent(25) || plant == Some(Plant::EarlyLevel);
     match shape.is_cluster() && older {
-        true => *random.pick(&[Level::CLUSTERS, Level::COMPACT]),
+        true => *random.pick(&[Level::CLUSTERS, Level::COMPACT, Level::ORDERED]),
         false => Level::NEWEST,
     }
 }

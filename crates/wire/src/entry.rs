@@ -7,7 +7,10 @@
 
 use crate::bytes::{Form, Reader, put_option, put_u16, put_u64};
 use crate::snapshot::SnapshotFormat;
-use crate::stream::{put_group, put_places, put_stream, read_group, read_stream};
+use crate::stream::{
+    put_group, put_link, put_links, put_places, put_stream, read_chained, read_group, read_link,
+    read_links, read_stream,
+};
 use adt::{ArgBuf, Args, Corrupt, Op, Timestamp, record};
 use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec, SnapshotPart};
 use engine::level::Level;
@@ -26,6 +29,8 @@ pub(crate) const VERSION: u8 = 2;
 const VERSION_COMPACT: u8 = 3;
 /// First byte of an entry like those, which may have records about streams.
 const VERSION_ORDERED: u8 = 4;
+/// The same, with records about pipelines whose order is handed on.
+const VERSION_CHAINED: u8 = 5;
 /// The version before clusters: it has short transactions and no [`VOID`].
 pub(crate) const VERSION_ALONE: u8 = 1;
 /// Most records that an entry of this version can hold, whatever shards do today.
@@ -45,6 +50,9 @@ const SETTLE: u8 = 10;
 const REFUSE: u8 = 11;
 const FORGET: u8 = 12;
 const PLACE: u8 = 13;
+const CONTENT: u8 = 14;
+const ORDERED: u8 = 15;
+const PROMISE: u8 = 16;
 
 const HAS_REQUEST: u8 = 1;
 const HAS_GUARDS: u8 = 2;
@@ -66,7 +74,9 @@ impl EntryCodec for EntryFormat {
         // there would be none.
         let streams = entry.records.iter().any(LogRecord::is_about_streams);
         let level = if streams { level.max(Level::ORDERED) } else { level };
+        let chains = entry.records.iter().any(LogRecord::is_about_chains);
         let (version, form) = match level {
+            _ if chains => (VERSION_CHAINED, Form::Short),
             level if level.suffices_for(Level::ORDERED) => (VERSION_ORDERED, Form::Short),
             level if level.suffices_for(Level::COMPACT) => (VERSION_COMPACT, Form::Short),
             _ => (VERSION, Form::Wide),
@@ -85,10 +95,10 @@ impl EntryCodec for EntryFormat {
     fn decode(&self, bytes: &[u8]) -> Result<Entry, Corrupt> {
         let mut reader = Reader::new(bytes);
         let version = match bytes.first() {
-            Some(&(VERSION_COMPACT | VERSION_ORDERED)) => reader.u8()?,
+            Some(&(VERSION_COMPACT | VERSION_ORDERED | VERSION_CHAINED)) => reader.u8()?,
             _ => read_version(&mut reader)?,
         };
-        if matches!(version, VERSION_COMPACT | VERSION_ORDERED) {
+        if matches!(version, VERSION_COMPACT | VERSION_ORDERED | VERSION_CHAINED) {
             reader.set_form(Form::Short);
         }
         let (now_ms, ts, seed) = (reader.u64()?, Timestamp(reader.u64()?), reader.u64()?);
@@ -111,6 +121,7 @@ pub fn level_of(bytes: &[u8]) -> Level {
     match bytes.first() {
         Some(&VERSION_COMPACT) => Level::COMPACT,
         Some(&VERSION_ORDERED) => Level::ORDERED,
+        Some(&VERSION_CHAINED) => Level::CHAINED,
         _ => Level::CLUSTERS,
     }
 }
@@ -175,6 +186,22 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
             words.form.put_count(streams.len(), out);
             streams.iter().for_each(|stream| put_stream(words.form, *stream, out));
         }
+        LogRecord::Content(group) => {
+            out.push(CONTENT);
+            put_group(group, words, out);
+        }
+        LogRecord::Ordered { stream, link, before, .. } => {
+            out.push(ORDERED);
+            put_stream(words.form, *stream, out);
+            put_link(words.form, link, out);
+            put_links(words.form, before, out);
+        }
+        LogRecord::Promise { stream, shard, term } => {
+            out.push(PROMISE);
+            put_stream(words.form, *stream, out);
+            put_u16(shard.outside(), out);
+            put_u64(*term, out);
+        }
         LogRecord::Split { child, first, at, last } => {
             out.push(SPLIT);
             [child.0, *first, *at, *last].into_iter().for_each(|number| put_u16(number, out));
@@ -204,7 +231,23 @@ fn read_record(
             at: reader.u16()?,
             last: reader.u16()?,
         },
-        kind if version == VERSION_ORDERED => return read_stream_record(kind, reader, spans),
+        CONTENT if version == VERSION_CHAINED => {
+            LogRecord::Content(Arc::new(read_chained(reader, spans)?))
+        }
+        ORDERED if version == VERSION_CHAINED => LogRecord::Ordered {
+            stream: read_stream(reader)?,
+            link: read_link(reader)?,
+            before: read_links(reader)?,
+            ops: Default::default(),
+        },
+        PROMISE if version == VERSION_CHAINED => LogRecord::Promise {
+            stream: read_stream(reader)?,
+            shard: ShardId::from_outside(reader.u16()?),
+            term: reader.u64()?,
+        },
+        kind if matches!(version, VERSION_ORDERED | VERSION_CHAINED) => {
+            return read_stream_record(kind, reader, spans);
+        }
         _ => return Err(Corrupt),
     })
 }

@@ -10,7 +10,9 @@ use crate::entry::{
     read_txn, read_version,
 };
 use crate::saved::{put_record, put_reply, read_record, read_reply};
-use crate::stream::{put_kept, put_stream, read_kept, read_stream};
+use crate::stream::{
+    put_kept, put_links, put_stream, put_units, read_kept, read_links, read_stream, read_units,
+};
 use adt::{Corrupt, Timestamp};
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::message::{MachineId, ShardId};
@@ -30,6 +32,7 @@ const UNSETTLED: u8 = 8;
 const MEMBERS: u8 = 9;
 const SLOTS: u8 = 10;
 const STREAM: u8 = 11;
+const CHAIN: u8 = 12;
 
 /// The snapshot format of this version of the product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -134,6 +137,17 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
             put_count(groups.len(), out);
             groups.iter().for_each(|group| put_kept(group, out));
         }
+        SnapshotPart::Chain { stream, links, promises, contents } => {
+            out.push(CHAIN);
+            put_stream(Form::Wide, *stream, out);
+            put_links(Form::Wide, links, out);
+            put_count(promises.len(), out);
+            for (shard, term) in promises {
+                put_u16(shard.outside(), out);
+                put_u64(*term, out);
+            }
+            put_units(contents, &mut Words::default(), out);
+        }
         SnapshotPart::Unsettled { txn, commit } => {
             out.push(UNSETTLED);
             put_txn(*txn, out);
@@ -192,6 +206,15 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
                 groups.push(read_kept(reader)?);
             }
             SnapshotPart::Stream { stream, refused, groups }
+        }
+        CHAIN if version != VERSION_ALONE => {
+            let (stream, links) = (read_stream(reader)?, read_links(reader)?);
+            let mut promises = Vec::new();
+            for _ in 0..reader.count(10)? {
+                promises.push((ShardId::from_outside(reader.u16()?), reader.u64()?));
+            }
+            let contents = read_units(reader, &mut Vec::new())?;
+            SnapshotPart::Chain { stream, links, promises, contents }
         }
         END => SnapshotPart::End { parts: reader.u64()? },
         _ => return Err(Corrupt),

@@ -5,7 +5,7 @@ use crate::entry::{Spans, Words, put_age_in, put_op, read_age, read_op};
 use adt::{Corrupt, Timestamp};
 use engine::entry::KeptGroup;
 use engine::message::ShardId;
-use engine::pipeline::{Group, StreamId, Unit};
+use engine::pipeline::{Group, Link, StreamId, Unit};
 
 const OPEN: u8 = 0;
 const FAILED: u8 = 1;
@@ -26,8 +26,13 @@ pub(crate) fn put_group(group: &Group, words: &mut Words, out: &mut Vec<u8>) {
     form.put_u32(group.fresh, out);
     put_homes(form, &group.homes, out);
     put_u64(group.floor.0, out);
-    form.put_count(group.units.len(), out);
-    for unit in &group.units {
+    put_units(&group.units, words, out);
+}
+
+pub(crate) fn put_units(units: &[Unit], words: &mut Words, out: &mut Vec<u8>) {
+    let form = words.form();
+    form.put_count(units.len(), out);
+    for unit in units {
         form.put_u32(unit.seq, out);
         form.put_count(unit.ops.len(), out);
         for (key, op) in &unit.ops {
@@ -40,6 +45,11 @@ pub(crate) fn read_group(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<G
     let stream = read_stream(reader)?;
     let (base, fresh) = (reader.small_u32()?, reader.small_u32()?);
     let (homes, floor) = (read_homes(reader)?, Timestamp(reader.u64()?));
+    let units = read_units(reader, spans)?;
+    Ok(Group { stream, base, fresh, homes, floor, chained: false, units })
+}
+
+pub(crate) fn read_units(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Vec<Unit>, Corrupt> {
     let mut units = Vec::new();
     for _ in 0..reader.count(8)? {
         let mut unit = Unit { seq: reader.small_u32()?, ops: Default::default() };
@@ -48,7 +58,36 @@ pub(crate) fn read_group(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<G
         }
         units.push(unit);
     }
-    Ok(Group { stream, base, fresh, homes, floor, units })
+    Ok(units)
+}
+
+/// The same of a stream whose order is handed on.
+pub(crate) fn read_chained(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Group, Corrupt> {
+    Ok(Group { chained: true, ..read_group(reader, spans)? })
+}
+
+pub(crate) fn put_links(form: Form, links: &[Link], out: &mut Vec<u8>) {
+    form.put_count(links.len(), out);
+    links.iter().for_each(|link| put_link(form, link, out));
+}
+
+pub(crate) fn put_link(form: Form, link: &Link, out: &mut Vec<u8>) {
+    form.put_u32(link.seq, out);
+    put_u64(link.place.0, out);
+    put_u64(link.term, out);
+}
+
+pub(crate) fn read_links(reader: &mut Reader<'_>) -> Result<Vec<Link>, Corrupt> {
+    let mut links = Vec::new();
+    for _ in 0..reader.count(17)? {
+        links.push(read_link(reader)?);
+    }
+    Ok(links)
+}
+
+pub(crate) fn read_link(reader: &mut Reader<'_>) -> Result<Link, Corrupt> {
+    let (seq, place) = (reader.small_u32()?, Timestamp(reader.u64()?));
+    Ok(Link { seq, place, term: reader.u64()? })
 }
 
 /// Numbers of units with what is said of each, which `put` writes.

@@ -264,6 +264,43 @@ fn entries_of_version_4_are_understood() {
     assert_eq!(EntryFormat.decode(&older), Err(Corrupt), "version 3 has nothing about streams");
 }
 
+/// What `fixtures/entry-v5.hex` holds.
+fn entry_of_chains() -> Entry {
+    let mut entry = entry_of_streams();
+    let (stream, links) = (stream::stream(), stream::links());
+    let (link, before) = (links[1], links[..1].to_vec());
+    entry.records.extend([
+        LogRecord::Content(Arc::new(stream::chained())),
+        LogRecord::Ordered { stream, link, before, ops: smallvec![] },
+        LogRecord::Promise { stream, shard: ShardId(7), term: 4 },
+    ]);
+    entry
+}
+
+#[test]
+fn entries_of_version_5_are_understood() {
+    let bytes = unhex(include_str!("fixtures/entry-v5.hex"));
+    assert_eq!(EntryFormat.decode(&bytes), Ok(entry_of_chains()));
+    let written = encoded(&entry_of_chains());
+    assert_eq!(written, bytes, "the format changed: that takes a new version");
+    assert_eq!(level_of(&bytes), Level::CHAINED);
+    let mut older = bytes;
+    older[0] = 4;
+    assert_eq!(EntryFormat.decode(&older), Err(Corrupt), "version 4 has nothing about chains");
+}
+
+#[test]
+fn what_is_known_of_chains_is_part_of_a_snapshot() {
+    let (stream, links, promises) = (stream::stream(), stream::links(), vec![(ShardId(7), 4)]);
+    let contents = stream::group().units;
+    let part = SnapshotPart::Chain { stream, links, promises, contents };
+    let bytes = framed(&part);
+    assert_eq!(SnapshotFormat.decode(&bytes), Ok((part, bytes.len())));
+    for len in 0..bytes.len() {
+        assert_eq!(SnapshotFormat.decode(&bytes[..len]), Err(Corrupt));
+    }
+}
+
 #[test]
 fn what_is_known_of_pipelines_is_part_of_a_snapshot() {
     let kept = KeptGroup {
@@ -401,7 +438,7 @@ fn a_part_of_an_entry_is_no_entry() {
     longer.push(0);
     assert_eq!(EntryFormat.decode(&longer), Err(Corrupt));
     let mut newer = bytes;
-    newer[0] = 5;
+    newer[0] = 6;
     assert_eq!(EntryFormat.decode(&newer), Err(Corrupt));
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The protocols, the baseline first.
-pub const ORDERS: [&str; 3] = ["single", "constant", "none"];
+pub const ORDERS: [&str; 4] = ["single", "chain", "constant", "none"];
 
 /// What an application's requests do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -31,8 +31,10 @@ impl Application {
 #[derive(Clone, Debug, Args)]
 pub struct FanoutArgs {
     /// Protocols, separated by commas: single (each command waits for the reply before it),
-    /// constant, none (no order across shards).
-    #[arg(long, value_delimiter = ',', default_value = "single,constant", value_parser = ORDERS)]
+    /// chain (the order is handed from shard to shard, as published), constant, none (no order across
+    /// shards).
+    #[arg(long, value_delimiter = ',', default_value = "single,chain,constant",
+        value_parser = ORDERS)]
     pub order: Vec<String>,
     /// What the requests do.
     #[arg(long, value_enum, default_value = "keys")]

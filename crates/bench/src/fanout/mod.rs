@@ -284,6 +284,18 @@ mod tests {
     }
 
     #[test]
+    fn handed_on_it_costs_one_delay_for_each_shard_that_the_order_comes_to() {
+        let report = run_with(&["--fanout", "1,8,16,32"]);
+        // Of nine shards, one command in nine is for the shard of the one before it.
+        let formula = |n: f64| (6.0 + (n - 1.0) * 8.0 / 9.0) / (4.0 * n);
+        for (fanout, found) in normalized(&report, "chain") {
+            let expected = if fanout == 1 { 1.0 } else { formula(fanout as f64) };
+            let off = (found / expected - 1.0).abs();
+            assert!(off < 0.1, "{fanout} commands: {found} instead of {expected}");
+        }
+    }
+
+    #[test]
     fn the_studys_wide_area_topologies_come_to_what_their_delays_say() {
         let wide =
             |topology| run_with(&["--topology", topology, "--shards", "3", "--fanout", "16,32"]);
@@ -298,9 +310,9 @@ mod tests {
     fn rows_tell_what_was_sent_and_written() {
         let report =
             run_with(&["--fanout", "8", "--clients", "4", "--think", "5ms", "--zipf", "1.1"]);
-        let [single, constant] = &report.rows[..] else { panic!("two rows") };
-        assert_eq!((&single["order"], &constant["order"]), (&"single".into(), &"constant".into()));
-        for row in [single, constant] {
+        let orders: Vec<_> = report.rows.iter().map(|row| row["order"].clone()).collect();
+        assert_eq!(orders, ["single", "chain", "constant"]);
+        for row in &report.rows {
             assert_eq!(row["mode"], "sim");
             assert_eq!(row["ops_per_request"], 8);
             assert!(row["messages_per_op"].as_f64().unwrap() > 1.0);

@@ -1,6 +1,7 @@
 //! What goes into a gateway and comes out of it, besides what shards say.
 
 use super::topology::Members;
+use crate::level::Level;
 use crate::message::{Concurrency, GatewayId, Request, ShardId};
 use adt::{Blob, Reply};
 use std::collections::BTreeMap;
@@ -45,6 +46,8 @@ pub enum Order {
     None,
     /// Each command is sent when the one before it is answered.
     Single,
+    /// `chain` of `docs/internals/order.md`: the published protocol, to compare with.
+    Chain,
     /// `constant` of `docs/internals/order.md`.
     #[default]
     Constant,
@@ -52,16 +55,26 @@ pub enum Order {
 
 impl Order {
     /// The names that [`Order::named`] knows.
-    pub const NAMES: [&'static str; 3] = ["none", "single", "constant"];
+    pub const NAMES: [&'static str; 4] = ["none", "single", "chain", "constant"];
 
     /// The order with a name.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "none" => Self::None,
             "single" => Self::Single,
+            "chain" => Self::Chain,
             "constant" => Self::Constant,
             _ => return None,
         })
+    }
+
+    /// What all machines must understand for it.
+    pub fn level(self) -> Level {
+        match self {
+            Self::None => Level::CLUSTERS,
+            Self::Single | Self::Constant => Level::ORDERED,
+            Self::Chain => Level::CHAINED,
+        }
     }
 }
 

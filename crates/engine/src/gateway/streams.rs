@@ -57,6 +57,8 @@ pub(super) struct Stream {
     /// Groups that are not answered.
     open: usize,
     failed: bool,
+    /// Its order is handed from shard to shard.
+    chained: bool,
     shards: SmallVec<[ShardId; 8]>,
 }
 
@@ -70,10 +72,10 @@ struct Issued {
 }
 
 impl Stream {
-    fn new(id: StreamId) -> Self {
+    fn new(id: StreamId, chained: bool) -> Self {
         let (units, shards) = (VecDeque::new(), SmallVec::new());
         let floor = Timestamp::ZERO;
-        Self { id, base: 0, floor, units, open: 0, failed: false, shards }
+        Self { id, base: 0, floor, units, open: 0, failed: false, chained, shards }
     }
 
     fn next(&self) -> u32 {
@@ -89,6 +91,7 @@ impl Stream {
     /// Adds commands; gives the groups that they make.
     fn issue(&mut self, batch: Vec<(ShardId, Planned)>) -> BTreeMap<ShardId, Group> {
         let (fresh, base, floor) = (self.next(), self.base, self.floor);
+        let chained = self.chained;
         let mut groups: BTreeMap<ShardId, Group> = BTreeMap::new();
         for (shard, planned) in batch {
             let unit = Unit { seq: self.next(), ops: planned.ops.clone() };
@@ -98,6 +101,7 @@ impl Stream {
                 base,
                 fresh,
                 floor,
+                chained,
                 ..Group::default()
             });
             group.units.push(unit);
@@ -151,7 +155,8 @@ impl Gateway {
     /// Works out again whether all machines understand streams.
     pub(super) fn look_at_level(&mut self) {
         let map = self.topology.map();
-        let understood = map.is_none_or(|map| map.level.suffices_for(Level::ORDERED));
+        let needed = self.config.order.level();
+        let understood = map.is_none_or(|map| map.level.suffices_for(needed));
         self.ordered = self.config.order != Order::None && understood;
         let lacks_map = self.mail.ways.is_some() && map.is_none();
         if std::mem::replace(&mut self.lacks_map, lacks_map) && !lacks_map {
@@ -265,6 +270,10 @@ impl Gateway {
     /// it is better to wait for room.
     fn next_batch(&mut self, id: SessionId) -> Option<Vec<(ShardId, Planned)>> {
         let session = self.sessions.get_mut(id.0)?;
+        if self.config.order == Order::Chain && session.stream.is_some() {
+            // A new leader asks the shards of all later units: all are known when the first is sent.
+            return None;
+        }
         let room = session.stream.as_ref().map_or(WINDOW_UNITS_MAX, |stream| stream.room());
         // Each part of a stream names all that is in flight: many small ones cost more than a few.
         if room < session.gathered.len().min(WINDOW_UNITS_MAX / 2) {
@@ -289,8 +298,10 @@ impl Gateway {
     /// Sends commands to several shards as a stream, or as the next part of one.
     fn issue(&mut self, id: SessionId, batch: Vec<(ShardId, Planned)>) {
         let age = self.new_age();
+        let chained = self.config.order == Order::Chain;
         let Some(session) = self.sessions.get_mut(id.0) else { return };
-        let stream = session.stream.get_or_insert_with(|| Box::new(Stream::new(StreamId(age))));
+        let begin = || Box::new(Stream::new(StreamId(age), chained));
+        let stream = session.stream.get_or_insert_with(begin);
         let stream_id = stream.id;
         for (shard, group) in stream.issue(batch) {
             let (session, stream, first) = (id, stream_id, group.first());

@@ -135,6 +135,8 @@ pub struct Node<C> {
     events: VecDeque<Event>,
     parcels: VecDeque<(To, Parcel)>,
     words: words::Outbound,
+    /// Shards that were told something that makes them write, perhaps after their turn had ended.
+    told: Vec<usize>,
     transfers: Transfers,
 }
 
@@ -188,6 +190,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             events: VecDeque::new(),
             parcels: VecDeque::new(),
             words: BTreeMap::new(),
+            told: Vec::new(),
             transfers: Transfers::new(codec),
         };
         let level = node.placement.as_ref().map_or(Level::NEWEST, Placement::level);
@@ -617,8 +620,11 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// If the replica cannot go on.
     pub fn end_turn(&mut self, now: Now, shard: usize) -> Result<(), ReplicaError> {
         self.pass_words(now, shard);
+        self.told.retain(|told| *told != shard);
         let Some(replica) = &mut self.replicas[shard] else { return Ok(()) };
         replica.end_turn(now)?;
+        // What has its place now is handed on at once.
+        self.pass_words(now, shard);
         if self.placement.is_some() {
             self.install(now)?;
             self.post(shard);
@@ -688,9 +694,10 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.parcels.pop_front().or_else(|| self.poll_words())
     }
 
-    /// Whether a shard here has answers that were not polled.
+    /// Whether a shard here has answers that were not polled, or its turn is to be ended once more.
     pub fn has_answers(&self) -> bool {
         let mut active = self.active.list().iter().filter_map(|&s| self.replicas[s].as_ref());
-        !self.events.is_empty() || active.any(|replica| replica.shard().has_answers())
+        let more = !self.events.is_empty() || !self.told.is_empty();
+        more || active.any(|replica| replica.shard().has_answers())
     }
 }

@@ -14,6 +14,7 @@ use super::watermark::Settled;
 use crate::entry::{Apply, Prepare};
 use crate::limits::{EXECUTED_REPLIES_MAX, VOID_US};
 use crate::message::{Guard, TxnId, Version};
+use crate::pipeline::StreamId;
 use adt::collections::Map;
 use adt::record;
 use adt::{Blob, Ctx, Op, Record, Reply, Timestamp};
@@ -112,6 +113,9 @@ pub struct State {
     removals: Removals,
     pub(super) slots: Slots,
     pub(super) streams: Streams,
+    /// Streams whose order is handed on and that have units here without places, with the timestamp at
+    /// which those came.
+    pub(super) contents: BTreeMap<StreamId, Timestamp>,
     /// The shard is led here: units are carried out before the log says so.
     pub(super) leads_units: bool,
     changed: Vec<Blob>,
@@ -373,7 +377,8 @@ impl State {
     pub fn watermark(&self, clock: Timestamp) -> Timestamp {
         let open = self.prepared.values().map(|p| p.bound);
         let ahead = self.unsettled.values().flatten().copied();
-        open.chain(ahead).min().unwrap_or(clock)
+        let contents = self.contents.values().copied();
+        open.chain(ahead).chain(contents).min().unwrap_or(clock)
     }
 
     /// From now on, keeps the replies of transactions over several shards for a while.

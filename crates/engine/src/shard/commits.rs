@@ -76,6 +76,11 @@ impl Shard {
                 self.units_settled(*stream);
             }
             LogRecord::Refuse(stream) => self.stream_refused(*stream),
+            LogRecord::Content(group) => self.contents_came(group, ctx.ts),
+            LogRecord::Ordered { stream, link, before, ops } => {
+                self.carry_out_ordered(now, *stream, (*link, before), ops, ctx);
+            }
+            LogRecord::Promise { stream, shard, term } => self.promised(*stream, *shard, *term),
             LogRecord::Forget(streams) => {
                 streams.iter().for_each(|stream| self.state.forget_stream(*stream));
             }
@@ -117,8 +122,7 @@ impl Shard {
 
     fn land(&mut self, batch: &Batch) {
         for record in &batch.records {
-            let LogRecord::Apply(apply) = record else { continue };
-            for (key, op) in &apply.ops {
+            for (key, op) in record.ops() {
                 if op.is_write() && self.locks.land(key, batch.number) {
                     self.dirty.push(key.clone());
                 }
@@ -336,7 +340,9 @@ impl Shard {
                 LogRecord::Apply(apply) | LogRecord::Prepare(Prepare { apply, .. }) => {
                     self.before_change(apply);
                 }
-                LogRecord::Propose(group) => self.before_units(group),
+                // Units of the latter kind may take effect in the same entry.
+                LogRecord::Propose(group) | LogRecord::Content(group) => self.before_units(group),
+                LogRecord::Ordered { stream, link, .. } => self.before_ordered(*stream, link.seq),
                 LogRecord::Flush => self.keep_all_for_snapshot(),
                 _ => {}
             }
@@ -398,6 +404,11 @@ fn replay_into(state: &mut State, entry: &Entry) {
                 state.take_moved();
             }
             LogRecord::Refuse(stream) => state.refuse_stream(*stream),
+            LogRecord::Content(group) => state.keep_contents(group, ts),
+            LogRecord::Ordered { stream, link, before, .. } => {
+                state.carry_out_in_order(*stream, *link, before, &ctx);
+            }
+            LogRecord::Promise { stream, shard, term } => state.promise(*stream, *shard, *term),
             LogRecord::Forget(streams) => streams.iter().for_each(|s| state.forget_stream(*s)),
             LogRecord::Resolve(request) => {
                 state.requests_mut().resolve(request.clone(), ts);

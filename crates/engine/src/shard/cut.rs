@@ -144,7 +144,11 @@ impl Shard {
         let Some(frozen) = self.cut.as_mut().and_then(|cut| cut.frozen.as_mut()) else { return };
         // That something has expired was so before; and what is remembered of pipelines is no data.
         let expiry = matches!(record, LogRecord::Apply(_)) && kind == TargetKind::Nobody;
-        let memory = matches!(record, LogRecord::Refuse(_) | LogRecord::Forget(_));
+        let memory = match record {
+            LogRecord::Refuse(_) | LogRecord::Forget(_) | LogRecord::Promise { .. } => true,
+            LogRecord::Settle { units, .. } => units.iter().all(|(_, place)| place.is_none()),
+            _ => false,
+        };
         frozen.broken |= frozen.asked_by.is_none() && !expiry && !memory;
     }
 
@@ -196,7 +200,9 @@ impl Shard {
     fn is_still(&self) -> bool {
         let prepared = self.state.prepared().is_empty() && self.state.unsettled().next().is_none();
         let open = |txn: &super::Txn| txn.prepared || txn.committing || txn.unlogged.is_some();
-        prepared && !self.has_unapplied() && !self.txns.values().any(open)
+        // What an earlier leader has handed on may have taken effect elsewhere.
+        let known = !self.streams.is_recovering();
+        prepared && known && !self.has_unapplied() && !self.txns.values().any(open)
     }
 
     /// Keeps the state, if the shard stands still by now and nobody has been told.
@@ -244,6 +250,7 @@ impl Shard {
         let keys = self.waiters.values().flat_map(|waiter| &waiter.claims);
         let keys: Vec<_> = keys.map(|(key, _)| key.clone()).collect();
         self.dirty.extend(keys);
+        self.mark_chains();
         self.settle(now);
         for request in frozen.held {
             self.handle(now, request);

@@ -2,6 +2,7 @@
 
 use super::locks::{Barrier, Claim, Class, WaiterId};
 use super::requests::Known;
+use super::streams::{RECOVERY, is_own};
 use super::{Shard, Target, TargetKind, Txn, Waiter};
 use crate::entry::{Apply, LogRecord};
 use crate::limits::{IDLE_HOLDER_US_MAX, LOCK_WAITERS_MAX, UNITS_STUCK_US};
@@ -57,8 +58,9 @@ pub(super) fn claims_of(body: &Body) -> Claims {
             claims
         }
         Body::Pipeline(group) => {
-            let claim =
-                |(key, op): &(Blob, Op)| (key.clone(), Claim::new(op.clone(), Class::Prepared));
+            // With places that are handed on they are like single commands.
+            let class = if group.chained { Class::Apply } else { Class::Prepared };
+            let claim = |(key, op): &(Blob, Op)| (key.clone(), Claim::new(op.clone(), class));
             group.ops().map(claim).collect()
         }
         Body::Prepare { prepare, .. } => {
@@ -195,7 +197,8 @@ impl Shard {
             let refused = Answer::Refused(Refusal::Conflict);
             return self.answer(request.gateway, request.token, refused);
         }
-        if self.waiters.len() >= LOCK_WAITERS_MAX {
+        // There are no more requests of the shard itself than streams.
+        if self.waiters.len() >= LOCK_WAITERS_MAX && !is_own(&request.body) {
             self.stats.refused += 1;
             let refused = Answer::Refused(Refusal::Busy);
             return self.answer(request.gateway, request.token, refused);
@@ -291,7 +294,7 @@ impl Shard {
                 let (cc, record) = (self.config.concurrency, self.state.get(key));
                 let own = txn_of(&waiter.request.body);
                 let mut holders = self.locks.holders_against(key, claim, own, cc, record);
-                holders.any(|(txn, _)| self.state.is_unit(txn))
+                holders.any(|(txn, _)| txn == RECOVERY || self.state.is_unit(txn))
             })
         };
         let stuck: Vec<WaiterId> = self
@@ -508,7 +511,7 @@ impl Shard {
                 self.begin_phase(now, &key);
             }
             let went = !self.behind.is_empty() && self.let_followers_go(now);
-            if !self.advance_next(now) && !went {
+            if !self.advance_next(now) && !went && !self.recover_next(now) {
                 break;
             }
         }

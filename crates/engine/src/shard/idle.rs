@@ -64,6 +64,12 @@ impl Shard {
                     all.push(None);
                     continue;
                 }
+                LogRecord::Ordered { ops, .. } => {
+                    let writes = ops.iter().filter(|(_, op)| op.is_write());
+                    written.extend(writes.map(|(key, _)| key));
+                    all.push(None);
+                    continue;
+                }
                 other => {
                     emptied |= matches!(other, LogRecord::Flush);
                     all.push(None);

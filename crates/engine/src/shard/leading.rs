@@ -7,6 +7,7 @@
 use super::blocked::Blocked;
 use super::grants::claims_of;
 use super::locks::LockTable;
+use super::streams::is_own;
 use super::{Batch, Shard, Target, TargetKind, Txn};
 use crate::entry::LogRecord;
 use crate::message::{Answer, Body, GatewayId, Now, Refusal, Token, TxnId};
@@ -26,6 +27,7 @@ impl Shard {
     /// before. Prepared transactions get their locks back.
     pub fn lead(&mut self, now: Now, term: u64) {
         self.state.count_removals(term);
+        self.streams.term = term;
         self.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
         self.state.leads_units = true;
         let ahead: Vec<_> =
@@ -84,6 +86,9 @@ impl Shard {
         self.applied = number;
         for (_, waiter) in std::mem::take(&mut self.waiters) {
             let request = waiter.request;
+            if is_own(&request.body) {
+                continue;
+            }
             self.turn_away(request.gateway, request.token, request.body);
         }
         let followers = std::mem::take(&mut self.behind);

@@ -186,8 +186,9 @@ pub struct Shard {
     giving: Option<Range>,
     born: Option<split::Born>,
     streams: streams::LeaderStreams,
-    /// All who read the log understand records about streams.
+    /// All who read the log understand records about streams, and about those whose order is handed on.
     logs_streams: bool,
+    logs_chains: bool,
     outputs: VecDeque<Response>,
     stats: ShardStats,
 }
@@ -233,6 +234,7 @@ impl Shard {
             born: None,
             streams: streams::LeaderStreams::default(),
             logs_streams: false,
+            logs_chains: false,
             outputs: VecDeque::new(),
             stats: ShardStats::default(),
         }
@@ -274,6 +276,7 @@ impl Shard {
     /// All who read the log understand this level.
     pub fn use_level(&mut self, level: Level) {
         self.logs_streams = level.suffices_for(Level::ORDERED);
+        self.logs_chains = level.suffices_for(Level::CHAINED);
     }
 
     /// The shard's logical clock.
@@ -286,9 +289,9 @@ impl Shard {
     pub(crate) fn restore(&mut self, state: State, clock: Timestamp) {
         let outputs = std::mem::take(&mut self.outputs);
         let stats = std::mem::take(&mut self.stats);
-        let logs_streams = self.logs_streams;
+        let (logs_streams, logs_chains) = (self.logs_streams, self.logs_chains);
         let restored = Self::restored(self.config, state, clock);
-        *self = Self { outputs, stats, logs_streams, ..restored };
+        *self = Self { outputs, stats, logs_streams, logs_chains, ..restored };
     }
 
     /// The next answer for a gateway.
@@ -377,6 +380,9 @@ impl Shard {
 
     fn carry_out(&mut self, now: Now, request: Request) {
         match request.body {
+            Body::Read { .. } | Body::Snapshot { .. } if self.waits_for_ordered(&request.body) => {
+                self.after.push_back((self.tail(), request));
+            }
             Body::Read { .. } => self.read(now, request),
             Body::Apply(_) => self.admit_apply(now, request),
             Body::Snapshot { .. } => self.snapshot_read(now, request),
@@ -460,10 +466,8 @@ impl Shard {
                 | LogRecord::Forget(_)
         );
         self.building.urgent |= !lazy;
-        if self.building.tracked
-            && let LogRecord::Apply(apply) = &record
-        {
-            for (key, op) in &apply.ops {
+        if self.building.tracked {
+            for (key, op) in record.ops() {
                 self.locks.fly(key, op, self.building.number);
             }
         }
@@ -499,10 +503,8 @@ impl Shard {
             }
             batch.tracked = true;
             for record in &batch.records {
-                if let LogRecord::Apply(apply) = record {
-                    for (key, op) in &apply.ops {
-                        self.locks.fly(key, op, batch.number);
-                    }
+                for (key, op) in record.ops() {
+                    self.locks.fly(key, op, batch.number);
                 }
             }
         }
@@ -529,6 +531,12 @@ impl Shard {
     pub fn has_only_outcomes(&self) -> bool {
         let nothing_else = self.closed.is_empty() && !self.building.urgent;
         nothing_else && !self.building.records.is_empty()
+    }
+
+    /// Whether there is something to propose that somebody waits for.
+    #[inline]
+    pub fn has_urgent(&self) -> bool {
+        self.building.urgent || !self.closed.is_empty()
     }
 
     /// Until when outcomes may wait, if nothing else does. On a machine that is alone all shards share
@@ -571,9 +579,17 @@ impl Shard {
                 self.state.announce(prepare.clone(), bound);
             }
         }
-        for (index, record) in batch.records.iter().enumerate() {
-            if let LogRecord::Propose(group) = record {
-                self.announce_group(group, Timestamp(batch.ts.0 + index as u64));
+        for (index, record) in batch.records.iter_mut().enumerate() {
+            let ts = Timestamp(batch.ts.0 + index as u64);
+            match record {
+                LogRecord::Propose(group) => self.announce_group(group, ts),
+                LogRecord::Ordered { stream, link, .. } => {
+                    if link.place == Timestamp::ZERO {
+                        link.place = ts;
+                    }
+                    self.has_place(*stream, *link);
+                }
+                _ => {}
             }
         }
         let records = std::mem::take(&mut batch.records);

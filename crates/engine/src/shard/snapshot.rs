@@ -7,7 +7,7 @@
 use super::Shard;
 use super::apply::{Prepared, State};
 use super::split::Slots;
-use super::streams::Kept;
+use super::streams::{Kept, KeptChain};
 use crate::entry::{Apply, SnapshotPart};
 use crate::message::ShardId;
 use crate::replication::Members;
@@ -116,6 +116,7 @@ impl Shard {
         for (stream, kept) in self.state.streams() {
             let (stream, refused, groups) = (*stream, kept.refused, kept.groups.clone());
             ready.push_back(SnapshotPart::Stream { stream, refused, groups });
+            ready.extend(kept.chain.as_ref().map(|chain| chain.part(stream)));
         }
         let unsettled = self.state.unsettled();
         ready.extend(unsettled.map(|(txn, commit)| SnapshotPart::Unsettled { txn, commit }));
@@ -212,7 +213,15 @@ impl Reader {
             SnapshotPart::Unsettled { txn, commit } => self.state.act_ahead(txn, commit),
             SnapshotPart::Void(txn) => self.state.void(txn),
             SnapshotPart::Stream { stream, refused, groups } => {
-                self.state.restore_stream(stream, Kept { refused, groups });
+                self.state.restore_stream(stream, Kept { refused, groups, chain: None });
+            }
+            SnapshotPart::Chain { stream, links, promises, contents } => {
+                let chain = KeptChain {
+                    links: links.into_iter().map(|link| (link.seq, link)).collect(),
+                    promises: promises.into_iter().collect(),
+                    contents: contents.into_iter().map(|unit| (unit.seq, unit.ops)).collect(),
+                };
+                self.state.restore_chain(stream, chain);
             }
             SnapshotPart::Request { request, ts, replies } => {
                 self.state.requests_mut().remember(request, ts, replies);

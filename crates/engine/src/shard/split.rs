@@ -113,8 +113,11 @@ impl Shard {
         self.giving = Some(range);
         let prepared = self.txns.values().filter(|txn| txn.prepared);
         let mut keys = prepared.flat_map(|txn| &txn.keys);
-        let in_state = self.state.prepared().values().flat_map(|p| &p.prepare.apply.ops);
-        !keys.any(|key| is_in(key, range)) && !in_state.clone().any(|(key, _)| is_in(key, range))
+        let mut in_state = self.state.prepared().values().flat_map(|p| &p.prepare.apply.ops);
+        let free =
+            !keys.any(|key| is_in(key, range)) && !in_state.any(|(key, _)| is_in(key, range));
+        // Nor may there be units that have still to get their places.
+        free && !self.state.all_contents().any(|(key, _)| is_in(key, range))
     }
 
     /// Puts the split into an entry of its own, behind everything else.

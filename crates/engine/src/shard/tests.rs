@@ -1,6 +1,7 @@
 //! Stories about one shard: who waits, who goes, and what comes out.
 
 mod absence;
+mod chains;
 mod idle;
 mod outcomes;
 mod streams;

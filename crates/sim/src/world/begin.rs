@@ -11,7 +11,6 @@ use crate::trace::Trace;
 use crate::workload::{ACCOUNTS, DEPOSIT, account};
 use adt::Reply;
 use engine::gateway::Order;
-use engine::level::Level;
 use engine::message::MachineId;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::peer::PeerFormat;
@@ -21,7 +20,7 @@ impl World {
     pub fn new(seed: u64, plant: Option<Plant>) -> Self {
         let swarm = Swarm::new(seed, plant);
         let shape = swarm.shape;
-        let understood = !shape.is_cluster() || shape.level.suffices_for(Level::ORDERED);
+        let understood = !shape.is_cluster() || shape.level.suffices_for(shape.order.level());
         let ordered = understood && shape.order != Order::None;
         let client = |id| {
             let client = Client::new(seed, id, swarm.mix.clone(), swarm.manners);

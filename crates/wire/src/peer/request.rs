@@ -8,7 +8,9 @@ use crate::entry::{
     self, Spans, Words, put_apply, put_op, put_prepare, put_request, put_txn, read_apply, read_op,
     read_prepare, read_request,
 };
-use crate::stream::{put_group, put_homes, put_stream, read_group, read_homes, read_stream};
+use crate::stream::{
+    put_group, put_homes, put_stream, read_chained, read_group, read_homes, read_stream,
+};
 use adt::scan::ScanArgs;
 use adt::{Blob, Corrupt, Op, Timestamp};
 use engine::message::{Body, CutStep, KeyedOp, MachineId};
@@ -39,6 +41,7 @@ const TRANSFER: u8 = 22;
 const CUT: u8 = 23;
 const PIPELINE: u8 = 24;
 const END_STREAM: u8 = 25;
+const CHAINED_PIPELINE: u8 = 26;
 
 const FREEZE: u8 = 1;
 const RELEASE_CUT: u8 = 2;
@@ -70,6 +73,7 @@ fn kind(body: &Body) -> u8 {
         Body::KeysInSlot { .. } => KEYS_IN_SLOT,
         Body::Transfer { .. } => TRANSFER,
         Body::Cut { .. } => CUT,
+        Body::Pipeline(group) if group.chained => CHAINED_PIPELINE,
         Body::Pipeline(_) => PIPELINE,
         Body::EndStream { .. } => END_STREAM,
     }
@@ -175,6 +179,7 @@ pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Bo
         }
         PROBE_ACK => Body::ProbeAck { txn: read_txn(reader)? },
         PIPELINE => Body::Pipeline(Arc::new(read_group(reader, spans)?)),
+        CHAINED_PIPELINE => Body::Pipeline(Arc::new(read_chained(reader, spans)?)),
         END_STREAM => {
             let stream = read_stream(reader)?;
             Body::EndStream { stream, shards: read_homes(reader)? }

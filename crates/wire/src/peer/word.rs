@@ -1,7 +1,8 @@
 //! What leaders of shards tell each other about pipelines.
 
-use crate::bytes::{Reader, put_count, put_u16, put_u32, put_u64};
+use crate::bytes::{Form, Reader, put_count, put_u16, put_u32, put_u64};
 use crate::entry::{put_age, read_age};
+use crate::stream::{put_links, read_links};
 use adt::{Corrupt, Timestamp};
 use engine::message::ShardId;
 use engine::pipeline::{StreamId, Word};
@@ -11,6 +12,9 @@ const CLOSED: u8 = 2;
 const REFUSED: u8 = 3;
 const ASKS: u8 = 4;
 const SETTLED: u8 = 5;
+const HANDED_ON: u8 = 6;
+const ASKS_PLACES: u8 = 7;
+const KNOWS: u8 = 8;
 
 /// The shortest word, with the shard that it is for: stream, kind, number.
 const WORD_BYTES_MIN: usize = 2 + 16 + 1 + 2;
@@ -22,6 +26,9 @@ fn kind(word: &Word) -> u8 {
         Word::Refused { .. } => REFUSED,
         Word::Asks { .. } => ASKS,
         Word::Settled { .. } => SETTLED,
+        Word::HandedOn { .. } => HANDED_ON,
+        Word::AsksPlaces { .. } => ASKS_PLACES,
+        Word::Knows { .. } => KNOWS,
     }
 }
 
@@ -49,6 +56,16 @@ pub(super) fn put_words(words: &[(ShardId, Word)], out: &mut Vec<u8>) {
                 out.push(u8::from(*hurries));
                 put_count(units.len(), out);
                 units.iter().for_each(|unit| put_u32(*unit, out));
+            }
+            Word::HandedOn { links, .. } => put_links(Form::Wide, links, out),
+            Word::AsksPlaces { shard, term, .. } => {
+                put_u16(shard.outside(), out);
+                put_u64(*term, out);
+            }
+            Word::Knows { shard, term, links, .. } => {
+                put_u16(shard.outside(), out);
+                put_u64(*term, out);
+                put_links(Form::Wide, links, out);
             }
         }
     }
@@ -83,6 +100,12 @@ fn read_word(stream: StreamId, reader: &mut Reader<'_>) -> Result<Word, Corrupt>
                 units.push(reader.u32()?);
             }
             Word::Asks { stream, shard, hurries, units }
+        }
+        HANDED_ON => Word::HandedOn { stream, links: read_links(reader)? },
+        ASKS_PLACES => Word::AsksPlaces { stream, shard: shard(reader)?, term: reader.u64()? },
+        KNOWS => {
+            let (shard, term) = (shard(reader)?, reader.u64()?);
+            Word::Knows { stream, shard, term, links: read_links(reader)? }
         }
         _ => return Err(Corrupt),
     })

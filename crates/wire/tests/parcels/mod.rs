@@ -1,6 +1,6 @@
 //! One parcel of every kind, and what is in them.
 
-use crate::stream::{group, stream};
+use crate::stream::{chained, group, links, stream};
 use adt::scan::ScanArgs;
 use adt::{ArgBuf, Blob, ErrorReply, Reply, Timestamp, record};
 use bytes::Bytes;
@@ -347,7 +347,20 @@ pub fn parcels() -> Vec<Parcel> {
     parcels.extend(steps.map(|step| asked(Body::Cut { cut: 11, step })));
     parcels.push(answered(Answer::Refused(Refusal::Frozen)));
     parcels.extend(about_pipelines());
+    parcels.extend(about_chains());
     parcels
+}
+
+/// What came with pipelines whose order is handed on.
+fn about_chains() -> Vec<Parcel> {
+    let (stream, shard, links) = (stream(), ShardId(7), links());
+    let words = [
+        Word::HandedOn { stream, links: links.clone() },
+        Word::AsksPlaces { stream, shard, term: 4 },
+        Word::Knows { stream, shard, term: 4, links },
+    ];
+    let words = words.into_iter().map(|word| (ShardId(1), word)).collect();
+    vec![asked(Body::Pipeline(Arc::new(chained()))), Parcel::Words(words)]
 }
 
 /// What came with pipelines over several shards.

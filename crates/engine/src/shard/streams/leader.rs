@@ -3,7 +3,9 @@
 //! See `docs/internals/order.md`. Every change marks its stream, and [`Shard::advance_next`] does what
 //! has become possible for the marked ones.
 
+use super::chain::is_own;
 use super::live::{Live, Progress, Stream, answer_of, lost, own_proposal};
+use super::recovery::Recovery;
 use crate::entry::{KeptGroup, LogRecord};
 use crate::limits::{ASK_UNITS_DOUBLED_MAX, ASK_UNITS_US};
 use crate::message::{
@@ -38,7 +40,14 @@ pub(in crate::shard) struct Streams {
     /// Units whose places are in the log, and that wait for others before they are carried out.
     settled: BTreeMap<TxnId, SmallVec<[Blob; 1]>>,
     /// How many units hold records.
-    holding: usize,
+    pub(super) holding: usize,
+    /// The term in which this replica leads.
+    pub(in crate::shard) term: u64,
+    /// Promises to other shards that are on their way to the log.
+    pub(super) promising: BTreeMap<(StreamId, ShardId), u64>,
+    pub(super) recovery: Option<Recovery>,
+    /// Records that units change that have been handed on and are not durable, with how many do.
+    pub(super) ordering: Map<Blob, u32>,
 }
 
 impl Streams {
@@ -55,6 +64,13 @@ impl Streams {
             && self.refusing.is_empty()
             && self.forgotten.is_empty()
             && self.keeping.is_empty()
+            && self.recovery.is_none()
+    }
+
+    /// Whether it is not known yet which places an earlier leader has handed on.
+    #[inline]
+    pub(in crate::shard) fn is_recovering(&self) -> bool {
+        self.recovery.is_some()
     }
 
     pub(super) fn mark(&mut self, stream: StreamId) {
@@ -89,13 +105,16 @@ impl Shard {
         }
         let kept = self.streams.refusing.contains_key(&stream)
             || self.state.streams().get(&stream).is_some_and(|kept| kept.refused);
-        if !self.logs_streams {
+        if !self.logs_streams || group.chained && !self.logs_chains {
             return self.answer(asker.0, asker.1, Streams::failed(group));
         }
         let elsewhere = self.is_elsewhere(&request.body);
         if kept || elsewhere || self.is_frozen() || !group.is_sound(self.config.id) {
             let group = Arc::clone(group);
             return self.refuse_group(asker, &group);
+        }
+        if group.chained {
+            return self.take_chain(now, asker, Arc::clone(group));
         }
         self.begin_locking(now, request);
     }
@@ -105,6 +124,11 @@ impl Shard {
         let (id, first) = (group.stream, group.first());
         if let Some(live) = self.streams.group_mut(id, first) {
             live.asker = Some(asker);
+            self.streams.mark(id);
+            return true;
+        }
+        if let Some(chain) = self.chain_mut(id).filter(|chain| chain.group.is_some()) {
+            chain.asker = Some(asker);
             self.streams.mark(id);
             return true;
         }
@@ -119,6 +143,9 @@ impl Shard {
     /// The records of a group are free.
     pub(in crate::shard) fn grant_group(&mut self, now: Now, request: Request, claims: Claims) {
         let Body::Pipeline(group) = request.body else { return };
+        if group.chained {
+            return self.place_run(&group);
+        }
         let (id, first) = (group.stream, group.first());
         self.track(now);
         let probes = self.probe_conflicts(id.unit(first), &claims);
@@ -217,6 +244,7 @@ impl Shard {
         self.release_units(now, id);
         self.say_closed(id);
         self.answer_groups(id);
+        self.advance_chain(now, id);
         self.ask_for_earlier(now, id);
         self.let_newcomers_in(now);
         true
@@ -344,7 +372,7 @@ impl Shard {
         self.carried_out(now);
     }
 
-    fn log_settled(&mut self, id: StreamId, units: &[(u32, Place)]) {
+    pub(super) fn log_settled(&mut self, id: StreamId, units: &[(u32, Place)]) {
         if !units.is_empty() {
             let units = units.to_vec();
             self.log(LogRecord::Settle { stream: id, units }, Target::nobody());
@@ -363,6 +391,7 @@ impl Shard {
             // What others have told may be about units that are on their way here.
             stream.since_us = self.state.mono_us();
         }
+        self.end_chain(id);
         self.tell_settled(id);
     }
 
@@ -474,7 +503,7 @@ impl Shard {
         self.streams.held.push(request);
     }
 
-    fn let_newcomers_in(&mut self, now: Now) {
+    pub(super) fn let_newcomers_in(&mut self, now: Now) {
         if self.streams.held.is_empty() {
             return;
         }
@@ -511,6 +540,7 @@ impl Shard {
             .state
             .streams()
             .iter()
+            .filter(|(_, kept)| kept.chain.is_none())
             .flat_map(|(id, kept)| kept.groups.iter().map(move |group| (id, group)))
             .filter(|(_, group)| !group.is_settled())
             .map(|(id, group)| (*id, group.range().0))
@@ -562,6 +592,7 @@ impl Shard {
             let keys = ops.into_iter().map(|(key, _)| key).collect();
             self.streams.settled.insert(unit, keys);
         }
+        self.inherit_chains(now);
         self.keep_inherited(now);
     }
 
@@ -579,6 +610,7 @@ impl Shard {
             fresh: kept.base,
             homes: kept.homes.clone(),
             floor: kept.floor,
+            chained: false,
             units: kept.units.iter().map(unit).collect(),
         };
         let mut live = Live::new(Arc::new(group), None);
@@ -608,12 +640,15 @@ impl Shard {
     /// This replica does not lead any more: whoever waits for an answer asks the next leader.
     pub(in crate::shard) fn give_up_streams(&mut self) {
         let streams = std::mem::take(&mut self.streams);
-        for live in streams.live.into_iter().flat_map(|(_, stream)| stream.groups) {
-            if let Some((gateway, token)) = live.asker {
-                self.turn_away(gateway, token, Body::Pipeline(live.group));
+        for (_, stream) in streams.live {
+            let asked =
+                stream.groups.into_iter().filter_map(|live| Some((live.asker?, live.group)));
+            let chain = stream.chain.and_then(|chain| Some((chain.asker?, chain.group?)));
+            for ((gateway, token), group) in asked.chain(chain) {
+                self.turn_away(gateway, token, Body::Pipeline(group));
             }
         }
-        for request in streams.held {
+        for request in streams.held.into_iter().filter(|request| !is_own(&request.body)) {
             self.turn_away(request.gateway, request.token, request.body);
         }
     }

@@ -1,5 +1,6 @@
 //! What the leader of a shard knows of one stream beyond the log.
 
+use super::chain::Chain;
 use crate::entry::KeptGroup;
 use crate::message::{GatewayId, ShardId, Token, TxnId};
 use crate::pipeline::{Answered, Group, Place, Word};
@@ -15,6 +16,8 @@ pub(super) struct Stream {
     /// Its groups here that are not settled, in order.
     pub groups: Vec<Live>,
     pub told: Told,
+    /// What is known besides if its order is handed on.
+    pub chain: Option<Box<Chain>>,
     /// Shards that have asked, and are told what they may need to know.
     pub listeners: SmallVec<[ShardId; 2]>,
     /// Units here that others wait for, and that have not come; since when the first was asked for.
@@ -97,7 +100,7 @@ impl Told {
                 }
                 news
             }
-            Word::Asks { .. } | Word::Settled { .. } => false,
+            _ => false,
         }
     }
 

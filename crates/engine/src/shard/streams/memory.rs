@@ -6,6 +6,7 @@
 //! never said, it is forgotten after a time in which nobody can be left who asks ([`STREAM_KEPT_US`], and
 //! all watermarks have passed).
 
+use super::chain::is_own;
 use super::leader::Streams;
 use super::live::{Live, own_proposal};
 use crate::entry::{KeptGroup, LogRecord};
@@ -67,6 +68,9 @@ impl Shard {
                     self.forget_if_over(id);
                 }
             }
+            Word::HandedOn { links, .. } => self.hear_chain(now, id, links),
+            Word::AsksPlaces { shard, term, .. } => self.asked_for_places(id, shard, term),
+            Word::Knows { shard, term, links, .. } => self.learn_places(id, shard, term, links),
             word => {
                 if self.stream_mut(now, id).told.hear(&word) {
                     self.streams.mark(id);
@@ -91,9 +95,11 @@ impl Shard {
         let own = self.config.id;
         let kept = self.state.streams().get(&id);
         let refused = kept.is_some_and(|kept| kept.refused);
-        let (mut told, mut unknown) = (Vec::new(), Vec::new());
+        let chained = kept.is_some_and(|kept| kept.chain.is_some());
+        let (mut told, mut unknown, mut in_chain) = (Vec::new(), Vec::new(), Vec::new());
         for &seq in units {
             match kept.and_then(|kept| kept.group_of(seq)) {
+                Some(_) if chained => in_chain.push(seq),
                 Some(group) => {
                     let (units, proposal) = (group.range(), group.proposal);
                     let word = Word::Proposed { stream: id, shard: own, units, proposal };
@@ -105,7 +111,8 @@ impl Shard {
                 None => unknown.push(seq),
             }
         }
-        let closed = self.closed_upto(id);
+        in_chain.into_iter().for_each(|seq| self.asked_for_place(id, seq, shard));
+        let closed = self.closed_upto(id).filter(|_| !chained);
         told.extend(closed.map(|upto| Word::Closed { stream: id, shard: own, upto }));
         for word in told {
             self.streams.say(shard, word);
@@ -119,11 +126,12 @@ impl Shard {
             groups.any(|live| live.group.units.iter().any(|unit| unit.seq == *seq))
         };
         unknown.retain(|seq| !logged(seq));
+        unknown.retain(|seq| !self.has_chained(id, *seq));
         let Some(seq) = unknown.first().copied() else { return };
         if hurries {
             return self.refuse_late(now, id, seq);
         }
-        stream.late.get_or_insert((now.mono_us, seq));
+        self.stream_mut(now, id).late.get_or_insert((now.mono_us, seq));
     }
 
     /// Up to which unit all of a stream is closed here, as far as it has come.
@@ -227,7 +235,7 @@ impl Shard {
     /// The shard is to stand still: what waits for records here may hold up what is to be settled.
     pub(in crate::shard) fn refuse_waiting_groups(&mut self, now: Now) {
         let waiting = self.waiters.values().map(|waiter| &waiter.request.body);
-        let waiting = waiting.filter_map(|body| match body {
+        let waiting = waiting.filter(|body| !is_own(body)).filter_map(|body| match body {
             Body::Pipeline(group) => Some((group.stream, group.first())),
             _ => None,
         });
@@ -315,9 +323,11 @@ impl Shard {
         if self.streams.is_quiet() {
             return;
         }
+        self.ask_for_places(now);
         let waiting: Vec<StreamId> = self.streams.live.keys().copied().collect();
         for id in waiting {
             self.ask_for_earlier(now, id);
+            self.ask_for_chain(now, id);
             let Some(stream) = self.streams.live.get(&id) else { continue };
             if let Some((since_us, seq)) = stream.late
                 && now.mono_us >= since_us + UNITS_LATE_US
@@ -326,7 +336,8 @@ impl Shard {
                 self.refuse_late(now, id, seq);
             }
             let Some(stream) = self.streams.live.get(&id) else { continue };
-            let idle = stream.groups.is_empty() && stream.late.is_none();
+            let chained = stream.chain.as_ref().is_some_and(|chain| chain.group.is_some());
+            let idle = stream.groups.is_empty() && !chained && stream.late.is_none();
             if idle && now.mono_us >= stream.since_us + EARLY_WORDS_US {
                 self.streams.live.swap_remove(&id);
             }

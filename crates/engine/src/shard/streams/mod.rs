@@ -1,11 +1,17 @@
 //! What every replica knows of pipelines over several shards: the groups that are in the log, and what
 //! became of them. What their units do is in the state as it is for prepared transactions.
 
+mod chain;
+mod kept_chain;
 mod leader;
 mod live;
 mod memory;
+mod recovery;
 
+pub(super) use chain::is_own;
+pub use kept_chain::KeptChain;
 pub(super) use leader::Streams as LeaderStreams;
+pub(super) use recovery::RECOVERY;
 
 use super::apply::{Executed, Prepared, State};
 use crate::entry::{Apply, KeptGroup, Prepare};
@@ -22,6 +28,8 @@ pub struct Kept {
     pub refused: bool,
     /// Its groups, in the order of their units. They may have come into the log in another one.
     pub groups: Vec<KeptGroup>,
+    /// What is known besides if its order is handed on.
+    pub chain: Option<Box<KeptChain>>,
 }
 
 impl Kept {
@@ -99,6 +107,7 @@ impl State {
     /// Nobody asks about a stream any more.
     pub(super) fn forget_stream(&mut self, stream: StreamId) {
         self.streams.swap_remove(&stream);
+        self.contents.remove(&stream);
     }
 
     /// What a snapshot says of a stream.
@@ -142,7 +151,16 @@ impl State {
     ) -> Vec<Executed> {
         let mut executed = Vec::new();
         for (seq, place) in units {
-            self.streams.get_mut(&stream).into_iter().for_each(|kept| kept.settle(*seq, *place));
+            let kept = self.streams.get_mut(&stream);
+            let chained = kept.is_some_and(|kept| {
+                kept.settle(*seq, *place);
+                kept.chain.is_some()
+            });
+            if chained {
+                // It has failed: it had no place, and nobody has waited for it.
+                self.drop_content(stream, *seq);
+                continue;
+            }
             let unit = stream.unit(*seq);
             self.prepared.get_mut(&unit).into_iter().for_each(|prepared| prepared.free = true);
             // One that has to wait for others is carried out later.

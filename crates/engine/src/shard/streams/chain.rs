@@ -1,0 +1,423 @@
+//! Pipelines whose order is handed on (`chain`), at a shard's leader.
+//!
+//! Units arrive and are written to the log, where they hold nothing. When the unit before one has its
+//! place, that and all places before it are handed on to this shard; then the unit waits for its records
+//! like any single command, goes into the log a second time, at a place after all those, and that is
+//! handed on at once. See `docs/internals/order.md`; what a new leader has to ask is in `recovery`.
+
+use super::live::lost;
+use crate::entry::{Apply, KeptGroup, LogRecord};
+use crate::limits::{ASK_UNITS_DOUBLED_MAX, ASK_UNITS_US};
+use crate::message::{Answer, Body, GatewayId, KeyedOp, Now, Request, ShardId, Token};
+use crate::pipeline::{Answered, Group, Link, Place, StreamId, Unit, Word};
+use crate::shard::apply::Replies;
+use crate::shard::{Shard, Target};
+use adt::{Ctx, Timestamp};
+use smallvec::{SmallVec, smallvec};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How far a unit is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Step {
+    /// It has no place.
+    Waiting,
+    /// It may have one as soon as its records are free.
+    Wanted,
+    /// It is in the log with its place.
+    Placed,
+    /// It has taken effect.
+    Done { place: Timestamp, replies: Replies },
+    /// It has no effect.
+    Failed,
+}
+
+/// What is known of one such stream beyond the log.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    /// This shard's units, unless only others have told of the stream.
+    pub group: Option<Arc<Group>>,
+    /// Who wants to know what becomes of them.
+    pub asker: Option<(GatewayId, Token)>,
+    /// They are in the log.
+    pub durable: bool,
+    pub steps: Vec<Step>,
+    /// Places that were handed on to this shard and that nothing rests on, by the last unit of each.
+    pub heard: BTreeMap<u32, Vec<Link>>,
+    /// Places that are in the log, or on the way there.
+    pub links: BTreeMap<u32, Link>,
+    /// Up to which of its units this shard has handed on.
+    pub handed: Option<u32>,
+}
+
+impl Chain {
+    /// A stream's units at this shard have come.
+    fn begin(&mut self, group: Arc<Group>, asker: (GatewayId, Token)) {
+        self.steps = vec![Step::Waiting; group.units.len()];
+        self.asker = Some(asker);
+        self.group = Some(group);
+    }
+
+    pub fn step_of(&mut self, seq: u32) -> Option<&mut Step> {
+        let units = &self.group.as_ref()?.units;
+        let at = units.binary_search_by_key(&seq, |unit| unit.seq).ok()?;
+        self.steps.get_mut(at)
+    }
+
+    /// The next units that are to have places, which follow each other.
+    fn next_run(&self) -> &[Unit] {
+        let Some(group) = &self.group else { return &[] };
+        let open = |step: &Step| matches!(step, Step::Waiting | Step::Wanted);
+        let Some(at) = self.steps.iter().position(open) else { return &[] };
+        let units = &group.units[at..];
+        let follows = |(unit, step): (&Unit, &Step), first: u32, index: usize| {
+            *step == Step::Waiting && unit.seq == first + index as u32
+        };
+        let run = units.iter().zip(&self.steps[at..]).enumerate();
+        let run = run.take_while(|(index, pair)| follows(*pair, units[0].seq, *index));
+        &units[..run.count()]
+    }
+
+    fn is_over(&self) -> bool {
+        self.steps.iter().all(|step| matches!(step, Step::Done { .. } | Step::Failed))
+    }
+
+    fn answer(&self) -> Vec<Answered> {
+        let answered = |step: &Step| match step {
+            Step::Done { place, replies } => Some((*place, replies.clone())),
+            _ => None,
+        };
+        self.steps.iter().map(answered).collect()
+    }
+}
+
+/// A request of the shard itself: to give these units their places as soon as their records are free.
+fn wants_places(stream: StreamId, units: Vec<Unit>) -> Request {
+    let group = Group { stream, chained: true, units, ..Group::default() };
+    let body = Body::Pipeline(Arc::new(group));
+    Request { gateway: GatewayId::LAST, token: Token::default(), after: None, body }
+}
+
+/// Whether a request that waits for records is one of the shard itself.
+pub(in crate::shard) fn is_own(body: &Body) -> bool {
+    matches!(body, Body::Pipeline(group) if group.chained)
+}
+
+impl Shard {
+    pub(super) fn chain_mut(&mut self, id: StreamId) -> Option<&mut Chain> {
+        self.streams.live.get_mut(&id)?.chain.as_deref_mut()
+    }
+
+    fn chain(&self, id: StreamId) -> Option<&Chain> {
+        self.streams.live.get(&id)?.chain.as_deref()
+    }
+
+    /// Units have come whose order is handed on.
+    pub(super) fn take_chain(&mut self, now: Now, asker: (GatewayId, Token), group: Arc<Group>) {
+        let id = group.stream;
+        let stream = self.stream_mut(now, id);
+        stream.late = None;
+        stream.chain.get_or_insert_default().begin(Arc::clone(&group), asker);
+        self.log(LogRecord::Content(group), Target::nobody());
+        self.streams.mark(id);
+    }
+
+    /// They are durable.
+    pub(in crate::shard) fn contents_came(&mut self, group: &Group, ts: Timestamp) {
+        self.state.keep_contents(group, ts);
+        self.remember_stream(group.stream);
+        if let Some(chain) = self.chain_mut(group.stream) {
+            chain.durable = true;
+            self.streams.mark(group.stream);
+        }
+    }
+
+    /// Another shard hands on.
+    pub(super) fn hear_chain(&mut self, now: Now, id: StreamId, links: Vec<Link>) {
+        let Some(last) = links.last().map(|link| link.seq) else { return };
+        let whole = links.iter().zip(0..).all(|(link, seq)| link.seq == seq);
+        if !whole || self.chain(id).is_some_and(|chain| !self.takes(id, chain, &links)) {
+            return;
+        }
+        self.stream_mut(now, id).chain.get_or_insert_default().heard.insert(last, links);
+        self.streams.mark(id);
+    }
+
+    /// Whether a leader may rest something on places: nobody has given one of them who is not listened to
+    /// any more.
+    fn takes(&self, id: StreamId, chain: &Chain, links: &[Link]) -> bool {
+        let Some(group) = &chain.group else { return true };
+        let homes = links.iter().map(|link| group.homes.get(link.seq as usize));
+        links
+            .iter()
+            .zip(homes)
+            .all(|(link, home)| home.is_some_and(|home| link.term >= self.listens_from(id, *home)))
+    }
+
+    /// The places before a unit that are not in the log here, if all are known.
+    fn before(&self, id: StreamId, chain: &Chain, seq: u32) -> Option<Vec<Link>> {
+        let Some(last) = seq.checked_sub(1) else { return Some(Vec::new()) };
+        if chain.links.contains_key(&last) {
+            return Some(Vec::new());
+        }
+        let links = chain.heard.get(&last).filter(|links| self.takes(id, chain, links))?;
+        let is_new = |link: &&Link| !chain.links.contains_key(&link.seq);
+        Some(links.iter().filter(is_new).copied().collect())
+    }
+
+    /// Does what has become possible for a stream.
+    pub(super) fn advance_chain(&mut self, now: Now, id: StreamId) {
+        if self.chain(id).is_none_or(|chain| chain.group.is_none()) {
+            return;
+        }
+        self.fail_behind_refused(id);
+        self.want_places(now, id);
+        let Some(chain) = self.chain_mut(id) else { return };
+        if chain.is_over()
+            && let Some((gateway, token)) = chain.asker.take()
+        {
+            let units = chain.answer();
+            self.answer(gateway, token, Answer::Units(units));
+        }
+        self.end_chain(id);
+    }
+
+    /// Fails what comes after a unit that has no effect.
+    fn fail_behind_refused(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.live.get_mut(&id) else { return };
+        let Some(refused) = stream.told.refused else { return };
+        let Some(chain) = stream.chain.as_deref_mut() else { return };
+        let Some(group) = &chain.group else { return };
+        let mut failed: Vec<(u32, Place)> = Vec::new();
+        for (unit, step) in group.units.iter().zip(&mut chain.steps) {
+            if *step == Step::Waiting && unit.seq > refused {
+                *step = Step::Failed;
+                failed.push((unit.seq, None));
+            }
+        }
+        self.log_settled(id, &failed);
+    }
+
+    /// Asks for the records of the next units, if all before them have places. The first one of a stream
+    /// comes after nobody, and goes into the log only once.
+    fn want_places(&mut self, now: Now, id: StreamId) {
+        if self.is_frozen() || self.streams.is_recovering() {
+            return;
+        }
+        let Some(chain) = self.chain(id) else { return };
+        let run = chain.next_run();
+        let Some(first) = run.first().map(|unit| unit.seq) else { return };
+        let durable = chain.durable || first == 0;
+        if !durable || self.before(id, chain, first).is_none() {
+            return;
+        }
+        let run = run.to_vec();
+        self.set_steps(id, &run, &Step::Wanted);
+        self.begin_locking(now, wants_places(id, run));
+    }
+
+    fn set_steps(&mut self, id: StreamId, units: &[Unit], step: &Step) {
+        let Some(chain) = self.chain_mut(id) else { return };
+        for unit in units {
+            chain.step_of(unit.seq).into_iter().for_each(|known| *known = step.clone());
+        }
+    }
+
+    /// The records of units are free: they go into the log with their places.
+    pub(in crate::shard) fn place_run(&mut self, group: &Group) {
+        let (id, first) = (group.stream, group.first());
+        let Some(chain) = self.chain(id) else { return };
+        let Some(mut before) = self.before(id, chain, first) else {
+            // Whoever has handed on is not listened to any more.
+            self.set_steps(id, &group.units, &Step::Waiting);
+            return self.streams.mark(id);
+        };
+        let last = first.checked_sub(1).and_then(|seq| chain.links.get(&seq));
+        let after = before.last().or(last).map(|link| link.place);
+        self.move_clock(after.unwrap_or_default());
+        let term = self.streams.term;
+        if let Some(chain) = self.chain_mut(id) {
+            chain.links.extend(before.iter().map(|link| (link.seq, *link)));
+            chain.heard.clear();
+        }
+        for unit in &group.units {
+            let link = Link { seq: unit.seq, place: Timestamp::ZERO, term };
+            self.log_ordered(id, link, std::mem::take(&mut before), unit.ops.clone());
+        }
+        self.set_steps(id, &group.units, &Step::Placed);
+    }
+
+    pub(super) fn log_ordered(
+        &mut self,
+        stream: StreamId,
+        link: Link,
+        before: Vec<Link>,
+        ops: SmallVec<[KeyedOp; 1]>,
+    ) {
+        for (key, _) in ops.iter().filter(|(_, op)| op.is_write()) {
+            *self.streams.ordering.entry(key.clone()).or_default() += 1;
+        }
+        self.log(LogRecord::Ordered { stream, link, before, ops }, Target::nobody());
+    }
+
+    /// Whether a read must wait for what is on its way to the log: others may have seen already what comes
+    /// after that. (Of single commands nobody has seen anything before they are durable.)
+    #[inline]
+    pub(in crate::shard) fn waits_for_ordered(&self, body: &Body) -> bool {
+        let ordering = &self.streams.ordering;
+        !ordering.is_empty()
+            && match body {
+                Body::Read { key, .. } => ordering.contains_key(key),
+                Body::Snapshot { ops, .. } => ops.iter().any(|(key, _)| ordering.contains_key(key)),
+                _ => false,
+            }
+    }
+
+    /// A unit is in an entry that is closed, which has given it its place.
+    pub(in crate::shard) fn has_place(&mut self, id: StreamId, link: Link) {
+        let Some(chain) = self.chain_mut(id) else { return };
+        chain.links.insert(link.seq, link);
+        if chain.durable {
+            self.hand_on(id, link.seq);
+        }
+    }
+
+    /// A unit takes effect.
+    pub(in crate::shard) fn carry_out_ordered(
+        &mut self,
+        now: Now,
+        id: StreamId,
+        (link, before): (Link, &[Link]),
+        ops: &[KeyedOp],
+        ctx: &Ctx,
+    ) {
+        self.before_ordered(id, link.seq);
+        for (key, _) in ops.iter().filter(|(_, op)| op.is_write()) {
+            if let Some(count) = self.streams.ordering.get_mut(key) {
+                *count -= 1;
+                if *count == 0 {
+                    self.streams.ordering.swap_remove(key);
+                }
+            }
+        }
+        let ops = self.state.content(id, link.seq).map_or(&[][..], |ops| ops);
+        self.stats.operations += ops.len() as u64;
+        if let Some(recent) = &mut self.recent {
+            let written = ops.iter().filter(|(_, op)| op.is_write());
+            written.for_each(|(key, _)| recent.note(key, now.mono_us));
+        }
+        let replies = self.state.carry_out_in_order(id, link, before, ctx);
+        let Some(chain) = self.chain_mut(id) else { return };
+        let replies = replies.unwrap_or_else(|| smallvec![lost()]);
+        let done = Step::Done { place: link.place, replies };
+        chain.step_of(link.seq).into_iter().for_each(|step| *step = done.clone());
+        if chain.handed.is_none_or(|handed| handed < link.seq) {
+            self.hand_on(id, link.seq);
+        }
+        self.streams.mark(id);
+    }
+
+    /// Records that a unit is about to change go into snapshots as they are.
+    pub(in crate::shard) fn before_ordered(&mut self, id: StreamId, seq: u32) {
+        let ops: Option<SmallVec<[KeyedOp; 1]>> =
+            self.state.content(id, seq).map(|ops| ops.iter().cloned().collect());
+        if let Some(ops) = ops {
+            self.before_change(&Apply { ops, ..Apply::default() });
+        }
+    }
+
+    /// Tells the shard of the next unit, if it is another one.
+    fn hand_on(&mut self, id: StreamId, seq: u32) {
+        let own = self.config.id;
+        let Some(chain) = self.chain_mut(id) else { return };
+        chain.handed = chain.handed.max(Some(seq));
+        let next = chain.group.as_ref().and_then(|group| group.homes.get(seq as usize + 1));
+        if let Some(next) = next.copied().filter(|next| *next != own) {
+            self.tell_chain(id, seq, next);
+        }
+    }
+
+    /// Tells another shard the places up to a unit's, if they are known. Whoever has promised something to
+    /// a shard has told it, too, which of its places it knows: those hold in that shard's new term as they
+    /// did before.
+    pub(super) fn tell_chain(&mut self, id: StreamId, seq: u32, to: ShardId) {
+        let own = self.config.id;
+        let kept = self.state.streams().get(&id);
+        let kept_chain = kept.and_then(|kept| kept.chain.as_deref());
+        let live = self.chain(id);
+        let group = kept.and_then(|kept| kept.groups.first()).map(|group| &group.homes);
+        let homes = group.or(live.and_then(|c| c.group.as_ref()).map(|group| &group.homes));
+        let Some(homes) = homes else { return };
+        let links = (0..=seq).zip(homes).map(|(seq, home)| {
+            let logged = || kept_chain.and_then(|chain| chain.links.get(&seq));
+            let link = live.and_then(|chain| chain.links.get(&seq)).or_else(logged)?;
+            let since = match *home == own {
+                true => self.streams.term,
+                false => kept_chain.map_or(0, |chain| chain.promised(*home)),
+            };
+            Some(Link { term: link.term.max(since), ..*link })
+        });
+        if let Some(links) = links.collect::<Option<Vec<Link>>>() {
+            self.streams.say(to, Word::HandedOn { stream: id, links });
+        }
+    }
+
+    /// Another shard wants to know the place of a unit that is in the log here.
+    pub(super) fn asked_for_place(&mut self, id: StreamId, seq: u32, shard: ShardId) {
+        let kept = self.state.streams().get(&id).and_then(|kept| kept.group_of(seq));
+        let fate = kept.and_then(|group| group.units.iter().find(|(unit, _)| *unit == seq));
+        match fate {
+            Some((_, Some(None))) => self.streams.say(shard, Word::Refused { stream: id, seq }),
+            _ => self.tell_chain(id, seq, shard),
+        }
+    }
+
+    /// Asks for what the next unit waits for, if that is late.
+    pub(super) fn ask_for_chain(&mut self, now: Now, id: StreamId) {
+        let own = self.config.id;
+        if self.streams.is_recovering() {
+            return;
+        }
+        let Some(chain) = self.chain(id).filter(|chain| chain.durable) else { return };
+        let Some(first) = chain.next_run().first().map(|unit| unit.seq) else { return };
+        let Some(last) = first.checked_sub(1) else { return };
+        let home = chain.group.as_ref().and_then(|group| group.homes.get(last as usize)).copied();
+        let Some(home) = home.filter(|home| *home != own) else { return };
+        if self.before(id, chain, first).is_some() {
+            return;
+        }
+        let Some(stream) = self.streams.live.get_mut(&id) else { return };
+        let pause_us = ASK_UNITS_US << stream.reminders.min(ASK_UNITS_DOUBLED_MAX);
+        if stream.asked_us == 0 {
+            stream.asked_us = now.mono_us.max(1);
+        } else if now.mono_us >= stream.asked_us + pause_us {
+            stream.asked_us = now.mono_us;
+            stream.reminders += 1;
+            let word = Word::Asks { stream: id, shard: own, hurries: false, units: vec![last] };
+            self.streams.say(home, word);
+        }
+    }
+
+    /// Whether units of a stream are here and not in the log.
+    pub(super) fn has_chained(&self, id: StreamId, seq: u32) -> bool {
+        let group = self.chain(id).and_then(|chain| chain.group.as_ref());
+        group.is_some_and(|group| group.units.iter().any(|unit| unit.seq == seq))
+    }
+
+    /// Forgets what is not in the log of a stream, if all is.
+    pub(super) fn end_chain(&mut self, id: StreamId) {
+        let kept = self.state.streams().get(&id);
+        let settled = kept.is_some_and(|kept| {
+            !kept.groups.is_empty() && kept.groups.iter().all(KeptGroup::is_settled)
+        });
+        let mono_us = self.state.mono_us();
+        if let Some(stream) = self.streams.live.get_mut(&id)
+            && settled
+            && stream.chain.as_ref().is_some_and(|chain| chain.asker.is_none())
+        {
+            stream.chain = None;
+            stream.since_us = mono_us;
+            self.tell_settled(id);
+        }
+    }
+}

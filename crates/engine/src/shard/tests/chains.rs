@@ -1,0 +1,212 @@
+//! Stories about units of pipelines whose order is handed from shard to shard.
+
+use super::*;
+use crate::entry::Entry;
+use crate::level::Level;
+use crate::pipeline::{Group, Link, StreamId, Unit, Word};
+use std::sync::Arc;
+
+const STREAM: StreamId = StreamId(Age { began: Timestamp(50), gateway: G });
+
+/// A shard that takes units whose order is handed on.
+fn chained() -> Story {
+    let mut story = Story::new();
+    story.shard.use_level(Level::CHAINED);
+    story.shard.lead(story.now, 1);
+    story
+}
+
+/// One unit of a stream that goes to these shards.
+fn unit(seq: u32, homes: &[u16], op: (&str, Op)) -> Body {
+    let ops = [(Blob::from(op.0), op.1)].into_iter().collect();
+    let homes = homes.iter().map(|home| ShardId(*home)).collect();
+    let units = vec![Unit { seq, ops }];
+    let group = Group { stream: STREAM, homes, units, chained: true, ..Group::default() };
+    Body::Pipeline(Arc::new(group))
+}
+
+fn link(seq: u32, place: u64, term: u64) -> Link {
+    Link { seq, place: Timestamp(place), term }
+}
+
+/// In the far future, so that no clock comes there by itself.
+const LATER: u64 = 1 << 60;
+
+impl Story {
+    fn hears(&mut self, word: Word) {
+        self.shard.hear(self.now, std::iter::once(word));
+    }
+
+    fn is_handed(&mut self, links: Vec<Link>) {
+        self.hears(Word::HandedOn { stream: STREAM, links });
+    }
+
+    fn said(&mut self) -> Vec<(u16, Word)> {
+        self.shard.take_words().into_iter().map(|(to, word)| (to.0, word)).collect()
+    }
+
+    /// What was handed on, and to whom.
+    fn handed(&mut self) -> Vec<(u16, Vec<(u32, u64)>)> {
+        let handed = |(to, word): (u16, Word)| match word {
+            Word::HandedOn { links, .. } => {
+                Some((to, links.iter().map(|link| (link.seq, link.place.0)).collect()))
+            }
+            _ => None,
+        };
+        self.said().into_iter().filter_map(handed).collect()
+    }
+
+    /// What the next turn puts into the log, which is not durable yet.
+    fn proposes(&mut self) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        while let Some(entry) = self.shard.end_turn(self.now) {
+            entries.push(entry.clone());
+            self.shard.keep(entry, 0);
+        }
+        entries
+    }
+
+    /// Another replica, with these entries in its log, leads in this term.
+    fn successor(entries: &[Entry], term: u64) -> Self {
+        let mut story = Story::new();
+        story.shard.use_level(Level::CHAINED);
+        entries.iter().for_each(|entry| story.shard.replay(story.now, entry.clone()));
+        story.shard.lead(story.now, term);
+        story
+    }
+}
+
+#[test]
+fn the_first_unit_is_handed_on_when_it_is_durable() {
+    let mut story = chained();
+    story.ask(unit(0, &[0, 1], ("s", add("a"))));
+    story.proposes();
+    assert_eq!(story.handed(), [], "it might be lost");
+    story.sync();
+    let handed = story.handed();
+    assert_eq!((handed.len(), handed[0].0, handed[0].1[0].0), (1, 1, 0));
+    assert!(matches!(&story.answers()[..], [(1, Answer::Units(units))] if units[0].is_some()));
+}
+
+#[test]
+fn a_later_unit_holds_nothing_until_the_places_before_it_are_known() {
+    let mut story = chained();
+    story.ask(unit(1, &[1, 0, 2], ("s", add("a"))));
+    story.sync();
+    story.ask(Body::Apply(apply(&[("s", add("b"))])));
+    story.sync();
+    assert_eq!(story.seen(), ["2 done 1"], "nobody waits for it");
+    story.is_handed(vec![link(0, LATER, 1)]);
+    story.proposes();
+    let handed = story.handed();
+    assert_eq!((handed.len(), handed[0].0), (1, 2), "at once: {handed:?}");
+    assert!(handed[0].1[1].1 > LATER, "after all before it");
+    assert!(story.answers().is_empty(), "its effect is not durable");
+    story.sync();
+    assert_eq!(story.answers().len(), 1);
+}
+
+#[test]
+fn a_unit_waits_for_its_records_like_a_single_command() {
+    let mut story = chained();
+    story.ask(prepare(1, &[("s", add("a"))]));
+    story.sync();
+    story.ask(unit(1, &[1, 0], ("s", card())));
+    story.sync();
+    story.is_handed(vec![link(0, 1, 1)]);
+    story.sync();
+    assert_eq!(story.seen(), ["1 prepared", "0 wound 1"]);
+    story.ask(decide(1, None));
+    story.sync();
+    assert_eq!(story.answers().len(), 1, "the unit has gone ahead");
+}
+
+#[test]
+fn a_read_does_not_miss_what_is_handed_on_and_not_durable() {
+    let mut story = chained();
+    story.ask(unit(1, &[1, 0, 2], ("s", add("a"))));
+    story.sync();
+    story.is_handed(vec![link(0, 10, 1)]);
+    story.proposes();
+    // Whoever asks may have seen the end of the pipeline.
+    story.ask(Body::Read { key: Blob::from("s"), op: card(), fenced: false });
+    let ops = vec![(Blob::from("s"), card())];
+    story.ask(Body::Snapshot { ops, at: Timestamp::ZERO, fenced: false });
+    story.ask(Body::Read { key: Blob::from("t"), op: card(), fenced: false });
+    assert_eq!(story.seen(), ["4 = 0"]);
+    story.sync();
+    let seen = story.seen();
+    assert!(seen.contains(&"2 = 1".to_owned()) && seen.len() == 3, "{seen:?}");
+}
+
+#[test]
+fn what_is_refused_takes_all_with_it_that_comes_after() {
+    let mut story = chained();
+    story.ask(unit(1, &[1, 0], ("s", add("a"))));
+    story.sync();
+    story.hears(Word::Refused { stream: STREAM, seq: 0 });
+    story.sync();
+    assert!(matches!(&story.answers()[..], [(1, Answer::Units(units))] if units[0].is_none()));
+    assert!(story.shard.state().get(b"s").is_none());
+}
+
+#[test]
+fn whoever_has_promised_takes_no_places_of_earlier_leaders() {
+    let mut story = chained();
+    story.ask(unit(1, &[1, 0], ("s", add("a"))));
+    story.sync();
+    story.hears(Word::AsksPlaces { stream: STREAM, shard: ShardId(1), term: 2 });
+    assert_eq!(story.said(), [], "a promise that might be lost");
+    story.sync();
+    let knows = Word::Knows { stream: STREAM, shard: ShardId(0), term: 2, links: Vec::new() };
+    assert_eq!(story.said(), [(1, knows)]);
+    story.is_handed(vec![link(0, 10, 1)]);
+    story.sync();
+    assert!(story.answers().is_empty(), "an earlier leader has said so");
+    story.is_handed(vec![link(0, 20, 2)]);
+    story.sync();
+    assert_eq!(story.answers().len(), 1);
+}
+
+#[test]
+fn a_new_leader_gives_the_places_again_that_others_rest_on() {
+    let mut story = chained();
+    story.ask(unit(1, &[1, 0, 2], ("s", add("a"))));
+    let arrived = story.proposes();
+    story.sync();
+    story.is_handed(vec![link(0, LATER, 1)]);
+    story.proposes();
+    let handed = story.handed().remove(0).1;
+    // What has given the place is lost.
+    let mut story = Story::successor(&arrived, 2);
+    let asks = Word::AsksPlaces { stream: STREAM, shard: ShardId(0), term: 2 };
+    assert_eq!(story.said(), [(2, asks)]);
+    let read = Body::Read { key: Blob::from("s"), op: card(), fenced: false };
+    let other = Body::Read { key: Blob::from("t"), op: card(), fenced: false };
+    story.ask(read);
+    story.ask(other);
+    story.sync();
+    assert_eq!(story.seen(), ["2 = 0"], "nobody may miss what others may have seen the end of");
+    let links = handed.iter().map(|(seq, place)| link(*seq, *place, 1)).collect();
+    story.hears(Word::Knows { stream: STREAM, shard: ShardId(2), term: 2, links });
+    story.sync();
+    assert_eq!(story.seen(), ["1 = 1"]);
+    assert_eq!(story.handed(), [(2, handed)], "the same places as before");
+}
+
+#[test]
+fn a_place_that_nobody_has_heard_of_is_given_anew() {
+    let mut story = chained();
+    story.ask(unit(1, &[1, 0, 2], ("s", add("a"))));
+    let arrived = story.proposes();
+    let mut story = Story::successor(&arrived, 2);
+    let knows = |term| Word::Knows { stream: STREAM, shard: ShardId(2), term, links: Vec::new() };
+    story.hears(knows(1));
+    story.is_handed(vec![link(0, 10, 1)]);
+    story.sync();
+    assert_eq!(story.handed(), [], "that was an answer to somebody else");
+    story.hears(knows(2));
+    story.sync();
+    assert_eq!(story.handed().len(), 1);
+    assert!(story.shard.state().get(b"s").is_some());
+}
