@@ -43,7 +43,7 @@ def test_real_servers_are_as_far_apart_as_the_topology_says(tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     rows = {(row["order"], row["fanout"]): row for row in json.loads(done.stdout)["rows"]}
-    assert set(rows) == {(order, n) for order in ("single", "constant") for n in (1, 4)}
+    assert set(rows) == {(order, n) for order in ("single", "chain", "constant") for n in (1, 4)}
     for (order, fanout), row in rows.items():
         assert row["requests"] == 5 and row["mode"] == "processes"
         # To the leader and back, and from there to a follower and back: no message is early.

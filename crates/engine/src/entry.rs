@@ -112,21 +112,17 @@ pub enum LogRecord {
 }
 
 impl LogRecord {
-    /// Whether it takes [`Level::ORDERED`] to understand it.
-    pub fn is_about_streams(&self) -> bool {
-        matches!(
-            self,
+    /// What it takes to understand it.
+    pub fn level(&self) -> Level {
+        match self {
+            Self::Content(_) | Self::Ordered { .. } | Self::Promise { .. } => Level::CHAINED,
             Self::Propose(_)
-                | Self::Place { .. }
-                | Self::Settle { .. }
-                | Self::Refuse(_)
-                | Self::Forget(_)
-        )
-    }
-
-    /// Whether it takes [`Level::CHAINED`] to understand it.
-    pub fn is_about_chains(&self) -> bool {
-        matches!(self, Self::Content(_) | Self::Ordered { .. } | Self::Promise { .. })
+            | Self::Place { .. }
+            | Self::Settle { .. }
+            | Self::Refuse(_)
+            | Self::Forget(_) => Level::ORDERED,
+            _ => Level::CLUSTERS,
+        }
     }
 
     /// What takes effect at this record and is known to the leader from the moment on when it is made.

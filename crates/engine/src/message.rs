@@ -118,7 +118,7 @@ pub struct Age {
 
 impl Age {
     /// Older than every transaction.
-    pub const NONE: Self = Self {
+    pub const OLDEST: Self = Self {
         began: Timestamp::ZERO,
         gateway: GatewayId { machine: MachineId(0), worker: 0, life: 0 },
     };

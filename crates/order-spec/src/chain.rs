@@ -5,12 +5,14 @@
 //! places of the operations up to that one, each with the term of the leader that has given it), it gets
 //! the next place after both that and the shard's clock, goes into the log a second time with its place,
 //! and is handed on at once: that nobody waits for the second write is what makes the protocol as fast as
-//! it is, and what makes changes of leaders hard. A new leader asks all other shards which places of its
-//! shard they have heard of, and gives none before all have answered. Who answers promises, durably, to
-//! take no chain any more in which somebody of that shard speaks in an earlier term.
+//! it is, and what makes changes of leaders hard. A new leader that finds operations without places asks
+//! the shards of all later ones of their sessions which places of its shard they have heard of, and gives
+//! none before all have answered, but to operations of others that conflict with none of them. Who answers
+//! promises, durably, to take no chain of that session any more in which somebody of that shard speaks in
+//! an earlier term, and tells what is in the durable part of its log.
 
 use crate::clients::Time;
-use crate::story::{OpId, Ops, bit};
+use crate::story::{Op, OpId, Ops, bit};
 use crate::world::{Fact, Facts, Protocol, Scene};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +27,8 @@ pub enum Mutant {
     NoQuestions,
     /// Chains are taken from whoever sends them.
     NoTerms,
+    /// What was heard before a promise is still taken after it.
+    OldChains,
     /// That an operation is refused is not written down.
     VolatileReject,
 }
@@ -52,10 +56,18 @@ pub type Chain = Vec<Link>;
 pub enum Word {
     /// The last operation of the chain has its place.
     HandedOn(Chain),
-    /// A new leader of a shard asks, in its term.
-    Asks(u8, u8),
+    /// A new leader of a shard asks about a session.
+    Asks(Question),
     /// A shard answers such a question: the chains it knows up to operations of the other shard.
-    Knows(u8, u8, u8, Vec<Chain>),
+    Knows(u8, Question, Vec<Chain>),
+}
+
+/// What a new leader asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Question {
+    shard: u8,
+    term: u8,
+    client: u8,
 }
 
 /// A record of a shard's log.
@@ -67,8 +79,8 @@ pub enum Entry {
     Order(Chain),
     /// An operation will not take effect.
     Reject(OpId),
-    /// No chain is taken in which this shard speaks in a term before this one.
-    Promise(u8, u8),
+    /// No chain of this session is taken in which the shard speaks in a term before this one.
+    Promise(Question),
 }
 
 /// What a leader knows beyond the log.
@@ -78,8 +90,8 @@ pub struct Mind {
     /// Chains that were handed on to operations of this shard.
     heard: BTreeSet<Chain>,
     rejected: Ops,
-    /// In a term that is not the first: who has answered.
-    answers: BTreeMap<u8, Vec<Chain>>,
+    /// In a term that is not the first: who has answered, about which session.
+    answers: BTreeMap<(u8, u8), Vec<Chain>>,
     /// So many records were carried out.
     done: usize,
     lists: BTreeMap<u8, Vec<OpId>>,
@@ -89,10 +101,10 @@ pub struct Mind {
 
 type Leader = crate::world::Leader<Chained>;
 
-/// Since which term of a shard chains are taken, after these records.
-fn promised<'a>(entries: impl Iterator<Item = &'a Entry>, shard: u8) -> u8 {
+/// Since which term of a shard chains of a session are taken, after these records.
+fn promised<'a>(entries: impl Iterator<Item = &'a Entry>, shard: u8, client: u8) -> u8 {
     let promises = entries.filter_map(|entry| match entry {
-        Entry::Promise(of, term) if *of == shard => Some(*term),
+        Entry::Promise(to) if (to.shard, to.client) == (shard, client) => Some(to.term),
         _ => None,
     });
     promises.max().unwrap_or(0)
@@ -108,6 +120,12 @@ impl Leader {
             Entry::Order(chain) if chain.last().is_some_and(|link| link.op == op) => Some(chain),
             _ => None,
         })
+    }
+
+    /// Those without places that an earlier leader has left.
+    fn inherited(&self) -> impl Iterator<Item = OpId> + '_ {
+        let earlier = |at: usize| self.log[at].0 < self.term;
+        self.pending().into_iter().filter(move |(at, _)| earlier(*at)).map(|(_, op)| op)
     }
 
     /// The operations that have arrived and have no place.
@@ -133,15 +151,41 @@ impl Chained {
     /// Whether a leader takes a chain: nobody in it speaks in a term that this shard has promised to
     /// ignore.
     fn takes(&self, scene: &Scene, leader: &Leader, chain: &Chain) -> bool {
-        let in_time =
-            |link: &Link| link.term >= promised(leader.entries(), scene.shard_of(link.op));
+        let in_time = |link: &Link| {
+            let Op { shard, client, .. } = *scene.story.op(link.op);
+            link.term >= promised(leader.entries(), shard, client)
+        };
         self.is(Mutant::NoTerms) || chain.iter().all(in_time)
+    }
+
+    /// The shards that may have heard of places that earlier leaders have given, by session.
+    fn to_be_asked(scene: &Scene, leader: &Leader) -> BTreeSet<(u8, u8)> {
+        let later = |op: OpId| {
+            let client = scene.story.op(op).client;
+            let later = scene.story.of_client(client).filter(move |other| *other > op);
+            later.map(move |other| (scene.shard_of(other), client))
+        };
+        let asked = leader.inherited().flat_map(later);
+        asked.filter(|(shard, _)| *shard != leader.shard).collect()
     }
 
     /// Whether a leader knows all places that earlier ones have handed on.
     fn has_recovered(&self, scene: &Scene, leader: &Leader) -> bool {
-        let others = usize::from(scene.story.shards()) - 1;
-        leader.term == 0 || self.is(Mutant::NoQuestions) || leader.mind.answers.len() == others
+        let answered = |asked| leader.mind.answers.contains_key(asked);
+        self.is(Mutant::NoQuestions) || Self::to_be_asked(scene, leader).iter().all(answered)
+    }
+
+    /// Whether an operation can have a place although that is not so.
+    fn is_out_of_the_way(&self, scene: &Scene, leader: &Leader, op: OpId) -> bool {
+        let conflicts = |other| scene.story.op(op).conflicts(scene.story.op(other));
+        self.predecessor(scene, op).is_none() && !leader.inherited().any(conflicts)
+    }
+
+    fn ask(scene: &Scene, leader: &Leader, facts: &mut Facts<Self>) {
+        let (shard, term) = (leader.shard, leader.term);
+        for (_, client) in Self::to_be_asked(scene, leader) {
+            facts.insert(Fact::Says(Word::Asks(Question { shard, term, client })));
+        }
     }
 
     /// Operations whose place an earlier leader has handed on get that place, before any other one.
@@ -179,7 +223,11 @@ impl Chained {
                 leader.write(Entry::Reject(op));
                 return true;
             }
-            let is_of = |chain: &&Chain| chain.last().is_some_and(|link| link.op == before);
+            // What was heard before a promise counts no more either, unless something rests on it.
+            let is_of = |chain: &&Chain| {
+                let taken = self.takes(scene, leader, chain) || self.is(Mutant::OldChains);
+                chain.last().is_some_and(|link| link.op == before) && taken
+            };
             let chain = leader.chain_of(before).or_else(|| leader.mind.heard.iter().find(is_of));
             if let Some(chain) = chain.cloned() {
                 self.place(leader, op, chain);
@@ -202,14 +250,14 @@ impl Chained {
     /// Whoever has promised something to a shard has told it, too, which of its places it knows: those
     /// hold in the shard's new term as they did before.
     fn hand_on(&self, scene: &Scene, leader: &Leader, facts: &mut Facts<Self>) {
-        let known = |of| promised(leader.durable_entries(), of);
+        let known = |of, client| promised(leader.durable_entries(), of, client);
         for (at, entry) in leader.entries().enumerate() {
             let Entry::Order(chain) = entry else { continue };
             if at < leader.durable || chain.len() > 1 || self.is(Mutant::EarlyFirst) {
                 let chain = chain.iter().map(|link| {
-                    let of = scene.shard_of(link.op);
+                    let Op { shard: of, client, .. } = *scene.story.op(link.op);
                     let own = of == leader.shard;
-                    let term = if own { leader.term } else { link.term.max(known(of)) };
+                    let term = if own { leader.term } else { link.term.max(known(of, client)) };
                     Link { term, ..*link }
                 });
                 facts.insert(Fact::Says(Word::HandedOn(chain.collect())));
@@ -233,15 +281,16 @@ impl Chained {
         leader.mind.done = leader.durable;
     }
 
-    /// All chains up to operations of some shard that a leader has taken or given on.
-    fn known_of(scene: &Scene, leader: &Leader, shard: u8) -> Vec<Chain> {
-        let given = leader.entries().filter_map(|entry| match entry {
-            Entry::Order(chain) => Some(chain),
-            _ => None,
-        });
+    /// All chains up to operations that somebody asks about, in the first records of a log.
+    fn known_of(scene: &Scene, log: &[(u8, Entry)], question: Question) -> Vec<Chain> {
+        let is_of = |link: &Link| {
+            let op = scene.story.op(link.op);
+            (op.shard, op.client) == (question.shard, question.client)
+        };
         let mut known = BTreeSet::new();
-        for chain in given.chain(&leader.mind.heard) {
-            let ends = (1..=chain.len()).filter(|end| scene.shard_of(chain[end - 1].op) == shard);
+        for (_, entry) in log {
+            let Entry::Order(chain) = entry else { continue };
+            let ends = (1..=chain.len()).filter(|end| is_of(&chain[end - 1]));
             known.extend(ends.map(|end| chain[..end].to_vec()));
         }
         known.into_iter().collect()
@@ -257,14 +306,15 @@ impl Protocol for Chained {
         let is_of = |entry: &Entry| match entry {
             Entry::Content(of) | Entry::Reject(of) => *of == op,
             Entry::Order(chain) => chain.last().is_some_and(|link| link.op == op),
-            Entry::Promise(..) => false,
+            Entry::Promise(_) => false,
         };
         leader.entries().any(is_of) || leader.mind.refused & bit(op) != 0
     }
 
     fn arrive(&self, scene: &Scene, leader: &mut Leader, _: &mut Facts<Self>, op: OpId) {
         // Nothing is before the first one: it gets its place at once.
-        match self.predecessor(scene, op).is_none() && self.has_recovered(scene, leader) {
+        let free = self.has_recovered(scene, leader) || self.is_out_of_the_way(scene, leader, op);
+        match self.predecessor(scene, op).is_none() && free {
             true => self.place(leader, op, Vec::new()),
             false => leader.write(Entry::Content(op)),
         }
@@ -282,21 +332,20 @@ impl Protocol for Chained {
     fn export(&self, scene: &Scene, leader: &Leader, facts: &mut Facts<Self>, at: usize) {
         facts.extend(match leader.log[at].1 {
             Entry::Reject(op) => Some(Fact::Rejected(op)),
-            Entry::Promise(to, term) => {
-                let known = Self::known_of(scene, leader, to);
-                Some(Fact::Says(Word::Knows(leader.shard, to, term, known)))
+            Entry::Promise(question) => {
+                let known = Self::known_of(scene, &leader.log[..at], question);
+                Some(Fact::Says(Word::Knows(leader.shard, question, known)))
             }
             Entry::Content(_) | Entry::Order(_) => None,
         });
     }
 
-    fn begin(&self, leader: &mut Leader, facts: &mut Facts<Self>) {
+    fn begin(&self, leader: &mut Leader, _: &mut Facts<Self>) {
         let times = leader.entries().filter_map(|entry| match entry {
             Entry::Order(chain) => chain.last().map(|link| link.time),
             _ => None,
         });
         leader.mind.clock = times.max().unwrap_or(0);
-        facts.insert(Fact::Says(Word::Asks(leader.shard, leader.term)));
     }
 
     fn concerns(&self, scene: &Scene, leader: &Leader, fact: &Fact<Word>) -> bool {
@@ -311,16 +360,21 @@ impl Protocol for Chained {
         match fact {
             Fact::Says(Word::HandedOn(chain)) => {
                 let last = |chain: &Chain| chain.last().map_or(0, |link| link.op);
-                let is_new = leader.mind.heard.iter().all(|heard| last(heard) != last(chain));
+                let counts = |heard: &&Chain| self.takes(scene, leader, heard);
+                let mut heard = leader.mind.heard.iter().filter(counts);
+                let is_new = heard.all(|heard| last(heard) != last(chain));
                 is_new && waits(last(chain)) && self.takes(scene, leader, chain)
             }
             Fact::Rejected(op) => leader.mind.rejected & bit(*op) == 0 && waits(*op),
-            Fact::Says(Word::Asks(other, term)) => {
-                *other != leader.shard && promised(leader.entries(), *other) < *term
+            Fact::Says(Word::Asks(Question { shard, term, client })) => {
+                let later =
+                    scene.story.of_client(*client).any(|op| scene.shard_of(op) == leader.shard);
+                let heard = promised(leader.entries(), *shard, *client) >= *term;
+                *shard != leader.shard && later && !heard
             }
-            Fact::Says(Word::Knows(from, to, term, _)) => {
-                let is_new = !leader.mind.answers.contains_key(from);
-                is_new && (*to, *term) == (leader.shard, leader.term)
+            Fact::Says(Word::Knows(from, to, _)) => {
+                let is_new = !leader.mind.answers.contains_key(&(*from, to.client));
+                is_new && (to.shard, to.term) == (leader.shard, leader.term)
             }
             Fact::Reply(..) => false,
         }
@@ -329,9 +383,9 @@ impl Protocol for Chained {
     fn hear(&self, leader: &mut Leader, fact: Fact<Word>) {
         match fact {
             Fact::Says(Word::HandedOn(chain)) => drop(leader.mind.heard.insert(chain)),
-            Fact::Says(Word::Asks(other, term)) => leader.write(Entry::Promise(other, term)),
-            Fact::Says(Word::Knows(from, _, _, chains)) => {
-                leader.mind.answers.insert(from, chains);
+            Fact::Says(Word::Asks(question)) => leader.write(Entry::Promise(question)),
+            Fact::Says(Word::Knows(from, to, chains)) => {
+                leader.mind.answers.insert((from, to.client), chains);
             }
             Fact::Rejected(op) => leader.mind.rejected |= bit(op),
             Fact::Reply(..) => {}
@@ -342,8 +396,10 @@ impl Protocol for Chained {
         if self.has_recovered(scene, leader) {
             self.place_as_before(leader);
             while self.place_next(scene, leader) {}
-            self.hand_on(scene, leader, facts);
+        } else {
+            Self::ask(scene, leader, facts);
         }
+        self.hand_on(scene, leader, facts);
         Self::carry_out(scene, leader, facts);
     }
 }

@@ -72,11 +72,9 @@ impl EntryCodec for EntryFormat {
         assert!(entry.records.len() <= RECORDS_MAX, "shards bound their entries");
         // Whoever goes on with a stream may not have heard that all understand streams; all do, or
         // there would be none.
-        let streams = entry.records.iter().any(LogRecord::is_about_streams);
-        let level = if streams { level.max(Level::ORDERED) } else { level };
-        let chains = entry.records.iter().any(LogRecord::is_about_chains);
-        let (version, form) = match level {
-            _ if chains => (VERSION_CHAINED, Form::Short),
+        let needed = entry.records.iter().map(LogRecord::level).max();
+        let (version, form) = match level.max(needed.unwrap_or(Level::CLUSTERS)) {
+            _ if needed == Some(Level::CHAINED) => (VERSION_CHAINED, Form::Short),
             level if level.suffices_for(Level::ORDERED) => (VERSION_ORDERED, Form::Short),
             level if level.suffices_for(Level::COMPACT) => (VERSION_COMPACT, Form::Short),
             _ => (VERSION, Form::Wide),
@@ -95,10 +93,10 @@ impl EntryCodec for EntryFormat {
     fn decode(&self, bytes: &[u8]) -> Result<Entry, Corrupt> {
         let mut reader = Reader::new(bytes);
         let version = match bytes.first() {
-            Some(&(VERSION_COMPACT | VERSION_ORDERED | VERSION_CHAINED)) => reader.u8()?,
+            Some(&version) if has_shorts(version) => reader.u8()?,
             _ => read_version(&mut reader)?,
         };
-        if matches!(version, VERSION_COMPACT | VERSION_ORDERED | VERSION_CHAINED) {
+        if has_shorts(version) {
             reader.set_form(Form::Short);
         }
         let (now_ms, ts, seed) = (reader.u64()?, Timestamp(reader.u64()?), reader.u64()?);
@@ -114,6 +112,11 @@ impl EntryCodec for EntryFormat {
         reader.finish()?;
         Ok(Entry { now_ms, ts, seed, records })
     }
+}
+
+/// Whether numbers are as short as they can be.
+fn has_shorts(version: u8) -> bool {
+    (VERSION_COMPACT..=VERSION_CHAINED).contains(&version)
 }
 
 /// The level that it takes to understand these bytes of an entry.

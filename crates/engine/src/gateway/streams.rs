@@ -57,8 +57,6 @@ pub(super) struct Stream {
     /// Groups that are not answered.
     open: usize,
     failed: bool,
-    /// Its order is handed from shard to shard.
-    chained: bool,
     shards: SmallVec<[ShardId; 8]>,
 }
 
@@ -72,10 +70,10 @@ struct Issued {
 }
 
 impl Stream {
-    fn new(id: StreamId, chained: bool) -> Self {
+    fn new(id: StreamId) -> Self {
         let (units, shards) = (VecDeque::new(), SmallVec::new());
         let floor = Timestamp::ZERO;
-        Self { id, base: 0, floor, units, open: 0, failed: false, chained, shards }
+        Self { id, base: 0, floor, units, open: 0, failed: false, shards }
     }
 
     fn next(&self) -> u32 {
@@ -88,10 +86,9 @@ impl Stream {
         left.min(WINDOW_UNITS_MAX.saturating_sub(self.units.len()))
     }
 
-    /// Adds commands; gives the groups that they make.
-    fn issue(&mut self, batch: Vec<(ShardId, Planned)>) -> BTreeMap<ShardId, Group> {
+    /// Adds commands; gives the groups that they make, whose order may be handed from shard to shard.
+    fn issue(&mut self, batch: Vec<(ShardId, Planned)>, chained: bool) -> BTreeMap<ShardId, Group> {
         let (fresh, base, floor) = (self.next(), self.base, self.floor);
-        let chained = self.chained;
         let mut groups: BTreeMap<ShardId, Group> = BTreeMap::new();
         for (shard, planned) in batch {
             let unit = Unit { seq: self.next(), ops: planned.ops.clone() };
@@ -300,10 +297,9 @@ impl Gateway {
         let age = self.new_age();
         let chained = self.config.order == Order::Chain;
         let Some(session) = self.sessions.get_mut(id.0) else { return };
-        let begin = || Box::new(Stream::new(StreamId(age), chained));
-        let stream = session.stream.get_or_insert_with(begin);
+        let stream = session.stream.get_or_insert_with(|| Box::new(Stream::new(StreamId(age))));
         let stream_id = stream.id;
-        for (shard, group) in stream.issue(batch) {
+        for (shard, group) in stream.issue(batch, chained) {
             let (session, stream, first) = (id, stream_id, group.first());
             let pending = Pending::Units { session, stream, first, shard };
             self.mail.ask(shard, pending, Body::Pipeline(Arc::new(group)));

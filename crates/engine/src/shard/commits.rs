@@ -31,12 +31,10 @@ impl Shard {
     fn commit_record(&mut self, now: Now, record: &LogRecord, target: Target, ctx: &Ctx) {
         match record {
             LogRecord::Apply(apply) => {
-                self.before_change(apply);
+                self.before_change(&apply.ops);
                 self.stats.operations += apply.ops.len() as u64;
-                if let Some(recent) = &mut self.recent {
-                    let written = apply.ops.iter().filter(|(_, op)| op.is_write());
-                    written.for_each(|(key, _)| recent.note(key, now.mono_us));
-                }
+                let recent = self.recent.iter_mut();
+                recent.for_each(|recent| recent.note_written(&apply.ops, now.mono_us));
                 let outcome = self.state.apply(apply, ctx);
                 self.tell(target, outcome, ctx.ts);
                 if target.kind == TargetKind::Nobody
@@ -233,7 +231,7 @@ impl Shard {
             let behind = self.state.decided_behind(txn);
             if behind.iter().any(|decided| self.state.is_unit(*decided)) {
                 // At other shards, others of its stream may hold up what the transaction waits for there.
-                self.wound(now, txn, Age::default());
+                self.wound(now, txn, Age::OLDEST);
                 continue;
             }
             if oldest.is_none_or(|oldest| txn.age <= oldest) {
@@ -338,7 +336,7 @@ impl Shard {
         for record in &entry.records {
             match record {
                 LogRecord::Apply(apply) | LogRecord::Prepare(Prepare { apply, .. }) => {
-                    self.before_change(apply);
+                    self.before_change(&apply.ops);
                 }
                 // Units of the latter kind may take effect in the same entry.
                 LogRecord::Propose(group) | LogRecord::Content(group) => self.before_units(group),

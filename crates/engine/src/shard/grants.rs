@@ -89,7 +89,7 @@ impl Shard {
     fn age_of(&self, now: Now, request: &Request) -> Age {
         if matches!(request.body, Body::Pipeline(_)) {
             // Others of its stream may hold up whatever this waits for, and cannot give way.
-            return Age::default();
+            return Age::OLDEST;
         }
         txn_of(&request.body).map_or(
             // No transaction has such an age, so that of two who wait for each other one is older.
@@ -279,7 +279,7 @@ impl Shard {
             .map(|(id, _)| *id)
             .collect();
         for txn in idle {
-            self.wound(now, txn, Age::default());
+            self.wound(now, txn, Age::OLDEST);
         }
     }
 

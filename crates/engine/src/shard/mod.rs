@@ -575,7 +575,7 @@ impl Shard {
                 && self.txns.contains_key(&txn)
             {
                 let bound = Timestamp(batch.ts.0 + index as u64);
-                self.before_change(&prepare.apply);
+                self.before_change(&prepare.apply.ops);
                 self.state.announce(prepare.clone(), bound);
             }
         }

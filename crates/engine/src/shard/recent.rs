@@ -5,6 +5,7 @@
 //! changed for as long as the question took was there when the question was sent. See "Reads
 //! without locks" in `docs/internals/transactions.md`.
 
+use crate::message::KeyedOp;
 use adt::Blob;
 use foldhash::fast::FixedState;
 use std::hash::BuildHasher;
@@ -34,6 +35,12 @@ impl Recent {
     /// A key changes.
     pub fn note(&mut self, key: &Blob, mono_us: u64) {
         self.changed_us[place(key)] = mono_us;
+    }
+
+    /// Operations take effect.
+    pub fn note_written(&mut self, ops: &[KeyedOp], mono_us: u64) {
+        let written = ops.iter().filter(|(_, op)| op.is_write());
+        written.for_each(|(key, _)| self.note(key, mono_us));
     }
 
     /// Anything may have changed until now.

@@ -8,8 +8,9 @@ use super::Shard;
 use super::apply::{Prepared, State};
 use super::split::Slots;
 use super::streams::{Kept, KeptChain};
-use crate::entry::{Apply, SnapshotPart};
-use crate::message::ShardId;
+use crate::entry::SnapshotPart;
+use crate::message::{KeyedOp, ShardId};
+use crate::pipeline::StreamId;
 use crate::replication::Members;
 use adt::collections::Set;
 use adt::{Blob, Corrupt, Timestamp};
@@ -55,8 +56,8 @@ impl Writer {
     }
 
     /// A record that is about to change goes into the snapshot as it is.
-    fn keep(&mut self, state: &State, apply: &Apply) {
-        for (key, op) in &apply.ops {
+    fn keep(&mut self, state: &State, ops: &[KeyedOp]) {
+        for (key, op) in ops {
             if op.is_write()
                 && self.left.swap_remove(key)
                 && let Some(record) = state.get(key)
@@ -89,8 +90,9 @@ impl Shard {
         self.snapshot = Some(self.writer(index, term, members));
         // What is prepared may be carried out at any moment. Later ones follow when they are logged.
         let prepared = self.state.prepared().values();
-        let parts: Vec<Apply> = prepared.map(|p| p.prepare.apply.clone()).collect();
-        parts.iter().for_each(|apply| self.before_change(apply));
+        let ops = prepared.flat_map(|p| p.prepare.apply.ops.iter().cloned());
+        let ops: Vec<KeyedOp> = ops.collect();
+        self.before_change(&ops);
     }
 
     /// What writes the present state.
@@ -141,9 +143,16 @@ impl Shard {
     }
 
     /// Records that are about to change go into the snapshot as they are.
-    pub(super) fn before_change(&mut self, apply: &Apply) {
+    pub(super) fn before_change(&mut self, ops: &[KeyedOp]) {
         let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
-        self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep(state, apply));
+        self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep(state, ops));
+    }
+
+    /// The same for those that a unit with its place is about to change.
+    pub(super) fn before_ordered(&mut self, stream: StreamId, seq: u32) {
+        let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
+        let Some(ops) = state.content(stream, seq) else { return };
+        self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep(state, ops));
     }
 
     /// Everything is about to change.

@@ -20,7 +20,9 @@ fn sessions_that_cross() {
 fn leaders_change() {
     holds(Chained::default(), Story::of(&["a b", "b a"]).changes(1));
     holds(Chained::default(), Story::of(&["a b", "B ; A"]).changes(1));
+    holds(Chained::default(), Story::of(&["b a", "b2 ; a2"]).changes(1));
     holds(Chained::default(), read_backwards());
+    holds(Chained::default(), Story::of(&["a b", "B ; A"]).changes(2));
 }
 
 #[test]
@@ -47,6 +49,11 @@ fn a_new_leader_must_ask_which_places_were_handed_on() {
 #[test]
 fn a_deposed_leader_must_not_be_listened_to() {
     breaks(Chained::broken(Mutant::NoTerms), read_backwards());
+}
+
+#[test]
+fn what_a_deposed_leader_has_said_before_a_promise_does_not_count_after_it() {
+    breaks(Chained::broken(Mutant::OldChains), read_backwards());
 }
 
 #[test]

@@ -6,8 +6,7 @@
 //! handed on at once. See `docs/internals/order.md`; what a new leader has to ask is in `recovery`.
 
 use super::live::lost;
-use crate::entry::{Apply, KeptGroup, LogRecord};
-use crate::limits::{ASK_UNITS_DOUBLED_MAX, ASK_UNITS_US};
+use crate::entry::LogRecord;
 use crate::message::{Answer, Body, GatewayId, KeyedOp, Now, Request, ShardId, Token};
 use crate::pipeline::{Answered, Group, Link, Place, StreamId, Unit, Word};
 use crate::shard::apply::Replies;
@@ -69,12 +68,9 @@ impl Chain {
         let Some(group) = &self.group else { return &[] };
         let open = |step: &Step| matches!(step, Step::Waiting | Step::Wanted);
         let Some(at) = self.steps.iter().position(open) else { return &[] };
-        let units = &group.units[at..];
-        let follows = |(unit, step): (&Unit, &Step), first: u32, index: usize| {
-            *step == Step::Waiting && unit.seq == first + index as u32
-        };
-        let run = units.iter().zip(&self.steps[at..]).enumerate();
-        let run = run.take_while(|(index, pair)| follows(*pair, units[0].seq, *index));
+        let (units, steps) = (&group.units[at..], &self.steps[at..]);
+        let run = units.iter().zip(steps).zip(units[0].seq..);
+        let run = run.take_while(|((unit, step), seq)| **step == Step::Waiting && unit.seq == *seq);
         &units[..run.count()]
     }
 
@@ -147,11 +143,10 @@ impl Shard {
     /// any more.
     fn takes(&self, id: StreamId, chain: &Chain, links: &[Link]) -> bool {
         let Some(group) = &chain.group else { return true };
-        let homes = links.iter().map(|link| group.homes.get(link.seq as usize));
-        links
-            .iter()
-            .zip(homes)
-            .all(|(link, home)| home.is_some_and(|home| link.term >= self.listens_from(id, *home)))
+        links.iter().all(|link| {
+            let home = group.homes.get(link.seq as usize);
+            home.is_some_and(|home| link.term >= self.listens_from(id, *home))
+        })
     }
 
     /// The places before a unit that are not in the log here, if all are known.
@@ -300,30 +295,18 @@ impl Shard {
                 }
             }
         }
-        let ops = self.state.content(id, link.seq).map_or(&[][..], |ops| ops);
         self.stats.operations += ops.len() as u64;
-        if let Some(recent) = &mut self.recent {
-            let written = ops.iter().filter(|(_, op)| op.is_write());
-            written.for_each(|(key, _)| recent.note(key, now.mono_us));
-        }
+        self.recent.iter_mut().for_each(|recent| recent.note_written(ops, now.mono_us));
         let replies = self.state.carry_out_in_order(id, link, before, ctx);
         let Some(chain) = self.chain_mut(id) else { return };
         let replies = replies.unwrap_or_else(|| smallvec![lost()]);
-        let done = Step::Done { place: link.place, replies };
-        chain.step_of(link.seq).into_iter().for_each(|step| *step = done.clone());
+        if let Some(step) = chain.step_of(link.seq) {
+            *step = Step::Done { place: link.place, replies };
+        }
         if chain.handed.is_none_or(|handed| handed < link.seq) {
             self.hand_on(id, link.seq);
         }
         self.streams.mark(id);
-    }
-
-    /// Records that a unit is about to change go into snapshots as they are.
-    pub(in crate::shard) fn before_ordered(&mut self, id: StreamId, seq: u32) {
-        let ops: Option<SmallVec<[KeyedOp; 1]>> =
-            self.state.content(id, seq).map(|ops| ops.iter().cloned().collect());
-        if let Some(ops) = ops {
-            self.before_change(&Apply { ops, ..Apply::default() });
-        }
     }
 
     /// Tells the shard of the next unit, if it is another one.
@@ -342,19 +325,11 @@ impl Shard {
     /// did before.
     pub(super) fn tell_chain(&mut self, id: StreamId, seq: u32, to: ShardId) {
         let own = self.config.id;
-        let kept = self.state.streams().get(&id);
-        let kept_chain = kept.and_then(|kept| kept.chain.as_deref());
-        let live = self.chain(id);
-        let group = kept.and_then(|kept| kept.groups.first()).map(|group| &group.homes);
-        let homes = group.or(live.and_then(|c| c.group.as_ref()).map(|group| &group.homes));
-        let Some(homes) = homes else { return };
+        let Some((kept, homes)) = self.state.chain_of(id) else { return };
+        let links = self.chain(id).map_or(&kept.links, |chain| &chain.links);
         let links = (0..=seq).zip(homes).map(|(seq, home)| {
-            let logged = || kept_chain.and_then(|chain| chain.links.get(&seq));
-            let link = live.and_then(|chain| chain.links.get(&seq)).or_else(logged)?;
-            let since = match *home == own {
-                true => self.streams.term,
-                false => kept_chain.map_or(0, |chain| chain.promised(*home)),
-            };
+            let link = links.get(&seq)?;
+            let since = if *home == own { self.streams.term } else { kept.promised(*home) };
             Some(Link { term: link.term.max(since), ..*link })
         });
         if let Some(links) = links.collect::<Option<Vec<Link>>>() {
@@ -387,10 +362,9 @@ impl Shard {
             return;
         }
         let Some(stream) = self.streams.live.get_mut(&id) else { return };
-        let pause_us = ASK_UNITS_US << stream.reminders.min(ASK_UNITS_DOUBLED_MAX);
         if stream.asked_us == 0 {
             stream.asked_us = now.mono_us.max(1);
-        } else if now.mono_us >= stream.asked_us + pause_us {
+        } else if now.mono_us >= stream.asked_us + stream.pause_us() {
             stream.asked_us = now.mono_us;
             stream.reminders += 1;
             let word = Word::Asks { stream: id, shard: own, hurries: false, units: vec![last] };
@@ -406,14 +380,10 @@ impl Shard {
 
     /// Forgets what is not in the log of a stream, if all is.
     pub(super) fn end_chain(&mut self, id: StreamId) {
-        let kept = self.state.streams().get(&id);
-        let settled = kept.is_some_and(|kept| {
-            !kept.groups.is_empty() && kept.groups.iter().all(KeptGroup::is_settled)
-        });
-        let mono_us = self.state.mono_us();
+        let (settled, mono_us) = (self.is_settled(id), self.state.mono_us());
         if let Some(stream) = self.streams.live.get_mut(&id)
             && settled
-            && stream.chain.as_ref().is_some_and(|chain| chain.asker.is_none())
+            && stream.chain.as_ref().is_some_and(|chain| chain.durable && chain.asker.is_none())
         {
             stream.chain = None;
             stream.since_us = mono_us;

@@ -51,6 +51,12 @@ impl State {
         self.contents.insert(group.stream, ts);
     }
 
+    /// What is known of a stream whose units are here, with the shards of all its units.
+    pub(in crate::shard) fn chain_of(&self, stream: StreamId) -> Option<(&KeptChain, &[ShardId])> {
+        let kept = self.streams.get(&stream)?;
+        Some((kept.chain.as_deref()?, &kept.groups.first()?.homes))
+    }
+
     /// What a unit is to do, if it has no place yet.
     pub(in crate::shard) fn content(&self, stream: StreamId, seq: u32) -> Option<&[KeyedOp]> {
         let chain = self.streams.get(&stream)?.chain.as_ref()?;

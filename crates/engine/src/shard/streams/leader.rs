@@ -7,7 +7,6 @@ use super::chain::is_own;
 use super::live::{Live, Progress, Stream, answer_of, lost, own_proposal};
 use super::recovery::Recovery;
 use crate::entry::{KeptGroup, LogRecord};
-use crate::limits::{ASK_UNITS_DOUBLED_MAX, ASK_UNITS_US};
 use crate::message::{
     Answer, Body, GatewayId, KeyedOp, MachineId, Now, Request, ShardId, Token, TxnId,
 };
@@ -206,10 +205,7 @@ impl Shard {
 
     /// Records that units may change go into snapshots as they are.
     pub(in crate::shard) fn before_units(&mut self, group: &Group) {
-        for unit in &group.units {
-            let ops = unit.ops.iter().cloned().collect();
-            self.before_change(&crate::entry::Apply { ops, ..Default::default() });
-        }
+        group.units.iter().for_each(|unit| self.before_change(&unit.ops));
     }
 
     /// The proposal of a group is durable: others may know of it.
@@ -330,10 +326,7 @@ impl Shard {
         live.units[at] = Progress::Closed { place, replies, released: false };
         let ops = &live.group.units[at].ops;
         ops.iter().for_each(|(key, _)| self.locks.carry_out(key, unit));
-        if let Some(recent) = &mut self.recent {
-            let written = ops.iter().filter(|(_, op)| op.is_write());
-            written.for_each(|(key, _)| recent.note(key, now.mono_us));
-        }
+        self.recent.iter_mut().for_each(|recent| recent.note_written(ops, now.mono_us));
         self.streams.mark(id);
         true
     }
@@ -446,8 +439,7 @@ impl Shard {
         let Some(stream) = self.streams.live.get(&id) else { return };
         let mut asks: BTreeMap<ShardId, (bool, Vec<u32>)> = BTreeMap::new();
         // Where everything is slow because there is too much to do, questions add to it.
-        let pause_us = ASK_UNITS_US << stream.reminders.min(ASK_UNITS_DOUBLED_MAX);
-        let due = now.mono_us >= stream.asked_us + pause_us;
+        let due = now.mono_us >= stream.asked_us + stream.pause_us();
         let fresh = stream.asked_us == 0;
         for live in stream.groups.iter().filter(|live| live.durable) {
             // What was sent together is told without being asked for.

@@ -2,6 +2,7 @@
 
 use super::chain::Chain;
 use crate::entry::KeptGroup;
+use crate::limits::{ASK_UNITS_DOUBLED_MAX, ASK_UNITS_US};
 use crate::message::{GatewayId, ShardId, Token, TxnId};
 use crate::pipeline::{Answered, Group, Place, Word};
 use crate::shard::streams::Kept;
@@ -32,6 +33,11 @@ pub(super) struct Stream {
 }
 
 impl Stream {
+    /// How long to wait for an answer before others are asked again.
+    pub fn pause_us(&self) -> u64 {
+        ASK_UNITS_US << self.reminders.min(ASK_UNITS_DOUBLED_MAX)
+    }
+
     /// The group with this first unit.
     pub fn group_mut(&mut self, first: u32) -> Option<&mut Live> {
         self.groups.iter_mut().find(|live| live.group.first() == first)

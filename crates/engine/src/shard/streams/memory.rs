@@ -305,7 +305,7 @@ impl Shard {
         }
     }
 
-    fn is_settled(&self, id: StreamId) -> bool {
+    pub(super) fn is_settled(&self, id: StreamId) -> bool {
         let kept = self.state.streams().get(&id);
         kept.is_none_or(|kept| kept.groups.iter().all(KeptGroup::is_settled))
     }

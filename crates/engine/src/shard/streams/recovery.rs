@@ -6,6 +6,7 @@
 //! is in the log again, no unit gets a place here, and nobody gets at the records of those without one.
 
 use super::chain::{Chain, Step};
+use super::live::lost;
 use crate::entry::LogRecord;
 use crate::limits::ASK_UNITS_US;
 use crate::message::{Age, KeyedOp, Now, ShardId, TxnId};
@@ -13,12 +14,12 @@ use crate::pipeline::{Group, Link, StreamId, Unit, Word};
 use crate::shard::locks::{Claim, Class};
 use crate::shard::{Shard, Target};
 use adt::{Blob, Timestamp};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Who holds the records meanwhile. No transaction and no unit has this name.
-pub(in crate::shard) const RECOVERY: TxnId = TxnId { age: Age::NONE, attempt: 1 };
+pub(in crate::shard) const RECOVERY: TxnId = TxnId { age: Age::OLDEST, attempt: 1 };
 
 /// What is still to be found out.
 #[derive(Debug, Default)]
@@ -68,13 +69,12 @@ impl Shard {
 
     fn tell_places(&mut self, id: StreamId, to: ShardId, term: u64) {
         let own = self.config.id;
-        let kept = self.state.streams().get(&id);
-        let homes = kept.and_then(|kept| kept.groups.first()).map_or(&[][..], |g| &g.homes[..]);
-        let chain = kept.and_then(|kept| kept.chain.as_deref());
-        let links = chain.into_iter().flat_map(|chain| chain.links.values());
-        let mut links: Vec<Link> = links.copied().collect();
-        let of_it = |link: &Link| homes.get(link.seq as usize) == Some(&to);
-        links.truncate(links.iter().rposition(of_it).map_or(0, |last| last + 1));
+        let mut links = Vec::new();
+        if let Some((chain, homes)) = self.state.chain_of(id) {
+            links.extend(chain.links.values().copied());
+            let of_it = |link: &Link| homes.get(link.seq as usize) == Some(&to);
+            links.truncate(links.iter().rposition(of_it).map_or(0, |last| last + 1));
+        }
         let word = Word::Knows { stream: id, shard: own, term, links };
         self.streams.say(to, word);
     }
@@ -122,34 +122,17 @@ impl Shard {
             Some(None) => Step::Failed,
             Some(Some(place)) => {
                 let replies = self.state.replies_of(id.unit(*seq)).cloned();
-                let replies = replies.unwrap_or_else(|| smallvec::smallvec![super::live::lost()]);
+                let replies = replies.unwrap_or_else(|| smallvec![lost()]);
                 Step::Done { place: *place, replies }
             }
         });
+        let steps = steps.collect();
         let homes = group.homes.clone();
-        let own = self.config.id;
-        let links = chain.links.iter().map(|(seq, link)| {
-            let ours = homes.get(*seq as usize) == Some(&own);
-            let term = if ours { self.streams.term } else { link.term };
-            (*seq, Link { term, ..*link })
-        });
-        let chain_now = Chain {
-            durable: true,
-            steps: steps.collect(),
-            links: links.collect(),
-            group: Some(Arc::new(Group {
-                stream: id,
-                homes,
-                chained: true,
-                units,
-                ..Group::default()
-            })),
-            ..Chain::default()
-        };
-        let first = *chain.contents.keys().next()?;
-        let mut later = chain_now.group.as_ref()?.homes_from(first);
-        later.retain(|shard| *shard != own);
-        Some((chain_now, later))
+        let group = Group { stream: id, homes, chained: true, units, ..Group::default() };
+        let mut later = group.homes_from(*chain.contents.keys().next()?);
+        later.retain(|shard| *shard != self.config.id);
+        let (links, group) = (chain.links.clone(), Some(Arc::new(group)));
+        Some((Chain { durable: true, steps, links, group, ..Chain::default() }, later))
     }
 
     /// Asks those whose answers are missing.
@@ -209,11 +192,17 @@ impl Shard {
             }
             return over;
         };
-        let Some(ops) = self.state.content(id, seq) else { return false };
-        let ops: SmallVec<[KeyedOp; 1]> = ops.iter().cloned().collect();
-        if self.comes_after_prepared(&ops) {
+        let Some(ops) = self.state.content(id, seq) else {
+            recovery
+                .known
+                .iter_mut()
+                .for_each(|known| known.retain(|unit| *unit != (place, id, seq)));
+            return true;
+        };
+        if self.comes_after_prepared(ops) {
             return false;
         }
+        let ops = ops.iter().cloned().collect();
         self.place_again(id, Link { seq, place, term: self.streams.term }, ops);
         true
     }
@@ -234,14 +223,14 @@ impl Shard {
             known.pop_first();
         }
         recovery.placed.push((id, link.seq));
-        let told = recovery.told.get(&id).cloned().unwrap_or_default();
-        self.move_clock(link.place);
-        let Some(chain) = self.chain_mut(id) else { return };
+        let chain = self.streams.live.get_mut(&id).and_then(|stream| stream.chain.as_deref_mut());
+        let (Some(chain), Some(told)) = (chain, recovery.told.get(&id)) else { return };
         let is_new = |(seq, _): &(&u32, &Link)| !chain.links.contains_key(seq);
         let before = told.range(..link.seq).filter(is_new).map(|(_, link)| *link);
         let before: Vec<Link> = before.collect();
         chain.links.extend(before.iter().map(|link| (link.seq, *link)));
         chain.step_of(link.seq).into_iter().for_each(|step| *step = Step::Placed);
+        self.move_clock(link.place);
         self.log_ordered(id, link, before, ops);
     }
 

@@ -169,6 +169,18 @@ fn whoever_has_promised_takes_no_places_of_earlier_leaders() {
 }
 
 #[test]
+fn what_an_earlier_leader_has_said_before_a_promise_does_not_count_after_it() {
+    let mut story = chained();
+    story.ask(unit(1, &[1, 0], ("s", add("a"))));
+    story.is_handed(vec![link(0, 10, 1)]);
+    story.hears(Word::AsksPlaces { stream: STREAM, shard: ShardId(1), term: 2 });
+    story.sync();
+    story.sync();
+    assert!(story.answers().is_empty(), "nothing rests on it");
+    assert!(story.shard.state().get(b"s").is_none());
+}
+
+#[test]
 fn a_new_leader_gives_the_places_again_that_others_rest_on() {
     let mut story = chained();
     story.ask(unit(1, &[1, 0, 2], ("s", add("a"))));
