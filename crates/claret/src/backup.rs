@@ -15,6 +15,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use wire::backup::About;
 
@@ -113,22 +114,25 @@ fn take(args: &BackupArgs) -> Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let contents = runtime.block_on(async {
+        // From the beginning: a signal that comes before anybody waits for it ends the process at once.
+        let stops = signal(SignalKind::interrupt());
+        let mut stops = stops.map_err(|error| format!("signals cannot be received: {error}"))?;
         let client = Client::connect(&args.url).await;
         let client = client.map_err(|error| format!("{}: {error}", args.url))?;
-        take_from(&client, &args.file).await
+        take_from(&client, &args.file, &mut stops).await
     })?;
     Ok(if args.json { json(&args.file, &contents) } else { page(&args.file, &contents) })
 }
 
 /// Takes a backup, and begins again if a leader changes meanwhile.
-async fn take_from(client: &Client, file: &Path) -> Result<Contents> {
+async fn take_from(client: &Client, file: &Path, stops: &mut Signal) -> Result<Contents> {
     let mut why = String::new();
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
             eprintln!("begins again: {why}");
             tokio::time::sleep(PAUSE).await;
         }
-        match attempt_to(client, file).await {
+        match attempt_to(client, file, stops).await {
             // What was written is read back: a backup that cannot be read is none.
             Ok(()) => return inspect(file).map_err(|error| error.to_string()),
             Err(Failure::Again(reason)) => why = reason,
@@ -138,11 +142,15 @@ async fn take_from(client: &Client, file: &Path) -> Result<Contents> {
     Err(format!("there is no backup after {ATTEMPTS} attempts; the last one failed: {why}"))
 }
 
-async fn attempt_to(client: &Client, file: &Path) -> std::result::Result<(), Failure> {
+async fn attempt_to(
+    client: &Client,
+    file: &Path,
+    stops: &mut Signal,
+) -> std::result::Result<(), Failure> {
     // Nobody is to stand still for a backup that has no place.
     Backup::check_new(file)?;
     let cut = begin(client).await?;
-    let fetched = fetch_into(client, &cut, file).await;
+    let fetched = fetch_into(client, &cut, file, stops).await;
     // If this is lost, the servers forget the cut by themselves.
     let end = Command::new("BACKUP").arg("END").arg(cut.number);
     let _ = client.send::<ClientReply>(end).await;
@@ -155,17 +163,12 @@ async fn fetch_into(
     client: &Client,
     cut: &Cut,
     file: &Path,
+    stops: &mut Signal,
 ) -> std::result::Result<Backup, Failure> {
     let mut backup = Backup::create(file, &cut.about)?;
-    let stopped = async {
-        // Without the signal it is waited for in vain.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
     tokio::select! {
         fetched = fetch(client, cut, &mut backup) => fetched?,
-        () = stopped => return Err(Failure::For("interrupted; there is no backup".to_owned())),
+        Some(()) = stops.recv() => return Err(Failure::For("interrupted; there is no backup".to_owned())),
     }
     Ok(backup)
 }
