@@ -48,13 +48,13 @@ pub struct FanoutArgs {
     #[arg(long, value_delimiter = ',', default_value = "9",
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub shards: Vec<u16>,
-    /// Where machines are: uniform (one data centre), edge (clients far from everything, and
+    /// Where machines are: datacenter (the same delay everywhere), edge (clients far from everything, and
     /// leaders from their followers), geo (leaders far from each other, clients next to them),
     /// gcp:CLIENT/LEADER+LEADER+LEADER (regions of Google Cloud, with measured delays), or a file;
     /// separated by commas.
-    #[arg(long, value_delimiter = ',', default_value = "uniform")]
+    #[arg(long, value_delimiter = ',', default_value = "datacenter,edge,geo")]
     pub topology: Vec<String>,
-    /// One-way delay between the machines of `uniform`.
+    /// One-way delay between the machines of `datacenter`.
     #[arg(long, default_value = "500us", value_parser = parse_duration)]
     pub delay: Duration,
     /// Numbers of clients, separated by commas; each has one request at a time.
@@ -94,7 +94,8 @@ pub struct FanoutArgs {
     /// Where random choices begin.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Draw latency by fanout into this file (SVG).
+    /// Draw the figures into this file (SVG): latency by --fanout, by throughput with more --clients,
+    /// by --zipf.
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     /// Print one JSON document instead of a table.

@@ -253,7 +253,9 @@ mod tests {
 
     fn run_with(words: &[&str]) -> Report {
         let command = FanoutArgs::augment_args(clap::Command::new("fanout"));
-        let words = ["fanout", "--sim", "--requests", "20"].iter().chain(words);
+        let here: &[&str] =
+            if words.contains(&"--topology") { &[] } else { &["--topology", "datacenter"] };
+        let words = ["fanout", "--sim", "--requests", "20"].iter().chain(here).chain(words);
         let args = FanoutArgs::from_arg_matches(&command.get_matches_from(words)).unwrap();
         run(&args, Path::new("no program is started")).unwrap()
     }

@@ -1,6 +1,9 @@
-//! Latency by the number of commands of a request, a line for each protocol, as SVG.
+//! The figures of a report as one SVG: latency by the number of commands, alone and as a share of what
+//! `single` takes, latency by throughput, the share by how uneven keys are; each if the rows differ in
+//! it, with a line for each protocol.
 
 use crate::report::Report;
+use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -8,22 +11,80 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-const SIZE: (u32, u32) = (860, 560);
+/// Width and height of one figure.
+const SIZE: (u32, u32) = (620, 460);
 const FONT: &str = "sans-serif";
 /// Distinct without colours too: lines are labelled.
-const COLOURS: [RGBColor; 6] = [
+const COLOURS: [RGBColor; 9] = [
     RGBColor(31, 119, 180),
     RGBColor(214, 39, 40),
     RGBColor(44, 160, 44),
     RGBColor(148, 103, 189),
     RGBColor(140, 86, 75),
     RGBColor(127, 127, 127),
+    RGBColor(255, 127, 14),
+    RGBColor(23, 190, 207),
+    RGBColor(227, 119, 194),
 ];
 /// What tells lines apart, besides the protocol, if rows differ in it.
-const LABELS: [&str; 4] = ["topology", "shards", "zipf", "clients"];
+const LABELS: [&str; 5] = ["topology", "shards", "zipf", "fanout", "clients"];
 
-/// A line: its points are numbers of commands with microseconds.
+/// What is drawn over what.
+struct Figure {
+    title: &'static str,
+    /// The rows must differ in it; its values are joined to a line and are no label.
+    varies: &'static str,
+    x: &'static str,
+    x_says: &'static str,
+    y: &'static str,
+    y_says: &'static str,
+    /// Whether the horizontal axis is logarithmic; the vertical one is.
+    log: bool,
+}
+
+const FIGURES: [Figure; 4] = [
+    Figure {
+        title: "Latency as a share of what single takes",
+        varies: "fanout",
+        x: "fanout",
+        x_says: "commands per request",
+        y: "normalized_p50",
+        y_says: "share of the median",
+        log: true,
+    },
+    Figure {
+        title: "Median latency of a request",
+        varies: "fanout",
+        x: "fanout",
+        x_says: "commands per request",
+        y: "p50_us",
+        y_says: "microseconds",
+        log: true,
+    },
+    Figure {
+        title: "Latency by throughput, with more and more clients",
+        varies: "clients",
+        x: "ops_per_s",
+        x_says: "commands per second",
+        y: "p50_us",
+        y_says: "microseconds",
+        log: false,
+    },
+    Figure {
+        title: "Gain by how uneven keys are",
+        varies: "zipf",
+        x: "zipf",
+        x_says: "exponent of the keys' popularity",
+        y: "normalized_p50",
+        y_says: "share of the median of single",
+        log: false,
+    },
+];
+
+type Rows = [Map<String, Value>];
+/// Lines by their names: points in the order of the rows.
 type Lines = BTreeMap<String, Vec<(f64, f64)>>;
+type Failure = Box<dyn std::error::Error>;
 
 fn text(row: &Map<String, Value>, field: &str) -> String {
     match row.get(field) {
@@ -33,21 +94,106 @@ fn text(row: &Map<String, Value>, field: &str) -> String {
     }
 }
 
-/// The lines of the rows that say how many commands a request had.
-fn lines(rows: &[Map<String, Value>]) -> Lines {
-    let differs = |field: &&&str| rows.iter().any(|row| row.get(**field) != rows[0].get(**field));
-    let labels: Vec<&str> = LABELS.iter().filter(differs).copied().collect();
-    let mut lines = Lines::new();
-    for row in rows {
-        let number = |field: &str| row.get(field).and_then(Value::as_f64);
-        let Some(point) = number("fanout").zip(number("p50_us")) else { continue };
-        let mut name = text(row, "order");
-        for label in &labels {
-            name.push_str(&format!(", {label} {}", text(row, label)));
+fn differ(rows: &Rows, field: &str) -> bool {
+    rows.iter().any(|row| row.get(field) != rows[0].get(field))
+}
+
+impl Figure {
+    /// The lines of the rows that have both coordinates.
+    fn lines(&self, rows: &Rows) -> Lines {
+        let label = |field: &&&str| **field != self.varies && differ(rows, field);
+        let labels: Vec<&str> = LABELS.iter().filter(label).copied().collect();
+        let mut lines = Lines::new();
+        for row in rows {
+            let number = |field: &str| row.get(field).and_then(Value::as_f64);
+            let Some(point) = number(self.x).zip(number(self.y)) else { continue };
+            let mut name = text(row, "order");
+            for label in &labels {
+                name.push_str(&format!(", {label} {}", text(row, label)));
+            }
+            lines.entry(name).or_default().push(point);
         }
-        lines.entry(name).or_default().push(point);
+        lines
     }
-    lines
+
+    fn draw<DB: DrawingBackend>(
+        &self,
+        area: &DrawingArea<DB, plotters::coord::Shift>,
+        rows: &Rows,
+    ) -> Result<(), Failure>
+    where
+        DB::ErrorType: 'static,
+    {
+        let lines = self.lines(rows);
+        let points = || lines.values().flatten();
+        let x = range(points().map(|point| point.0));
+        let y = range(points().map(|point| point.1)).log_scale();
+        if self.log {
+            self.draw_on(area, &lines, x.log_scale(), y)
+        } else {
+            let margin = (x.end - x.start) * 0.04;
+            self.draw_on(area, &lines, x.start - margin..x.end, y)
+        }
+    }
+
+    fn draw_on<DB: DrawingBackend, X, Y>(
+        &self,
+        area: &DrawingArea<DB, plotters::coord::Shift>,
+        lines: &Lines,
+        x: X,
+        y: Y,
+    ) -> Result<(), Failure>
+    where
+        DB::ErrorType: 'static,
+        X: AsRangedCoord<Value = f64>,
+        X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+        Y: AsRangedCoord<Value = f64>,
+        Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
+        let mut chart = ChartBuilder::on(area)
+            .caption(self.title, (FONT, 18))
+            .margin(12)
+            .x_label_area_size(44)
+            .y_label_area_size(84)
+            .build_cartesian_2d(x, y)?;
+        chart
+            .configure_mesh()
+            .x_desc(self.x_says)
+            .y_desc(self.y_says)
+            .x_label_formatter(&|value| number(*value))
+            .y_label_formatter(&|value| number(*value))
+            .x_labels(7)
+            .label_style((FONT, 13))
+            .light_line_style(TRANSPARENT)
+            .draw()?;
+        for (number, (name, points)) in lines.iter().enumerate() {
+            let colour = COLOURS[number % COLOURS.len()];
+            let line = LineSeries::new(points.iter().copied(), colour.stroke_width(2));
+            chart.draw_series(line)?.label(name).legend(move |(x, y)| {
+                PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
+            });
+            let dots = points.iter().map(|point| Circle::new(*point, 3, colour.filled()));
+            chart.draw_series(dots)?;
+        }
+        // Shares fall with the number of commands, times grow with it.
+        let falls = self.y == "normalized_p50" && self.varies == "fanout";
+        let corner =
+            if falls { SeriesLabelPosition::LowerLeft } else { SeriesLabelPosition::UpperLeft };
+        chart
+            .configure_series_labels()
+            .position(corner)
+            .background_style(WHITE.mix(0.8))
+            .border_style(RGBColor(200, 200, 200))
+            .label_font((FONT, 12))
+            .draw()?;
+        Ok(())
+    }
+}
+
+/// A coordinate as short as it can be said.
+fn number(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// From where to where an axis goes on which these values lie.
@@ -56,58 +202,42 @@ fn range(values: impl Iterator<Item = f64>) -> Range<f64> {
     least * 0.9..most * 1.2
 }
 
+/// The figures that these rows have enough for.
+fn figures(rows: &Rows) -> Vec<&'static Figure> {
+    let enough = |figure: &&Figure| {
+        rows.iter().any(|row| row.get(figure.x).is_some_and(Value::is_number))
+            && differ(rows, figure.varies)
+            && !figure.lines(rows).is_empty()
+    };
+    FIGURES.iter().filter(enough).collect()
+}
+
 /// Draws the rows into a file.
 ///
 /// # Errors
 /// There is nothing to draw, or the file cannot be written.
 pub fn draw(report: &Report, file: &Path) -> io::Result<()> {
-    let lines = lines(&report.rows);
-    if lines.is_empty() {
-        return Err(io::Error::other("there is nothing to draw: no row has a fanout"));
+    let figures = figures(&report.rows);
+    if figures.is_empty() {
+        let why = "there is nothing to draw: ask for several of --fanout, --clients or --zipf";
+        return Err(io::Error::other(why));
     }
-    let mut svg = String::new();
-    figure(&lines, &mut svg).map_err(|error| io::Error::other(error.to_string()))?;
+    let svg = picture(&figures, &report.rows).map_err(|e| io::Error::other(e.to_string()))?;
     std::fs::write(file, svg)
 }
 
-fn figure(lines: &Lines, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
-    let points = || lines.values().flatten();
-    let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-    area.fill(&WHITE)?;
-    let (x, y) = (range(points().map(|point| point.0)), range(points().map(|point| point.1)));
-    let mut chart = ChartBuilder::on(&area)
-        .caption("Median latency of a request", (FONT, 20))
-        .margin(12)
-        .x_label_area_size(44)
-        .y_label_area_size(84)
-        .build_cartesian_2d(x.log_scale(), y.log_scale())?;
-    chart
-        .configure_mesh()
-        .x_desc("commands per request")
-        .y_desc("microseconds")
-        .label_style((FONT, 14))
-        .light_line_style(TRANSPARENT)
-        .draw()?;
-    for (number, (name, points)) in lines.iter().enumerate() {
-        let colour = COLOURS[number % COLOURS.len()];
-        chart
-            .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?
-            .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
-        let dots = points.iter().map(|point| Circle::new(*point, 3, colour.filled()));
-        chart.draw_series(dots)?;
+fn picture(figures: &[&Figure], rows: &Rows) -> Result<String, Failure> {
+    let mut svg = String::new();
+    {
+        let size = (SIZE.0 * figures.len() as u32, SIZE.1);
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        area.fill(&WHITE)?;
+        for (figure, area) in figures.iter().zip(area.split_evenly((1, figures.len()))) {
+            figure.draw(&area, rows)?;
+        }
+        area.present()?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.8))
-        .border_style(RGBColor(200, 200, 200))
-        .label_font((FONT, 14))
-        .draw()?;
-    area.present()?;
-    drop(chart);
-    drop(area);
-    Ok(())
+    Ok(svg)
 }
 
 #[cfg(test)]
@@ -118,7 +248,7 @@ mod tests {
     fn row(order: &str, fanout: u32, p50_us: f64) -> Map<String, Value> {
         fields([
             ("order", order.into()),
-            ("topology", "uniform".into()),
+            ("topology", "datacenter".into()),
             ("shards", 9.into()),
             ("fanout", fanout.into()),
             ("p50_us", p50_us.into()),
@@ -131,18 +261,31 @@ mod tests {
         let mut without = row("single", 1, 7.0);
         without.remove("fanout");
         rows.push(without);
-        let found = lines(&rows);
+        let latency = &FIGURES[1];
+        let found = latency.lines(&rows);
         assert_eq!(found.keys().collect::<Vec<_>>(), ["constant", "single"]);
         assert_eq!(found["single"], [(1.0, 4.0), (8.0, 32.0)]);
         rows[0].insert("shards".into(), 3.into());
-        assert!(lines(&rows).contains_key("single, shards 3"));
+        assert!(latency.lines(&rows).contains_key("single, shards 3"));
+    }
+
+    #[test]
+    fn a_figure_is_drawn_for_what_the_rows_differ_in() {
+        let mut rows = vec![row("single", 16, 4.0), row("single", 16, 5.0)];
+        assert!(figures(&rows).is_empty());
+        for (row, (clients, rate)) in rows.iter_mut().zip([(1, 200.0), (8, 900.0)]) {
+            row.insert("clients".into(), clients.into());
+            row.insert("ops_per_s".into(), rate.into());
+        }
+        let found = figures(&rows);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].lines(&rows)["single"], [(200.0, 4.0), (900.0, 5.0)]);
     }
 
     #[test]
     fn the_picture_names_its_lines_and_axes() {
-        let report = Report { rows: vec![row("single", 1, 4.0)], ..Report::default() };
-        let mut svg = String::new();
-        figure(&lines(&report.rows), &mut svg).unwrap();
+        let rows = [row("single", 1, 4.0), row("single", 2, 8.0)];
+        let svg = picture(&figures(&rows), &rows).unwrap();
         for part in ["<svg", "single", "commands per request", "microseconds", "circle"] {
             assert!(svg.contains(part), "{part}");
         }

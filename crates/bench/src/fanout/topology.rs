@@ -148,21 +148,21 @@ fn of_regions(name: &str, regions: &str) -> Result<Topology, String> {
 }
 
 impl Topology {
-    /// One of the built-in topologies, or that of a file. `uniform` is how long messages take in the
+    /// One of the built-in topologies, or that of a file. `datacenter` is how long messages take in the
     /// topology of that name.
     ///
     /// # Errors
     /// The file cannot be read, or makes no sense; says why.
-    pub fn named(name: &str, uniform: Duration) -> Result<Self, String> {
+    pub fn named(name: &str, delay: Duration) -> Result<Self, String> {
         match name {
-            "uniform" => Ok(Self::uniform(uniform.as_micros() as u64)),
+            "datacenter" => Ok(Self::datacenter(delay.as_micros() as u64)),
             "edge" => Self::parse(EDGE),
             "geo" => Self::parse(GEO),
             name if name.starts_with("gcp:") => of_regions(name, &name["gcp:".len()..]),
             path => {
                 let text = std::fs::read_to_string(Path::new(path)).map_err(|error| {
                     format!(
-                        "topology: '{path}' is not uniform, edge, geo or gcp:..., nor a file: {error}"
+                        "topology: '{path}' is not datacenter, edge, geo or gcp:..., nor a file: {error}"
                     )
                 })?;
                 Self::parse(&text).map_err(|error| format!("{path}: {error}"))
@@ -171,10 +171,10 @@ impl Topology {
     }
 
     /// One data centre: three machines and a gateway, all as far from each other.
-    pub fn uniform(delay_us: u64) -> Self {
+    pub fn datacenter(delay_us: u64) -> Self {
         let roles = vec![Role::Leader, Role::Leader, Role::Leader, Role::Gateway];
         let row = |from| (0..4).map(|to| if from == to { 0 } else { delay_us }).collect();
-        Self { name: "uniform".to_owned(), roles, delays_us: (0..4).map(row).collect() }
+        Self { name: "datacenter".to_owned(), roles, delays_us: (0..4).map(row).collect() }
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -255,10 +255,10 @@ mod tests {
 
     #[test]
     fn one_data_centre_has_three_machines_and_a_gateway() {
-        let uniform = Topology::named("uniform", Duration::from_micros(70)).unwrap();
-        assert_eq!(uniform.delays_us()[3], [70, 70, 70, 0]);
-        assert_eq!((uniform.founders(), uniform.entrances()), (3, vec![4]));
-        let holders = uniform.holders(4);
+        let near = Topology::named("datacenter", Duration::from_micros(70)).unwrap();
+        assert_eq!(near.delays_us()[3], [70, 70, 70, 0]);
+        assert_eq!((near.founders(), near.entrances()), (3, vec![4]));
+        let holders = near.holders(4);
         assert_eq!(holders, [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 2, 3]]);
     }
 
