@@ -8,6 +8,7 @@ mod commands;
 mod demo;
 mod doctor;
 mod memory;
+mod model;
 mod serve;
 mod sim;
 
@@ -38,6 +39,7 @@ enum Job {
     Sim(sim::SimArgs),
     /// Judge a history file.
     Check(check::CheckArgs),
+    Model(model::ModelArgs),
     /// Print the reference of all commands.
     Commands(commands::CommandsArgs),
     /// Look at a cluster, and decide which machine leads what.
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Job::Bench(args) => bench::main(&args),
         Job::Sim(args) => sim::main(&args),
         Job::Check(args) => check::main(&args),
+        Job::Model(args) => model::main(&args),
         Job::Commands(args) => commands::main(&args),
         Job::Demo(args) => demo::main(&args),
         Job::Cluster(args) => cluster::main(&args),
