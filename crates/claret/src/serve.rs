@@ -28,6 +28,9 @@ pub struct ServeArgs {
     /// TCP port [default: 6379]; 0 for any.
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
+    /// Serve clients that speak ZooKeeper's protocol on this port (2181 is usual); 0 for any.
+    #[arg(long, value_name = "PORT")]
+    zookeeper_port: Option<u16>,
     /// Number of shards of a new data directory [default: one per core].
     #[arg(long, value_name = "N")]
     shards: Option<u16>,
@@ -106,6 +109,7 @@ impl ServeArgs {
             dir: self.dir.clone(),
             bind: self.bind,
             port: self.port,
+            zookeeper_port: self.zookeeper_port,
             shards: self.shards,
             workers: self.workers,
             durability: self.durability,

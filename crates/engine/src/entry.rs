@@ -4,6 +4,9 @@
 //! disk are paid once for all of it. `wire` turns entries into bytes through [`EntryCodec`]; the
 //! leader applies the typed entry that it kept, so bytes are read only by followers and at start.
 
+use crate::coordination::service::Command;
+use crate::coordination::tree::Node;
+use crate::coordination::{Password, SessionId, Zxid};
 use crate::level::Level;
 use crate::message::{Guard, KeyedOp, RequestId, ShardId, TxnId};
 use crate::pipeline::{Group, Link, Place, StreamId, Unit};
@@ -97,6 +100,8 @@ pub enum LogRecord {
         /// The term.
         term: u64,
     },
+    /// A change of the coordination service.
+    Coordinate(Box<Command>),
     /// The shard, which has the slots from `first` to `last`, gives those from `at` on to a new
     /// shard, with all that is in them.
     Split {
@@ -115,6 +120,7 @@ impl LogRecord {
     /// What it takes to understand it.
     pub fn level(&self) -> Level {
         match self {
+            Self::Coordinate(_) => Level::COORDINATED,
             Self::Content(_) | Self::Ordered { .. } | Self::Promise { .. } => Level::CHAINED,
             Self::Propose(_)
             | Self::Place { .. }
@@ -263,6 +269,22 @@ pub enum SnapshotPart {
         /// Commit timestamp, or `None` if it was aborted.
         commit: Option<Timestamp>,
     },
+    /// The coordination service was changed here, the last time at this change.
+    Coordination {
+        /// The number of the change.
+        last: Zxid,
+    },
+    /// A session of the coordination service.
+    Session {
+        /// Which.
+        session: SessionId,
+        /// It ends when nothing was heard of it for so long.
+        timeout_ms: i32,
+        /// What proves that it is one's own.
+        password: Password,
+    },
+    /// A path of the coordination service and the node there, without its children's names.
+    Node(Blob, Box<Node>),
     /// Comes last.
     End {
         /// Number of parts before this one.

@@ -23,8 +23,10 @@ impl Level {
     pub const ORDERED: Self = Self(4);
     /// The order of a pipeline may be handed from shard to shard; see `docs/internals/order.md`.
     pub const CHAINED: Self = Self(5);
+    /// Changes of the coordination service are in the log; see `docs/internals/coordination.md`.
+    pub const COORDINATED: Self = Self(6);
     /// The newest that this build understands.
-    pub const NEWEST: Self = Self::CHAINED;
+    pub const NEWEST: Self = Self::COORDINATED;
 
     /// Whether a machine that understands this level can be in a cluster that uses another one.
     pub fn suffices_for(self, used: Self) -> bool {

@@ -157,6 +157,23 @@ pub const CUT_WAIT_US_MAX: u64 = 2 * FREEZE_US_MAX;
 pub const REMOVAL_GROUPS: usize = 1_024;
 /// Hash slots, as Redis Cluster has them.
 pub const SLOTS: u16 = 16_384;
+/// Longest path of a node of the coordination service, in bytes.
+pub const NODE_PATH_BYTES_MAX: usize = 8 << 10;
+/// Most nodes of the coordination service.
+pub const NODES_MAX: usize = 1 << 22;
+/// Most children of a node.
+pub const NODE_CHILDREN_MAX: usize = 1 << 20;
+/// Most sessions of the coordination service.
+pub const SESSIONS_MAX: usize = 100_000;
+/// Shortest time for which a session of the coordination service may be silent, in milliseconds: two of
+/// ZooKeeper's ticks.
+pub const SESSION_TIMEOUT_MS_MIN: i32 = 4_000;
+/// Longest time for which it may be silent, in milliseconds: twenty of ZooKeeper's ticks.
+pub const SESSION_TIMEOUT_MS_MAX: i32 = 40_000;
+/// Most requests of a client of the coordination service that are read before they are answered.
+pub const COORDINATION_REQUESTS_MAX: usize = 10_000;
+/// Most paths that sessions of the coordination service watch, each counted once for each session.
+pub const WATCHES_MAX: usize = 1 << 20;
 
 const _: () = assert!(ARGUMENT_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(KEY_BYTES_MAX < ARGUMENT_BYTES_MAX);

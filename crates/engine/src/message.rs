@@ -3,6 +3,7 @@
 //! A gateway numbers its requests with tokens of its own; a shard answers each request exactly
 //! once under that token, and sends notices that nobody asked for as [`Notice`]s.
 
+use crate::coordination::{Answered as Coordinated, Ask, SessionId, Told};
 use crate::entry::Apply;
 use crate::limits::PEER_FRAME_BYTES_MAX;
 use crate::pipeline::{Answered, Group, StreamId};
@@ -356,6 +357,9 @@ pub enum Body {
         /// At most so many.
         count: usize,
     },
+    /// Something about the coordination service, of the shard that has its tree. Answer:
+    /// [`Answer::Coordinated`].
+    Coordinate(Box<Ask>),
     /// A step of a cut through all shards, for a backup. Answer: [`Answer::Reply`], which is an
     /// error if the cut does not come about or is not there (any more).
     Cut {
@@ -395,6 +399,7 @@ impl Body {
             | Self::Unblock
             | Self::EndStream { .. }
             | Self::Decide { commit: None, .. } => return None,
+            Self::Coordinate(ask) if matches!(*ask, Ask::Leave(_)) => return None,
             body => Answer::NotTaken(Box::new(body)),
         })
     }
@@ -411,6 +416,9 @@ impl Body {
 
     /// Whether it only looks at the shard's state, outside of transactions.
     pub fn only_looks(&self) -> bool {
+        if let Self::Coordinate(ask) = self {
+            return ask.only_looks();
+        }
         matches!(
             self,
             Self::Read { .. }
@@ -493,6 +501,8 @@ pub enum Answer {
     Version(Version),
     /// What the shard has counted.
     Stats(Box<crate::stats::ShardStats>),
+    /// What came of a request about the coordination service.
+    Coordinated(Box<Coordinated>),
     /// What is known here of a transaction.
     Fate(Fate),
     /// The transaction was carried out here before; its replies are not kept any more.
@@ -596,6 +606,13 @@ pub enum Notice {
         txn: TxnId,
         /// All its participants.
         participants: SmallVec<[ShardId; 4]>,
+    },
+    /// Something for a session of the coordination service that is at this gateway.
+    Session {
+        /// Which.
+        session: SessionId,
+        /// What.
+        told: Told,
     },
     /// A key that the request under this response's token is blocked on holds something.
     Ready {

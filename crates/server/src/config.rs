@@ -138,6 +138,8 @@ pub struct Settings {
     pub bind: Option<IpAddr>,
     /// TCP port; 0 for any.
     pub port: Option<u16>,
+    /// TCP port for clients of the coordination service, which speak ZooKeeper's protocol; 0 for any.
+    pub zookeeper_port: Option<u16>,
     /// Number of shards.
     pub shards: Option<u16>,
     /// Number of worker threads.
@@ -200,6 +202,7 @@ impl Settings {
             dir: self.dir.or(below.dir),
             bind: self.bind.or(below.bind),
             port: self.port.or(below.port),
+            zookeeper_port: self.zookeeper_port.or(below.zookeeper_port),
             shards: self.shards.or(below.shards),
             workers: self.workers.or(below.workers),
             durability: self.durability.or(below.durability),
@@ -228,6 +231,8 @@ pub struct Options {
     pub bind: IpAddr,
     /// TCP port; 0 for any.
     pub port: u16,
+    /// TCP port for clients of the coordination service; 0 for any, none if they are not served.
+    pub zookeeper_port: Option<u16>,
     /// Number of shards, if it was said; an existing data directory knows its own.
     pub shards: Option<u16>,
     /// Number of worker threads.
@@ -312,6 +317,7 @@ impl Options {
             dir: settings.dir.unwrap_or_else(|| PathBuf::from("claret-data")),
             bind: settings.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             port: settings.port.unwrap_or(6379),
+            zookeeper_port: settings.zookeeper_port,
             shards,
             workers: workers.unwrap_or(cores),
             durability,
@@ -465,6 +471,7 @@ mod tests {
             dir,
             bind,
             port,
+            zookeeper_port,
             shards,
             workers,
             durability,
@@ -483,7 +490,7 @@ mod tests {
         } = file(&everything_in_the_file_to_start_from()).unwrap();
         assert!(dir.is_some() && bind.is_some() && port.is_some() && shards.is_some());
         assert!(workers.is_some() && durability.is_some() && cc.is_some() && maxmemory.is_some());
-        assert!(order.is_some());
+        assert!(order.is_some() && zookeeper_port.is_some());
         assert!(maxclients.is_some() && password.is_some() && insecure.is_some());
         assert!(metrics_port.is_some() && snapshot_log_bytes.is_some() && log_level.is_some());
         let TlsSettings { port: _, cert: _, key: _, client_ca } = tls.unwrap();
@@ -502,6 +509,7 @@ mod tests {
     fn the_file_to_start_from_shows_the_defaults() {
         let shown = file(&everything_in_the_file_to_start_from()).unwrap();
         let without_examples = Settings {
+            zookeeper_port: None,
             shards: None,
             workers: None,
             maxmemory: None,

@@ -25,7 +25,8 @@ const KEEPALIVE: Duration = Duration::from_secs(300);
 
 const PLAIN: Token = Token(0);
 const ENCRYPTED: Token = Token(1);
-const WAKE: Token = Token(2);
+const ZOOKEEPER: Token = Token(2);
+const WAKE: Token = Token(3);
 
 const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
 const DENIED: &[u8] =
@@ -34,8 +35,21 @@ const DENIED: &[u8] =
     connect from the server's own machine, or set insecure = true in its configuration if the \
     network is trusted.\r\n";
 
+/// What is spoken on a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// Redis' protocol.
+    Redis,
+    /// The same, encrypted.
+    RedisTls,
+    /// ZooKeeper's protocol.
+    Zookeeper,
+}
+
 /// A connection that was accepted.
 pub struct Accepted {
+    /// What is spoken on it.
+    pub port: Port,
     /// The socket, not blocking.
     pub stream: TcpStream,
     /// The encrypting side, for a connection to the TLS port.
@@ -63,6 +77,8 @@ pub struct Listening {
     pub address: SocketAddr,
     /// Where encrypted connections are accepted.
     pub tls_address: Option<SocketAddr>,
+    /// Where clients of the coordination service are accepted.
+    pub zookeeper_address: Option<SocketAddr>,
     /// Certificates.
     pub tls: Option<Arc<Tls>>,
     /// Serve other machines without encryption.
@@ -84,6 +100,8 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Where encrypted connections are accepted.
     pub tls_address: Option<SocketAddr>,
+    /// Where clients of the coordination service are accepted.
+    pub zookeeper_address: Option<SocketAddr>,
 }
 
 impl Listener {
@@ -96,15 +114,19 @@ impl Listener {
         let plain = open(&poll, listening.address, PLAIN)?;
         let encrypted = listening.tls_address.map(|address| open(&poll, address, ENCRYPTED));
         let encrypted = encrypted.transpose()?;
+        let zookeeper = listening.zookeeper_address.map(|address| open(&poll, address, ZOOKEEPER));
+        let zookeeper = zookeeper.transpose()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
         let stop = Arc::new(AtomicBool::new(false));
         let address = plain.local_addr()?;
         let tls_address = encrypted.as_ref().map(TcpListener::local_addr).transpose()?;
+        let zookeeper_address = zookeeper.as_ref().map(TcpListener::local_addr).transpose()?;
+        let stopped = stop.clone();
         let mut acceptor =
-            Acceptor { poll, plain, encrypted, listening, stop: stop.clone(), next: 0 };
+            Acceptor { poll, plain, encrypted, zookeeper, listening, stop: stopped, next: 0 };
         let thread =
             std::thread::Builder::new().name("accept".to_owned()).spawn(move || acceptor.run())?;
-        Ok(Self { thread, stop, waker, address, tls_address })
+        Ok(Self { thread, stop, waker, address, tls_address, zookeeper_address })
     }
 
     /// Closes the ports and ends the thread.
@@ -133,6 +155,7 @@ struct Acceptor {
     poll: Poll,
     plain: TcpListener,
     encrypted: Option<TcpListener>,
+    zookeeper: Option<TcpListener>,
     listening: Listening,
     stop: Arc<AtomicBool>,
     /// The worker that gets the next connection.
@@ -150,18 +173,25 @@ impl Acceptor {
                 tracing::error!("no more connections are accepted: {error}");
                 return;
             }
-            // Events come once per change only, so both ports are emptied every time.
-            retry = self.accept_all(false) | self.accept_all(true);
+            // Events come once per change only, so all ports are emptied every time.
+            retry = false;
+            for port in [Port::Redis, Port::RedisTls, Port::Zookeeper] {
+                retry |= self.accept_all(port);
+            }
         }
     }
 
     /// Accepts everything that waits on a port. Tells whether to try again soon.
-    fn accept_all(&mut self, encrypted: bool) -> bool {
+    fn accept_all(&mut self, port: Port) -> bool {
         loop {
-            let listener = if encrypted { self.encrypted.as_ref() } else { Some(&self.plain) };
+            let listener = match port {
+                Port::Redis => Some(&self.plain),
+                Port::RedisTls => self.encrypted.as_ref(),
+                Port::Zookeeper => self.zookeeper.as_ref(),
+            };
             let Some(listener) = listener else { return false };
             match listener.accept() {
-                Ok((stream, peer)) => self.deal(stream, peer, encrypted),
+                Ok((stream, peer)) => self.deal(stream, peer, port),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return false,
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
@@ -177,20 +207,20 @@ impl Acceptor {
         }
     }
 
-    fn deal(&mut self, mut stream: TcpStream, peer: SocketAddr, encrypted: bool) {
+    fn deal(&mut self, mut stream: TcpStream, peer: SocketAddr, port: Port) {
         let counters = &self.listening.connections;
         let full = counters.open.load(Ordering::Relaxed) >= self.listening.connections_max as u64;
-        let protected = !encrypted && !self.listening.insecure;
+        let protected = port != Port::RedisTls && !self.listening.insecure;
         if let Some(reason) = refusal(full, protected, peer.ip()) {
             counters.refused.fetch_add(1, Ordering::Relaxed);
-            if !encrypted {
+            if port == Port::Redis {
                 // The buffer of a new socket is empty, so this does not block; a client that is
                 // gone already misses nothing.
                 let _ = stream.write(reason);
             }
             return;
         }
-        match self.prepare(stream, peer, encrypted) {
+        match self.prepare(stream, peer, port) {
             Ok(accepted) => {
                 counters.open.fetch_add(1, Ordering::Relaxed);
                 counters.total.fetch_add(1, Ordering::Relaxed);
@@ -201,21 +231,16 @@ impl Acceptor {
         }
     }
 
-    fn prepare(
-        &self,
-        stream: TcpStream,
-        peer: SocketAddr,
-        encrypted: bool,
-    ) -> io::Result<Accepted> {
+    fn prepare(&self, stream: TcpStream, peer: SocketAddr, port: Port) -> io::Result<Accepted> {
         stream.set_nodelay(true)?;
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
         SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
         let local = stream.local_addr()?;
         let tls = match &self.listening.tls {
-            Some(tls) if encrypted => Some(tls.accept().map_err(io::Error::other)?),
+            Some(tls) if port == Port::RedisTls => Some(tls.accept().map_err(io::Error::other)?),
             _ => None,
         };
-        Ok(Accepted { stream, tls, peer, local })
+        Ok(Accepted { port, stream, tls, peer, local })
     }
 }
 

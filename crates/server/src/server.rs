@@ -74,6 +74,7 @@ pub enum StartError {
 pub struct Handle {
     address: SocketAddr,
     tls_address: Option<SocketAddr>,
+    zookeeper_address: Option<SocketAddr>,
     metrics_address: Option<SocketAddr>,
     dir: PathBuf,
     shards: u16,
@@ -134,7 +135,12 @@ impl Handle {
             self.dir.display(),
             self.durability
         );
-        for (what, address) in [("TLS", self.tls_address), ("metrics", self.metrics_address)] {
+        let more = [
+            ("TLS", self.tls_address),
+            ("ZooKeeper's protocol", self.zookeeper_address),
+            ("metrics", self.metrics_address),
+        ];
+        for (what, address) in more {
             if let Some(address) = address {
                 line.push_str(&format!(", {what} on {address}"));
             }
@@ -253,6 +259,7 @@ impl Starting {
         let connections = Arc::new(Connections::default());
         let listener = self.listen(&mailboxes, connections.clone()).map_err(StartError::Listen)?;
         let (address, tls_address) = (listener.address, listener.tls_address);
+        let zookeeper_address = listener.zookeeper_address;
         let peer_listener = self.listen_peers()?;
         let linked = Arc::<Linked>::default();
         let http = match self.options.metrics_port {
@@ -311,6 +318,7 @@ impl Starting {
         Ok(Handle {
             address,
             tls_address,
+            zookeeper_address,
             metrics_address,
             dir: self.options.dir,
             shards: self.shards,
@@ -331,6 +339,10 @@ impl Starting {
         Listener::start(Listening {
             address: self.options.address(),
             tls_address,
+            zookeeper_address: self
+                .options
+                .zookeeper_port
+                .map(|port| SocketAddr::new(self.options.bind, port)),
             tls: self.tls.clone(),
             insecure: self.options.insecure,
             connections_max: self.options.connections_max,

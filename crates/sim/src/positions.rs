@@ -79,7 +79,8 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
                 | LogRecord::Void(_)
                 | LogRecord::Flush
                 | LogRecord::Split { .. }
-                | LogRecord::Resolve(_) => {}
+                | LogRecord::Resolve(_)
+                | LogRecord::Coordinate(_) => {}
             }
         }
     }

@@ -562,6 +562,8 @@ impl Worker {
             }
             Output::Verify { session, .. } => self.gateway.verified(now, session, false),
             Output::Admin { session, .. } => self.gateway.admin_done(now, session, Reply::Ok),
+            // No client in this world speaks that protocol.
+            Output::Coordination { .. } => {}
         }
     }
 

@@ -1,4 +1,4 @@
-//! Log entries as bytes, versions 2 to 4; version 1 is read too. `docs/internals/formats.md` has the
+//! Log entries as bytes, versions 2 to 6; version 1 is read too. `docs/internals/formats.md` has the
 //! layout.
 //!
 //! Operations are written as the words of a command that parses to the same operation, so that the
@@ -6,6 +6,7 @@
 //! together with its index and term.
 
 use crate::bytes::{Form, Reader, put_option, put_u16, put_u64};
+use crate::peer::coordination::{get_command, put_command};
 use crate::snapshot::SnapshotFormat;
 use crate::stream::{
     put_group, put_link, put_links, put_places, put_stream, read_chained, read_group, read_link,
@@ -31,6 +32,8 @@ const VERSION_COMPACT: u8 = 3;
 const VERSION_ORDERED: u8 = 4;
 /// The same, with records about pipelines whose order is handed on.
 const VERSION_CHAINED: u8 = 5;
+/// The same, with changes of the coordination service.
+const VERSION_COORDINATED: u8 = 6;
 /// The version before clusters: it has short transactions and no [`VOID`].
 pub(crate) const VERSION_ALONE: u8 = 1;
 /// Most records that an entry of this version can hold, whatever shards do today.
@@ -53,6 +56,7 @@ const PLACE: u8 = 13;
 const CONTENT: u8 = 14;
 const ORDERED: u8 = 15;
 const PROMISE: u8 = 16;
+const COORDINATE: u8 = 17;
 
 const HAS_REQUEST: u8 = 1;
 const HAS_GUARDS: u8 = 2;
@@ -74,6 +78,7 @@ impl EntryCodec for EntryFormat {
         // there would be none.
         let needed = entry.records.iter().map(LogRecord::level).max();
         let (version, form) = match level.max(needed.unwrap_or(Level::CLUSTERS)) {
+            _ if needed == Some(Level::COORDINATED) => (VERSION_COORDINATED, Form::Short),
             _ if needed == Some(Level::CHAINED) => (VERSION_CHAINED, Form::Short),
             level if level.suffices_for(Level::ORDERED) => (VERSION_ORDERED, Form::Short),
             level if level.suffices_for(Level::COMPACT) => (VERSION_COMPACT, Form::Short),
@@ -116,7 +121,7 @@ impl EntryCodec for EntryFormat {
 
 /// Whether numbers are as short as they can be.
 fn has_shorts(version: u8) -> bool {
-    (VERSION_COMPACT..=VERSION_CHAINED).contains(&version)
+    (VERSION_COMPACT..=VERSION_COORDINATED).contains(&version)
 }
 
 /// The level that it takes to understand these bytes of an entry.
@@ -125,6 +130,7 @@ pub fn level_of(bytes: &[u8]) -> Level {
         Some(&VERSION_COMPACT) => Level::COMPACT,
         Some(&VERSION_ORDERED) => Level::ORDERED,
         Some(&VERSION_CHAINED) => Level::CHAINED,
+        Some(&VERSION_COORDINATED) => Level::COORDINATED,
         _ => Level::CLUSTERS,
     }
 }
@@ -205,6 +211,10 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
             put_u16(shard.outside(), out);
             put_u64(*term, out);
         }
+        LogRecord::Coordinate(command) => {
+            out.push(COORDINATE);
+            put_command(words.form, command, out);
+        }
         LogRecord::Split { child, first, at, last } => {
             out.push(SPLIT);
             [child.0, *first, *at, *last].into_iter().for_each(|number| put_u16(number, out));
@@ -234,21 +244,24 @@ fn read_record(
             at: reader.u16()?,
             last: reader.u16()?,
         },
-        CONTENT if version == VERSION_CHAINED => {
+        COORDINATE if version == VERSION_COORDINATED => {
+            LogRecord::Coordinate(Box::new(get_command(reader)?))
+        }
+        CONTENT if version >= VERSION_CHAINED => {
             LogRecord::Content(Arc::new(read_chained(reader, spans)?))
         }
-        ORDERED if version == VERSION_CHAINED => LogRecord::Ordered {
+        ORDERED if version >= VERSION_CHAINED => LogRecord::Ordered {
             stream: read_stream(reader)?,
             link: read_link(reader)?,
             before: read_links(reader)?,
             ops: Default::default(),
         },
-        PROMISE if version == VERSION_CHAINED => LogRecord::Promise {
+        PROMISE if version >= VERSION_CHAINED => LogRecord::Promise {
             stream: read_stream(reader)?,
             shard: ShardId::from_outside(reader.u16()?),
             term: reader.u64()?,
         },
-        kind if matches!(version, VERSION_ORDERED | VERSION_CHAINED) => {
+        kind if version >= VERSION_ORDERED => {
             return read_stream_record(kind, reader, spans);
         }
         _ => return Err(Corrupt),

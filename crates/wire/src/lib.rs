@@ -1,4 +1,4 @@
-//! What the bytes are: the protocol of clients, entries of the log, snapshots,
+//! What the bytes are: the protocols of clients, entries of the log, snapshots,
 //! what machines say to each other.
 //!
 //! This crate is pure: it turns bytes into values and values into bytes. Decoders treat every
@@ -6,7 +6,9 @@
 
 pub mod backup;
 mod bytes;
+mod coordination;
 pub mod entry;
+pub mod jute;
 pub mod peer;
 pub mod resp;
 mod saved;

@@ -7,6 +7,7 @@
 
 mod answer;
 mod consensus;
+pub(crate) mod coordination;
 mod gateway;
 mod hello;
 mod request;

@@ -4,7 +4,10 @@
 //! Every part stands alone in a frame with its length and a CRC-32 (IEEE) of length and payload, so
 //! that a snapshot can be written, sent and checked in pieces of any size.
 
-use crate::bytes::{Form, Reader, put_count, put_option, put_u16, put_u64, put_word};
+use crate::bytes::{Form, Reader, put_count, put_option, put_u16, put_u32, put_u64, put_word};
+use crate::coordination::{
+    get_node, get_password, get_session, get_zxid, put_node, put_session, put_zxid,
+};
 use crate::entry::{
     VERSION, VERSION_ALONE, Words, put_prepare, put_request, put_txn, read_prepare, read_request,
     read_txn, read_version,
@@ -33,6 +36,9 @@ const MEMBERS: u8 = 9;
 const SLOTS: u8 = 10;
 const STREAM: u8 = 11;
 const CHAIN: u8 = 12;
+const COORDINATION: u8 = 13;
+const SESSION: u8 = 14;
+const NODE: u8 = 15;
 
 /// The snapshot format of this version of the product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -148,6 +154,21 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
             }
             put_units(contents, &mut Words::default(), out);
         }
+        SnapshotPart::Coordination { last } => {
+            out.push(COORDINATION);
+            put_zxid(*last, out);
+        }
+        SnapshotPart::Session { session, timeout_ms, password } => {
+            out.push(SESSION);
+            put_session(*session, out);
+            put_u32(*timeout_ms as u32, out);
+            out.extend_from_slice(password);
+        }
+        SnapshotPart::Node(path, node) => {
+            out.push(NODE);
+            put_word(path, out);
+            put_node(node, out);
+        }
         SnapshotPart::Unsettled { txn, commit } => {
             out.push(UNSETTLED);
             put_txn(*txn, out);
@@ -216,6 +237,13 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
             let contents = read_units(reader, &mut Vec::new())?;
             SnapshotPart::Chain { stream, links, promises, contents }
         }
+        COORDINATION => SnapshotPart::Coordination { last: get_zxid(reader)? },
+        SESSION => SnapshotPart::Session {
+            session: get_session(reader)?,
+            timeout_ms: reader.u32()? as i32,
+            password: get_password(reader)?,
+        },
+        NODE => SnapshotPart::Node(reader.word()?.into(), Box::new(get_node(reader)?)),
         END => SnapshotPart::End { parts: reader.u64()? },
         _ => return Err(Corrupt),
     })

@@ -5,6 +5,10 @@ mod hex;
 mod stream;
 
 use adt::{ArgBuf, Blob, Corrupt, ErrorReply, Record, Reply, Timestamp, Value, record};
+use engine::coordination::acl::Rules;
+use engine::coordination::service::Command;
+use engine::coordination::tree::Node;
+use engine::coordination::{Acl, Change, Create, Identity, Mode, SessionId, Write, Zxid};
 use engine::entry::{
     Apply, Entry, EntryCodec, KeptGroup, LogRecord, Prepare, SnapshotCodec, SnapshotPart,
 };
@@ -289,6 +293,61 @@ fn entries_of_version_5_are_understood() {
     assert_eq!(EntryFormat.decode(&older), Err(Corrupt), "version 4 has nothing about chains");
 }
 
+/// A change of the coordination service.
+fn command() -> Command {
+    let who = Identity { scheme: Blob::from("digest"), id: Blob::from("ann:hash") };
+    let acl = vec![Acl { perms: Acl::ALL, who: who.clone() }];
+    let (path, data) = (Blob::from("/a"), Some(Blob::from("x")));
+    let mode = Mode { ephemeral: true, sequential: false };
+    let create = Change::Create(Create { path, data, acl, mode, stat: true });
+    let delete = Change::Delete { path: Blob::from("/b"), version: -1 };
+    let write = Write::Multi(vec![create, delete]);
+    Command { session: SessionId(7), identities: vec![who], write }
+}
+
+#[test]
+fn changes_of_the_coordination_service_take_a_version_that_earlier_builds_refuse() {
+    let mut entry = entry_of_chains();
+    entry.records.push(LogRecord::Coordinate(Box::new(command())));
+    let bytes = encoded(&entry);
+    assert_eq!(EntryFormat.decode(&bytes), Ok(entry));
+    assert_eq!(level_of(&bytes), Level::COORDINATED);
+    let mut older = bytes;
+    older[0] = 5;
+    assert_eq!(EntryFormat.decode(&older), Err(Corrupt), "version 5 has nothing about it");
+}
+
+#[test]
+fn the_coordination_service_is_part_of_a_snapshot() {
+    let node = Node {
+        data: Some(Blob::from("x")),
+        rules: Rules::restored(vec![]),
+        czxid: Zxid(1),
+        mzxid: Zxid(2),
+        pzxid: Zxid(3),
+        ctime_ms: 4,
+        mtime_ms: 5,
+        version: 6,
+        aversion: 7,
+        born: 8,
+        owner: Some(SessionId(9)),
+        ..Node::default()
+    };
+    let parts = [
+        SnapshotPart::Coordination { last: Zxid(3) },
+        SnapshotPart::Session { session: SessionId(9), timeout_ms: 6000, password: [7; 16] },
+        SnapshotPart::Node(Blob::from("/a"), Box::new(node)),
+        SnapshotPart::Node(Blob::from("/"), Box::default()),
+    ];
+    for part in parts {
+        let bytes = framed(&part);
+        assert_eq!(SnapshotFormat.decode(&bytes), Ok((part, bytes.len())));
+        for len in 0..bytes.len() {
+            assert_eq!(SnapshotFormat.decode(&bytes[..len]), Err(Corrupt));
+        }
+    }
+}
+
 #[test]
 fn what_is_known_of_chains_is_part_of_a_snapshot() {
     let (stream, links, promises) = (stream::stream(), stream::links(), vec![(ShardId(7), 4)]);
@@ -438,7 +497,7 @@ fn a_part_of_an_entry_is_no_entry() {
     longer.push(0);
     assert_eq!(EntryFormat.decode(&longer), Err(Corrupt));
     let mut newer = bytes;
-    newer[0] = 6;
+    newer[0] = 7;
     assert_eq!(EntryFormat.decode(&newer), Err(Corrupt));
 }
 

@@ -5,10 +5,15 @@ mod hex;
 mod parcels;
 mod stream;
 
-use adt::{Corrupt, Reply};
+use adt::{Blob, Corrupt, Reply};
+use engine::coordination::service::Command;
+use engine::coordination::{
+    Answered as Coordinated, Ask, Code, Event, Happened, OfSession, Read, Reply as Done, SessionId,
+    Told, Watch, WatcherType, Write, Zxid,
+};
 use engine::level::Level;
 use engine::limits::PEER_FRAME_BYTES_MAX;
-use engine::message::{Answer, MachineId, ShardId};
+use engine::message::{Answer, Body, MachineId, Notice, ShardId};
 use engine::node::Parcel;
 use hex::unhex;
 use parcels::{answered, asked, message, op, parcels, txn};
@@ -80,6 +85,49 @@ fn messages_of_version_2_are_understood() {
         at += len;
     }
     assert_eq!(at, bytes.len());
+}
+
+/// What is said about the coordination service. Its form is free as long as no build offers its level.
+fn about_sessions() -> Vec<Parcel> {
+    let session = SessionId(7);
+    let (path, identities) = (Blob::from("/a"), Vec::new());
+    let write = Write::Open { timeout_ms: 6000, password: [7; 16] };
+    let read = Read::Data(path.clone());
+    let of = [
+        OfSession::Ping,
+        OfSession::Read { identities: identities.clone(), read, watch: true },
+        OfSession::Watch { since: Zxid(3), watches: vec![(path.clone(), Watch::Recursive)] },
+        OfSession::Unwatch { path: path.clone(), which: WatcherType::Any },
+        OfSession::Watches { path: path.clone(), which: WatcherType::Data },
+    ];
+    let asks = [
+        Ask::Write(Command { session, identities, write }),
+        Ask::Resume { session, password: [8; 16] },
+        Ask::Leave(session),
+    ];
+    let asks = asks.into_iter().chain(of.map(|of| Ask::Of(session, of)));
+    let event = Event { happened: Happened::Deleted, path };
+    let told = [Told::Happened(event, Zxid(4)), Told::Moved, Told::Ended];
+    let notices = told.map(|told| Answer::Notice(Notice::Session { session, told }));
+    let replies = [Ok(Done::Session(session)), Err(Code::SessionMoved)];
+    let answers = replies.map(|reply| Coordinated { reply, zxid: Zxid(5), told: 2 });
+    let answers = answers.map(|answer| Answer::Coordinated(Box::new(answer)));
+    let asked = asks.map(|ask| asked(Body::Coordinate(Box::new(ask))));
+    asked.chain(notices.into_iter().chain(answers).map(answered)).collect()
+}
+
+#[test]
+fn what_is_said_about_sessions_reads_back() {
+    for parcel in about_sessions() {
+        let bytes = encoded(&parcel);
+        let (found, len) = decoded(&bytes).unwrap().unwrap();
+        assert_eq!(format!("{found:?}"), format!("{parcel:?}"));
+        assert_eq!(len, bytes.len());
+        // Less of it, in a frame of its own, is not taken for something else.
+        for end in 0..bytes.len() - HEADER {
+            assert!(decoded(&framed(&bytes[HEADER..HEADER + end])).is_err(), "{parcel:?}");
+        }
+    }
 }
 
 #[test]

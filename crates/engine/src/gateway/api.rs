@@ -1,6 +1,7 @@
 //! What goes into a gateway and comes out of it, besides what shards say.
 
 use super::topology::Members;
+use crate::coordination::{self, Code, Event, Password, Zxid};
 use crate::level::Level;
 use crate::message::{Concurrency, GatewayId, Request, ShardId};
 use adt::{Blob, Reply};
@@ -9,6 +10,38 @@ use std::collections::BTreeMap;
 /// A connection, as gateway and server call it. Never used twice by one gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
+
+/// A connection of a client of the coordination service, as gateway and server call it. Never used twice by
+/// one gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CoordinationClient(pub u64);
+
+/// What a client of the coordination service is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Said {
+    /// It has a session.
+    Connected {
+        /// Which.
+        session: coordination::SessionId,
+        /// How long it may be silent.
+        timeout_ms: i32,
+        /// What proves that it is its own.
+        password: Password,
+    },
+    /// The session that it comes back to has ended, or is not its own. [`Said::Close`] follows.
+    Expired,
+    /// The answer to the oldest request that has none.
+    Answered {
+        /// What came of it.
+        reply: Result<coordination::Reply, Code>,
+        /// The latest change that the client has seen then.
+        zxid: Zxid,
+    },
+    /// Something that it watches has happened, at this change.
+    Happened(Event, Zxid),
+    /// Close the connection once everything before is sent. [`super::Gateway::client_left`] follows.
+    Close,
+}
 
 /// How a gateway is set up.
 #[derive(Clone, Debug)]
@@ -115,6 +148,13 @@ pub enum Output {
         /// It says only that a command of a transaction was noted: if the client has sent more
         /// already, it may travel with the next reply.
         lingers: bool,
+    },
+    /// Say something to a client of the coordination service.
+    Coordination {
+        /// To whom.
+        client: CoordinationClient,
+        /// What.
+        said: Said,
     },
     /// Close the connection once everything before is sent. [`super::Gateway::close`] follows.
     Close {

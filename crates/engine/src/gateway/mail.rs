@@ -66,6 +66,8 @@ pub(super) enum Pending {
     Lease { lease: u64 },
     /// What a participant knows of a transaction whose coordinator is silent.
     Fate { job: u64 },
+    /// A request of a client of the coordination service.
+    Coordination { client: u64, seq: u64 },
     /// The map is to say that a split is done.
     SplitDone,
 }

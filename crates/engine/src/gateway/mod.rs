@@ -20,6 +20,7 @@ pub mod command_docs;
 mod commands;
 mod commit;
 mod connection;
+pub mod coordination;
 mod data;
 mod dispatch;
 mod gather;
@@ -49,8 +50,8 @@ mod ways;
 mod work;
 
 pub use api::{
-    Admin, ClientFilter, Config, Facts, GatewayStats, Knowledge, Opening, Order, Output,
-    PeerMessage, Question, SessionId, UserConfig,
+    Admin, ClientFilter, Config, CoordinationClient, Facts, GatewayStats, Knowledge, Opening,
+    Order, Output, PeerMessage, Question, Said, SessionId, UserConfig,
 };
 pub use topology::Members;
 
@@ -111,6 +112,7 @@ pub struct Gateway {
     lacks_map: bool,
     /// Sessions with commands that are to be dispatched.
     dispatching: Vec<SessionId>,
+    clients: coordination::Clients,
 }
 
 impl Gateway {
@@ -154,6 +156,7 @@ impl Gateway {
             ordered: false,
             lacks_map: false,
             dispatching: Vec::new(),
+            clients: coordination::Clients::default(),
             config,
         };
         gateway.look_at_level();

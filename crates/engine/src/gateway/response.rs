@@ -69,6 +69,7 @@ impl Gateway {
             Pending::Lease { lease } => self.leased(lease, answer),
             Pending::Cut { job, shard } => self.cut_answered(token, (job, shard), answer),
             Pending::Fate { job } => self.learned(job, answer),
+            Pending::Coordination { client, seq } => self.coordinated(client, seq, answer),
             Pending::SplitDone => self.telling_split = false,
             Pending::Wait { .. } => {}
         }
@@ -166,6 +167,7 @@ impl Gateway {
                 _ => {}
             },
             Notice::Orphan { txn, participants } => self.recover(txn, participants),
+            Notice::Session { session, told } => self.session_told(session, told),
             Notice::Ready { key } => {
                 if let Some(Pending::Wait { job }) = self.mail.pending.get(token) {
                     let job = *job;

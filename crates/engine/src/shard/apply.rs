@@ -11,6 +11,7 @@ use super::requests::Requests;
 use super::split::Slots;
 use super::streams::Streams;
 use super::watermark::Settled;
+use crate::coordination::service::{Command, Coordination, Done};
 use crate::entry::{Apply, Prepare};
 use crate::limits::{EXECUTED_REPLIES_MAX, VOID_US};
 use crate::message::{Guard, TxnId, Version};
@@ -111,6 +112,8 @@ pub struct State {
     kept: Option<VecDeque<Executed>>,
     removed: Timestamp,
     removals: Removals,
+    /// The coordination service, at the shard that has its tree.
+    coordination: Coordination,
     pub(super) slots: Slots,
     pub(super) streams: Streams,
     /// Streams whose order is handed on and that have units here without places, with the timestamp at
@@ -231,6 +234,21 @@ impl State {
     /// A lead begins, which counts removals anew.
     pub(super) fn count_removals(&mut self, term: u64) {
         self.removals.begin(term);
+    }
+
+    /// The coordination service; that of a shard that does not have its tree is empty.
+    pub fn coordination(&self) -> &Coordination {
+        &self.coordination
+    }
+
+    /// The same, to be read back.
+    pub(super) fn coordination_mut(&mut self) -> &mut Coordination {
+        &mut self.coordination
+    }
+
+    /// Carries out a committed change of the coordination service.
+    pub(super) fn carry_out_command(&mut self, command: &Command, ctx: &Ctx) -> Done {
+        self.coordination.apply(command, ctx.ts, ctx.now_ms)
     }
 
     pub(super) fn run(&mut self, apply: &Apply, ctx: &Ctx) -> Replies {

@@ -65,6 +65,7 @@ impl Shard {
                 self.recent.iter_mut().for_each(|recent| recent.note_all(now.mono_us));
                 self.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
             }
+            LogRecord::Coordinate(command) => self.command_committed(now, command, target, ctx),
             LogRecord::Split { child, first, at, last } => self.split(*child, *first, (*at, *last)),
             LogRecord::Propose(group) => self.proposed(group, ctx.ts),
             LogRecord::Place { stream, units } => self.state.place_units(*stream, units),
@@ -135,6 +136,7 @@ impl Shard {
                 crate::message::Body::Read { .. } => self.read(now, unfenced(request)),
                 crate::message::Body::Snapshot { .. } => self.snapshot_read(now, unfenced(request)),
                 Body::Inquire { txn } => self.inquire(request.gateway, request.token, txn),
+                Body::Coordinate(_) => self.coordinate_in_turn(now, request),
                 _ => self.look(now, request),
             }
         }
@@ -342,6 +344,7 @@ impl Shard {
                 LogRecord::Propose(group) | LogRecord::Content(group) => self.before_units(group),
                 LogRecord::Ordered { stream, link, .. } => self.before_ordered(*stream, link.seq),
                 LogRecord::Flush => self.keep_all_for_snapshot(),
+                LogRecord::Coordinate(command) => self.before_command(command),
                 _ => {}
             }
         }
@@ -387,6 +390,9 @@ fn replay_into(state: &mut State, entry: &Entry) {
             }
             LogRecord::Void(txn) => state.void(*txn),
             LogRecord::Flush => state.flush(ts),
+            LogRecord::Coordinate(command) => {
+                state.carry_out_command(command, &ctx);
+            }
             // Comes alone, and makes a new state: see its caller.
             LogRecord::Split { .. } => {}
             LogRecord::Propose(group) => {

@@ -107,6 +107,7 @@ impl Shard {
         self.behind.retain(|request| !of_it(request.gateway));
         self.forget_frozen(machine);
         self.forget_newcomers(machine);
+        self.coordination.forget(machine);
         for key in self.blocked.forget(machine) {
             let ready = self.blocked.ready(&key, &self.state);
             self.notify_ready(ready);

@@ -5,10 +5,12 @@
 //! and the request may go to the next leader, or whether nobody here can know.
 
 use super::blocked::Blocked;
+use super::coordination::Leader;
 use super::grants::claims_of;
 use super::locks::LockTable;
 use super::streams::is_own;
 use super::{Batch, Shard, Target, TargetKind, Txn};
+use crate::coordination::Ask;
 use crate::entry::LogRecord;
 use crate::message::{Answer, Body, GatewayId, Now, Refusal, Token, TxnId};
 use adt::Timestamp;
@@ -68,6 +70,7 @@ impl Shard {
             }
         }
         self.inherit_streams(now);
+        self.watch_over_sessions(now);
         self.settle(now);
     }
 
@@ -118,6 +121,7 @@ impl Shard {
         self.reaping.clear();
         self.dirty.clear();
         self.blocked = Blocked::default();
+        self.coordination = Leader::default();
         self.state.report_changes(false);
     }
 
@@ -154,6 +158,9 @@ impl Shard {
                 }
                 (LogRecord::Apply(apply), TargetKind::Replies) => Body::Apply(apply),
                 (LogRecord::Flush, _) => Body::Flush,
+                (LogRecord::Coordinate(command), _) => {
+                    Body::Coordinate(Box::new(Ask::Write(*command)))
+                }
                 _ => {
                     self.answer(gateway, token, Answer::Refused(Refusal::LocksLost));
                     continue;

@@ -9,6 +9,7 @@ pub mod apply;
 mod blocked;
 mod commits;
 mod contention;
+pub mod coordination;
 pub mod cut;
 mod grants;
 mod idle;
@@ -94,6 +95,8 @@ enum TargetKind {
     Flushed,
     /// Whether a request took effect.
     Resolved,
+    /// What came of a change of the coordination service.
+    Coordinated,
     /// That a transaction was not prepared here and never will be.
     Voided,
     /// Nobody asked.
@@ -186,9 +189,12 @@ pub struct Shard {
     giving: Option<Range>,
     born: Option<split::Born>,
     streams: streams::LeaderStreams,
-    /// All who read the log understand records about streams, and about those whose order is handed on.
+    /// All who read the log understand records about streams, about those whose order is handed on, and
+    /// about the coordination service.
     logs_streams: bool,
     logs_chains: bool,
+    logs_coordination: bool,
+    coordination: coordination::Leader,
     outputs: VecDeque<Response>,
     stats: ShardStats,
 }
@@ -235,6 +241,8 @@ impl Shard {
             streams: streams::LeaderStreams::default(),
             logs_streams: false,
             logs_chains: false,
+            logs_coordination: false,
+            coordination: coordination::Leader::default(),
             outputs: VecDeque::new(),
             stats: ShardStats::default(),
         }
@@ -269,6 +277,7 @@ impl Shard {
         open && self.cut.is_none()
             && self.waiters.is_empty()
             && self.streams.is_quiet()
+            && self.state.coordination().sessions().is_empty()
             && !self.has_work()
             && !self.has_answers()
     }
@@ -277,6 +286,7 @@ impl Shard {
     pub fn use_level(&mut self, level: Level) {
         self.logs_streams = level.suffices_for(Level::ORDERED);
         self.logs_chains = level.suffices_for(Level::CHAINED);
+        self.logs_coordination = level.suffices_for(Level::COORDINATED);
     }
 
     /// The shard's logical clock.
@@ -290,8 +300,9 @@ impl Shard {
         let outputs = std::mem::take(&mut self.outputs);
         let stats = std::mem::take(&mut self.stats);
         let (logs_streams, logs_chains) = (self.logs_streams, self.logs_chains);
+        let logs_coordination = self.logs_coordination;
         let restored = Self::restored(self.config, state, clock);
-        *self = Self { outputs, stats, logs_streams, logs_chains, ..restored };
+        *self = Self { outputs, stats, logs_streams, logs_chains, logs_coordination, ..restored };
     }
 
     /// The next answer for a gateway.
@@ -310,7 +321,9 @@ impl Shard {
         let watching = !self.waiters.is_empty() || prepared;
         let waiting = watching.then_some(now.mono_us + 100_000);
         let streams = self.streams_timeout(now);
-        expiry.into_iter().chain(waiting).chain(streams).chain(self.cut_timeout()).min()
+        let sessions = self.coordination.next_us();
+        let due = expiry.into_iter().chain(waiting).chain(streams).chain(sessions);
+        due.chain(self.cut_timeout()).min()
     }
 
     /// Does what is due by time: expiry, and reminders to idle transactions that others wait for.
@@ -321,6 +334,7 @@ impl Shard {
         self.tick_streams(now);
         self.refuse_stuck(now);
         self.expire_cut(now);
+        self.end_silent_sessions(now);
         if self.tracking_until_us.is_some_and(|until| until < now.mono_us) && !self.locks.in_use() {
             self.tracking_until_us = None;
         }
@@ -416,6 +430,7 @@ impl Shard {
                 self.log(LogRecord::Flush, target);
             }
             Body::Resolve(_) => self.resolve_request(request),
+            Body::Coordinate(_) => self.coordinate(now, request),
             Body::Cut { cut, step } => self.cut(now, (request.gateway, request.token), cut, step),
             _ => self.look(now, request),
         }

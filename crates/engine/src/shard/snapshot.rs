@@ -8,6 +8,8 @@ use super::Shard;
 use super::apply::{Prepared, State};
 use super::split::Slots;
 use super::streams::{Kept, KeptChain};
+use crate::coordination::Zxid;
+use crate::coordination::service::Command;
 use crate::entry::SnapshotPart;
 use crate::message::{KeyedOp, ShardId};
 use crate::pipeline::StreamId;
@@ -21,6 +23,8 @@ use std::collections::VecDeque;
 pub struct Writer {
     /// Keys that were there at the beginning and are not written yet.
     left: Set<Blob>,
+    /// The same of paths of the coordination service's nodes.
+    nodes: Set<Blob>,
     ready: VecDeque<SnapshotPart>,
     /// Records as they were before they changed. They come first: each takes memory.
     copies: VecDeque<SnapshotPart>,
@@ -43,6 +47,8 @@ impl Writer {
                 if let Some(record) = state.get(&key) {
                     parts.push(SnapshotPart::Record(key, record.clone()));
                 }
+            } else if let Some(path) = self.nodes.pop() {
+                parts.extend(node_part(state, path));
             } else {
                 break;
             }
@@ -72,6 +78,18 @@ impl Writer {
         while let Some(key) = self.left.pop() {
             if let Some(record) = state.get(&key) {
                 self.ready.push_back(SnapshotPart::Record(key.clone(), record.clone()));
+            }
+        }
+    }
+
+    /// Nodes that are about to change go into the snapshot as they are.
+    fn keep_nodes(&mut self, state: &State, command: &Command) {
+        if self.nodes.is_empty() {
+            return;
+        }
+        for path in state.coordination().changed_by(command) {
+            if self.nodes.swap_remove(&path) {
+                self.copies.extend(node_part(state, path));
             }
         }
     }
@@ -123,7 +141,17 @@ impl Shard {
         let unsettled = self.state.unsettled();
         ready.extend(unsettled.map(|(txn, commit)| SnapshotPart::Unsettled { txn, commit }));
         let left = self.state.iter().map(|(key, _)| key.clone()).collect();
-        Writer { left, ready, copies: VecDeque::new(), parts: 0, ended: false }
+        let coordination = self.state.coordination();
+        let mut nodes = Set::default();
+        if coordination.last() > Zxid::default() {
+            ready.push_back(SnapshotPart::Coordination { last: coordination.last() });
+            for (session, kept) in coordination.sessions() {
+                let (session, timeout_ms, password) = (*session, kept.timeout_ms, kept.password);
+                ready.push_back(SnapshotPart::Session { session, timeout_ms, password });
+            }
+            nodes.extend(coordination.tree().iter().map(|(path, _)| path.clone()));
+        }
+        Writer { left, nodes, ready, copies: VecDeque::new(), parts: 0, ended: false }
     }
 
     /// The next parts of the snapshot, at most `count`; none when it is complete (the last part is
@@ -155,11 +183,23 @@ impl Shard {
         self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep(state, ops));
     }
 
+    /// The same for nodes of the coordination service.
+    pub(super) fn before_command(&mut self, command: &Command) {
+        let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
+        self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep_nodes(state, command));
+    }
+
     /// Everything is about to change.
     pub(super) fn keep_all_for_snapshot(&mut self) {
         let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
         self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep_all(state));
     }
+}
+
+/// What a snapshot has of a node.
+fn node_part(state: &State, path: Blob) -> Option<SnapshotPart> {
+    let node = state.coordination().tree().get(&path).ok()?.without_children();
+    Some(SnapshotPart::Node(path, Box::new(node)))
 }
 
 /// Reads a snapshot back.
@@ -235,6 +275,15 @@ impl Reader {
             SnapshotPart::Request { request, ts, replies } => {
                 self.state.requests_mut().remember(request, ts, replies);
             }
+            SnapshotPart::Coordination { last } => {
+                self.state.coordination_mut().restore_last(last);
+            }
+            SnapshotPart::Session { session, timeout_ms, password } => {
+                self.state.coordination_mut().restore_session(session, timeout_ms, password);
+            }
+            SnapshotPart::Node(path, node) => {
+                self.state.coordination_mut().restore_node(path, *node);
+            }
             SnapshotPart::End { parts } => {
                 if parts != self.parts {
                     return Err(Corrupt);
@@ -249,6 +298,7 @@ impl Reader {
     /// The state, once the end mark was read.
     pub fn finish(mut self) -> Result<(Header, State), Corrupt> {
         self.state.link_restored();
+        self.state.coordination_mut().link_restored().map_err(|_| Corrupt)?;
         match self.header {
             Some(header) if self.ended => Ok((header, self.state)),
             _ => Err(Corrupt),

@@ -2,6 +2,7 @@
 
 mod absence;
 mod chains;
+mod coordination;
 mod idle;
 mod outcomes;
 mod streams;

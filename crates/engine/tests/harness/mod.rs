@@ -168,6 +168,8 @@ impl World {
                     Output::Admin { session, .. } => {
                         self.gateways[g].admin_done(self.now, session, Reply::Ok);
                     }
+                    // Nobody here is a client of the coordination service.
+                    Output::Coordination { .. } => {}
                 }
             }
         }

@@ -175,6 +175,10 @@ impl Sharing {
                 }
                 Ok(())
             }
+            // The tree is where slot 0 is.
+            SnapshotPart::Coordination { .. }
+            | SnapshotPart::Session { .. }
+            | SnapshotPart::Node(..) => self.new[0].put(&part),
             // Nothing was open, and nobody will ask what became of it; nor are there the machines
             // that the groups had.
             _ => Ok(()),

@@ -1,5 +1,6 @@
 //! One client's connection: bytes in, bytes out.
 
+use super::dialogue::Dialogue;
 use crate::listen::Accepted;
 use crate::transport::{Received, Transport};
 use engine::gateway::SessionId;
@@ -69,6 +70,8 @@ pub struct Connection {
     pub closing: bool,
     /// The gateway has said that the client may send commands.
     pub authenticated: bool,
+    /// A client of the coordination service speaks another protocol.
+    pub dialogue: Option<Box<Dialogue>>,
 }
 
 impl Connection {
@@ -92,6 +95,7 @@ impl Connection {
             deaf: false,
             closing: false,
             authenticated: false,
+            dialogue: None,
         }
     }
 

@@ -8,6 +8,7 @@
 //! leaves it; the rest travels in one batch per worker and turn.
 
 mod connection;
+mod dialogue;
 mod peers;
 mod reading;
 mod routing;
@@ -15,7 +16,7 @@ mod snapshots;
 
 use crate::clock::Clock;
 use crate::control::Notice;
-use crate::listen::{Accepted, Connections};
+use crate::listen::{Accepted, Connections, Port};
 use crate::log::{Completion, LogSender, REMOVED};
 use crate::mail::{Batch, Inbox, Mail, Mailbox, Report};
 use crate::mapfile::MapFile;
@@ -23,7 +24,8 @@ use crate::password::Attempt;
 use crate::peers::Linked;
 use crate::snapshot::Job;
 use connection::Connection;
-use engine::gateway::{Gateway, Opening, SessionId};
+use dialogue::Dialogue;
+use engine::gateway::{CoordinationClient, Gateway, Opening, SessionId};
 use engine::limits::{SHARDS_MAX, UNAUTHENTICATED_MS_MAX};
 use engine::message::{GatewayId, Now, ShardId};
 use engine::node::Node;
@@ -122,6 +124,8 @@ pub struct Worker {
     links: Links,
     connections: Slab<Connection>,
     sessions: HashMap<SessionId, usize, RandomState>,
+    /// The connections of clients of the coordination service.
+    clients: HashMap<CoordinationClient, usize, RandomState>,
     /// The session that was last asked for, since replies come in bursts.
     recent: (SessionId, usize),
     /// Connections to be read in this turn.
@@ -198,6 +202,7 @@ impl Worker {
             links: Links::new(hello),
             connections: Slab::new(),
             sessions: HashMap::default(),
+            clients: HashMap::default(),
             recent: (SessionId(u64::MAX), 0),
             ready: Vec::new(),
             dirty: Vec::new(),
@@ -440,6 +445,14 @@ impl Worker {
             self.peers.connections.open.fetch_sub(1, Ordering::Relaxed);
             return;
         }
+        if accepted.port == Port::Zookeeper {
+            let dialogue = Dialogue::new(&mut self.gateway, now, accepted.peer.ip());
+            self.clients.insert(dialogue.client, slot);
+            let mut connection = Connection::new(accepted, SessionId::default());
+            connection.dialogue = Some(Box::new(dialogue));
+            entry.insert(connection);
+            return;
+        }
         let session = self.gateway.open(now, opening);
         let mut connection = Connection::new(accepted, session);
         connection.authenticated = self.gateway.authenticated(session);
@@ -469,8 +482,13 @@ impl Worker {
     /// Ends a connection, whatever state it is in.
     fn close(&mut self, now: Now, slot: usize) {
         let Some(mut connection) = self.connections.try_remove(slot) else { return };
-        self.gateway.close(now, connection.session);
-        self.sessions.remove(&connection.session);
+        if let Some(dialogue) = &connection.dialogue {
+            self.gateway.client_left(now, dialogue.client);
+            self.clients.remove(&dialogue.client);
+        } else {
+            self.gateway.close(now, connection.session);
+            self.sessions.remove(&connection.session);
+        }
         self.recent = (SessionId(u64::MAX), 0);
         if let Err(error) = self.poll.registry().deregister(connection.stream()) {
             tracing::debug!("a connection was closed that is not watched: {error}");
@@ -484,6 +502,9 @@ impl Worker {
     /// connection first), but what waits for somebody else must not wait for a client that is gone.
     fn leave(&mut self, now: Now, slot: usize) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.dialogue.is_some() && connection.unsent() == 0 {
+            return self.close(now, slot);
+        }
         connection.deaf = true;
         self.leaving.push_back((now.mono_us + LEAVING_US_MAX, slot, connection.session));
     }

@@ -122,6 +122,10 @@ impl Worker {
             }
         }
         let Some(connection) = self.connections.get_mut(slot) else { return taken };
+        if connection.closing {
+            self.mark_dirty(slot);
+            return taken;
+        }
         if connection.paused {
             self.paused.push(slot);
         } else if connection.readable && !connection.deaf {
@@ -157,6 +161,9 @@ fn must_wait(connection: &mut Connection, gateway: &Gateway) -> bool {
     if connection.unsent() > OUTPUT_BYTES_PAUSE {
         return true;
     }
+    if let Some(dialogue) = &connection.dialogue {
+        return dialogue.must_wait(gateway);
+    }
     let under_way = gateway.in_progress(connection.session);
     if !connection.authenticated {
         connection.authenticated = gateway.authenticated(connection.session);
@@ -177,6 +184,13 @@ fn take_commands(
     if must_wait(connection, gateway) {
         connection.paused = true;
         return at;
+    }
+    if let Some(dialogue) = &mut connection.dialogue {
+        let taken = dialogue.take(gateway, now, bytes, &mut connection.output);
+        connection.deaf |= dialogue.has_ended();
+        connection.closing |= dialogue.has_ended();
+        connection.paused = !connection.deaf && dialogue.must_wait(gateway);
+        return taken;
     }
     while !connection.deaf && at < bytes.len() {
         let limits = if connection.authenticated { &LIMITS } else { &UNAUTHENTICATED_LIMITS };

@@ -5,7 +5,7 @@ use crate::control::Notice;
 use crate::mail::{Batch, Mail, Outgoing};
 use crate::password::Attempt;
 use adt::Reply;
-use engine::gateway::{Output, SessionId};
+use engine::gateway::{CoordinationClient, Output, Said, SessionId};
 use engine::limits::OUTPUT_BYTES_MAX;
 use engine::message::{MachineId, Now, ShardId};
 use engine::node::{Parcel, To};
@@ -145,6 +145,7 @@ impl Worker {
                     self.gateway.not_sent(request);
                 }
             }
+            Output::Coordination { client, said } => self.say(client, said),
             Output::Close { session } => {
                 if let Some(slot) = self.slot(session)
                     && let Some(connection) = self.connections.get_mut(slot)
@@ -202,6 +203,24 @@ impl Worker {
             connection.dirty = true;
             self.dirty.push(slot);
         }
+    }
+
+    /// Says something to a client of the coordination service.
+    fn say(&mut self, client: CoordinationClient, said: Said) {
+        let Some(&slot) = self.clients.get(&client) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(dialogue) = &mut connection.dialogue else { return };
+        dialogue.say(&self.gateway, said, &mut connection.output);
+        let too_much = connection.output.len() > OUTPUT_BYTES_MAX;
+        if dialogue.has_ended() || too_much {
+            if too_much {
+                tracing::warn!("closed a connection of a ZooKeeper client that does not read");
+                connection.output.clear();
+            }
+            connection.deaf = true;
+            connection.closing = true;
+        }
+        self.mark_dirty(slot);
     }
 
     /// Replies that may travel with the next one do not if there is none to come.

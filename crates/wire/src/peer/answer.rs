@@ -1,9 +1,11 @@
 //! What shards answer gateways on other machines.
 
+use super::coordination::{get_answered, get_told, put_answered, put_told};
 use super::read_txn;
 use super::request::{put_body, read_body};
 use super::stats::{put_shard_stats, read_shard_stats};
 use crate::bytes::{Reader, put_count, put_u16, put_u64, put_word};
+use crate::coordination::{get_session, put_session};
 use crate::entry::{
     Spans, Words, put_age, put_record_version, put_shards, put_txn, read_age, read_record_version,
     read_shards,
@@ -31,6 +33,7 @@ const UNKNOWN: u8 = 16;
 const NOTICE: u8 = 17;
 const FORGOTTEN: u8 = 18;
 const UNITS: u8 = 19;
+const COORDINATED: u8 = 20;
 
 const CONFLICT: u8 = 1;
 const BUSY: u8 = 2;
@@ -47,6 +50,7 @@ const WOUND: u8 = 2;
 const PROBE: u8 = 3;
 const ORPHAN: u8 = 4;
 const READY: u8 = 5;
+const SESSION: u8 = 6;
 
 fn kind(answer: &Answer) -> u8 {
     match answer {
@@ -61,6 +65,7 @@ fn kind(answer: &Answer) -> u8 {
         Answer::Locked { .. } => LOCKED,
         Answer::Prepared { .. } => PREPARED,
         Answer::Units(_) => UNITS,
+        Answer::Coordinated(_) => COORDINATED,
         Answer::Refused(_) => REFUSED,
         Answer::Version(_) => RECORD_VERSION,
         Answer::Stats(_) => STATS,
@@ -112,6 +117,7 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
         Answer::Version(version) => put_record_version(*version, out),
         Answer::Stats(stats) => put_shard_stats(stats, out),
         Answer::Fate(fate) => put_fate(*fate, out),
+        Answer::Coordinated(answered) => put_answered(answered, out),
         Answer::NotTaken(body) => put_body(body, words, out),
         Answer::Notice(notice) => put_notice(notice, out),
         Answer::Voided
@@ -165,6 +171,7 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
         RECORD_VERSION => Answer::Version(read_record_version(reader)?),
         STATS => Answer::Stats(Box::new(read_shard_stats(reader)?)),
         FATE => Answer::Fate(read_fate(reader)?),
+        COORDINATED => Answer::Coordinated(Box::new(get_answered(reader)?)),
         CARRIED_OUT => Answer::CarriedOut,
         NOT_TAKEN => Answer::NotTaken(Box::new(read_body(reader, spans)?)),
         UNKNOWN => Answer::Unknown,
@@ -237,6 +244,11 @@ fn put_notice(notice: &Notice, out: &mut Vec<u8>) {
             out.push(READY);
             put_word(key, out);
         }
+        Notice::Session { session, told } => {
+            out.push(SESSION);
+            put_session(*session, out);
+            put_told(told, out);
+        }
     }
 }
 
@@ -256,6 +268,10 @@ fn read_notice(reader: &mut Reader<'_>) -> Result<Notice, Corrupt> {
             Notice::Orphan { txn, participants: read_shards(reader)? }
         }
         READY => Notice::Ready { key: reader.word()?.into() },
+        SESSION => {
+            let session = get_session(reader)?;
+            Notice::Session { session, told: get_told(reader)? }
+        }
         _ => return Err(Corrupt),
     })
 }

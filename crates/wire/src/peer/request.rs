@@ -1,5 +1,6 @@
 //! What gateways ask of shards on other machines.
 
+use super::coordination::{get_ask, put_ask};
 use super::read_txn;
 use crate::bytes::{
     Form, Reader, put_count, put_option, put_optional_word, put_u16, put_u64, put_word,
@@ -42,6 +43,7 @@ const CUT: u8 = 23;
 const PIPELINE: u8 = 24;
 const END_STREAM: u8 = 25;
 const CHAINED_PIPELINE: u8 = 26;
+const COORDINATE: u8 = 27;
 
 const FREEZE: u8 = 1;
 const RELEASE_CUT: u8 = 2;
@@ -75,6 +77,7 @@ fn kind(body: &Body) -> u8 {
         Body::Cut { .. } => CUT,
         Body::Pipeline(group) if group.chained => CHAINED_PIPELINE,
         Body::Pipeline(_) => PIPELINE,
+        Body::Coordinate(_) => COORDINATE,
         Body::EndStream { .. } => END_STREAM,
     }
 }
@@ -132,6 +135,7 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
             put_stream(Form::Wide, *stream, out);
             put_homes(Form::Wide, shards, out);
         }
+        Body::Coordinate(ask) => put_ask(ask, out),
         Body::Transfer { to } => put_u16(to.0, out),
         Body::Cut { cut, step } => {
             put_u64(*cut, out);
@@ -180,6 +184,7 @@ pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Bo
         PROBE_ACK => Body::ProbeAck { txn: read_txn(reader)? },
         PIPELINE => Body::Pipeline(Arc::new(read_group(reader, spans)?)),
         CHAINED_PIPELINE => Body::Pipeline(Arc::new(read_chained(reader, spans)?)),
+        COORDINATE => Body::Coordinate(Box::new(get_ask(reader)?)),
         END_STREAM => {
             let stream = read_stream(reader)?;
             Body::EndStream { stream, shards: read_homes(reader)? }

@@ -1,0 +1,110 @@
+//! Which sessions have been silent for too long: the leader's memory. That a session has ended is a
+//! decision of the leader's which only the log makes true.
+
+use super::request::SessionId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// When each session ends unless something is heard of it, by the leader's monotonic clock.
+#[derive(Debug, Default)]
+pub struct Liveness {
+    sessions: BTreeMap<SessionId, Heard>,
+    /// At the earliest then, the earliest first. A session that was heard of since stands here with its
+    /// old time until that comes.
+    due: BTreeSet<(u64, SessionId)>,
+}
+
+#[derive(Debug)]
+struct Heard {
+    timeout_us: u64,
+    /// It ends then.
+    ends_us: u64,
+    /// Where it stands in the order.
+    due_us: u64,
+}
+
+impl Liveness {
+    /// A session begins, or the leader begins to watch over it: it has its whole time.
+    pub fn begin(&mut self, session: SessionId, timeout_ms: i32, now_us: u64) {
+        self.end(session);
+        let timeout_us = u64::try_from(timeout_ms).unwrap_or(0) * 1000;
+        let ends_us = now_us + timeout_us;
+        self.sessions.insert(session, Heard { timeout_us, ends_us, due_us: ends_us });
+        self.due.insert((ends_us, session));
+    }
+
+    /// Something was heard of a session.
+    pub fn hear(&mut self, session: SessionId, now_us: u64) {
+        if let Some(heard) = self.sessions.get_mut(&session) {
+            heard.ends_us = now_us + heard.timeout_us;
+        }
+    }
+
+    /// A session has ended.
+    pub fn end(&mut self, session: SessionId) {
+        if let Some(heard) = self.sessions.remove(&session) {
+            self.due.remove(&(heard.due_us, session));
+        }
+    }
+
+    /// When to ask [`Liveness::silent`] next.
+    pub fn next_us(&self) -> Option<u64> {
+        self.due.first().map(|(at_us, _)| *at_us)
+    }
+
+    /// The sessions that have been silent for too long. Each is told once; it begins anew, or ends.
+    pub fn silent(&mut self, now_us: u64) -> Vec<SessionId> {
+        let mut silent = Vec::new();
+        while let Some((at_us, session)) = self.due.first().copied()
+            && at_us <= now_us
+        {
+            self.due.pop_first();
+            let Some(heard) = self.sessions.get_mut(&session) else { continue };
+            if heard.ends_us > now_us {
+                heard.due_us = heard.ends_us;
+                self.due.insert((heard.due_us, session));
+            } else {
+                self.sessions.remove(&session);
+                silent.push(session);
+            }
+        }
+        silent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANN: SessionId = SessionId(1);
+    const BEN: SessionId = SessionId(2);
+
+    #[test]
+    fn who_is_heard_of_stays_and_who_is_silent_is_told_once() {
+        let mut liveness = Liveness::default();
+        liveness.begin(ANN, 10, 0);
+        liveness.begin(BEN, 10, 0);
+        assert_eq!(liveness.next_us(), Some(10_000));
+        liveness.hear(ANN, 9_000);
+        assert_eq!(liveness.silent(9_999), []);
+        assert_eq!(liveness.silent(10_000), [BEN]);
+        assert_eq!(liveness.next_us(), Some(19_000));
+        assert_eq!(liveness.silent(18_999), []);
+        assert_eq!(liveness.silent(30_000), [ANN]);
+        assert_eq!(liveness.next_us(), None);
+        liveness.hear(ANN, 31_000);
+        assert_eq!(liveness.silent(99_000), []);
+    }
+
+    #[test]
+    fn a_session_that_ended_is_not_told_of() {
+        let mut liveness = Liveness::default();
+        liveness.begin(ANN, 10, 0);
+        liveness.hear(ANN, 5_000);
+        liveness.end(ANN);
+        assert_eq!(liveness.silent(99_000), []);
+        liveness.begin(ANN, 10, 100_000);
+        liveness.begin(ANN, 20, 100_000);
+        assert_eq!(liveness.silent(110_000), []);
+        assert_eq!(liveness.silent(120_000), [ANN]);
+    }
+}

@@ -1,0 +1,315 @@
+//! The replicated state of the coordination service: the tree and the sessions. It changes only by
+//! [`Coordination::apply`], only from the log.
+
+use super::path;
+use super::request::{
+    Acl, Change, Code, Event, Happened, Identity, Password, Read, Reply, SessionId, Write, Zxid,
+};
+use super::tree::{By, Node, Tree, Undo};
+use crate::limits::SESSIONS_MAX;
+use adt::{Blob, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The microsecond since 1970 at which numbers of changes begin: 2026-01-01. Timestamps have 64 bits, and
+/// what clients are told must stay positive for a century.
+const BEGIN_US: u64 = 1_767_225_600_000_000;
+
+impl Zxid {
+    /// The number of a change that the log has at this timestamp.
+    pub fn at(ts: Timestamp) -> Self {
+        let since = ts.0.saturating_sub(Timestamp::from_micros(BEGIN_US).0);
+        // A clock that is behind the beginning gives numbers of its own, that grow as well.
+        let number = if since > 0 { since } else { ts.0 >> 12 };
+        Self(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+/// A session, as all replicas know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// It ends when nothing was heard of it for so long.
+    pub timeout_ms: i32,
+    /// What proves that it is one's own.
+    pub password: Password,
+    /// The nodes that end with it.
+    pub ephemerals: BTreeSet<Blob>,
+}
+
+/// A write and everything about it that the log has to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Command {
+    /// Who asks. Nobody asks for [`Write::Open`].
+    pub session: SessionId,
+    /// Who that is, as far as was proved.
+    pub identities: Vec<Identity>,
+    /// What is to be done.
+    pub write: Write,
+}
+
+/// What came of a write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    /// The answer.
+    pub reply: Result<Reply, Code>,
+    /// What has happened, in the order in which it is told.
+    pub events: Vec<Event>,
+}
+
+/// The tree and the sessions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Coordination {
+    tree: Tree,
+    sessions: BTreeMap<SessionId, Session>,
+    last: Zxid,
+}
+
+impl Coordination {
+    /// The tree.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// All sessions.
+    pub fn sessions(&self) -> &BTreeMap<SessionId, Session> {
+        &self.sessions
+    }
+
+    /// The number of the last change.
+    pub fn last(&self) -> Zxid {
+        self.last
+    }
+
+    /// Reads back from a snapshot which change was the last.
+    pub fn restore_last(&mut self, last: Zxid) {
+        self.last = last;
+    }
+
+    /// Reads a session back.
+    pub fn restore_session(&mut self, session: SessionId, timeout_ms: i32, password: Password) {
+        let ephemerals = BTreeSet::new();
+        self.sessions.insert(session, Session { timeout_ms, password, ephemerals });
+    }
+
+    /// Reads a node back.
+    pub fn restore_node(&mut self, path: Blob, node: Node) {
+        self.tree.restore(path, node);
+    }
+
+    /// Everything is read back: parents learn their children, and sessions their nodes.
+    ///
+    /// # Errors
+    /// [`Code::NoNode`]: a node has no parent; [`Code::SessionExpired`]: it belongs to no session.
+    pub fn link_restored(&mut self) -> Result<(), Code> {
+        self.tree.link()?;
+        for (path, node) in self.tree.iter() {
+            if let Some(owner) = node.owner {
+                let session = self.sessions.get_mut(&owner).ok_or(Code::SessionExpired)?;
+                session.ephemerals.insert(path.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// The paths of all nodes that are there and may be changed by a write.
+    pub fn changed_by(&self, command: &Command) -> Vec<Blob> {
+        let mut paths = Vec::new();
+        let mut with_parent = |path: &Blob| {
+            paths.extend(path::parent_to_be(path).map(Blob::new));
+            paths.push(path.clone());
+        };
+        match &command.write {
+            Write::Open { .. } => {}
+            Write::Close => {
+                let session = self.sessions.get(&command.session);
+                session.into_iter().flat_map(|kept| &kept.ephemerals).for_each(with_parent);
+            }
+            Write::Change(change) => with_parent(change.path()),
+            Write::Multi(changes) => changes.iter().for_each(|c| with_parent(c.path())),
+        }
+        paths
+    }
+
+    /// Carries out a write that the log has at this timestamp.
+    pub fn apply(&mut self, command: &Command, ts: Timestamp, now_ms: u64) -> Done {
+        let zxid = Zxid::at(ts);
+        self.last = zxid;
+        let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
+        let (session, identities) = (command.session, &command.identities[..]);
+        let by = By { session, identities, zxid, now_ms };
+        let mut undos = Vec::new();
+        let reply = match &command.write {
+            Write::Open { timeout_ms, password } => self.open(&by, *timeout_ms, *password),
+            _ if !self.sessions.contains_key(&session) => Err(Code::SessionExpired),
+            Write::Close => {
+                self.close(&by, &mut undos);
+                Ok(Reply::Done)
+            }
+            Write::Change(change) => self.change(&by, change, &mut undos),
+            Write::Multi(changes) => Ok(self.multi(&by, changes, &mut undos)),
+        };
+        let event = |undo: &Undo| {
+            let (happened, path) = undo.happened()?;
+            Some(Event { happened, path: path.clone() })
+        };
+        Done { reply, events: undos.iter().filter_map(event).collect() }
+    }
+
+    fn open(&mut self, by: &By<'_>, timeout_ms: i32, password: Password) -> Result<Reply, Code> {
+        if self.sessions.len() >= SESSIONS_MAX {
+            return Err(Code::QuotaExceeded);
+        }
+        // Numbers of changes are unique, and so are those of the sessions that they begin.
+        let session = SessionId(by.zxid.0);
+        let ephemerals = BTreeSet::new();
+        self.sessions.insert(session, Session { timeout_ms, password, ephemerals });
+        Ok(Reply::Session(session))
+    }
+
+    /// Ends a session that is there, and its ephemeral nodes with it.
+    fn close(&mut self, by: &By<'_>, undos: &mut Vec<Undo>) {
+        let session = self.sessions.remove(&by.session);
+        let ephemerals = session.into_iter().flat_map(|session| session.ephemerals);
+        undos.extend(ephemerals.map(|path| self.tree.remove(&path, by.zxid)));
+    }
+
+    /// All of the changes or none. What they did is added to `undos`.
+    fn multi(&mut self, by: &By<'_>, changes: &[Change], undos: &mut Vec<Undo>) -> Reply {
+        let mut replies = Vec::with_capacity(changes.len());
+        for change in changes {
+            match self.change(by, change, undos) {
+                Ok(reply) => replies.push(Ok(reply)),
+                Err(code) => {
+                    while let Some(undo) = undos.pop() {
+                        self.note_ephemeral(&undo, false);
+                        self.tree.undo(undo);
+                    }
+                    // Those before the one that failed are told that they did not, those behind it that
+                    // it was not their fault.
+                    let mut codes = vec![Err(Code::Ok); replies.len()];
+                    codes.push(Err(code));
+                    codes.resize(changes.len(), Err(Code::RuntimeInconsistency));
+                    return Reply::Multi(codes);
+                }
+            }
+        }
+        Reply::Multi(replies)
+    }
+
+    fn change(
+        &mut self,
+        by: &By<'_>,
+        change: &Change,
+        undos: &mut Vec<Undo>,
+    ) -> Result<Reply, Code> {
+        let (reply, undo) = match change {
+            Change::Create(create) => {
+                let (path, undo) = self.tree.create(by, create)?;
+                let stat = create.stat.then(|| self.tree.get(&path).map(|node| node.stat()));
+                (Reply::Created { path, stat: stat.transpose()? }, undo)
+            }
+            Change::Delete { path, version } => {
+                (Reply::Done, self.tree.delete(by, path, *version)?)
+            }
+            Change::SetData { path, data, version } => {
+                let undo = self.tree.set_data(by, path, data.as_ref(), *version)?;
+                (Reply::Stat(self.tree.get(path)?.stat()), undo)
+            }
+            Change::SetAcl { path, acl, version } => {
+                let undo = self.tree.set_rules(by, path, acl, *version)?;
+                (Reply::Stat(self.tree.get(path)?.stat()), undo)
+            }
+            Change::Check { path, version } => (Reply::Done, self.tree.check(by, path, *version)?),
+        };
+        self.note_ephemeral(&undo, true);
+        undos.push(undo);
+        Ok(reply)
+    }
+
+    /// A change was made, or is about to be taken back: sessions know their nodes.
+    fn note_ephemeral(&mut self, undo: &Undo, made: bool) {
+        let (path, owner, owns) = match undo {
+            Undo::Created(path, ..) => {
+                (path, self.tree.get(path).ok().and_then(|node| node.owner), made)
+            }
+            Undo::Deleted(path, node, _) => (path, node.owner, !made),
+            Undo::Data(..) | Undo::Rules(..) | Undo::Nothing => return,
+        };
+        let Some(session) = owner.and_then(|owner| self.sessions.get_mut(&owner)) else { return };
+        if owns {
+            session.ephemerals.insert(path.clone());
+        } else {
+            session.ephemerals.remove(path);
+        }
+    }
+
+    /// Answers a read as of now.
+    ///
+    /// # Errors
+    /// A path that cannot be, no such node, no right to read it, no such session.
+    pub fn read(
+        &self,
+        session: SessionId,
+        identities: &[Identity],
+        read: &Read,
+    ) -> Result<Reply, Code> {
+        if let Some(path) = read.path()
+            && !matches!(read, Read::Sync(_) | Read::Ephemerals(_))
+            && !path::is_valid(path)
+        {
+            return Err(Code::BadArguments);
+        }
+        let readable = |path: &Blob| {
+            let node = self.tree.get(path)?;
+            node.rules.check(Acl::READ, identities).map(|()| node)
+        };
+        Ok(match read {
+            Read::Exists(path) => Reply::Stat(self.tree.get(path)?.stat()),
+            Read::Data(path) => {
+                let node = readable(path)?;
+                Reply::Data(node.data.clone(), node.stat())
+            }
+            Read::Acl(path) => {
+                let node = self.tree.get(path)?;
+                node.rules.check(Acl::READ | Acl::ADMIN, identities)?;
+                let all = node.rules.allow(Acl::ADMIN, identities);
+                let list = if all { node.rules.list() } else { node.rules.list_without_secrets() };
+                Reply::Acl(list, node.stat())
+            }
+            Read::Children { path, stat } => {
+                let node = readable(path)?;
+                let names = node.children.iter().cloned().collect();
+                Reply::Children(names, stat.then(|| node.stat()))
+            }
+            Read::Descendants(path) => {
+                readable(path)?;
+                let count = self.tree.descendants(path)?;
+                Reply::Number(i32::try_from(count).unwrap_or(i32::MAX))
+            }
+            Read::Ephemerals(prefix) => {
+                let session = self.sessions.get(&session).ok_or(Code::SessionExpired)?;
+                let paths = session.ephemerals.iter().filter(|path| path.starts_with(prefix));
+                Reply::Paths(paths.cloned().collect())
+            }
+            Read::Sync(path) => Reply::Path(path.clone()),
+            Read::Multi(reads) => {
+                let each = |read: &Read| self.read(session, identities, read);
+                Reply::Multi(reads.iter().map(each).collect())
+            }
+        })
+    }
+
+    /// What a client that comes back has missed of a node that it watches since the change `since`: none
+    /// if it has missed nothing and goes on watching.
+    pub fn missed(&self, path: &Blob, watch: super::Watch, since: Zxid) -> Option<Event> {
+        use super::Watch;
+        let happened = match (watch, self.tree.get(path)) {
+            (Watch::Persistent | Watch::Recursive, _) | (Watch::Exist, Err(_)) => return None,
+            (Watch::Exist, Ok(_)) => Happened::Created,
+            (Watch::Data | Watch::Child, Err(_)) => Happened::Deleted,
+            (Watch::Data, Ok(node)) if node.mzxid > since => Happened::Data,
+            (Watch::Child, Ok(node)) if node.pzxid > since => Happened::Children,
+            (Watch::Data | Watch::Child, Ok(_)) => return None,
+        };
+        Some(Event { happened, path: path.clone() })
+    }
+}

@@ -1,0 +1,376 @@
+//! The nodes: what is at which path, and the operations on it, each of which happens whole or not.
+
+use super::acl::Rules;
+use super::path;
+use super::request::{Acl, Code, Create, Happened, Identity, SessionId, Stat, Zxid};
+use crate::limits::{NODE_CHILDREN_MAX, NODES_MAX};
+use adt::Blob;
+use adt::collections::Map;
+use std::collections::BTreeSet;
+
+/// One node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Node {
+    /// Its data; none is not the same as none of it.
+    pub data: Option<Blob>,
+    /// Who may do what.
+    pub rules: Rules,
+    /// The change that created it.
+    pub czxid: Zxid,
+    /// The change that set its data last.
+    pub mzxid: Zxid,
+    /// The change that created or deleted a child last.
+    pub pzxid: Zxid,
+    /// When it was created, in milliseconds since 1970.
+    pub ctime_ms: i64,
+    /// When its data were set last.
+    pub mtime_ms: i64,
+    /// How often its data were set.
+    pub version: i32,
+    /// How often its rules were set.
+    pub aversion: i32,
+    /// How many children it ever had: the next sequential one gets this number.
+    pub born: i32,
+    /// The session that it ends with, if it is ephemeral.
+    pub owner: Option<SessionId>,
+    /// The names of its children.
+    pub children: BTreeSet<Blob>,
+}
+
+impl Node {
+    /// The node as a snapshot has it: children know their parents.
+    pub fn without_children(&self) -> Self {
+        let (data, rules, children) = (self.data.clone(), self.rules.clone(), BTreeSet::new());
+        Self { data, rules, children, ..*self }
+    }
+
+    /// What there is to know of it besides its data.
+    pub fn stat(&self) -> Stat {
+        let count = |len: usize| i32::try_from(len).unwrap_or(i32::MAX);
+        let children = count(self.children.len());
+        Stat {
+            czxid: self.czxid,
+            mzxid: self.mzxid,
+            ctime_ms: self.ctime_ms,
+            mtime_ms: self.mtime_ms,
+            version: self.version,
+            // Each child that was there was created, and each that is not there any more deleted.
+            cversion: self.born.wrapping_mul(2).wrapping_sub(children),
+            aversion: self.aversion,
+            ephemeral_owner: self.owner.map_or(0, |owner| owner.0),
+            data_length: count(self.data.as_ref().map_or(0, |data| data.len())),
+            num_children: children,
+            pzxid: self.pzxid,
+        }
+    }
+}
+
+/// A change of the tree that can be taken back, as long as nothing came after it.
+#[derive(Debug)]
+pub enum Undo {
+    /// A node was created; what its parent's `born` and `pzxid` were.
+    Created(Blob, i32, Zxid),
+    /// This node was deleted; what its parent's `pzxid` was.
+    Deleted(Blob, Box<Node>, Zxid),
+    /// Data, `mzxid`, `mtime_ms` and `version` were others.
+    Data(Blob, Option<Blob>, Zxid, i64, i32),
+    /// Rules and `aversion` were others.
+    Rules(Blob, Rules, i32),
+    /// Nothing was changed.
+    Nothing,
+}
+
+impl Undo {
+    /// What has happened, to which node, as those are told who watch it.
+    pub fn happened(&self) -> Option<(Happened, &Blob)> {
+        match self {
+            Self::Created(path, ..) => Some((Happened::Created, path)),
+            Self::Deleted(path, ..) => Some((Happened::Deleted, path)),
+            Self::Data(path, ..) => Some((Happened::Data, path)),
+            Self::Rules(..) | Self::Nothing => None,
+        }
+    }
+}
+
+/// What every change is told.
+#[derive(Clone, Copy, Debug)]
+pub struct By<'a> {
+    /// Who asks.
+    pub session: SessionId,
+    /// Who that is, as far as was proved.
+    pub identities: &'a [Identity],
+    /// The number of the change.
+    pub zxid: Zxid,
+    /// The time of the change, in milliseconds since 1970.
+    pub now_ms: i64,
+}
+
+/// All nodes by path. There is always a root.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tree {
+    nodes: Map<Blob, Node>,
+}
+
+impl Default for Tree {
+    /// The root and the nodes below `/zookeeper` that clients expect.
+    fn default() -> Self {
+        let mut tree = Self { nodes: Map::default() };
+        tree.nodes.insert(Blob::new(path::ROOT), Node::default());
+        for path in FIXED.into_iter().skip(1) {
+            tree.put(Blob::from(path), Node::default());
+        }
+        tree
+    }
+}
+
+/// Nodes that are always there.
+const FIXED: [&str; 4] = ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"];
+
+fn fits(wanted: i32, version: i32) -> Result<(), Code> {
+    if wanted == -1 || wanted == version { Ok(()) } else { Err(Code::BadVersion) }
+}
+
+impl Tree {
+    /// The node at a path.
+    ///
+    /// # Errors
+    /// [`Code::NoNode`].
+    pub fn get(&self, path: &[u8]) -> Result<&Node, Code> {
+        self.nodes.get(path).ok_or(Code::NoNode)
+    }
+
+    fn get_mut(&mut self, path: &[u8]) -> &mut Node {
+        self.nodes.get_mut(path).expect("the node was looked up before")
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is nothing but what is always there.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.len() == FIXED.len()
+    }
+
+    /// All nodes; history alone decides the order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Blob, &Node)> {
+        self.nodes.iter()
+    }
+
+    /// Puts a node in its place and its name in its parent, which is there.
+    fn put(&mut self, path: Blob, node: Node) {
+        if let Some((parent, name)) = path::split(&path) {
+            self.get_mut(parent).children.insert(Blob::new(name));
+        }
+        self.nodes.insert(path, node);
+    }
+
+    /// Puts a node of a snapshot in its place; parents may come later.
+    pub fn restore(&mut self, path: Blob, node: Node) {
+        self.nodes.insert(path, node);
+    }
+
+    /// All nodes of a snapshot are there: parents learn their children's names.
+    ///
+    /// # Errors
+    /// [`Code::NoNode`]: a node has no parent, or a path that cannot be.
+    pub fn link(&mut self) -> Result<(), Code> {
+        let paths: Vec<Blob> = self.nodes.keys().cloned().collect();
+        for path in paths {
+            if !path::is_valid(&path) {
+                return Err(Code::NoNode);
+            }
+            if let Some((parent, name)) = path::split(&path) {
+                let parent = self.nodes.get_mut(parent).ok_or(Code::NoNode)?;
+                parent.children.insert(Blob::new(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// How many nodes there are below a node.
+    ///
+    /// # Errors
+    /// [`Code::NoNode`].
+    pub fn descendants(&self, path: &[u8]) -> Result<usize, Code> {
+        self.get(path)?;
+        let mut open = vec![Blob::new(path)];
+        let mut count = 0;
+        while let Some(path) = open.pop() {
+            let children = self.nodes.get(&path).into_iter().flat_map(|node| &node.children);
+            open.extend(children.map(|name| path::join(&path, name)));
+            count += 1;
+        }
+        Ok(count - 1)
+    }
+
+    /// Creates a node; gives its path.
+    ///
+    /// # Errors
+    /// In the order in which ZooKeeper looks: a path that cannot be, rules that say nothing, no parent,
+    /// no right to create children of it, a node that is there, an ephemeral parent, too many nodes.
+    pub fn create(&mut self, by: &By<'_>, create: &Create) -> Result<(Blob, Undo), Code> {
+        let (parent, name) = split_for_sequence(create)?;
+        let rules = Rules::of(&create.acl, by.identities)?;
+        let above = self.get(&parent)?;
+        above.rules.check(Acl::CREATE, by.identities)?;
+        let path = if create.mode.sequential {
+            let name = [name, format!("{:010}", above.born).as_bytes()].concat();
+            path::join(&parent, &name)
+        } else {
+            create.path.clone()
+        };
+        if !path::is_valid(&path) {
+            return Err(Code::BadArguments);
+        }
+        if self.nodes.contains_key(&path) {
+            return Err(Code::NodeExists);
+        }
+        if above.owner.is_some() {
+            return Err(Code::NoChildrenForEphemerals);
+        }
+        if self.nodes.len() >= NODES_MAX || above.children.len() >= NODE_CHILDREN_MAX {
+            return Err(Code::QuotaExceeded);
+        }
+        let undo = Undo::Created(path.clone(), above.born, above.pzxid);
+        let node = Node {
+            data: create.data.clone(),
+            rules,
+            czxid: by.zxid,
+            mzxid: by.zxid,
+            pzxid: by.zxid,
+            ctime_ms: by.now_ms,
+            mtime_ms: by.now_ms,
+            owner: create.mode.ephemeral.then_some(by.session),
+            ..Node::default()
+        };
+        let above = self.get_mut(&parent);
+        above.born = above.born.wrapping_add(1);
+        above.pzxid = by.zxid;
+        self.put(path.clone(), node);
+        Ok((path, undo))
+    }
+
+    /// Deletes a node without children.
+    ///
+    /// # Errors
+    /// A node that is always there, no such node, no right to delete children of its parent, another
+    /// version, children.
+    pub fn delete(&mut self, by: &By<'_>, path: &Blob, version: i32) -> Result<Undo, Code> {
+        if FIXED.iter().any(|fixed| fixed.as_bytes() == path.as_slice()) {
+            return Err(Code::BadArguments);
+        }
+        let (parent, _) = path::split(path).ok_or(Code::BadArguments)?;
+        let above = self.get(parent)?;
+        let node = self.get(path)?;
+        above.rules.check(Acl::DELETE, by.identities)?;
+        fits(version, node.version)?;
+        if !node.children.is_empty() {
+            return Err(Code::NotEmpty);
+        }
+        Ok(self.remove(path, by.zxid))
+    }
+
+    /// Deletes a node that is there and has no children.
+    pub fn remove(&mut self, path: &Blob, zxid: Zxid) -> Undo {
+        let node = self.nodes.swap_remove(path).expect("the node was looked up before");
+        let (parent, name) = path::split(path).expect("the root is never removed");
+        let above = self.get_mut(parent);
+        above.children.remove(name);
+        let before = std::mem::replace(&mut above.pzxid, zxid);
+        Undo::Deleted(path.clone(), Box::new(node), before)
+    }
+
+    /// Sets a node's data.
+    ///
+    /// # Errors
+    /// No such node, no right to set its data, another version.
+    pub fn set_data(
+        &mut self,
+        by: &By<'_>,
+        path: &Blob,
+        data: Option<&Blob>,
+        version: i32,
+    ) -> Result<Undo, Code> {
+        let node = self.get(path)?;
+        node.rules.check(Acl::WRITE, by.identities)?;
+        fits(version, node.version)?;
+        let node = self.get_mut(path);
+        let (mzxid, mtime_ms, version) = (node.mzxid, node.mtime_ms, node.version);
+        let before = std::mem::replace(&mut node.data, data.cloned());
+        node.version = version.wrapping_add(1);
+        (node.mzxid, node.mtime_ms) = (by.zxid, by.now_ms);
+        Ok(Undo::Data(path.clone(), before, mzxid, mtime_ms, version))
+    }
+
+    /// Sets a node's rules.
+    ///
+    /// # Errors
+    /// Rules that say nothing, no such node, no right to set them, another version of them.
+    pub fn set_rules(
+        &mut self,
+        by: &By<'_>,
+        path: &Blob,
+        acl: &[Acl],
+        version: i32,
+    ) -> Result<Undo, Code> {
+        let rules = Rules::of(acl, by.identities)?;
+        let node = self.get(path)?;
+        node.rules.check(Acl::ADMIN, by.identities)?;
+        fits(version, node.aversion)?;
+        let node = self.get_mut(path);
+        let aversion = node.aversion;
+        node.aversion = aversion.wrapping_add(1);
+        Ok(Undo::Rules(path.clone(), std::mem::replace(&mut node.rules, rules), aversion))
+    }
+
+    /// Whether a node is there, may be read and has a version.
+    ///
+    /// # Errors
+    /// No such node, no right to read it, another version.
+    pub fn check(&self, by: &By<'_>, path: &Blob, version: i32) -> Result<Undo, Code> {
+        let node = self.get(path)?;
+        node.rules.check(Acl::READ, by.identities)?;
+        fits(version, node.version).map(|()| Undo::Nothing)
+    }
+
+    /// Takes back the last change.
+    pub fn undo(&mut self, undo: Undo) {
+        match undo {
+            Undo::Created(path, born, pzxid) => {
+                self.remove(&path, pzxid);
+                let (parent, _) = path::split(&path).expect("the root is never created");
+                self.get_mut(parent).born = born;
+            }
+            Undo::Deleted(path, node, pzxid) => {
+                let (parent, _) = path::split(&path).expect("the root is never deleted");
+                self.get_mut(parent).pzxid = pzxid;
+                self.put(path, *node);
+            }
+            Undo::Data(path, data, mzxid, mtime_ms, version) => {
+                let node = self.get_mut(&path);
+                (node.data, node.mzxid, node.mtime_ms, node.version) =
+                    (data, mzxid, mtime_ms, version);
+            }
+            Undo::Rules(path, rules, aversion) => {
+                let node = self.get_mut(&path);
+                (node.rules, node.aversion) = (rules, aversion);
+            }
+            Undo::Nothing => {}
+        }
+    }
+}
+
+/// The parent of a node that is to be created, and its name. What a sequential node's name begins with
+/// may be nothing.
+fn split_for_sequence(create: &Create) -> Result<(Blob, &[u8]), Code> {
+    let path = create.path.as_slice();
+    let parent = path::parent_to_be(path).ok_or(Code::BadArguments)?;
+    let name = path::split(path).map_or(&b""[..], |(_, name)| name);
+    if name.is_empty() && !create.mode.sequential {
+        // Only the root has no name, and it is there.
+        return Err(if path == path::ROOT { Code::NodeExists } else { Code::BadArguments });
+    }
+    Ok((Blob::new(parent), name))
+}

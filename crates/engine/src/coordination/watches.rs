@@ -1,0 +1,250 @@
+//! Who watches what. This is the leader's memory and no part of the replicated state: clients say what
+//! they watch anew when they come back after a change of leaders.
+
+use super::path;
+use super::request::{Event, Happened, SessionId, Watch, WatcherType};
+use adt::Blob;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a session watches at one path: a sum of the bits below.
+type Kinds = u8;
+const DATA: Kinds = 1;
+const CHILD: Kinds = 2;
+const PERSISTENT: Kinds = 4;
+const RECURSIVE: Kinds = 8;
+
+fn kind(watch: Watch) -> Kinds {
+    match watch {
+        // A watch on a node that is not there waits for it where one on its data would.
+        Watch::Data | Watch::Exist => DATA,
+        Watch::Child => CHILD,
+        Watch::Persistent => PERSISTENT,
+        Watch::Recursive => RECURSIVE,
+    }
+}
+
+/// All watches of a tree.
+#[derive(Debug, Default)]
+pub struct Watches {
+    at: BTreeMap<Blob, BTreeMap<SessionId, Kinds>>,
+    of: BTreeMap<SessionId, BTreeSet<Blob>>,
+    /// How many there are, each path of each session counted once.
+    count: usize,
+}
+
+impl Watches {
+    /// How many paths are watched, each counted once for each session.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether nobody watches anything.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// A session watches a path from now on.
+    pub fn add(&mut self, session: SessionId, path: &Blob, watch: Watch) {
+        let kinds = self.at.entry(path.clone()).or_default().entry(session).or_insert_with(|| {
+            self.count += 1;
+            self.of.entry(session).or_default().insert(path.clone());
+            0
+        });
+        *kinds |= kind(watch);
+    }
+
+    /// Whether a session has such a watch on a path.
+    pub fn has(&self, session: SessionId, path: &Blob, which: WatcherType) -> bool {
+        self.at.get(path).and_then(|at| at.get(&session)).is_some_and(|k| k & bits(which) != 0)
+    }
+
+    /// A session has no such watches on a path any more. Tells whether it had some.
+    pub fn remove(&mut self, session: SessionId, path: &Blob, which: WatcherType) -> bool {
+        let had = self.has(session, path, which);
+        self.clear(session, path, bits(which));
+        had
+    }
+
+    /// A session watches nothing any more.
+    pub fn forget(&mut self, session: SessionId) {
+        for path in self.of.remove(&session).unwrap_or_default() {
+            if let Some(at) = self.at.get_mut(&path) {
+                self.count -= usize::from(at.remove(&session).is_some());
+                if at.is_empty() {
+                    self.at.remove(&path);
+                }
+            }
+        }
+    }
+
+    fn clear(&mut self, session: SessionId, path: &Blob, bits: Kinds) {
+        let Some(at) = self.at.get_mut(path) else { return };
+        let Some(kinds) = at.get_mut(&session) else { return };
+        *kinds &= !bits;
+        if *kinds != 0 {
+            return;
+        }
+        at.remove(&session);
+        self.count -= 1;
+        if at.is_empty() {
+            self.at.remove(path);
+        }
+        if let Some(of) = self.of.get_mut(&session) {
+            of.remove(path);
+            if of.is_empty() {
+                self.of.remove(&session);
+            }
+        }
+    }
+
+    /// Something happened to a node: adds whom to tell what, in the order in which they are told, and
+    /// ends the watches that were set for one change.
+    pub fn fire(&mut self, event: &Event, told: &mut Vec<(SessionId, Event)>) {
+        if self.is_empty() {
+            return;
+        }
+        let once = match event.happened {
+            Happened::Created | Happened::Data => DATA,
+            Happened::Deleted => DATA | CHILD,
+            Happened::Children => CHILD,
+        };
+        self.tell(&event.path, event.happened, once, told);
+        if matches!(event.happened, Happened::Created | Happened::Deleted)
+            && let Some((parent, _)) = path::split(&event.path)
+        {
+            self.tell(&Blob::new(parent), Happened::Children, CHILD, told);
+        }
+    }
+
+    fn tell(
+        &mut self,
+        path: &Blob,
+        happened: Happened,
+        once: Kinds,
+        told: &mut Vec<(SessionId, Event)>,
+    ) {
+        let mut watchers: BTreeSet<SessionId> = BTreeSet::new();
+        let mut spent: Vec<SessionId> = Vec::new();
+        if let Some(at) = self.at.get(path) {
+            for (session, kinds) in at {
+                if kinds & (once | PERSISTENT) != 0 {
+                    watchers.insert(*session);
+                }
+                if kinds & once != 0 {
+                    spent.push(*session);
+                }
+            }
+        }
+        // Whoever watches all that is below is told of each node itself, not that a parent's children
+        // have changed.
+        if happened != Happened::Children {
+            for above in path::upwards(path) {
+                let at = self.at.get(above).into_iter().flatten();
+                watchers.extend(at.filter(|(_, kinds)| *kinds & RECURSIVE != 0).map(|(s, _)| *s));
+            }
+        }
+        for session in spent {
+            self.clear(session, path, once);
+        }
+        let event = |session| (session, Event { happened, path: path.clone() });
+        told.extend(watchers.into_iter().map(event));
+    }
+}
+
+fn bits(which: WatcherType) -> Kinds {
+    match which {
+        WatcherType::Children => CHILD,
+        WatcherType::Data => DATA,
+        WatcherType::Any => DATA | CHILD | PERSISTENT | RECURSIVE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANN: SessionId = SessionId(1);
+    const BEN: SessionId = SessionId(2);
+
+    fn fire(watches: &mut Watches, happened: Happened, path: &str) -> Vec<(i64, Happened, String)> {
+        let mut told = Vec::new();
+        watches.fire(&Event { happened, path: Blob::from(path) }, &mut told);
+        let text = |path: &Blob| String::from_utf8_lossy(path).into_owned();
+        told.iter().map(|(who, event)| (who.0, event.happened, text(&event.path))).collect()
+    }
+
+    fn told(who: SessionId, happened: Happened, path: &str) -> (i64, Happened, String) {
+        (who.0, happened, path.to_owned())
+    }
+
+    #[test]
+    fn a_watch_for_one_change_tells_of_one() {
+        let mut watches = Watches::default();
+        watches.add(ANN, &Blob::from("/a"), Watch::Data);
+        watches.add(BEN, &Blob::from("/a"), Watch::Data);
+        let both = [told(ANN, Happened::Data, "/a"), told(BEN, Happened::Data, "/a")];
+        assert_eq!(fire(&mut watches, Happened::Data, "/a"), both);
+        assert!(watches.is_empty());
+        assert_eq!(fire(&mut watches, Happened::Data, "/a"), []);
+    }
+
+    #[test]
+    fn a_child_that_comes_or_goes_is_told_to_those_who_watch_the_parents_children() {
+        let mut watches = Watches::default();
+        let expected = [told(ANN, Happened::Children, "/a")];
+        for happened in [Happened::Created, Happened::Deleted] {
+            watches.add(ANN, &Blob::from("/a"), Watch::Child);
+            watches.add(BEN, &Blob::from("/a"), Watch::Data);
+            assert_eq!(fire(&mut watches, happened, "/a/b"), expected);
+        }
+        watches.add(ANN, &Blob::from("/"), Watch::Child);
+        let root = [told(ANN, Happened::Children, "/")];
+        assert_eq!(fire(&mut watches, Happened::Created, "/new"), root);
+    }
+
+    #[test]
+    fn the_end_of_a_node_is_told_once_to_whoever_watches_it_in_several_ways() {
+        let mut watches = Watches::default();
+        for watch in [Watch::Data, Watch::Child, Watch::Persistent, Watch::Recursive] {
+            watches.add(ANN, &Blob::from("/a"), watch);
+        }
+        assert_eq!(
+            fire(&mut watches, Happened::Deleted, "/a"),
+            [told(ANN, Happened::Deleted, "/a")]
+        );
+        // The lasting ones stay and tell when it is there again.
+        assert_eq!(
+            fire(&mut watches, Happened::Created, "/a"),
+            [told(ANN, Happened::Created, "/a")]
+        );
+        assert!(!watches.has(ANN, &Blob::from("/a"), WatcherType::Data));
+        assert_eq!(watches.len(), 1);
+    }
+
+    #[test]
+    fn a_lasting_watch_tells_of_children_and_a_recursive_one_of_what_is_below() {
+        let mut watches = Watches::default();
+        watches.add(ANN, &Blob::from("/a"), Watch::Persistent);
+        watches.add(BEN, &Blob::from("/"), Watch::Recursive);
+        let first = [told(BEN, Happened::Created, "/a/b"), told(ANN, Happened::Children, "/a")];
+        assert_eq!(fire(&mut watches, Happened::Created, "/a/b"), first);
+        let deeper = [told(BEN, Happened::Data, "/a/b/c")];
+        assert_eq!(fire(&mut watches, Happened::Data, "/a/b/c"), deeper);
+    }
+
+    #[test]
+    fn watches_are_removed_one_by_one_or_with_their_session() {
+        let mut watches = Watches::default();
+        let path = Blob::from("/a");
+        watches.add(ANN, &path, Watch::Data);
+        watches.add(ANN, &path, Watch::Child);
+        watches.add(ANN, &Blob::from("/b"), Watch::Recursive);
+        assert!(watches.remove(ANN, &path, WatcherType::Data));
+        assert!(!watches.remove(ANN, &path, WatcherType::Data));
+        assert!(watches.has(ANN, &path, WatcherType::Children));
+        assert!(!watches.remove(BEN, &path, WatcherType::Any));
+        assert_eq!(watches.len(), 2);
+        watches.forget(ANN);
+        assert!(watches.is_empty() && watches.at.is_empty() && watches.of.is_empty());
+    }
+}

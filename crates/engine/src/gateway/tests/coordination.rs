@@ -1,0 +1,142 @@
+//! Clients of the coordination service: what is asked of the tree's shard, and what clients are told.
+
+use super::*;
+use crate::coordination::{
+    Answered, Ask, Code, Event, Happened, Identity, OfSession, Read, Reply as R, Told, Write, Zxid,
+};
+use crate::gateway::coordination::{Asked, Connect};
+use crate::gateway::{CoordinationClient, Said};
+use crate::level::Level;
+use crate::map::ShardMap;
+use adt::Blob;
+
+const ANN: crate::coordination::SessionId = crate::coordination::SessionId(7);
+
+impl Story {
+    fn came(&mut self) -> CoordinationClient {
+        let who = Identity { scheme: Blob::from("ip"), id: Blob::from("::1") };
+        self.gateway.client_came(self.now, who)
+    }
+
+    /// What is asked of the shard, and what clients are told.
+    fn heard(&mut self) -> (Vec<(u64, Ask)>, Vec<Said>) {
+        let (mut asked, mut told) = (Vec::new(), Vec::new());
+        while let Some(output) = self.gateway.poll() {
+            match output {
+                Output::Shard { shard: ShardId(0), request: Request { token, body, .. } } => {
+                    let Body::Coordinate(ask) = body else { panic!("{body:?}") };
+                    asked.push((token.0, *ask));
+                }
+                Output::Coordination { said, .. } => told.push(said),
+                other => panic!("not in these stories: {other:?}"),
+            }
+        }
+        (asked, told)
+    }
+
+    fn coordinated(&mut self, token: u64, reply: Result<R, Code>, told: u64) {
+        let answered = Answered { reply, zxid: Zxid(9), told };
+        self.answer(token, Answer::Coordinated(Box::new(answered)));
+    }
+
+    /// A client with a session.
+    fn connected(&mut self) -> CoordinationClient {
+        let client = self.came();
+        self.gateway.client_connects(self.now, client, Connect::default());
+        let (asked, _) = self.heard();
+        assert!(matches!(&asked[0].1, Ask::Write(command)
+            if matches!(command.write, Write::Open { timeout_ms: 4_000, .. })));
+        self.coordinated(asked[0].0, Ok(R::Session(ANN)), 0);
+        let (_, told) = self.heard();
+        assert!(matches!(told[..], [Said::Connected { session: ANN, timeout_ms: 4_000, .. }]));
+        client
+    }
+
+    fn notice(&mut self, told: Told) {
+        self.answer(0, Answer::Notice(Notice::Session { session: ANN, told }));
+    }
+}
+
+fn answered(reply: Result<R, Code>, zxid: i64) -> Said {
+    Said::Answered { reply, zxid: Zxid(zxid) }
+}
+
+#[test]
+fn requests_are_answered_in_their_order_and_what_is_told_comes_between() {
+    let mut story = Story::new();
+    let client = story.connected();
+    let read = Read::Exists(Blob::from("/a"));
+    let read = OfSession::Read { identities: Vec::new(), read, watch: true };
+    story.gateway.client_asks(story.now, client, Asked::Of(read));
+    story.gateway.client_asks(story.now, client, Asked::Refused(Code::Unimplemented));
+    let (asked, told) = story.heard();
+    assert_eq!((asked.len(), told), (1, vec![]));
+    let event = Event { happened: Happened::Created, path: Blob::from("/a") };
+    story.notice(Told::Happened(event.clone(), Zxid(8)));
+    story.coordinated(asked[0].0, Err(Code::NoNode), 1);
+    let expected = [
+        Said::Happened(event, Zxid(8)),
+        answered(Err(Code::NoNode), 9),
+        answered(Err(Code::Unimplemented), 9),
+    ];
+    assert_eq!(story.heard().1, expected);
+}
+
+#[test]
+fn an_answer_after_a_lost_notice_is_not_passed_on() {
+    let mut story = Story::new();
+    let client = story.connected();
+    story.gateway.client_asks(story.now, client, Asked::Of(OfSession::Ping));
+    let (asked, _) = story.heard();
+    story.coordinated(asked[0].0, Ok(R::Done), 1);
+    assert_eq!(story.heard().1, [Said::Close]);
+    story.gateway.client_left(story.now, client);
+    assert_eq!(story.heard().0, [(0, Ask::Leave(ANN))]);
+}
+
+#[test]
+fn who_comes_back_replaces_the_connection_before_it_and_is_not_left_with_it() {
+    let mut story = Story::new();
+    let before = story.connected();
+    let after = story.came();
+    let connect = Connect { session: Some(ANN), ..Connect::default() };
+    story.gateway.client_connects(story.now, after, connect);
+    let (asked, _) = story.heard();
+    story.gateway.client_left(story.now, before);
+    assert_eq!(story.heard(), (vec![], vec![]), "the session is on its way here");
+    story.coordinated(asked[0].0, Ok(R::Number(6_000)), 0);
+    assert!(matches!(story.heard().1[..], [Said::Connected { timeout_ms: 6_000, .. }]));
+    story.notice(Told::Moved);
+    assert_eq!(story.heard().1, [Said::Close]);
+}
+
+#[test]
+fn a_session_that_has_ended_and_one_that_sees_more_than_there_is_are_turned_away() {
+    let mut story = Story::new();
+    for (seen, reply, told) in [
+        (0, Err(Code::SessionExpired), vec![Said::Expired, Said::Close]),
+        (10, Ok(R::Number(6_000)), vec![Said::Close]),
+    ] {
+        let client = story.came();
+        let connect = Connect { session: Some(ANN), seen: Zxid(seen), ..Connect::default() };
+        story.gateway.client_connects(story.now, client, connect);
+        let (asked, _) = story.heard();
+        story.coordinated(asked[0].0, reply, 0);
+        assert_eq!(story.heard().1, told);
+    }
+}
+
+#[test]
+fn nobody_is_served_as_long_as_a_machine_might_not_understand_what_it_is_told() {
+    let mut story = Story::clustered();
+    let client = story.came();
+    story.gateway.client_connects(story.now, client, Connect::default());
+    assert_eq!(story.heard(), (vec![], vec![Said::Close]));
+    let machines = [(MachineId(1), "a:1".to_owned()), (MachineId(2), "b:2".to_owned())];
+    let mut map = ShardMap::founded(machines.into(), 2);
+    map.level = Level::CHAINED;
+    story.gateway.map_changed(story.now, map);
+    let client = story.came();
+    story.gateway.client_connects(story.now, client, Connect::default());
+    assert_eq!(story.heard(), (vec![], vec![Said::Close]));
+}

@@ -1,0 +1,286 @@
+//! The coordination service at the shard that has its tree: requests of sessions, in the order in which
+//! each session sends them, and what their watches tell them.
+//!
+//! A session is at one gateway, the last to which its client came. What only the leader knows (where
+//! sessions are, what they watch, when they were heard of) is lost with the lead: gateways are told
+//! [`Code::SessionMoved`] by the next leader and let their clients come back, who say then what they
+//! watch, as ZooKeeper's do.
+
+use super::{Shard, Target, TargetKind};
+use crate::coordination::liveness::Liveness;
+use crate::coordination::service::{Command, Done};
+use crate::coordination::watches::Watches;
+use crate::coordination::{
+    Answered, Ask, Code, Event, OfSession, Read, Reply, SessionId, Told, Watch, Write, Zxid,
+};
+use crate::entry::LogRecord;
+use crate::limits::WATCHES_MAX;
+use crate::message::{Answer, Body, GatewayId, MachineId, Notice, Now, Request, Token};
+use adt::{Blob, Ctx};
+use std::collections::BTreeMap;
+
+/// What the leader knows of sessions beyond the log.
+#[derive(Debug, Default)]
+pub struct Leader {
+    watches: Watches,
+    liveness: Liveness,
+    homes: BTreeMap<SessionId, Home>,
+    /// Changes of sessions that are in the log and not applied.
+    writing: BTreeMap<SessionId, u32>,
+}
+
+/// Where a session is.
+#[derive(Debug)]
+struct Home {
+    gateway: GatewayId,
+    /// What it was told since it came there.
+    told: u64,
+}
+
+impl Leader {
+    /// When a session may have been silent for too long, in monotonic microseconds.
+    pub fn next_us(&self) -> Option<u64> {
+        self.liveness.next_us()
+    }
+
+    /// How many paths are watched, each counted once for each session.
+    pub fn watches(&self) -> usize {
+        self.watches.len()
+    }
+
+    /// The connections of a machine are gone.
+    pub fn forget(&mut self, machine: MachineId) {
+        let of_it = self.homes.iter().filter(|(_, home)| home.gateway.machine == machine);
+        for session in of_it.map(|(session, _)| *session).collect::<Vec<_>>() {
+            self.leave(session);
+        }
+    }
+
+    fn leave(&mut self, session: SessionId) {
+        self.homes.remove(&session);
+        self.watches.forget(session);
+    }
+}
+
+impl Shard {
+    /// A lead begins: every session has its whole time.
+    pub(super) fn watch_over_sessions(&mut self, now: Now) {
+        self.coordination = Leader::default();
+        for (session, kept) in self.state.coordination().sessions() {
+            self.coordination.liveness.begin(*session, kept.timeout_ms, now.mono_us);
+        }
+    }
+
+    /// Sessions that were silent for too long end.
+    pub(super) fn end_silent_sessions(&mut self, now: Now) {
+        for session in self.coordination.liveness.silent(now.mono_us) {
+            let write = Write::Close;
+            self.log_command(Command { session, identities: Vec::new(), write }, Target::nobody());
+        }
+    }
+
+    fn log_command(&mut self, command: Command, target: Target) {
+        *self.coordination.writing.entry(command.session).or_default() += 1;
+        self.log(LogRecord::Coordinate(Box::new(command)), target);
+    }
+
+    /// A request of a gateway about the service.
+    pub(super) fn coordinate(&mut self, now: Now, request: Request) {
+        let Body::Coordinate(ask) = &request.body else { return };
+        if !self.logs_coordination {
+            let unknown = Err(Code::Unimplemented);
+            return self.answer_asked(request.gateway, request.token, None, unknown);
+        }
+        let writes = |session| self.coordination.writing.contains_key(&session);
+        if ask.only_looks() && ask.session().is_some_and(writes) {
+            // It sees what its session has sent before, and nothing of what comes behind it.
+            self.close_entry();
+            self.after.push_back((self.tail(), request));
+            return;
+        }
+        self.coordinate_in_turn(now, request);
+    }
+
+    /// The same, when everything that its session has sent before is applied.
+    pub(super) fn coordinate_in_turn(&mut self, now: Now, request: Request) {
+        let Request { gateway, token, body, .. } = request;
+        let Body::Coordinate(ask) = body else { return };
+        let session = ask.session();
+        let reply = match *ask {
+            Ask::Write(command) => {
+                let refused = session.and_then(|session| self.misses(gateway, session));
+                if let Some(code) = refused {
+                    return self.answer_asked(gateway, token, session, Err(code));
+                }
+                session.into_iter().for_each(|s| self.coordination.liveness.hear(s, now.mono_us));
+                let target = Target { gateway, token, kind: TargetKind::Coordinated };
+                return self.log_command(command, target);
+            }
+            Ask::Leave(session) => {
+                if self.misses(gateway, session).is_none() {
+                    self.coordination.leave(session);
+                }
+                return;
+            }
+            Ask::Resume { session, password } => self.come_back(now, gateway, session, &password),
+            Ask::Of(session, of) => match self.misses(gateway, session) {
+                Some(code) => Err(code),
+                None => {
+                    self.coordination.liveness.hear(session, now.mono_us);
+                    self.of_session(session, of)
+                }
+            },
+        };
+        self.answer_asked(gateway, token, session, reply);
+    }
+
+    /// Why a gateway may ask nothing about a session, if so.
+    fn misses(&self, gateway: GatewayId, session: SessionId) -> Option<Code> {
+        if !self.state.coordination().sessions().contains_key(&session) {
+            return Some(Code::SessionExpired);
+        }
+        let here = self.coordination.homes.get(&session).is_some_and(|h| h.gateway == gateway);
+        (!here).then_some(Code::SessionMoved)
+    }
+
+    fn come_back(
+        &mut self,
+        now: Now,
+        gateway: GatewayId,
+        session: SessionId,
+        password: &[u8],
+    ) -> Result<Reply, Code> {
+        let kept = self.state.coordination().sessions().get(&session);
+        let kept = kept.filter(|kept| kept.password == *password).ok_or(Code::SessionExpired)?;
+        let timeout_ms = kept.timeout_ms;
+        if self.coordination.homes.get(&session).is_some_and(|home| home.gateway != gateway) {
+            self.tell_session(session, Told::Moved);
+        }
+        self.coordination.leave(session);
+        self.coordination.homes.insert(session, Home { gateway, told: 0 });
+        self.coordination.liveness.begin(session, timeout_ms, now.mono_us);
+        Ok(Reply::Number(timeout_ms))
+    }
+
+    fn of_session(&mut self, session: SessionId, of: OfSession) -> Result<Reply, Code> {
+        match of {
+            OfSession::Ping => Ok(Reply::Done),
+            OfSession::Read { identities, read, watch } => {
+                let reply = self.state.coordination().read(session, &identities, &read);
+                if watch && let Some((path, watch)) = watched(&read, &reply) {
+                    self.add_watch(session, path, watch)?;
+                }
+                reply
+            }
+            OfSession::Watch { since, watches } => {
+                for (path, watch) in watches {
+                    match self.state.coordination().missed(&path, watch, since) {
+                        Some(event) => {
+                            let last = self.state.coordination().last();
+                            self.tell_session(session, Told::Happened(event, last));
+                        }
+                        None => self.add_watch(session, &path, watch)?,
+                    }
+                }
+                Ok(Reply::Done)
+            }
+            OfSession::Unwatch { path, which } => {
+                let had = self.coordination.watches.remove(session, &path, which);
+                if had { Ok(Reply::Done) } else { Err(Code::NoWatcher) }
+            }
+            OfSession::Watches { path, which } => {
+                let has = self.coordination.watches.has(session, &path, which);
+                if has { Ok(Reply::Done) } else { Err(Code::NoWatcher) }
+            }
+        }
+    }
+
+    fn add_watch(&mut self, session: SessionId, path: &Blob, watch: Watch) -> Result<(), Code> {
+        if self.coordination.watches.len() >= WATCHES_MAX {
+            return Err(Code::QuotaExceeded);
+        }
+        self.coordination.watches.add(session, path, watch);
+        Ok(())
+    }
+
+    fn answer_asked(
+        &mut self,
+        gateway: GatewayId,
+        token: Token,
+        session: Option<SessionId>,
+        reply: Result<Reply, Code>,
+    ) {
+        let zxid = self.state.coordination().last();
+        let home = session.and_then(|session| self.coordination.homes.get(&session));
+        let told = home.map_or(0, |home| home.told);
+        let answered = Answered { reply, zxid, told };
+        self.answer(gateway, token, Answer::Coordinated(Box::new(answered)));
+    }
+
+    fn tell_session(&mut self, session: SessionId, told: Told) {
+        let Some(home) = self.coordination.homes.get_mut(&session) else { return };
+        home.told += 1;
+        let gateway = home.gateway;
+        self.notice(gateway, Token::default(), Notice::Session { session, told });
+    }
+
+    /// A change is committed. Whoever watches what it has changed is told before it is answered.
+    pub(super) fn command_committed(
+        &mut self,
+        now: Now,
+        command: &Command,
+        target: Target,
+        ctx: &Ctx,
+    ) {
+        self.before_command(command);
+        let Done { reply, events } = self.state.carry_out_command(command, ctx);
+        let zxid = Zxid::at(ctx.ts);
+        self.tell_watchers(&events, zxid);
+        let mut session = command.session;
+        if let Some(writing) = self.coordination.writing.get_mut(&session) {
+            *writing -= 1;
+            if *writing == 0 {
+                self.coordination.writing.remove(&session);
+            }
+        }
+        if let (Write::Open { timeout_ms, .. }, Ok(Reply::Session(begun))) =
+            (&command.write, &reply)
+        {
+            session = *begun;
+            let home = Home { gateway: target.gateway, told: 0 };
+            self.coordination.homes.insert(session, home);
+            self.coordination.liveness.begin(session, *timeout_ms, now.mono_us);
+        }
+        if target.kind == TargetKind::Coordinated {
+            self.answer_asked(target.gateway, target.token, Some(session), reply);
+        }
+        if command.write == Write::Close {
+            if target.kind == TargetKind::Nobody {
+                self.tell_session(session, Told::Ended);
+            }
+            self.coordination.liveness.end(session);
+            self.coordination.leave(session);
+        }
+    }
+
+    fn tell_watchers(&mut self, events: &[Event], zxid: Zxid) {
+        let mut told = Vec::new();
+        for event in events {
+            self.coordination.watches.fire(event, &mut told);
+        }
+        for (session, event) in told {
+            self.tell_session(session, Told::Happened(event, zxid));
+        }
+    }
+}
+
+/// What a read that was answered so watches, if it is to.
+fn watched<'a>(read: &'a Read, reply: &Result<Reply, Code>) -> Option<(&'a Blob, Watch)> {
+    match (read, reply) {
+        (Read::Exists(path), Ok(_)) => Some((path, Watch::Data)),
+        (Read::Exists(path), Err(Code::NoNode)) => Some((path, Watch::Exist)),
+        (Read::Data(path), Ok(_)) => Some((path, Watch::Data)),
+        (Read::Children { path, .. }, Ok(_)) => Some((path, Watch::Child)),
+        _ => None,
+    }
+}

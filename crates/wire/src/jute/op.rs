@@ -1,0 +1,148 @@
+//! The operations and their numbers.
+
+use engine::coordination::{Change, Read};
+
+/// What can be asked for, with its number in the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub enum Op {
+    /// Ends the session.
+    CloseSession = -11,
+    /// Creates a node.
+    Create = 1,
+    /// Deletes a node.
+    Delete = 2,
+    /// Asks for a node's stat.
+    Exists = 3,
+    /// Asks for a node's data.
+    GetData = 4,
+    /// Sets a node's data.
+    SetData = 5,
+    /// Asks for a node's access control list.
+    GetAcl = 6,
+    /// Sets a node's access control list.
+    SetAcl = 7,
+    /// Asks for the names of a node's children.
+    GetChildren = 8,
+    /// Waits for what was done before.
+    Sync = 9,
+    /// Tells that the client lives.
+    Ping = 11,
+    /// Asks for the names of a node's children, and for its stat.
+    GetChildren2 = 12,
+    /// Fails unless a node has a version; only in a [`Op::Multi`].
+    Check = 13,
+    /// Several changes, all or none.
+    Multi = 14,
+    /// Creates a node and asks for its stat.
+    Create2 = 15,
+    /// Asks whether there are such watches.
+    CheckWatches = 17,
+    /// Removes watches.
+    RemoveWatches = 18,
+    /// Asks for several nodes' data or children.
+    MultiRead = 22,
+    /// Says who the client is.
+    Auth = 100,
+    /// Sets the watches again that the client had elsewhere.
+    SetWatches = 101,
+    /// Asks for the session's ephemeral nodes.
+    GetEphemerals = 103,
+    /// Asks how many nodes there are below one.
+    GetAllChildrenNumber = 104,
+    /// As [`Op::SetWatches`], with those that stay.
+    SetWatches2 = 105,
+    /// Adds a watch that stays.
+    AddWatch = 106,
+    /// Asks who the server takes the client for.
+    WhoAmI = 107,
+}
+
+impl Op {
+    /// All of them.
+    pub const ALL: [Self; 25] = [
+        Self::CloseSession,
+        Self::Create,
+        Self::Delete,
+        Self::Exists,
+        Self::GetData,
+        Self::SetData,
+        Self::GetAcl,
+        Self::SetAcl,
+        Self::GetChildren,
+        Self::Sync,
+        Self::Ping,
+        Self::GetChildren2,
+        Self::Check,
+        Self::Multi,
+        Self::Create2,
+        Self::CheckWatches,
+        Self::RemoveWatches,
+        Self::MultiRead,
+        Self::Auth,
+        Self::SetWatches,
+        Self::GetEphemerals,
+        Self::GetAllChildrenNumber,
+        Self::SetWatches2,
+        Self::AddWatch,
+        Self::WhoAmI,
+    ];
+
+    /// Its number, as in `ZooDefs.OpCode`.
+    pub fn number(self) -> i32 {
+        self as i32
+    }
+
+    /// The operation with this number, if it is one of these.
+    pub fn of(number: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|op| op.number() == number)
+    }
+
+    pub(super) fn of_change(change: &Change) -> Self {
+        match change {
+            Change::Create(create) if create.stat => Self::Create2,
+            Change::Create(_) => Self::Create,
+            Change::Delete { .. } => Self::Delete,
+            Change::SetData { .. } => Self::SetData,
+            Change::SetAcl { .. } => Self::SetAcl,
+            Change::Check { .. } => Self::Check,
+        }
+    }
+
+    pub(super) fn of_read(read: &Read) -> Self {
+        match read {
+            Read::Exists(_) => Self::Exists,
+            Read::Data(_) => Self::GetData,
+            Read::Acl(_) => Self::GetAcl,
+            Read::Children { stat: true, .. } => Self::GetChildren2,
+            Read::Children { stat: false, .. } => Self::GetChildren,
+            Read::Descendants(_) => Self::GetAllChildrenNumber,
+            Read::Ephemerals(_) => Self::GetEphemerals,
+            Read::Sync(_) => Self::Sync,
+            Read::Multi(_) => Self::MultiRead,
+        }
+    }
+}
+
+/// What must be remembered of a request to write the answer to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// It can only be answered with an error: it was not understood.
+    #[default]
+    Nothing,
+    /// One operation, or several that only read.
+    One(Op),
+    /// Several changes: these, in this order.
+    Multi(Vec<Op>),
+}
+
+impl Kind {
+    /// The operation as a whole.
+    pub fn op(&self) -> Option<Op> {
+        match self {
+            Self::Nothing => None,
+            Self::One(op) => Some(*op),
+            Self::Multi(_) => Some(Op::Multi),
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! What a client asks, after it has connected.
+
+use super::Malformed;
+use super::frame::framed;
+use super::multi::{get_multi, get_multi_read, put_multi, put_multi_read};
+use super::op::{Kind, Op};
+use super::record::{Input, Record};
+use adt::Blob;
+use engine::coordination::{Change, Code, Create, Mode, Read, WatcherType, Write, Zxid};
+use std::fmt;
+
+/// One request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// The number that the client has given it, which the answer repeats. Requests outside of the
+    /// order have [`PING_XID`](super::PING_XID), [`AUTH_XID`](super::AUTH_XID),
+    /// [`SET_WATCHES_XID`](super::SET_WATCHES_XID).
+    pub xid: i32,
+    /// What is asked.
+    pub what: Ask,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ask {
+    /// Something that changes the tree or ends the session. [`Write::Open`] is never among what is
+    /// read: a session begins with a [`ConnectRequest`](super::ConnectRequest).
+    Write(Write),
+    /// Something that changes nothing.
+    Read {
+        /// What.
+        read: Read,
+        /// Whether a watch is set as well; only where the operation knows watches.
+        watch: bool,
+    },
+    /// The client lives.
+    Ping,
+    /// Who the client is.
+    Auth {
+        /// How that is found out.
+        scheme: Blob,
+        /// What proves it.
+        auth: Blob,
+    },
+    /// The watches that the client had elsewhere.
+    SetWatches(SetWatches),
+    /// A watch that stays until it is removed.
+    AddWatch {
+        /// On which node.
+        path: Blob,
+        /// And on everything below it.
+        recursive: bool,
+    },
+    /// Removes watches.
+    RemoveWatches {
+        /// On which node.
+        path: Blob,
+        /// Which.
+        which: WatcherType,
+    },
+    /// Whether there are such watches.
+    CheckWatches {
+        /// On which node.
+        path: Blob,
+        /// Which.
+        which: WatcherType,
+    },
+    /// Who the server takes the client for. Answer: [`who_am_i`](super::who_am_i).
+    WhoAmI,
+    /// An operation by its number that is not known, or known and not carried out: nodes that are
+    /// containers or have a time to live, a change of the servers, SASL. Its body was not read.
+    Unimplemented(i32),
+}
+
+/// Watches that are set again, by kind; those that were missed since are told at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetWatches {
+    /// The latest change that the client has seen.
+    pub since: Zxid,
+    /// Paths of nodes whose data are watched.
+    pub data: Vec<Blob>,
+    /// Paths where a node is waited for.
+    pub exist: Vec<Blob>,
+    /// Paths of nodes whose children are watched.
+    pub child: Vec<Blob>,
+    /// Paths of watches that stay.
+    pub persistent: Vec<Blob>,
+    /// Paths of watches that stay, on everything below as well.
+    pub recursive: Vec<Blob>,
+}
+
+/// Bytes that are no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadRequest {
+    /// There is no header. Nobody can be answered: the connection must be closed.
+    Header,
+    /// The header is there, and what comes after it is not what the operation takes. The request
+    /// is refused with `code`, in its turn, and the connection goes on.
+    Body {
+        /// The number of the request.
+        xid: i32,
+        /// The number of the operation.
+        opcode: i32,
+        /// [`Code::Marshalling`], or [`Code::BadArguments`] if a node of no known kind was to be
+        /// created.
+        code: Code,
+    },
+}
+
+impl fmt::Display for BadRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header => f.write_str("a request has no header"),
+            Self::Body { xid, opcode, code } => {
+                write!(f, "request {xid} is not what operation {opcode} takes: {code:?}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BadRequest {}
+
+/// The protocol has no words for the request: [`Write::Open`], [`Change::Check`] by itself,
+/// [`Change::SetAcl`] among several, several reads with others than [`Read::Data`] and
+/// [`Read::Children`] without stat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inexpressible;
+
+impl fmt::Display for Inexpressible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ZooKeeper's protocol has no words for this request")
+    }
+}
+
+impl std::error::Error for Inexpressible {}
+
+/// Why a body could not be read.
+pub(super) enum Flaw {
+    /// It is not what the operation takes.
+    Malformed,
+    /// A node of no known kind is to be created.
+    BadFlags,
+    /// A node of a kind that is not created here is to be created.
+    Unimplemented,
+}
+
+impl From<Malformed> for Flaw {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+impl Request {
+    /// Appends the frame.
+    ///
+    /// # Errors
+    /// If the protocol cannot say that; `out` is as it was then.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Inexpressible> {
+        let start = out.len();
+        let result = framed(out, |out| {
+            self.xid.put(out);
+            self.what.opcode().ok_or(Inexpressible)?.put(out);
+            self.what.put(out)
+        });
+        if result.is_err() {
+            out.truncate(start);
+        }
+        result
+    }
+
+    /// Reads what is in a frame.
+    ///
+    /// # Errors
+    /// It is no request; [`BadRequest`] says what is to be done.
+    pub fn decode(frame: &[u8]) -> Result<Self, BadRequest> {
+        let mut input = Input::new(frame);
+        let header = input.get().and_then(|xid| Ok((xid, input.get()?)));
+        let (xid, opcode) = header.map_err(|Malformed| BadRequest::Header)?;
+        let refused = |code| BadRequest::Body { xid, opcode, code };
+        let what = match Ask::get(opcode, &mut input) {
+            Ok(what) => what,
+            Err(Flaw::Unimplemented) => Ask::Unimplemented(opcode),
+            Err(Flaw::Malformed) => return Err(refused(Code::Marshalling)),
+            Err(Flaw::BadFlags) => return Err(refused(Code::BadArguments)),
+        };
+        Ok(Self { xid, what })
+    }
+}
+
+impl Ask {
+    /// What is needed to write or read the answer.
+    pub fn kind(&self) -> Kind {
+        let op = match self {
+            Self::Write(Write::Multi(changes)) => {
+                return Kind::Multi(changes.iter().map(Op::of_change).collect());
+            }
+            Self::Write(Write::Change(change)) => Op::of_change(change),
+            Self::Write(Write::Close) => Op::CloseSession,
+            Self::Read { read, .. } => Op::of_read(read),
+            Self::Ping => Op::Ping,
+            Self::Auth { .. } => Op::Auth,
+            // As the clients of the Java library do: older servers know the older one.
+            Self::SetWatches(SetWatches { persistent, recursive, .. })
+                if persistent.is_empty() && recursive.is_empty() =>
+            {
+                Op::SetWatches
+            }
+            Self::SetWatches(_) => Op::SetWatches2,
+            Self::AddWatch { .. } => Op::AddWatch,
+            Self::RemoveWatches { .. } => Op::RemoveWatches,
+            Self::CheckWatches { .. } => Op::CheckWatches,
+            Self::WhoAmI => Op::WhoAmI,
+            Self::Write(Write::Open { .. }) | Self::Unimplemented(_) => return Kind::Nothing,
+        };
+        Kind::One(op)
+    }
+
+    fn opcode(&self) -> Option<i32> {
+        match self {
+            Self::Unimplemented(opcode) => Some(*opcode),
+            _ => self.kind().op().map(Op::number),
+        }
+    }
+
+    fn put(&self, out: &mut Vec<u8>) -> Result<(), Inexpressible> {
+        match self {
+            Self::Write(Write::Change(Change::Check { .. }) | Write::Open { .. }) => {
+                return Err(Inexpressible);
+            }
+            Self::Write(Write::Change(change)) => put_change(change, out),
+            Self::Write(Write::Multi(changes)) => return put_multi(changes, out),
+            Self::Read { read, watch } => return put_read(read, *watch, out),
+            Self::Auth { scheme, auth } => {
+                AUTH_TYPE.put(out);
+                scheme.put(out);
+                auth.put(out);
+            }
+            Self::SetWatches(watches) => watches.put(self.kind() == SET_WATCHES_2, out),
+            Self::AddWatch { path, recursive } => {
+                path.put(out);
+                i32::from(*recursive).put(out);
+            }
+            Self::RemoveWatches { path, which } | Self::CheckWatches { path, which } => {
+                path.put(out);
+                watcher_type(*which).put(out);
+            }
+            Self::Write(Write::Close) | Self::Ping | Self::WhoAmI | Self::Unimplemented(_) => (),
+        }
+        Ok(())
+    }
+
+    fn get(opcode: i32, input: &mut Input<'_>) -> Result<Self, Flaw> {
+        let Some(op) = Op::of(opcode) else { return Ok(Self::Unimplemented(opcode)) };
+        Ok(match op {
+            // By itself it has an answer that cannot be written: no client asks it so.
+            Op::Check => Self::Unimplemented(opcode),
+            Op::Create | Op::Create2 | Op::Delete | Op::SetData | Op::SetAcl => {
+                Self::Write(Write::Change(get_change(op, input)?))
+            }
+            Op::Multi => Self::Write(Write::Multi(get_multi(input)?)),
+            Op::CloseSession => Self::Write(Write::Close),
+            Op::MultiRead => Self::Read { read: Read::Multi(get_multi_read(input)?), watch: false },
+            Op::Exists
+            | Op::GetData
+            | Op::GetAcl
+            | Op::GetChildren
+            | Op::GetChildren2
+            | Op::Sync
+            | Op::GetEphemerals
+            | Op::GetAllChildrenNumber => {
+                let (read, watch) = get_read(op, input)?;
+                Self::Read { read, watch }
+            }
+            Op::Ping => Self::Ping,
+            Op::Auth => {
+                // Nobody has ever given the type a meaning.
+                let _type: i32 = input.get()?;
+                Self::Auth { scheme: input.get()?, auth: input.get()? }
+            }
+            Op::SetWatches | Op::SetWatches2 => {
+                Self::SetWatches(SetWatches::get(op == Op::SetWatches2, input)?)
+            }
+            Op::AddWatch => {
+                let path = input.get()?;
+                let recursive = match input.get::<i32>()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(Flaw::Malformed),
+                };
+                Self::AddWatch { path, recursive }
+            }
+            Op::RemoveWatches => {
+                Self::RemoveWatches { path: input.get()?, which: get_watcher_type(input)? }
+            }
+            Op::CheckWatches => {
+                Self::CheckWatches { path: input.get()?, which: get_watcher_type(input)? }
+            }
+            Op::WhoAmI => Self::WhoAmI,
+        })
+    }
+}
+
+const SET_WATCHES_2: Kind = Kind::One(Op::SetWatches2);
+
+/// What clients write before a scheme.
+const AUTH_TYPE: i32 = 0;
+
+impl SetWatches {
+    fn put(&self, with_those_that_stay: bool, out: &mut Vec<u8>) {
+        self.since.put(out);
+        self.data.put(out);
+        self.exist.put(out);
+        self.child.put(out);
+        if with_those_that_stay {
+            self.persistent.put(out);
+            self.recursive.put(out);
+        }
+    }
+
+    fn get(with_those_that_stay: bool, input: &mut Input<'_>) -> Result<Self, Malformed> {
+        let mut watches = Self {
+            since: input.get()?,
+            data: input.get()?,
+            exist: input.get()?,
+            child: input.get()?,
+            ..Self::default()
+        };
+        if with_those_that_stay {
+            watches.persistent = input.get()?;
+            watches.recursive = input.get()?;
+        }
+        Ok(watches)
+    }
+}
+
+fn watcher_type(which: WatcherType) -> i32 {
+    match which {
+        WatcherType::Children => 1,
+        WatcherType::Data => 2,
+        WatcherType::Any => 3,
+    }
+}
+
+fn get_watcher_type(input: &mut Input<'_>) -> Result<WatcherType, Malformed> {
+    match input.get::<i32>()? {
+        1 => Ok(WatcherType::Children),
+        2 => Ok(WatcherType::Data),
+        3 => Ok(WatcherType::Any),
+        _ => Err(Malformed),
+    }
+}
+
+fn flags(mode: Mode) -> i32 {
+    i32::from(mode.ephemeral) | i32::from(mode.sequential) << 1
+}
+
+fn get_flags(input: &mut Input<'_>) -> Result<Mode, Flaw> {
+    match input.get::<i32>()? {
+        flags @ 0..=3 => Ok(Mode { ephemeral: flags & 1 != 0, sequential: flags & 2 != 0 }),
+        // A container, and two kinds with a time to live.
+        4..=6 => Err(Flaw::Unimplemented),
+        _ => Err(Flaw::BadFlags),
+    }
+}
+
+pub(super) fn put_change(change: &Change, out: &mut Vec<u8>) {
+    match change {
+        Change::Create(create) => {
+            create.path.put(out);
+            create.data.put(out);
+            create.acl.put(out);
+            flags(create.mode).put(out);
+        }
+        Change::Delete { path, version } | Change::Check { path, version } => {
+            path.put(out);
+            version.put(out);
+        }
+        Change::SetData { path, data, version } => {
+            path.put(out);
+            data.put(out);
+            version.put(out);
+        }
+        Change::SetAcl { path, acl, version } => {
+            path.put(out);
+            acl.put(out);
+            version.put(out);
+        }
+    }
+}
+
+pub(super) fn get_change(op: Op, input: &mut Input<'_>) -> Result<Change, Flaw> {
+    let path = input.get()?;
+    Ok(match op {
+        Op::Create | Op::Create2 => Change::Create(Create {
+            path,
+            data: input.get()?,
+            acl: input.get()?,
+            mode: get_flags(input)?,
+            stat: op == Op::Create2,
+        }),
+        Op::Delete => Change::Delete { path, version: input.get()? },
+        Op::SetData => Change::SetData { path, data: input.get()?, version: input.get()? },
+        Op::SetAcl => Change::SetAcl { path, acl: input.get()?, version: input.get()? },
+        Op::Check => Change::Check { path, version: input.get()? },
+        _ => return Err(Flaw::Malformed),
+    })
+}
+
+pub(super) fn put_read(read: &Read, watch: bool, out: &mut Vec<u8>) -> Result<(), Inexpressible> {
+    match read {
+        Read::Exists(path) | Read::Data(path) | Read::Children { path, .. } => {
+            path.put(out);
+            watch.put(out);
+        }
+        Read::Acl(path) | Read::Descendants(path) | Read::Ephemerals(path) | Read::Sync(path) => {
+            path.put(out);
+        }
+        Read::Multi(reads) => return put_multi_read(reads, out),
+    }
+    Ok(())
+}
+
+pub(super) fn get_read(op: Op, input: &mut Input<'_>) -> Result<(Read, bool), Malformed> {
+    let path = input.get()?;
+    let watched = matches!(op, Op::Exists | Op::GetData | Op::GetChildren | Op::GetChildren2);
+    let watch = watched && input.get()?;
+    let read = match op {
+        Op::Exists => Read::Exists(path),
+        Op::GetData => Read::Data(path),
+        Op::GetAcl => Read::Acl(path),
+        Op::GetChildren | Op::GetChildren2 => Read::Children { path, stat: op == Op::GetChildren2 },
+        Op::Sync => Read::Sync(path),
+        Op::GetEphemerals => Read::Ephemerals(path),
+        Op::GetAllChildrenNumber => Read::Descendants(path),
+        _ => return Err(Malformed),
+    };
+    Ok((read, watch))
+}

@@ -1,0 +1,159 @@
+//! What gateways and the shard that has the tree of the coordination service say to each other.
+
+use crate::bytes::{Form, Reader, put_count, put_u64, put_word};
+use crate::coordination::{
+    get_event, get_identities, get_password, get_read, get_reply, get_session, get_watch,
+    get_watcher_type, get_write, get_zxid, put_event, put_identities, put_read, put_reply,
+    put_session, put_watch, put_watcher_type, put_write, put_zxid,
+};
+use adt::Corrupt;
+use engine::coordination::service::Command;
+use engine::coordination::{Answered, Ask, OfSession, Told};
+
+const WRITE: u8 = 1;
+const RESUME: u8 = 2;
+const LEAVE: u8 = 3;
+const PING: u8 = 4;
+const READ: u8 = 5;
+const WATCH: u8 = 6;
+const UNWATCH: u8 = 7;
+const WATCHES: u8 = 8;
+
+const HAPPENED: u8 = 1;
+const MOVED: u8 = 2;
+const ENDED: u8 = 3;
+
+/// The shortest watch: an empty path and its kind.
+const WATCH_BYTES_MIN: usize = 5;
+
+/// A change, as logs and parcels hold it.
+pub(crate) fn put_command(form: Form, command: &Command, out: &mut Vec<u8>) {
+    put_session(command.session, out);
+    put_identities(form, &command.identities, out);
+    put_write(form, &command.write, out);
+}
+
+pub(crate) fn get_command(reader: &mut Reader<'_>) -> Result<Command, Corrupt> {
+    let (session, identities) = (get_session(reader)?, get_identities(reader)?);
+    Ok(Command { session, identities, write: get_write(reader)? })
+}
+
+pub(super) fn put_ask(ask: &Ask, out: &mut Vec<u8>) {
+    match ask {
+        Ask::Write(command) => {
+            out.push(WRITE);
+            put_command(Form::Wide, command, out);
+        }
+        Ask::Resume { session, password } => {
+            out.push(RESUME);
+            put_session(*session, out);
+            out.extend_from_slice(password);
+        }
+        Ask::Leave(session) => {
+            out.push(LEAVE);
+            put_session(*session, out);
+        }
+        Ask::Of(session, of) => {
+            out.push(match of {
+                OfSession::Ping => PING,
+                OfSession::Read { .. } => READ,
+                OfSession::Watch { .. } => WATCH,
+                OfSession::Unwatch { .. } => UNWATCH,
+                OfSession::Watches { .. } => WATCHES,
+            });
+            put_session(*session, out);
+            put_of_session(of, out);
+        }
+    }
+}
+
+fn put_of_session(of: &OfSession, out: &mut Vec<u8>) {
+    match of {
+        OfSession::Ping => {}
+        OfSession::Read { identities, read, watch } => {
+            put_identities(Form::Wide, identities, out);
+            put_read(Form::Wide, read, out);
+            out.push(u8::from(*watch));
+        }
+        OfSession::Watch { since, watches } => {
+            put_zxid(*since, out);
+            put_count(watches.len(), out);
+            for (path, watch) in watches {
+                put_word(path, out);
+                put_watch(*watch, out);
+            }
+        }
+        OfSession::Unwatch { path, which } | OfSession::Watches { path, which } => {
+            put_word(path, out);
+            put_watcher_type(*which, out);
+        }
+    }
+}
+
+pub(super) fn get_ask(reader: &mut Reader<'_>) -> Result<Ask, Corrupt> {
+    let kind = reader.u8()?;
+    if kind == WRITE {
+        return get_command(reader).map(Ask::Write);
+    }
+    let session = get_session(reader)?;
+    let of = match kind {
+        RESUME => return Ok(Ask::Resume { session, password: get_password(reader)? }),
+        LEAVE => return Ok(Ask::Leave(session)),
+        PING => OfSession::Ping,
+        READ => {
+            let (identities, read) = (get_identities(reader)?, get_read(reader)?);
+            OfSession::Read { identities, read, watch: reader.flag()? }
+        }
+        WATCH => {
+            let since = get_zxid(reader)?;
+            let mut watches = Vec::new();
+            for _ in 0..reader.count(WATCH_BYTES_MIN)? {
+                watches.push((reader.word()?.into(), get_watch(reader)?));
+            }
+            OfSession::Watch { since, watches }
+        }
+        UNWATCH => {
+            OfSession::Unwatch { path: reader.word()?.into(), which: get_watcher_type(reader)? }
+        }
+        WATCHES => {
+            OfSession::Watches { path: reader.word()?.into(), which: get_watcher_type(reader)? }
+        }
+        _ => return Err(Corrupt),
+    };
+    Ok(Ask::Of(session, of))
+}
+
+pub(super) fn put_answered(answered: &Answered, out: &mut Vec<u8>) {
+    put_zxid(answered.zxid, out);
+    put_u64(answered.told, out);
+    put_reply(Form::Wide, &answered.reply, out);
+}
+
+pub(super) fn get_answered(reader: &mut Reader<'_>) -> Result<Answered, Corrupt> {
+    let (zxid, told) = (get_zxid(reader)?, reader.u64()?);
+    Ok(Answered { reply: get_reply(reader)?, zxid, told })
+}
+
+pub(super) fn put_told(told: &Told, out: &mut Vec<u8>) {
+    match told {
+        Told::Happened(event, zxid) => {
+            out.push(HAPPENED);
+            put_event(Form::Wide, event, out);
+            put_zxid(*zxid, out);
+        }
+        Told::Moved => out.push(MOVED),
+        Told::Ended => out.push(ENDED),
+    }
+}
+
+pub(super) fn get_told(reader: &mut Reader<'_>) -> Result<Told, Corrupt> {
+    Ok(match reader.u8()? {
+        HAPPENED => {
+            let event = get_event(reader)?;
+            Told::Happened(event, get_zxid(reader)?)
+        }
+        MOVED => Told::Moved,
+        ENDED => Told::Ended,
+        _ => return Err(Corrupt),
+    })
+}

@@ -1,0 +1,284 @@
+"""ZooKeeper's protocol, as kazoo speaks it: nodes, sessions, watches, recipes, and what stays when the
+server is killed."""
+
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+import pytest
+from clusters import Cluster
+from harness import Server, binary, free_port, until
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import (
+    BadVersionError,
+    NoAuthError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+)
+from kazoo.security import make_digest_acl
+
+WAIT_S = 10
+
+
+class Zookeeper:
+    """A server with a port for ZooKeeper's clients."""
+
+    def __init__(self, folder, backup=None, **options):
+        self.port = free_port()
+        self.server = Server(folder, "--zookeeper-port", str(self.port), **options)
+        if backup:
+            restore = [binary(), "restore", backup, "--dir", self.server.data]
+            subprocess.run([*restore, *self.server.flags], check=True, capture_output=True)
+        self.server.start()
+        self.clients = []
+
+    def client(self, **more):
+        client = KazooClient(f"127.0.0.1:{self.port}", timeout=4, **more)
+        client.start(timeout=WAIT_S)
+        self.clients.append(client)
+        return client
+
+    def send(self, data):
+        """What a connection is told that says this."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S) as connection:
+            connection.sendall(data)
+            told = b""
+            while more := connection.recv(4096):
+                told += more
+            return told
+
+    def close(self):
+        for client in self.clients:
+            client.stop()
+            client.close()
+        self.server.kill()
+
+
+@pytest.fixture
+def zookeeper(tmp_path):
+    zookeeper = Zookeeper(tmp_path)
+    yield zookeeper
+    zookeeper.close()
+
+
+def word(data):
+    """Bytes with their length before them."""
+    return struct.pack(">i", len(data)) + data
+
+
+def frame(*parts):
+    """What a client sends at once."""
+    return word(b"".join(parts))
+
+
+def test_nodes_are_created_read_set_and_deleted(zookeeper):
+    client = zookeeper.client()
+    assert client.create("/a", b"one") == "/a"
+    data, stat = client.get("/a")
+    assert (data, stat.version, stat.data_length, stat.numChildren) == (b"one", 0, 3, 0)
+    assert client.set("/a", b"two").version == 1
+    with pytest.raises(BadVersionError):
+        client.set("/a", b"three", version=0)
+    with pytest.raises(NodeExistsError):
+        client.create("/a")
+    client.create("/a/b/c", makepath=True)
+    assert client.get_children("/a") == ["b"]
+    with pytest.raises(NotEmptyError):
+        client.delete("/a")
+    client.delete("/a", recursive=True)
+    assert client.exists("/a") is None
+    with pytest.raises(NoNodeError):
+        client.get("/a")
+    assert client.get_children("/") == ["zookeeper"]
+
+
+def test_sequential_and_ephemeral_nodes(zookeeper):
+    ann, ben = zookeeper.client(), zookeeper.client()
+    ann.create("/queue")
+    names = [ann.create("/queue/n-", sequence=True) for _ in range(3)]
+    assert names == [f"/queue/n-{number:010}" for number in range(3)]
+    ann.create("/here", ephemeral=True)
+    assert ben.get("/here")[1].ephemeralOwner == ann.client_id[0]
+    with pytest.raises(NoChildrenForEphemeralsError):
+        ben.create("/here/child")
+    gone = threading.Event()
+    assert ben.exists("/here", watch=lambda event: gone.set())
+    ann.stop()
+    assert gone.wait(WAIT_S)
+    assert ben.exists("/here") is None
+
+
+def test_all_of_a_transaction_happens_or_nothing(zookeeper):
+    client = zookeeper.client()
+    client.create("/a")
+    transaction = client.transaction()
+    transaction.create("/b")
+    transaction.check("/a", version=7)
+    transaction.delete("/a")
+    created, checked, deleted = transaction.commit()
+    assert isinstance(created, RolledBackError) and isinstance(checked, BadVersionError)
+    assert client.exists("/b") is None
+    transaction = client.transaction()
+    transaction.create("/b", b"x")
+    transaction.set_data("/a", b"y")
+    created, stat = transaction.commit()
+    assert created == "/b" and stat.version == 1
+
+
+def test_watches_tell_before_the_change_is_seen(zookeeper):
+    ann, ben = zookeeper.client(), zookeeper.client()
+    ann.create("/a")
+    told = []
+    ben.get("/a", watch=lambda event: told.append((event.type, event.path)))
+    ben.get_children("/a", watch=lambda event: told.append((event.type, event.path)))
+    ann.set("/a", b"x")
+    ann.create("/a/b")
+    until(lambda: len(told) == 2)
+    assert told == [("CHANGED", "/a"), ("CHILD", "/a")]
+
+
+def test_access_control(zookeeper):
+    ann, ben = zookeeper.client(), zookeeper.client()
+    ann.add_auth("digest", "ann:secret")
+    ann.create("/mine", b"x", acl=[make_digest_acl("ann", "secret", all=True)])
+    assert ann.get("/mine")[0] == b"x"
+    with pytest.raises(NoAuthError):
+        ben.get("/mine")
+    ben.add_auth("digest", "ann:secret")
+    assert ben.get("/mine")[0] == b"x"
+
+
+def test_a_killed_server_keeps_nodes_and_sessions(zookeeper):
+    client = zookeeper.client()
+    session, _ = client.client_id
+    client.create("/kept", b"x")
+    client.create("/here", ephemeral=True)
+    changed = threading.Event()
+    client.get("/kept", watch=lambda event: changed.set())
+    states = []
+    client.add_listener(states.append)
+    zookeeper.server.restart()
+    until(lambda: client.state == KazooState.CONNECTED and KazooState.SUSPENDED in states)
+    assert client.client_id[0] == session
+    assert client.get("/kept")[0] == b"x"
+    assert client.exists("/here").ephemeralOwner == session
+    # What was watched before is watched again.
+    client.set("/kept", b"y")
+    assert changed.wait(WAIT_S)
+
+
+def test_a_backup_has_nodes_and_sessions(zookeeper, tmp_path):
+    client = zookeeper.client()
+    client.create("/kept/below", b"x", makepath=True)
+    client.create("/here", ephemeral=True)
+    session, password = client.client_id
+    path = tmp_path / "backup"
+    url = f"redis://127.0.0.1:{zookeeper.server.port}"
+    subprocess.run([binary(), "backup", path, "--url", url], check=True, capture_output=True)
+    client.create("/late")
+    (tmp_path / "other").mkdir()
+    other = Zookeeper(tmp_path / "other", backup=path, shards=3)
+    try:
+        again = other.client(client_id=(session, password))
+        assert again.client_id[0] == session
+        assert again.get("/kept/below")[0] == b"x"
+        assert again.exists("/here").ephemeralOwner == session
+        assert again.exists("/late") is None
+    finally:
+        other.close()
+
+
+def test_sessions_survive_the_loss_of_a_machine(tmp_path):
+    cluster = Cluster(tmp_path, shards=2)
+    ports = [free_port() for _ in cluster.nodes]
+    for node, port in zip(cluster.nodes, ports):
+        node.flags += ["--zookeeper-port", str(port)]
+    cluster.start()
+    hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+    client = KazooClient(hosts, timeout=10, randomize_hosts=False)
+    client.start(timeout=WAIT_S)
+    try:
+        session, _ = client.client_id
+        client.create("/kept", b"x")
+        client.create("/here", ephemeral=True)
+        changed = threading.Event()
+        client.get("/kept", watch=lambda event: changed.set())
+        for node in cluster.nodes[:2]:
+            # Each loss takes the client's connection or the leader of its nodes, or neither.
+            node.kill()
+            client.retry(client.create, "/during-", b"", sequence=True)
+            node.start()
+            cluster.wait()
+        assert client.client_id[0] == session
+        assert client.retry(client.exists, "/here").ephemeralOwner == session
+        client.retry(client.set, "/kept", b"y")
+        assert changed.wait(WAIT_S)
+    finally:
+        client.stop()
+        client.close()
+        for node in cluster.nodes:
+            node.kill()
+
+
+def test_a_silent_session_ends_and_its_nodes_with_it(zookeeper):
+    ben = zookeeper.client()
+    with socket.create_connection(("127.0.0.1", zookeeper.port), timeout=WAIT_S) as silent:
+        silent.sendall(frame(struct.pack(">iqiq", 0, 0, 4000, 0), word(b"")))
+        connected = silent.recv(4096)
+        (timeout_ms,) = struct.unpack_from(">i", connected, 8)
+        assert timeout_ms == 4000
+        acl = struct.pack(">ii", 1, 31) + word(b"world") + word(b"anyone")
+        ephemeral = struct.pack(">i", 1)
+        silent.sendall(frame(struct.pack(">ii", 1, 1), word(b"/here"), word(b"x"), acl, ephemeral))
+        until(lambda: ben.exists("/here"))
+        gone = threading.Event()
+        ben.exists("/here", watch=lambda event: gone.set())
+        # It says nothing more, without saying goodbye.
+        assert gone.wait(4 + WAIT_S)
+        assert ben.exists("/here") is None
+
+
+def test_kazoos_lock_excludes_and_hands_over(zookeeper):
+    inside, most, done = [0], [0], []
+
+    def work(name):
+        client = zookeeper.client()
+        for _ in range(5):
+            with client.Lock("/lock", name):
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                time.sleep(0.002)
+                inside[0] -= 1
+        done.append(name)
+
+    workers = [threading.Thread(target=work, args=(f"w{n}",)) for n in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert len(done) == 4 and most[0] == 1
+
+
+def test_many_requests_are_under_way_at_once(zookeeper):
+    client = zookeeper.client()
+    client.create("/many")
+    creates = [client.create_async(f"/many/{number}") for number in range(500)]
+    assert [create.get(WAIT_S) for create in creates] == [f"/many/{n}" for n in range(500)]
+    assert client.get("/many")[1].numChildren == 500
+
+
+def test_monitors_are_answered(zookeeper):
+    assert zookeeper.send(b"ruok") == b"imok"
+    assert zookeeper.send(b"isro") == b"rw"
+
+
+def test_nonsense_ends_the_connection_that_it_came_over_and_nothing_else(zookeeper):
+    client = zookeeper.client()
+    for nonsense in [b"\xff" * 64, struct.pack(">i", 1 << 30), struct.pack(">i", 3) + b"abc"]:
+        assert zookeeper.send(nonsense) == b""
+    assert client.create("/fine") == "/fine"
