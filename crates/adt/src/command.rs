@@ -87,6 +87,9 @@ impl Flags {
     /// Ends or belongs to a transaction.
     pub const TRANSACTION: Self = Self(1 << 10);
 
+    /// Needs all machines to understand the coordination service's records.
+    pub const COORDINATION: Self = Self(1 << 11);
+
     /// Both sets together.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
@@ -196,6 +199,19 @@ pub enum Command {
     Compound(Compound),
     /// Tries commands in turn until one has something to take, and waits if none has.
     Blocking(Blocking),
+    /// One operation that waits for its turn ([`crate::DataType::waits`]).
+    Awaiting(Awaiting),
+}
+
+/// An operation that waits while its reply is nil.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Awaiting {
+    /// The key.
+    pub key: Blob,
+    /// The operation.
+    pub op: Op,
+    /// How long to wait at most, in milliseconds; 0 means for ever. The reply is nil then.
+    pub timeout_ms: u64,
 }
 
 /// How the replies of a [`Command::Multi`] become one.

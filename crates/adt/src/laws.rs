@@ -73,7 +73,7 @@ pub(crate) fn check_laws<T: DataType>(ops: &[T::Op], depth: usize) {
 
 /// An operation that is said to be idle changes nothing and gives that reply.
 fn check_idle(state: &Slot, op: &Op) {
-    let Some(reply) = idle(state.as_ref(), op) else { return };
+    let Some(reply) = idle(state.as_ref(), op, ctx(3).now_ms) else { return };
     assert!(op.is_write(), "{op:?} is a read");
     let mut after = state.clone();
     assert_eq!(apply(&mut after, op, &ctx(3)), reply, "{op:?} in {state:?}");

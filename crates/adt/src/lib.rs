@@ -17,6 +17,7 @@ pub mod key;
 #[cfg(test)]
 mod laws;
 pub mod list;
+pub mod lock;
 pub mod log;
 mod number;
 mod random;
@@ -34,7 +35,8 @@ pub mod zset;
 pub use args::{ArgBuf, Args, format_float, parse_float, parse_int};
 pub use blob::Blob;
 pub use command::{
-    Attempt, Blocking, Command, CommandSpec, Compound, Flags, Handler, Keys, Merge, Plan, PlanFn,
+    Attempt, Awaiting, Blocking, Command, CommandSpec, Compound, Flags, Handler, Keys, Merge, Plan,
+    PlanFn,
 };
 pub use record::{Mode, Op, Record, Value};
 pub use reply::{ErrorReply, Reply};

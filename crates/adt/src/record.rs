@@ -7,8 +7,8 @@
 use crate::key::{self, KeyOp};
 use crate::types::{Corrupt, ValueSink, ValueSource};
 use crate::{
-    Access, ArgBuf, Args, Blob, Command, CommandSpec, Compound, Ctx, DataType, Meta, OtherType,
-    Reply, Timestamp,
+    Access, ArgBuf, Args, Awaiting, Blob, Command, CommandSpec, Compound, Ctx, DataType, Meta,
+    OtherType, Reply, Timestamp,
 };
 use crate::{ErrorReply, Handler};
 use std::collections::HashMap;
@@ -94,6 +94,39 @@ macro_rules! registry {
                         !matches!(op, KeyOp::Put(_) | KeyOp::Reap { .. }) && op.is_write()
                     }
                     $(Self::$variant(op) => <crate::$module::Value as DataType>::may_be_idle(op)),*
+                }
+            }
+
+            /// Whether the operation waits while its reply is nil: see [`DataType::waits`].
+            pub fn waits(&self) -> bool {
+                match self {
+                    Self::Key(_) => false,
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::waits(op)),*
+                }
+            }
+
+            /// Whether somebody who waits may go on after it: see [`DataType::lets_go`].
+            pub fn lets_go(&self) -> bool {
+                match self {
+                    Self::Key(_) => false,
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::lets_go(op)),*
+                }
+            }
+
+            /// What takes back a grant to somebody who is gone: see [`DataType::undone`].
+            pub fn undone(&self, reply: &Reply) -> Option<Self> {
+                match self {
+                    Self::Key(_) => None,
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::undone(op, reply)
+                        .map(Self::$variant)),*
+                }
+            }
+
+            /// What is told about somebody who waits: see [`DataType::wish`].
+            pub fn wish(&self) -> Vec<Reply> {
+                match self {
+                    Self::Key(_) => Vec::new(),
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::wish(op)),*
                 }
             }
 
@@ -210,13 +243,13 @@ macro_rules! registry {
             }
         }
 
-        fn idle_by_type(value: Option<&Value>, op: &Op) -> Option<Reply> {
+        fn idle_by_type(value: Option<&Value>, op: &Op, now_ms: u64) -> Option<Reply> {
             match op {
                 Op::Key(op) => value.is_none().then(|| op.apply(&mut None, 0)),
                 $(Op::$variant(op) => {
                     type V = crate::$module::Value;
                     match value {
-                        Some(Value::$variant(value)) => value.idle(op),
+                        Some(Value::$variant(value)) => value.idle_at(op, now_ms),
                         Some(_) => (V::on_other_type(op) == OtherType::Refuse)
                             .then(|| Reply::Error(ErrorReply::wrong_type())),
                         None => (!V::creates(op)).then(|| {
@@ -256,6 +289,7 @@ registry! {
     TopK => topk,
     Bag => bag,
     Log => log,
+    Lock => lock,
 }
 
 /// A lock mode: comparing two of them is one mask test.
@@ -334,9 +368,10 @@ pub fn apply(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> Reply {
     reply
 }
 
-/// The reply of a write that changes nothing on the record under a key: see [`DataType::idle`].
-pub fn idle(record: Option<&Record>, op: &Op) -> Option<Reply> {
-    if op.may_be_idle() { idle_by_type(record.map(|r| &r.value), op) } else { None }
+/// The reply of a write that changes nothing on the record under a key at a time, in milliseconds since
+/// 1970: see [`DataType::idle`].
+pub fn idle(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
+    if op.may_be_idle() { idle_by_type(record.map(|r| &r.value), op, now_ms) } else { None }
 }
 
 /// Whether two accesses to the record under a key commute: see [`DataType::commutes`].
@@ -388,7 +423,7 @@ pub fn decode(args: &Args<'_>) -> Result<(crate::Blob, Op), ErrorReply> {
         return Err(ErrorReply::err("not a data command"));
     };
     match parse(args)? {
-        Command::Single(key, op) => Ok((key, op)),
+        Command::Single(key, op) | Command::Awaiting(Awaiting { key, op, .. }) => Ok((key, op)),
         _ => Err(ErrorReply::err("not an operation on one key")),
     }
 }

@@ -22,6 +22,14 @@ impl Timestamp {
         self.0 >> 12
     }
 
+    /// The timestamp as a number that clients are given: counted from 2026, so that it stays positive
+    /// as a signed number of 64 bits for a century. A clock that is behind that year gives numbers of
+    /// its own, that grow as well.
+    pub const fn since_2026(self) -> u64 {
+        const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
+        if self.0 > BEGIN.0 { self.0 - BEGIN.0 } else { self.0 >> 12 }
+    }
+
     /// The first microsecond that begins after this timestamp.
     pub const fn after_us(self) -> u64 {
         self.micros() + 1
@@ -132,6 +140,34 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
     /// be written into the log. `None` is always safe.
     fn idle(&self, _op: &Self::Op) -> Option<Reply> {
         None
+    }
+
+    /// The same for operations on values in which time ends something. `now_ms` is wall-clock time in
+    /// milliseconds since 1970.
+    fn idle_at(&self, op: &Self::Op, _now_ms: u64) -> Option<Reply> {
+        self.idle(op)
+    }
+
+    /// Whether `op`, by itself and outside of transactions, waits while its reply is nil: whoever
+    /// asked is answered when it is another one, in the order of arrival, or when the wait is over.
+    fn waits(_op: &Self::Op) -> bool {
+        false
+    }
+
+    /// What takes back what was granted to somebody who has waited and is gone, from the reply.
+    fn undone(_op: &Self::Op, _reply: &Reply) -> Option<Self::Op> {
+        None
+    }
+
+    /// What is told about somebody who waits, to whoever asks.
+    fn wish(_op: &Self::Op) -> Vec<Reply> {
+        Vec::new()
+    }
+
+    /// Whether somebody who waits is likely to go on after `op`, so that it is worth to be written
+    /// into the log right behind it.
+    fn lets_go(_op: &Self::Op) -> bool {
+        false
     }
 
     /// What happens when the key holds a value of another type.

@@ -100,6 +100,7 @@ fn run(store: &mut Store, command: &Command, wrong: &mut Vec<String>) -> Reply {
             merge.apply(ops.iter().map(|(key, op)| apply(store, key, op, wrong)).collect())
         }
         Command::Compound(command) => compound(store, command, wrong),
+        Command::Awaiting(awaiting) => apply(store, &awaiting.key, &awaiting.op, wrong),
         Command::Blocking(blocking) => {
             for (key, attempt) in &blocking.attempts {
                 let reply = match attempt {

@@ -8,7 +8,7 @@ use crate::coordination::service::Command;
 use crate::coordination::tree::Node;
 use crate::coordination::{Password, SessionId, Zxid};
 use crate::level::Level;
-use crate::message::{Guard, KeyedOp, RequestId, ShardId, TxnId};
+use crate::message::{Fence, Guard, KeyedOp, RequestId, ShardId, TxnId};
 use crate::pipeline::{Group, Link, Place, StreamId, Unit};
 use crate::replication::Members;
 use adt::{Blob, Corrupt, Record, Timestamp};
@@ -121,6 +121,7 @@ impl LogRecord {
     pub fn level(&self) -> Level {
         match self {
             Self::Coordinate(_) => Level::COORDINATED,
+            Self::Apply(apply) if !apply.fences.is_empty() => Level::COORDINATED,
             Self::Content(_) | Self::Ordered { .. } | Self::Promise { .. } => Level::CHAINED,
             Self::Propose(_)
             | Self::Place { .. }
@@ -150,6 +151,8 @@ pub struct Apply {
     pub ops: SmallVec<[KeyedOp; 1]>,
     /// What must still hold, or nothing takes effect (`WATCH`).
     pub guards: Vec<Guard>,
+    /// The fencing tokens that it comes with: if one is too small nothing takes effect.
+    pub fences: Vec<Fence>,
     /// Client and request number, so that a retry takes effect once.
     pub request: Option<RequestId>,
 }
@@ -269,6 +272,15 @@ pub enum SnapshotPart {
         /// Commit timestamp, or `None` if it was aborted.
         commit: Option<Timestamp>,
     },
+    /// The largest fencing token that was seen here of a lock.
+    Fence {
+        /// The lock's name.
+        lock: Blob,
+        /// The token.
+        token: u64,
+    },
+    /// Locks that have no [`SnapshotPart::Fence`] are let through with larger tokens only.
+    FenceFloor(u64),
     /// The coordination service was changed here, the last time at this change.
     Coordination {
         /// The number of the change.

@@ -37,6 +37,12 @@ pub const LOCK_WAITERS_MAX: usize = 20_000;
 pub const LOCK_WAITERS_BUSY: usize = 5_000;
 /// Most requests blocked on a shard's keys (`BLPOP` and its family).
 pub const BLOCKED_MAX: usize = 50_000;
+/// Most operations of a shard that wait for their turn (`LOCK.ACQUIRE`).
+pub const TURNS_MAX: usize = 100_000;
+/// Most locks of which a shard remembers the largest fencing token that it has seen.
+pub const FENCES_MAX: usize = 1 << 16;
+/// Most locks whose tokens one command or transaction presents (`FENCE`).
+pub const FENCES_PER_REQUEST_MAX: usize = 16;
 /// Bytes of commands after which a log entry is closed and the next one begun. The command that
 /// goes beyond is still in it.
 pub const ENTRY_BYTES_MAX: usize = 4 << 20;

@@ -177,6 +177,16 @@ impl Guard {
     }
 }
 
+/// A fencing token that something is done under: it is refused where a larger one of the same lock was
+/// seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// The lock's name.
+    pub lock: Blob,
+    /// The token that whoever asks was granted it with.
+    pub token: u64,
+}
+
 /// What a look at a record has seen of it, for [`Guard`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
@@ -307,6 +317,21 @@ pub enum Body {
         /// The keys on this shard.
         keys: Vec<Blob>,
     },
+    /// One operation that waits while its reply is nil, and is carried out in the order of arrival among
+    /// those that wait for the same record. Answer: as for [`Body::Apply`], with nil when the time is
+    /// over. [`Body::Unblock`] with the same token ends the wait without an answer; what was granted by
+    /// then is taken back.
+    Await {
+        /// The operation.
+        apply: Apply,
+        /// How long to wait at most, in milliseconds; 0 means for ever.
+        timeout_ms: u64,
+    },
+    /// Who waits for a record. Answer: [`Answer::Reply`] with an array, in the order of arrival.
+    Waiting {
+        /// The record's key.
+        key: Blob,
+    },
     /// Ends the wait that was registered under this request's token. No answer.
     Unblock,
     /// One step of `SCAN` over the shard's keys. Answer: [`Answer::Reply`] as `SCAN` replies, with
@@ -430,6 +455,7 @@ impl Body {
                 | Self::RandomKey
                 | Self::Stats
                 | Self::KeysInSlot { .. }
+                | Self::Waiting { .. }
         )
     }
 }
@@ -469,6 +495,8 @@ pub enum Answer {
     Forgotten,
     /// A guard did not hold: nothing took effect.
     GuardFailed,
+    /// A larger fencing token was seen: nothing took effect.
+    Fenced,
     /// Values that were valid together on this shard from `since` to `until`, both included.
     Snapshot {
         /// One per read.

@@ -17,7 +17,7 @@ use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec,
 use engine::level::Level;
 use engine::limits::ENTRY_RECORDS_MAX;
 use engine::message::{
-    Age, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId, Version,
+    Age, Fence, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId, Version,
 };
 use engine::pipeline::Place;
 use smallvec::SmallVec;
@@ -60,6 +60,7 @@ const COORDINATE: u8 = 17;
 
 const HAS_REQUEST: u8 = 1;
 const HAS_GUARDS: u8 = 2;
+const HAS_FENCES: u8 = 4;
 
 /// The log entry formats of this version of the product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -228,7 +229,13 @@ fn read_record(
     spans: &mut Spans,
 ) -> Result<LogRecord, Corrupt> {
     Ok(match reader.u8()? {
-        APPLY => LogRecord::Apply(read_apply(reader, version, spans)?),
+        APPLY => {
+            let apply = read_apply(reader, version, spans)?;
+            if !apply.fences.is_empty() && version < VERSION_COORDINATED {
+                return Err(Corrupt);
+            }
+            LogRecord::Apply(apply)
+        }
         PREPARE => LogRecord::Prepare(read_prepare(reader, version, spans)?),
         COMMIT => {
             let txn = read_txn(reader, version)?;
@@ -329,7 +336,8 @@ pub(crate) type Spans = Vec<(u32, u32)>;
 pub(crate) fn put_apply(apply: &Apply, ops: &[KeyedOp], words: &mut Words, out: &mut Vec<u8>) {
     let request = if apply.request.is_some() { HAS_REQUEST } else { 0 };
     let guards = if apply.guards.is_empty() { 0 } else { HAS_GUARDS };
-    out.push(request | guards);
+    let fences = if apply.fences.is_empty() { 0 } else { HAS_FENCES };
+    out.push(request | guards | fences);
     if let Some(request) = &apply.request {
         put_request_in(words.form, request, out);
     }
@@ -338,6 +346,13 @@ pub(crate) fn put_apply(apply: &Apply, ops: &[KeyedOp], words: &mut Words, out: 
         for guard in &apply.guards {
             words.form.put_word(&guard.key, out);
             put_record_version(guard.version, out);
+        }
+    }
+    if !apply.fences.is_empty() {
+        words.form.put_count(apply.fences.len(), out);
+        for fence in &apply.fences {
+            words.form.put_word(&fence.lock, out);
+            put_u64(fence.token, out);
         }
     }
     words.form.put_count(ops.len(), out);
@@ -382,7 +397,7 @@ pub(crate) fn read_apply(
     spans: &mut Spans,
 ) -> Result<Apply, Corrupt> {
     let flags = reader.u8()?;
-    if flags & !(HAS_REQUEST | HAS_GUARDS) != 0 {
+    if flags & !(HAS_REQUEST | HAS_GUARDS | HAS_FENCES) != 0 {
         return Err(Corrupt);
     }
     let mut apply = Apply::default();
@@ -392,6 +407,12 @@ pub(crate) fn read_apply(
     if flags & HAS_GUARDS != 0 {
         for _ in 0..reader.count(5)? {
             apply.guards.push(read_guard(reader, version)?);
+        }
+    }
+    if flags & HAS_FENCES != 0 {
+        for _ in 0..reader.count(9)? {
+            let lock = reader.word()?.into();
+            apply.fences.push(Fence { lock, token: reader.u64()? });
         }
     }
     for _ in 0..reader.count(4)? {

@@ -39,6 +39,8 @@ const CHAIN: u8 = 12;
 const COORDINATION: u8 = 13;
 const SESSION: u8 = 14;
 const NODE: u8 = 15;
+const FENCE: u8 = 16;
+const FENCE_FLOOR: u8 = 17;
 
 /// The snapshot format of this version of the product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -154,6 +156,15 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
             }
             put_units(contents, &mut Words::default(), out);
         }
+        SnapshotPart::Fence { lock, token } => {
+            out.push(FENCE);
+            put_word(lock, out);
+            put_u64(*token, out);
+        }
+        SnapshotPart::FenceFloor(floor) => {
+            out.push(FENCE_FLOOR);
+            put_u64(*floor, out);
+        }
         SnapshotPart::Coordination { last } => {
             out.push(COORDINATION);
             put_zxid(*last, out);
@@ -237,6 +248,11 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
             let contents = read_units(reader, &mut Vec::new())?;
             SnapshotPart::Chain { stream, links, promises, contents }
         }
+        FENCE => {
+            let lock = reader.word()?.into();
+            SnapshotPart::Fence { lock, token: reader.u64()? }
+        }
+        FENCE_FLOOR => SnapshotPart::FenceFloor(reader.u64()?),
         COORDINATION => SnapshotPart::Coordination { last: get_zxid(reader)? },
         SESSION => SnapshotPart::Session {
             session: get_session(reader)?,

@@ -14,7 +14,7 @@ use engine::entry::{
 };
 use engine::level::Level;
 use engine::message::{
-    Age, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId, Version,
+    Age, Fence, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId, Version,
 };
 use engine::pipeline::StreamId;
 use engine::replication::Members;
@@ -79,6 +79,7 @@ fn entry_of(gateway: GatewayId) -> Entry {
                     Guard { key: Blob::from("b"), version: Version::Absent { term, removals } },
                 ],
                 request: Some(request()),
+                ..Apply::default()
             }),
             LogRecord::Prepare(prepare(gateway)),
             LogRecord::Outcome { txn: txn_of(gateway, 9), commit: Some(Timestamp(10)) },
@@ -345,6 +346,27 @@ fn the_coordination_service_is_part_of_a_snapshot() {
         for len in 0..bytes.len() {
             assert_eq!(SnapshotFormat.decode(&bytes[..len]), Err(Corrupt));
         }
+    }
+}
+
+#[test]
+fn fencing_tokens_take_a_version_that_earlier_builds_refuse() {
+    let ops = smallvec![op("set a 1")];
+    let fences = vec![Fence { lock: Blob::from("lock"), token: 1 << 60 }];
+    let apply = Apply { ops, fences, ..Apply::default() };
+    let mut entry = entry_of_chains();
+    entry.records.push(LogRecord::Apply(apply));
+    let bytes = encoded(&entry);
+    assert_eq!(EntryFormat.decode(&bytes), Ok(entry));
+    assert_eq!(level_of(&bytes), Level::COORDINATED);
+    let mut older = bytes;
+    older[0] = 5;
+    assert_eq!(EntryFormat.decode(&older), Err(Corrupt));
+    let parts =
+        [SnapshotPart::Fence { lock: Blob::from("lock"), token: 5 }, SnapshotPart::FenceFloor(4)];
+    for part in parts {
+        let bytes = framed(&part);
+        assert_eq!(SnapshotFormat.decode(&bytes), Ok((part, bytes.len())));
     }
 }
 

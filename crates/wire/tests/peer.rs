@@ -11,14 +11,16 @@ use engine::coordination::{
     Answered as Coordinated, Ask, Code, Event, Happened, OfSession, Read, Reply as Done, SessionId,
     Told, Watch, WatcherType, Write, Zxid,
 };
+use engine::entry::Apply;
 use engine::level::Level;
 use engine::limits::PEER_FRAME_BYTES_MAX;
-use engine::message::{Answer, Body, MachineId, Notice, ShardId};
+use engine::message::{Answer, Body, Fence, MachineId, Notice, ShardId};
 use engine::node::Parcel;
 use hex::unhex;
 use parcels::{answered, asked, message, op, parcels, txn};
 use proptest::prelude::*;
 use raft::eraftpb::{EntryType, MessageType};
+use smallvec::smallvec;
 use std::collections::BTreeSet;
 use wire::peer::{Hello, PeerFormat, TooLong, decode_hello, encode_hello};
 
@@ -116,9 +118,21 @@ fn about_sessions() -> Vec<Parcel> {
     asked.chain(notices.into_iter().chain(answers).map(answered)).collect()
 }
 
+/// The same about locks.
+fn about_locks() -> Vec<Parcel> {
+    let fences = vec![Fence { lock: Blob::from("lock"), token: 7 }];
+    let write = Apply { ops: smallvec![op("set a 1")], fences, ..Apply::default() };
+    let ops = smallvec![op("lock.acquire lock lease 500 owner ann")];
+    let wait = Body::Await { apply: Apply { ops, ..Apply::default() }, timeout_ms: 900 };
+    let waiting = Body::Waiting { key: Blob::from("lock") };
+    let told = [Answer::Fenced, Answer::Replies(smallvec![Reply::Int(8)])];
+    let asked = [Body::Apply(write), wait, waiting].map(asked);
+    asked.into_iter().chain(told.map(answered)).collect()
+}
+
 #[test]
 fn what_is_said_about_sessions_reads_back() {
-    for parcel in about_sessions() {
+    for parcel in about_sessions().into_iter().chain(about_locks()) {
         let bytes = encoded(&parcel);
         let (found, len) = decoded(&bytes).unwrap().unwrap();
         assert_eq!(format!("{found:?}"), format!("{parcel:?}"));

@@ -10,17 +10,10 @@ use crate::limits::SESSIONS_MAX;
 use adt::{Blob, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The microsecond since 1970 at which numbers of changes begin: 2026-01-01. Timestamps have 64 bits, and
-/// what clients are told must stay positive for a century.
-const BEGIN_US: u64 = 1_767_225_600_000_000;
-
 impl Zxid {
     /// The number of a change that the log has at this timestamp.
     pub fn at(ts: Timestamp) -> Self {
-        let since = ts.0.saturating_sub(Timestamp::from_micros(BEGIN_US).0);
-        // A clock that is behind the beginning gives numbers of its own, that grow as well.
-        let number = if since > 0 { since } else { ts.0 >> 12 };
-        Self(i64::try_from(number).unwrap_or(i64::MAX))
+        Self(i64::try_from(ts.since_2026()).unwrap_or(i64::MAX))
     }
 }
 

@@ -111,8 +111,8 @@ impl Gateway {
             (_, Attempt::Move(compound)) => {
                 let target = Target { item: ATTEMPT, ..target };
                 let steps = vec![Step::Compound(compound)];
-                let (guards, request) = (Vec::new(), None);
-                let program = Program { target, steps, form: Form::One, guards, request };
+                let (guards, fences, request) = (Vec::new(), Vec::new(), None);
+                let program = Program { target, steps, form: Form::One, guards, fences, request };
                 self.launch(program, Route::Many);
             }
         }
@@ -215,6 +215,10 @@ impl Gateway {
     pub(super) fn unblock(&mut self, client: u64, error: bool) -> bool {
         let waiting = self.sessions.iter().find(|(_, s)| s.about.client == client);
         let Some(job) = waiting.and_then(|(_, session)| session.blocked) else { return false };
+        if matches!(self.jobs.get(job), Some(Job::Turn(_))) {
+            self.unblock_turn(job, error);
+            return true;
+        }
         if error {
             let error = ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK");
             self.stop_waiting(job, error.into());

@@ -79,6 +79,8 @@ impl Gateway {
             "cluster" => self.cluster(id, args),
             "shardmap" => self.shard_map(id, args),
             "backup" => self.backup(id, args),
+            "fence" => self.fence(id, args),
+            "lock.waiters" => self.lock_waiters(id, args),
             "role" => {
                 Reply::Array(vec![Reply::bulk("master"), Reply::Int(0), Reply::Array(vec![])])
                     .into()

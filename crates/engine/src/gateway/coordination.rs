@@ -174,7 +174,7 @@ impl Gateway {
     }
 
     /// Whether all machines understand what would be sent to them.
-    fn serves_coordination(&self) -> bool {
+    pub(super) fn serves_coordination(&self) -> bool {
         let understood = |map: &ShardMap| map.level.suffices_for(Level::COORDINATED);
         self.mail.ways.is_none() || self.topology.map().is_some_and(understood)
     }

@@ -90,6 +90,13 @@ impl Gateway {
                 self.begin_blocking(id, blocking);
                 return true;
             }
+            Command::Awaiting(awaiting) => {
+                if !session.queue.is_empty() {
+                    return false;
+                }
+                self.begin_awaiting(id, awaiting);
+                return true;
+            }
             other => other,
         };
         let steps = vec![Step::from(command)];
@@ -104,7 +111,14 @@ impl Gateway {
         let request = self.sessions.get(id.0).and_then(|session| session.request.clone());
         // Its place is taken when it goes ahead.
         let target = Target { session: id, seq: 0, item: WHOLE };
-        let mut program = Program { target, steps, form: Form::One, guards: Vec::new(), request };
+        let mut program = Program {
+            target,
+            steps,
+            form: Form::One,
+            guards: Vec::new(),
+            fences: Vec::new(),
+            request,
+        };
         if self.loses_order(&program, route) {
             return false;
         }
@@ -183,7 +197,8 @@ impl Gateway {
 
     /// Whether a program is operations on one shard and nothing else, which can be a unit of a stream.
     fn may_gather(&self, program: &Program, route: Route) -> bool {
-        let plain = program.guards.is_empty() && program.request.is_none();
+        let plain =
+            program.guards.is_empty() && program.fences.is_empty() && program.request.is_none();
         let direct = |step: &Step| matches!(step, Step::Ops(..) | Step::Fixed(_));
         let one = matches!(route, Route::One(_));
         plain && one && self.config.concurrency.transactions && program.steps.iter().all(direct)
@@ -192,12 +207,16 @@ impl Gateway {
     /// Carries a program out the cheapest way there is.
     pub(super) fn launch(&mut self, program: Program, route: Route) {
         let direct = program.steps.iter().all(Step::is_direct);
+        if !program.fences.is_empty() && !(direct && self.config.concurrency.transactions) {
+            let text = "FENCE needs what it guards to be carried out in one step";
+            return self.finish(program.target, adt::ErrorReply::err(text).into());
+        }
         if !direct || !self.config.concurrency.transactions {
             self.bar(program.target);
             return self.begin_txn(program, None);
         }
         let gathers = self.keeps_order(program.target.session) && self.may_gather(&program, route);
-        let Program { target, steps, form, guards, request } = program;
+        let Program { target, steps, form, guards, fences, request } = program;
         let mut work = Work::default();
         let mut later = Vec::new();
         for step in steps {
@@ -216,15 +235,17 @@ impl Gateway {
             let ops = SmallVec::from_vec(work.ops);
             return self.gather_up(Planned { target, ops, finish: Some(Box::new(finish)) });
         }
-        let apply = Apply { ops: SmallVec::from_vec(work.ops), guards, request };
+        let apply = Apply { ops: SmallVec::from_vec(work.ops), guards, fences, request };
         self.send_work(target, route, apply, finish);
     }
 
     /// Sends operations on one shard as they are, or begins a transaction if they are on several.
     pub(super) fn send_work(&mut self, target: Target, route: Route, apply: Apply, finish: Finish) {
-        let Apply { ref ops, ref guards, ref request } = apply;
-        let only_reads =
-            guards.is_empty() && request.is_none() && ops.iter().all(|(_, op)| !op.is_write());
+        let Apply { ref ops, ref guards, ref fences, ref request } = apply;
+        let only_reads = guards.is_empty()
+            && fences.is_empty()
+            && request.is_none()
+            && ops.iter().all(|(_, op)| !op.is_write());
         match route {
             Route::Nowhere => self.complete(target, &finish, std::iter::empty()),
             Route::One(shard) if only_reads && !self.is_fenced(target, shard) => {
@@ -237,7 +258,10 @@ impl Gateway {
             Route::One(shard) => self.apply_there(target, shard, apply, finish),
             Route::Many => {
                 self.bar(target);
-                let Apply { ops, guards, request } = apply;
+                let Apply { ops, guards, fences, request } = apply;
+                if !fences.is_empty() {
+                    return self.finish(target, super::fence::several_shards().into());
+                }
                 if only_reads && self.config.concurrency.deferred {
                     self.begin_snapshot(target, ops.into_vec(), finish);
                 } else {

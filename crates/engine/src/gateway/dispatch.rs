@@ -103,7 +103,9 @@ impl Gateway {
         };
         let Some(session) = self.sessions.get_mut(id.0) else { return true };
         session.command = spec.name;
-        if !session.plain || (self.facts.over_memory_limit && spec.flags.has(Flags::GROWS)) {
+        let checked = spec.flags.has(Flags::COORDINATION)
+            || (self.facts.over_memory_limit && spec.flags.has(Flags::GROWS));
+        if !session.plain || checked {
             return self.run_checked(id, spec, args);
         }
         match spec.handler {
@@ -129,7 +131,7 @@ impl Gateway {
     }
 
     /// The command that the words call.
-    fn find(&self, args: &Args<'_>) -> Result<&'static CommandSpec, ErrorReply> {
+    pub(super) fn find(&self, args: &Args<'_>) -> Result<&'static CommandSpec, ErrorReply> {
         let name = args.get(0).unwrap_or_default();
         let spec = session_commands::lookup(name).ok_or_else(|| unknown(args))?;
         spec.check_arity(args.len())?;
@@ -188,7 +190,7 @@ impl Gateway {
     }
 
     /// Whether the session may call this now.
-    fn permit(
+    pub(super) fn permit(
         &mut self,
         id: SessionId,
         spec: &CommandSpec,
@@ -215,6 +217,11 @@ impl Gateway {
                  are allowed in this context",
                 spec.name
             );
+            return Err(ErrorReply::err(text));
+        }
+        if spec.flags.has(Flags::COORDINATION) && !self.serves_coordination() {
+            let text =
+                "locks need all machines to be of a newer build: see 'claret cluster upgrade'";
             return Err(ErrorReply::err(text));
         }
         if self.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {

@@ -56,6 +56,8 @@ pub(super) enum Pending {
     Version { target: Target, key: Blob },
     /// An attempt of a blocking command.
     Attempt { job: u64 },
+    /// An operation that waits for its turn.
+    Turn { job: u64 },
     /// A wait for keys on a shard. Stays until it is ended.
     Wait { job: u64 },
     /// A shard's part of something that asks all of them.

@@ -23,6 +23,7 @@ mod connection;
 pub mod coordination;
 mod data;
 mod dispatch;
+mod fence;
 mod gather;
 pub mod hello;
 pub mod info;
@@ -45,6 +46,7 @@ mod snapshot;
 mod streams;
 mod timer;
 mod topology;
+mod turns;
 mod txn;
 mod ways;
 mod work;
@@ -73,6 +75,7 @@ enum Job {
     Snapshot(Box<snapshot::Snapshot>),
     Intervals(Box<readonly::Intervals>),
     Wait(Box<blocking::Wait>),
+    Turn(turns::Turn),
     Gather(Box<gather::Gather>),
     Recovery(Box<recover::Recovery>),
     Cut(Box<backup::Cut>),
@@ -189,7 +192,10 @@ impl Gateway {
         self.end_transactions(id);
         let blocked = self.sessions.get(id.0).and_then(|session| session.blocked);
         if let Some(job) = blocked {
-            self.forget_wait(job);
+            match self.jobs.get(job) {
+                Some(Job::Turn(_)) => drop(self.give_up_turn(job)),
+                _ => drop(self.forget_wait(job)),
+            }
         }
         self.pubsub.close(id);
         self.sessions.remove(id.0);

@@ -26,6 +26,9 @@ impl Gateway {
         if AT_ONCE.contains(&spec.name) {
             return self.session_command(id, spec, args);
         }
+        if spec.name == "fence" {
+            return self.fence_in_multi(id, args);
+        }
         if spec.flags.has(Flags::NO_MULTI) {
             self.refuse(id, ErrorReply::err("Command not allowed inside a transaction"));
             return true;
@@ -35,8 +38,14 @@ impl Gateway {
             // A command whose words are wrong fails alone, when its turn comes.
             Handler::Data(parse) => parse(args).map_or_else(|e| Step::Fixed(e.into()), Step::from),
         };
+        self.queue_step(id, step, args);
+        true
+    }
+
+    /// Adds a command to a transaction, or refuses it.
+    pub(super) fn queue_step(&mut self, id: SessionId, step: Step, args: &Args<'_>) {
         let Some(Session { mode: Mode::Multi(multi), .. }) = self.sessions.get_mut(id.0) else {
-            return true;
+            return;
         };
         let bytes: usize = args.iter_from(0).map(<[u8]>::len).sum();
         let full = multi.steps.len() >= TRANSACTION_COMMANDS_MAX
@@ -49,16 +58,14 @@ impl Gateway {
                      {TRANSACTION_BYTES_MAX} bytes"
                 )),
             );
-            return true;
+            return;
         }
         if let Some(error) = long_key(std::slice::from_ref(&step)) {
-            self.refuse(id, error);
-            return true;
+            return self.refuse(id, error);
         }
         multi.bytes += bytes;
         multi.steps.push(step);
         self.reply(id, Reply::Status("QUEUED"));
-        true
     }
 
     /// `MULTI`.
@@ -104,20 +111,26 @@ impl Gateway {
         let guards = std::mem::take(&mut session.watched);
         let route = self.route(&multi.steps, &guards);
         let target = Target { session: id, seq: 0, item: super::mail::WHOLE };
-        let Multi { steps, request, .. } = multi;
-        let mut program = Program { target, steps, form: Form::Array, guards, request };
+        let Multi { steps, request, fences, .. } = multi;
+        let mut program = Program { target, steps, form: Form::Array, guards, fences, request };
         let may_launch = self.may_launch(id, &program.steps, route);
         let may_launch = may_launch && !self.loses_order(&program, route);
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
         if !may_launch {
             session.watched = program.guards;
-            let (steps, request) = (program.steps, program.request);
-            session.mode = Mode::Multi(Box::new(Multi { steps, request, ..multi }));
+            let (steps, fences, request) = (program.steps, program.fences, program.request);
+            session.mode = Mode::Multi(Box::new(Multi { steps, fences, request, ..multi }));
             return Handled::Hold;
         }
         session.mode = Mode::Single;
         session.refresh();
         program.target = self.place(id, None);
+        if !program.fences.is_empty()
+            && let Err(error) = super::fence::of_one_slot(&program.steps)
+        {
+            self.finish(program.target, error.into());
+            return Handled::Later;
+        }
         if program.steps.iter().any(|step| matches!(step, Step::Later(_))) {
             self.bar(program.target);
         }

@@ -179,13 +179,13 @@ impl Gateway {
     fn place_of(&self, here: ShardId, body: &Body) -> Place {
         let mut shards: Set<ShardId> = Set::default();
         match body {
-            Body::Read { key, .. } | Body::Version { key } => {
+            Body::Read { key, .. } | Body::Version { key } | Body::Waiting { key } => {
                 shards.insert(self.mail.shard_of(key));
             }
             Body::Snapshot { ops, .. } => {
                 shards.extend(ops.iter().map(|(key, _)| self.mail.shard_of(key)));
             }
-            Body::Apply(apply) => {
+            Body::Apply(apply) | Body::Await { apply, .. } => {
                 shards.extend(apply.ops.iter().map(|(key, _)| self.mail.shard_of(key)));
                 shards.extend(apply.guards.iter().map(|g| self.mail.shard_of(&g.key)));
             }
@@ -256,7 +256,7 @@ impl Gateway {
         self.end_loose(target.session);
         self.bar(target);
         match body {
-            Body::Apply(Apply { ops, guards, request }) => {
+            Body::Apply(Apply { ops, guards, fences, request }) if fences.is_empty() => {
                 self.begin_direct(target, ops.into_vec(), *finish, guards, request);
             }
             Body::Snapshot { ops, .. } => self.begin_snapshot(target, ops, *finish),
@@ -282,7 +282,9 @@ fn plain_ops(body: Body) -> Option<Vec<KeyedOp>> {
     match body {
         Body::Read { key, op, .. } => Some(vec![(key, op)]),
         Body::Snapshot { ops, .. } => Some(ops),
-        Body::Apply(apply) if apply.guards.is_empty() && apply.request.is_none() => {
+        Body::Apply(apply)
+            if apply.guards.is_empty() && apply.fences.is_empty() && apply.request.is_none() =>
+        {
             Some(apply.ops.into_vec())
         }
         _ => None,

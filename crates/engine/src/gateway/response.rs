@@ -65,6 +65,7 @@ impl Gateway {
             Pending::Interval { job, query, part } => self.interval(job, query, part, answer),
             Pending::Version { target, key } => self.watched(target, key, answer),
             Pending::Attempt { job } => self.attempted(job, answer),
+            Pending::Turn { job } => self.turn_taken(job, &answer),
             Pending::Gather { job } => self.gathered(job, answer),
             Pending::Lease { lease } => self.leased(lease, answer),
             Pending::Cut { job, shard } => self.cut_answered(token, (job, shard), answer),
@@ -185,7 +186,7 @@ pub(super) fn moved() -> ErrorReply {
 }
 
 /// The reply for an answer that does not belong to its request, or a refusal.
-fn unexpected(answer: &Answer) -> Reply {
+pub(super) fn unexpected(answer: &Answer) -> Reply {
     match answer {
         Answer::Refused(Refusal::Busy) => {
             let text = "too many requests wait already; wait a little and try again";
@@ -193,6 +194,7 @@ fn unexpected(answer: &Answer) -> Reply {
         }
         Answer::Refused(Refusal::Moved) => moved().into(),
         Answer::Unknown => super::ways::indefinite().into(),
+        Answer::Fenced => super::fence::fenced().into(),
         Answer::Voided => super::commit::voided().into(),
         Answer::Forgotten => super::commit::forgotten().into(),
         Answer::Refused(_) => super::txn::Cause::Refused(Refusal::Conflict).error().into(),

@@ -7,7 +7,7 @@ use super::hello::Hello;
 use super::mail::Target;
 use super::streams::{Loose, Planned, Stream};
 use super::work::Step;
-use crate::message::{Guard, RequestId, ShardId, TxnId};
+use crate::message::{Fence, Guard, RequestId, ShardId, TxnId};
 use adt::{ArgBuf, ErrorReply, Reply};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -124,6 +124,7 @@ pub(super) struct Multi {
     pub bytes: usize,
     /// A command was refused, so that `EXEC` will refuse as well.
     pub failed: bool,
+    pub fences: Vec<Fence>,
     pub request: Option<RequestId>,
 }
 

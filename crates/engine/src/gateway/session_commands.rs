@@ -117,6 +117,15 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Lets the next EXEC fail if one of the keys has changed.", "key [key ...]",
         "O(1) per key");
 
+    "lock":
+    ("fence", -3, Flags::WRITE.and(Flags::COORDINATION), Keys::None,
+        "Carries a command out unless a larger token of the lock was seen by its shard. In MULTI it \
+         is about the whole transaction.",
+        "lock token [command [arg ...]]", "That of the command");
+    ("lock.waiters", 2, READ.and(Flags::COORDINATION), Keys::ONE,
+        "Returns who waits for a lock, the next one first: owner, with whom, milliseconds so far.",
+        "key", "O(n) in those who wait");
+
     "pubsub":
     ("psubscribe", -2, SUBSCRIBE, Keys::None,
         "Listens to the channels that match patterns.", "pattern [pattern ...]",

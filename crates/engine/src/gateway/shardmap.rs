@@ -163,7 +163,7 @@ fn set_map(next: &ShardMap) -> Body {
     };
     let request = RequestId { client: Blob::from(WRITER), number: next.epoch };
     let ops = smallvec![(Blob::from(MAP_KEY), Op::String(set))];
-    Body::Apply(Apply { ops, guards: Vec::new(), request: Some(request) })
+    Body::Apply(Apply { ops, request: Some(request), ..Apply::default() })
 }
 
 /// What is answered to whoever has written a map.

@@ -169,6 +169,7 @@ impl Gateway {
             steps: vec![Step::Ops(in_order, Some(merge))],
             form: super::work::Form::One,
             guards: Vec::new(),
+            fences: Vec::new(),
             request: None,
         };
         self.begin_txn(program, Some(finish));

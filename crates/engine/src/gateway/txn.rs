@@ -248,7 +248,7 @@ impl Gateway {
     /// `reread` makes the reply out of theirs then.
     pub(super) fn begin_txn(&mut self, program: Program, reread: Option<Finish>) {
         let id = TxnId { age: self.new_age(), attempt: 0 };
-        let Program { target, steps, form, guards, request } = program;
+        let Program { target, steps, form, guards, request, .. } = program;
         let role = Role::Program { target, steps, next: 0, reads: reread.is_some() };
         let mut txn = Txn::new(id, target.session, role);
         txn.reread = reread;

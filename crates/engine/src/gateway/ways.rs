@@ -64,7 +64,7 @@ fn again(body: &Body) -> Option<Box<Body>> {
     let harmless = match body {
         Body::Inquire { .. } | Body::Resolve(_) | Body::Transfer { .. } => true,
         Body::Pipeline(_) => true,
-        Body::Apply(apply) => apply.request.is_some(),
+        Body::Apply(apply) | Body::Await { apply, .. } => apply.request.is_some(),
         body => body.rests_on_lead(),
     };
     harmless.then(|| Box::new(body.clone()))

@@ -1,7 +1,7 @@
 //! Commands as operations, and replies of operations as replies of commands.
 
 use super::mail::Target;
-use crate::message::{Guard, KeyedOp, RequestId};
+use crate::message::{Fence, Guard, KeyedOp, RequestId};
 use adt::collections::Map;
 use adt::{ArgBuf, Blob, Blocking, Command, Compound, Merge, Op, Reply};
 
@@ -108,6 +108,8 @@ impl From<Command> for Step {
             Command::Multi { ops, merge } => Self::Ops(ops, Some(merge)),
             Command::Compound(compound) => Self::Compound(compound),
             Command::Blocking(blocking) => Self::Attempts(blocking),
+            // Inside of a transaction nobody waits.
+            Command::Awaiting(adt::Awaiting { key, op, .. }) => Self::Ops(vec![(key, op)], None),
         }
     }
 }
@@ -118,6 +120,7 @@ pub(super) struct Program {
     pub steps: Vec<Step>,
     pub form: Form,
     pub guards: Vec<Guard>,
+    pub fences: Vec<Fence>,
     pub request: Option<RequestId>,
 }
 

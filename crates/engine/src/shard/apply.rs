@@ -4,6 +4,7 @@
 //! state. Whatever an operation may know besides the state (time, timestamp, random number) comes
 //! out of the log.
 
+use super::fences::Fences;
 use super::order::Order;
 use super::removals::Removals;
 use super::requests::Known;
@@ -33,6 +34,8 @@ pub enum Outcome {
     Done(Replies),
     /// A guard did not hold: nothing took effect.
     GuardFailed,
+    /// A larger fencing token was seen: nothing took effect.
+    Fenced,
     /// The same request took effect before; these were its replies.
     Repeated(Replies),
     /// It was settled before that the request takes no effect.
@@ -112,6 +115,7 @@ pub struct State {
     kept: Option<VecDeque<Executed>>,
     removed: Timestamp,
     removals: Removals,
+    fences: Fences,
     /// The coordination service, at the shard that has its tree.
     coordination: Coordination,
     pub(super) slots: Slots,
@@ -206,6 +210,12 @@ impl State {
         if !self.guards_hold(apply) {
             return Outcome::GuardFailed;
         }
+        if !apply.fences.is_empty() {
+            if !self.fences.admit(&apply.fences) {
+                return Outcome::Fenced;
+            }
+            self.fences.raise(&apply.fences);
+        }
         let replies = self.run(apply, ctx);
         Outcome::Done(replies)
     }
@@ -236,6 +246,16 @@ impl State {
         self.removals.begin(term);
     }
 
+    /// The fencing tokens that were seen.
+    pub fn fences(&self) -> &Fences {
+        &self.fences
+    }
+
+    /// The same, to be read back.
+    pub(super) fn fences_mut(&mut self) -> &mut Fences {
+        &mut self.fences
+    }
+
     /// The coordination service; that of a shard that does not have its tree is empty.
     pub fn coordination(&self) -> &Coordination {
         &self.coordination
@@ -258,7 +278,10 @@ impl State {
             seed = mix(seed);
             replies.push(self.operate(key, op, &Ctx { seed, ..*ctx }));
         }
-        if let Some(request) = &apply.request {
+        // Whoever still waits has no outcome that would have to be remembered.
+        let waits =
+            matches!((&apply.ops[..], &replies[..]), ([(_, op)], [Reply::Nil]) if op.waits());
+        if let Some(request) = apply.request.as_ref().filter(|_| !waits) {
             self.requests.remember(request.clone(), ctx.ts, replies.to_vec());
         }
         replies

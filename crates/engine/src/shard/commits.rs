@@ -23,7 +23,7 @@ impl Shard {
         if batch.tracked {
             self.land(&batch);
         }
-        self.wake_blocked();
+        self.wake_blocked(now);
         self.resume_after(now);
         self.settle(now);
     }
@@ -36,7 +36,7 @@ impl Shard {
                 let recent = self.recent.iter_mut();
                 recent.for_each(|recent| recent.note_written(&apply.ops, now.mono_us));
                 let outcome = self.state.apply(apply, ctx);
-                self.tell(target, outcome, ctx.ts);
+                self.tell(now, target, outcome, ctx.ts);
                 if target.kind == TargetKind::Nobody
                     && let Some((key, _)) = apply.ops.first()
                     && self.reaping.remove(key)
@@ -94,7 +94,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn tell(&mut self, target: Target, outcome: Outcome, ts: Timestamp) {
+    pub(super) fn tell(&mut self, now: Now, target: Target, outcome: Outcome, ts: Timestamp) {
         let answer = match outcome {
             Outcome::Done(replies) if matches!(target.kind, TargetKind::Commit(_)) => {
                 Answer::Committed { replies, ts }
@@ -103,6 +103,10 @@ impl Shard {
             Outcome::GuardFailed => {
                 self.stats.guard_failures += 1;
                 Answer::GuardFailed
+            }
+            Outcome::Fenced => {
+                self.stats.guard_failures += 1;
+                Answer::Fenced
             }
             Outcome::Repeated(replies) => {
                 self.stats.duplicates += 1;
@@ -113,6 +117,7 @@ impl Shard {
         };
         match target.kind {
             TargetKind::Nobody => return,
+            TargetKind::Turn => return self.turn_taken(now, target, answer),
             TargetKind::Commit(txn) => self.end_txn(txn),
             _ => {}
         }
@@ -201,15 +206,17 @@ impl Shard {
 
     /// What had to wait was carried out, or has moved: others hear of it.
     pub(super) fn carried_out(&mut self, now: Now) {
-        self.wake_blocked();
+        self.wake_blocked(now);
         self.pass_blame_on(now);
     }
 
-    fn wake_blocked(&mut self) {
+    fn wake_blocked(&mut self, now: Now) {
         for key in self.state.take_changed() {
+            self.turn_may_come(&key);
             let ready = self.blocked.ready(&key, &self.state);
             self.notify_ready(ready);
         }
+        self.look_at_turns(now);
     }
 
     /// Who waits for a committed transaction that must wait for others waits for these as well.

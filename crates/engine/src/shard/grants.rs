@@ -47,7 +47,7 @@ pub(super) fn claims_of(body: &Body) -> Claims {
             let observed = *observed || !op.is_write();
             smallvec![(key.clone(), Claim::new(op.clone(), Class::Early { observed }))]
         }
-        Body::Apply(apply) => {
+        Body::Apply(apply) | Body::Await { apply, .. } => {
             let mut claims = ops(apply, Class::Apply);
             claims.extend(guards(apply, Class::Passing));
             claims
@@ -74,7 +74,7 @@ pub(super) fn claims_of(body: &Body) -> Claims {
 
 /// Whether a request that is granted changes records.
 fn writes(body: &Body) -> bool {
-    matches!(body, Body::Apply(_) | Body::Prepare { .. } | Body::Pipeline(_))
+    matches!(body, Body::Apply(_) | Body::Await { .. } | Body::Prepare { .. } | Body::Pipeline(_))
 }
 
 fn txn_of(body: &Body) -> Option<TxnId> {
@@ -100,20 +100,21 @@ impl Shard {
 
     /// Operations whose only participant is this shard.
     pub(super) fn admit_apply(&mut self, now: Now, request: Request) {
-        let Body::Apply(ref apply) = request.body else { return };
+        let (Body::Apply(ref apply) | Body::Await { ref apply, .. }) = request.body else { return };
         if self.something_expired(now) {
             let keys: SmallVec<[Blob; 4]> = apply.ops.iter().map(|(key, _)| key.clone()).collect();
             for key in &keys {
                 self.reap(now, key);
             }
         }
-        let Body::Apply(ref apply) = request.body else { return };
+        let (Body::Apply(ref apply) | Body::Await { ref apply, .. }) = request.body else { return };
         let free = self.locks.is_empty()
             || (self.txns.is_empty() && self.waiters.is_empty() && !self.streams.hold_records())
             || (apply.guards.is_empty() && !self.apply_barred(now, &request));
         let judged_now = apply.guards.iter().any(Guard::is_absence);
         if free && !judged_now {
-            self.put_apply(request, TargetKind::Replies);
+            let kind = TargetKind::of_apply(&request.body);
+            self.put_apply(now, request, kind);
         } else {
             self.begin_locking(now, request);
         }
@@ -127,10 +128,10 @@ impl Shard {
         })
     }
 
-    fn put_apply(&mut self, request: Request, kind: TargetKind) {
+    fn put_apply(&mut self, now: Now, request: Request, kind: TargetKind) {
         let (gateway, token) = (request.gateway, request.token);
         let mut apply = match request.body {
-            Body::Apply(apply) => apply,
+            Body::Apply(apply) | Body::Await { apply, .. } => apply,
             Body::Prepare { prepare, .. } => prepare.apply,
             _ => return,
         };
@@ -140,7 +141,11 @@ impl Shard {
                 guard.version = Version::NONE;
             }
         }
+        let lets_go = apply.ops.iter().any(|(_, op)| op.lets_go()).then(|| apply.clone());
         self.log(LogRecord::Apply(apply), Target { gateway, token, kind });
+        if let Some(apply) = lets_go {
+            self.let_in_behind(now, &apply);
+        }
     }
 
     /// A request that needs locks: granted at once, refused, or put into the queues.
@@ -335,7 +340,10 @@ impl Shard {
             Body::Lock { .. } => self.grant_lock(now, request, claims),
             Body::Prepare { .. } => self.grant_prepare(now, request, claims),
             Body::Pipeline(_) => self.grant_group(now, request, claims),
-            Body::Apply(_) => self.put_apply(request, TargetKind::Replies),
+            Body::Apply(_) | Body::Await { .. } => {
+                let kind = TargetKind::of_apply(&request.body);
+                self.put_apply(now, request, kind);
+            }
             Body::Read { .. } => self.read(now, request),
             Body::Snapshot { .. } => self.snapshot_read(now, request),
             Body::Version { .. } => self.look(now, request),
@@ -404,7 +412,7 @@ impl Shard {
             if let Some(entry) = self.txns.get_mut(&txn) {
                 entry.committing = true;
             }
-            return self.put_apply(request, TargetKind::Commit(txn));
+            return self.put_apply(now, request, TargetKind::Commit(txn));
         }
         if let Some(id) = &prepare.apply.request {
             let answer = self.state.requests().get(id).map(|known| match known {
@@ -515,6 +523,7 @@ impl Shard {
                 break;
             }
         }
+        self.look_at_turns(now);
         self.go_on_with_cut(now);
     }
 

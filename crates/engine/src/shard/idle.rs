@@ -43,7 +43,7 @@ impl Shard {
         let mut done = Vec::with_capacity(answered.len());
         for (apply, target, replies) in answered {
             self.stats.operations += replies.len() as u64;
-            self.tell(target, Outcome::Done(replies), ts);
+            self.tell(now, target, Outcome::Done(replies), ts);
             done.push(apply);
         }
         self.forget_idle(now, &done);
@@ -124,6 +124,7 @@ fn candidates(batch: &Batch) -> impl Iterator<Item = bool> {
         LogRecord::Apply(apply) => {
             apply.request.is_none()
                 && apply.guards.is_empty()
+                && apply.fences.is_empty()
                 && target.kind != TargetKind::Nobody
                 && apply.ops.iter().all(|(_, op)| !op.is_write() || op.may_be_idle())
         }
@@ -135,7 +136,7 @@ fn candidates(batch: &Batch) -> impl Iterator<Item = bool> {
 /// once that is known.
 fn replies(state: &State, apply: &Apply, ctx: Ctx) -> Option<Replies> {
     let known = apply.ops.iter().map(|(key, op)| match op.is_write() {
-        true => record::idle(state.get(key), op).map(Some),
+        true => record::idle(state.get(key), op, ctx.now_ms).map(Some),
         false => Some(None),
     });
     let known: SmallVec<[Option<Reply>; 1]> = known.collect::<Option<_>>()?;

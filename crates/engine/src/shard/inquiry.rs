@@ -112,7 +112,8 @@ impl Shard {
             let ready = self.blocked.ready(&key, &self.state);
             self.notify_ready(ready);
         }
-        self.state.report_changes(!self.blocked.is_empty());
+        self.forget_turns(machine);
+        self.report_changes();
         self.settle(now);
     }
 }

@@ -104,6 +104,7 @@ impl Shard {
                 self.turn_away(request.gateway, request.token, request.body);
             }
         }
+        self.turn_all_away();
         self.give_up_cut();
         for (txn, entry) in std::mem::take(&mut self.txns) {
             self.give_up_txn(txn, entry);
@@ -157,6 +158,10 @@ impl Shard {
                     continue;
                 }
                 (LogRecord::Apply(apply), TargetKind::Replies) => Body::Apply(apply),
+                (LogRecord::Apply(apply), TargetKind::Turn) => {
+                    let timeout_ms = self.turn_timeout_ms(gateway, token);
+                    Body::Await { apply, timeout_ms }
+                }
                 (LogRecord::Flush, _) => Body::Flush,
                 (LogRecord::Coordinate(command), _) => {
                     Body::Coordinate(Box::new(Ask::Write(*command)))

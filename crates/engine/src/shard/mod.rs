@@ -11,6 +11,7 @@ mod commits;
 mod contention;
 pub mod coordination;
 pub mod cut;
+pub mod fences;
 mod grants;
 mod idle;
 mod inquiry;
@@ -26,6 +27,7 @@ pub mod split;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod turns;
 pub mod watermark;
 
 use crate::entry::{Apply, Entry, LogRecord};
@@ -48,6 +50,7 @@ use locks::{LockTable, WaiterId};
 use recent::Recent;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use turns::Turns;
 
 /// What a shard is told when it is made.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +90,8 @@ impl Target {
 enum TargetKind {
     /// Replies of the operations.
     Replies,
+    /// The reply of an operation that waits for its turn while it is nil.
+    Turn,
     /// Replies of the operations; then the transaction's locks are released.
     Commit(TxnId),
     /// The vote of a prepared transaction.
@@ -180,6 +185,7 @@ pub struct Shard {
     reaping: BTreeSet<Blob>,
     dirty: Vec<Blob>,
     blocked: Blocked,
+    turns: Turns,
     contention: Contention,
     snapshot: Option<snapshot::Writer>,
     cut: Option<cut::Cut>,
@@ -232,6 +238,7 @@ impl Shard {
             reaping: BTreeSet::new(),
             dirty: Vec::new(),
             blocked: Blocked::default(),
+            turns: Turns::default(),
             contention: Contention::default(),
             snapshot: None,
             cut: None,
@@ -276,6 +283,7 @@ impl Shard {
         let open = self.state.prepared().is_empty() && self.state.unsettled().next().is_none();
         open && self.cut.is_none()
             && self.waiters.is_empty()
+            && self.turns.is_empty()
             && self.streams.is_quiet()
             && self.state.coordination().sessions().is_empty()
             && !self.has_work()
@@ -321,7 +329,7 @@ impl Shard {
         let watching = !self.waiters.is_empty() || prepared;
         let waiting = watching.then_some(now.mono_us + 100_000);
         let streams = self.streams_timeout(now);
-        let sessions = self.coordination.next_us();
+        let sessions = self.coordination.next_us().into_iter().chain(self.turns.next_us(now));
         let due = expiry.into_iter().chain(waiting).chain(streams).chain(sessions);
         due.chain(self.cut_timeout()).min()
     }
@@ -335,6 +343,7 @@ impl Shard {
         self.refuse_stuck(now);
         self.expire_cut(now);
         self.end_silent_sessions(now);
+        self.tick_turns(now);
         if self.tracking_until_us.is_some_and(|until| until < now.mono_us) && !self.locks.in_use() {
             self.tracking_until_us = None;
         }
@@ -399,6 +408,7 @@ impl Shard {
             }
             Body::Read { .. } => self.read(now, request),
             Body::Apply(_) => self.admit_apply(now, request),
+            Body::Await { .. } => self.take_turn(now, request),
             Body::Snapshot { .. } => self.snapshot_read(now, request),
             Body::Lock { .. } | Body::Prepare { .. } => self.begin_locking(now, request),
             Body::Decide { txn, commit } => {
@@ -413,16 +423,17 @@ impl Shard {
             Body::ProbeAck { txn } => self.probe_answered(txn),
             Body::Block { ref keys } => {
                 let ready = self.blocked.block(request.gateway, request.token, keys, &self.state);
-                self.state.report_changes(true);
+                self.report_changes();
                 self.notify_ready(ready);
             }
             Body::Unblock => {
+                self.give_up_turn(request.gateway, request.token);
                 let freed = self.blocked.unblock(request.gateway, request.token);
                 for key in freed {
                     let ready = self.blocked.ready(&key, &self.state);
                     self.notify_ready(ready);
                 }
-                self.state.report_changes(!self.blocked.is_empty());
+                self.report_changes();
             }
             Body::Flush => {
                 let kind = TargetKind::Flushed;

@@ -163,6 +163,7 @@ impl Shard {
                     }
                 })
             }
+            Body::Waiting { key } => self.told_waiting(now, key),
             Body::Version { key } => {
                 let key = key.clone();
                 if self.something_expired(now) {

@@ -140,6 +140,14 @@ impl Shard {
         }
         let unsettled = self.state.unsettled();
         ready.extend(unsettled.map(|(txn, commit)| SnapshotPart::Unsettled { txn, commit }));
+        let fences = self.state.fences();
+        if fences.floor() > 0 {
+            ready.push_back(SnapshotPart::FenceFloor(fences.floor()));
+        }
+        ready.extend(fences.iter().map(|(lock, token)| {
+            let lock = lock.clone();
+            SnapshotPart::Fence { lock, token }
+        }));
         let left = self.state.iter().map(|(key, _)| key.clone()).collect();
         let coordination = self.state.coordination();
         let mut nodes = Set::default();
@@ -275,6 +283,8 @@ impl Reader {
             SnapshotPart::Request { request, ts, replies } => {
                 self.state.requests_mut().remember(request, ts, replies);
             }
+            SnapshotPart::Fence { lock, token } => self.state.fences_mut().put(lock, token),
+            SnapshotPart::FenceFloor(floor) => self.state.fences_mut().restore_floor(floor),
             SnapshotPart::Coordination { last } => {
                 self.state.coordination_mut().restore_last(last);
             }

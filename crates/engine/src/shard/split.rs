@@ -45,9 +45,12 @@ fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
         apply.ops.iter().any(|(key, _)| is(key)) || apply.guards.iter().any(|g| is(&g.key))
     };
     match body {
-        Body::Read { key, .. } | Body::Lock { key, .. } | Body::Version { key } => is(key),
+        Body::Read { key, .. }
+        | Body::Lock { key, .. }
+        | Body::Version { key }
+        | Body::Waiting { key } => is(key),
         Body::Snapshot { ops, .. } => ops.iter().any(|(key, _)| is(key)),
-        Body::Apply(of) => apply(of),
+        Body::Apply(of) | Body::Await { apply: of, .. } => apply(of),
         Body::Prepare { prepare, .. } => apply(&prepare.apply),
         Body::Pipeline(group) => group.ops().any(|(key, _)| is(key)),
         _ => false,
@@ -78,6 +81,7 @@ impl State {
         }
         // Whoever repeats a request may ask either of the two.
         child.requests_mut().clone_from(self.requests());
+        child.fences_mut().clone_from(self.fences());
         child.restore_removed(self.removed());
         child.slots = Slots { splits: 0, range: Some((at, last)) };
         let splits = self.slots.splits + 1;
@@ -162,7 +166,7 @@ mod tests {
         let request = RequestId { client: Blob::from(&b"shop"[..]), number: 7 };
         let ops = [(Blob::from(key.as_bytes()), Op::Counter(CounterOp::Add(1)))];
         let (ops, guards) = (ops.into_iter().collect(), Vec::new());
-        LogRecord::Apply(Apply { ops, guards, request: Some(request) })
+        LogRecord::Apply(Apply { ops, guards, request: Some(request), ..Apply::default() })
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod coordination;
 mod idle;
 mod outcomes;
 mod streams;
+mod turns;
 
 use super::*;
 use crate::entry::{Prepare, SnapshotPart};

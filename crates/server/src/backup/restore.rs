@@ -175,6 +175,12 @@ impl Sharing {
                 }
                 Ok(())
             }
+            // What was refused stays refused, wherever the slots are now.
+            SnapshotPart::Fence { .. } | SnapshotPart::FenceFloor(_) => {
+                let (first, last) = self.before[usize::from(shard.0)];
+                let meets = |new: &&mut New| new.range.0 <= last && first <= new.range.1;
+                self.new.iter_mut().filter(meets).try_for_each(|new| new.put(&part))
+            }
             // The tree is where slot 0 is.
             SnapshotPart::Coordination { .. }
             | SnapshotPart::Session { .. }

@@ -34,6 +34,7 @@ const NOTICE: u8 = 17;
 const FORGOTTEN: u8 = 18;
 const UNITS: u8 = 19;
 const COORDINATED: u8 = 20;
+const FENCED: u8 = 21;
 
 const CONFLICT: u8 = 1;
 const BUSY: u8 = 2;
@@ -61,6 +62,7 @@ fn kind(answer: &Answer) -> u8 {
         Answer::Voided => VOIDED,
         Answer::Forgotten => FORGOTTEN,
         Answer::GuardFailed => GUARD_FAILED,
+        Answer::Fenced => FENCED,
         Answer::Snapshot { .. } => SNAPSHOT,
         Answer::Locked { .. } => LOCKED,
         Answer::Prepared { .. } => PREPARED,
@@ -123,6 +125,7 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
         Answer::Voided
         | Answer::Forgotten
         | Answer::GuardFailed
+        | Answer::Fenced
         | Answer::CarriedOut
         | Answer::Unknown => {}
     }
@@ -140,6 +143,7 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
         VOIDED => Answer::Voided,
         FORGOTTEN => Answer::Forgotten,
         GUARD_FAILED => Answer::GuardFailed,
+        FENCED => Answer::Fenced,
         SNAPSHOT => {
             let (since, until) = (Timestamp(reader.u64()?), Timestamp(reader.u64()?));
             let held_us = reader.u64()?;

@@ -44,6 +44,8 @@ const PIPELINE: u8 = 24;
 const END_STREAM: u8 = 25;
 const CHAINED_PIPELINE: u8 = 26;
 const COORDINATE: u8 = 27;
+const AWAIT: u8 = 28;
+const WAITING: u8 = 29;
 
 const FREEZE: u8 = 1;
 const RELEASE_CUT: u8 = 2;
@@ -78,6 +80,8 @@ fn kind(body: &Body) -> u8 {
         Body::Pipeline(group) if group.chained => CHAINED_PIPELINE,
         Body::Pipeline(_) => PIPELINE,
         Body::Coordinate(_) => COORDINATE,
+        Body::Await { .. } => AWAIT,
+        Body::Waiting { .. } => WAITING,
         Body::EndStream { .. } => END_STREAM,
     }
 }
@@ -121,7 +125,13 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
             put_txn(*txn, out);
             put_u64(after.0, out);
         }
-        Body::Version { key: word } | Body::Keys { pattern: word } => put_word(word, out),
+        Body::Await { apply, timeout_ms } => {
+            put_u64(*timeout_ms, out);
+            put_apply(apply, &apply.ops, words, out);
+        }
+        Body::Version { key: word }
+        | Body::Waiting { key: word }
+        | Body::Keys { pattern: word } => put_word(word, out),
         Body::Block { keys } => {
             put_count(keys.len(), out);
             for key in keys {
@@ -184,6 +194,14 @@ pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Bo
         PROBE_ACK => Body::ProbeAck { txn: read_txn(reader)? },
         PIPELINE => Body::Pipeline(Arc::new(read_group(reader, spans)?)),
         CHAINED_PIPELINE => Body::Pipeline(Arc::new(read_chained(reader, spans)?)),
+        AWAIT => {
+            let timeout_ms = reader.u64()?;
+            let apply = read_apply(reader, entry::VERSION, spans)?;
+            if apply.ops.len() != 1 {
+                return Err(Corrupt);
+            }
+            Body::Await { apply, timeout_ms }
+        }
         COORDINATE => Body::Coordinate(Box::new(get_ask(reader)?)),
         END_STREAM => {
             let stream = read_stream(reader)?;
@@ -205,6 +223,7 @@ fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt>
             Body::Block { keys }
         }
         UNBLOCK => Body::Unblock,
+        WAITING => Body::Waiting { key: reader.word()?.into() },
         SCAN => {
             let (cursor, pattern) = (reader.u64()?, reader.optional_word()?.map(Blob::from));
             let scan = ScanArgs { cursor, pattern, count: reader.u64()? };

@@ -60,6 +60,7 @@ fn apply() -> Apply {
             Guard { key: Blob::from("b"), version: Version::Absent { term: 3, removals: 8 } },
         ],
         request: Some(request()),
+        ..Apply::default()
     }
 }
 

@@ -230,7 +230,7 @@ fn run(store: &mut Store, command: Command) -> Touched {
         }
     };
     match command {
-        Command::Single(key, op) => {
+        Command::Single(key, op) | Command::Awaiting(adt::Awaiting { key, op, .. }) => {
             carry_out(store, &key, &op, &mut touched);
         }
         Command::Multi { ops, .. } => {

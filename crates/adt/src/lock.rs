@@ -1,0 +1,342 @@
+//! Lock: who may go on, for how long, and with which fencing token.
+//!
+//! A lock is held by those to whom it was granted, until they release it or their *lease* ends. Every
+//! grant has a *token* that is larger than those of all grants before it, also when the key has ceased
+//! to exist in between: it is the commit timestamp, counted from 2026. Whoever guards something that
+//! the lock protects can refuse what comes with a smaller token than it has seen (Kleppmann, "How to do
+//! distributed locking", 2016); the store does so itself (`FENCE`). There is no lock without a token.
+//!
+//! A lock can be held by one (the default), by any number who share it, or by a limited number. Waiting
+//! is not part of the state: whoever cannot be granted the lock is answered nil, and the shard keeps
+//! who asked to wait in the order of their arrival ([`DataType::waits`]).
+//!
+//! A lease ends by the time that the leader has written into the log. A clock that leaps ends leases
+//! early or late; the tokens keep what they protect right.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, Meta, Reply, ValueSink, ValueSource,
+    load_count,
+};
+
+/// How long a lease is unless it is told, in milliseconds.
+pub const LEASE_MS: u64 = 30_000;
+/// The longest lease: a day, in milliseconds.
+pub const LEASE_MS_MAX: u64 = 86_400_000;
+/// Longest name of an owner, in bytes.
+pub const OWNER_BYTES_MAX: usize = 256;
+/// Most holders of one lock.
+pub const HOLDERS_MAX: usize = 10_000;
+
+/// The state: who holds the lock, in the order of the grants. Leases that have ended count no more.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Value {
+    holders: Vec<Holder>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Holder {
+    token: u64,
+    until_ms: u64,
+    lease_ms: u64,
+    share: Share,
+    owner: Blob,
+}
+
+/// With whom a lock is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Share {
+    /// With nobody.
+    #[default]
+    Alone,
+    /// With everybody who shares it as well.
+    Shared,
+    /// With others who name a limit, so many in all at most.
+    Limit(u32),
+}
+
+/// What somebody who wants the lock asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grant {
+    /// Whether to wait if the lock is not free.
+    pub wait: bool,
+    /// How long it is granted, in milliseconds.
+    pub lease_ms: u64,
+    /// With whom.
+    pub share: Share,
+    /// Who that is, for people.
+    pub owner: Blob,
+}
+
+/// What can be done with a lock.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// Takes the lock; answers the token, or nil if it cannot be had.
+    Acquire(Box<Grant>),
+    /// Gives back what was granted with a token; answers whether it was held.
+    Release(u64),
+    /// Begins the lease of a token anew, with another length if one is given; answers whether it was
+    /// held.
+    Renew(u64, Option<u64>),
+    /// How many milliseconds are left of a token's lease; nought if it holds nothing.
+    Held(u64),
+    /// Who holds the lock.
+    Holders,
+}
+
+impl Value {
+    /// Whether somebody can be granted the lock now.
+    fn lets_in(&self, share: Share, now_ms: u64) -> bool {
+        let mut live = self.holders.iter().filter(|holder| holder.until_ms > now_ms);
+        match share {
+            Share::Alone => live.next().is_none(),
+            Share::Shared => {
+                live.all(|holder| holder.share == Share::Shared) && self.has_room(now_ms)
+            }
+            Share::Limit(most) => {
+                let limited = |holder: &Holder| matches!(holder.share, Share::Limit(_));
+                live.all(limited) && self.live(now_ms) < most as usize && self.has_room(now_ms)
+            }
+        }
+    }
+
+    fn live(&self, now_ms: u64) -> usize {
+        self.holders.iter().filter(|holder| holder.until_ms > now_ms).count()
+    }
+
+    fn has_room(&self, now_ms: u64) -> bool {
+        self.live(now_ms) < HOLDERS_MAX
+    }
+
+    fn acquire(&mut self, grant: &Grant, ctx: &Ctx) -> Reply {
+        if !self.lets_in(grant.share, ctx.now_ms) {
+            return Reply::Nil;
+        }
+        let last = self.holders.last().map_or(0, |holder| holder.token);
+        let token = ctx.ts.since_2026().max(last + 1);
+        self.holders.retain(|holder| holder.until_ms > ctx.now_ms);
+        self.holders.push(Holder {
+            token,
+            until_ms: ctx.now_ms + grant.lease_ms,
+            lease_ms: grant.lease_ms,
+            share: grant.share,
+            owner: grant.owner.clone(),
+        });
+        token_reply(token)
+    }
+
+    fn release(&mut self, token: u64, now_ms: u64) -> Reply {
+        let is = |holder: &Holder| holder.token == token && holder.until_ms > now_ms;
+        let Some(at) = self.holders.iter().position(is) else { return Reply::Int(0) };
+        self.holders.remove(at);
+        Reply::Int(1)
+    }
+
+    fn renew(&mut self, token: u64, lease_ms: Option<u64>, now_ms: u64) -> Reply {
+        let is = |holder: &&mut Holder| holder.token == token && holder.until_ms > now_ms;
+        let Some(holder) = self.holders.iter_mut().find(is) else { return Reply::Int(0) };
+        holder.lease_ms = lease_ms.unwrap_or(holder.lease_ms);
+        holder.until_ms = now_ms + holder.lease_ms;
+        Reply::Int(1)
+    }
+
+    fn held(&self, token: u64, now_ms: u64) -> Reply {
+        let holder = self.holders.iter().find(|holder| holder.token == token);
+        Reply::Int(holder.map_or(0, |holder| holder.until_ms.saturating_sub(now_ms)) as i64)
+    }
+
+    fn holders(&self, now_ms: u64) -> Reply {
+        let live = self.holders.iter().filter(|holder| holder.until_ms > now_ms);
+        let row = |holder: &Holder| {
+            Reply::Array(vec![
+                token_reply(holder.token),
+                Reply::Bulk(holder.owner.clone()),
+                Reply::bulk(holder.share.to_string()),
+                Reply::Int((holder.until_ms - now_ms) as i64),
+            ])
+        };
+        Reply::Array(live.map(row).collect())
+    }
+}
+
+fn token_reply(token: u64) -> Reply {
+    Reply::Int(i64::try_from(token).unwrap_or(i64::MAX))
+}
+
+impl std::fmt::Display for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Alone => f.write_str("alone"),
+            Self::Shared => f.write_str("shared"),
+            Self::Limit(most) => write!(f, "limit {most}"),
+        }
+    }
+}
+
+impl DataType for Value {
+    type Op = Op;
+    const NAME: &'static str = "lock";
+    const COMMANDS: &'static [CommandSpec] = table::COMMANDS;
+    const MODES: &'static [&'static str] = &["read", "write"];
+    const SHARED: [u8; 8] = [0b1, 0, 0, 0, 0, 0, 0, 0];
+
+    fn is_write(op: &Op) -> bool {
+        matches!(op, Op::Acquire(_) | Op::Release(_) | Op::Renew(..))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.holders.is_empty()
+    }
+
+    fn creates(op: &Op) -> bool {
+        matches!(op, Op::Acquire(_))
+    }
+
+    fn preserves_key(_op: &Op) -> bool {
+        false
+    }
+
+    fn waits(op: &Op) -> bool {
+        matches!(op, Op::Acquire(grant) if grant.wait)
+    }
+
+    fn lets_go(op: &Op) -> bool {
+        matches!(op, Op::Release(_))
+    }
+
+    fn undone(op: &Op, reply: &Reply) -> Option<Op> {
+        match (op, reply) {
+            (Op::Acquire(_), Reply::Int(token)) => u64::try_from(*token).ok().map(Op::Release),
+            _ => None,
+        }
+    }
+
+    fn wish(op: &Op) -> Vec<Reply> {
+        match op {
+            Op::Acquire(grant) => {
+                vec![Reply::Bulk(grant.owner.clone()), Reply::bulk(grant.share.to_string())]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn may_be_idle(op: &Op) -> bool {
+        matches!(op, Op::Acquire(_))
+    }
+
+    fn idle_at(&self, op: &Op, now_ms: u64) -> Option<Reply> {
+        match op {
+            Op::Acquire(grant) if !self.lets_in(grant.share, now_ms) => Some(Reply::Nil),
+            _ => None,
+        }
+    }
+
+    fn query(&self, op: &Op, ctx: &Ctx) -> Reply {
+        match op {
+            Op::Held(token) => self.held(*token, ctx.now_ms),
+            Op::Holders => self.holders(ctx.now_ms),
+            _ => Reply::err("not a read"),
+        }
+    }
+
+    fn apply(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
+        let reply = match op {
+            Op::Acquire(grant) => self.acquire(grant, ctx),
+            Op::Release(token) => self.release(*token, ctx.now_ms),
+            Op::Renew(token, lease_ms) => self.renew(*token, *lease_ms, ctx.now_ms),
+            read => return self.query(read, ctx),
+        };
+        if reply != Reply::Nil && reply != Reply::Int(0) {
+            meta.expire_at_ms = self.holders.iter().map(|holder| holder.until_ms).max();
+        }
+        reply
+    }
+
+    fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
+        !Self::is_write(a.op) && !Self::is_write(b.op)
+    }
+
+    fn mode(access: Access<'_, Op>) -> u8 {
+        u8::from(Self::is_write(access.op))
+    }
+
+    fn combine(_earlier: &Op, _next: &Op) -> Option<Op> {
+        None
+    }
+
+    fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
+        match op {
+            Op::Acquire(grant) => {
+                out.push(if grant.wait { "lock.acquire" } else { "lock.try" }).push(key);
+                out.push("lease").push_int(grant.lease_ms as i64);
+                if !grant.owner.is_empty() {
+                    out.push("owner").push(&grant.owner);
+                }
+                match grant.share {
+                    Share::Alone => {}
+                    Share::Shared => {
+                        out.push("shared");
+                    }
+                    Share::Limit(most) => {
+                        out.push("limit").push_int(most.into());
+                    }
+                }
+            }
+            Op::Release(token) => {
+                out.push("lock.release").push(key).push_int(*token as i64);
+            }
+            Op::Renew(token, lease_ms) => {
+                out.push("lock.renew").push(key).push_int(*token as i64);
+                if let Some(lease_ms) = lease_ms {
+                    out.push("lease").push_int(*lease_ms as i64);
+                }
+            }
+            Op::Held(token) => {
+                out.push("lock.held").push(key).push_int(*token as i64);
+            }
+            Op::Holders => {
+                out.push("lock.holders").push(key);
+            }
+        }
+    }
+
+    fn save(&self, sink: &mut dyn ValueSink) {
+        sink.number(self.holders.len() as u64);
+        for holder in &self.holders {
+            sink.number(holder.token);
+            sink.number(holder.until_ms);
+            sink.number(holder.lease_ms);
+            sink.number(match holder.share {
+                Share::Alone => 0,
+                Share::Shared => 1,
+                Share::Limit(most) => 2 + u64::from(most),
+            });
+            sink.bytes(&holder.owner);
+        }
+    }
+
+    fn load(source: &mut dyn ValueSource) -> Result<Self, Corrupt> {
+        let count = load_count(source, 5)?;
+        let mut holders: Vec<Holder> = Vec::with_capacity(count.min(HOLDERS_MAX));
+        for _ in 0..count {
+            let (token, until_ms, lease_ms) =
+                (source.number()?, source.number()?, source.number()?);
+            let share = match source.number()? {
+                0 => Share::Alone,
+                1 => Share::Shared,
+                most => Share::Limit(u32::try_from(most - 2).map_err(|_| Corrupt)?),
+            };
+            let owner = Blob::from(source.bytes()?);
+            let grows = holders.last().is_none_or(|last| last.token < token);
+            let fits = lease_ms <= LEASE_MS_MAX && owner.len() <= OWNER_BYTES_MAX;
+            if !grows || !fits || holders.len() >= HOLDERS_MAX {
+                return Err(Corrupt);
+            }
+            holders.push(Holder { token, until_ms, lease_ms, share, owner });
+        }
+        Ok(Self { holders })
+    }
+}

@@ -1,0 +1,147 @@
+//! Stories of locks, and the laws.
+
+use super::*;
+use crate::record::{apply, decode};
+use crate::{Op as AnyOp, Record, Timestamp};
+
+/// A lock, and what time it is.
+#[derive(Default)]
+struct Story {
+    slot: Option<Record>,
+    now_ms: u64,
+    /// Operations so far: no two have the same timestamp.
+    commits: u64,
+}
+
+const IN_2026_MS: u64 = 1_770_000_000_000;
+
+impl Story {
+    fn begin() -> Self {
+        Self { now_ms: IN_2026_MS, ..Self::default() }
+    }
+
+    fn after(&mut self, ms: u64) -> &mut Self {
+        self.now_ms += ms;
+        self
+    }
+
+    fn call(&mut self, words: &str) -> Reply {
+        let (_, op) = decode(&ArgBuf::of(words.split(' ')).args()).unwrap();
+        self.commits += 1;
+        let ts = Timestamp(Timestamp::from_micros(self.now_ms * 1000).0 + self.commits);
+        apply(&mut self.slot, &op, &Ctx { now_ms: self.now_ms, ts, seed: 0 })
+    }
+
+    fn token(&mut self, words: &str) -> i64 {
+        let Reply::Int(token) = self.call(words) else { panic!("{words} was not granted") };
+        token
+    }
+}
+
+#[test]
+fn laws_hold() {
+    let grant = |wait, share| {
+        let owner = Blob::from(if wait { "ann" } else { "" });
+        Op::Acquire(Box::new(Grant { wait, lease_ms: 1500, share, owner }))
+    };
+    crate::laws::check_laws::<Value>(
+        &[
+            grant(true, Share::Alone),
+            grant(false, Share::Shared),
+            grant(true, Share::Limit(2)),
+            Op::Release(1),
+            Op::Renew(1, None),
+            Op::Renew(1, Some(10)),
+            Op::Held(1),
+            Op::Holders,
+        ],
+        2,
+    );
+}
+
+#[test]
+fn one_holds_it_until_it_is_released_and_every_token_is_larger() {
+    let mut story = Story::begin();
+    let first = story.token("lock.try k owner ann");
+    assert_eq!(story.call("lock.try k owner ben"), Reply::Nil);
+    assert_eq!(story.call(&format!("lock.held k {first}")), Reply::Int(30_000));
+    assert_eq!(story.call(&format!("lock.release k {}", first + 1)), Reply::Int(0));
+    assert_eq!(story.call(&format!("lock.release k {first}")), Reply::Int(1));
+    assert_eq!(story.slot, None, "a lock that nobody holds takes no memory");
+    assert_eq!(story.call(&format!("lock.release k {first}")), Reply::Int(0));
+    let second = story.token("lock.try k");
+    assert!(second > first, "the key was gone in between");
+}
+
+#[test]
+fn a_lease_ends_by_itself_and_what_came_too_late_changes_nothing() {
+    let mut story = Story::begin();
+    let ann = story.token("lock.try k lease 1000");
+    assert_eq!(story.after(999).call("lock.try k"), Reply::Nil);
+    assert_eq!(story.call(&format!("lock.renew k {ann}")), Reply::Int(1));
+    assert_eq!(story.after(999).call(&format!("lock.held k {ann}")), Reply::Int(1));
+    let ben = story.after(1).token("lock.try k lease 500");
+    assert!(ben > ann);
+    for late in ["renew", "release", "held"] {
+        assert_eq!(story.call(&format!("lock.{late} k {ann}")), Reply::Int(0), "{late}");
+    }
+    assert_eq!(story.call(&format!("lock.held k {ben}")), Reply::Int(500));
+    let expiry = story.slot.as_ref().and_then(|record| record.expire_at_ms);
+    assert_eq!(expiry, Some(story.now_ms + 500), "the key ceases to exist with the last lease");
+}
+
+#[test]
+fn those_who_share_are_let_in_together_and_a_limit_is_one() {
+    let mut story = Story::begin();
+    let first = story.token("lock.try k shared");
+    let second = story.token("lock.try k shared owner ben lease 60000");
+    assert_eq!(story.call("lock.try k"), Reply::Nil);
+    assert_eq!(story.call("lock.try k limit 3"), Reply::Nil, "limits do not mix with sharing");
+    let Reply::Array(holders) = story.call("lock.holders k") else { panic!() };
+    let Reply::Array(row) = &holders[1] else { panic!() };
+    let told = [Reply::bulk("ben"), Reply::bulk("shared"), Reply::Int(60_000)];
+    assert_eq!((holders.len(), &row[1..]), (2, &told[..]));
+    story.call(&format!("lock.release k {first}"));
+    assert_eq!(story.call("lock.try k"), Reply::Nil);
+    story.call(&format!("lock.release k {second}"));
+    let alone = story.token("lock.try k");
+    assert_eq!(story.call("lock.try k shared"), Reply::Nil);
+    story.call(&format!("lock.release k {alone}"));
+    story.token("lock.try k limit 2 lease 100");
+    story.token("lock.try k limit 2");
+    assert_eq!(story.call("lock.try k limit 2"), Reply::Nil);
+    story.after(100).token("lock.try k limit 2");
+}
+
+#[test]
+fn words_that_cannot_be_are_refused() {
+    let longest = "x".repeat(OWNER_BYTES_MAX);
+    for words in [
+        "lock.try k timeout 5".to_owned(),
+        "lock.try k lease 0".to_owned(),
+        format!("lock.try k lease {}", LEASE_MS_MAX + 1),
+        "lock.try k limit 0".to_owned(),
+        format!("lock.try k limit {}", HOLDERS_MAX + 1),
+        "lock.try k shared limit 2".to_owned(),
+        "lock.try k shared shared".to_owned(),
+        "lock.acquire k timeout -1".to_owned(),
+        "lock.acquire k owner".to_owned(),
+        format!("lock.acquire k owner {longest}x"),
+        "lock.release k -1".to_owned(),
+        "lock.renew k 1 lease".to_owned(),
+    ] {
+        assert!(decode(&ArgBuf::of(words.split(' ')).args()).is_err(), "{words}");
+    }
+    let words = format!("lock.acquire k timeout 9 lease {LEASE_MS_MAX} owner {longest} limit 2");
+    let (_, op) = decode(&ArgBuf::of(words.split(' ')).args()).unwrap();
+    assert!(op.waits() && matches!(op, AnyOp::Lock(Op::Acquire(_))));
+}
+
+#[test]
+fn there_are_not_more_holders_than_there_can_be() {
+    let mut story = Story::begin();
+    for _ in 0..HOLDERS_MAX {
+        story.token("lock.try k shared");
+    }
+    assert_eq!(story.call("lock.try k shared"), Reply::Nil);
+}

@@ -1,0 +1,167 @@
+//! `FENCE`: a command that is carried out only if its shard has seen no larger token of a lock, and
+//! `LOCK.WAITERS`.
+//!
+//! Each shard judges by what it has seen itself, so that whatever is done under one token must be on
+//! one shard: on keys of one hash slot, which no split takes apart.
+
+use super::Gateway;
+use super::api::SessionId;
+use super::data::{key_too_long, long_key};
+use super::dispatch::Handled;
+use super::gather::What;
+use super::mail::{Target, WHOLE};
+use super::session::{Mode, Session};
+use super::work::{Form, Program, Step};
+use crate::limits::FENCES_PER_REQUEST_MAX;
+use crate::message::{Body, Fence};
+use crate::slot::slot;
+use adt::{Args, Command, ErrorReply, Flags, Handler, Reply};
+
+/// The words of `FENCE` before the command.
+const PREFIX: usize = 3;
+
+/// The error for something that came with a token that is too small.
+pub(super) fn fenced() -> ErrorReply {
+    let text =
+        "a larger token of this lock was seen: somebody else has got it since; nothing was done";
+    ErrorReply::new("FENCED", text)
+}
+
+/// The error for something on several shards.
+pub(super) fn several_shards() -> ErrorReply {
+    let text = "FENCE takes keys of one hash slot (give them a common {tag}); for others use TXN, and \
+                LOCK.HELD in it";
+    ErrorReply::new("CROSSSLOT", text)
+}
+
+fn fence_of(args: &Args<'_>) -> Result<Fence, ErrorReply> {
+    let lock = args.blob(1)?;
+    if let Some(error) = key_too_long(&lock) {
+        return Err(error);
+    }
+    let token = args.int(2).ok().and_then(|token| u64::try_from(token).ok());
+    let token = token.ok_or_else(|| {
+        ErrorReply::err("FENCE takes a lock and the token that it was granted with, a number")
+    })?;
+    Ok(Fence { lock, token })
+}
+
+/// Whether operations that are known are on keys of one hash slot.
+pub(super) fn of_one_slot(steps: &[Step]) -> Result<(), ErrorReply> {
+    let mut slots = Vec::new();
+    for step in steps {
+        match step {
+            Step::Ops(ops, _) => slots.extend(ops.iter().map(|(key, _)| slot(key))),
+            Step::Fixed(_) => {}
+            Step::Compound(_) | Step::Attempts(_) | Step::Later(_) => {
+                let text = "FENCE takes commands on keys that are carried out in one step";
+                return Err(ErrorReply::err(text));
+            }
+        }
+    }
+    slots.dedup();
+    match slots.len() {
+        0 => Err(ErrorReply::err("FENCE takes a command on keys")),
+        1 => Ok(()),
+        _ => Err(several_shards()),
+    }
+}
+
+impl Gateway {
+    /// `FENCE` outside of `MULTI`.
+    pub(super) fn fence(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let (fence, step) = match fence_of(args).and_then(|fence| {
+            let step = self.fenced_step(id, args)?;
+            step.map(|step| (fence, step)).ok_or_else(|| {
+                ErrorReply::err("FENCE without a command belongs between MULTI and EXEC")
+            })
+        }) {
+            Ok(parsed) => parsed,
+            Err(error) => return error.into(),
+        };
+        let steps = vec![step];
+        if let Err(error) = of_one_slot(&steps) {
+            return error.into();
+        }
+        if let Some(error) = long_key(&steps) {
+            return error.into();
+        }
+        let route = self.route(&steps, &[]);
+        if !self.may_launch(id, &steps, route) {
+            return Handled::Hold;
+        }
+        let request = self.sessions.get(id.0).and_then(|session| session.request.clone());
+        let target = Target { session: id, seq: 0, item: WHOLE };
+        let (guards, fences) = (Vec::new(), vec![fence]);
+        let mut program = Program { target, steps, form: Form::One, guards, fences, request };
+        if self.loses_order(&program, route) {
+            return Handled::Hold;
+        }
+        program.request = self.take_request(id);
+        program.target = self.place(id, None);
+        self.launch(program, route);
+        Handled::Later
+    }
+
+    /// `FENCE` between `MULTI` and `EXEC`.
+    pub(super) fn fence_in_multi(&mut self, id: SessionId, args: &Args<'_>) -> bool {
+        let parsed = fence_of(args).and_then(|fence| Ok((fence, self.fenced_step(id, args)?)));
+        let (fence, step) = match parsed {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                self.refuse(id, error);
+                return true;
+            }
+        };
+        let Some(Session { mode: Mode::Multi(multi), .. }) = self.sessions.get_mut(id.0) else {
+            return true;
+        };
+        if multi.fences.len() >= FENCES_PER_REQUEST_MAX {
+            let text = format!("a transaction comes with at most {FENCES_PER_REQUEST_MAX} tokens");
+            self.refuse(id, ErrorReply::err(text));
+            return true;
+        }
+        multi.fences.push(fence);
+        self.queue_step(id, step.unwrap_or(Step::Fixed(Reply::Ok)), args);
+        true
+    }
+
+    /// The command behind a fence.
+    fn fenced_step(&mut self, id: SessionId, args: &Args<'_>) -> Result<Option<Step>, ErrorReply> {
+        let Some(words) = args.tail(PREFIX) else { return Ok(None) };
+        let spec = self.find(&words)?;
+        self.permit(id, spec, &words)?;
+        let Handler::Data(parse) = spec.handler else {
+            return Err(ErrorReply::err("FENCE takes a command on keys"));
+        };
+        if spec.flags.has(Flags::NO_MULTI) {
+            return Err(ErrorReply::err(format!("FENCE does not take '{}'", spec.name)));
+        }
+        match parse(&words)? {
+            command @ (Command::Single(..) | Command::Multi { .. }) => Ok(Some(command.into())),
+            _ => Err(ErrorReply::err(format!(
+                "FENCE does not take '{}', which looks before it writes; use TXN, and LOCK.HELD in it",
+                spec.name
+            ))),
+        }
+    }
+
+    /// `LOCK.WAITERS`.
+    pub(super) fn lock_waiters(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let key = match args.blob(1) {
+            Ok(key) => key,
+            Err(error) => return error.into(),
+        };
+        if let Some(error) = key_too_long(&key) {
+            return error.into();
+        }
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        let target = self.place(id, None);
+        self.bar(target);
+        let shard = self.mail.shard_of(&key);
+        self.ask_one(target, What::One, shard, Body::Waiting { key });
+        Handled::Later
+    }
+}

@@ -1,0 +1,82 @@
+//! Commands that wait for their turn (`LOCK.ACQUIRE`): the shard has the queue and the time, the gateway
+//! only somebody who is not answered yet.
+
+use super::api::SessionId;
+use super::data::key_too_long;
+use super::mail::{Pending, Target};
+use super::response::unexpected;
+use super::{Gateway, Job};
+use crate::entry::Apply;
+use crate::message::{Answer, Body, ShardId};
+use adt::{Awaiting, ErrorReply, Reply};
+use smallvec::smallvec;
+
+/// A session that waits for its turn.
+pub(super) struct Turn {
+    target: Target,
+    shard: ShardId,
+    token: u64,
+}
+
+impl Gateway {
+    /// An operation that waits for its turn, outside of a transaction.
+    pub(super) fn begin_awaiting(&mut self, id: SessionId, awaiting: Awaiting) {
+        let Awaiting { key, op, timeout_ms } = awaiting;
+        if let Some(error) = key_too_long(&key) {
+            return self.reply(id, error.into());
+        }
+        let request = self.take_request(id);
+        let target = self.place(id, None);
+        self.bar(target);
+        let shard = self.mail.shard_of(&key);
+        let apply = Apply { ops: smallvec![(key, op)], request, ..Apply::default() };
+        let job = self.jobs.insert(Job::Turn(Turn { target, shard, token: 0 }));
+        let body = Body::Await { apply, timeout_ms };
+        let token = self.mail.ask(shard, Pending::Turn { job }, body);
+        if let Some(Job::Turn(turn)) = self.jobs.get_mut(job) {
+            turn.token = token;
+        }
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.blocked = Some(job);
+        }
+        self.mail.stats.blocked += 1;
+    }
+
+    /// The shard has answered.
+    pub(super) fn turn_taken(&mut self, job: u64, answer: &Answer) {
+        let reply = match answer {
+            Answer::Replies(replies) | Answer::Repeated(replies) if replies.len() == 1 => {
+                replies[0].clone()
+            }
+            other => unexpected(other),
+        };
+        if let Some(turn) = self.end_turn(job) {
+            self.finish(turn.target, reply);
+        }
+    }
+
+    fn end_turn(&mut self, job: u64) -> Option<Turn> {
+        let Some(Job::Turn(turn)) = self.jobs.remove(job) else { return None };
+        self.mail.stats.blocked -= 1;
+        if let Some(session) = self.sessions.get_mut(turn.target.session.0) {
+            session.blocked = None;
+        }
+        Some(turn)
+    }
+
+    /// Nobody waits for the turn any more: whatever was granted is taken back.
+    pub(super) fn give_up_turn(&mut self, job: u64) -> Option<Target> {
+        let turn = self.end_turn(job)?;
+        self.mail.forget(turn.token);
+        self.mail.send(turn.shard, turn.token, Body::Unblock);
+        Some(turn.target)
+    }
+
+    /// `CLIENT UNBLOCK`: whether the client was waiting for its turn.
+    pub(super) fn unblock_turn(&mut self, job: u64, error: bool) {
+        let Some(target) = self.give_up_turn(job) else { return };
+        let unblocked =
+            || ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK").into();
+        self.finish(target, if error { unblocked() } else { Reply::Nil });
+    }
+}

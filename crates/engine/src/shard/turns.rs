@@ -1,0 +1,346 @@
+//! Operations that wait for their turn on a record, in the order of their arrival: the queue of a lock.
+//!
+//! Who waits is the leader's memory. An operation goes on by being written into the log, and is a turn
+//! again if its reply is nil: nothing rests on what the leader thinks will happen. What it thinks saves
+//! a round, though: behind a release in the log comes the operation of whoever is next, in the same
+//! entry, so that the hand-over of a lock costs one write and one message to whoever gets it. To wait
+//! costs no messages. See "Locks" in `docs/internals/coordination.md`.
+
+use super::{Shard, Target, TargetKind};
+use crate::entry::{Apply, LogRecord};
+use crate::limits::TURNS_MAX;
+use crate::message::{Answer, Body, GatewayId, MachineId, Now, Refusal, Request, Token};
+use adt::collections::Map;
+use adt::{Blob, Op, Reply, record};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A turn, in the order of arrival.
+type Number = u64;
+
+/// How often those who wait look whether time alone has let them in, in microseconds.
+const LOOK_US: u64 = 100_000;
+
+#[derive(Debug)]
+struct Turn {
+    gateway: GatewayId,
+    token: Token,
+    apply: Apply,
+    since_us: u64,
+    timeout_ms: u64,
+    /// It is on its way through locks and log.
+    goes: bool,
+    /// The wait is over as soon as it comes back.
+    late: bool,
+    /// Nobody wants it any more.
+    given_up: bool,
+}
+
+impl Turn {
+    fn key(&self) -> &Blob {
+        &self.apply.ops[0].0
+    }
+
+    fn op(&self) -> &Op {
+        &self.apply.ops[0].1
+    }
+
+    fn body(self, now_us: u64) -> Body {
+        let waited_ms = now_us.saturating_sub(self.since_us) / 1000;
+        // Nought would be for ever.
+        let left = |timeout_ms: u64| timeout_ms.saturating_sub(waited_ms).max(1);
+        let timeout_ms = if self.timeout_ms == 0 { 0 } else { left(self.timeout_ms) };
+        Body::Await { apply: self.apply, timeout_ms }
+    }
+}
+
+/// Those on one record.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: BTreeSet<Number>,
+    /// How many are on their way.
+    going: u32,
+}
+
+/// All turns of a shard.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    turns: BTreeMap<Number, Turn>,
+    queues: Map<Blob, Queue>,
+    of: BTreeMap<(GatewayId, Token), Number>,
+    deadlines: BTreeSet<(u64, Number)>,
+    next: Number,
+    /// Records whose queues are to be looked at.
+    look: BTreeSet<Blob>,
+}
+
+impl Turns {
+    /// Whether nobody has a turn.
+    pub fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    fn waiting(&self, key: &Blob) -> impl Iterator<Item = &Turn> {
+        let waiting = self.queues.get(key).into_iter().flat_map(|queue| &queue.waiting);
+        waiting.filter_map(|number| self.turns.get(number))
+    }
+
+    /// Whether somebody waits for a record.
+    fn has_waiting(&self, key: &Blob) -> bool {
+        self.queues.get(key).is_some_and(|queue| !queue.waiting.is_empty())
+    }
+
+    fn add(&mut self, turn: Turn) -> Number {
+        let number = self.next;
+        self.next += 1;
+        self.of.insert((turn.gateway, turn.token), number);
+        if turn.timeout_ms > 0 {
+            let end_us = turn.since_us.saturating_add(turn.timeout_ms.saturating_mul(1000));
+            self.deadlines.insert((end_us, number));
+        }
+        self.queues.entry(turn.key().clone()).or_default().waiting.insert(number);
+        self.turns.insert(number, turn);
+        number
+    }
+
+    /// A turn sets out.
+    fn set_out(&mut self, number: Number) -> Option<Request> {
+        let turn = self.turns.get_mut(&number)?;
+        let queue = self.queues.get_mut(turn.key())?;
+        queue.waiting.remove(&number);
+        queue.going += 1;
+        turn.goes = true;
+        let (gateway, token, apply) = (turn.gateway, turn.token, turn.apply.clone());
+        let body = Body::Await { apply, timeout_ms: turn.timeout_ms };
+        Some(Request { gateway, token, after: None, body })
+    }
+
+    /// A turn that had set out is back.
+    fn come_back(&mut self, number: Number) {
+        let Some(turn) = self.turns.get_mut(&number) else { return };
+        turn.goes = false;
+        let key = turn.key().clone();
+        let Some(queue) = self.queues.get_mut(&key) else { return };
+        queue.going -= 1;
+        queue.waiting.insert(number);
+        self.look.insert(key);
+    }
+
+    fn end(&mut self, number: Number) -> Option<Turn> {
+        let turn = self.turns.remove(&number)?;
+        self.of.remove(&(turn.gateway, turn.token));
+        if turn.timeout_ms > 0 {
+            let end_us = turn.since_us.saturating_add(turn.timeout_ms.saturating_mul(1000));
+            self.deadlines.remove(&(end_us, number));
+        }
+        let key = turn.key();
+        if let Some(queue) = self.queues.get_mut(key) {
+            queue.waiting.remove(&number);
+            queue.going -= u32::from(turn.goes);
+            if queue.going == 0 && queue.waiting.is_empty() {
+                self.queues.swap_remove(key);
+                self.look.remove(key);
+            } else {
+                // It may have been in somebody's way.
+                self.look.insert(key.clone());
+            }
+        }
+        Some(turn)
+    }
+
+    /// When to look next, in monotonic microseconds.
+    pub fn next_us(&self, now: Now) -> Option<u64> {
+        let waits = self.queues.values().any(|queue| !queue.waiting.is_empty());
+        let deadline = self.deadlines.first().map(|(at_us, _)| *at_us);
+        waits.then_some(now.mono_us + LOOK_US).into_iter().chain(deadline).min()
+    }
+}
+
+impl Shard {
+    /// An operation that waits for its turn.
+    pub(super) fn take_turn(&mut self, now: Now, request: Request) {
+        let Request { gateway, token, body, .. } = request;
+        let Body::Await { apply, timeout_ms } = body else { return };
+        if apply.ops.len() != 1 || self.turns.turns.len() >= TURNS_MAX {
+            self.stats.refused += 1;
+            return self.answer(gateway, token, Answer::Refused(Refusal::Busy));
+        }
+        let (since_us, goes, late, given_up) = (now.mono_us, false, false, false);
+        let turn = Turn { gateway, token, apply, since_us, timeout_ms, goes, late, given_up };
+        let key = turn.key().clone();
+        let request = turn.apply.request.as_ref();
+        let known = request.is_some_and(|request| self.state.requests().get(request).is_some());
+        let number = self.turns.add(turn);
+        self.report_changes();
+        if known {
+            // It is over already, and need not wait to hear that.
+            self.set_out(now, number);
+        } else {
+            self.let_in(now, &key, None);
+        }
+    }
+
+    /// Whether somebody waits for a change of some record.
+    pub(super) fn report_changes(&mut self) {
+        let wanted = !self.blocked.is_empty() || !self.turns.is_empty();
+        self.state.report_changes(wanted);
+    }
+
+    fn set_out(&mut self, now: Now, number: Number) {
+        if let Some(request) = self.turns.set_out(number) {
+            self.admit_apply(now, request);
+        }
+    }
+
+    /// A release is in the log: whoever can go on then comes right behind it.
+    pub(super) fn let_in_behind(&mut self, now: Now, apply: &Apply) {
+        if self.turns.is_empty() {
+            return;
+        }
+        for (key, op) in &apply.ops {
+            if op.lets_go() && self.turns.has_waiting(key) {
+                self.let_in(now, key, Some(op));
+            }
+        }
+    }
+
+    /// Those first in the queue of a record go on, as many as could, after `behind` if one is given.
+    fn let_in(&mut self, now: Now, key: &Blob, behind: Option<&Op>) {
+        let Some(queue) = self.turns.queues.get(key) else { return };
+        // Whoever is on the way is looked at again when it is back, or has changed the record.
+        if behind.is_none() && queue.going > 0 {
+            return;
+        }
+        let ctx = self.ctx(now);
+        let mut scratch = self.state.get(key).cloned();
+        if let Some(op) = behind {
+            record::apply(&mut scratch, op, &ctx);
+        }
+        while let Some(queue) = self.turns.queues.get(key)
+            && let Some(number) = queue.waiting.first().copied()
+            && let Some(turn) = self.turns.turns.get(&number)
+            && record::apply(&mut scratch, turn.op(), &ctx) != Reply::Nil
+        {
+            self.set_out(now, number);
+        }
+    }
+
+    /// Records have changed, or somebody has come back without success.
+    pub(super) fn look_at_turns(&mut self, now: Now) {
+        while let Some(key) = self.turns.look.pop_first() {
+            self.let_in(now, &key, None);
+        }
+    }
+
+    /// A record has changed.
+    pub(super) fn turn_may_come(&mut self, key: &Blob) {
+        if self.turns.has_waiting(key) {
+            self.turns.look.insert(key.clone());
+        }
+    }
+
+    /// Time has passed: some have waited long enough, and some leases may have ended.
+    pub(super) fn tick_turns(&mut self, now: Now) {
+        while let Some((at_us, number)) = self.turns.deadlines.first().copied()
+            && at_us <= now.mono_us
+        {
+            self.turns.deadlines.pop_first();
+            match self.turns.turns.get_mut(&number) {
+                Some(turn) if turn.goes => turn.late = true,
+                Some(_) => self.end_turn_with(number, Reply::Nil),
+                None => {}
+            }
+        }
+        let waits = |queue: &Queue| !queue.waiting.is_empty();
+        let keys = self.turns.queues.iter().filter(|(_, queue)| waits(queue));
+        self.turns.look = keys.map(|(key, _)| key.clone()).collect();
+    }
+
+    fn end_turn_with(&mut self, number: Number, reply: Reply) {
+        if let Some(turn) = self.turns.end(number) {
+            self.answer(turn.gateway, turn.token, Answer::Replies(SmallVec::from_iter([reply])));
+        }
+        self.report_changes();
+    }
+
+    /// An operation that had set out is carried out, with this answer.
+    pub(super) fn turn_taken(&mut self, now: Now, target: Target, answer: Answer) {
+        let who = (target.gateway, target.token);
+        let Some(number) = self.turns.of.get(&who).copied() else {
+            return self.answer(target.gateway, target.token, answer);
+        };
+        let Some(turn) = self.turns.turns.get(&number) else { return };
+        let nothing = matches!(&answer, Answer::Replies(replies) if replies[..] == [Reply::Nil]);
+        if nothing && !turn.given_up && !turn.late {
+            return self.turns.come_back(number);
+        }
+        let Some(turn) = self.turns.end(number) else { return };
+        if turn.given_up
+            && let Answer::Replies(replies) | Answer::Repeated(replies) = &answer
+            && let [reply] = &replies[..]
+            && let Some(op) = turn.op().undone(reply)
+        {
+            // It was granted to somebody who is gone.
+            let ops = SmallVec::from_iter([(turn.key().clone(), op)]);
+            let undo = Apply { ops, ..Apply::default() };
+            self.log(LogRecord::Apply(undo.clone()), Target::nobody());
+            self.let_in_behind(now, &undo);
+        }
+        self.answer(target.gateway, target.token, answer);
+        self.report_changes();
+    }
+
+    /// Somebody waits no more.
+    pub(super) fn give_up_turn(&mut self, gateway: GatewayId, token: Token) {
+        let Some(number) = self.turns.of.get(&(gateway, token)).copied() else { return };
+        match self.turns.turns.get_mut(&number) {
+            Some(turn) if turn.goes => turn.given_up = true,
+            _ => drop(self.turns.end(number)),
+        }
+        self.report_changes();
+    }
+
+    /// The connections of a machine are gone.
+    pub(super) fn forget_turns(&mut self, machine: MachineId) {
+        let gone = self.turns.of.keys().filter(|(gateway, _)| gateway.machine == machine);
+        for (gateway, token) in gone.copied().collect::<Vec<_>>() {
+            self.give_up_turn(gateway, token);
+        }
+    }
+
+    /// How long an operation wants to wait.
+    pub(super) fn turn_timeout_ms(&self, gateway: GatewayId, token: Token) -> u64 {
+        let number = self.turns.of.get(&(gateway, token));
+        number.and_then(|number| self.turns.turns.get(number)).map_or(0, |turn| turn.timeout_ms)
+    }
+
+    /// The lead ends: those who wait are sent to the next leader. Others are on their way, and are told
+    /// there.
+    pub(super) fn turn_all_away(&mut self) {
+        let now_us = self.state.mono_us();
+        for turn in std::mem::take(&mut self.turns).turns.into_values() {
+            if !turn.goes {
+                let (gateway, token) = (turn.gateway, turn.token);
+                self.turn_away(gateway, token, turn.body(now_us));
+            }
+        }
+    }
+
+    /// Who waits for a record, first in turn first: what each asks for, and for how many milliseconds.
+    pub(super) fn told_waiting(&self, now: Now, key: &Blob) -> Reply {
+        let row = |turn: &Turn| {
+            let mut row = turn.op().wish();
+            let waited_us = now.mono_us.saturating_sub(turn.since_us);
+            row.push(Reply::Int((waited_us / 1000) as i64));
+            Reply::Array(row)
+        };
+        Reply::Array(self.turns.waiting(key).map(row).collect())
+    }
+}
+
+impl TargetKind {
+    /// How the operations of a request are told that are logged by themselves.
+    pub(super) fn of_apply(body: &Body) -> Self {
+        if matches!(body, Body::Await { .. }) { Self::Turn } else { Self::Replies }
+    }
+}
