@@ -81,6 +81,53 @@ def test_what_one_pipeline_shows_another_one_cannot_miss(make_server):
     assert wrong == []
 
 
+def test_whoever_is_in_no_pipeline_takes_turns_with_those_who_are(make_server):
+    """Under ever new pipelines a hot key is never free, and others have their answers all the same."""
+    server = make_server(*ORDERED, shards=4).start()
+    hot = [f"hot:{number}" for number in range(4)]
+    stop = threading.Event()
+    pipelines = []
+
+    def load():
+        with server.client() as client:
+            while not stop.is_set():
+                with client.pipeline(transaction=False) as pipe:
+                    for key in hot * 4:
+                        pipe.incr(key)
+                    pipe.execute()
+                pipelines.append(1)
+
+    def both(client):
+        with client.pipeline(transaction=True) as pipe:
+            pipe.incr(hot[0]).incr(hot[1]).execute()
+
+    def locked(client):
+        client.execute_command("TXN", "BEGIN")
+        seen = client.get(hot[2])
+        try:
+            client.execute_command("TXN", "COMMIT")
+        except ResponseError as error:
+            assert "TXNABORT" in str(error)
+        return seen
+
+    asks = [lambda c: c.incr(hot[0]), lambda c: c.get(hot[1]), lambda c: c.mget(hot), both, locked]
+    loads = [threading.Thread(target=load, daemon=True) for _ in range(12)]
+    for thread in loads:
+        thread.start()
+    try:
+        with server.client(socket_timeout=30) as client:
+            for ask in asks:
+                before = len(pipelines)
+                for _ in range(5):
+                    ask(client)
+                while len(pipelines) < before + 12:
+                    time.sleep(0.01)
+    finally:
+        stop.set()
+    for thread in loads:
+        thread.join(30)
+
+
 @pytest.mark.parametrize("order", ["single", "none"])
 def test_other_orders_answer_the_same(make_server, order):
     server = make_server("--order", order, shards=3).start()

@@ -8,7 +8,7 @@ use crate::coordination::service::Command;
 use crate::coordination::tree::Node;
 use crate::coordination::{Password, SessionId, Zxid};
 use crate::level::Level;
-use crate::message::{Fence, Guard, KeyedOp, RequestId, ShardId, TxnId};
+use crate::message::{Fence, GatewayId, Guard, KeyedOp, RequestId, ShardId, TxnId};
 use crate::pipeline::{Group, Link, Place, StreamId, Unit};
 use crate::replication::Members;
 use adt::{Blob, Corrupt, Record, Timestamp};
@@ -77,6 +77,9 @@ pub enum LogRecord {
     Refuse(StreamId),
     /// Nobody will ask about these streams any more.
     Forget(Vec<StreamId>),
+    /// Nobody has said for long that these streams are over, and they are forgotten all the same: whoever
+    /// asks about one again is not told what became of it, and nothing of it is let in any more.
+    Outlive(Vec<StreamId>),
     /// Units of a stream whose order is handed on have arrived; they have no places.
     Content(Arc<Group>),
     /// One of them has its place, and takes effect here.
@@ -120,7 +123,7 @@ impl LogRecord {
     /// What it takes to understand it.
     pub fn level(&self) -> Level {
         match self {
-            Self::Coordinate(_) => Level::COORDINATED,
+            Self::Coordinate(_) | Self::Outlive(_) => Level::COORDINATED,
             Self::Apply(apply) if !apply.fences.is_empty() => Level::COORDINATED,
             Self::Content(_) | Self::Ordered { .. } | Self::Promise { .. } => Level::CHAINED,
             Self::Propose(_)
@@ -271,6 +274,13 @@ pub enum SnapshotPart {
         txn: TxnId,
         /// Commit timestamp, or `None` if it was aborted.
         commit: Option<Timestamp>,
+    },
+    /// Streams of a gateway up to this age may be forgotten although they were not over.
+    Outlived {
+        /// The gateway.
+        gateway: GatewayId,
+        /// When the youngest of them began.
+        began: Timestamp,
     },
     /// The largest fencing token that was seen here of a lock.
     Fence {

@@ -76,6 +76,7 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
                 | LogRecord::Place { .. }
                 | LogRecord::Refuse(_)
                 | LogRecord::Forget(_)
+                | LogRecord::Outlive(_)
                 | LogRecord::Void(_)
                 | LogRecord::Flush
                 | LogRecord::Split { .. }

@@ -19,7 +19,7 @@ use engine::limits::ENTRY_RECORDS_MAX;
 use engine::message::{
     Age, Fence, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId, Version,
 };
-use engine::pipeline::Place;
+use engine::pipeline::{Place, StreamId};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -57,6 +57,7 @@ const CONTENT: u8 = 14;
 const ORDERED: u8 = 15;
 const PROMISE: u8 = 16;
 const COORDINATE: u8 = 17;
+const OUTLIVE: u8 = 18;
 
 const HAS_REQUEST: u8 = 1;
 const HAS_GUARDS: u8 = 2;
@@ -191,8 +192,8 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
             out.push(REFUSE);
             put_stream(words.form, *stream, out);
         }
-        LogRecord::Forget(streams) => {
-            out.push(FORGET);
+        LogRecord::Forget(streams) | LogRecord::Outlive(streams) => {
+            out.push(if matches!(record, LogRecord::Outlive(_)) { OUTLIVE } else { FORGET });
             words.form.put_count(streams.len(), out);
             streams.iter().for_each(|stream| put_stream(words.form, *stream, out));
         }
@@ -254,6 +255,7 @@ fn read_record(
         COORDINATE if version == VERSION_COORDINATED => {
             LogRecord::Coordinate(Box::new(get_command(reader)?))
         }
+        OUTLIVE if version >= VERSION_COORDINATED => LogRecord::Outlive(read_streams(reader)?),
         CONTENT if version >= VERSION_CHAINED => {
             LogRecord::Content(Arc::new(read_chained(reader, spans)?))
         }
@@ -298,15 +300,17 @@ fn read_stream_record(
             LogRecord::Settle { stream, units }
         }
         REFUSE => LogRecord::Refuse(read_stream(reader)?),
-        FORGET => {
-            let mut streams = Vec::new();
-            for _ in 0..reader.count(11)? {
-                streams.push(read_stream(reader)?);
-            }
-            LogRecord::Forget(streams)
-        }
+        FORGET => LogRecord::Forget(read_streams(reader)?),
         _ => return Err(Corrupt),
     })
+}
+
+fn read_streams(reader: &mut Reader<'_>) -> Result<Vec<StreamId>, Corrupt> {
+    let mut streams = Vec::new();
+    for _ in 0..reader.count(11)? {
+        streams.push(read_stream(reader)?);
+    }
+    Ok(streams)
 }
 
 /// The operations that other replicas need: everything up to the last write. Earlier reads stay,

@@ -9,8 +9,8 @@ use crate::coordination::{
     get_node, get_password, get_session, get_zxid, put_node, put_session, put_zxid,
 };
 use crate::entry::{
-    VERSION, VERSION_ALONE, Words, put_prepare, put_request, put_txn, read_prepare, read_request,
-    read_txn, read_version,
+    VERSION, VERSION_ALONE, Words, put_gateway, put_prepare, put_request, put_txn, read_gateway,
+    read_prepare, read_request, read_txn, read_version,
 };
 use crate::saved::{put_record, put_reply, read_record, read_reply};
 use crate::stream::{
@@ -41,6 +41,7 @@ const SESSION: u8 = 14;
 const NODE: u8 = 15;
 const FENCE: u8 = 16;
 const FENCE_FLOOR: u8 = 17;
+const OUTLIVED: u8 = 18;
 
 /// The snapshot format of this version of the product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -156,6 +157,11 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
             }
             put_units(contents, &mut Words::default(), out);
         }
+        SnapshotPart::Outlived { gateway, began } => {
+            out.push(OUTLIVED);
+            put_gateway(*gateway, out);
+            put_u64(began.0, out);
+        }
         SnapshotPart::Fence { lock, token } => {
             out.push(FENCE);
             put_word(lock, out);
@@ -247,6 +253,10 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
             }
             let contents = read_units(reader, &mut Vec::new())?;
             SnapshotPart::Chain { stream, links, promises, contents }
+        }
+        OUTLIVED => {
+            let gateway = read_gateway(reader)?;
+            SnapshotPart::Outlived { gateway, began: Timestamp(reader.u64()?) }
         }
         FENCE => {
             let lock = reader.word()?.into();

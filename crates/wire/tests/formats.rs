@@ -350,6 +350,18 @@ fn the_coordination_service_is_part_of_a_snapshot() {
 }
 
 #[test]
+fn streams_that_were_outlived_take_a_version_that_earlier_builds_refuse() {
+    let mut entry = entry_of_chains();
+    entry.records.push(LogRecord::Outlive(vec![stream::stream()]));
+    let bytes = encoded(&entry);
+    assert_eq!(EntryFormat.decode(&bytes), Ok(entry));
+    assert_eq!(level_of(&bytes), Level::COORDINATED);
+    let mut older = bytes;
+    older[0] = 5;
+    assert_eq!(EntryFormat.decode(&older), Err(Corrupt));
+}
+
+#[test]
 fn fencing_tokens_take_a_version_that_earlier_builds_refuse() {
     let ops = smallvec![op("set a 1")];
     let fences = vec![Fence { lock: Blob::from("lock"), token: 1 << 60 }];
@@ -362,8 +374,11 @@ fn fencing_tokens_take_a_version_that_earlier_builds_refuse() {
     let mut older = bytes;
     older[0] = 5;
     assert_eq!(EntryFormat.decode(&older), Err(Corrupt));
-    let parts =
-        [SnapshotPart::Fence { lock: Blob::from("lock"), token: 5 }, SnapshotPart::FenceFloor(4)];
+    let parts = [
+        SnapshotPart::Outlived { gateway: NEW, began: Timestamp(8) },
+        SnapshotPart::Fence { lock: Blob::from("lock"), token: 5 },
+        SnapshotPart::FenceFloor(4),
+    ];
     for part in parts {
         let bytes = framed(&part);
         assert_eq!(SnapshotFormat.decode(&bytes), Ok((part, bytes.len())));

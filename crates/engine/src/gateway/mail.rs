@@ -38,8 +38,8 @@ pub(super) enum Pending {
     },
     /// Operations of a session on one shard.
     Work { target: Target, wrote: Option<ShardId>, after: Option<u64>, finish: Box<Finish> },
-    /// A group of a session's stream: its first unit, and where it is.
-    Units { session: SessionId, stream: StreamId, first: u32, shard: ShardId },
+    /// A group of a session's stream: its first unit, how many there are, and where they are.
+    Units { session: SessionId, stream: StreamId, first: u32, count: u32, shard: ShardId },
     /// An early access of a transaction: one reply of a call.
     Access { job: u64, call: u64, index: u32, blocked: bool },
     /// The vote of a participant.

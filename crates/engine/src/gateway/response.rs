@@ -32,8 +32,8 @@ impl Gateway {
         match pending {
             Pending::Single { target, wrote, .. } => self.single_answered(target, wrote, answer),
             Pending::Batch { parts, wrote, .. } => self.batch_answered(parts, wrote, answer),
-            Pending::Units { session, stream, first, shard } => {
-                self.units_answered((session, stream, first), shard, answer);
+            Pending::Units { session, stream, first, count, shard } => {
+                self.units_answered((session, stream, first), (shard, count), answer);
             }
             Pending::Work { target, wrote, finish, .. } => {
                 self.written(target, wrote);

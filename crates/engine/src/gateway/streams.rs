@@ -301,7 +301,8 @@ impl Gateway {
         let stream_id = stream.id;
         for (shard, group) in stream.issue(batch, chained) {
             let (session, stream, first) = (id, stream_id, group.first());
-            let pending = Pending::Units { session, stream, first, shard };
+            let count = group.units.len() as u32;
+            let pending = Pending::Units { session, stream, first, count, shard };
             self.mail.ask(shard, pending, Body::Pipeline(Arc::new(group)));
         }
     }
@@ -336,9 +337,10 @@ impl Gateway {
     pub(super) fn units_answered(
         &mut self,
         (id, stream_id, first): (SessionId, StreamId, u32),
-        shard: ShardId,
+        (shard, count): (ShardId, u32),
         answer: Answer,
     ) {
+        let unknown = matches!(answer, Answer::Unknown);
         let units: Vec<Answered> = match answer {
             Answer::Units(units) => units,
             // It was given back before it got there.
@@ -349,7 +351,7 @@ impl Gateway {
             return;
         };
         stream.open -= 1;
-        let mut done = Vec::new();
+        let (mut done, mut lost) = (Vec::new(), Vec::new());
         let from = (first.saturating_sub(stream.base)) as usize;
         let own = stream.units.iter_mut().skip(from).filter(|unit| unit.shard == shard);
         let mut failed = units.is_empty();
@@ -362,6 +364,13 @@ impl Gateway {
                 None => failed = true,
             }
         }
+        if unknown {
+            // Nobody knows any more whether they took effect, and they must not be sent once more.
+            let own = stream.units.iter_mut().skip(from).filter(|unit| unit.shard == shard);
+            for unit in own.take(count as usize) {
+                lost.extend(unit.planned.take().map(|planned| planned.target));
+            }
+        }
         stream.failed |= failed;
         stream.move_base();
         let over = stream.open == 0 && (stream.failed || stream.units.is_empty());
@@ -370,6 +379,9 @@ impl Gateway {
         }
         for (planned, replies) in done {
             self.planned_done(planned.target, planned.finish, true, replies.into_iter());
+        }
+        for target in lost {
+            self.finish(target, super::ways::indefinite().into());
         }
         if over {
             self.end_stream(id);

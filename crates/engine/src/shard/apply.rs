@@ -15,7 +15,7 @@ use super::watermark::Settled;
 use crate::coordination::service::{Command, Coordination, Done};
 use crate::entry::{Apply, Prepare};
 use crate::limits::{EXECUTED_REPLIES_MAX, VOID_US};
-use crate::message::{Guard, TxnId, Version};
+use crate::message::{GatewayId, Guard, TxnId, Version};
 use crate::pipeline::StreamId;
 use adt::collections::Map;
 use adt::record;
@@ -120,6 +120,8 @@ pub struct State {
     coordination: Coordination,
     pub(super) slots: Slots,
     pub(super) streams: Streams,
+    /// By gateway: streams that are not older may be forgotten although they were not over.
+    pub(super) outlived: BTreeMap<GatewayId, Timestamp>,
     /// Streams whose order is handed on and that have units here without places, with the timestamp at
     /// which those came.
     pub(super) contents: BTreeMap<StreamId, Timestamp>,

@@ -48,6 +48,10 @@ impl Shard {
                 let TargetKind::Vote(txn) = target.kind else { return };
                 // If it was aborted in the meantime, the outcome is in the log behind it.
                 let open = self.state.confirm(txn);
+                if txn.is_promoted() && open {
+                    let from = (target.gateway, target.token);
+                    return self.decide(now, from, txn, Some(ctx.ts));
+                }
                 let Some(entry) = self.txns.get(&txn).filter(|_| open) else { return };
                 let prepared = Answer::Prepared { bound: ctx.ts };
                 self.answer(entry.gateway, target.token, prepared);
@@ -80,6 +84,7 @@ impl Shard {
                 self.carry_out_ordered(now, *stream, (*link, before), ops, ctx);
             }
             LogRecord::Promise { stream, shard, term } => self.promised(*stream, *shard, *term),
+            LogRecord::Outlive(streams) => self.state.outlive_streams(streams),
             LogRecord::Forget(streams) => {
                 streams.iter().for_each(|stream| self.state.forget_stream(*stream));
             }
@@ -420,6 +425,7 @@ fn replay_into(state: &mut State, entry: &Entry) {
                 state.carry_out_in_order(*stream, *link, before, &ctx);
             }
             LogRecord::Promise { stream, shard, term } => state.promise(*stream, *shard, *term),
+            LogRecord::Outlive(streams) => state.outlive_streams(streams),
             LogRecord::Forget(streams) => streams.iter().for_each(|s| state.forget_stream(*s)),
             LogRecord::Resolve(request) => {
                 state.requests_mut().resolve(request.clone(), ts);

@@ -145,7 +145,10 @@ impl Shard {
         // That something has expired was so before; and what is remembered of pipelines is no data.
         let expiry = matches!(record, LogRecord::Apply(_)) && kind == TargetKind::Nobody;
         let memory = match record {
-            LogRecord::Refuse(_) | LogRecord::Forget(_) | LogRecord::Promise { .. } => true,
+            LogRecord::Refuse(_)
+            | LogRecord::Forget(_)
+            | LogRecord::Outlive(_)
+            | LogRecord::Promise { .. } => true,
             LogRecord::Settle { units, .. } => units.iter().all(|(_, place)| place.is_none()),
             _ => false,
         };

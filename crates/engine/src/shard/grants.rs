@@ -52,7 +52,7 @@ pub(super) fn claims_of(body: &Body) -> Claims {
             claims.extend(guards(apply, Class::Passing));
             claims
         }
-        Body::Prepare { prepare, .. } if prepare.participants.len() == 1 => {
+        Body::Prepare { prepare, .. } if prepare.is_alone() => {
             let mut claims = ops(&prepare.apply, Class::Apply);
             claims.extend(guards(&prepare.apply, Class::Passing));
             claims
@@ -294,19 +294,11 @@ impl Shard {
         if !self.streams.hold_records() {
             return;
         }
-        let waits_for_units = |waiter: &Waiter| {
-            waiter.claims.iter().any(|(key, claim)| {
-                let (cc, record) = (self.config.concurrency, self.state.get(key));
-                let own = txn_of(&waiter.request.body);
-                let mut holders = self.locks.holders_against(key, claim, own, cc, record);
-                holders.any(|(txn, _)| txn == RECOVERY || self.state.is_unit(txn))
-            })
-        };
         let stuck: Vec<WaiterId> = self
             .waiters
             .iter()
-            .filter(|(_, w)| txn_of(&w.request.body).is_some())
-            .filter(|(_, w)| now.mono_us >= w.since_us + UNITS_STUCK_US && waits_for_units(w))
+            .filter(|(_, w)| txn_of(&w.request.body).is_some_and(|txn| !txn.is_promoted()))
+            .filter(|(_, w)| now.mono_us >= w.since_us + UNITS_STUCK_US && self.waits_for_units(w))
             .map(|(id, _)| *id)
             .collect();
         for id in stuck {
@@ -319,6 +311,16 @@ impl Shard {
             let refused = Answer::Refused(Refusal::Conflict);
             self.answer(waiter.request.gateway, waiter.request.token, refused);
         }
+    }
+
+    /// Whether a waiting request waits for units of pipelines.
+    pub(super) fn waits_for_units(&self, waiter: &Waiter) -> bool {
+        waiter.claims.iter().any(|(key, claim)| {
+            let (cc, record) = (self.config.concurrency, self.state.get(key));
+            let own = txn_of(&waiter.request.body);
+            let mut holders = self.locks.holders_against(key, claim, own, cc, record);
+            holders.any(|(txn, _)| txn == RECOVERY || self.state.is_unit(txn))
+        })
     }
 
     fn count_conflict(&mut self, request: &Request, claims: &Claims) {
@@ -408,7 +410,7 @@ impl Shard {
             return self.end_txn(txn);
         }
         self.move_clock(floor);
-        if prepare.participants.len() == 1 {
+        if prepare.is_alone() {
             if let Some(entry) = self.txns.get_mut(&txn) {
                 entry.committing = true;
             }

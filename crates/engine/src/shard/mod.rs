@@ -18,6 +18,7 @@ mod inquiry;
 mod leading;
 mod locks;
 mod order;
+mod promote;
 mod reads;
 mod recent;
 mod removals;
@@ -32,7 +33,9 @@ pub mod watermark;
 
 use crate::entry::{Apply, Entry, LogRecord};
 use crate::level::Level;
-use crate::limits::{ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, OUTCOMES_WAIT_US, REAP_PER_TURN_MAX};
+use crate::limits::{
+    ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, OUTCOMES_WAIT_US, REAP_PER_TURN_MAX, UNITS_YIELD_US,
+};
 use crate::map::Range;
 use crate::message::{
     Age, Answer, Body, Concurrency, GatewayId, Notice, Now, Refusal, Request, RequestId, Response,
@@ -327,7 +330,9 @@ impl Shard {
         });
         let prepared = self.config.home.is_some() && !self.state.prepared().is_empty();
         let watching = !self.waiters.is_empty() || prepared;
-        let waiting = watching.then_some(now.mono_us + 100_000);
+        let soon = !self.waiters.is_empty() && self.streams.hold_records();
+        let wait_us = if soon { UNITS_YIELD_US } else { 100_000 };
+        let waiting = watching.then_some(now.mono_us + wait_us);
         let streams = self.streams_timeout(now);
         let sessions = self.coordination.next_us().into_iter().chain(self.turns.next_us(now));
         let due = expiry.into_iter().chain(waiting).chain(streams).chain(sessions);
@@ -341,6 +346,7 @@ impl Shard {
         self.find_orphans(now);
         self.tick_streams(now);
         self.refuse_stuck(now);
+        self.promote_stuck(now);
         self.expire_cut(now);
         self.end_silent_sessions(now);
         self.tick_turns(now);
@@ -385,6 +391,7 @@ impl Shard {
         self.waiters.values().any(|waiter| is(&waiter.request))
             || self.behind.iter().any(is)
             || self.after.iter().any(|(_, request)| is(request))
+            || self.is_promoting(gateway, token)
     }
 
     /// Requests go on that had to let others of their sessions go first.
@@ -490,6 +497,7 @@ impl Shard {
                 | LogRecord::Place { .. }
                 | LogRecord::Settle { .. }
                 | LogRecord::Forget(_)
+                | LogRecord::Outlive(_)
         );
         self.building.urgent |= !lazy;
         if self.building.tracked {

@@ -140,6 +140,10 @@ impl Shard {
         }
         let unsettled = self.state.unsettled();
         ready.extend(unsettled.map(|(txn, commit)| SnapshotPart::Unsettled { txn, commit }));
+        ready.extend(self.state.outlived.iter().map(|(gateway, began)| {
+            let (gateway, began) = (*gateway, *began);
+            SnapshotPart::Outlived { gateway, began }
+        }));
         let fences = self.state.fences();
         if fences.floor() > 0 {
             ready.push_back(SnapshotPart::FenceFloor(fences.floor()));
@@ -282,6 +286,9 @@ impl Reader {
             }
             SnapshotPart::Request { request, ts, replies } => {
                 self.state.requests_mut().remember(request, ts, replies);
+            }
+            SnapshotPart::Outlived { gateway, began } => {
+                self.state.restore_outlived(gateway, began);
             }
             SnapshotPart::Fence { lock, token } => self.state.fences_mut().put(lock, token),
             SnapshotPart::FenceFloor(floor) => self.state.fences_mut().restore_floor(floor),

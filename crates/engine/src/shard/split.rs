@@ -81,6 +81,7 @@ impl State {
         }
         // Whoever repeats a request may ask either of the two.
         child.requests_mut().clone_from(self.requests());
+        child.outlived.clone_from(&self.outlived);
         child.fences_mut().clone_from(self.fences());
         child.restore_removed(self.removed());
         child.slots = Slots { splits: 0, range: Some((at, last)) };

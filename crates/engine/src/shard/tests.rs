@@ -5,6 +5,7 @@ mod chains;
 mod coordination;
 mod idle;
 mod outcomes;
+mod promote;
 mod streams;
 mod turns;
 

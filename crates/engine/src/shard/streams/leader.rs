@@ -32,10 +32,13 @@ pub(in crate::shard) struct Streams {
     /// Units of an earlier leader that have no place yet: nobody is let in who conflicts with them.
     unplaced: BTreeSet<TxnId>,
     held: Vec<Request>,
+    /// Records for which somebody has waited so long that no more units of other streams are let in.
+    pub(in crate::shard) owed: BTreeSet<Blob>,
     /// Streams that are about to be refused: from which unit on, and whom that concerns.
     pub(super) refusing: BTreeMap<StreamId, (u32, SmallVec<[ShardId; 4]>)>,
     pub(super) keeping: Map<StreamId, super::memory::Keeping>,
     pub(super) forgotten: Vec<StreamId>,
+    pub(super) outlived: Vec<StreamId>,
     /// Units whose places are in the log, and that wait for others before they are carried out.
     settled: BTreeMap<TxnId, SmallVec<[Blob; 1]>>,
     /// How many units hold records.
@@ -62,6 +65,7 @@ impl Streams {
             && self.held.is_empty()
             && self.refusing.is_empty()
             && self.forgotten.is_empty()
+            && self.outlived.is_empty()
             && self.keeping.is_empty()
             && self.recovery.is_none()
     }
@@ -102,13 +106,18 @@ impl Shard {
         if self.answer_known(asker, group) {
             return;
         }
+        if self.state.is_outlived(stream) && !self.streams.refusing.contains_key(&stream) {
+            return self.answer(asker.0, asker.1, Answer::Unknown);
+        }
         let kept = self.streams.refusing.contains_key(&stream)
             || self.state.streams().get(&stream).is_some_and(|kept| kept.refused);
         if !self.logs_streams || group.chained && !self.logs_chains {
             return self.answer(asker.0, asker.1, Streams::failed(group));
         }
         let elsewhere = self.is_elsewhere(&request.body);
-        if kept || elsewhere || self.is_frozen() || !group.is_sound(self.config.id) {
+        let owed = |key: &Blob| self.streams.owed.contains(key);
+        let yields = !self.streams.owed.is_empty() && group.ops().any(|(key, _)| owed(key));
+        if kept || elsewhere || yields || self.is_frozen() || !group.is_sound(self.config.id) {
             let group = Arc::clone(group);
             return self.refuse_group(asker, &group);
         }
@@ -479,7 +488,7 @@ impl Shard {
         }
         let own = match body {
             Body::Pipeline(group) => group.stream.unit(group.first()),
-            Body::Prepare { prepare, .. } if prepare.participants.len() > 1 => prepare.txn,
+            Body::Prepare { prepare, .. } if !prepare.is_alone() => prepare.txn,
             _ => return false,
         };
         claims.iter().any(|(key, claim)| {

@@ -352,7 +352,15 @@ impl Shard {
             .collect();
         for id in long_kept {
             self.streams.keeping.swap_remove(&id);
-            self.streams.forgotten.push(id);
+            let to = match self.logs_coordination {
+                true => &mut self.streams.outlived,
+                false => &mut self.streams.forgotten,
+            };
+            to.push(id);
+        }
+        let outlived = std::mem::take(&mut self.streams.outlived);
+        if !outlived.is_empty() {
+            self.log(LogRecord::Outlive(outlived), Target::nobody());
         }
         let forgotten = std::mem::take(&mut self.streams.forgotten);
         if !forgotten.is_empty() {

@@ -15,7 +15,8 @@ pub(super) use recovery::RECOVERY;
 
 use super::apply::{Executed, Prepared, State};
 use crate::entry::{Apply, KeptGroup, Prepare};
-use crate::message::TxnId;
+use crate::limits::OUTLIVED_MAX;
+use crate::message::{GatewayId, TxnId};
 use crate::pipeline::{Group, Place, StreamId, Unit};
 use adt::Timestamp;
 use adt::collections::Map;
@@ -108,6 +109,33 @@ impl State {
     pub(super) fn forget_stream(&mut self, stream: StreamId) {
         self.streams.swap_remove(&stream);
         self.contents.remove(&stream);
+    }
+
+    /// Streams are forgotten of which nobody has said that they are over.
+    pub(super) fn outlive_streams(&mut self, streams: &[StreamId]) {
+        for stream in streams {
+            self.forget_stream(*stream);
+            self.restore_outlived(stream.0.gateway, stream.0.began);
+        }
+    }
+
+    /// Streams of a gateway up to this age may be forgotten.
+    pub(super) fn restore_outlived(&mut self, gateway: GatewayId, began: Timestamp) {
+        let known = self.outlived.entry(gateway).or_default();
+        *known = began.max(*known);
+        if self.outlived.len() > OUTLIVED_MAX {
+            // Its gateway was silent for longest.
+            let oldest = self.outlived.iter().min_by_key(|(_, began)| **began);
+            if let Some(gateway) = oldest.map(|(gateway, _)| *gateway) {
+                self.outlived.remove(&gateway);
+            }
+        }
+    }
+
+    /// Whether nobody can tell any more what became of a stream of which nothing is known.
+    pub(super) fn is_outlived(&self, stream: StreamId) -> bool {
+        let upto = self.outlived.get(&stream.0.gateway);
+        upto.is_some_and(|upto| stream.0.began <= *upto) && !self.streams.contains_key(&stream)
     }
 
     /// What a snapshot says of a stream.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::level::Level;
+use crate::limits::STREAM_KEPT_US;
 use crate::pipeline::{Group, StreamId, Unit, Word};
 use std::sync::Arc;
 
@@ -111,4 +112,30 @@ fn a_unit_that_came_into_the_log_before_an_earlier_one_does_not_close_it() {
     story.ask(decide(1, None));
     story.sync();
     assert_eq!(story.closed(), [2], "both are closed at once");
+}
+
+#[test]
+fn what_became_of_a_pipeline_that_was_forgotten_is_not_known_and_it_does_not_take_effect_twice() {
+    let mut story = ordered();
+    story.shard.use_level(Level::COORDINATED);
+    let first = unit(0, 0, &[0], ("s", add("a")));
+    let Body::Pipeline(group) = &first else { panic!() };
+    let again = Body::Pipeline(Arc::clone(group));
+    story.ask(first);
+    story.sync();
+    story.sync();
+    // Nobody says that it is over.
+    story.pass(STREAM_KEPT_US);
+    story.sync();
+    assert_eq!(story.shard.state().streams().len(), 0);
+    story.answers();
+    story.ask(again);
+    story.sync();
+    assert_eq!(story.seen(), ["2 Unknown"]);
+    // Younger streams of the same gateway are let in.
+    let younger = StreamId(Age { began: Timestamp(51), gateway: G });
+    let Body::Pipeline(group) = unit(0, 0, &[0], ("s", add("b"))) else { panic!() };
+    story.ask(Body::Pipeline(Arc::new(Group { stream: younger, ..(*group).clone() })));
+    story.sync();
+    assert!(matches!(story.answers()[..], [(3, Answer::Units(ref units))] if units[0].is_some()));
 }
