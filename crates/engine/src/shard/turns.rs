@@ -6,6 +6,7 @@
 //! entry, so that the hand-over of a lock costs one write and one message to whoever gets it. To wait
 //! costs no messages. See "Locks" in `docs/internals/coordination.md`.
 
+use super::split::is_in;
 use super::{Shard, Target, TargetKind};
 use crate::entry::{Apply, LogRecord};
 use crate::limits::TURNS_MAX;
@@ -211,6 +212,11 @@ impl Shard {
         if behind.is_none() && queue.going > 0 {
             return;
         }
+        // After a split the record may be elsewhere; those who wait are sent there with the new lead.
+        let elsewhere = |range| !is_in(key, range);
+        if self.state.slots().range.is_some_and(elsewhere) {
+            return;
+        }
         let ctx = self.ctx(now);
         let mut scratch = self.state.get(key).cloned();
         if let Some(op) = behind {
@@ -227,6 +233,10 @@ impl Shard {
 
     /// Records have changed, or somebody has come back without success.
     pub(super) fn look_at_turns(&mut self, now: Now) {
+        // As long as a backup stands still, nobody goes on.
+        if self.is_frozen() {
+            return;
+        }
         while let Some(key) = self.turns.look.pop_first() {
             self.let_in(now, &key, None);
         }
