@@ -10,7 +10,7 @@ use super::split::is_in;
 use super::{Shard, Target, TargetKind};
 use crate::entry::{Apply, LogRecord};
 use crate::limits::TURNS_MAX;
-use crate::message::{Answer, Body, GatewayId, MachineId, Now, Refusal, Request, Token};
+use crate::message::{Answer, Body, GatewayId, MachineId, Now, Refusal, Request, RequestId, Token};
 use adt::collections::Map;
 use adt::{Blob, Op, Reply, record};
 use smallvec::SmallVec;
@@ -69,6 +69,9 @@ pub(super) struct Turns {
     turns: BTreeMap<Number, Turn>,
     queues: Map<Blob, Queue>,
     of: BTreeMap<(GatewayId, Token), Number>,
+    /// By request number: a client whose connection has broken asks again over another one,
+    /// while the first is not known to be gone.
+    numbered: BTreeMap<RequestId, SmallVec<[Number; 1]>>,
     deadlines: BTreeSet<(u64, Number)>,
     next: Number,
     /// Records whose queues are to be looked at.
@@ -98,6 +101,9 @@ impl Turns {
         if turn.timeout_ms > 0 {
             let end_us = turn.since_us.saturating_add(turn.timeout_ms.saturating_mul(1000));
             self.deadlines.insert((end_us, number));
+        }
+        if let Some(request) = &turn.apply.request {
+            self.numbered.entry(request.clone()).or_default().push(number);
         }
         self.queues.entry(turn.key().clone()).or_default().waiting.insert(number);
         self.turns.insert(number, turn);
@@ -130,6 +136,14 @@ impl Turns {
     fn end(&mut self, number: Number) -> Option<Turn> {
         let turn = self.turns.remove(&number)?;
         self.of.remove(&(turn.gateway, turn.token));
+        if let Some(request) = &turn.apply.request
+            && let Some(numbers) = self.numbered.get_mut(request)
+        {
+            numbers.retain(|other| *other != number);
+            if numbers.is_empty() {
+                self.numbered.remove(request);
+            }
+        }
         if turn.timeout_ms > 0 {
             let end_us = turn.since_us.saturating_add(turn.timeout_ms.saturating_mul(1000));
             self.deadlines.remove(&(end_us, number));
@@ -147,6 +161,12 @@ impl Turns {
             }
         }
         Some(turn)
+    }
+
+    /// Others that are the same request as one that has ended, asked for over other connections.
+    fn same(&self, turn: &Turn) -> SmallVec<[Number; 1]> {
+        let request = turn.apply.request.as_ref();
+        request.and_then(|request| self.numbered.get(request)).cloned().unwrap_or_default()
     }
 
     /// When to look next, in monotonic microseconds.
@@ -285,7 +305,9 @@ impl Shard {
             return self.turns.come_back(number);
         }
         let Some(turn) = self.turns.end(number) else { return };
+        let same = self.turns.same(&turn);
         if turn.given_up
+            && same.is_empty()
             && let Answer::Replies(replies) | Answer::Repeated(replies) = &answer
             && let [reply] = &replies[..]
             && let Some(op) = turn.op().undone(reply)
@@ -297,6 +319,12 @@ impl Shard {
             self.let_in_behind(now, &undo);
         }
         self.answer(target.gateway, target.token, answer);
+        // Whoever has asked the same need not wait to hear what has come of it.
+        for number in same {
+            if self.turns.turns.get(&number).is_some_and(|turn| !turn.goes) {
+                self.set_out(now, number);
+            }
+        }
         self.report_changes();
     }
 
