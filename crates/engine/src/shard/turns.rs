@@ -90,7 +90,7 @@ impl Turns {
     }
 
     /// Whether somebody waits for a record.
-    fn has_waiting(&self, key: &Blob) -> bool {
+    pub fn has_waiting(&self, key: &Blob) -> bool {
         self.queues.get(key).is_some_and(|queue| !queue.waiting.is_empty())
     }
 
@@ -111,7 +111,7 @@ impl Turns {
     }
 
     /// A turn sets out.
-    fn set_out(&mut self, number: Number) -> Option<Request> {
+    pub fn set_out(&mut self, number: Number) -> Option<Request> {
         let turn = self.turns.get_mut(&number)?;
         let queue = self.queues.get_mut(turn.key())?;
         queue.waiting.remove(&number);
