@@ -268,7 +268,14 @@ class Claret(redis.asyncio.Redis):
         return Dispatch(self, debug)
 
     def lock(
-        self, name, lease=30.0, owner=None, shared=False, limit=None, timeout=None, policy=RetryPolicy()
+        self,
+        name,
+        lease=30.0,
+        owner=None,
+        shared=False,
+        limit=None,
+        timeout=None,
+        policy=RetryPolicy(),
     ):
         """A lock, as an asynchronous context manager; see :meth:`claret.Claret.lock`.
 

@@ -43,7 +43,14 @@ class Claret(redis.Redis):
         return Dispatch(self, debug)
 
     def lock(
-        self, name, lease=30.0, owner=None, shared=False, limit=None, timeout=None, policy=RetryPolicy()
+        self,
+        name,
+        lease=30.0,
+        owner=None,
+        shared=False,
+        limit=None,
+        timeout=None,
+        policy=RetryPolicy(),
     ):
         """A lock, as a context manager; see :class:`Lock`. Not that of redis-py, which needs scripts.
 

@@ -1,4 +1,4 @@
-"""Locks of the blocking client: leases that are renewed, fencing tokens, and what is known of a loss.
+"""Locks of the blocking client: leases that are renewed, fencing tokens, and what becomes of a loss.
 
 A lock is a lease: it ends by itself if its holder does not renew it, because the holder may be dead.
 Nobody can know for certain that it still holds one at the very moment at which it writes. So there
@@ -17,6 +17,7 @@ from .errors import LockLost, NotAcquired, translate
 from .hold import AGAIN, GRACE_S, WAIT_S_MAX, Failures, Hold, converted, granted_by
 from .script import OnDatabase, RetryPolicy
 from .transaction import Lane
+
 
 class Waiting(Lane):
     """A connection on which a reply may take longer than is usual."""

@@ -55,7 +55,8 @@ def test_a_lock_is_asked_for_under_a_number_and_given_back():
         assert lock.token == 7 and not lock.lost and 26 < lock.left < 27
         lock.require()
         assert db.fenced(lock).set("a", 1) is True
-    assert db.sent == [["CLIENT REQUEST me-1 1", "LOCK.ACQUIRE lock LEASE 30000 TIMEOUT 2500 OWNER me"]]
+    words = "LOCK.ACQUIRE lock LEASE 30000 TIMEOUT 2500 OWNER me"
+    assert db.sent == [["CLIENT REQUEST me-1 1", words]]
     assert db.said == ["FENCE lock 7 SET a 1", "LOCK.RELEASE lock 7"]
     assert (lock.left, lock.lost) == (0, False)
     with pytest.raises(claret.NotAcquired):

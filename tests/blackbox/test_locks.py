@@ -1,4 +1,4 @@
-"""Locks: who gets them, in which order, and what becomes of holders that die, stand still or lose touch."""
+"""Locks: who gets them, in which order; holders that die, stand still or lose touch."""
 
 import asyncio
 import contextlib
