@@ -248,6 +248,22 @@ fn who_is_refused_on_the_way_does_not_stand_in_the_way_of_others() {
 }
 
 #[test]
+fn so_many_wait_for_their_turns_and_not_one_more() {
+    let mut story = Story::new();
+    story.ask(acquire(""));
+    story.sync();
+    granted(&mut story);
+    for _ in 0..crate::limits::TURNS_MAX {
+        story.ask(acquire(""));
+    }
+    assert!(story.answers().is_empty());
+    let one_more = story.ask(acquire(""));
+    let answers = story.answers();
+    let [(to, Answer::Refused(Refusal::Busy))] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(*to, one_more);
+}
+
+#[test]
 fn nobody_goes_on_while_a_backup_stands_still() {
     let mut story = Story::new();
     story.ask(acquire("lease 500"));
