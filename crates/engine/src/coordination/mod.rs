@@ -2,7 +2,7 @@
 //!
 //! Its promises are those of ZooKeeper's programmer's guide. [`service`] is the replicated state, which
 //! every replica computes from the log; [`watches`] and [`liveness`] are what only the leader knows.
-//! Shards carry it out; no gateway serves it to clients yet.
+//! Shards carry it out, and gateways serve it to clients.
 
 pub mod acl;
 mod ask;
@@ -17,6 +17,6 @@ pub mod watches;
 
 pub use ask::{Answered, Ask, OfSession, Told};
 pub use request::{
-    Acl, Change, Code, Create, Event, Happened, Identity, Mode, Password, Read, Reply, SessionId,
-    Stat, Watch, WatcherType, Write, Zxid,
+    Acl, Change, Code, Create, Event, Happened, Identity, Lasts, Mode, Password, Read, Reply,
+    SessionId, Stat, Watch, WatcherType, Write, Zxid,
 };

@@ -74,6 +74,11 @@ impl Coordination {
         &self.sessions
     }
 
+    /// Whether time changes nothing: there are no sessions, and no nodes whose time will come.
+    pub fn is_quiet(&self) -> bool {
+        self.sessions.is_empty() && self.tree.reapable_ms().is_none()
+    }
+
     /// The number of the last change.
     pub fn last(&self) -> Zxid {
         self.last
@@ -102,7 +107,7 @@ impl Coordination {
     pub fn link_restored(&mut self) -> Result<(), Code> {
         self.tree.link()?;
         for (path, node) in self.tree.iter() {
-            if let Some(owner) = node.owner {
+            if let Some(owner) = node.session() {
                 let session = self.sessions.get_mut(&owner).ok_or(Code::SessionExpired)?;
                 session.ephemerals.insert(path.clone());
             }
@@ -123,6 +128,8 @@ impl Coordination {
                 let session = self.sessions.get(&command.session);
                 session.into_iter().flat_map(|kept| &kept.ephemerals).for_each(with_parent);
             }
+            // Whatever the time will be: these are the first whose turn it can be.
+            Write::Reap => self.tree.reapable(i64::MAX).for_each(with_parent),
             Write::Change(change) => with_parent(change.path()),
             Write::Multi(changes) => changes.iter().for_each(|c| with_parent(c.path())),
         }
@@ -139,6 +146,11 @@ impl Coordination {
         let mut undos = Vec::new();
         let reply = match &command.write {
             Write::Open { timeout_ms, password } => self.open(&by, *timeout_ms, *password),
+            Write::Reap => {
+                let paths: Vec<Blob> = self.tree.reapable(now_ms).cloned().collect();
+                undos.extend(paths.iter().map(|path| self.tree.remove(path, zxid)));
+                Ok(Reply::Done)
+            }
             _ if !self.sessions.contains_key(&session) => Err(Code::SessionExpired),
             Write::Close => {
                 self.close(&by, &mut undos);
@@ -229,9 +241,9 @@ impl Coordination {
     fn note_ephemeral(&mut self, undo: &Undo, made: bool) {
         let (path, owner, owns) = match undo {
             Undo::Created(path, ..) => {
-                (path, self.tree.get(path).ok().and_then(|node| node.owner), made)
+                (path, self.tree.get(path).ok().and_then(Node::session), made)
             }
-            Undo::Deleted(path, node, _) => (path, node.owner, !made),
+            Undo::Deleted(path, node, _) => (path, node.session(), !made),
             Undo::Data(..) | Undo::Rules(..) | Undo::Nothing => return,
         };
         let Some(session) = owner.and_then(|owner| self.sessions.get_mut(&owner)) else { return };

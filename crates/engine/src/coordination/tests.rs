@@ -2,6 +2,7 @@
 
 use super::service::{Command, Coordination};
 use super::*;
+use crate::limits::REAPED_MAX;
 use adt::{Blob, Timestamp};
 
 /// A service and the time of its next change.
@@ -28,11 +29,16 @@ fn create(path: &str) -> Create {
 }
 
 fn ephemeral(path: &str) -> Change {
-    Change::Create(Create { mode: Mode { ephemeral: true, sequential: false }, ..create(path) })
+    lasting(path, Lasts::Session)
+}
+
+fn lasting(path: &str, lasts: Lasts) -> Change {
+    Change::Create(Create { mode: Mode { lasts, sequential: false }, ..create(path) })
 }
 
 fn sequential(path: &str) -> Change {
-    Change::Create(Create { mode: Mode { ephemeral: false, sequential: true }, ..create(path) })
+    let mode = Mode { sequential: true, ..Mode::default() };
+    Change::Create(Create { mode, ..create(path) })
 }
 
 fn set(path: &str, data: &str, version: i32) -> Change {
@@ -305,4 +311,97 @@ fn numbers_of_changes_are_positive_and_grow() {
     let numbers = [early, now, now.next(), late].map(Zxid::at);
     assert!(numbers.is_sorted() && numbers[0].0 > 0 && numbers[1] < numbers[2]);
     assert!(numbers[3].0 < i64::MAX);
+}
+
+#[test]
+fn a_container_goes_when_it_has_had_children_and_has_none_any_more() {
+    let (mut world, ann) = world();
+    world.create(ann, lasting("/c", Lasts::Children)).unwrap();
+    assert_eq!(world.stat("/c").unwrap().ephemeral_owner, i64::MIN);
+    // It waits for its first child.
+    world.write(SessionId(0), Write::Reap).unwrap();
+    assert_eq!(world.events, []);
+    world.create(ann, Change::Create(create("/c/x"))).unwrap();
+    world.write(SessionId(0), Write::Reap).unwrap();
+    assert_eq!(world.events, []);
+    world.change(ann, delete("/c/x", -1)).unwrap();
+    let before = world.service.clone();
+    assert_eq!(before.changed_by(&reap()), [Blob::from("/"), Blob::from("/c")]);
+    world.write(SessionId(0), Write::Reap).unwrap();
+    assert_eq!(world.events, [happened(Happened::Deleted, "/c")]);
+    assert_eq!(world.stat("/c"), Err(Code::NoNode));
+    assert!(world.service.tree().reapable_ms().is_none());
+}
+
+fn reap() -> Command {
+    Command { session: SessionId(0), identities: Vec::new(), write: Write::Reap }
+}
+
+#[test]
+fn a_node_with_a_time_to_live_goes_when_it_was_not_set_for_so_long_and_has_no_children() {
+    let (mut world, ann) = world();
+    // The second change comes at 1002 ms, and each one a millisecond after the one before.
+    world.create(ann, lasting("/t", Lasts::Ttl(3))).unwrap();
+    assert_eq!(world.stat("/t").unwrap().ephemeral_owner, (0xff << 56) | 3);
+    assert_eq!(world.service.tree().reapable_ms(), Some(1005));
+    world.change(ann, set("/t", "y", -1)).unwrap();
+    assert_eq!(world.service.tree().reapable_ms(), Some(1006));
+    world.create(ann, Change::Create(create("/t/x"))).unwrap();
+    assert_eq!(world.service.tree().reapable_ms(), None);
+    world.change(ann, set("/t", "z", -1)).unwrap();
+    world.change(ann, delete("/t/x", -1)).unwrap();
+    assert_eq!(world.service.tree().reapable_ms(), Some(1008));
+    world.write(SessionId(0), Write::Reap).unwrap();
+    assert_eq!(world.events, []);
+    world.write(SessionId(0), Write::Reap).unwrap();
+    assert_eq!(world.events, [happened(Happened::Deleted, "/t")]);
+}
+
+#[test]
+fn a_time_to_live_is_one_that_can_be() {
+    let (mut world, ann) = world();
+    for bad in [0, -1, Lasts::TTL_MS_MAX + 1, i64::MAX, i64::MIN] {
+        let refused = world.create(ann, lasting("/t", Lasts::Ttl(bad)));
+        assert_eq!(refused, Err(Code::BadArguments), "{bad}");
+    }
+    for good in [1, Lasts::TTL_MS_MAX] {
+        let path = format!("/t{good}");
+        assert_eq!(world.create(ann, lasting(&path, Lasts::Ttl(good))), Ok(path.clone()));
+        let owner = world.stat(&path).unwrap().ephemeral_owner;
+        assert_eq!(Lasts::of_owner(owner), Lasts::Ttl(good));
+    }
+    // They are there for their children, which ephemeral nodes have none of.
+    assert_eq!(world.create(ann, ephemeral("/t1/here")), Ok("/t1/here".to_owned()));
+}
+
+#[test]
+fn what_is_taken_back_of_mortal_nodes_leaves_no_trace() {
+    let (mut world, ann) = world();
+    world.create(ann, lasting("/c", Lasts::Children)).unwrap();
+    world.create(ann, Change::Create(create("/c/x"))).unwrap();
+    world.create(ann, lasting("/t", Lasts::Ttl(9))).unwrap();
+    let before = world.service.tree().clone();
+    let failing = vec![
+        delete("/c/x", -1),
+        set("/t", "y", -1),
+        lasting("/u", Lasts::Ttl(5)),
+        delete("/t", -1),
+        delete("/nowhere", -1),
+    ];
+    assert!(matches!(world.write(ann, Write::Multi(failing)), Ok(Reply::Multi(_))));
+    assert_eq!(world.service.tree(), &before);
+}
+
+#[test]
+fn at_most_so_many_nodes_are_reaped_at_once() {
+    let (mut world, ann) = world();
+    let creates = |range: std::ops::Range<usize>| {
+        range.map(|n| lasting(&format!("/t{n}"), Lasts::Ttl(1))).collect::<Vec<_>>()
+    };
+    world.write(ann, Write::Multi(creates(0..REAPED_MAX + 1))).unwrap();
+    world.write(ann, Write::Multi(vec![])).unwrap();
+    world.write(SessionId(0), Write::Reap).unwrap();
+    assert_eq!(world.events.len(), REAPED_MAX);
+    world.write(SessionId(0), Write::Reap).unwrap();
+    assert_eq!(world.events.len(), 1);
 }

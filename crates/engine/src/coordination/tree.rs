@@ -2,8 +2,8 @@
 
 use super::acl::Rules;
 use super::path;
-use super::request::{Acl, Code, Create, Happened, Identity, SessionId, Stat, Zxid};
-use crate::limits::{NODE_CHILDREN_MAX, NODES_MAX};
+use super::request::{Acl, Code, Create, Happened, Identity, Lasts, SessionId, Stat, Zxid};
+use crate::limits::{NODE_CHILDREN_MAX, NODES_MAX, REAPED_MAX};
 use adt::Blob;
 use adt::collections::Map;
 use std::collections::BTreeSet;
@@ -31,8 +31,8 @@ pub struct Node {
     pub aversion: i32,
     /// How many children it ever had: the next sequential one gets this number.
     pub born: i32,
-    /// The session that it ends with, if it is ephemeral.
-    pub owner: Option<SessionId>,
+    /// How long it is there: [`Lasts::owner`].
+    pub owner: i64,
     /// The names of its children.
     pub children: BTreeSet<Blob>,
 }
@@ -42,6 +42,23 @@ impl Node {
     pub fn without_children(&self) -> Self {
         let (data, rules, children) = (self.data.clone(), self.rules.clone(), BTreeSet::new());
         Self { data, rules, children, ..*self }
+    }
+
+    /// The session that it ends with, if it is ephemeral.
+    pub fn session(&self) -> Option<SessionId> {
+        (Lasts::of_owner(self.owner) == Lasts::Session).then_some(SessionId(self.owner))
+    }
+
+    /// From when on it may be deleted by nobody's wish, in milliseconds since 1970, if everything stays
+    /// as it is. A container that never had children waits for them, as in ZooKeeper.
+    fn reapable_ms(&self) -> Option<i64> {
+        match Lasts::of_owner(self.owner) {
+            Lasts::Children if self.children.is_empty() && self.born != 0 => Some(i64::MIN),
+            Lasts::Ttl(ttl_ms) if self.children.is_empty() => {
+                Some(self.mtime_ms.saturating_add(ttl_ms))
+            }
+            _ => None,
+        }
     }
 
     /// What there is to know of it besides its data.
@@ -57,7 +74,7 @@ impl Node {
             // Each child that was there was created, and each that is not there any more deleted.
             cversion: self.born.wrapping_mul(2).wrapping_sub(children),
             aversion: self.aversion,
-            ephemeral_owner: self.owner.map_or(0, |owner| owner.0),
+            ephemeral_owner: self.owner,
             data_length: count(self.data.as_ref().map_or(0, |data| data.len())),
             num_children: children,
             pzxid: self.pzxid,
@@ -109,12 +126,14 @@ pub struct By<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     nodes: Map<Blob, Node>,
+    /// Nodes that may be deleted by nobody's wish, from this time on.
+    reapable: BTreeSet<(i64, Blob)>,
 }
 
 impl Default for Tree {
     /// The root and the nodes below `/zookeeper` that clients expect.
     fn default() -> Self {
-        let mut tree = Self { nodes: Map::default() };
+        let mut tree = Self { nodes: Map::default(), reapable: BTreeSet::new() };
         tree.nodes.insert(Blob::new(path::ROOT), Node::default());
         for path in FIXED.into_iter().skip(1) {
             tree.put(Blob::from(path), Node::default());
@@ -139,8 +158,28 @@ impl Tree {
         self.nodes.get(path).ok_or(Code::NoNode)
     }
 
-    fn get_mut(&mut self, path: &[u8]) -> &mut Node {
-        self.nodes.get_mut(path).expect("the node was looked up before")
+    /// Changes a node that is there.
+    fn edit<T>(&mut self, path: &[u8], edit: impl FnOnce(&mut Node) -> T) -> T {
+        let node = self.nodes.get_mut(path).expect("the node was looked up before");
+        let before = node.reapable_ms();
+        let result = edit(node);
+        let after = node.reapable_ms();
+        if before != after {
+            before.map(|at_ms| self.reapable.remove(&(at_ms, Blob::new(path))));
+            after.map(|at_ms| self.reapable.insert((at_ms, Blob::new(path))));
+        }
+        result
+    }
+
+    /// When the first node may be deleted by nobody's wish, in milliseconds since 1970.
+    pub fn reapable_ms(&self) -> Option<i64> {
+        self.reapable.first().map(|(at_ms, _)| *at_ms)
+    }
+
+    /// Those that may be deleted by nobody's wish up to this time, as many as are deleted at once.
+    pub fn reapable(&self, now_ms: i64) -> impl Iterator<Item = &Blob> {
+        let due = self.reapable.iter().take_while(move |(at_ms, _)| *at_ms <= now_ms);
+        due.map(|(_, path)| path).take(REAPED_MAX)
     }
 
     /// How many nodes there are.
@@ -161,8 +200,9 @@ impl Tree {
     /// Puts a node in its place and its name in its parent, which is there.
     fn put(&mut self, path: Blob, node: Node) {
         if let Some((parent, name)) = path::split(&path) {
-            self.get_mut(parent).children.insert(Blob::new(name));
+            self.edit(parent, |parent| parent.children.insert(Blob::new(name)));
         }
+        self.reapable.extend(node.reapable_ms().map(|at_ms| (at_ms, path.clone())));
         self.nodes.insert(path, node);
     }
 
@@ -186,6 +226,9 @@ impl Tree {
                 parent.children.insert(Blob::new(name));
             }
         }
+        let nodes = self.nodes.iter();
+        let due = nodes.filter_map(|(path, node)| Some((node.reapable_ms()?, path.clone())));
+        self.reapable = due.collect();
         Ok(())
     }
 
@@ -208,9 +251,12 @@ impl Tree {
     /// Creates a node; gives its path.
     ///
     /// # Errors
-    /// In the order in which ZooKeeper looks: a path that cannot be, rules that say nothing, no parent,
+    /// In the order in which ZooKeeper looks: a time to live or a path that cannot be, rules that say nothing, no parent,
     /// no right to create children of it, a node that is there, an ephemeral parent, too many nodes.
     pub fn create(&mut self, by: &By<'_>, create: &Create) -> Result<(Blob, Undo), Code> {
+        if matches!(create.mode.lasts, Lasts::Ttl(ms) if ms <= 0 || ms > Lasts::TTL_MS_MAX) {
+            return Err(Code::BadArguments);
+        }
         let (parent, name) = split_for_sequence(create)?;
         let rules = Rules::of(&create.acl, by.identities)?;
         let above = self.get(&parent)?;
@@ -227,7 +273,7 @@ impl Tree {
         if self.nodes.contains_key(&path) {
             return Err(Code::NodeExists);
         }
-        if above.owner.is_some() {
+        if above.session().is_some() {
             return Err(Code::NoChildrenForEphemerals);
         }
         if self.nodes.len() >= NODES_MAX || above.children.len() >= NODE_CHILDREN_MAX {
@@ -242,12 +288,13 @@ impl Tree {
             pzxid: by.zxid,
             ctime_ms: by.now_ms,
             mtime_ms: by.now_ms,
-            owner: create.mode.ephemeral.then_some(by.session),
+            owner: create.mode.lasts.owner(by.session),
             ..Node::default()
         };
-        let above = self.get_mut(&parent);
-        above.born = above.born.wrapping_add(1);
-        above.pzxid = by.zxid;
+        self.edit(&parent, |above| {
+            above.born = above.born.wrapping_add(1);
+            above.pzxid = by.zxid;
+        });
         self.put(path.clone(), node);
         Ok((path, undo))
     }
@@ -275,10 +322,12 @@ impl Tree {
     /// Deletes a node that is there and has no children.
     pub fn remove(&mut self, path: &Blob, zxid: Zxid) -> Undo {
         let node = self.nodes.swap_remove(path).expect("the node was looked up before");
+        node.reapable_ms().map(|at_ms| self.reapable.remove(&(at_ms, path.clone())));
         let (parent, name) = path::split(path).expect("the root is never removed");
-        let above = self.get_mut(parent);
-        above.children.remove(name);
-        let before = std::mem::replace(&mut above.pzxid, zxid);
+        let before = self.edit(parent, |above| {
+            above.children.remove(name);
+            std::mem::replace(&mut above.pzxid, zxid)
+        });
         Undo::Deleted(path.clone(), Box::new(node), before)
     }
 
@@ -296,12 +345,13 @@ impl Tree {
         let node = self.get(path)?;
         node.rules.check(Acl::WRITE, by.identities)?;
         fits(version, node.version)?;
-        let node = self.get_mut(path);
-        let (mzxid, mtime_ms, version) = (node.mzxid, node.mtime_ms, node.version);
-        let before = std::mem::replace(&mut node.data, data.cloned());
-        node.version = version.wrapping_add(1);
-        (node.mzxid, node.mtime_ms) = (by.zxid, by.now_ms);
-        Ok(Undo::Data(path.clone(), before, mzxid, mtime_ms, version))
+        Ok(self.edit(path, |node| {
+            let (mzxid, mtime_ms, version) = (node.mzxid, node.mtime_ms, node.version);
+            let before = std::mem::replace(&mut node.data, data.cloned());
+            node.version = version.wrapping_add(1);
+            (node.mzxid, node.mtime_ms) = (by.zxid, by.now_ms);
+            Undo::Data(path.clone(), before, mzxid, mtime_ms, version)
+        }))
     }
 
     /// Sets a node's rules.
@@ -319,10 +369,11 @@ impl Tree {
         let node = self.get(path)?;
         node.rules.check(Acl::ADMIN, by.identities)?;
         fits(version, node.aversion)?;
-        let node = self.get_mut(path);
-        let aversion = node.aversion;
-        node.aversion = aversion.wrapping_add(1);
-        Ok(Undo::Rules(path.clone(), std::mem::replace(&mut node.rules, rules), aversion))
+        Ok(self.edit(path, |node| {
+            let aversion = node.aversion;
+            node.aversion = aversion.wrapping_add(1);
+            Undo::Rules(path.clone(), std::mem::replace(&mut node.rules, rules), aversion)
+        }))
     }
 
     /// Whether a node is there, may be read and has a version.
@@ -341,21 +392,21 @@ impl Tree {
             Undo::Created(path, born, pzxid) => {
                 self.remove(&path, pzxid);
                 let (parent, _) = path::split(&path).expect("the root is never created");
-                self.get_mut(parent).born = born;
+                self.edit(parent, |above| above.born = born);
             }
             Undo::Deleted(path, node, pzxid) => {
                 let (parent, _) = path::split(&path).expect("the root is never deleted");
-                self.get_mut(parent).pzxid = pzxid;
+                self.edit(parent, |above| above.pzxid = pzxid);
                 self.put(path, *node);
             }
             Undo::Data(path, data, mzxid, mtime_ms, version) => {
-                let node = self.get_mut(&path);
-                (node.data, node.mzxid, node.mtime_ms, node.version) =
-                    (data, mzxid, mtime_ms, version);
+                self.edit(&path, |node| {
+                    (node.data, node.mzxid, node.mtime_ms, node.version) =
+                        (data, mzxid, mtime_ms, version);
+                });
             }
             Undo::Rules(path, rules, aversion) => {
-                let node = self.get_mut(&path);
-                (node.rules, node.aversion) = (rules, aversion);
+                self.edit(&path, |node| (node.rules, node.aversion) = (rules, aversion));
             }
             Undo::Nothing => {}
         }

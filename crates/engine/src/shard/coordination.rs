@@ -8,13 +8,13 @@
 
 use super::{Shard, Target, TargetKind};
 use crate::coordination::liveness::Liveness;
-use crate::coordination::service::{Command, Done};
+use crate::coordination::service::{Command, Coordination, Done};
 use crate::coordination::watches::Watches;
 use crate::coordination::{
     Answered, Ask, Code, Event, OfSession, Read, Reply, SessionId, Told, Watch, Write, Zxid,
 };
 use crate::entry::LogRecord;
-use crate::limits::WATCHES_MAX;
+use crate::limits::{REAP_US, WATCHES_MAX};
 use crate::message::{Answer, Body, GatewayId, MachineId, Notice, Now, Request, Token};
 use adt::{Blob, Ctx};
 use std::collections::BTreeMap;
@@ -27,6 +27,9 @@ pub struct Leader {
     homes: BTreeMap<SessionId, Home>,
     /// Changes of sessions that are in the log and not applied.
     writing: BTreeMap<SessionId, u32>,
+    /// When to look for nodes whose time has come, in monotonic microseconds; none at a replica that does
+    /// not lead.
+    reap_us: Option<u64>,
 }
 
 /// Where a session is.
@@ -38,9 +41,11 @@ struct Home {
 }
 
 impl Leader {
-    /// When a session may have been silent for too long, in monotonic microseconds.
-    pub fn next_us(&self) -> Option<u64> {
-        self.liveness.next_us()
+    /// When a session may have been silent for too long, or a node's time may have come, in monotonic
+    /// microseconds.
+    pub fn next_us(&self, service: &Coordination) -> Option<u64> {
+        let reap_us = self.reap_us.filter(|_| service.tree().reapable_ms().is_some());
+        self.liveness.next_us().into_iter().chain(reap_us).min()
     }
 
     /// How many paths are watched, each counted once for each session.
@@ -65,9 +70,25 @@ impl Leader {
 impl Shard {
     /// A lead begins: every session has its whole time.
     pub(super) fn watch_over_sessions(&mut self, now: Now) {
-        self.coordination = Leader::default();
+        self.coordination = Leader { reap_us: Some(now.mono_us + REAP_US), ..Leader::default() };
         for (session, kept) in self.state.coordination().sessions() {
             self.coordination.liveness.begin(*session, kept.timeout_ms, now.mono_us);
+        }
+    }
+
+    /// Nodes whose time has come are deleted, now and then: the tick is the leader's monotonic clock's,
+    /// whether their time has come is decided by the time of the entry, as all replicas read it.
+    pub(super) fn reap_nodes(&mut self, now: Now) {
+        let first_ms = self.state.coordination().tree().reapable_ms();
+        if self.coordination.reap_us.is_none_or(|at_us| now.mono_us < at_us) {
+            return;
+        }
+        self.coordination.reap_us = Some(now.mono_us + REAP_US);
+        let now_ms = i64::try_from(now.wall_ms()).unwrap_or(i64::MAX);
+        if first_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+            let (session, identities) = (SessionId::default(), Vec::new());
+            let command = Command { session, identities, write: Write::Reap };
+            self.log_command(command, Target::nobody());
         }
     }
 

@@ -277,7 +277,7 @@ impl Shard {
         open && self.cut.is_none()
             && self.waiters.is_empty()
             && self.streams.is_quiet()
-            && self.state.coordination().sessions().is_empty()
+            && self.state.coordination().is_quiet()
             && !self.has_work()
             && !self.has_answers()
     }
@@ -321,7 +321,7 @@ impl Shard {
         let watching = !self.waiters.is_empty() || prepared;
         let waiting = watching.then_some(now.mono_us + 100_000);
         let streams = self.streams_timeout(now);
-        let sessions = self.coordination.next_us();
+        let sessions = self.coordination.next_us(self.state.coordination());
         let due = expiry.into_iter().chain(waiting).chain(streams).chain(sessions);
         due.chain(self.cut_timeout()).min()
     }
@@ -335,6 +335,7 @@ impl Shard {
         self.refuse_stuck(now);
         self.expire_cut(now);
         self.end_silent_sessions(now);
+        self.reap_nodes(now);
         if self.tracking_until_us.is_some_and(|until| until < now.mono_us) && !self.locks.in_use() {
             self.tracking_until_us = None;
         }

@@ -10,10 +10,6 @@ use engine::coordination::{Change, Code, Read, Reply};
 
 /// The kind of an answer that is an error.
 const ERROR: i32 = -1;
-/// Creates a container; only to tell that it is known.
-const CREATE_CONTAINER: i32 = 19;
-/// Creates a node with a time to live.
-const CREATE_TTL: i32 = 21;
 
 struct Header {
     kind: i32,
@@ -54,7 +50,7 @@ pub(super) fn put_multi(changes: &[Change], out: &mut Vec<u8>) -> Result<(), Ine
             return Err(Inexpressible);
         }
         put_asked(Op::of_change(change), out);
-        put_change(change, out);
+        put_change(change, out)?;
     }
     END.put(out);
     Ok(())
@@ -64,12 +60,15 @@ pub(super) fn get_multi(input: &mut Input<'_>) -> Result<Vec<Change>, Flaw> {
     let mut changes = Vec::new();
     while let Some(kind) = next(input)? {
         match Op::of(kind) {
-            Some(op @ (Op::Create | Op::Create2 | Op::Delete | Op::SetData | Op::Check)) => {
-                changes.push(get_change(op, input)?);
-            }
-            None if matches!(kind, CREATE_CONTAINER | CREATE_TTL) => {
-                return Err(Flaw::Unimplemented);
-            }
+            Some(
+                op @ (Op::Create
+                | Op::Create2
+                | Op::CreateContainer
+                | Op::CreateTtl
+                | Op::Delete
+                | Op::SetData
+                | Op::Check),
+            ) => changes.push(get_change(op, input)?),
             _ => return Err(Flaw::Malformed),
         }
     }
