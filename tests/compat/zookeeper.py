@@ -57,7 +57,7 @@ class Zookeeper:
         with open(self.folder / "said", "wb") as said:
             self.process = subprocess.Popen(words, stdout=said, stderr=said)
         deadline = time.monotonic() + START_S_MAX
-        while self.words(b"ruok") != b"imok":
+        while not self.words(b"srvr").startswith(b"Zookeeper version"):
             assert self.process.poll() is None, (self.folder / "said").read_text()[-2000:]
             assert time.monotonic() < deadline, "ZooKeeper does not start"
             time.sleep(0.1)

@@ -58,7 +58,7 @@ const ACL_BYTES_MIN: usize = 4 + IDENTITY_BYTES_MIN;
 const CHANGE_BYTES_MIN: usize = 1 + WORD_BYTES_MIN + 4;
 const READ_BYTES_MIN: usize = 1 + WORD_BYTES_MIN;
 
-const CODES: [Code; 17] = [
+const CODES: [Code; 18] = [
     Code::Ok,
     Code::RuntimeInconsistency,
     Code::Marshalling,
@@ -75,6 +75,7 @@ const CODES: [Code; 17] = [
     Code::AuthFailed,
     Code::SessionMoved,
     Code::NoWatcher,
+    Code::ReconfigDisabled,
     Code::QuotaExceeded,
 ];
 

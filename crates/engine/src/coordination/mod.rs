@@ -8,8 +8,10 @@ pub mod acl;
 mod ask;
 pub mod liveness;
 pub mod path;
+mod quota;
 mod request;
 pub mod service;
+pub mod survey;
 #[cfg(test)]
 mod tests;
 pub mod tree;

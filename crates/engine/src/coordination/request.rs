@@ -53,6 +53,8 @@ pub enum Code {
     SessionMoved = -118,
     /// There is no such watch.
     NoWatcher = -121,
+    /// The servers cannot be changed by clients.
+    ReconfigDisabled = -123,
     /// There are as many nodes, children or sessions as there can be.
     QuotaExceeded = -125,
 }
@@ -107,8 +109,7 @@ pub struct Stat {
     pub cversion: i32,
     /// How often its access control list was set.
     pub aversion: i32,
-    /// The session that it ends with; nought for nodes that stay; for others what ZooKeeper has here:
-    /// [`Lasts::owner`].
+    /// The session that it ends with; nought for others.
     pub ephemeral_owner: i64,
     /// Bytes of its data.
     pub data_length: i32,
@@ -138,8 +139,8 @@ impl Lasts {
     const CONTAINER: i64 = i64::MIN;
     const TTL: i64 = 0xff << 56;
 
-    /// What stands for it in [`Stat::ephemeral_owner`] if this session has created the node, as
-    /// ZooKeeper's `EphemeralType` has it.
+    /// A number that stands for it, if this session has created the node, as ZooKeeper's
+    /// `EphemeralType` has it in what it keeps. Clients see those of sessions.
     pub fn owner(self, session: SessionId) -> i64 {
         match self {
             Self::Always => 0,

@@ -2,10 +2,12 @@
 //! [`Coordination::apply`], only from the log.
 
 use super::path;
+use super::quota;
 use super::request::{
-    Acl, Change, Code, Event, Happened, Identity, Password, Read, Reply, SessionId, Write, Zxid,
+    Acl, Change, Code, Event, Happened, Identity, Password, Read, Reply, SessionId, Stat, Write,
+    Zxid,
 };
-use super::tree::{By, Node, Tree, Undo};
+use super::tree::{self, By, Node, Tree, Undo};
 use crate::limits::SESSIONS_MAX;
 use adt::{Blob, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +54,21 @@ pub struct Done {
     /// The answer.
     pub reply: Result<Reply, Code>,
     /// What has happened, in the order in which it is told.
-    pub events: Vec<Event>,
+    pub events: Vec<tree::Change>,
+}
+
+/// What a write has done so far.
+#[derive(Default)]
+struct Made {
+    undos: Vec<Undo>,
+    events: Vec<tree::Change>,
+}
+
+impl Made {
+    fn note(&mut self, tree: &Tree, undo: Undo) {
+        self.events.extend(undo.happened(tree));
+        self.undos.push(undo);
+    }
 }
 
 /// The tree and the sessions.
@@ -143,27 +159,26 @@ impl Coordination {
         let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         let (session, identities) = (command.session, &command.identities[..]);
         let by = By { session, identities, zxid, now_ms };
-        let mut undos = Vec::new();
+        let mut done = Made::default();
         let reply = match &command.write {
             Write::Open { timeout_ms, password } => self.open(&by, *timeout_ms, *password),
             Write::Reap => {
                 let paths: Vec<Blob> = self.tree.reapable(now_ms).cloned().collect();
-                undos.extend(paths.iter().map(|path| self.tree.remove(path, zxid)));
+                for path in paths {
+                    let undo = self.tree.remove(&path, zxid);
+                    done.note(&self.tree, undo);
+                }
                 Ok(Reply::Done)
             }
             _ if !self.sessions.contains_key(&session) => Err(Code::SessionExpired),
             Write::Close => {
-                self.close(&by, &mut undos);
+                self.close(&by, &mut done);
                 Ok(Reply::Done)
             }
-            Write::Change(change) => self.change(&by, change, &mut undos),
-            Write::Multi(changes) => Ok(self.multi(&by, changes, &mut undos)),
+            Write::Change(change) => self.change(&by, change, &mut done),
+            Write::Multi(changes) => Ok(self.multi(&by, changes, &mut done)),
         };
-        let event = |undo: &Undo| {
-            let (happened, path) = undo.happened()?;
-            Some(Event { happened, path: path.clone() })
-        };
-        Done { reply, events: undos.iter().filter_map(event).collect() }
+        Done { reply, events: done.events }
     }
 
     fn open(&mut self, by: &By<'_>, timeout_ms: i32, password: Password) -> Result<Reply, Code> {
@@ -178,23 +193,26 @@ impl Coordination {
     }
 
     /// Ends a session that is there, and its ephemeral nodes with it.
-    fn close(&mut self, by: &By<'_>, undos: &mut Vec<Undo>) {
+    fn close(&mut self, by: &By<'_>, done: &mut Made) {
         let session = self.sessions.remove(&by.session);
-        let ephemerals = session.into_iter().flat_map(|session| session.ephemerals);
-        undos.extend(ephemerals.map(|path| self.tree.remove(&path, by.zxid)));
+        for path in session.into_iter().flat_map(|session| session.ephemerals) {
+            let undo = self.tree.remove(&path, by.zxid);
+            done.note(&self.tree, undo);
+        }
     }
 
-    /// All of the changes or none. What they did is added to `undos`.
-    fn multi(&mut self, by: &By<'_>, changes: &[Change], undos: &mut Vec<Undo>) -> Reply {
+    /// All of the changes or none. What they did is added to `done`.
+    fn multi(&mut self, by: &By<'_>, changes: &[Change], done: &mut Made) -> Reply {
         let mut replies = Vec::with_capacity(changes.len());
         for change in changes {
-            match self.change(by, change, undos) {
+            match self.change(by, change, done) {
                 Ok(reply) => replies.push(Ok(reply)),
                 Err(code) => {
-                    while let Some(undo) = undos.pop() {
+                    while let Some(undo) = done.undos.pop() {
                         self.note_ephemeral(&undo, false);
                         self.tree.undo(undo);
                     }
+                    done.events.clear();
                     // Those before the one that failed are told that they did not, those behind it that
                     // it was not their fault.
                     let mut codes = vec![Err(Code::Ok); replies.len()];
@@ -207,12 +225,7 @@ impl Coordination {
         Reply::Multi(replies)
     }
 
-    fn change(
-        &mut self,
-        by: &By<'_>,
-        change: &Change,
-        undos: &mut Vec<Undo>,
-    ) -> Result<Reply, Code> {
+    fn change(&mut self, by: &By<'_>, change: &Change, done: &mut Made) -> Result<Reply, Code> {
         let (reply, undo) = match change {
             Change::Create(create) => {
                 let (path, undo) = self.tree.create(by, create)?;
@@ -233,7 +246,7 @@ impl Coordination {
             Change::Check { path, version } => (Reply::Done, self.tree.check(by, path, *version)?),
         };
         self.note_ephemeral(&undo, true);
-        undos.push(undo);
+        done.note(&self.tree, undo);
         Ok(reply)
     }
 
@@ -257,28 +270,29 @@ impl Coordination {
     /// Answers a read as of now.
     ///
     /// # Errors
-    /// A path that cannot be, no such node, no right to read it, no such session.
+    /// A nought in a path, no such node, no right to read it, no such session.
     pub fn read(
         &self,
         session: SessionId,
         identities: &[Identity],
         read: &Read,
     ) -> Result<Reply, Code> {
-        if let Some(path) = read.path()
-            && !matches!(read, Read::Sync(_) | Read::Ephemerals(_))
-            && !path::is_valid(path)
-        {
-            return Err(Code::BadArguments);
-        }
         let readable = |path: &Blob| {
             let node = self.tree.get(path)?;
             node.rules.check(Acl::READ, identities).map(|()| node)
         };
         Ok(match read {
+            // As in ZooKeeper, which looks for nothing else here.
+            Read::Exists(path) if path.contains(&0) => return Err(Code::BadArguments),
             Read::Exists(path) => Reply::Stat(self.tree.get(path)?.stat()),
             Read::Data(path) => {
                 let node = readable(path)?;
-                Reply::Data(node.data.clone(), node.stat())
+                let Some(measured) = quota::measured(path) else {
+                    return Ok(Reply::Data(node.data.clone(), node.stat()));
+                };
+                let data = quota::measure(&self.tree, measured);
+                let data_length = i32::try_from(data.len()).unwrap_or(i32::MAX);
+                Reply::Data(Some(data), Stat { data_length, ..node.stat() })
             }
             Read::Acl(path) => {
                 let node = self.tree.get(path)?;

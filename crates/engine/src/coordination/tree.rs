@@ -2,7 +2,7 @@
 
 use super::acl::Rules;
 use super::path;
-use super::request::{Acl, Code, Create, Happened, Identity, Lasts, SessionId, Stat, Zxid};
+use super::request::{Acl, Code, Create, Event, Happened, Identity, Lasts, SessionId, Stat, Zxid};
 use crate::limits::{NODE_CHILDREN_MAX, NODES_MAX, REAPED_MAX};
 use adt::Blob;
 use adt::collections::Map;
@@ -44,6 +44,10 @@ impl Node {
         Self { data, rules, children, ..*self }
     }
 
+    fn data_bytes(&self) -> u64 {
+        self.data.as_ref().map_or(0, |data| data.len() as u64)
+    }
+
     /// The session that it ends with, if it is ephemeral.
     pub fn session(&self) -> Option<SessionId> {
         (Lasts::of_owner(self.owner) == Lasts::Session).then_some(SessionId(self.owner))
@@ -74,7 +78,7 @@ impl Node {
             // Each child that was there was created, and each that is not there any more deleted.
             cversion: self.born.wrapping_mul(2).wrapping_sub(children),
             aversion: self.aversion,
-            ephemeral_owner: self.owner,
+            ephemeral_owner: self.session().map_or(0, |session| session.0),
             data_length: count(self.data.as_ref().map_or(0, |data| data.len())),
             num_children: children,
             pzxid: self.pzxid,
@@ -98,15 +102,31 @@ pub enum Undo {
 }
 
 impl Undo {
-    /// What has happened, to which node, as those are told who watch it.
-    pub fn happened(&self) -> Option<(Happened, &Blob)> {
-        match self {
-            Self::Created(path, ..) => Some((Happened::Created, path)),
-            Self::Deleted(path, ..) => Some((Happened::Deleted, path)),
-            Self::Data(path, ..) => Some((Happened::Data, path)),
-            Self::Rules(..) | Self::Nothing => None,
-        }
+    /// What has happened, to which node, as those are told who watch it. This is the tree right after
+    /// the change.
+    pub fn happened(&self, tree: &Tree) -> Option<Change> {
+        let rules = |path: &[u8]| tree.get(path).map(|node| node.rules.clone()).unwrap_or_default();
+        let (happened, path, own) = match self {
+            Self::Created(path, ..) => (Happened::Created, path, rules(path)),
+            Self::Deleted(path, node, _) => (Happened::Deleted, path, node.rules.clone()),
+            Self::Data(path, ..) => (Happened::Data, path, rules(path)),
+            Self::Rules(..) | Self::Nothing => return None,
+        };
+        let event = Event { happened, path: path.clone() };
+        let parents = path::split(path).map(|(parent, _)| rules(parent)).unwrap_or_default();
+        Some(Change { event, rules: own, parents })
     }
+}
+
+/// Something that has happened, and who may be told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// What, to which node.
+    pub event: Event,
+    /// That node's rules: whoever may not read it is not told, as in ZooKeeper since CVE-2024-23944.
+    pub rules: Rules,
+    /// Those of its parent, whose children are others now.
+    pub parents: Rules,
 }
 
 /// What every change is told.
@@ -128,13 +148,16 @@ pub struct Tree {
     nodes: Map<Blob, Node>,
     /// Nodes that may be deleted by nobody's wish, from this time on.
     reapable: BTreeSet<(i64, Blob)>,
+    /// Bytes of all paths and data.
+    bytes: u64,
 }
 
 impl Default for Tree {
     /// The root and the nodes below `/zookeeper` that clients expect.
     fn default() -> Self {
-        let mut tree = Self { nodes: Map::default(), reapable: BTreeSet::new() };
+        let mut tree = Self { nodes: Map::default(), reapable: BTreeSet::new(), bytes: 0 };
         tree.nodes.insert(Blob::new(path::ROOT), Node::default());
+        tree.bytes = path::ROOT.len() as u64;
         for path in FIXED.into_iter().skip(1) {
             tree.put(Blob::from(path), Node::default());
         }
@@ -161,9 +184,10 @@ impl Tree {
     /// Changes a node that is there.
     fn edit<T>(&mut self, path: &[u8], edit: impl FnOnce(&mut Node) -> T) -> T {
         let node = self.nodes.get_mut(path).expect("the node was looked up before");
-        let before = node.reapable_ms();
+        let (before, data) = (node.reapable_ms(), node.data_bytes());
         let result = edit(node);
         let after = node.reapable_ms();
+        self.bytes = self.bytes - data + node.data_bytes();
         if before != after {
             before.map(|at_ms| self.reapable.remove(&(at_ms, Blob::new(path))));
             after.map(|at_ms| self.reapable.insert((at_ms, Blob::new(path))));
@@ -187,6 +211,11 @@ impl Tree {
         self.nodes.len()
     }
 
+    /// Bytes of all paths and data.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Whether there is nothing but what is always there.
     pub fn is_empty(&self) -> bool {
         self.nodes.len() == FIXED.len()
@@ -203,6 +232,7 @@ impl Tree {
             self.edit(parent, |parent| parent.children.insert(Blob::new(name)));
         }
         self.reapable.extend(node.reapable_ms().map(|at_ms| (at_ms, path.clone())));
+        self.bytes += path.len() as u64 + node.data_bytes();
         self.nodes.insert(path, node);
     }
 
@@ -229,6 +259,8 @@ impl Tree {
         let nodes = self.nodes.iter();
         let due = nodes.filter_map(|(path, node)| Some((node.reapable_ms()?, path.clone())));
         self.reapable = due.collect();
+        let nodes = self.nodes.iter();
+        self.bytes = nodes.map(|(path, node)| path.len() as u64 + node.data_bytes()).sum();
         Ok(())
     }
 
@@ -238,14 +270,18 @@ impl Tree {
     /// [`Code::NoNode`].
     pub fn descendants(&self, path: &[u8]) -> Result<usize, Code> {
         self.get(path)?;
+        Ok(self.below(path).count() - 1)
+    }
+
+    /// A node, if it is there, and all nodes below it.
+    pub fn below(&self, path: &[u8]) -> impl Iterator<Item = (Blob, &Node)> {
         let mut open = vec![Blob::new(path)];
-        let mut count = 0;
-        while let Some(path) = open.pop() {
-            let children = self.nodes.get(&path).into_iter().flat_map(|node| &node.children);
-            open.extend(children.map(|name| path::join(&path, name)));
-            count += 1;
-        }
-        Ok(count - 1)
+        std::iter::from_fn(move || {
+            let path = open.pop()?;
+            let node = self.nodes.get(&path)?;
+            open.extend(node.children.iter().map(|name| path::join(&path, name)));
+            Some((path, node))
+        })
     }
 
     /// Creates a node; gives its path.
@@ -302,16 +338,15 @@ impl Tree {
     /// Deletes a node without children.
     ///
     /// # Errors
-    /// A node that is always there, no such node, no right to delete children of its parent, another
+    /// A node that is always there, no parent, no right to delete children of it, no such node, another
     /// version, children.
     pub fn delete(&mut self, by: &By<'_>, path: &Blob, version: i32) -> Result<Undo, Code> {
         if FIXED.iter().any(|fixed| fixed.as_bytes() == path.as_slice()) {
             return Err(Code::BadArguments);
         }
         let (parent, _) = path::split(path).ok_or(Code::BadArguments)?;
-        let above = self.get(parent)?;
+        self.get(parent)?.rules.check(Acl::DELETE, by.identities)?;
         let node = self.get(path)?;
-        above.rules.check(Acl::DELETE, by.identities)?;
         fits(version, node.version)?;
         if !node.children.is_empty() {
             return Err(Code::NotEmpty);
@@ -323,6 +358,7 @@ impl Tree {
     pub fn remove(&mut self, path: &Blob, zxid: Zxid) -> Undo {
         let node = self.nodes.swap_remove(path).expect("the node was looked up before");
         node.reapable_ms().map(|at_ms| self.reapable.remove(&(at_ms, path.clone())));
+        self.bytes -= path.len() as u64 + node.data_bytes();
         let (parent, name) = path::split(path).expect("the root is never removed");
         let before = self.edit(parent, |above| {
             above.children.remove(name);
@@ -379,8 +415,11 @@ impl Tree {
     /// Whether a node is there, may be read and has a version.
     ///
     /// # Errors
-    /// No such node, no right to read it, another version.
+    /// A path that cannot be, no such node, no right to read it, another version.
     pub fn check(&self, by: &By<'_>, path: &Blob, version: i32) -> Result<Undo, Code> {
+        if !path::is_valid(path) {
+            return Err(Code::BadArguments);
+        }
         let node = self.get(path)?;
         node.rules.check(Acl::READ, by.identities)?;
         fits(version, node.version).map(|()| Undo::Nothing)

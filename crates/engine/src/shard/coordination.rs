@@ -7,14 +7,17 @@
 //! watch, as ZooKeeper's do.
 
 use super::{Shard, Target, TargetKind};
+use crate::coordination::acl::Rules;
 use crate::coordination::liveness::Liveness;
 use crate::coordination::service::{Command, Coordination, Done};
+use crate::coordination::survey::{Listed, Survey};
+use crate::coordination::tree::Change;
 use crate::coordination::watches::Watches;
 use crate::coordination::{
-    Answered, Ask, Code, Event, OfSession, Read, Reply, SessionId, Told, Watch, Write, Zxid,
+    Answered, Ask, Code, OfSession, Read, Reply, SessionId, Told, Watch, Write, Zxid,
 };
 use crate::entry::LogRecord;
-use crate::limits::{REAP_US, WATCHES_MAX};
+use crate::limits::{NODE_PATH_BYTES_MAX, REAP_US, WATCHES_MAX};
 use crate::message::{Answer, Body, GatewayId, MachineId, Notice, Now, Request, Token};
 use adt::{Blob, Ctx};
 use std::collections::BTreeMap;
@@ -68,6 +71,21 @@ impl Leader {
 }
 
 impl Shard {
+    /// How much there is of what.
+    pub fn survey(&self) -> Survey {
+        Survey::of(self.state.coordination(), self.known_watches())
+    }
+
+    /// Who there is, and what each has.
+    pub fn list_sessions(&self) -> Listed {
+        Listed::of(self.state.coordination(), self.known_watches())
+    }
+
+    /// What is watched, if this replica leads.
+    fn known_watches(&self) -> Option<&Watches> {
+        self.coordination.reap_us.map(|_| &self.coordination.watches)
+    }
+
     /// A lead begins: every session has its whole time.
     pub(super) fn watch_over_sessions(&mut self, now: Now) {
         self.coordination = Leader { reap_us: Some(now.mono_us + REAP_US), ..Leader::default() };
@@ -198,7 +216,10 @@ impl Shard {
                     match self.state.coordination().missed(&path, watch, since) {
                         Some(event) => {
                             let last = self.state.coordination().last();
-                            self.tell_session(session, Told::Happened(event, last));
+                            self.tell_session(
+                                session,
+                                Told::Happened(event, last, Rules::default()),
+                            );
                         }
                         None => self.add_watch(session, &path, watch)?,
                     }
@@ -217,6 +238,9 @@ impl Shard {
     }
 
     fn add_watch(&mut self, session: SessionId, path: &Blob, watch: Watch) -> Result<(), Code> {
+        if path.len() > NODE_PATH_BYTES_MAX {
+            return Err(Code::BadArguments);
+        }
         if self.coordination.watches.len() >= WATCHES_MAX {
             return Err(Code::QuotaExceeded);
         }
@@ -284,13 +308,13 @@ impl Shard {
         }
     }
 
-    fn tell_watchers(&mut self, events: &[Event], zxid: Zxid) {
+    fn tell_watchers(&mut self, changes: &[Change], zxid: Zxid) {
         let mut told = Vec::new();
-        for event in events {
-            self.coordination.watches.fire(event, &mut told);
+        for change in changes {
+            self.coordination.watches.fire(change, &mut told);
         }
-        for (session, event) in told {
-            self.tell_session(session, Told::Happened(event, zxid));
+        for (session, event, rules) in told {
+            self.tell_session(session, Told::Happened(event, zxid, rules));
         }
     }
 }

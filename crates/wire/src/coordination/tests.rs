@@ -52,7 +52,8 @@ fn place(code: Code) -> usize {
         Code::AuthFailed => 13,
         Code::SessionMoved => 14,
         Code::NoWatcher => 15,
-        Code::QuotaExceeded => 16,
+        Code::ReconfigDisabled => 16,
+        Code::QuotaExceeded => 17,
     }
 }
 

@@ -116,6 +116,9 @@ pub(super) fn put_changed(
             Err(code) => put_error(*code as i32, out),
             Ok(reply) => {
                 let op = match reply {
+                    // As ZooKeeper 3.8: among several, who asks for the stat of a node that stays or
+                    // is ephemeral is not told.
+                    Reply::Created { .. } if !has_a_life(ops.get(i)) => Op::Create,
                     Reply::Created { stat: Some(_), .. } => Op::Create2,
                     Reply::Created { .. } => Op::Create,
                     Reply::Stat(_) => Op::SetData,
@@ -146,6 +149,11 @@ pub(super) fn put_found(
     }
     END.put(out);
     Ok(())
+}
+
+/// Whether a container or a node with a time to live was created.
+fn has_a_life(op: Option<&Op>) -> bool {
+    matches!(op, Some(Op::CreateContainer | Op::CreateTtl))
 }
 
 fn put_answer(op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<(), Malformed> {

@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-pub const CODES: [Code; 17] = [
+pub const CODES: [Code; 18] = [
     Code::Ok,
     Code::RuntimeInconsistency,
     Code::Marshalling,
@@ -26,6 +26,7 @@ pub const CODES: [Code; 17] = [
     Code::AuthFailed,
     Code::SessionMoved,
     Code::NoWatcher,
+    Code::ReconfigDisabled,
     Code::QuotaExceeded,
 ];
 

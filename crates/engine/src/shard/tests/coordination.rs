@@ -99,7 +99,7 @@ impl Story {
                 Ok(other) => format!("{token} {other:?}"),
                 Err(code) => format!("{token} {code:?}"),
             },
-            Answer::Notice(Notice::Session { told: Told::Happened(event, _), .. }) => {
+            Answer::Notice(Notice::Session { told: Told::Happened(event, ..), .. }) => {
                 format!("{:?} {}", event.happened, text(&event.path))
             }
             Answer::Notice(Notice::Session { told, .. }) => format!("{told:?}"),
