@@ -10,6 +10,7 @@ from zookeeper import SCRIPTS, environment
 
 PROJECT = pathlib.Path(__file__).parent / "curator" / "pom.xml"
 WAIT_S = 300
+RUN = "org.codehaus.mojo:exec-maven-plugin:3.1.0:java"
 
 SHELL = """\
 version
@@ -87,6 +88,9 @@ def shell(server, text):
         for pattern, replaced in NUMBERS:
             line = re.sub(pattern, replaced, line)
         (events if line.startswith("WatchedEvent") else lines).append(line)
+    # ZooKeeper tells who somebody is in the order of a hash table.
+    head = lines.index("Auth scheme: User") + 1
+    lines[head : head + 2] = sorted(lines[head : head + 2])
     return lines, events
 
 
@@ -100,7 +104,7 @@ def test_zookeepers_shell_prints_the_same(both):
 
 
 def maven(port, *more):
-    words = ["mvn", "-q", "-B", *more, "-f", PROJECT, "compile", "exec:java", "-Dexec.mainClass=Programs"]
+    words = ["mvn", "-q", "-B", *more, "-f", PROJECT, "compile", RUN, "-Dexec.mainClass=Programs"]
     words += [f"-Dexec.args=127.0.0.1:{port}"]
     return subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S)
 
@@ -112,7 +116,7 @@ def test_curators_recipes_keep_their_promises(both, which, tmp_path):
             pytest.skip(f"there is no {program}")
     folder = f"-Dbuild.folder={tmp_path}"
     done = maven(both[which].port, folder, "-o")
-    if done.returncode and "offline" in done.stdout + done.stderr:
+    if done.returncode and "AssertionError" not in done.stdout + done.stderr:
         # Curator's jars are not on this machine yet.
         done = maven(both[which].port, folder)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]

@@ -24,6 +24,8 @@ def plain(value):
         return {name: getattr(value, name) for name in names} | {"mine": bool(value.ephemeralOwner)}
     if isinstance(value, KazooException):
         return type(value).__name__
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return sorted(value)
     if isinstance(value, (list, tuple)):
         return [plain(one) for one in value]
     return value

@@ -46,6 +46,17 @@ def nodes(side):
 
 
 @story
+def nodes_that_are_always_there(side):
+    side.open("ann")
+    for path in ["/zookeeper", "/zookeeper/quota", "/zookeeper/config"]:
+        for op in ["getData", "getChildren2", "getACL", "delete", "exists"]:
+            side.do("ann", op, path=path)
+    side.do("ann", "delete", path="/")
+    side.do("ann", "getACL", path="/")
+    side.do("ann", "create", path="/zookeeper/config/x")
+
+
+@story
 def sequences(side):
     side.open("ann")
     side.do("ann", "create", path="/s")

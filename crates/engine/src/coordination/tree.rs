@@ -156,17 +156,25 @@ impl Default for Tree {
     /// The root and the nodes below `/zookeeper` that clients expect.
     fn default() -> Self {
         let mut tree = Self { nodes: Map::default(), reapable: BTreeSet::new(), bytes: 0 };
-        tree.nodes.insert(Blob::new(path::ROOT), Node::default());
+        let node = || Node { data: Some(Blob::new(b"")), ..Node::default() };
+        tree.nodes.insert(Blob::new(path::ROOT), node());
         tree.bytes = path::ROOT.len() as u64;
         for path in FIXED.into_iter().skip(1) {
-            tree.put(Blob::from(path), Node::default());
+            tree.put(Blob::from(path), node());
         }
+        // As in ZooKeeper, where it could be changed only by those who may change the servers.
+        tree.edit(CONFIG.as_bytes(), |config| {
+            config.rules = Rules::readable();
+            config.aversion = -1;
+        });
         tree
     }
 }
 
 /// Nodes that are always there.
-const FIXED: [&str; 4] = ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"];
+const FIXED: [&str; 4] = ["/", "/zookeeper", CONFIG, "/zookeeper/quota"];
+/// Where ZooKeeper says which servers there are.
+const CONFIG: &str = "/zookeeper/config";
 
 fn fits(wanted: i32, version: i32) -> Result<(), Code> {
     if wanted == -1 || wanted == version { Ok(()) } else { Err(Code::BadVersion) }
@@ -293,13 +301,12 @@ impl Tree {
         if matches!(create.mode.lasts, Lasts::Ttl(ms) if ms <= 0 || ms > Lasts::TTL_MS_MAX) {
             return Err(Code::BadArguments);
         }
-        let (parent, name) = split_for_sequence(create)?;
+        let parent = parent_of_created(create)?;
         let rules = Rules::of(&create.acl, by.identities)?;
         let above = self.get(&parent)?;
         above.rules.check(Acl::CREATE, by.identities)?;
         let path = if create.mode.sequential {
-            let name = [name, format!("{:010}", above.born).as_bytes()].concat();
-            path::join(&parent, &name)
+            Blob::from([&create.path[..], format!("{:010}", above.born).as_bytes()].concat())
         } else {
             create.path.clone()
         };
@@ -452,9 +459,8 @@ impl Tree {
     }
 }
 
-/// The parent of a node that is to be created, and its name. What a sequential node's name begins with
-/// may be nothing.
-fn split_for_sequence(create: &Create) -> Result<(Blob, &[u8]), Code> {
+/// The parent of a node that is to be created. What a sequential node's name begins with may be nothing.
+fn parent_of_created(create: &Create) -> Result<Blob, Code> {
     let path = create.path.as_slice();
     let parent = path::parent_to_be(path).ok_or(Code::BadArguments)?;
     let name = path::split(path).map_or(&b""[..], |(_, name)| name);
@@ -462,5 +468,5 @@ fn split_for_sequence(create: &Create) -> Result<(Blob, &[u8]), Code> {
         // Only the root has no name, and it is there.
         return Err(if path == path::ROOT { Code::NodeExists } else { Code::BadArguments });
     }
-    Ok((Blob::new(parent), name))
+    Ok(Blob::new(parent))
 }
