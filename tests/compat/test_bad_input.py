@@ -252,6 +252,8 @@ def test_what_comes_after_the_end_of_a_session_is_not_done(both):
         session.asked[1] = ["closeSession"]
         session.send(buffer(header(1, -11)) + late)
         session.hear()
-        return session.heard[-1]["err"], session.ends()
+        # ZooKeeper may say of the late one that the session has expired, before it closes.
+        assert session.ends() is not None
+        return session.heard[-1]["err"]
 
-    assert both_say(both, say)[0] == 0
+    assert both_say(both, say) == 0

@@ -353,6 +353,27 @@ def paths_that_can_and_cannot_be(side):
 
 
 @story
+def changes_of_paths_that_cannot_be(side):
+    side.open("ann")
+    side.do("ann", "create", path="/s")
+    for path in PATHS:
+        if path.startswith("/zookeeper") or path in ("", "/"):
+            continue
+        for op in ["setACL", "delete", "setData"]:
+            side.do("ann", op, path=path)
+            side.do("ann", "multi", ops=[(op, {"path": path})]) if op != "setACL" else None
+        side.do("ann", "setACL", path=path, acl=[])
+        for mode in [0, 1]:
+            side.do("ann", "addWatch", path=path, mode=mode)
+        create = ("create", {"path": path, "flags": 2})
+        side.do("ann", "multi", ops=[create, ("delete", {"path": "/nowhere"})])
+        side.do("ann", "createContainer", path=path + "/x", flags=4)
+        side.do("ann", "removeWatches", path=path, which=3)
+        watched = {kind: [path] for kind in ["data_watches", "exist", "child", "persistent", "recursive"]}
+        side.do("ann", "setWatches2", since=0, **watched)
+
+
+@story
 def reads_of_paths_that_cannot_be(side):
     side.open("ann")
     side.do("ann", "create", path="/s")

@@ -176,6 +176,17 @@ const FIXED: [&str; 4] = ["/", "/zookeeper", CONFIG, "/zookeeper/quota"];
 /// Where ZooKeeper says which servers there are.
 const CONFIG: &str = "/zookeeper/config";
 
+fn must_be_valid(path: &[u8]) -> Result<(), Code> {
+    if path::is_valid(path) { Ok(()) } else { Err(Code::BadArguments) }
+}
+
+/// The parent of a node that is to be created or deleted. As in ZooKeeper, the rest of the path is looked
+/// at later, or not at all.
+fn parent_of(path: &[u8]) -> Result<&[u8], Code> {
+    let parent = path::parent_to_be(path).filter(|_| !path.contains(&0));
+    parent.ok_or(Code::BadArguments)
+}
+
 fn fits(wanted: i32, version: i32) -> Result<(), Code> {
     if wanted == -1 || wanted == version { Ok(()) } else { Err(Code::BadVersion) }
 }
@@ -301,7 +312,8 @@ impl Tree {
         if matches!(create.mode.lasts, Lasts::Ttl(ms) if ms <= 0 || ms > Lasts::TTL_MS_MAX) {
             return Err(Code::BadArguments);
         }
-        let parent = parent_of_created(create)?;
+        // What a sequential node's name begins with may be nothing.
+        let parent = Blob::new(parent_of(&create.path)?);
         let rules = Rules::of(&create.acl, by.identities)?;
         let above = self.get(&parent)?;
         above.rules.check(Acl::CREATE, by.identities)?;
@@ -310,9 +322,7 @@ impl Tree {
         } else {
             create.path.clone()
         };
-        if !path::is_valid(&path) {
-            return Err(Code::BadArguments);
-        }
+        must_be_valid(&path)?;
         if self.nodes.contains_key(&path) {
             return Err(Code::NodeExists);
         }
@@ -345,13 +355,13 @@ impl Tree {
     /// Deletes a node without children.
     ///
     /// # Errors
-    /// A node that is always there, no parent, no right to delete children of it, no such node, another
+    /// A path without a parent, a node that is always there, no parent, no right to delete children of it, no such node, another
     /// version, children.
     pub fn delete(&mut self, by: &By<'_>, path: &Blob, version: i32) -> Result<Undo, Code> {
         if FIXED.iter().any(|fixed| fixed.as_bytes() == path.as_slice()) {
             return Err(Code::BadArguments);
         }
-        let (parent, _) = path::split(path).ok_or(Code::BadArguments)?;
+        let parent = parent_of(path)?;
         self.get(parent)?.rules.check(Acl::DELETE, by.identities)?;
         let node = self.get(path)?;
         fits(version, node.version)?;
@@ -377,7 +387,7 @@ impl Tree {
     /// Sets a node's data.
     ///
     /// # Errors
-    /// No such node, no right to set its data, another version.
+    /// A path that cannot be, no such node, no right to set its data, another version.
     pub fn set_data(
         &mut self,
         by: &By<'_>,
@@ -385,6 +395,7 @@ impl Tree {
         data: Option<&Blob>,
         version: i32,
     ) -> Result<Undo, Code> {
+        must_be_valid(path)?;
         let node = self.get(path)?;
         node.rules.check(Acl::WRITE, by.identities)?;
         fits(version, node.version)?;
@@ -400,7 +411,7 @@ impl Tree {
     /// Sets a node's rules.
     ///
     /// # Errors
-    /// Rules that say nothing, no such node, no right to set them, another version of them.
+    /// A path that cannot be, rules that say nothing, no such node, no right to set them, another version of them.
     pub fn set_rules(
         &mut self,
         by: &By<'_>,
@@ -408,6 +419,7 @@ impl Tree {
         acl: &[Acl],
         version: i32,
     ) -> Result<Undo, Code> {
+        must_be_valid(path)?;
         let rules = Rules::of(acl, by.identities)?;
         let node = self.get(path)?;
         node.rules.check(Acl::ADMIN, by.identities)?;
@@ -424,9 +436,7 @@ impl Tree {
     /// # Errors
     /// A path that cannot be, no such node, no right to read it, another version.
     pub fn check(&self, by: &By<'_>, path: &Blob, version: i32) -> Result<Undo, Code> {
-        if !path::is_valid(path) {
-            return Err(Code::BadArguments);
-        }
+        must_be_valid(path)?;
         let node = self.get(path)?;
         node.rules.check(Acl::READ, by.identities)?;
         fits(version, node.version).map(|()| Undo::Nothing)
@@ -457,16 +467,4 @@ impl Tree {
             Undo::Nothing => {}
         }
     }
-}
-
-/// The parent of a node that is to be created. What a sequential node's name begins with may be nothing.
-fn parent_of_created(create: &Create) -> Result<Blob, Code> {
-    let path = create.path.as_slice();
-    let parent = path::parent_to_be(path).ok_or(Code::BadArguments)?;
-    let name = path::split(path).map_or(&b""[..], |(_, name)| name);
-    if name.is_empty() && !create.mode.sequential {
-        // Only the root has no name, and it is there.
-        return Err(if path == path::ROOT { Code::NodeExists } else { Code::BadArguments });
-    }
-    Ok(Blob::new(parent))
 }

@@ -50,8 +50,9 @@ impl Worker {
         if all {
             self.left = Talk::default();
         }
-        for slot in self.clients.values() {
-            let connection = self.connections.get_mut(*slot);
+        let slots: Vec<usize> = self.clients.values().copied().collect();
+        for slot in slots {
+            let connection = self.connections.get_mut(slot);
             let Some(dialogue) = connection.and_then(|c| c.dialogue.as_mut()) else { continue };
             if all {
                 dialogue.share = Talk::default();
