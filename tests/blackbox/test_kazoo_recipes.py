@@ -2,6 +2,7 @@
 
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 from harness import Server, free_port, until
@@ -292,8 +293,6 @@ def test_counter(clients):
 
 
 def test_leases(clients):
-    from datetime import timedelta
-
     ann, ben = clients(2)
     length = timedelta(seconds=1)
     assert ann.NonBlockingLease("/lease", length, "ann")

@@ -2,6 +2,7 @@
 
 import threading
 
+import jute
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
@@ -108,8 +109,6 @@ def test_kazoos_users_see_the_same(both):
 @pytest.mark.parametrize("container", ["container", "time to live"])
 def test_nodes_go_that_nobody_needs(both, container):
     """Both look for them now and then: ZooKeeper every second here, Claret every ten."""
-    import jute
-
     sessions = [jute.Raw(server.port).connect() for server in both]
     for session in sessions:
         if container == "container":

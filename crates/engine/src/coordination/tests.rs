@@ -405,3 +405,50 @@ fn at_most_so_many_nodes_are_reaped_at_once() {
     world.write(SessionId(0), Write::Reap).unwrap();
     assert_eq!(world.events.len(), 1);
 }
+
+#[test]
+fn a_quotas_node_tells_how_much_there_is() {
+    let (mut world, ann) = world();
+    world.create(ann, Change::Create(create("/a"))).unwrap();
+    world.create(ann, Change::Create(create("/a/b"))).unwrap();
+    world.create(ann, Change::Create(create("/ab"))).unwrap();
+    world.change(ann, set("/a/b", "four", -1)).unwrap();
+    let stats = "/zookeeper/quota/a/zookeeper_stats";
+    for path in ["/zookeeper/quota/a", stats, "/zookeeper/quota/zookeeper_stats"] {
+        world.create(ann, Change::Create(create(path))).unwrap();
+    }
+    let told = |world: &World, path: &str| match world.read(ann, Read::Data(Blob::from(path))) {
+        Ok(Reply::Data(Some(data), stat)) => {
+            (String::from_utf8_lossy(&data).into_owned(), stat.data_length)
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told(&world, stats), ("count=2,bytes=5".to_owned(), 15));
+    world.change(ann, delete("/a/b", -1)).unwrap();
+    world.change(ann, delete("/a", -1)).unwrap();
+    assert_eq!(told(&world, stats), ("count=0,bytes=0".to_owned(), 15));
+    // This one is nobody's.
+    assert_eq!(told(&world, "/zookeeper/quota/zookeeper_stats"), ("x".to_owned(), 1));
+}
+
+#[test]
+fn bytes_are_counted_as_they_come_and_go() {
+    let (mut world, ann) = world();
+    let before = world.service.tree().bytes();
+    assert_eq!(before, "//zookeeper/zookeeper/config/zookeeper/quota".len() as u64);
+    world.create(ann, Change::Create(create("/a"))).unwrap();
+    world.create(ann, ephemeral("/e")).unwrap();
+    world.change(ann, set("/a", "four", -1)).unwrap();
+    assert_eq!(world.service.tree().bytes(), before + 2 + 4 + 2 + 1);
+    let failing = vec![delete("/a", -1), set("/e", "long", -1), delete("/nowhere", -1)];
+    world.write(ann, Write::Multi(failing)).unwrap();
+    assert_eq!(world.service.tree().bytes(), before + 2 + 4 + 2 + 1);
+    world.write(ann, Write::Close).unwrap();
+    assert_eq!(world.service.tree().bytes(), before + 2 + 4);
+    let mut restored = Coordination::default();
+    for (path, node) in world.service.tree().iter() {
+        restored.restore_node(path.clone(), node.without_children());
+    }
+    restored.link_restored().unwrap();
+    assert_eq!(restored.tree(), world.service.tree());
+}
