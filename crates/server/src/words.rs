@@ -310,7 +310,8 @@ mod tests {
         let watched = Some(Watched { sessions: 1, paths: 2, watches: 2 });
         let (nodes, last) = (9, Zxid(0x1f));
         let survey = Survey { nodes, ephemerals: 1, bytes: 80, sessions: 2, last, watched };
-        let mut talk = Talk { received: 4, sent: 5, ..Talk::default() };
+        let mut talk = Talk::default();
+        (talk.received, talk.sent) = (4, 5);
         [1_000, 2_000].into_iter().for_each(|us| talk.answer(us));
         let clients = Clients { connections: 1, outstanding: 0, talk, survey: Some(survey) };
         let address = "127.0.0.1:4000".parse().unwrap();
