@@ -76,6 +76,11 @@ fn as_told(op: Op, reply: &Reply) -> Reply {
     match (op, reply.clone()) {
         (Op::Create, Reply::Created { path, .. }) => Reply::Created { path, stat: None },
         (Op::GetChildren, Reply::Children(names, _)) => Reply::Children(names, None),
+        // Among several, only those are told the stat who create what has a life of its own.
+        (Op::Multi, Reply::Multi(results)) => {
+            let told = |reply: Reply| as_told(Op::Create, &reply);
+            Reply::Multi(results.into_iter().map(|result| result.map(told)).collect())
+        }
         (Op::MultiRead, Reply::Multi(results)) => {
             let told = |reply: Reply| as_told(Op::GetChildren, &reply);
             Reply::Multi(results.into_iter().map(|result| result.map(told)).collect())

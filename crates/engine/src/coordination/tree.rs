@@ -306,8 +306,9 @@ impl Tree {
     /// Creates a node; gives its path.
     ///
     /// # Errors
-    /// In the order in which ZooKeeper looks: a time to live or a path that cannot be, rules that say nothing, no parent,
-    /// no right to create children of it, a node that is there, an ephemeral parent, too many nodes.
+    /// In the order in which ZooKeeper looks: a time to live or a path that cannot be, rules that say
+    /// nothing, no parent, no right to create children of it, a node that is there, an ephemeral parent,
+    /// too many nodes.
     pub fn create(&mut self, by: &By<'_>, create: &Create) -> Result<(Blob, Undo), Code> {
         if matches!(create.mode.lasts, Lasts::Ttl(ms) if ms <= 0 || ms > Lasts::TTL_MS_MAX) {
             return Err(Code::BadArguments);
@@ -355,8 +356,8 @@ impl Tree {
     /// Deletes a node without children.
     ///
     /// # Errors
-    /// A path without a parent, a node that is always there, no parent, no right to delete children of it, no such node, another
-    /// version, children.
+    /// A path without a parent, a node that is always there, no parent, no right to delete children of
+    /// it, no such node, another version, children.
     pub fn delete(&mut self, by: &By<'_>, path: &Blob, version: i32) -> Result<Undo, Code> {
         if FIXED.iter().any(|fixed| fixed.as_bytes() == path.as_slice()) {
             return Err(Code::BadArguments);
@@ -411,7 +412,8 @@ impl Tree {
     /// Sets a node's rules.
     ///
     /// # Errors
-    /// A path that cannot be, rules that say nothing, no such node, no right to set them, another version of them.
+    /// A path that cannot be, rules that say nothing, no such node, no right to set them, another
+    /// version of them.
     pub fn set_rules(
         &mut self,
         by: &By<'_>,
