@@ -1,0 +1,158 @@
+//! What the model expects of a point, from two figures that are measured just before: what a read
+//! and a write take without anything added.
+
+use super::backend::{Attach, Backend};
+use super::generator::Arrivals;
+use super::plan::Point;
+use model::operation::Operation;
+use model::{Algorithm, Attachment, Invalid, Law, Prediction, Setting, State, Timing};
+
+/// What the service takes without anything added, in real milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Base {
+    /// A read.
+    pub read_ms: f64,
+    /// A write.
+    pub write_ms: f64,
+    /// Reads per second that are answered when very many are asked at once.
+    pub reads_per_s: f64,
+    /// The same for writes.
+    pub writes_per_s: f64,
+}
+
+/// What is expected, in the experiment's milliseconds.
+#[derive(Clone, Debug)]
+pub struct Forecast {
+    /// Mean latency of the first requests, as many as there are in a run.
+    pub mean_ms: Option<f64>,
+    /// What 99 % do not exceed, in the run if that is known, else in the long run.
+    pub p99_ms: Option<f64>,
+    /// The part of the time for which the lock is occupied.
+    pub load: f64,
+    /// What that means.
+    pub state: State,
+    /// By how much each request waits longer than the one before.
+    pub growth_ms: Option<f64>,
+    /// Log entries per acquisition.
+    pub writes: Option<f64>,
+}
+
+/// Network and disks of a point, in real milliseconds.
+///
+/// Sessions at all servers in turn are on average (n - 1)/n server round trips away from the
+/// leader: for writes; and, with Claret, whose leader answers reads, for those as well.
+///
+/// # Errors
+/// A figure is no time.
+pub fn timing(point: &Point, base: &Base) -> Result<Timing, Invalid> {
+    let client_ms = mean_client_ms(point) / point.scale + base.read_ms;
+    let server_ms = point.server_rtt_ms / point.scale;
+    let disk_ms = (base.write_ms - base.read_ms).max(0.0);
+    let servers = usize::from(point.servers);
+    let away_ms = server_ms * (servers as f64 - 1.0) / servers as f64;
+    let timing = |client_ms, server_ms, disk_ms, attachment| {
+        Ok(Timing {
+            client_rtt: Law::constant(client_ms)?,
+            server_rtt: Law::constant(server_ms)?,
+            disk: Law::constant(disk_ms)?,
+            servers,
+            attachment,
+        })
+    };
+    match (point.attach, point.backend) {
+        (Attach::Leader, _) => timing(client_ms, server_ms, disk_ms, Attachment::Leader),
+        (Attach::Any, Backend::Claret) => {
+            timing(client_ms + away_ms, server_ms, disk_ms, Attachment::Leader)
+        }
+        // A follower's round trip that is that much shorter, and a commit that is as much longer.
+        (Attach::Any, Backend::Zookeeper) => {
+            timing(client_ms, away_ms, disk_ms + server_ms - away_ms, Attachment::Follower)
+        }
+    }
+}
+
+/// The round trip of the average client, as it is in the experiment.
+pub fn mean_client_ms(point: &Point) -> f64 {
+    match point.distances_ms.len() {
+        0 => point.client_rtt_ms,
+        count => point.distances_ms.iter().sum::<f64>() / count as f64,
+    }
+}
+
+/// What an operation takes, in the experiment's milliseconds.
+///
+/// # Errors
+/// A figure is no time.
+pub fn operation_ms(point: &Point, base: &Base, operation: Operation) -> Result<f64, Invalid> {
+    Ok(timing(point, base)?.latency(operation)?.mean_ms() * point.scale)
+}
+
+/// What an operation of a pipeline takes, in the experiment's milliseconds.
+///
+/// # Errors
+/// A figure is no time.
+pub fn pipelined_ms(point: &Point, base: &Base, operation: Operation) -> Result<f64, Invalid> {
+    let rate = match operation {
+        Operation::Read => base.reads_per_s,
+        _ => base.writes_per_s,
+    };
+    let pipelined = timing(point, base)?.pipelined(operation, point.requests, rate)?;
+    Ok(pipelined.per_operation_ms * point.scale)
+}
+
+/// The circumstances of the lock of a point, in real milliseconds.
+///
+/// # Errors
+/// A figure is no time.
+pub fn setting(point: &Point, base: &Base) -> Result<Setting, Invalid> {
+    let timing = timing(point, base)?;
+    let (interarrival_ms, service_ms) =
+        (point.interarrival_ms / point.scale, point.service_ms / point.scale);
+    let setting = Setting::new(timing, interarrival_ms, service_ms);
+    Ok(Setting {
+        poll_ms: point.poll_ms / point.scale,
+        requests: Some(point.requests),
+        ..setting
+    })
+}
+
+/// What is expected of a lock. In a closed loop of m clients the service and the hand-off come m
+/// times in the time in which each client goes round once, unless the lock is free when it asks.
+///
+/// # Errors
+/// A figure is no time.
+pub fn lock(point: &Point, base: &Base, algorithm: Algorithm) -> Result<Forecast, Invalid> {
+    let setting = setting(point, base)?;
+    let scale = point.scale;
+    if point.closed {
+        let waiting = (point.clients as usize).saturating_sub(2).max(1);
+        let busy_ms = setting.service_ms + setting.hand_off_ms(algorithm, waiting)?;
+        let write_ms = setting.timing.latency(Operation::Write)?.mean_ms();
+        let free_ms = setting.free(algorithm)?.mean_ms();
+        let others_ms = point.think_ms / scale + setting.service_ms + write_ms;
+        let mean_ms = (f64::from(point.clients) * busy_ms - others_ms).max(free_ms);
+        let round_ms = mean_ms + others_ms;
+        let load = f64::from(point.clients) * busy_ms / round_ms;
+        return Ok(Forecast {
+            mean_ms: Some(mean_ms * scale),
+            p99_ms: None,
+            load,
+            // Whoever waits for its lock asks for no more: a closed loop is never overloaded.
+            state: if load < 0.95 { State::Stable } else { State::Critical },
+            growth_ms: None,
+            writes: None,
+        });
+    }
+    let predicted: Prediction = setting.predict(algorithm)?;
+    // Waits of requests that come at random are all that the model knows.
+    let run = predicted.run.filter(|_| point.arrivals == Arrivals::Poisson);
+    let p99_ms = predicted.p99_ms.filter(|_| point.arrivals == Arrivals::Poisson);
+    Ok(Forecast {
+        mean_ms: run.map(|run| run.mean_ms * scale),
+        p99_ms: run.and_then(|run| run.p99_ms).or(p99_ms).map(|ms| ms * scale),
+        load: predicted.load,
+        state: predicted.state,
+        growth_ms: predicted.growth_ms_per_request.map(|ms| ms * scale),
+        writes: predicted.quorum_writes,
+    })
+}

@@ -1,0 +1,357 @@
+//! Which points are measured: the study's experiments, and what is said on the command line.
+
+use super::args::{ALGORITHMS, LocksArgs};
+use super::backend::{Attach, Backend};
+use super::generator::Arrivals;
+use clap::ValueEnum;
+use model::Algorithm;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// Round trips of the study's grids.
+const GRID_MS: [f64; 7] = [0.0, 25.0, 50.0, 100.0, 150.0, 200.0, 250.0];
+
+/// An experiment of the study, or one that was added to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Experiment {
+    /// Smoke test: single operations, one by one and all at once.
+    E2,
+    /// Pipelined creates over both round trips.
+    E3,
+    /// Creates one by one over both round trips.
+    E4,
+    /// Heat maps: locks over both round trips.
+    E5,
+    /// Locks over the round trip between servers, clients 50 ms away.
+    E6,
+    /// Locks over the time they are held, clients 100 ms away.
+    E8,
+    /// Locks over the time they are held, clients close by.
+    E9,
+    /// Locks over the round trip of clients, held for a short time.
+    E10,
+    /// Locks over the round trip of clients, held for most of the time.
+    E11,
+    /// The best way per quadrant, from E8 to E11.
+    E12,
+    /// Clients at three distances: who gets the lock.
+    E13,
+    /// More and more clients: what a lock costs, and when polling collapses.
+    E14,
+}
+
+/// What is measured at a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// Requests for a lock.
+    Lock,
+    /// Creates, each after the one before was answered.
+    CreateSync,
+    /// Creates that are all sent before the first answer.
+    CreateAsync,
+    /// The smoke test.
+    Smoke,
+}
+
+/// One point: everything that decides what is measured. Times are milliseconds before they are
+/// divided by the scale.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// The experiment that it belongs to.
+    pub experiment: String,
+    /// What is measured.
+    pub measure: Measure,
+    /// On which service.
+    pub backend: Backend,
+    /// With how many servers.
+    pub servers: u16,
+    /// Whether servers talk to each other over a relay; so they do if any point of the plan adds to
+    /// their round trips.
+    pub stretched: bool,
+    /// Where sessions are.
+    pub attach: Attach,
+    /// How the lock is taken.
+    pub algorithm: String,
+    /// Round trip that is added between clients and servers.
+    pub client_rtt_ms: f64,
+    /// Round trips of clients by thirds, instead; empty if all are the same.
+    pub distances_ms: Vec<f64>,
+    /// Round trip that is added between servers.
+    pub server_rtt_ms: f64,
+    /// Mean time in the critical section.
+    pub service_ms: f64,
+    /// Mean time between requests.
+    pub interarrival_ms: f64,
+    /// Poll interval.
+    pub poll_ms: f64,
+    /// How requests come.
+    pub arrivals: Arrivals,
+    /// Whether clients ask in turn with themselves instead.
+    pub closed: bool,
+    /// Mean pause of a client then.
+    pub think_ms: f64,
+    /// Clients, each with a session.
+    pub clients: u32,
+    /// Requests of a run.
+    pub requests: u32,
+    /// Runs.
+    pub seeds: u32,
+    /// Seed of the first one.
+    pub seed: u64,
+    /// What times are divided by.
+    pub scale: f64,
+    /// Whether nodes end with their sessions.
+    pub ephemeral: bool,
+}
+
+impl Point {
+    /// Its parameters as a row begins with them.
+    ///
+    /// # Panics
+    /// Never: a point is plain data.
+    pub fn fields(&self) -> Map<String, Value> {
+        match serde_json::to_value(self).expect("plain data") {
+            Value::Object(fields) => fields,
+            _ => unreachable!("a struct is an object"),
+        }
+    }
+
+    /// Whether a row is one of this point.
+    pub fn has(&self, row: &Map<String, Value>) -> bool {
+        self.fields().iter().all(|(name, value)| row.get(name) == Some(value))
+    }
+
+    /// About how long it takes to measure, in seconds, if nothing waits for long.
+    pub fn expected_s(&self) -> f64 {
+        let requests = f64::from(self.requests);
+        let write_ms = self.client_rtt_ms + self.server_rtt_ms;
+        let run_ms = match self.measure {
+            Measure::Lock if self.closed => requests * (self.service_ms + write_ms),
+            Measure::Lock => requests * self.interarrival_ms.max(self.service_ms + write_ms),
+            Measure::CreateSync => requests * write_ms,
+            Measure::CreateAsync => write_ms,
+            Measure::Smoke => requests * 6.0 * write_ms,
+        };
+        f64::from(self.seeds) * (run_ms / self.scale / 1e3 + 0.5)
+    }
+
+    /// In a few words.
+    pub fn says(&self) -> String {
+        let Self { experiment, algorithm, client_rtt_ms, server_rtt_ms, service_ms, .. } = self;
+        let backend = self.backend.name();
+        format!("{experiment} {backend} {algorithm} C {client_rtt_ms} S {server_rtt_ms} s {service_ms}")
+    }
+}
+
+/// What an experiment says about the parameters; the command line goes over it.
+struct Preset {
+    measure: Measure,
+    client_ms: Vec<f64>,
+    server_ms: Vec<f64>,
+    service_ms: Vec<f64>,
+    interarrival_ms: Vec<f64>,
+    poll_ms: Vec<f64>,
+    closed: Vec<u32>,
+    distances_ms: Vec<f64>,
+    requests: u32,
+    seeds: u32,
+}
+
+impl Experiment {
+    /// All that can be measured, in the order of their numbers.
+    pub fn name(self) -> String {
+        format!("{self:?}")
+    }
+
+    fn preset(self) -> Preset {
+        let preset = custom();
+        let services = |list: &[f64]| list.to_vec();
+        match self {
+            Self::E2 => Preset { measure: Measure::Smoke, client_ms: vec![0.0], ..preset },
+            Self::E3 => Preset {
+                measure: Measure::CreateAsync,
+                client_ms: GRID_MS.to_vec(),
+                server_ms: GRID_MS.to_vec(),
+                ..preset
+            },
+            Self::E4 => Preset {
+                measure: Measure::CreateSync,
+                client_ms: GRID_MS.to_vec(),
+                server_ms: GRID_MS.to_vec(),
+                requests: 200,
+                seeds: 1,
+                ..preset
+            },
+            Self::E5 => Preset {
+                client_ms: GRID_MS.to_vec(),
+                server_ms: GRID_MS.to_vec(),
+                interarrival_ms: vec![500.0],
+                ..preset
+            },
+            Self::E6 => Preset {
+                client_ms: vec![50.0],
+                server_ms: GRID_MS.to_vec(),
+                interarrival_ms: vec![500.0],
+                ..preset
+            },
+            Self::E8 => Preset {
+                client_ms: vec![100.0],
+                service_ms: services(&[1.0, 25.0, 50.0, 75.0, 90.0, 100.0, 110.0, 130.0, 150.0]),
+                ..preset
+            },
+            Self::E9 => Preset {
+                client_ms: vec![0.2],
+                service_ms: services(&[
+                    1.0, 25.0, 50.0, 75.0, 90.0, 100.0, 110.0, 130.0, 150.0, 170.0, 190.0,
+                ]),
+                ..preset
+            },
+            Self::E10 => Preset {
+                client_ms: vec![0.2, 25.0, 50.0, 100.0, 150.0, 200.0, 250.0],
+                interarrival_ms: vec![500.0],
+                ..preset
+            },
+            Self::E11 => Preset {
+                client_ms: vec![0.2, 10.0, 25.0, 40.0, 50.0, 75.0, 100.0],
+                service_ms: vec![150.0],
+                ..preset
+            },
+            // Its rows are made of those of E8 to E11.
+            Self::E12 => preset,
+            Self::E13 => Preset {
+                distances_ms: vec![1.0, 20.0, 100.0],
+                service_ms: vec![20.0],
+                closed: vec![12],
+                ..preset
+            },
+            Self::E14 => Preset {
+                client_ms: vec![20.0],
+                service_ms: vec![5.0],
+                poll_ms: vec![5.0, 10.0, 25.0, 50.0],
+                closed: vec![5, 20, 50, 100, 200],
+                requests: 400,
+                seeds: 1,
+                ..preset
+            },
+        }
+    }
+
+    /// The experiments that it consists of.
+    fn parts(self) -> Vec<Self> {
+        match self {
+            Self::E12 => vec![Self::E8, Self::E9, Self::E10, Self::E11],
+            one => vec![one],
+        }
+    }
+}
+
+/// What holds if nothing else is said.
+fn custom() -> Preset {
+    Preset {
+        measure: Measure::Lock,
+        client_ms: vec![0.0],
+        server_ms: vec![0.0],
+        service_ms: vec![1.0],
+        interarrival_ms: vec![200.0],
+        poll_ms: vec![10.0],
+        closed: Vec::new(),
+        distances_ms: Vec::new(),
+        requests: 1_000,
+        seeds: 5,
+    }
+}
+
+fn or<T: Clone>(asked: &[T], preset: Vec<T>) -> Vec<T> {
+    if asked.is_empty() { preset } else { asked.to_vec() }
+}
+
+/// The points that were asked for, services in turns.
+pub fn points(args: &LocksArgs) -> Vec<Point> {
+    let mut points: Vec<Point> = Vec::new();
+    let mut presets = Vec::new();
+    for experiment in &args.experiment {
+        let parts = experiment.parts().into_iter();
+        presets.extend(parts.map(|part| (part.name(), part.preset())));
+    }
+    if presets.is_empty() {
+        presets.push(("custom".to_owned(), custom()));
+    }
+    for (name, preset) in presets {
+        add(args, &name, preset, &mut points);
+    }
+    let mut unique: Vec<Point> = Vec::new();
+    for point in points {
+        if !unique.contains(&point) {
+            unique.push(point);
+        }
+    }
+    let stretched = unique.iter().any(|point| point.server_rtt_ms > 0.0);
+    unique.iter_mut().for_each(|point| point.stretched = stretched && point.servers > 1);
+    unique
+}
+
+fn add(args: &LocksArgs, experiment: &str, preset: Preset, points: &mut Vec<Point>) {
+    let locks = preset.measure == Measure::Lock;
+    let algorithms: Vec<String> = match locks {
+        true => or(&args.algorithm, ALGORITHMS[..6].iter().map(|name| (*name).to_owned()).collect()),
+        false => vec!["none".to_owned()],
+    };
+    // A closed loop has no time between requests, and as many clients as it says.
+    let closed: Vec<Option<u32>> = match or(&args.closed, preset.closed) {
+        none if none.is_empty() || !locks => vec![None],
+        some => some.into_iter().map(Some).collect(),
+    };
+    let polls = or(&args.poll, preset.poll_ms);
+    for servers in or(&args.servers, vec![3]) {
+        for server_rtt_ms in or(&args.server_rtt, preset.server_ms.clone()) {
+            for client_rtt_ms in or(&args.client_rtt, preset.client_ms.clone()) {
+                for service_ms in or(&args.service, preset.service_ms.clone()) {
+                    for interarrival_ms in or(&args.interarrival, preset.interarrival_ms.clone()) {
+                        for closed in &closed {
+                            for algorithm in &algorithms {
+                                for (number, poll_ms) in polls.iter().enumerate() {
+                                    if number > 0 && !polls_for(algorithm) {
+                                        continue;
+                                    }
+                                    points.extend(args.backend.iter().map(|backend| Point {
+                                        experiment: experiment.to_owned(),
+                                        measure: preset.measure,
+                                        backend: *backend,
+                                        servers,
+                                        stretched: false,
+                                        attach: args.attach,
+                                        algorithm: algorithm.clone(),
+                                        client_rtt_ms,
+                                        distances_ms: preset.distances_ms.clone(),
+                                        server_rtt_ms,
+                                        service_ms,
+                                        interarrival_ms,
+                                        poll_ms: *poll_ms,
+                                        arrivals: args.arrivals,
+                                        closed: closed.is_some(),
+                                        think_ms: args.think,
+                                        clients: closed.unwrap_or(args.clients.unwrap_or(32)),
+                                        requests: args.requests.unwrap_or(preset.requests),
+                                        seeds: args.seeds.unwrap_or(preset.seeds),
+                                        seed: args.seed,
+                                        scale: args.scale,
+                                        ephemeral: !args.persistent,
+                                    }));
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether the poll interval makes a difference.
+fn polls_for(algorithm: &str) -> bool {
+    match Algorithm::named(algorithm) {
+        Some(algorithm) => matches!(algorithm, Algorithm::AsyncQueue | Algorithm::AsyncTas),
+        None => algorithm == "adaptive",
+    }
+}
