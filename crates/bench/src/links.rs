@@ -363,8 +363,7 @@ mod tests {
         let (reached, listens) = (public.local_addr().unwrap(), own.local_addr().unwrap());
         let lines = Lines::new(1);
         lines.set_round_trip(0, 40_000_000);
-        let _links =
-            Links::start(vec![(public, listens)], Delays::Lines(lines.clone())).unwrap();
+        let _links = Links::start(vec![(public, listens)], Delays::Lines(lines.clone())).unwrap();
         let began = Instant::now();
         let mut far = TcpStream::connect(reached).unwrap();
         far.write_all(b"x").unwrap();

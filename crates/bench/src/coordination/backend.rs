@@ -23,6 +23,9 @@ pub enum Backend {
     Claret,
     /// Apache ZooKeeper, of the Debian package.
     Zookeeper,
+    /// None: what is measured is about the network alone.
+    #[value(skip)]
+    Network,
 }
 
 impl Backend {
@@ -31,6 +34,7 @@ impl Backend {
         match self {
             Self::Claret => "claret",
             Self::Zookeeper => "zookeeper",
+            Self::Network => "network",
         }
     }
 }
@@ -110,9 +114,10 @@ impl Ensemble {
         let server = match backend {
             Backend::Claret => claret(count, &line_up, program, dir)?,
             Backend::Zookeeper => zookeeper::start(count, &line_up, dir)?,
+            Backend::Network => return Err(io::Error::other("the network is no service")),
         };
         let (near, leader) = match backend {
-            Backend::Claret => (server.zookeeper_addresses(), 0),
+            Backend::Claret | Backend::Network => (server.zookeeper_addresses(), 0),
             Backend::Zookeeper => (server.addresses(), zookeeper::leader(&server)?),
         };
         if near.len() != count {
@@ -127,8 +132,17 @@ impl Ensemble {
         let to_clients = Lines::new(relayed.len());
         links.push(Links::start(relayed, Delays::Lines(to_clients.clone()))?);
         let round_trips_ns = [0; DISTANCES];
-        let ensemble =
-            Self { backend, server, near, far, leader, to_clients, between, round_trips_ns, _links: links };
+        let ensemble = Self {
+            backend,
+            server,
+            near,
+            far,
+            leader,
+            to_clients,
+            between,
+            round_trips_ns,
+            _links: links,
+        };
         Ok(ensemble)
     }
 

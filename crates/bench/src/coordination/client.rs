@@ -398,7 +398,8 @@ impl Client {
             let mut input = std::mem::take(&mut self.sessions[number].input);
             let mut taken = 0;
             loop {
-                let next = next_frame(&input[taken..], FRAME_BYTES_MAX).map_err(io::Error::other)?;
+                let next =
+                    next_frame(&input[taken..], FRAME_BYTES_MAX).map_err(io::Error::other)?;
                 let Some((frame, len)) = next else { break };
                 self.frame(number, frame, len, heard)?;
                 taken += len;

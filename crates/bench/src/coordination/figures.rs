@@ -49,7 +49,7 @@ fn shares(point: &Point, outcome: &Outcome) -> Vec<f64> {
 }
 
 /// The figures of a lock, from all runs of its point, in the experiment's milliseconds.
-pub fn of_lock(point: &Point, outcomes: &[Outcome], forecast: Option<&Forecast>) -> Map<String, Value> {
+pub fn of_lock(point: &Point, outcomes: &[Outcome], forecast: &Forecast) -> Map<String, Value> {
     let ms = |ns: f64| ns / 1e6 * point.scale;
     let mean_of = |outcome: &Outcome| {
         let served: Vec<u64> = outcome.served_ns().collect();
@@ -67,28 +67,28 @@ pub fn of_lock(point: &Point, outcomes: &[Outcome], forecast: Option<&Forecast>)
     let fair: Vec<f64> =
         outcomes.iter().filter_map(|outcome| jain(&shares(point, outcome))).collect();
     let option = |value: Option<f64>| value.map_or(Value::Null, rounded);
-    let predicted = forecast.and_then(|forecast| forecast.mean_ms);
-    let state = forecast.map(|forecast| serde_json::to_value(forecast.state).unwrap_or_default());
+    let predicted = forecast.mean_ms;
+    let state = serde_json::to_value(forecast.state).unwrap_or_default();
     let mut row = fields([
-        ("state", state.unwrap_or(Value::Null)),
-        ("load", option(forecast.map(|forecast| forecast.load))),
+        ("state", state),
+        ("load", rounded(forecast.load)),
         ("mean_ms", rounded(mean)),
         ("predicted_ms", option(predicted)),
         ("error", option(predicted.map(|predicted| mean / predicted - 1.0))),
         ("mean_95_ms", option(interval(&means))),
         ("p50_ms", rounded(ms(quantile(&served, 0.5)))),
         ("p99_ms", rounded(ms(quantile(&served, 0.99)))),
-        ("predicted_p99_ms", option(forecast.and_then(|forecast| forecast.p99_ms))),
+        ("predicted_p99_ms", option(forecast.p99_ms)),
         ("max_ms", rounded(ms(quantile(&served, 1.0)))),
         ("hand_off_p50_ms", rounded(ms(quantile(&hand_offs, 0.5)))),
-        ("lock_unlock_p50_ms", rounded(ms(quantile(&cycles, 0.5)) )),
+        ("lock_unlock_p50_ms", rounded(ms(quantile(&cycles, 0.5)))),
         ("jain", option((!fair.is_empty()).then(|| fair.iter().sum::<f64>() / fair.len() as f64))),
         ("writes_per_acquisition", ratio(Some(sum(|o| o.counts.writes)), Some(acquisitions))),
-        ("predicted_writes", option(forecast.and_then(|forecast| forecast.writes))),
+        ("predicted_writes", option(forecast.writes)),
         ("messages_per_acquisition", ratio(Some(sum(|o| o.counts.messages())), Some(acquisitions))),
         ("bytes_per_acquisition", ratio(Some(sum(|o| o.counts.bytes)), Some(acquisitions))),
         ("unfinished", outcomes.iter().map(Outcome::unfinished).sum::<usize>().into()),
-        ("growth_ms_per_request", option(forecast.and_then(|forecast| forecast.growth_ms))),
+        ("growth_ms_per_request", option(forecast.growth_ms)),
         ("acquisitions_per_s", rounded(acquisitions / (sum(|o| o.elapsed_ns) / 1e9 * point.scale))),
     ]);
     if !point.distances_ms.is_empty() {

@@ -5,6 +5,7 @@ use super::backend::{Attach, Backend};
 use super::generator::Arrivals;
 use super::plan::Point;
 use model::operation::Operation;
+use model::recommend::{Available, Matters, rank};
 use model::{Algorithm, Attachment, Invalid, Law, Prediction, Setting, State, Timing};
 
 /// What the service takes without anything added, in real milliseconds.
@@ -65,7 +66,7 @@ pub fn timing(point: &Point, base: &Base) -> Result<Timing, Invalid> {
             timing(client_ms + away_ms, server_ms, disk_ms, Attachment::Leader)
         }
         // A follower's round trip that is that much shorter, and a commit that is as much longer.
-        (Attach::Any, Backend::Zookeeper) => {
+        (Attach::Any, Backend::Zookeeper | Backend::Network) => {
             timing(client_ms, away_ms, disk_ms + server_ms - away_ms, Attachment::Follower)
         }
     }
@@ -109,11 +110,7 @@ pub fn setting(point: &Point, base: &Base) -> Result<Setting, Invalid> {
     let (interarrival_ms, service_ms) =
         (point.interarrival_ms / point.scale, point.service_ms / point.scale);
     let setting = Setting::new(timing, interarrival_ms, service_ms);
-    Ok(Setting {
-        poll_ms: point.poll_ms / point.scale,
-        requests: Some(point.requests),
-        ..setting
-    })
+    Ok(Setting { poll_ms: point.poll_ms / point.scale, requests: Some(point.requests), ..setting })
 }
 
 /// What is expected of a lock. In a closed loop of m clients the service and the hand-off come m
@@ -155,4 +152,74 @@ pub fn lock(point: &Point, base: &Base, algorithm: Algorithm) -> Result<Forecast
         growth_ms: predicted.growth_ms_per_request.map(|ms| ms * scale),
         writes: predicted.quorum_writes,
     })
+}
+
+/// The same for a lock that changes its recipe: what the best safe one would do from the beginning.
+///
+/// # Errors
+/// A figure is no time.
+pub fn best(point: &Point, base: &Base) -> Result<Forecast, Invalid> {
+    let choices = rank(&setting(point, base)?, Available::default(), Matters::Mean)?;
+    let best = choices.iter().find(|choice| choice.safe).or(choices.first());
+    lock(point, base, best.map_or(Algorithm::TasWatch, |choice| choice.prediction.algorithm))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coordination::args::LocksArgs;
+    use crate::coordination::plan::points;
+    use clap::{Args, FromArgMatches};
+
+    const BASE: Base =
+        Base { read_ms: 0.5, write_ms: 1.5, reads_per_s: 20_000.0, writes_per_s: 10_000.0 };
+
+    fn point(words: &[&str]) -> Point {
+        let command = LocksArgs::augment_args(clap::Command::new("locks"));
+        let words = ["locks", "--client-rtt", "100ms"].iter().chain(words);
+        let args = LocksArgs::from_arg_matches(&command.get_matches_from(words)).unwrap();
+        points(&args).remove(0)
+    }
+
+    fn state(service: &str) -> State {
+        let point = point(&["--algorithm", "sync-queue", "--service", service]);
+        lock(&point, &BASE, Algorithm::SyncQueue).unwrap().state
+    }
+
+    #[test]
+    fn points_are_labelled_by_how_long_a_request_occupies_the_lock() {
+        // A write takes 100 ms, five times 0.5 ms and five times 1 ms; requests come every 200 ms.
+        assert_eq!(state("50ms"), State::Stable);
+        assert_eq!(state("88ms"), State::Critical);
+        assert_eq!(state("100ms"), State::Overloaded);
+    }
+
+    #[test]
+    fn what_takes_no_part_in_scaling_is_multiplied_by_it() {
+        let write = |scale: &str| {
+            operation_ms(&point(&["--scale", scale]), &BASE, Operation::Write).unwrap()
+        };
+        assert!((write("1") - 101.5).abs() < 1e-9);
+        assert!((write("5") - 107.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn sessions_everywhere_are_further_away_than_those_at_the_leader() {
+        let at = |attach: &str| {
+            let point = point(&["--scale", "1", "--server-rtt", "30ms", "--attach", attach]);
+            operation_ms(&point, &BASE, Operation::Write).unwrap()
+        };
+        assert!((at("leader") - 131.5).abs() < 1e-9);
+        // Two of three sessions are 30 ms further away.
+        assert!((at("any") - 151.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_closed_loop_is_never_overloaded() {
+        let point = point(&["--closed", "8", "--service", "10ms", "--scale", "1"]);
+        let found = lock(&point, &BASE, Algorithm::SyncQueue).unwrap();
+        assert_eq!(found.state, State::Critical);
+        // Eight times a service and a write, without the client's own.
+        assert!((found.mean_ms.unwrap() - 7.0 * 111.5).abs() < 1e-6, "{found:?}");
+    }
 }

@@ -256,3 +256,104 @@ impl<L: Locker> Run<'_, L> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(arrivals: Arrivals) -> Load {
+        Load {
+            requests: 20_000,
+            clients: 4,
+            arrivals,
+            interarrival_ns: 1e6,
+            closed_think_ns: None,
+            service_ns: 3e5,
+            limit_ns: 0,
+            seed: 7,
+        }
+    }
+
+    #[test]
+    fn requests_come_at_random_with_the_mean_that_was_asked_for() {
+        let times = arrivals(&load(Arrivals::Poisson));
+        assert_eq!((times.len(), times[0]), (20_000, 0));
+        let gaps: Vec<f64> = times.windows(2).map(|two| (two[1] - two[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        // The deviation of an exponential time is its mean.
+        assert!((mean / 1e6 - 1.0).abs() < 0.03, "{mean}");
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.05, "{variance}");
+        let above = gaps.iter().filter(|gap| **gap > 3e6).count() as f64 / gaps.len() as f64;
+        assert!((above / (-3f64).exp() - 1.0).abs() < 0.15, "{above}");
+        assert_eq!(times, arrivals(&load(Arrivals::Poisson)), "the seed decides");
+        assert_ne!(times, arrivals(&Load { seed: 8, ..load(Arrivals::Poisson) }));
+    }
+
+    #[test]
+    fn constant_arrivals_are_evenly_apart_and_services_are_not() {
+        let load = load(Arrivals::Constant);
+        assert!(arrivals(&load).windows(2).all(|two| two[1] - two[0] == 1_000_000));
+        let services = services(&load);
+        let mean = services.iter().sum::<u64>() as f64 / services.len() as f64;
+        assert!((mean / 3e5 - 1.0).abs() < 0.03, "{mean}");
+    }
+
+    /// A locker that gives the lock to whoever asks, on a clock that goes on with every look at it.
+    #[derive(Default)]
+    struct Careless {
+        now_ns: std::cell::Cell<u64>,
+        told: Vec<Told>,
+        token: i64,
+        step: i64,
+    }
+
+    impl Locker for Careless {
+        fn now_ns(&self) -> u64 {
+            self.now_ns.set(self.now_ns.get() + 1_000);
+            self.now_ns.get()
+        }
+
+        fn acquire(&mut self, request: usize, _client: usize) {
+            self.token += self.step;
+            self.told.push(Told::Granted { request, token: self.token });
+        }
+
+        fn release(&mut self, request: usize) {
+            self.told.push(Told::Released { request });
+        }
+
+        fn wait(&mut self, until_ns: u64, told: &mut Vec<Told>) -> io::Result<()> {
+            if self.told.is_empty() {
+                self.now_ns.set(until_ns);
+            }
+            told.append(&mut self.told);
+            Ok(())
+        }
+
+        fn counts(&self) -> Counts {
+            Counts::default()
+        }
+    }
+
+    #[test]
+    fn two_holders_at_a_time_are_noticed() {
+        let mut careless = Careless { step: 1, ..Careless::default() };
+        let busy = Load { requests: 200, limit_ns: 1_000_000, ..load(Arrivals::Poisson) };
+        let outcome = run(&mut careless, &busy).unwrap();
+        assert!(outcome.wrong.unwrap().contains("has the lock that"));
+    }
+
+    #[test]
+    fn a_token_that_does_not_grow_is_noticed() {
+        let mut careless = Careless::default();
+        let alone =
+            Load { requests: 5, service_ns: 0.0, limit_ns: 1_000_000, ..load(Arrivals::Constant) };
+        let outcome = run(&mut careless, &alone).unwrap();
+        assert!(outcome.wrong.unwrap().contains("token 0 after 0"));
+        let mut careful = Careless { step: 1, ..Careless::default() };
+        let outcome = run(&mut careful, &alone).unwrap();
+        assert_eq!((outcome.wrong, outcome.latency_ns.len()), (None, 5));
+        assert!(outcome.latency_ns.iter().all(Option::is_some));
+    }
+}

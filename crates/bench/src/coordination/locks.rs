@@ -1,6 +1,7 @@
 //! `claret bench locks`: the points of a plan, one after the other, each beside what the model
 //! expects of it.
 
+use super::adaptive::Adaptive;
 use super::args::{LocksArgs, recipe};
 use super::backend::{Backend, DISTANCES, Ensemble};
 use super::client::{Client, get};
@@ -11,7 +12,7 @@ use super::operations::{Timed, each};
 use super::plan::{Measure, Point, points};
 use super::recipes::create;
 use super::znodes::Znodes;
-use super::{plot, resume, smoke, stop, zookeeper};
+use super::{barrier, echoes, failure, plot, regions, resume, smoke, stop, zookeeper};
 use crate::report::{Report, fields, rounded};
 use model::operation::Operation;
 use serde_json::{Map, Value};
@@ -154,10 +155,7 @@ pub fn base(services: &mut Services<'_>, point: &Point) -> io::Result<Base> {
 ///
 /// # Errors
 /// The service was not started for that.
-pub fn stretch<'s>(
-    services: &'s mut Services<'_>,
-    point: &Point,
-) -> io::Result<&'s mut Ensemble> {
+pub fn stretch<'s>(services: &'s mut Services<'_>, point: &Point) -> io::Result<&'s mut Ensemble> {
     let ensemble = services.ensemble(point.backend, point.servers, point.stretched)?;
     ensemble.stretch(round_trips(point, false), real_ns(point, point.server_rtt_ms))?;
     Ok(ensemble)
@@ -169,49 +167,97 @@ fn invalid(error: model::Invalid) -> io::Error {
 
 /// Measures a point: its rows.
 fn measure(services: &mut Services<'_>, point: &Point) -> io::Result<Vec<Map<String, Value>>> {
+    if point.measure.is_network() {
+        return Ok(whole(point, echoes::measure(point)?));
+    }
     let base = base(services, point)?;
     let mut rows = match point.measure {
         Measure::Lock => vec![lock(services, point, &base)?],
         Measure::CreateSync | Measure::CreateAsync => vec![creates(services, point, &base)?],
         Measure::Smoke => smoke::at(services, point, &base)?,
+        Measure::Failure => failures(services, point, &base)?,
+        _ => vec![barriers(services, point, &base)?],
     };
     for row in &mut rows {
-        let mut whole = point.fields();
-        whole.append(row);
-        whole.insert("base_read_ms".into(), rounded(base.read_ms));
-        whole.insert("base_write_ms".into(), rounded(base.write_ms));
-        *row = whole;
+        row.insert("base_read_ms".into(), rounded(base.read_ms));
+        row.insert("base_write_ms".into(), rounded(base.write_ms));
     }
-    Ok(rows)
+    Ok(whole(point, rows))
 }
 
-fn lock(
+/// Rows with the parameters of their point before what was found.
+fn whole(point: &Point, rows: Vec<Map<String, Value>>) -> Vec<Map<String, Value>> {
+    let whole = |mut row: Map<String, Value>| {
+        let mut all = point.fields();
+        all.append(&mut row);
+        all
+    };
+    rows.into_iter().map(whole).collect()
+}
+
+fn failures(
+    services: &mut Services<'_>,
+    point: &Point,
+    base: &Base,
+) -> io::Result<Vec<Map<String, Value>>> {
+    let algorithm = recipe(&point.algorithm)
+        .ok_or_else(|| io::Error::other("what becomes of one recipe is asked, not of a choice"))?;
+    let mut names: Vec<String> = (0..3).map(|_| services.name("failure")).collect();
+    let ensemble = stretch(services, point)?;
+    failure::measure(ensemble, point, algorithm, base, || names.pop().unwrap_or_default())
+}
+
+fn barriers(
     services: &mut Services<'_>,
     point: &Point,
     base: &Base,
 ) -> io::Result<Map<String, Value>> {
+    let names: Vec<String> = (0..point.requests).map(|_| services.name("barrier")).collect();
+    let ensemble = stretch(services, point)?;
+    let entrances = ensemble.entrances(point.clients as usize, point.attach);
+    let mut client = Client::connect(&entrances)?;
+    let timing = forecast::timing(point, base).map_err(invalid)?;
+    let mut names = names.into_iter();
+    let row = barrier::measure(&mut client, point, &timing, || names.next().unwrap_or_default())?;
+    client.close()?;
+    Ok(row)
+}
+
+fn lock(services: &mut Services<'_>, point: &Point, base: &Base) -> io::Result<Map<String, Value>> {
     let algorithm = recipe(&point.algorithm);
     let forecast = match algorithm {
-        Some(algorithm) => Some(forecast::lock(point, base, algorithm).map_err(invalid)?),
-        None => None,
+        Some(algorithm) => forecast::lock(point, base, algorithm),
+        None => forecast::best(point, base),
     };
+    let forecast = forecast.map_err(invalid)?;
+    let mut chosen = BTreeMap::new();
     let mut outcomes = Vec::new();
     let watch = Watch::begin(services.ensemble(point.backend, point.servers, point.stretched)?);
     for seed in 0..point.seeds {
-        let outcome = one_run(services, point, point.seed + u64::from(seed))?;
+        let outcome = one_run(services, point, point.seed + u64::from(seed), &mut chosen)?;
         if let Some(wrong) = &outcome.wrong {
             let what = format!("{}: mutual exclusion is broken: {wrong}", point.says());
             return Err(io::Error::other(what));
         }
         outcomes.push(outcome);
     }
-    let mut row = of_lock(point, &outcomes, forecast.as_ref());
+    let mut row = of_lock(point, &outcomes, &forecast);
+    if algorithm.is_none() {
+        row.insert("chosen".into(), serde_json::to_value(&chosen).unwrap_or_default());
+    }
     let ensemble = services.ensemble(point.backend, point.servers, point.stretched)?;
     row.insert("foreign_cpus".into(), rounded(watch.foreign_cpus(ensemble)));
     Ok(row)
 }
 
-fn one_run(services: &mut Services<'_>, point: &Point, seed: u64) -> io::Result<Outcome> {
+/// One run of a lock's point. What a lock that changes its recipe has chosen is added to `chosen`: how
+/// often each recipe gave the lock, and how often it was changed.
+fn one_run(
+    services: &mut Services<'_>,
+    point: &Point,
+    seed: u64,
+    chosen: &mut BTreeMap<&'static str, u64>,
+) -> io::Result<Outcome> {
     let (node, limit_ns) = (services.name("lock"), services.limit_ns);
     let ensemble = stretch(services, point)?;
     let distances = point.distances_ms.len().clamp(1, DISTANCES);
@@ -220,9 +266,7 @@ fn one_run(services: &mut Services<'_>, point: &Point, seed: u64) -> io::Result<
         .map(|session| ensemble.entrance(session, point.attach, session % distances))
         .collect();
     let client = Client::connect(&entrances)?;
-    let algorithm = recipe(&point.algorithm).ok_or_else(|| io::Error::other("no such recipe"))?;
     let poll_ns = real_ns(point, point.poll_ms);
-    let mut locker = Znodes::new(client, algorithm, &node, poll_ns, point.ephemeral)?;
     let load = Load {
         requests: point.requests as usize,
         clients,
@@ -233,6 +277,18 @@ fn one_run(services: &mut Services<'_>, point: &Point, seed: u64) -> io::Result<
         limit_ns,
         seed,
     };
+    let Some(algorithm) = recipe(&point.algorithm) else {
+        let mut locker = Adaptive::new(client, &node, poll_ns, point.ephemeral)?;
+        let outcome = generate(&mut locker, &load)?;
+        let (changes, used) = locker.history();
+        *chosen.entry("changes").or_default() += changes;
+        for (algorithm, times) in used {
+            *chosen.entry(algorithm.name()).or_default() += u64::from(*times);
+        }
+        locker.close()?;
+        return Ok(outcome);
+    };
+    let mut locker = Znodes::new(client, algorithm, &node, poll_ns, point.ephemeral)?;
     let outcome = generate(&mut locker, &load)?;
     locker.close()?;
     Ok(outcome)
@@ -300,6 +356,9 @@ pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
     report.more.insert("expected_s".into(), rounded(expected_s));
     if args.dry_run {
         report.rows.extend(todo.iter().map(|point| point.fields()));
+        if let Some(picture) = &args.plot {
+            plot::draw(&report, picture)?;
+        }
         return Ok(report);
     }
     let bar = super::progress(expected_s);
@@ -307,14 +366,16 @@ pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
     for (number, point) in todo.iter().enumerate() {
         services.keep_for(&todo[number..]);
         bar.set_message(format!("{}/{} {}", number + 1, todo.len(), point.says()));
-        let rows = measure(&mut services, point).map_err(|error| {
-            io::Error::new(error.kind(), format!("{}: {error}", point.says()))
-        })?;
+        let rows = measure(&mut services, point)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", point.says())))?;
         file.add(&rows)?;
         report.rows.extend(rows);
         bar.inc(point.expected_s().ceil() as u64);
     }
     bar.finish_and_clear();
+    if regions::is_about(&points) {
+        report.more.insert("regions".into(), regions::of(&report.rows).into());
+    }
     if let Some(picture) = &args.plot {
         plot::draw(&report, picture)?;
     }

@@ -8,15 +8,20 @@
 //! |---|---|
 //! | [`client`] | many sessions of ZooKeeper's protocol in one thread |
 //! | [`recipes`], [`znodes`] | the lock recipes on it |
+//! | [`adaptive`] | a lock that changes its recipe as the model recommends |
 //! | [`locker`] | what the generator knows of a way to lock: other protocols are other lockers |
 //! | [`generator`] | requests that come and go, and the check that nobody overlaps |
 //! | [`backend`], [`zookeeper`] | the services, with links that can be made longer |
 //! | [`plan`], [`resume`] | what is measured, and what was already |
 //! | [`forecast`], [`figures`] | what is expected, and what was found |
 
+pub mod adaptive;
 pub mod args;
 pub mod backend;
+mod barrier;
 pub mod client;
+mod echoes;
+mod failure;
 pub mod figures;
 pub mod forecast;
 pub mod generator;
@@ -26,11 +31,12 @@ pub mod operations;
 pub mod plan;
 mod plot;
 pub mod recipes;
+mod regions;
 pub mod resume;
 pub mod smoke;
 mod stop;
-pub mod zookeeper;
 pub mod znodes;
+pub mod zookeeper;
 
 use indicatif::{ProgressBar, ProgressStyle};
 

@@ -14,6 +14,10 @@ const GRID_MS: [f64; 7] = [0.0, 25.0, 50.0, 100.0, 150.0, 200.0, 250.0];
 /// An experiment of the study, or one that was added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Experiment {
+    /// Round trips by themselves, on this machine and over a line with a heavy tail.
+    E0,
+    /// Waiting for one of several replies, for a majority, for all.
+    E1,
     /// Smoke test: single operations, one by one and all at once.
     E2,
     /// Pipelined creates over both round trips.
@@ -38,6 +42,10 @@ pub enum Experiment {
     E13,
     /// More and more clients: what a lock costs, and when polling collapses.
     E14,
+    /// A holder dies, one who waits dies, an answer is lost.
+    E15,
+    /// Barriers: parties that wait for each other.
+    E16,
 }
 
 /// What is measured at a point.
@@ -52,6 +60,26 @@ pub enum Measure {
     CreateAsync,
     /// The smoke test.
     Smoke,
+    /// Round trips.
+    RoundTrips,
+    /// Waiting for several replies.
+    Replies,
+    /// What becomes of a lock when somebody dies.
+    Failure,
+    /// Parties that wait for each other.
+    Barrier,
+}
+
+impl Measure {
+    /// Whether it is about lock recipes.
+    fn locks(self) -> bool {
+        matches!(self, Self::Lock | Self::Failure)
+    }
+
+    /// Whether it is about the network alone.
+    pub fn is_network(self) -> bool {
+        matches!(self, Self::RoundTrips | Self::Replies)
+    }
 }
 
 /// One point: everything that decides what is measured. Times are milliseconds before they are
@@ -132,6 +160,10 @@ impl Point {
             Measure::CreateSync => requests * write_ms,
             Measure::CreateAsync => write_ms,
             Measure::Smoke => requests * 6.0 * write_ms,
+            Measure::RoundTrips => requests * self.client_rtt_ms,
+            Measure::Replies => 3.0 * requests * self.client_rtt_ms,
+            Measure::Failure => 20_000.0 * self.scale,
+            Measure::Barrier => 2.0 * requests * write_ms,
         };
         f64::from(self.seeds) * (run_ms / self.scale / 1e3 + 0.5)
     }
@@ -140,7 +172,9 @@ impl Point {
     pub fn says(&self) -> String {
         let Self { experiment, algorithm, client_rtt_ms, server_rtt_ms, service_ms, .. } = self;
         let backend = self.backend.name();
-        format!("{experiment} {backend} {algorithm} C {client_rtt_ms} S {server_rtt_ms} s {service_ms}")
+        format!(
+            "{experiment} {backend} {algorithm} C {client_rtt_ms} S {server_rtt_ms} s {service_ms}"
+        )
     }
 }
 
@@ -168,6 +202,16 @@ impl Experiment {
         let preset = custom();
         let services = |list: &[f64]| list.to_vec();
         match self {
+            Self::E0 => Preset {
+                measure: Measure::RoundTrips,
+                client_ms: vec![0.0, 20.0],
+                requests: 10_000,
+                seeds: 1,
+                ..preset
+            },
+            Self::E1 => {
+                Preset { measure: Measure::Replies, client_ms: vec![20.0], seeds: 1, ..preset }
+            }
             Self::E2 => Preset { measure: Measure::Smoke, client_ms: vec![0.0], ..preset },
             Self::E3 => Preset {
                 measure: Measure::CreateAsync,
@@ -234,6 +278,16 @@ impl Experiment {
                 seeds: 1,
                 ..preset
             },
+            Self::E15 => Preset { measure: Measure::Failure, seeds: 1, ..preset },
+            Self::E16 => Preset {
+                measure: Measure::Barrier,
+                client_ms: vec![0.2, 20.0, 100.0],
+                server_ms: vec![0.0, 20.0],
+                closed: vec![3, 8, 32],
+                requests: 50,
+                seeds: 1,
+                ..preset
+            },
         }
     }
 
@@ -291,61 +345,70 @@ pub fn points(args: &LocksArgs) -> Vec<Point> {
     unique
 }
 
-fn add(args: &LocksArgs, experiment: &str, preset: Preset, points: &mut Vec<Point>) {
-    let locks = preset.measure == Measure::Lock;
-    let algorithms: Vec<String> = match locks {
-        true => or(&args.algorithm, ALGORITHMS[..6].iter().map(|name| (*name).to_owned()).collect()),
-        false => vec!["none".to_owned()],
+/// Each of these points with each of some values.
+fn vary<T>(points: Vec<Point>, values: &[T], set: impl Fn(&mut Point, &T)) -> Vec<Point> {
+    let with = |point: &Point, value: &T| {
+        let mut point = point.clone();
+        set(&mut point, value);
+        point
     };
-    // A closed loop has no time between requests, and as many clients as it says.
+    points.iter().flat_map(|point| values.iter().map(move |value| with(point, value))).collect()
+}
+
+fn add(args: &LocksArgs, experiment: &str, preset: Preset, points: &mut Vec<Point>) {
+    let measure = preset.measure;
+    let recipes: Vec<String> = ALGORITHMS[..6].iter().map(|name| (*name).to_owned()).collect();
+    let algorithms =
+        if measure.locks() { or(&args.algorithm, recipes) } else { vec!["none".to_owned()] };
+    let backends = if measure.is_network() { vec![Backend::Network] } else { args.backend.clone() };
+    let clients = args.clients.unwrap_or(32);
+    // A closed loop has as many clients as it says.
     let closed: Vec<Option<u32>> = match or(&args.closed, preset.closed) {
-        none if none.is_empty() || !locks => vec![None],
+        none if none.is_empty() => vec![None],
         some => some.into_iter().map(Some).collect(),
     };
     let polls = or(&args.poll, preset.poll_ms);
-    for servers in or(&args.servers, vec![3]) {
-        for server_rtt_ms in or(&args.server_rtt, preset.server_ms.clone()) {
-            for client_rtt_ms in or(&args.client_rtt, preset.client_ms.clone()) {
-                for service_ms in or(&args.service, preset.service_ms.clone()) {
-                    for interarrival_ms in or(&args.interarrival, preset.interarrival_ms.clone()) {
-                        for closed in &closed {
-                            for algorithm in &algorithms {
-                                for (number, poll_ms) in polls.iter().enumerate() {
-                                    if number > 0 && !polls_for(algorithm) {
-                                        continue;
-                                    }
-                                    points.extend(args.backend.iter().map(|backend| Point {
-                                        experiment: experiment.to_owned(),
-                                        measure: preset.measure,
-                                        backend: *backend,
-                                        servers,
-                                        stretched: false,
-                                        attach: args.attach,
-                                        algorithm: algorithm.clone(),
-                                        client_rtt_ms,
-                                        distances_ms: preset.distances_ms.clone(),
-                                        server_rtt_ms,
-                                        service_ms,
-                                        interarrival_ms,
-                                        poll_ms: *poll_ms,
-                                        arrivals: args.arrivals,
-                                        closed: closed.is_some(),
-                                        think_ms: args.think,
-                                        clients: closed.unwrap_or(args.clients.unwrap_or(32)),
-                                        requests: args.requests.unwrap_or(preset.requests),
-                                        seeds: args.seeds.unwrap_or(preset.seeds),
-                                        seed: args.seed,
-                                        scale: args.scale,
-                                        ephemeral: !args.persistent,
-                                    }));
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
+    let mut grid = vec![Point {
+        experiment: experiment.to_owned(),
+        measure,
+        backend: Backend::Network,
+        servers: 1,
+        stretched: false,
+        attach: args.attach,
+        algorithm: String::new(),
+        client_rtt_ms: 0.0,
+        distances_ms: preset.distances_ms,
+        server_rtt_ms: 0.0,
+        service_ms: 0.0,
+        interarrival_ms: 0.0,
+        poll_ms: 0.0,
+        arrivals: args.arrivals,
+        closed: false,
+        think_ms: args.think,
+        clients,
+        requests: args.requests.unwrap_or(preset.requests),
+        seeds: args.seeds.unwrap_or(preset.seeds),
+        seed: args.seed,
+        scale: args.scale,
+        ephemeral: !args.persistent,
+    }];
+    grid = vary(grid, &or(&args.servers, vec![3]), |point, servers| point.servers = *servers);
+    let server_ms = or(&args.server_rtt, preset.server_ms);
+    grid = vary(grid, &server_ms, |point, ms| point.server_rtt_ms = *ms);
+    let client_ms = or(&args.client_rtt, preset.client_ms);
+    grid = vary(grid, &client_ms, |point, ms| point.client_rtt_ms = *ms);
+    let service_ms = or(&args.service, preset.service_ms);
+    grid = vary(grid, &service_ms, |point, ms| point.service_ms = *ms);
+    let interarrival_ms = or(&args.interarrival, preset.interarrival_ms);
+    grid = vary(grid, &interarrival_ms, |point, ms| point.interarrival_ms = *ms);
+    grid = vary(grid, &closed, |point, closed| {
+        point.closed = closed.is_some();
+        point.clients = closed.unwrap_or(clients);
+    });
+    grid = vary(grid, &algorithms, |point, name| point.algorithm.clone_from(name));
+    grid = vary(grid, &polls, |point, ms| point.poll_ms = *ms);
+    grid.retain(|point| point.poll_ms == polls[0] || polls_for(&point.algorithm));
+    points.extend(vary(grid, &backends, |point, backend| point.backend = *backend));
 }
 
 /// Whether the poll interval makes a difference.
@@ -353,5 +416,69 @@ fn polls_for(algorithm: &str) -> bool {
     match Algorithm::named(algorithm) {
         Some(algorithm) => matches!(algorithm, Algorithm::AsyncQueue | Algorithm::AsyncTas),
         None => algorithm == "adaptive",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args, FromArgMatches};
+
+    fn points_of(words: &[&str]) -> Vec<Point> {
+        let command = LocksArgs::augment_args(clap::Command::new("locks"));
+        let words = ["locks"].iter().chain(words);
+        points(&LocksArgs::from_arg_matches(&command.get_matches_from(words)).unwrap())
+    }
+
+    #[test]
+    fn services_take_turns_at_every_point() {
+        let found = points_of(&["--client-rtt", "0,100ms", "--algorithm", "sync-tas,tas-watch"]);
+        let said: Vec<_> = found
+            .iter()
+            .map(|point| (point.client_rtt_ms, point.algorithm.as_str(), point.backend.name()))
+            .collect();
+        assert_eq!(said.len(), 8);
+        assert_eq!(said[0], (0.0, "sync-tas", "claret"));
+        assert_eq!(said[1], (0.0, "sync-tas", "zookeeper"));
+        assert_eq!(said[2], (0.0, "tas-watch", "claret"));
+        assert_eq!(said[7], (100.0, "tas-watch", "zookeeper"));
+    }
+
+    #[test]
+    fn an_experiment_is_what_the_study_says_and_the_command_line_goes_over_it() {
+        let e8 = points_of(&["--experiment", "e8", "--backend", "claret"]);
+        assert_eq!(e8.len(), 9 * 6);
+        assert!(e8.iter().all(|point| point.client_rtt_ms == 100.0 && point.seeds == 5));
+        let one = ["--experiment", "E8", "--backend", "claret", "--service", "1ms"];
+        let shorter = points_of(&[&one[..], &["--requests", "10", "--seeds", "1"]].concat());
+        assert_eq!(shorter.len(), 6);
+        assert!(shorter.iter().all(|point| point.requests == 10 && point.service_ms == 1.0));
+        let all = points_of(&["--experiment", "E12,E8", "--backend", "claret"]);
+        assert_eq!(all.len(), (9 + 11 + 7 + 7) * 6, "E12 has E8 to E11, and none twice");
+    }
+
+    #[test]
+    fn a_poll_interval_makes_points_of_those_that_poll_only() {
+        let found = points_of(&["--poll", "5ms,10ms", "--backend", "claret"]);
+        let polls = |name: &str| found.iter().filter(|point| point.algorithm == name).count();
+        assert_eq!((polls("async-tas"), polls("async-queue"), polls("sync-tas")), (2, 2, 1));
+    }
+
+    #[test]
+    fn servers_talk_over_lines_everywhere_if_they_do_anywhere() {
+        let stretched = points_of(&["--server-rtt", "0,20ms", "--servers", "1,3"]);
+        assert!(stretched.iter().all(|point| point.stretched == (point.servers == 3)));
+        assert!(points_of(&[]).iter().all(|point| !point.stretched));
+    }
+
+    #[test]
+    fn a_row_is_known_by_all_parameters_of_its_point() {
+        let all = points_of(&["--experiment", "E9,E13,E14,E16"]);
+        for point in &all {
+            let text = serde_json::to_string(&point.fields()).unwrap();
+            let read: Map<String, Value> = serde_json::from_str(&text).unwrap();
+            let has = all.iter().filter(|other| other.has(&read)).count();
+            assert_eq!(has, 1, "{text}");
+        }
     }
 }

@@ -48,6 +48,8 @@ enum Stage {
     Holding,
     /// It has given it back.
     Leaving,
+    /// It does not want it any more; what is on its way may still give it to it.
+    Cancelled,
 }
 
 /// One attempt to get a lock.
@@ -95,10 +97,7 @@ pub fn delete(path: &str) -> Ask {
 }
 
 fn is_queue(algorithm: Algorithm) -> bool {
-    matches!(
-        algorithm,
-        Algorithm::SyncQueue | Algorithm::SyncQueueRelist | Algorithm::AsyncQueue
-    )
+    matches!(algorithm, Algorithm::SyncQueue | Algorithm::SyncQueueRelist | Algorithm::AsyncQueue)
 }
 
 fn tag(request: usize, step: u64) -> u64 {
@@ -186,6 +185,17 @@ impl Recipes {
         client.ask(attempt.session, tag(request, DELETE), delete(&path));
     }
 
+    /// A request that does not have the lock wants it no more. That is done when it is told to be
+    /// released, if anything has to be undone.
+    pub fn cancel(&mut self, client: &mut Client, request: usize) {
+        let Some(attempt) = self.attempt(request) else { return };
+        attempt.stage = Stage::Cancelled;
+        if let Some(node) = attempt.node.clone() {
+            let path = format!("{}/{}", attempt.base, String::from_utf8_lossy(&node));
+            client.ask(attempt.session, tag(request, DELETE), delete(&path));
+        }
+    }
+
     /// A moment has come that was asked for: a request that still waits polls.
     pub fn due(&mut self, client: &mut Client, request: usize) {
         let poll_ns = self.poll_ns;
@@ -223,7 +233,7 @@ impl Recipes {
     fn fire(&mut self, client: &mut Client, request: usize, told: &mut Vec<Told>) {
         let Some(attempt) = self.attempt(request) else { return };
         if attempt.stage != Stage::Watching {
-            attempt.fired = true;
+            attempt.fired = attempt.stage == Stage::Asking;
             return;
         }
         // The papers' queue believes that this is its turn.
@@ -253,6 +263,11 @@ impl Recipes {
         match (step, answer.result) {
             (CREATE, Ok(Reply::Created { path, .. })) => {
                 attempt.token = answer.zxid.0;
+                if attempt.stage == Stage::Cancelled {
+                    let path = String::from_utf8_lossy(&path).into_owned();
+                    client.ask(answer.session, tag(request, DELETE), delete(&path));
+                    return Ok(());
+                }
                 if is_queue(attempt.algorithm) {
                     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
                     attempt.node = Some(name.into());
@@ -284,6 +299,7 @@ impl Recipes {
             (LIST, Ok(Reply::Children(names, _))) => {
                 self.listed(client, request, &names, told);
             }
+            (EXISTS, _) if attempt.stage != Stage::Asking => {}
             (EXISTS, Ok(Reply::Stat(_))) => {
                 attempt.stage = Stage::Watching;
                 if attempt.fired {

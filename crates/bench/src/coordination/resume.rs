@@ -68,3 +68,51 @@ impl Rows {
         file.flush()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coordination::args::LocksArgs;
+    use crate::coordination::plan::points;
+    use clap::{Args, FromArgMatches};
+    use std::fs;
+
+    fn two_points() -> Vec<Point> {
+        let command = LocksArgs::augment_args(clap::Command::new("locks"));
+        let words = ["locks", "--algorithm", "sync-tas", "--client-rtt", "0,0.25ms"];
+        points(&LocksArgs::from_arg_matches(&command.get_matches_from(words)).unwrap())
+    }
+
+    #[test]
+    fn what_was_measured_is_not_measured_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows.jsonl");
+        let points = two_points();
+        let mut rows = Rows::open(Some(&path)).unwrap();
+        assert!(points.iter().all(|point| !rows.has(point)));
+        let mut row = points[2].fields();
+        row.insert("mean_ms".into(), 1.5.into());
+        rows.add(&[row.clone()]).unwrap();
+        // Somebody was stopped in the middle of the next row.
+        let mut text = fs::read(&path).unwrap();
+        text.extend_from_slice(b"{\"experiment\":\"cus");
+        fs::write(&path, &text).unwrap();
+        let mut rows = Rows::open(Some(&path)).unwrap();
+        let known: Vec<bool> = points.iter().map(|point| rows.has(point)).collect();
+        assert_eq!(known, [false, false, true, false]);
+        assert_eq!(rows.of(&points), [row]);
+        rows.add(&[points[0].fields()]).unwrap();
+        let rows = Rows::open(Some(&path)).unwrap();
+        assert!(rows.has(&points[0]) && rows.has(&points[2]));
+    }
+
+    #[test]
+    fn another_file_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notes.txt");
+        fs::write(&path, "buy milk\n").unwrap();
+        let error = Rows::open(Some(&path)).unwrap_err();
+        assert!(error.to_string().contains("not a row"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "buy milk\n");
+    }
+}

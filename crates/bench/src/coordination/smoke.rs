@@ -175,9 +175,7 @@ pub fn at(
         let mut all = vec![Timed::default(); OPERATIONS.len()];
         for _ in 0..point.seeds {
             for operation in 0..OPERATIONS.len() - 1 {
-                for (which, timed) in
-                    turns.take(operation, point.requests as usize, outstanding)?
-                {
+                for (which, timed) in turns.take(operation, point.requests as usize, outstanding)? {
                     all[which].add(timed);
                 }
             }

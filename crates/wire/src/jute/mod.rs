@@ -32,8 +32,8 @@ mod request;
 /// The words that requests and answers are made of, for clients that know nothing else of the
 /// service.
 pub use engine::coordination::{
-    Acl, Change, Code, Create, Event, Happened, Identity, Mode, Read, Reply, SessionId, Stat, Write,
-    Zxid,
+    Acl, Change, Code, Create, Event, Happened, Identity, Mode, Read, Reply, SessionId, Stat,
+    Write, Zxid,
 };
 
 pub use connect::{ConnectRequest, ConnectResponse};
