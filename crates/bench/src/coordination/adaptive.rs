@@ -12,6 +12,7 @@
 //! reads, that of releases, how long the lock is held, and how often it is asked for.
 
 use super::client::{Answer, Client, Counts, Heard, get};
+use super::forecast::eligible;
 use super::locker::{Locker, Told};
 use super::recipes::{FOREIGN_TAGS, Recipes, create};
 use model::recommend::{Available, Choice, Matters, rank};
@@ -111,7 +112,7 @@ pub struct Adaptive {
     grants: u32,
     /// How often each recipe gave the lock.
     used: BTreeMap<Algorithm, u32>,
-    choices: Option<Receiver<Vec<Choice>>>,
+    choices: Option<(f64, Receiver<Vec<Choice>>)>,
     /// What is to be changed to, as soon as somebody gives the lock back.
     wanted: Option<Algorithm>,
     heard: Vec<Heard>,
@@ -133,16 +134,17 @@ fn decode(data: &[u8]) -> Option<(u64, Algorithm)> {
     Some((epoch.parse().ok()?, Algorithm::named(name)?))
 }
 
-/// Which recipe to change to from `current`, if that is worth it: the best safe one, if it keeps the
-/// lock stable and the current one does not, or is better by enough.
-fn worth(choices: &[Choice], current: Algorithm) -> Option<Algorithm> {
-    let safe = |choice: &&Choice| choice.safe && choice.prediction.algorithm.needs_nodes_only();
-    let best = &choices.iter().find(safe)?.prediction;
+/// Which recipe to change to from `current`, if that is worth it: the best of those that come into
+/// question, if it keeps the lock stable and the current one does not, or is better by enough.
+fn worth(choices: &[Choice], interarrival_ms: f64, current: Algorithm) -> Option<Algorithm> {
+    let best = &eligible(choices, interarrival_ms).next()?.prediction;
     let own = &choices.iter().find(|choice| choice.prediction.algorithm == current)?.prediction;
     let cost = |prediction: &model::Prediction| {
         prediction.growth_ms_per_request.or(prediction.mean_ms).unwrap_or(f64::INFINITY)
     };
-    let better = best.state < own.state || cost(best) < WORTH * cost(own);
+    let own_is_eligible =
+        eligible(choices, interarrival_ms).any(|choice| choice.prediction.algorithm == current);
+    let better = !own_is_eligible || best.state < own.state || cost(best) < WORTH * cost(own);
     (better && best.algorithm != current).then_some(best.algorithm)
 }
 
@@ -293,11 +295,12 @@ impl Adaptive {
 
     /// Asks the model every so often, beside the loop, and takes its answer when it is there.
     fn look(&mut self) {
-        if let Some(choices) = &self.choices {
+        if let Some((interarrival_ms, choices)) = &self.choices {
             let Ok(choices) = choices.try_recv() else { return };
+            let interarrival_ms = *interarrival_ms;
             self.choices = None;
             let current = self.epochs.last_key_value().map_or(FIRST, |(_, algorithm)| *algorithm);
-            self.wanted = worth(&choices, current);
+            self.wanted = worth(&choices, interarrival_ms, current);
             return;
         }
         self.grants += 1;
@@ -308,7 +311,7 @@ impl Adaptive {
         self.client.ask(0, TIMED_LOOK, get(&self.base, false));
         let Some(setting) = self.estimates.setting(self.poll_ns) else { return };
         let (sender, receiver) = channel();
-        self.choices = Some(receiver);
+        self.choices = Some((setting.interarrival_ms, receiver));
         std::thread::spawn(move || {
             let choices = rank(&setting, Available::default(), Matters::Mean);
             // Nobody listens any more if the run is over.
@@ -395,11 +398,11 @@ mod tests {
     #[test]
     fn a_recipe_is_changed_when_that_is_worth_it() {
         let busy = choices(100.0, 60.0);
-        let chosen = worth(&busy, Algorithm::TasWatch).unwrap();
+        let chosen = worth(&busy, 100.0, Algorithm::TasWatch).unwrap();
         assert_ne!(chosen, Algorithm::SyncQueue, "which is unsafe");
-        assert_eq!(worth(&busy, chosen), None, "there is nothing better");
+        assert_eq!(worth(&busy, 100.0, chosen), None, "there is nothing better");
         // Nearly the same everywhere while nobody waits.
-        assert_eq!(worth(&choices(5_000.0, 1.0), Algorithm::SyncTas), None);
+        assert_eq!(worth(&choices(5_000.0, 1.0), 5_000.0, Algorithm::SyncTas), None);
     }
 
     #[test]

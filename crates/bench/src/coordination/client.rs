@@ -268,6 +268,18 @@ impl Client {
         Ok(())
     }
 
+    /// Sends what was asked without waiting for anything.
+    ///
+    /// # Errors
+    /// As for [`Client::wait`].
+    pub fn send(&mut self) -> io::Result<()> {
+        let mut nothing = Vec::new();
+        for session in std::mem::take(&mut self.dirty) {
+            self.flush(session, &mut nothing)?;
+        }
+        Ok(())
+    }
+
     /// Asks for something and waits for the answer, in which nothing else is heard.
     ///
     /// # Errors

@@ -5,8 +5,12 @@ use super::backend::{Attach, Backend};
 use super::generator::Arrivals;
 use super::plan::Point;
 use model::operation::Operation;
-use model::recommend::{Available, Matters, rank};
+use model::recommend::{Available, Choice, Matters, rank};
+use model::turns::RUN_MAX;
 use model::{Algorithm, Attachment, Invalid, Law, Prediction, Setting, State, Timing};
+
+/// Messages per second beyond which a recipe is no choice.
+const MESSAGES_PER_S_MAX: f64 = 2_000.0;
 
 /// What the service takes without anything added, in real milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,7 +28,8 @@ pub struct Base {
 /// What is expected, in the experiment's milliseconds.
 #[derive(Clone, Debug)]
 pub struct Forecast {
-    /// Mean latency of the first requests, as many as there are in a run.
+    /// Mean latency of the first requests, as many as there are in a run; of a run that is very long,
+    /// in the long run.
     pub mean_ms: Option<f64>,
     /// What 99 % do not exceed, in the run if that is known, else in the long run.
     pub p99_ms: Option<f64>,
@@ -110,7 +115,11 @@ pub fn setting(point: &Point, base: &Base) -> Result<Setting, Invalid> {
     let (interarrival_ms, service_ms) =
         (point.interarrival_ms / point.scale, point.service_ms / point.scale);
     let setting = Setting::new(timing, interarrival_ms, service_ms);
-    Ok(Setting { poll_ms: point.poll_ms / point.scale, requests: Some(point.requests), ..setting })
+    Ok(Setting {
+        poll_ms: point.poll_ms / point.scale,
+        requests: (point.requests <= RUN_MAX).then_some(point.requests),
+        ..setting
+    })
 }
 
 /// What is expected of a lock. In a closed loop of m clients the service and the hand-off come m
@@ -142,10 +151,12 @@ pub fn lock(point: &Point, base: &Base, algorithm: Algorithm) -> Result<Forecast
     }
     let predicted: Prediction = setting.predict(algorithm)?;
     // Waits of requests that come at random are all that the model knows.
-    let run = predicted.run.filter(|_| point.arrivals == Arrivals::Poisson);
-    let p99_ms = predicted.p99_ms.filter(|_| point.arrivals == Arrivals::Poisson);
+    let at_random = point.arrivals == Arrivals::Poisson;
+    let run = predicted.run.filter(|_| at_random);
+    let mean_ms = run.map(|run| run.mean_ms).or(predicted.mean_ms.filter(|_| at_random));
+    let p99_ms = predicted.p99_ms.filter(|_| at_random);
     Ok(Forecast {
-        mean_ms: run.map(|run| run.mean_ms * scale),
+        mean_ms: mean_ms.map(|ms| ms * scale),
         p99_ms: run.and_then(|run| run.p99_ms).or(p99_ms).map(|ms| ms * scale),
         load: predicted.load,
         state: predicted.state,
@@ -154,14 +165,27 @@ pub fn lock(point: &Point, base: &Base, algorithm: Algorithm) -> Result<Forecast
     })
 }
 
-/// The same for a lock that changes its recipe: what the best safe one would do from the beginning.
+/// The same for a lock that changes its recipe: what the one that it should end with would do from
+/// the beginning.
 ///
 /// # Errors
 /// A figure is no time.
 pub fn best(point: &Point, base: &Base) -> Result<Forecast, Invalid> {
-    let choices = rank(&setting(point, base)?, Available::default(), Matters::Mean)?;
-    let best = choices.iter().find(|choice| choice.safe).or(choices.first());
+    let setting = setting(point, base)?;
+    let choices = rank(&setting, Available::default(), Matters::Mean)?;
+    let best = eligible(&choices, setting.interarrival_ms).next();
     lock(point, base, best.map_or(Algorithm::TasWatch, |choice| choice.prediction.algorithm))
+}
+
+/// The recipes among these that a lock may change to, the best first: safe ones, and none that says
+/// more than a small service can answer, since the model counts no processors. If it is not known
+/// how much one says, it says too much.
+pub fn eligible(choices: &[Choice], interarrival_ms: f64) -> impl Iterator<Item = &Choice> {
+    let quiet = move |choice: &&Choice| {
+        let per_s = choice.prediction.messages.map(|each| each * 1e3 / interarrival_ms);
+        per_s.is_some_and(|per_s| per_s <= MESSAGES_PER_S_MAX)
+    };
+    choices.iter().filter(|choice| choice.safe).filter(quiet)
 }
 
 #[cfg(test)]

@@ -193,14 +193,13 @@ struct Preset {
 }
 
 impl Experiment {
-    /// All that can be measured, in the order of their numbers.
+    /// Its name in the study.
     pub fn name(self) -> String {
         format!("{self:?}")
     }
 
     fn preset(self) -> Preset {
         let preset = custom();
-        let services = |list: &[f64]| list.to_vec();
         match self {
             Self::E0 => Preset {
                 measure: Measure::RoundTrips,
@@ -241,14 +240,14 @@ impl Experiment {
             },
             Self::E8 => Preset {
                 client_ms: vec![100.0],
-                service_ms: services(&[1.0, 25.0, 50.0, 75.0, 90.0, 100.0, 110.0, 130.0, 150.0]),
+                service_ms: vec![1.0, 25.0, 50.0, 75.0, 90.0, 100.0, 110.0, 130.0, 150.0],
                 ..preset
             },
             Self::E9 => Preset {
                 client_ms: vec![0.2],
-                service_ms: services(&[
+                service_ms: vec![
                     1.0, 25.0, 50.0, 75.0, 90.0, 100.0, 110.0, 130.0, 150.0, 170.0, 190.0,
-                ]),
+                ],
                 ..preset
             },
             Self::E10 => Preset {

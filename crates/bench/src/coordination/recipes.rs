@@ -115,8 +115,9 @@ fn sequence(name: &[u8]) -> Option<u64> {
 
 /// The node that is before `own` among these, if one is.
 fn before<'a>(own: &Blob, names: &'a [Blob]) -> Option<&'a Blob> {
-    let own = sequence(own);
-    names.iter().filter(|name| sequence(name) < own).max_by_key(|name| sequence(name))
+    let own = sequence(own)?;
+    let numbered = names.iter().filter_map(|name| Some((sequence(name)?, name)));
+    numbered.filter(|(number, _)| *number < own).max_by_key(|(number, _)| *number).map(|of| of.1)
 }
 
 impl Recipes {

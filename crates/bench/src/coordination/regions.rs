@@ -15,6 +15,9 @@ const CONTENDED: f64 = 0.25;
 const MEASURES: [(&str, bool); 4] =
     [("mean_ms", true), ("p99_ms", true), ("jain", false), ("writes_per_acquisition", true)];
 
+/// Rows by point, then by way.
+type Points<'a> = BTreeMap<String, BTreeMap<String, &'a Map<String, Value>>>;
+
 fn quadrant(row: &Map<String, Value>) -> Option<String> {
     let number = |field: &str| row.get(field)?.as_f64();
     let far = number("client_rtt_ms")? >= FAR_MS;
@@ -35,9 +38,8 @@ pub fn of(rows: &[Map<String, Value>]) -> Map<String, Value> {
         ["E8", "E9", "E10", "E11"].contains(&text(row, "experiment").as_str())
             && text(row, "state") != "overloaded"
     };
-    // By service and quadrant, then by point, then by way.
-    let mut points: BTreeMap<String, BTreeMap<String, BTreeMap<String, &Map<String, Value>>>> =
-        BTreeMap::new();
+    // By service and quadrant.
+    let mut points: BTreeMap<String, Points<'_>> = BTreeMap::new();
     for row in rows.iter().filter(considered) {
         let Some(quadrant) = quadrant(row) else { continue };
         let region = format!("{}: {quadrant}", text(row, "backend"));
@@ -64,11 +66,7 @@ pub fn of(rows: &[Map<String, Value>]) -> Map<String, Value> {
 }
 
 /// Ways with their mean ratio to the best one, the best first.
-fn ranking(
-    points: &BTreeMap<String, BTreeMap<String, &Map<String, Value>>>,
-    measure: &str,
-    less: bool,
-) -> Option<Value> {
+fn ranking(points: &Points<'_>, measure: &str, less: bool) -> Option<Value> {
     let most = points.values().map(BTreeMap::len).max()?;
     let mut logs: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for ways in points.values().filter(|ways| ways.len() == most) {

@@ -323,7 +323,7 @@ pub fn run(args: &SmokeArgs, program: &Path) -> io::Result<Report> {
         }
         for round in 0..args.rounds {
             bar.set_message(format!("{servers} servers, round {}", round + 1));
-            take_turns(args, &mut services, &mut contestants, round)?;
+            take_turns(args, &mut services, &mut contestants)?;
             bar.inc(1);
         }
         for contestant in contestants {
@@ -340,7 +340,6 @@ fn take_turns(
     args: &SmokeArgs,
     services: &mut Services<'_>,
     contestants: &mut [Contestant],
-    round: u32,
 ) -> io::Result<()> {
     let count = args.requests as usize;
     for (mode, (_, outstanding)) in modes().into_iter().enumerate() {
@@ -368,7 +367,6 @@ fn take_turns(
             contestant.locks.entry(clients).or_default().push(outcome);
         }
     }
-    let _ = round;
     Ok(())
 }
 

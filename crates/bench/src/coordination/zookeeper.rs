@@ -51,26 +51,18 @@ pub fn start(count: usize, line_up: &LineUp, parent: &Path) -> io::Result<Server
         let dir = tempfile::Builder::new().prefix("zookeeper-bench-").tempdir_in(parent)?;
         let data = dir.path().join("data");
         fs::create_dir(&data)?;
-        let mut settings = format!(
-            "tickTime={TICK_MS}\ninitLimit=20\nsyncLimit=10\ndataDir={}\nclientPort={client}\n\
-             clientPortAddress={}\nmaxClientCnxns=0\nadmin.enableServer=false\nforceSync=yes\n\
-             reconfigEnabled=false\n4lw.commands.whitelist=*\n",
-            data.display(),
-            Ipv4Addr::LOCALHOST,
-        );
+        let mut text = settings(*client, &data);
         if count > 1 {
-            for other in 0..count {
-                let quorum = match other == number {
-                    true => line_up.listens[other].port(),
-                    false => line_up.reached[other].port(),
-                };
-                let (id, elects) = (other + 1, ports[other].1);
-                settings += &format!("server.{id}={}:{quorum}:{elects}\n", Ipv4Addr::LOCALHOST);
+            for (other, (_, elects)) in ports.iter().enumerate() {
+                // A server listens where it is told that it is, and finds others at their lines.
+                let at = if other == number { &line_up.listens } else { &line_up.reached };
+                let (id, quorum) = (other + 1, at[other].port());
+                text += &format!("server.{id}={}:{quorum}:{elects}\n", Ipv4Addr::LOCALHOST);
             }
             fs::write(data.join("myid"), format!("{}\n", number + 1))?;
         }
         let file = dir.path().join("zoo.cfg");
-        fs::write(&file, settings)?;
+        fs::write(&file, text)?;
         let log = dir.path().join("stderr.log");
         let child = Command::new("java")
             .args(["-Xmx1g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"])
@@ -92,6 +84,17 @@ pub fn start(count: usize, line_up: &LineUp, parent: &Path) -> io::Result<Server
         io::Error::other(format!("zookeeper did not start: {error}. {last}"))
     })?;
     Ok(server)
+}
+
+/// What a server's file of settings says, whether it is alone or not.
+fn settings(client: u16, data: &Path) -> String {
+    format!(
+        "tickTime={TICK_MS}\ninitLimit=20\nsyncLimit=10\ndataDir={}\nclientPort={client}\n\
+         clientPortAddress={}\nmaxClientCnxns=0\nadmin.enableServer=false\nforceSync=yes\n\
+         reconfigEnabled=false\n4lw.commands.whitelist=*\n",
+        data.display(),
+        Ipv4Addr::LOCALHOST,
+    )
 }
 
 fn wait_until_ready(server: &Server) -> io::Result<()> {
