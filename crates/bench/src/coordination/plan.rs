@@ -200,68 +200,31 @@ impl Experiment {
 
     fn preset(self) -> Preset {
         let preset = custom();
+        let far = [0.2, 25.0, 50.0, 100.0, 150.0, 200.0, 250.0];
+        let services = [1.0, 25.0, 50.0, 75.0, 90.0, 100.0, 110.0, 130.0, 150.0];
+        let grid = GRID_MS.to_vec();
+        let rarely = vec![500.0];
         match self {
-            Self::E0 => Preset {
-                measure: Measure::RoundTrips,
-                client_ms: vec![0.0, 20.0],
-                requests: 10_000,
-                seeds: 1,
-                ..preset
-            },
-            Self::E1 => {
-                Preset { measure: Measure::Replies, client_ms: vec![20.0], seeds: 1, ..preset }
-            }
-            Self::E2 => Preset { measure: Measure::Smoke, client_ms: vec![0.0], ..preset },
-            Self::E3 => Preset {
-                measure: Measure::CreateAsync,
-                client_ms: GRID_MS.to_vec(),
-                server_ms: GRID_MS.to_vec(),
-                ..preset
-            },
-            Self::E4 => Preset {
-                measure: Measure::CreateSync,
-                client_ms: GRID_MS.to_vec(),
-                server_ms: GRID_MS.to_vec(),
-                requests: 200,
-                seeds: 1,
-                ..preset
-            },
             Self::E5 => Preset {
-                client_ms: GRID_MS.to_vec(),
-                server_ms: GRID_MS.to_vec(),
-                interarrival_ms: vec![500.0],
+                client_ms: grid.clone(),
+                server_ms: grid,
+                interarrival_ms: rarely,
                 ..preset
             },
-            Self::E6 => Preset {
-                client_ms: vec![50.0],
-                server_ms: GRID_MS.to_vec(),
-                interarrival_ms: vec![500.0],
-                ..preset
-            },
-            Self::E8 => Preset {
-                client_ms: vec![100.0],
-                service_ms: vec![1.0, 25.0, 50.0, 75.0, 90.0, 100.0, 110.0, 130.0, 150.0],
-                ..preset
-            },
-            Self::E9 => Preset {
-                client_ms: vec![0.2],
-                service_ms: vec![
-                    1.0, 25.0, 50.0, 75.0, 90.0, 100.0, 110.0, 130.0, 150.0, 170.0, 190.0,
-                ],
-                ..preset
-            },
-            Self::E10 => Preset {
-                client_ms: vec![0.2, 25.0, 50.0, 100.0, 150.0, 200.0, 250.0],
-                interarrival_ms: vec![500.0],
-                ..preset
-            },
+            Self::E6 => {
+                Preset { client_ms: vec![50.0], server_ms: grid, interarrival_ms: rarely, ..preset }
+            }
+            Self::E8 => Preset { client_ms: vec![100.0], service_ms: services.to_vec(), ..preset },
+            Self::E9 => {
+                let service_ms = [&services[..], &[170.0, 190.0]].concat();
+                Preset { client_ms: vec![0.2], service_ms, ..preset }
+            }
+            Self::E10 => Preset { client_ms: far.to_vec(), interarrival_ms: rarely, ..preset },
             Self::E11 => Preset {
                 client_ms: vec![0.2, 10.0, 25.0, 40.0, 50.0, 75.0, 100.0],
                 service_ms: vec![150.0],
                 ..preset
             },
-            // Its rows are made of those of E8 to E11.
-            Self::E12 => preset,
             Self::E13 => Preset {
                 distances_ms: vec![1.0, 20.0, 100.0],
                 service_ms: vec![20.0],
@@ -277,16 +240,48 @@ impl Experiment {
                 seeds: 1,
                 ..preset
             },
-            Self::E15 => Preset { measure: Measure::Failure, seeds: 1, ..preset },
+            // Its rows are made of those of E8 to E11.
+            Self::E12 => preset,
+            of_something_else => of_something_else.without_load(preset),
+        }
+    }
+
+    /// The experiments that are not about requests for one lock.
+    fn without_load(self, preset: Preset) -> Preset {
+        let preset = Preset { seeds: 1, ..preset };
+        let grid = GRID_MS.to_vec();
+        match self {
+            Self::E0 => Preset {
+                measure: Measure::RoundTrips,
+                client_ms: vec![0.0, 20.0],
+                requests: 10_000,
+                ..preset
+            },
+            Self::E1 => Preset { measure: Measure::Replies, client_ms: vec![20.0], ..preset },
+            Self::E3 => Preset {
+                measure: Measure::CreateAsync,
+                client_ms: grid.clone(),
+                server_ms: grid,
+                seeds: 5,
+                ..preset
+            },
+            Self::E4 => Preset {
+                measure: Measure::CreateSync,
+                client_ms: grid.clone(),
+                server_ms: grid,
+                requests: 200,
+                ..preset
+            },
+            Self::E15 => Preset { measure: Measure::Failure, ..preset },
             Self::E16 => Preset {
                 measure: Measure::Barrier,
                 client_ms: vec![0.2, 20.0, 100.0],
                 server_ms: vec![0.0, 20.0],
                 closed: vec![3, 8, 32],
                 requests: 50,
-                seeds: 1,
                 ..preset
             },
+            _ => Preset { measure: Measure::Smoke, ..preset },
         }
     }
 

@@ -264,24 +264,7 @@ impl Recipes {
         match (step, answer.result) {
             (CREATE, Ok(Reply::Created { path, .. })) => {
                 attempt.token = answer.zxid.0;
-                if attempt.stage == Stage::Cancelled {
-                    let path = String::from_utf8_lossy(&path).into_owned();
-                    client.ask(answer.session, tag(request, DELETE), delete(&path));
-                    return Ok(());
-                }
-                if is_queue(attempt.algorithm) {
-                    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-                    attempt.node = Some(name.into());
-                    if attempt.algorithm != Algorithm::AsyncQueue {
-                        let base = attempt.base.clone();
-                        client.ask(answer.session, tag(request, LIST), list(&base));
-                    }
-                    return Ok(());
-                }
-                if attempt.stage != Stage::Asking {
-                    return Err(io::Error::other("a lock was given to a request that had it"));
-                }
-                grant(request, attempt, told);
+                created(client, request, attempt, &path, told)?;
             }
             (CREATE, Err(Code::NodeExists)) if attempt.stage == Stage::Asking => {
                 let attempt = attempt.clone();
@@ -354,6 +337,35 @@ impl Recipes {
         }
         client.ask(session, tag(request, EXISTS), exists(path, true));
     }
+}
+
+/// A request's node was created.
+fn created(
+    client: &mut Client,
+    request: usize,
+    attempt: &mut Attempt,
+    path: &Blob,
+    told: &mut Vec<Told>,
+) -> io::Result<()> {
+    let session = attempt.session;
+    if attempt.stage == Stage::Cancelled {
+        let path = String::from_utf8_lossy(path);
+        client.ask(session, tag(request, DELETE), delete(&path));
+        return Ok(());
+    }
+    if is_queue(attempt.algorithm) {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        attempt.node = Some(name.into());
+        if attempt.algorithm != Algorithm::AsyncQueue {
+            client.ask(session, tag(request, LIST), list(&attempt.base));
+        }
+        return Ok(());
+    }
+    if attempt.stage != Stage::Asking {
+        return Err(io::Error::other("a lock was given to a request that had it"));
+    }
+    grant(request, attempt, told);
+    Ok(())
 }
 
 fn grant(request: usize, attempt: &mut Attempt, told: &mut Vec<Told>) {

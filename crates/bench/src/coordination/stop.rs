@@ -8,14 +8,14 @@ use std::sync::{Arc, OnceLock};
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// From now on these signals do not end the process but are seen by [`check`]; a second one ends it.
+/// From now on these signals do not end the process but are seen by [`check`]: whoever ends at once
+/// leaves the servers behind that it has started. All that is waited for ends by itself.
 ///
 /// # Errors
 /// The system refuses.
 pub fn listen() -> io::Result<()> {
     let stop = STOP.get_or_init(|| Arc::new(AtomicBool::new(false)));
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
         signal_hook::flag::register(signal, stop.clone())?;
     }
     Ok(())
