@@ -26,6 +26,8 @@ use wire::jute::{Ask, Change, Mode, Reply, Write};
 const FIRST: Algorithm = Algorithm::TasWatch;
 /// Grants between two looks at the model.
 const LOOK_EVERY: u32 = 20;
+/// Requests that the model looks ahead.
+const HORIZON: u32 = 200;
 /// Arrivals and services that estimates are made of.
 const WINDOW: usize = 50;
 /// A recipe must be better by so much to be worth a change.
@@ -77,7 +79,9 @@ impl Estimates {
             attachment: model::Attachment::Leader,
         };
         let setting = Setting::new(timing, between_ns / 1e6, held_ns / 1e6);
-        Some(Setting { poll_ms: poll_ns as f64 / 1e6, ..setting })
+        // With an end in sight it is known what a recipe says even while waits grow.
+        let requests = Some(HORIZON);
+        Some(Setting { poll_ms: poll_ns as f64 / 1e6, requests, ..setting })
     }
 }
 
@@ -391,7 +395,9 @@ mod tests {
     use super::*;
 
     fn choices(between_ms: f64, held_ms: f64) -> Vec<Choice> {
-        let setting = Setting::new(Timing::constant(20.0, 0.0, 1.0).unwrap(), between_ms, held_ms);
+        let timing = Timing::constant(20.0, 0.0, 1.0).unwrap();
+        let setting = Setting::new(timing, between_ms, held_ms);
+        let setting = Setting { requests: Some(HORIZON), ..setting };
         rank(&setting, Available::default(), Matters::Mean).unwrap()
     }
 
@@ -401,6 +407,10 @@ mod tests {
         let chosen = worth(&busy, 100.0, Algorithm::TasWatch).unwrap();
         assert_ne!(chosen, Algorithm::SyncQueue, "which is unsafe");
         assert_eq!(worth(&busy, 100.0, chosen), None, "there is nothing better");
+        // What is asked for too often is asked for too often in every way; some are less slow.
+        let overloaded = choices(50.0, 60.0);
+        assert!(overloaded.iter().all(|choice| choice.prediction.growth_ms_per_request.is_some()));
+        assert!(worth(&overloaded, 50.0, Algorithm::TasWatch).is_some());
         // Nearly the same everywhere while nobody waits.
         assert_eq!(worth(&choices(5_000.0, 1.0), 5_000.0, Algorithm::SyncTas), None);
     }
