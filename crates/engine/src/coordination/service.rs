@@ -15,12 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 const BEGIN_US: u64 = 1_767_225_600_000_000;
 
 impl Zxid {
-    /// The number of a change that the log has at this timestamp.
-    pub fn at(ts: Timestamp) -> Self {
+    /// The number of a change that the log has at this timestamp, and that comes after this one.
+    pub fn after(last: Self, ts: Timestamp) -> Self {
         let since = ts.0.saturating_sub(Timestamp::from_micros(BEGIN_US).0);
-        // A clock that is behind the beginning gives numbers of its own, that grow as well.
-        let number = if since > 0 { since } else { ts.0 >> 12 };
-        Self(i64::try_from(number).unwrap_or(i64::MAX))
+        // A clock that is behind the beginning does not help: these numbers are given one after the other.
+        Self(i64::try_from(since).unwrap_or(i64::MAX).max(last.0.saturating_add(1)))
     }
 }
 
@@ -131,7 +130,7 @@ impl Coordination {
 
     /// Carries out a write that the log has at this timestamp.
     pub fn apply(&mut self, command: &Command, ts: Timestamp, now_ms: u64) -> Done {
-        let zxid = Zxid::at(ts);
+        let zxid = Zxid::after(self.last, ts);
         self.last = zxid;
         let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         let (session, identities) = (command.session, &command.identities[..]);

@@ -301,8 +301,13 @@ fn several_reads_have_an_answer_each() {
 fn numbers_of_changes_are_positive_and_grow() {
     let now = Timestamp::from_micros(BEGIN_US);
     let late = Timestamp::from_micros(BEGIN_US + 60 * 365 * 86_400 * 1_000_000);
+    // A clock that was far behind may show several changes in one microsecond.
     let early = Timestamp::from_micros(1000);
-    let numbers = [early, now, now.next(), late].map(Zxid::at);
-    assert!(numbers.is_sorted() && numbers[0].0 > 0 && numbers[1] < numbers[2]);
-    assert!(numbers[3].0 < i64::MAX);
+    let mut last = Zxid::default();
+    for ts in [early, early.next(), Timestamp::from_micros(1001), now, now.next(), late] {
+        let next = Zxid::after(last, ts);
+        assert!(next > last && next.0 < i64::MAX, "{last:?} {next:?}");
+        last = next;
+    }
+    assert_eq!(Zxid::after(Zxid(1), now.next()).0 - Zxid::after(Zxid(1), now).0, 1);
 }

@@ -27,6 +27,8 @@ pub struct Leader {
     homes: BTreeMap<SessionId, Home>,
     /// Changes of sessions that are in the log and not applied.
     writing: BTreeMap<SessionId, u32>,
+    /// Requests of sessions that wait for something in the log to be applied.
+    waiting: BTreeMap<SessionId, u32>,
 }
 
 /// Where a session is.
@@ -54,6 +56,11 @@ impl Leader {
         for session in of_it.map(|(session, _)| *session).collect::<Vec<_>>() {
             self.leave(session);
         }
+    }
+
+    /// Whether something that a session has asked before is not carried out yet.
+    fn is_behind(&self, session: SessionId) -> bool {
+        self.writing.contains_key(&session) || self.waiting.contains_key(&session)
     }
 
     fn leave(&mut self, session: SessionId) {
@@ -91,14 +98,39 @@ impl Shard {
             let unknown = Err(Code::Unimplemented);
             return self.answer_asked(request.gateway, request.token, None, unknown);
         }
-        let writes = |session| self.coordination.writing.contains_key(&session);
-        if ask.only_looks() && ask.session().is_some_and(writes) {
+        let session = ask.session();
+        if ask.only_looks()
+            && let Some(session) = session.filter(|session| self.coordination.is_behind(*session))
+        {
             // It sees what its session has sent before, and nothing of what comes behind it.
             self.close_entry();
             self.after.push_back((self.tail(), request));
+            *self.coordination.waiting.entry(session).or_default() += 1;
             return;
         }
         self.coordinate_in_turn(now, request);
+    }
+
+    /// A request that has waited is carried out.
+    pub(super) fn coordinate_later(&mut self, now: Now, request: Request) {
+        if let Body::Coordinate(ask) = &request.body
+            && let Some(session) = ask.session()
+        {
+            count_down(&mut self.coordination.waiting, session);
+        }
+        self.coordinate_in_turn(now, request);
+    }
+
+    /// Some of the requests that wait are not there any more.
+    pub(super) fn count_waiting_sessions(&mut self) {
+        self.coordination.waiting.clear();
+        for (_, request) in &self.after {
+            if let Body::Coordinate(ask) = &request.body
+                && let Some(session) = ask.session()
+            {
+                *self.coordination.waiting.entry(session).or_default() += 1;
+            }
+        }
     }
 
     /// The same, when everything that its session has sent before is applied.
@@ -234,15 +266,10 @@ impl Shard {
     ) {
         self.before_command(command);
         let Done { reply, events } = self.state.carry_out_command(command, ctx);
-        let zxid = Zxid::at(ctx.ts);
+        let zxid = self.state.coordination().last();
         self.tell_watchers(&events, zxid);
         let mut session = command.session;
-        if let Some(writing) = self.coordination.writing.get_mut(&session) {
-            *writing -= 1;
-            if *writing == 0 {
-                self.coordination.writing.remove(&session);
-            }
-        }
+        count_down(&mut self.coordination.writing, session);
         if let (Write::Open { timeout_ms, .. }, Ok(Reply::Session(begun))) =
             (&command.write, &reply)
         {
@@ -270,6 +297,16 @@ impl Shard {
         }
         for (session, event) in told {
             self.tell_session(session, Told::Happened(event, zxid));
+        }
+    }
+}
+
+/// One less of what is counted for a session.
+fn count_down(counts: &mut BTreeMap<SessionId, u32>, session: SessionId) {
+    if let Some(count) = counts.get_mut(&session) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&session);
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::coordination::{
     SessionId, Told, Watch, Write, Zxid,
 };
 use crate::level::Level;
+use crate::message::CutStep;
 use crate::shard::snapshot::Reader;
 
 const H: GatewayId = GatewayId { machine: MachineId(2), worker: 0, life: 0 };
@@ -267,4 +268,40 @@ fn a_snapshot_shows_the_tree_as_it_was_when_it_was_begun() {
     assert_eq!(*state.coordination(), before);
     assert_ne!(*story.shard.state().coordination(), before);
     assert_eq!(before.tree().len(), 8);
+}
+
+#[test]
+fn a_session_keeps_its_order_while_the_shard_stands_still_for_a_backup() {
+    let mut story = story();
+    let (ann, ben) = (story.open(), story.open());
+    let freeze = Body::Cut { cut: 9, step: CutStep::Freeze };
+    story.ask(freeze);
+    story.sync();
+    story.answers();
+    let wrote = story.write(ann, create("/a", false));
+    let saw = story.of(ann, read("/a", false));
+    let other = story.of(ben, read("/a", false));
+    assert_eq!(story.heard(), [format!("{other} NoNode")]);
+    story.ask(Body::Cut { cut: 9, step: CutStep::Release });
+    story.answers();
+    story.sync();
+    assert_eq!(story.heard(), [format!("{wrote} created /a"), format!("{saw} data ")]);
+}
+
+#[test]
+fn a_read_does_not_overtake_one_before_it_that_waits_for_more_than_it_needs() {
+    let mut story = story();
+    let (ann, ben) = (story.open(), story.open());
+    story.write(ann, create("/a", false));
+    let first = story.end_turn().unwrap();
+    story.shard.keep(first, 0);
+    // What somebody else has sent goes into the next entry, for which ann's read waits as well.
+    story.write(ben, set("/a", "x"));
+    let before = story.of(ann, read("/a", false));
+    story.shard.committed(story.now);
+    let behind = story.of(ann, read("/a", false));
+    story.sync();
+    let heard = story.heard();
+    let reads: Vec<_> = heard.iter().filter(|line| line.contains("data")).collect();
+    assert_eq!(reads, [&format!("{before} data x"), &format!("{behind} data x")]);
 }
