@@ -10,6 +10,7 @@ Everything that works with redis-py goes on working: :class:`Claret` *is* a ``re
   once even if the connection breaks.
 * :meth:`Claret.dispatch`: commands that are sent without waiting for replies, and take effect in
   their order.
+* :meth:`Claret.lock`: a lock that is renewed while it is held, with a fencing token.
 * :meth:`Claret.snapshot`: reads at one instant that never wait for writers' locks.
 * handles (:class:`Register`, :class:`Map`, :class:`Members`, :class:`Scores`, :class:`Queue`,
   :class:`Counter`, :class:`Best`, :class:`Log`) that work on a database and in a transaction.
@@ -23,12 +24,15 @@ from .errors import (
     ClaretError,
     CommitUnknown,
     ConflictError,
+    LockLost,
+    NotAcquired,
     OrderError,
     RepeatedError,
     TransactionClosed,
     WriteRefused,
 )
 from .handles import Best, Counter, Log, Map, Members, Queue, Register, Scores
+from .lock import Lock
 from .script import Deferred, RetryPolicy
 from .transaction import Batch, Transaction, transactional
 
@@ -44,9 +48,12 @@ __all__ = [
     "Deferred",
     "Dispatch",
     "Future",
+    "Lock",
+    "LockLost",
     "Log",
     "Map",
     "Members",
+    "NotAcquired",
     "OrderError",
     "Queue",
     "Register",

@@ -14,7 +14,9 @@ from redis.exceptions import ConnectionError, RedisError, ResponseError, Timeout
 
 from . import rules
 from .aio_dispatch import Dispatch
+from .aio_lock import Fenced, Lock
 from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
+from .hold import check_held
 from .script import (
     Awaitable,
     OnDatabase,
@@ -31,10 +33,12 @@ from .script import (
 class Lane:
     """A connection on loan from the pool; see :class:`claret.transaction.Lane`."""
 
-    def __init__(self, db):
+    def __init__(self, db, wait_s=None):
         self._pool = db.connection_pool
         self._connection = None
         self.unended = False
+        # How long a reply may take, if that is not as usual.
+        self._patience = {} if wait_s is None else {"timeout": wait_s}
 
     async def exchange(self, commands, first):
         """Sends commands in one packet; gives their replies, errors as values."""
@@ -51,7 +55,7 @@ class Lane:
 
     async def _read(self):
         try:
-            return await self._connection.read_response()
+            return await self._connection.read_response(**self._patience)
         except ResponseError as error:
             return error
 
@@ -126,6 +130,10 @@ class Transaction(OnDatabase, AsyncCoreCommands):
         """Sends the writes that wait, so that the server can already look at them."""
         await self.execute_command("PING")
 
+    async def require(self, lock):
+        """Raises :class:`LockLost` unless a lock is held; see :meth:`claret.Transaction.require`."""
+        check_held(lock, await self.execute_command("LOCK.HELD", lock.name, lock.token))
+
     def _check_open(self):
         if not self._open:
             raise TransactionClosed("the transaction has ended; begin another one")
@@ -197,6 +205,10 @@ class Batch(OnDatabase, AsyncCoreCommands):
     def __len__(self):
         return len(self._script)
 
+    def fence(self, lock):
+        """All of it is under a lock's fencing token; see :meth:`claret.Batch.fence`."""
+        return self.execute_command("FENCE", lock.name, lock.token)
+
     def execute_command(self, *args, **options):
         """Adds a command."""
         return self._script.defer(list(args), options)
@@ -254,6 +266,30 @@ class Claret(redis.asyncio.Redis):
         ``debug`` looks for what the program must not do in between.
         """
         return Dispatch(self, debug)
+
+    def lock(
+        self,
+        name,
+        lease=30.0,
+        owner=None,
+        shared=False,
+        limit=None,
+        timeout=None,
+        policy=RetryPolicy(),
+    ):
+        """A lock, as an asynchronous context manager; see :meth:`claret.Claret.lock`.
+
+        If it is lost the task in the block is cancelled, and the block raises :class:`LockLost`.
+        """
+        return Lock(self, name, lease, owner, shared, limit, timeout, policy=policy)
+
+    def fenced(self, lock):
+        """Commands that are refused if a later holder was there; see :meth:`claret.Claret.fenced`."""
+        return Fenced(self, lock)
+
+    def waiting_lane(self, wait_s):
+        """A connection on which a reply may take so many seconds."""
+        return Lane(self, wait_s)
 
     async def writers(self):
         """Names of the commands that may change something, by the server's own table."""

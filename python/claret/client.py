@@ -8,6 +8,7 @@ from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 from . import rules
 from .dispatch import Dispatch
 from .errors import BusyError, CommitUnknown, ConflictError
+from .lock import Fenced, Lock
 from .script import Requests, RetryPolicy, writers
 from .transaction import Batch, Lane, Transaction
 
@@ -40,6 +41,32 @@ class Claret(redis.Redis):
         ``debug`` looks for what the program must not do in between.
         """
         return Dispatch(self, debug)
+
+    def lock(
+        self,
+        name,
+        lease=30.0,
+        owner=None,
+        shared=False,
+        limit=None,
+        timeout=None,
+        policy=RetryPolicy(),
+    ):
+        """A lock, as a context manager; see :class:`Lock`. Not that of redis-py, which needs scripts.
+
+        ``lease`` is how long it stays held if the holder is gone, in seconds; while the holder is
+        there, the lease is renewed. ``shared`` shares it with others who do so, ``limit`` with so
+        many in all. ``timeout`` is how long to wait in seconds, ``None`` for ever. ``owner`` is who
+        ``LOCK.HOLDERS`` says has it.
+        """
+        return Lock(self, name, lease, owner, shared, limit, timeout, policy=policy)
+
+    def fenced(self, lock):
+        """Commands on keys that are refused if a later holder of the lock has written there.
+
+        ``db.fenced(lock).set("total", 5)`` raises :class:`LockLost` if so, and changes nothing.
+        """
+        return Fenced(self, lock)
 
     def begin(self, readonly=False, now=False):
         """One attempt at a transaction, as a context manager. See :class:`Transaction`."""

@@ -56,6 +56,19 @@ class WriteRefused(ClaretError, ResponseError):
         super().__init__(f"committed, but {name} was refused: {first}{more}")
 
 
+class NotAcquired(ClaretError):
+    """The lock was not free in time."""
+
+    retryable = True
+
+
+class LockLost(ClaretError, ResponseError):
+    """The lock is not held any more: its lease has ended, and somebody else may hold it.
+
+    Raised by a fenced command it had no effect.
+    """
+
+
 class OrderError(ClaretError):
     """The program does what only a program may do that waits for every reply."""
 
@@ -71,6 +84,7 @@ def translate(error):
     kinds = {
         "TXNABORT": ConflictError,
         "BUSY": BusyError,
+        "FENCED": LockLost,
         "REPEATED": RepeatedError,
         "INDEFINITE": CommitUnknown,
     }

@@ -8,6 +8,7 @@ from redis.exceptions import ConnectionError, RedisError, ResponseError, Timeout
 
 from . import rules
 from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
+from .hold import check_held
 from .script import OnDatabase, Script, begin_words, is_connected, pool_words
 
 
@@ -118,6 +119,13 @@ class Transaction(OnDatabase, CoreCommands):
         """Sends the writes that wait, so that the server can already look at them."""
         self.execute_command("PING")
 
+    def require(self, lock):
+        """Raises :class:`LockLost`, and lets nothing take effect, unless a lock is held.
+
+        It stays so until the transaction has committed: nobody else is granted the lock before.
+        """
+        check_held(lock, self.execute_command("LOCK.HELD", lock.name, lock.token))
+
     def _check_open(self):
         if not self._open:
             raise TransactionClosed("the transaction has ended; begin another one")
@@ -195,6 +203,14 @@ class Batch(OnDatabase, CoreCommands):
 
     def __len__(self):
         return len(self._script)
+
+    def fence(self, lock):
+        """All of the batch, on keys of one hash slot, is under a lock's fencing token.
+
+        Carrying it out raises :class:`LockLost`, and changes nothing, if a later holder of the lock
+        has written there.
+        """
+        return self.execute_command("FENCE", lock.name, lock.token)
 
     def execute_command(self, *args, **options):
         """Adds a command."""

@@ -33,7 +33,7 @@ class Connection:
         self.releases = 0
 
     def can_read(self, timeout=0):
-        return False
+        return timeout > 0
 
     def pack_command(self, *words):
         return [list(words)]
@@ -89,7 +89,7 @@ class AsyncConnection(Connection):
     async def send_command(self, *args, check_health=True):
         super().send_command(*args)
 
-    async def read_response(self):
+    async def read_response(self, timeout=None):
         return super().read_response()
 
     async def disconnect(self, nowait=False):

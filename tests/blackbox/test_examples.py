@@ -5,6 +5,7 @@ import re
 from harness import ROOT
 
 README = (ROOT / "README.md").read_text()
+LOCKS_GUIDE = (ROOT / "docs/guide/locks.md").read_text()
 PIPELINES_GUIDE = (ROOT / "docs/guide/pipelines.md").read_text()
 PYTHON_GUIDE = (ROOT / "docs/guide/python.md").read_text()
 
@@ -51,6 +52,16 @@ def test_the_guide_for_python(server):
             exec(compile(code, "docs/guide/python.md", "exec"), names)
     assert names["db"].get("account:ann") == "70"
     assert len(names["sold"]) == 3
+
+
+def test_the_guide_for_locks(server):
+    names = {"__name__": "guide"}
+    for block in blocks(LOCKS_GUIDE):
+        code = block.replace("6379", str(server.port))
+        exec(compile(code, "docs/guide/locks.md", "exec"), names)
+    db = names["db"]
+    assert (db.get("report:newest"), db.get("{report}:count")) == ("2026-09-30", "1")
+    assert db.execute_command("LOCK.HOLDERS", "report") == []
 
 
 def test_the_guide_for_pipelines(make_server):

@@ -275,6 +275,9 @@ def test_many_requests_are_under_way_at_once(zookeeper):
 def test_monitors_are_answered(zookeeper):
     assert zookeeper.send(b"ruok") == b"imok"
     assert zookeeper.send(b"isro") == b"rw"
+    client = zookeeper.client()
+    assert client.server_version() == (3, 8, 0)
+    assert f"0x{client.client_id[0]:x}" in client.command(b"dump")
 
 
 def test_nonsense_ends_the_connection_that_it_came_over_and_nothing_else(zookeeper):

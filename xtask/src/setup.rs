@@ -1,12 +1,12 @@
-//! Installs what the tests need and is not there: Redis, etcd, tools that make networks and disks
-//! fail, a Python environment, cargo-deny.
+//! Installs what the tests need and is not there: Redis, etcd, ZooKeeper, tools that make networks and
+//! disks fail, a Python environment, cargo-deny.
 //!
 //! Each part looks first and does nothing when it is content, so a second run takes no time.
 
 use crate::paths;
 use crate::process::{cargo, command, output, start, succeeds};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const REQUIREMENTS: &str = "python/requirements-test.txt";
 const DENY_VERSION: &str = "0.20.2";
@@ -20,7 +20,7 @@ pub fn run() -> Result<(), String> {
 
 /// Programs and the Debian packages that have them: the servers that Claret is compared with, the
 /// command line of one, what lets networks and disks fail, what builds the judge of histories that
-/// is not ours, and what builds the C parts of dependencies.
+/// is not ours, what builds and runs programs in Java, and what builds the C parts of dependencies.
 const PROGRAMS: &[(&str, &str)] = &[
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
@@ -28,15 +28,25 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("strace", "strace"),
     ("go", "golang-go"),
+    ("javac", "default-jdk-headless"),
+    ("mvn", "maven"),
     ("cc", "gcc"),
     ("make", "make"),
 ];
+
+/// The same for files that are no programs: the server that ours is compared with request by request.
+const FILES: &[(&str, &str)] = &[("/usr/share/java/zookeeper.jar", "zookeeper")];
 
 /// Installs the packages whose programs are missing.
 pub fn packages() -> Result<(), String> {
     let mut missing = Vec::new();
     for (program, package) in PROGRAMS {
         if paths::find(program).is_none() {
+            missing.push(*package);
+        }
+    }
+    for (file, package) in FILES {
+        if !Path::new(file).exists() {
             missing.push(*package);
         }
     }

@@ -73,7 +73,7 @@ fn counted(
 /// Tests in Python against the release binary, as a user's programs see it.
 fn black_box() -> Result<Outcome, String> {
     let root = paths::root();
-    let folders = ["tests/blackbox", "python/tests"];
+    let folders = ["tests/blackbox", "tests/compat", "python/tests"];
     let present: Vec<&str> = folders.into_iter().filter(|dir| root.join(dir).is_dir()).collect();
     if present.is_empty() {
         return Ok(Outcome::NotRun(format!("there is no {}", folders.join(" or "))));

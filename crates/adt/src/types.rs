@@ -22,12 +22,12 @@ impl Timestamp {
         self.0 >> 12
     }
 
-    /// The timestamp as a number that clients are given: counted from 2026, so that it stays positive
-    /// as a signed number of 64 bits for a century. A clock that is behind that year gives numbers of
-    /// its own, that grow as well.
+    /// The timestamp as a number that clients are given, which never falls as timestamps grow: counted
+    /// from 2026, so that it stays positive as a signed number of 64 bits for a century. Before that
+    /// year, which clocks that are not set tell, there is one number for each microsecond.
     pub const fn since_2026(self) -> u64 {
-        const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
-        if self.0 > BEGIN.0 { self.0 - BEGIN.0 } else { self.0 >> 12 }
+        const BEGIN: u64 = Timestamp::from_micros(1_767_225_600_000_000).0;
+        if self.0 > BEGIN { self.0 - BEGIN + (BEGIN >> 12) } else { self.0 >> 12 }
     }
 
     /// The first microsecond that begins after this timestamp.
@@ -260,4 +260,20 @@ pub fn load_count(source: &mut dyn ValueSource, parts: usize) -> Result<usize, C
     let count = source.number()?;
     let limit = source.remaining() / parts.max(1);
     if count <= limit as u64 { Ok(count as usize) } else { Err(Corrupt) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_timestamps_do_not_fall_when_a_clock_comes_to_be_set() {
+        let begin = 1_767_225_600_000_000;
+        let moments =
+            [0, 1, 1_000_000, begin - 1, begin, begin + 1, begin + 70 * 31_557_600_000_000];
+        let numbers = moments.map(|micros| Timestamp::from_micros(micros).since_2026());
+        assert!(numbers.is_sorted() && numbers[6] <= i64::MAX as u64, "{numbers:?}");
+        let next = Timestamp(Timestamp::from_micros(begin + 1).0 + 1);
+        assert!(next.since_2026() > numbers[5]);
+    }
 }

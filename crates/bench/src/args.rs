@@ -1,5 +1,6 @@
 //! What a bench is told on the command line.
 
+use crate::coordination::args::{LocksArgs, SmokeArgs};
 use crate::fanout::args::FanoutArgs;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
@@ -70,6 +71,37 @@ pub enum Bench {
     ///   claret bench fanout --delay 2ms --fanout 1,8,32 --plot fanout.svg
     #[command(verbatim_doc_comment)]
     Fanout(FanoutArgs),
+    /// Coordination: single operations of ZooKeeper's protocol, pipelines of them, and a lock.
+    ///
+    /// The smoke test of the study on the cost of consensus: creates, sets, gets, deletes, ephemeral
+    /// nodes and watches, one by one (sync) and all sent before the first answer (async), the time
+    /// of each being the elapsed time over the number of them. Then pipelined throughput, lock and
+    /// unlock without others, and how long a lock takes from one holder to the next (the queue
+    /// recipe, listing again). With --vs both services run at the same time and take turns; both
+    /// wait for the disk with every write. Delays are added by a relay on this machine.
+    ///
+    ///   claret bench smoke --vs zookeeper
+    ///   claret bench smoke --servers 3 --client-rtt 20ms --server-rtt 20ms --requests 200
+    #[command(verbatim_doc_comment)]
+    Smoke(SmokeArgs),
+    /// Coordination: locks under delay and contention, beside what the model predicts.
+    ///
+    /// Requests for one lock come at random and never wait for one another; latency is the time
+    /// from a request to its critical section. Every row has the prediction beside the mean, and
+    /// says what a mean is worth: whether the lock is stable, critical or overloaded (then a mean
+    /// says only how long somebody has measured). A run in which two hold the lock, or a token does
+    /// not grow, fails. The recipes are those of the papers on nodes: sync-queue (unsafe when
+    /// somebody dies who waits), sync-queue-relist, async-queue, sync-tas, async-tas, tas-watch;
+    /// adaptive chooses among them while it runs.
+    ///
+    /// Times are those of the experiment; --scale divides them while it runs. Experiments of the
+    /// study have names, and take long: --dry-run says how long, --resume keeps what was measured.
+    ///
+    ///   claret bench locks --client-rtt 100ms --service 50ms --requests 100 --seeds 1
+    ///   claret bench locks --experiment E8 --resume e8.jsonl --plot e8.svg
+    ///   claret bench locks --experiment E5 --backend claret --algorithm async-tas --seeds 1
+    #[command(verbatim_doc_comment)]
+    Locks(LocksArgs),
 }
 
 /// Another server to measure single commands against in the same run.

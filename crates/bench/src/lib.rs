@@ -11,12 +11,14 @@ pub mod auction;
 pub mod cell;
 pub mod conditions;
 pub mod control;
+pub mod coordination;
 pub mod demo;
 pub mod driver;
 pub mod etcd;
 pub mod fanout;
 pub mod graph;
 pub mod idle;
+mod links;
 pub mod ops;
 pub mod process;
 pub mod random;
@@ -53,6 +55,12 @@ pub fn run(bench: &Bench, program: &Path) -> io::Result<(Report, &'static [&'sta
         }
         Bench::Idle(args) => (idle::run(args, program)?, &idle::COLUMNS, args.json),
         Bench::Fanout(args) => (fanout::run(args, program)?, &fanout::COLUMNS, args.json),
+        Bench::Smoke(args) => {
+            (coordination::smoke::run(args, program)?, &coordination::smoke::COLUMNS, args.json)
+        }
+        Bench::Locks(args) => {
+            (coordination::locks::run(args, program)?, &coordination::locks::COLUMNS, args.json)
+        }
         Bench::Ops(args) => (ops::run(args, program)?, &ops::COLUMNS, args.json),
     })
 }

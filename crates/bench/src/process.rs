@@ -36,6 +36,8 @@ pub(crate) struct Machine {
     address: SocketAddr,
     /// Where it tells its metrics, if it does.
     metrics: Option<SocketAddr>,
+    /// Where it serves clients of ZooKeeper's protocol, if it does.
+    zookeeper: Option<SocketAddr>,
     /// Held open so that the server can write to it.
     _stdout: Option<BufReader<ChildStdout>>,
     _dir: TempDir,
@@ -165,6 +167,16 @@ impl Server {
         self.machines.iter().map(|machine| machine.address).collect()
     }
 
+    /// Where its machines serve clients of ZooKeeper's protocol, as far as they do.
+    pub(crate) fn zookeeper_addresses(&self) -> Vec<SocketAddr> {
+        self.machines.iter().filter_map(|machine| machine.zookeeper).collect()
+    }
+
+    /// Ends one of its machines at once, as a crash would.
+    pub(crate) fn kill(&mut self, machine: usize) {
+        self.machines[machine].end();
+    }
+
     /// Its processes.
     pub fn processes(&self) -> Vec<u32> {
         self.machines.iter().map(|machine| machine.child.id()).collect()
@@ -199,7 +211,7 @@ impl Server {
 impl Machine {
     /// A process whose data lie in `dir`.
     pub(crate) fn new(child: Child, address: SocketAddr, dir: TempDir) -> Self {
-        Self { child, address, metrics: None, _stdout: None, _dir: dir }
+        Self { child, address, metrics: None, zookeeper: None, _stdout: None, _dir: dir }
     }
 
     /// A Claret server, started with these flags besides.
@@ -233,7 +245,8 @@ impl Machine {
         while stdout.read_line(&mut line)? > 0 {
             if let Some(address) = ready_address(&line) {
                 machine.address = address;
-                machine.metrics = metrics_address(&line);
+                machine.metrics = address_of("metrics", &line);
+                machine.zookeeper = address_of("ZooKeeper's protocol", &line);
                 machine._stdout = Some(stdout);
                 return Ok(machine);
             }
@@ -246,11 +259,17 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
-    fn drop(&mut self) {
+impl Machine {
+    fn end(&mut self) {
         // Its data are thrown away: there is nothing to end properly.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -282,9 +301,9 @@ fn unknown() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
 }
 
-/// The address of the metrics in the line that a server writes when it is ready.
-fn metrics_address(line: &str) -> Option<SocketAddr> {
-    let (_, rest) = line.rsplit_once("metrics on ")?;
+/// The address of something besides in the line that a server writes when it is ready.
+fn address_of(what: &str, line: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.rsplit_once(&format!("{what} on "))?;
     rest.split([',', '\n']).next()?.trim().parse().ok()
 }
 
@@ -336,9 +355,9 @@ mod tests {
         let line = "claret is ready on 127.0.0.1:4321 (data in d, 4 shards)\n";
         assert_eq!(ready_address(line), Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 4321))));
         assert_eq!(ready_address("claret is thinking\n"), None);
-        assert_eq!(metrics_address(line), None);
+        assert_eq!(address_of("metrics", line), None);
         let line = format!("{}, metrics on 127.0.0.1:99\n", line.trim_end());
-        assert_eq!(metrics_address(&line), Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 99))));
+        assert_eq!(address_of("metrics", &line), Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 99))));
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //! The crate is pure: text in, verdict out.
 
 pub mod conserve;
+pub mod coordination;
 pub mod cycle;
 pub mod dialogue;
 mod graph;

@@ -220,3 +220,60 @@ async fn a_client_in_rust_dispatches_commands_in_order() {
     let replies = pipeline.send().await.unwrap();
     assert_eq!(replies.last(), Some(&Ok(client::ClientReply::Int(600))));
 }
+
+#[tokio::test]
+async fn a_client_in_rust_holds_a_lock_renews_it_and_is_fenced_when_it_has_lost_it() {
+    use client::{Client, Command as Words, Error, LockOptions};
+    let temp = tempfile::tempdir().unwrap();
+    let server = serve(&temp.path().join("data"), &["--shards", "2"]);
+    let client = Client::connect(&format!("redis://{}", server.address)).await.unwrap();
+    let lease = |ms| LockOptions { lease: Duration::from_millis(ms), ..LockOptions::default() };
+    let set = |value: &str| Words::new("SET").arg("data").arg(value);
+
+    let held = client.lock("lock", lease(600)).await.unwrap();
+    let at_once = LockOptions { timeout: Some(Duration::ZERO), ..lease(600) };
+    let refused = client.lock("lock", at_once).await;
+    assert!(matches!(refused, Err(Error::NotAcquired)));
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert!(held.require().is_ok() && !held.left().is_zero(), "its lease was begun anew");
+    held.fenced::<()>(set("first")).await.unwrap();
+
+    // The next one waits in turn, and hears at once.
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { client.lock("lock", lease(60_000)).await }
+    });
+    // One that is given up waits no more.
+    let given_up = tokio::time::timeout(
+        Duration::from_millis(200),
+        client.lock("lock", LockOptions::default()),
+    );
+    assert!(given_up.await.is_err());
+    let first = held.token();
+    let delete = || Words::new("DEL").arg("lock");
+    client.send::<i64>(delete()).await.unwrap();
+    let next = waiting.await.unwrap().unwrap();
+    assert!(next.token() > first);
+    next.fenced::<()>(set("second")).await.unwrap();
+
+    // Whoever has lost it is stopped, and could not write either.
+    let stopped = held.run(std::future::pending::<()>()).await;
+    assert!(matches!(stopped, Err(Error::LockLost(_))), "{stopped:?}");
+    let late = held.fenced::<()>(set("late")).await;
+    assert!(matches!(late, Err(Error::LockLost(_))), "{late:?}");
+    assert!(held.require().is_err() && !held.release().await.unwrap());
+
+    // In a transaction the lock itself is looked at.
+    let mut tx = client.begin(client::TxOptions::default()).await.unwrap();
+    next.require_in(&mut tx).await.unwrap();
+    tx.commit().await.unwrap();
+    client.send::<i64>(delete()).await.unwrap();
+    let mut tx = client.begin(client::TxOptions::default()).await.unwrap();
+    let lost = next.require_in(&mut tx).await;
+    assert!(matches!(lost, Err(Error::LockLost(_))), "{lost:?}");
+    drop(next);
+    let last = client.lock("lock", lease(60_000)).await.unwrap();
+    drop(last);
+    let again = LockOptions { timeout: Some(Duration::from_secs(10)), ..lease(1000) };
+    client.lock("lock", again).await.unwrap();
+}

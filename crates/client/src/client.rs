@@ -8,6 +8,7 @@ use crate::error::{Error, Result, checked};
 use crate::mux::Mux;
 use crate::retry::{Attempts, RetryPolicy};
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -50,6 +51,10 @@ struct Inner {
     options: Options,
     shared: tokio::sync::Mutex<Option<Mux>>,
     slots: Mutex<Vec<Slot>>,
+    /// For waits that may last, which must not keep transactions from beginning.
+    waiting: Mutex<Vec<Slot>>,
+    waiting_made: AtomicU64,
+    id: u64,
     permits: Arc<Semaphore>,
 }
 
@@ -77,7 +82,8 @@ impl Slot {
 pub(crate) struct SlotGuard {
     slot: Option<Slot>,
     client: Client,
-    _permit: OwnedSemaphorePermit,
+    /// None for a wait.
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl SlotGuard {
@@ -91,6 +97,19 @@ impl SlotGuard {
             self.connection = None;
         }
         result
+    }
+
+    /// The same, and the connection is closed if nobody waits for the replies any more.
+    pub async fn exchange_or_close(
+        &mut self,
+        bytes: &[u8],
+        replies: usize,
+    ) -> Result<Vec<ClientReply>> {
+        self.open().await?;
+        let mut connection = self.connection.take().ok_or(Error::Ended)?;
+        let replies = connection.exchange(bytes, replies).await?;
+        self.connection = Some(connection);
+        Ok(replies)
     }
 
     /// Opens the connection if there is none.
@@ -121,7 +140,9 @@ impl Drop for SlotGuard {
     fn drop(&mut self) {
         if let Some(mut slot) = self.slot.take() {
             slot.connection = slot.connection.take().filter(Connection::is_whole);
-            self.client.inner.slots.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
+            let inner = &self.client.inner;
+            let home = if self.permit.is_some() { &inner.slots } else { &inner.waiting };
+            home.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
         }
     }
 }
@@ -152,6 +173,9 @@ impl Client {
             options,
             shared: tokio::sync::Mutex::new(Some(mux)),
             slots: Mutex::new((0..places).map(slot).collect()),
+            waiting: Mutex::default(),
+            waiting_made: AtomicU64::new(0),
+            id,
             permits: Arc::new(Semaphore::new(places)),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -181,7 +205,18 @@ impl Client {
         let permits = Arc::clone(&self.inner.permits);
         let permit = permits.acquire_owned().await.map_err(|_| Error::Ended)?;
         let slot = self.inner.slots.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Ok(SlotGuard { slot, client: self.clone(), _permit: permit })
+        Ok(SlotGuard { slot, client: self.clone(), permit: Some(permit) })
+    }
+
+    /// A place for a wait that may last: there are as many as there are waits.
+    pub(crate) fn waiting_slot(&self) -> SlotGuard {
+        let inner = &self.inner;
+        let free = inner.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let slot = free.unwrap_or_else(|| {
+            let made = inner.waiting_made.fetch_add(1, Ordering::Relaxed);
+            Slot { name: format!("{:016x}-w{made}", inner.id), number: 0, connection: None }
+        });
+        SlotGuard { slot: Some(slot), client: self.clone(), permit: None }
     }
 
     /// Sends encoded commands over the shared connection. Attempts that had no effect are

@@ -52,6 +52,12 @@ impl Command {
         words.into_iter().fold(self, |command, word| command.arg(word))
     }
 
+    /// This command with another one's words before its own.
+    pub(crate) fn behind(self, prefix: Self) -> Self {
+        let body = [prefix.body, self.body].concat();
+        Self { words: prefix.words + self.words, body, writes: self.writes }
+    }
+
     /// Whether the command may change something.
     pub fn writes(&self) -> bool {
         self.writes

@@ -60,6 +60,12 @@ pub enum Error {
     /// A transaction was used after it had ended, or outlived the function it was given to.
     #[error("the transaction has ended")]
     Ended,
+    /// The lock was not free in time.
+    #[error("the lock was not free in time")]
+    NotAcquired,
+    /// The lock is not held any more, and somebody else may hold it; a fenced command had no effect.
+    #[error("{0}")]
+    LockLost(String),
     /// Ends a transaction function without effect, on the program's own wish.
     #[error("cancelled: {0}")]
     Cancelled(String),
@@ -109,6 +115,7 @@ impl Error {
             "TXNABORT" => Self::Aborted(line.to_owned()),
             "BUSY" => Self::Busy(line.to_owned()),
             "REPEATED" => Self::ReplyLost,
+            "FENCED" => Self::LockLost(line.to_owned()),
             "INDEFINITE" => Self::CommitUnknown(line.to_owned()),
             _ => Self::Refused(line.to_owned()),
         }

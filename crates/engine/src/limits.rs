@@ -185,6 +185,10 @@ pub const SESSION_TIMEOUT_MS_MIN: i32 = 4_000;
 pub const SESSION_TIMEOUT_MS_MAX: i32 = 40_000;
 /// Most requests of a client of the coordination service that are read before they are answered.
 pub const COORDINATION_REQUESTS_MAX: usize = 10_000;
+/// Most nodes of the coordination service that are deleted at once because their time has come.
+pub const REAPED_MAX: usize = 2_000;
+/// How often it is looked for them, in microseconds.
+pub const REAP_US: u64 = 10_000_000;
 /// Most paths that sessions of the coordination service watch, each counted once for each session.
 pub const WATCHES_MAX: usize = 1 << 20;
 

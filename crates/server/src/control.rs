@@ -7,9 +7,10 @@ use crate::mail::{Mail, Mailbox, Report};
 use crate::memory;
 use crate::tls::peers::PeerTls;
 use crate::tls::{Tls, TlsError};
+use crate::words;
 use crate::worker::Traffic;
 use adt::Reply;
-use engine::gateway::{Admin, Facts, SessionId};
+use engine::gateway::{Admin, CoordinationClient, Facts, SessionId};
 use engine::limits::SHARDS_MAX;
 use engine::message::{GatewayId, ShardId};
 use engine::node::Readiness;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
+use wire::jute::FourLetterWord;
 
 /// How often memory is looked at.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
@@ -56,6 +58,15 @@ pub enum Notice {
     Reload,
     /// Somebody wants to know how the server is.
     Status(Sender<Status>),
+    /// A client of the coordination service has asked with four letters.
+    Word {
+        /// The worker that has its connection.
+        worker: u16,
+        /// Its connection.
+        client: CoordinationClient,
+        /// What it asks.
+        word: FourLetterWord,
+    },
 }
 
 /// How the server is.
@@ -120,6 +131,8 @@ pub struct Control {
     pub save_at_stop: bool,
     /// The thread that accepts connections.
     pub listener: Option<Listener>,
+    /// What those are told of the place who ask with four letters, if there is a port for them.
+    pub zookeeper: Option<words::Place>,
 }
 
 /// The thread's work. It runs until the server is to stop; everything that was read is done then,
@@ -171,6 +184,10 @@ impl Runner {
                 let status = self.status();
                 // Whoever asked may have given up waiting.
                 let _ = reply.send(status);
+            }
+            Notice::Word { worker, client, word } => {
+                let text = self.answer_word(word);
+                self.control.workers[usize::from(worker)].send(Mail::Word(client, text));
             }
             Notice::Drained | Notice::Stop => {}
         }
@@ -348,21 +365,40 @@ impl Runner {
 
     fn status(&mut self) -> Status {
         self.refresh();
+        let reports = self.gather(Mail::Report);
+        let Control { facts, workers, log, .. } = &self.control;
+        Status { facts: facts.clone(), reports, workers: workers.len(), log: log.clone() }
+    }
+
+    /// Asks all workers for something; gives what those say that answer in time.
+    fn gather<T>(&self, ask: impl Fn(Sender<T>) -> Mail) -> Vec<T> {
         let (sender, receiver) = channel();
         for worker in &self.control.workers {
-            worker.send(Mail::Report(sender.clone()));
+            worker.send(ask(sender.clone()));
         }
         drop(sender);
         let deadline = Instant::now() + REPORT_WAIT;
-        let mut reports = Vec::new();
-        while reports.len() < self.control.workers.len() {
+        let mut answers = Vec::new();
+        while answers.len() < self.control.workers.len() {
             match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(report) => reports.push(report),
+                Ok(answer) => answers.push(answer),
                 Err(_) => break,
             }
         }
-        let Control { facts, workers, log, .. } = &self.control;
-        Status { facts: facts.clone(), reports, workers: workers.len(), log: log.clone() }
+        answers
+    }
+
+    fn answer_word(&self, word: FourLetterWord) -> String {
+        let workers = self.gather(|reply| Mail::Details(words::needs_lists(word), reply));
+        if matches!(word, FourLetterWord::Crst | FourLetterWord::Srst) {
+            let all = word == FourLetterWord::Srst;
+            for worker in &self.control.workers {
+                worker.send(Mail::ResetTalk { all });
+            }
+        }
+        let Some(place) = &self.control.zookeeper else { return String::new() };
+        let uptime_s = self.control.started.elapsed().as_secs();
+        words::answer(word, &words::Sources { place, uptime_s, workers: &workers })
     }
 
     /// Lets the workers finish what they have read, writes snapshots if they are wanted, and ends

@@ -25,6 +25,7 @@ mod server;
 mod snapshot;
 mod tls;
 mod transport;
+mod words;
 mod worker;
 
 pub use server::{Handle, Remote, StartError, raise_descriptor_limit, start};

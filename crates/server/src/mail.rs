@@ -7,7 +7,8 @@ use crate::counts::PeerCounts;
 use crate::listen::Accepted;
 use crate::log::Completion;
 use crate::peers::PeerSocket;
-use engine::gateway::{Facts, GatewayStats, SessionId};
+use crate::worker::talk::{Clients, Details};
+use engine::gateway::{CoordinationClient, Facts, GatewayStats, SessionId};
 use engine::message::{MachineId, ShardId};
 use engine::node::{Parcel, Readiness};
 use engine::replica::Seed;
@@ -62,6 +63,8 @@ pub struct Report {
     pub peers: PeerCounts,
     /// What keeps the machine from doing its part.
     pub readiness: Readiness,
+    /// What there is to tell about clients of the coordination service.
+    pub clients: Clients,
 }
 
 /// What a worker is told.
@@ -109,6 +112,16 @@ pub enum Mail {
     SnapshotsRemoved(ShardId),
     /// Send a report.
     Report(Sender<Report>),
+    /// Send what there is to tell about each client of the coordination service; with lists of sessions
+    /// and nodes or without.
+    Details(bool, Sender<Details>),
+    /// What a client of the coordination service is told that has asked with four letters.
+    Word(CoordinationClient, String),
+    /// The counters of clients of the coordination service begin anew.
+    ResetTalk {
+        /// Those of the server, or those of each connection.
+        all: bool,
+    },
     /// Read nothing more from clients; say so once everything that was read is done.
     Drain,
     /// End.

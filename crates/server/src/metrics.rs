@@ -2,6 +2,7 @@
 
 use crate::control::Status;
 use crate::counts::PeerCounts;
+use crate::worker::talk::Clients;
 use prometheus::{Encoder, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector};
 
 /// The metrics of a server, gathered for one answer.
@@ -20,6 +21,7 @@ pub fn render(status: &Status) -> Result<String, prometheus::Error> {
     sheet.machines(status)?;
     sheet.gateways(status)?;
     sheet.shards(status)?;
+    sheet.coordination(status)?;
     let mut text = Vec::new();
     let encoder = TextEncoder::new();
     encoder.encode(&sheet.registry.gather(), &mut text)?;
@@ -99,6 +101,34 @@ impl Sheet {
             messages.with_label_values(&[kind]).set(count);
         }
         self.add(messages)
+    }
+
+    /// Sessions, nodes and watches, and the clients of ZooKeeper's protocol. Numbers of the tree are
+    /// those of the replica that is here, if there is one; watches are known to its leader.
+    fn coordination(&self, status: &Status) -> Result<(), prometheus::Error> {
+        let mut sum = Clients::default();
+        status.reports.iter().for_each(|report| sum.add(&report.clients));
+        let Clients { connections, outstanding, talk, survey } = sum;
+        for (name, help, value) in [
+            ("zookeeper_connections", "Connections of ZooKeeper's clients", connections as u64),
+            ("zookeeper_outstanding", "Their requests without an answer", outstanding as u64),
+            ("zookeeper_received_total", "Frames received from them", talk.received),
+            ("zookeeper_sent_total", "Frames sent to them", talk.sent),
+        ] {
+            self.value(name, help, value)?;
+        }
+        let Some(survey) = survey else { return Ok(()) };
+        for (name, help, value) in [
+            ("coordination_sessions", "Sessions", survey.sessions as u64),
+            ("coordination_nodes", "Nodes of the tree", survey.nodes as u64),
+            ("coordination_ephemerals", "Nodes that end with a session", survey.ephemerals as u64),
+            ("coordination_bytes", "Bytes of nodes' paths and data", survey.bytes),
+        ] {
+            self.value(name, help, value)?;
+        }
+        let Some(watched) = survey.watched else { return Ok(()) };
+        let help = "Watched paths, each counted once for each session";
+        self.value("coordination_watches", help, watched.watches as u64)
     }
 
     fn gateways(&self, status: &Status) -> Result<(), prometheus::Error> {

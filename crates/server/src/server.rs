@@ -17,6 +17,7 @@ use crate::recovery;
 use crate::snapshot::SnapshotThread;
 use crate::tls::peers::PeerTls;
 use crate::tls::{Tls, TlsError};
+use crate::words;
 use crate::worker::{INBOX, Origin, Peers, Place, Traffic, Worker};
 use engine::gateway::{Config as GatewayConfig, Facts, Gateway, UserConfig};
 use engine::node::{Node, Placing};
@@ -285,6 +286,7 @@ impl Starting {
             map: self.map.clone(),
         };
         let facts = self.facts(address);
+        let zookeeper = zookeeper_address.map(|address| self.place(address));
         let workers =
             self.workers(seats, replicas, address, traffic.iter().map(peers).collect())?;
         helpers.peers = self.meet(peer_listener, address, linked.clone(), &mailboxes)?;
@@ -302,6 +304,7 @@ impl Starting {
             allocated_bytes: self.options.allocated_bytes,
             save_at_stop: self.options.durability == Durability::None,
             listener: Some(listener),
+            zookeeper,
         });
         let dir = self.dir.clone();
         let supervisor =
@@ -327,6 +330,16 @@ impl Starting {
             control,
             supervisor,
         })
+    }
+
+    fn place(&self, zookeeper: SocketAddr) -> words::Place {
+        words::Place {
+            port: zookeeper.port(),
+            dir: self.dir.path().to_path_buf(),
+            log: self.dir.log(),
+            machine: self.identity.gateway(0).machine.0,
+            clustered: self.identity.is_clustered(),
+        }
     }
 
     fn listen(

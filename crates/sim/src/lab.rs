@@ -328,7 +328,8 @@ impl Lab {
                 disk.remove(shard);
                 self.hand_in(machine, Input::Removed(shard));
             }
-            Sent::Transfer(Transfer::GiveUp(_) | Transfer::Close(..)) => {}
+            // No client of the coordination service is here.
+            Sent::Guest(..) | Sent::Transfer(Transfer::GiveUp(_) | Transfer::Close(..)) => {}
             Sent::Worker(..) | Sent::Transfer(_) | Sent::Snapshot(..) => {
                 return Err("a lab has one worker per machine, and no snapshots".to_owned());
             }

@@ -8,6 +8,8 @@
 mod build;
 mod client;
 mod disk;
+mod errand;
+mod guest;
 pub mod lab;
 mod machine;
 mod network;
@@ -17,8 +19,10 @@ mod random;
 mod server;
 mod swarm;
 mod trace;
+mod visits;
 mod workload;
 mod world;
+mod zxids;
 
 pub use plant::Plant;
 pub use world::Outcome;
@@ -60,7 +64,12 @@ fn judge(outcome: &mut Outcome) -> Result<Vec<Verdict>, String> {
         History::from_events(outcome.events.iter().cloned()).map_err(|e| e.to_string())?;
     let accounts = (0..ACCOUNTS).map(|i| account(i).into_bytes()).collect();
     history.bank = Some(Bank { accounts, total: ACCOUNTS as i64 * DEPOSIT });
-    Ok(check::check_all(&history))
+    let mut verdicts = check::check_all(&history);
+    if let Some(sessions) = &mut outcome.sessions {
+        zxids::stamp(sessions, &outcome.disk)?;
+        verdicts.push(check::coordination::check(sessions));
+    }
+    Ok(verdicts)
 }
 
 /// What many seeds showed.

@@ -2,7 +2,9 @@
 //! message, a disk or a start what a bug in that mechanism would do. The checkers must notice.
 
 use crate::build::Build;
-use adt::Reply;
+use adt::{Blob, Reply};
+use engine::coordination::service::Command;
+use engine::coordination::{Ask, Change, Lasts, OfSession, Write, Zxid};
 use engine::message::{Answer, Body, CutStep, Fate, Notice, Request, Response, Token};
 use engine::node::{Node, Parcel};
 use raft::eraftpb::{Message, MessageType};
@@ -56,11 +58,25 @@ pub enum Plant {
     LostFrame,
     /// In a cluster: a newer build writes what an older one does not understand.
     EarlyLevel,
+    /// In a cluster with sessions: what is watched is told after an answer that shows it.
+    WatchAfterAnswer,
+    /// In a cluster with sessions: a watch is not set now and then.
+    LostWatch,
+    /// In a cluster with sessions: what has happened while a client was away is not told to it.
+    MissedChange,
+    /// In a cluster with sessions: an ephemeral node is created as one that stays, now and then.
+    KeptEphemeral,
+    /// In a cluster with sessions: sequential nodes are given numbers again.
+    ReusedSequence,
+    /// In a cluster with sessions: sessions end after a quarter of their time.
+    EarlyExpiry,
+    /// In a cluster with sessions: a gateway goes on writing for a session that is elsewhere by now.
+    MovedSession,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 30] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -84,6 +100,13 @@ impl Plant {
         Self::SlowClock,
         Self::LostFrame,
         Self::EarlyLevel,
+        Self::WatchAfterAnswer,
+        Self::LostWatch,
+        Self::MissedChange,
+        Self::KeptEphemeral,
+        Self::ReusedSequence,
+        Self::EarlyExpiry,
+        Self::MovedSession,
     ];
 
     /// Name for the command line.
@@ -112,12 +135,24 @@ impl Plant {
             Self::SlowClock => "slow-clock",
             Self::LostFrame => "lost-frame",
             Self::EarlyLevel => "early-level",
+            Self::WatchAfterAnswer => "watch-after-answer",
+            Self::LostWatch => "lost-watch",
+            Self::MissedChange => "missed-change",
+            Self::KeptEphemeral => "kept-ephemeral",
+            Self::ReusedSequence => "reused-sequence",
+            Self::EarlyExpiry => "early-expiry",
+            Self::MovedSession => "moved-session",
         }
     }
 
     /// Whether it takes several machines to notice.
     pub fn needs_cluster(self) -> bool {
         self >= Self::FrozenClock
+    }
+
+    /// Whether it takes clients of the coordination service to notice.
+    pub fn needs_sessions(self) -> bool {
+        self >= Self::WatchAfterAnswer
     }
 
     /// The bug called `name`.
@@ -153,9 +188,42 @@ impl Plant {
                     Request { gateway, token, after: None, body: Body::Apply(apply.clone()) };
                 return vec![request, again];
             }
+            (_, Body::Coordinate(ask)) => self.coordinates(ask, request.token.0),
             _ => {}
         }
         vec![request]
+    }
+
+    /// What becomes of a request about the coordination service, which is the `nth`.
+    fn coordinates(self, ask: &mut Ask, nth: u64) {
+        match (self, ask) {
+            (Self::LostWatch, Ask::Of(_, OfSession::Read { watch, .. })) => {
+                *watch &= !nth.is_multiple_of(3);
+            }
+            (Self::MissedChange, Ask::Of(_, OfSession::Watch { since, .. })) => {
+                *since = Zxid(i64::MAX);
+            }
+            (
+                Self::EarlyExpiry,
+                Ask::Write(Command { write: Write::Open { timeout_ms, .. }, .. }),
+            ) => {
+                *timeout_ms /= 4;
+            }
+            (_, Ask::Write(Command { write: Write::Change(Change::Create(create)), .. })) => {
+                match self {
+                    Self::KeptEphemeral if nth.is_multiple_of(4) => {
+                        create.mode.lasts = Lasts::Always
+                    }
+                    Self::ReusedSequence if create.mode.sequential => {
+                        let name = format!("{:010}", nth % 4);
+                        create.path = Blob::from([&create.path[..], name.as_bytes()].concat());
+                        create.mode.sequential = false;
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
     }
 
     /// What becomes of a parcel for another machine, if it goes out.

@@ -5,9 +5,10 @@ use crate::disk::Disk;
 use crate::network::Frame;
 use crate::plant::Plant;
 use crate::random::Random;
+use crate::visits::{Visit, Visits};
 use adt::{ArgBuf, Reply};
 use engine::entry::{SnapshotCodec, SnapshotPart};
-use engine::gateway::{self, Gateway, Members, Opening, Order, Output, SessionId};
+use engine::gateway::{self, Gateway, Members, Opening, Order, Output, Said, SessionId};
 use engine::level::Level;
 use engine::map::ShardMap;
 use engine::message::{Body, Concurrency, GatewayId, MachineId, Now, Request, ShardId};
@@ -89,6 +90,8 @@ pub enum Input {
     Command(u64, Vec<String>),
     /// A client's connection is gone.
     Close(u64),
+    /// A client of the coordination service does something.
+    Guest(u64, Visit),
     /// From another worker, of this machine or another one.
     Parcel(MachineId, Box<Parcel>),
     /// A batch is durable.
@@ -124,6 +127,8 @@ pub enum Sent {
     Machine(MachineId, u64, Frame),
     /// To a client.
     Client(u64, Reply),
+    /// To a client of the coordination service.
+    Guest(u64, Said),
     /// To the disk.
     Disk(Persist),
     /// Something to be done with the disk for another machine.
@@ -151,6 +156,8 @@ pub struct Worker {
     node: Node<Build>,
     sessions: BTreeMap<u64, SessionId>,
     clients: BTreeMap<SessionId, u64>,
+    /// Clients of the coordination service.
+    visits: Visits,
     snapshotting: Option<Snapshotting>,
     /// Its number, of how many.
     index: u16,
@@ -231,11 +238,13 @@ pub fn start(
         let node = Node::new(id, shape.workers, shape.shards, placing, own, codec);
         let (sessions, clients, generations, inbox, marks) = Default::default();
         let (workers, snapshotting, format) = (shape.workers, None, PeerFormat::default());
+        let visits = Visits::default();
         Worker {
             gateway,
             node,
             sessions,
             clients,
+            visits,
             snapshotting,
             index,
             workers,
@@ -400,10 +409,18 @@ impl Worker {
                     self.gateway.close(now, session);
                 }
             }
+            Input::Guest(number, visit) => {
+                self.visits.take(&mut self.gateway, now, number, visit);
+            }
             Input::Parcel(_, parcel) if self.is_beyond(&parcel) => {
                 self.mark("maps_not_understood", 1);
             }
-            Input::Parcel(from, parcel) => {
+            Input::Parcel(from, mut parcel) => {
+                if let (Some(Plant::MovedSession), Parcel::Request { request, .. }) =
+                    (self.plant, &mut *parcel)
+                {
+                    self.visits.misplace(request);
+                }
                 self.node.take(now, from, *parcel).map_err(|e| e.to_string())?;
             }
             Input::Persisted(shard, number) => {
@@ -562,8 +579,11 @@ impl Worker {
             }
             Output::Verify { session, .. } => self.gateway.verified(now, session, false),
             Output::Admin { session, .. } => self.gateway.admin_done(now, session, Reply::Ok),
-            // No client in this world speaks that protocol.
-            Output::Coordination { .. } => {}
+            Output::Coordination { client, said } => {
+                let told = self.visits.say(&mut self.gateway, now, (client, said), self.plant);
+                let (number, said) = told.unwrap_or_default();
+                sent.extend(said.into_iter().map(|said| Sent::Guest(number, said)));
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! others, "Swarm Testing", ISSTA 2012).
 
 use crate::client::Manners;
+use crate::guest::Habits;
 use crate::plant::Plant;
 use crate::random::Random;
 use crate::server::Shape;
@@ -16,6 +17,8 @@ use engine::message::Concurrency;
 
 /// Most machines that a cluster begins with; more come in the place of lost ones.
 const MACHINES_MAX: u64 = 9;
+/// In how many of a hundred runs there are clients of the coordination service.
+const GUESTS_PERCENT: u64 = 35;
 /// Most shards.
 const SHARDS_MAX: u64 = 9;
 
@@ -115,6 +118,10 @@ pub struct Swarm {
     pub manners: Manners,
     /// What they do.
     pub mix: Mix,
+    /// Number of clients of the coordination service.
+    pub guests: u64,
+    /// What those are like.
+    pub habits: Habits,
     /// By how much wall clocks differ at the beginning, in microseconds.
     pub skew_us: u64,
     /// By how much the speed of a machine's clocks may be off, in millionths.
@@ -145,6 +152,8 @@ impl Swarm {
         faults.extend((plant == Some(Plant::TornCut)).then_some((Fault::Backup, 40)));
         Self {
             shape,
+            guests: guests(seed, plant),
+            habits: Habits::draw(&mut Random::new(seed, "habits")),
             clients: random.between(2, 10),
             skew_us: *random.pick(&[0, 50, 20_000, 2_000_000]),
             // Less than ten percent between any two, as the guide asks for.
@@ -204,6 +213,16 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
 fn order(seed: u64) -> Order {
     let orders = [Order::Constant, Order::Constant, Order::Chain, Order::Single, Order::None];
     *Random::new(seed, "order").pick(&orders)
+}
+
+/// How many clients of the coordination service there are: none in most runs.
+fn guests(seed: u64, plant: Option<Plant>) -> u64 {
+    let mut random = Random::new(seed, "guests");
+    let some = match plant {
+        Some(plant) => plant.needs_sessions(),
+        None => random.percent(GUESTS_PERCENT),
+    };
+    if some { random.between(1, 5) } else { 0 }
 }
 
 /// What the build understands that founds the cluster: in some runs one that is older than others.

@@ -6,6 +6,7 @@ mod begin;
 mod carry;
 mod clients;
 mod faults;
+mod guests;
 mod losses;
 mod operator;
 mod steps;
@@ -14,6 +15,7 @@ mod upgrade;
 
 use crate::client::Client;
 use crate::disk::Disk;
+use crate::guest::Guest;
 use crate::machine::Machine;
 use crate::network::{Frame, Network};
 use crate::plant::Plant;
@@ -23,6 +25,7 @@ use crate::swarm::{Fault, Swarm};
 use crate::trace::Trace;
 use adt::Reply;
 use clients::Connection;
+use engine::gateway::Said;
 use engine::limits::IDLE_HOLDER_US_MAX;
 use engine::map::ShardMap;
 use engine::message::{MachineId, ShardId};
@@ -59,6 +62,8 @@ pub struct Outcome {
     pub marks: BTreeMap<&'static str, u64>,
     /// Everything that the clients have seen.
     pub events: Vec<check::Event>,
+    /// What clients of the coordination service have seen, if there were any.
+    pub sessions: Option<check::coordination::History>,
     /// What the disks hold at the end.
     pub disk: Disk,
     /// Why the run could not go on, if it could not.
@@ -121,6 +126,14 @@ enum Event {
         connection: u64,
         reply: Reply,
     },
+    WakeGuest {
+        guest: u64,
+    },
+    ToGuest {
+        guest: u64,
+        connection: u64,
+        said: Said,
+    },
     Fault(Fault),
     Restart {
         machine: u16,
@@ -174,6 +187,10 @@ pub struct World {
     clients: Vec<Client>,
     connections: BTreeMap<u64, Connection>,
     connection_numbers: u64,
+    /// Clients of the coordination service, and their connections.
+    guests: Vec<Guest>,
+    lines: BTreeMap<u64, Connection>,
+    visits: Random,
     network: Random,
     disks: Random,
     faults: Random,
@@ -201,6 +218,7 @@ impl World {
                 *self.outcome.marks.entry(mark).or_default() += count;
             }
         }
+        self.note_guests();
         let overwritten = self.machines.iter().map(|machine| machine.disk.overwritten as u64).sum();
         if overwritten > 0 {
             self.outcome.marks.insert("entries_overwritten", overwritten);
@@ -223,18 +241,24 @@ impl World {
             if over {
                 self.links.calm_down();
             }
-            if over && self.clients.iter().all(|c| !c.is_busy()) {
+            if over && !self.is_busy() {
                 return self.end();
             }
             if self.sequence > EVENTS_MAX {
                 return Err(format!("more than {EVENTS_MAX} events: the run does not end"));
             }
             if self.now_us > self.faults_end_us + PATIENCE_US {
-                let stuck = self.clients.iter().filter(|c| c.is_busy()).count();
+                let guests = self.guests.iter().filter(|guest| guest.is_busy()).count();
+                let stuck = self.clients.iter().filter(|c| c.is_busy()).count() + guests;
                 return Err(format!("{stuck} clients are still waiting long after the last fault"));
             }
         }
         Ok(())
+    }
+
+    /// Whether some client waits for something.
+    fn is_busy(&self) -> bool {
+        self.clients.iter().any(Client::is_busy) || self.guests.iter().any(Guest::is_busy)
     }
 
     fn end(&mut self) -> Result<(), String> {
@@ -242,6 +266,7 @@ impl World {
             return self.final_restart();
         }
         self.agree()?;
+        self.check_sessions()?;
         // What is on each disk must be enough as well.
         for machine in self.present() {
             self.crash(machine);
@@ -267,7 +292,7 @@ impl World {
                 }
             }
         }
-        Ok(())
+        self.check_sessions()
     }
 
     /// After a while without faults, all machines must hold the same.
@@ -424,6 +449,12 @@ impl World {
                 if self.connections.get(&client).is_some_and(|c| c.number == connection) =>
             {
                 self.told(client, reply)?;
+            }
+            Event::WakeGuest { guest } => self.wake_guest(guest),
+            Event::ToGuest { guest, connection, said }
+                if self.lines.get(&guest).is_some_and(|line| line.number == connection) =>
+            {
+                self.tell_guest(guest, said);
             }
             Event::Fault(fault) => self.inflict(fault),
             Event::Restart { machine } => self.restart(machine)?,

@@ -51,6 +51,8 @@ const MARKS: &[&str] = &[
     "draws",
     "entries_overwritten",
     "garbled_messages_noticed",
+    "guests_fell_silent",
+    "guests_heard_nothing",
     "indefinite_told",
     "leads_changed",
     "levels_raised",
@@ -65,7 +67,12 @@ const MARKS: &[&str] = &[
     "replicas_compared",
     "retries_answered",
     "retries_found_outcome",
+    "sessions_begun",
+    "sessions_expired",
+    "sessions_resumed",
     "transactions_abandoned",
+    "watches_set_again",
+    "watches_told",
 ];
 
 #[test]
@@ -87,6 +94,7 @@ fn the_same_seed_gives_the_same_run() {
         let (one, two) = (run(seed, None), run(seed, None));
         assert_eq!(one.outcome.trace_hash, two.outcome.trace_hash);
         assert_eq!(one.outcome.events, two.outcome.events);
+        assert_eq!(one.verdicts, two.verdicts);
         assert_eq!(one.outcome.marks, two.outcome.marks);
     }
     assert_ne!(run(3, None).outcome.trace_hash, run(4, None).outcome.trace_hash);

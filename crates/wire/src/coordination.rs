@@ -6,8 +6,8 @@
 use crate::bytes::{Form, Reader, put_u32, put_u64};
 use adt::{Blob, Corrupt};
 use engine::coordination::{
-    Acl, Change, Code, Create, Event, Happened, Identity, Mode, Password, Read, Reply, SessionId,
-    Stat, Watch, WatcherType, Write, Zxid,
+    Acl, Change, Code, Create, Event, Happened, Identity, Lasts, Mode, Password, Read, Reply,
+    SessionId, Stat, Watch, WatcherType, Write, Zxid,
 };
 
 const CREATE: u8 = 1;
@@ -19,6 +19,7 @@ const CHECK: u8 = 5;
 const CHANGES: u8 = 6;
 const OPEN: u8 = 7;
 const CLOSE: u8 = 8;
+const REAP: u8 = 9;
 
 const EXISTS: u8 = 1;
 const DATA: u8 = 2;
@@ -47,6 +48,8 @@ const REFUSED: u8 = 12;
 const EPHEMERAL: u8 = 1;
 const SEQUENTIAL: u8 = 2;
 const WITH_STAT: u8 = 4;
+const CONTAINER: u8 = 8;
+const TTL: u8 = 16;
 
 /// The shortest of their kind where counts have all of their bytes.
 const WORD_BYTES_MIN: usize = 4;
@@ -55,7 +58,7 @@ const ACL_BYTES_MIN: usize = 4 + IDENTITY_BYTES_MIN;
 const CHANGE_BYTES_MIN: usize = 1 + WORD_BYTES_MIN + 4;
 const READ_BYTES_MIN: usize = 1 + WORD_BYTES_MIN;
 
-const CODES: [Code; 17] = [
+const CODES: [Code; 18] = [
     Code::Ok,
     Code::RuntimeInconsistency,
     Code::Marshalling,
@@ -72,6 +75,7 @@ const CODES: [Code; 17] = [
     Code::AuthFailed,
     Code::SessionMoved,
     Code::NoWatcher,
+    Code::ReconfigDisabled,
     Code::QuotaExceeded,
 ];
 
@@ -226,18 +230,32 @@ fn put_create(form: Form, create: &Create, out: &mut Vec<u8>) {
     form.put_word(&create.path, out);
     put_optional(form, create.data.as_ref(), out);
     put_acl(form, &create.acl, out);
-    let Mode { ephemeral, sequential } = create.mode;
-    let bits = [(ephemeral, EPHEMERAL), (sequential, SEQUENTIAL), (create.stat, WITH_STAT)];
-    out.push(bits.into_iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum());
+    let Mode { lasts, sequential } = create.mode;
+    let lasts_bit = match lasts {
+        Lasts::Always => 0,
+        Lasts::Session => EPHEMERAL,
+        Lasts::Children => CONTAINER,
+        Lasts::Ttl(_) => TTL,
+    };
+    let bits = [(sequential, SEQUENTIAL), (create.stat, WITH_STAT)];
+    let bits = bits.into_iter().filter(|(set, _)| *set).map(|(_, bit)| bit);
+    out.push(lasts_bit | bits.sum::<u8>());
+    if let Lasts::Ttl(ttl_ms) = lasts {
+        put_i64(ttl_ms, out);
+    }
 }
 
 fn get_create(reader: &mut Reader<'_>) -> Result<Create, Corrupt> {
     let (path, data, acl) = (get_blob(reader)?, get_optional(reader)?, get_acl(reader)?);
     let bits = reader.u8()?;
-    if bits & !(EPHEMERAL | SEQUENTIAL | WITH_STAT) != 0 {
-        return Err(Corrupt);
-    }
-    let mode = Mode { ephemeral: bits & EPHEMERAL != 0, sequential: bits & SEQUENTIAL != 0 };
+    let lasts = match bits & !(SEQUENTIAL | WITH_STAT) {
+        0 => Lasts::Always,
+        EPHEMERAL => Lasts::Session,
+        CONTAINER => Lasts::Children,
+        TTL => Lasts::Ttl(get_i64(reader)?),
+        _ => return Err(Corrupt),
+    };
+    let mode = Mode { lasts, sequential: bits & SEQUENTIAL != 0 };
     Ok(Create { path, data, acl, mode, stat: bits & WITH_STAT != 0 })
 }
 
@@ -307,6 +325,7 @@ pub(crate) fn put_write(form: Form, write: &Write, out: &mut Vec<u8>) {
             out.extend_from_slice(password);
         }
         Write::Close => out.push(CLOSE),
+        Write::Reap => out.push(REAP),
     }
 }
 
@@ -315,6 +334,7 @@ pub(crate) fn get_write(reader: &mut Reader<'_>) -> Result<Write, Corrupt> {
         CHANGES => Write::Multi(get_list(reader, CHANGE_BYTES_MIN, get_change)?),
         OPEN => Write::Open { timeout_ms: get_i32(reader)?, password: get_password(reader)? },
         CLOSE => Write::Close,
+        REAP => Write::Reap,
         kind => Write::Change(get_change_of(kind, reader)?),
     })
 }

@@ -8,7 +8,7 @@ use adt::{ArgBuf, Blob, Corrupt, ErrorReply, Record, Reply, Timestamp, Value, re
 use engine::coordination::acl::Rules;
 use engine::coordination::service::Command;
 use engine::coordination::tree::Node;
-use engine::coordination::{Acl, Change, Create, Identity, Mode, SessionId, Write, Zxid};
+use engine::coordination::{Acl, Change, Create, Identity, Lasts, Mode, SessionId, Write, Zxid};
 use engine::entry::{
     Apply, Entry, EntryCodec, KeptGroup, LogRecord, Prepare, SnapshotCodec, SnapshotPart,
 };
@@ -299,7 +299,7 @@ fn command() -> Command {
     let who = Identity { scheme: Blob::from("digest"), id: Blob::from("ann:hash") };
     let acl = vec![Acl { perms: Acl::ALL, who: who.clone() }];
     let (path, data) = (Blob::from("/a"), Some(Blob::from("x")));
-    let mode = Mode { ephemeral: true, sequential: false };
+    let mode = Mode { lasts: Lasts::Session, sequential: false };
     let create = Change::Create(Create { path, data, acl, mode, stat: true });
     let delete = Change::Delete { path: Blob::from("/b"), version: -1 };
     let write = Write::Multi(vec![create, delete]);
@@ -331,7 +331,7 @@ fn the_coordination_service_is_part_of_a_snapshot() {
         version: 6,
         aversion: 7,
         born: 8,
-        owner: Some(SessionId(9)),
+        owner: 9,
         ..Node::default()
     };
     let parts = [

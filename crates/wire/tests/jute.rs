@@ -6,8 +6,8 @@ mod hex;
 
 use adt::Blob;
 use engine::coordination::{
-    Acl, Change, Code, Create, Event, Happened, Identity, Mode, Read, Reply, SessionId, Stat,
-    WatcherType, Write, Zxid,
+    Acl, Change, Code, Create, Event, Happened, Identity, Lasts, Mode, Read, Reply, SessionId,
+    Stat, WatcherType, Write, Zxid,
 };
 use framed::{answered, asked, unframed};
 use hex::unhex;
@@ -119,10 +119,13 @@ fn old_clients_are_told_nothing_of_reading_only() {
 fn a_node_is_created_with_these_bytes() {
     let body = "00000002 2f61 00000001 78
         00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65";
-    for (ephemeral, sequential, flags) in
-        [(false, false, 0), (true, false, 1), (false, true, 2), (true, true, 3)]
-    {
-        let mode = Mode { ephemeral, sequential };
+    for (lasts, sequential, flags) in [
+        (Lasts::Always, false, 0),
+        (Lasts::Session, false, 1),
+        (Lasts::Always, true, 2),
+        (Lasts::Session, true, 3),
+    ] {
+        let mode = Mode { lasts, sequential };
         let change = |stat| Ask::Write(Write::Change(create(mode, stat)));
         is_asked_as(1, change(false), &format!("00000032 00000001 00000001 {body} 0000000{flags}"));
         is_asked_as(1, change(true), &format!("00000032 00000001 0000000f {body} 0000000{flags}"));
@@ -134,26 +137,49 @@ fn a_node_is_created_with_these_bytes() {
 }
 
 #[test]
-fn containers_and_nodes_with_a_time_to_live_are_not_created_yet() {
+fn containers_and_nodes_with_a_time_to_live_are_created_with_these_bytes() {
+    let body = "00000002 2f61 00000001 78
+        00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65";
+    let change =
+        |lasts, sequential| Ask::Write(Write::Change(create(Mode { lasts, sequential }, true)));
+    let container = format!("00000032 00000001 00000013 {body} 00000004");
+    is_asked_as(1, change(Lasts::Children, false), &container);
+    for (sequential, flags) in [(false, 5), (true, 6)] {
+        let fixture = format!("0000003a 00000001 00000015 {body} 0000000{flags} 0000000000000102");
+        is_asked_as(1, change(Lasts::Ttl(258), sequential), &fixture);
+    }
+    let created = Reply::Created { path: blob("/a"), stat: Some(stat()) };
+    let fixture = format!("00000002 2f61 {STAT}");
+    is_answered_as(&Kind::One(Op::CreateContainer), &created, &fixture);
+    is_answered_as(&Kind::One(Op::CreateTtl), &created, &fixture);
+}
+
+#[test]
+fn flags_mean_what_the_operation_lets_them_mean() {
     let with = |opcode: u8, flags: i32| {
         let what = Ask::Write(Write::Change(create(Mode::default(), false)));
         let mut bytes = asked(&Request { xid: 9, what });
         let len = bytes.len();
         bytes[11] = opcode;
         bytes[len - 4..].copy_from_slice(&flags.to_be_bytes());
-        Request::decode(unframed(&bytes))
+        bytes.extend((1000i64).to_be_bytes());
+        match Request::decode(&bytes[4..]) {
+            Ok(Request { what: Ask::Write(Write::Change(Change::Create(create))), .. }) => {
+                Ok(create.mode.lasts)
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(refused) => Err(refused),
+        }
     };
-    for (opcode, flags) in [(1, 4), (1, 5), (15, 6), (19, 4), (21, 5)] {
-        let what = Ask::Unimplemented(i32::from(opcode));
-        assert_eq!(with(opcode, flags), Ok(Request { xid: 9, what }));
+    // A flag alone makes no container; the operation does.
+    assert_eq!(with(1, 4), Ok(Lasts::Always));
+    assert_eq!(with(19, 0), Ok(Lasts::Children));
+    assert_eq!(with(21, 5), Ok(Lasts::Ttl(1000)));
+    for (opcode, flags) in [(1, 7), (1, -1), (1, 5), (15, 6), (19, 5), (21, 0), (1, i32::MAX)] {
+        let (xid, code) = (9, Code::BadArguments);
+        let refused = BadRequest::Body { xid, opcode: i32::from(opcode), code };
+        assert_eq!(with(opcode, flags), Err(refused));
     }
-    for flags in [7, -1, i32::MAX] {
-        let code = Code::BadArguments;
-        assert_eq!(with(1, flags), Err(BadRequest::Body { xid: 9, opcode: 1, code }));
-    }
-    let several = unhex("00000009 0000000e 00000013 00 ffffffff 00000002 2f61");
-    let what = Ask::Unimplemented(14);
-    assert_eq!(Request::decode(&several), Ok(Request { xid: 9, what }));
 }
 
 #[test]
@@ -367,7 +393,7 @@ fn kinds_that_are_not_known_are_refused() {
     refused("00000007 00 ffffffff 00000002 2f61 00000000 00000000 ffffffff 01 ffffffff", 14);
     refused("00000004 00 ffffffff 00000002 2f61 00 ffffffff 01 ffffffff", 14);
     refused("00000002 00 ffffffff 00000002 2f61 00000000 ffffffff 01 ffffffff", 22);
-    for opcode in [0, 10, 13, 16, 19, 20, 21, 102, 108, -1, -10, i32::MAX] {
+    for opcode in [0, 10, 13, 16, 20, 102, 108, -1, -10, i32::MAX] {
         let bytes = unhex(&format!("00000002 {opcode:08x}"));
         let what = Ask::Unimplemented(opcode);
         assert_eq!(Request::decode(&bytes), Ok(Request { xid: 2, what }));

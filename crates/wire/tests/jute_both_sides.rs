@@ -4,7 +4,7 @@
 mod asked;
 mod framed;
 
-use engine::coordination::{Change, Code, Read, Reply, SessionId, WatcherType, Write, Zxid};
+use engine::coordination::{Change, Code, Lasts, Read, Reply, SessionId, WatcherType, Write, Zxid};
 use framed::{answered, asked, unframed};
 use proptest::collection::vec;
 use proptest::option;
@@ -41,12 +41,21 @@ fn ask() -> impl Strategy<Value = Ask> {
     ]
 }
 
+/// Only some kinds of nodes can be created without asking for their stat.
+fn has_its_stat(change: &Change) -> bool {
+    let Change::Create(create) = change else { return true };
+    create.stat || matches!(create.mode.lasts, Lasts::Always | Lasts::Session)
+}
+
 fn can_be_said(what: &Ask) -> bool {
     match what {
-        Ask::Write(Write::Open { .. } | Write::Change(Change::Check { .. })) => false,
-        Ask::Write(Write::Multi(changes)) => {
-            !changes.iter().any(|change| matches!(change, Change::SetAcl { .. }))
+        Ask::Write(Write::Open { .. } | Write::Reap) => false,
+        Ask::Write(Write::Change(change)) => {
+            !matches!(change, Change::Check { .. }) && has_its_stat(change)
         }
+        Ask::Write(Write::Multi(changes)) => changes
+            .iter()
+            .all(|change| !matches!(change, Change::SetAcl { .. }) && has_its_stat(change)),
         Ask::Read { read: Read::Multi(reads), .. } => reads
             .iter()
             .all(|read| matches!(read, Read::Data(_) | Read::Children { stat: false, .. })),
@@ -67,6 +76,11 @@ fn as_told(op: Op, reply: &Reply) -> Reply {
     match (op, reply.clone()) {
         (Op::Create, Reply::Created { path, .. }) => Reply::Created { path, stat: None },
         (Op::GetChildren, Reply::Children(names, _)) => Reply::Children(names, None),
+        // Among several, only those are told the stat who create what has a life of its own.
+        (Op::Multi, Reply::Multi(results)) => {
+            let told = |reply: Reply| as_told(Op::Create, &reply);
+            Reply::Multi(results.into_iter().map(|result| result.map(told)).collect())
+        }
         (Op::MultiRead, Reply::Multi(results)) => {
             let told = |reply: Reply| as_told(Op::GetChildren, &reply);
             Reply::Multi(results.into_iter().map(|result| result.map(told)).collect())

@@ -6,6 +6,7 @@ mod parcels;
 mod stream;
 
 use adt::{Blob, Corrupt, Reply};
+use engine::coordination::acl::Rules;
 use engine::coordination::service::Command;
 use engine::coordination::{
     Answered as Coordinated, Ask, Code, Event, Happened, OfSession, Read, Reply as Done, SessionId,
@@ -109,7 +110,12 @@ fn about_sessions() -> Vec<Parcel> {
     ];
     let asks = asks.into_iter().chain(of.map(|of| Ask::Of(session, of)));
     let event = Event { happened: Happened::Deleted, path };
-    let told = [Told::Happened(event, Zxid(4)), Told::Moved, Told::Ended];
+    let told = [
+        Told::Happened(event.clone(), Zxid(4), Rules::default()),
+        Told::Happened(event, Zxid(4), Rules::restored(vec![])),
+        Told::Moved,
+        Told::Ended,
+    ];
     let notices = told.map(|told| Answer::Notice(Notice::Session { session, told }));
     let replies = [Ok(Done::Session(session)), Err(Code::SessionMoved)];
     let answers = replies.map(|reply| Coordinated { reply, zxid: Zxid(5), told: 2 });

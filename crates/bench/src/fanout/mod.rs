@@ -8,7 +8,6 @@ pub mod args;
 mod callers;
 mod figures;
 mod keys;
-mod links;
 mod plot;
 mod processes;
 mod retwis;

@@ -3,10 +3,10 @@
 use super::Cell;
 use super::callers::Callers;
 use super::figures::Figures;
-use super::links::Links;
 use super::topology::Topology;
 use crate::control::Control;
 use crate::driver::Driver;
+use crate::links::{Delays, Links};
 use crate::process::{ClaretOptions, Machine, Server};
 use crate::report::{fields, rounded};
 use crate::sample::{Costs, Sample};
@@ -59,7 +59,7 @@ impl Cluster {
             listeners.push((outer, inner.local_addr()?));
         }
         drop(inner);
-        let links = Links::start(listeners, topology.delays_us().to_vec())?;
+        let links = Links::start(listeners, Delays::Machines(topology.delays_us().to_vec()))?;
         let start = |number: usize, others: &[usize], join: bool| {
             let nodes = others.iter().map(|other| format!("{other}={}", reached[other - 1]));
             let (number_text, nodes) = (number.to_string(), nodes.collect::<Vec<_>>().join(","));

@@ -44,6 +44,11 @@ impl Rules {
         if rules.is_empty() { Err(Code::InvalidAcl) } else { Ok(Self::restored(rules)) }
     }
 
+    /// Everybody may read, and nobody may do anything else.
+    pub fn readable() -> Self {
+        Self(Some(Box::new([Acl { perms: Acl::READ, who: anyone() }])))
+    }
+
     /// The rules of a list that was valid before.
     pub fn restored(list: Vec<Acl>) -> Self {
         match &list[..] {

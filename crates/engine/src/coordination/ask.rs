@@ -1,5 +1,6 @@
 //! What gateways and the shard that has the tree say to each other.
 
+use super::acl::Rules;
 use super::request::{
     Code, Event, Identity, Password, Read, Reply, SessionId, Watch, WatcherType, Write, Zxid,
 };
@@ -98,8 +99,9 @@ pub struct Answered {
 /// What a shard tells the gateway of a session without having been asked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Told {
-    /// Something that it watches has happened, at this change.
-    Happened(Event, Zxid),
+    /// Something that it watches has happened, at this change. It must not hear of it unless these rules
+    /// let it read.
+    Happened(Event, Zxid, Rules),
     /// It is at another gateway now.
     Moved,
     /// It has ended.

@@ -53,6 +53,8 @@ pub enum Code {
     SessionMoved = -118,
     /// There is no such watch.
     NoWatcher = -121,
+    /// The servers cannot be changed by clients.
+    ReconfigDisabled = -123,
     /// There are as many nodes, children or sessions as there can be.
     QuotaExceeded = -125,
 }
@@ -117,11 +119,53 @@ pub struct Stat {
     pub pzxid: Zxid,
 }
 
+/// How long a node is there, unless somebody deletes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lasts {
+    /// For good.
+    #[default]
+    Always,
+    /// Until the session ends that created it.
+    Session,
+    /// It is a container: until it has had children and has none any more.
+    Children,
+    /// Until it has no children and its data were not set for so many milliseconds.
+    Ttl(i64),
+}
+
+impl Lasts {
+    /// Longest time to live, in milliseconds: what fits into the 40 bits that ZooKeeper has for it.
+    pub const TTL_MS_MAX: i64 = 0xff_ffff_ffff;
+    const CONTAINER: i64 = i64::MIN;
+    const TTL: i64 = 0xff << 56;
+
+    /// A number that stands for it, if this session has created the node, as ZooKeeper's
+    /// `EphemeralType` has it in what it keeps. Clients see those of sessions.
+    pub fn owner(self, session: SessionId) -> i64 {
+        match self {
+            Self::Always => 0,
+            Self::Session => session.0,
+            Self::Children => Self::CONTAINER,
+            Self::Ttl(ttl_ms) => Self::TTL | ttl_ms,
+        }
+    }
+
+    /// What such a number stands for; the session is the number itself.
+    pub fn of_owner(owner: i64) -> Self {
+        match owner {
+            0 => Self::Always,
+            Self::CONTAINER => Self::Children,
+            _ if owner & Self::TTL == Self::TTL => Self::Ttl(owner & Self::TTL_MS_MAX),
+            _ => Self::Session,
+        }
+    }
+}
+
 /// What kind of node is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mode {
-    /// It ends with the session that created it.
-    pub ephemeral: bool,
+    /// How long it is there.
+    pub lasts: Lasts,
     /// A number that no other child of its parent has had is added to its name.
     pub sequential: bool,
 }
@@ -211,6 +255,9 @@ pub enum Write {
     },
     /// The session ends, and its ephemeral nodes with it. Answer: [`Reply::Done`].
     Close,
+    /// Containers and nodes with a time to live whose time has come by now are deleted. No session asks
+    /// that: the leader finds that it is time. Answer: [`Reply::Done`].
+    Reap,
 }
 
 /// An operation that changes nothing.

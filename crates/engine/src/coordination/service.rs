@@ -2,18 +2,21 @@
 //! [`Coordination::apply`], only from the log.
 
 use super::path;
+use super::quota;
 use super::request::{
-    Acl, Change, Code, Event, Happened, Identity, Password, Read, Reply, SessionId, Write, Zxid,
+    Acl, Change, Code, Event, Happened, Identity, Password, Read, Reply, SessionId, Stat, Write,
+    Zxid,
 };
-use super::tree::{By, Node, Tree, Undo};
+use super::tree::{self, By, Node, Tree, Undo};
 use crate::limits::SESSIONS_MAX;
 use adt::{Blob, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Zxid {
-    /// The number of a change that the log has at this timestamp.
-    pub fn at(ts: Timestamp) -> Self {
-        Self(i64::try_from(ts.since_2026()).unwrap_or(i64::MAX))
+    /// The number of a change that the log has at this timestamp, and that comes after this one.
+    pub fn after(last: Self, ts: Timestamp) -> Self {
+        let number = i64::try_from(ts.since_2026()).unwrap_or(i64::MAX);
+        Self(number.max(last.0.saturating_add(1)))
     }
 }
 
@@ -45,7 +48,21 @@ pub struct Done {
     /// The answer.
     pub reply: Result<Reply, Code>,
     /// What has happened, in the order in which it is told.
-    pub events: Vec<Event>,
+    pub events: Vec<tree::Change>,
+}
+
+/// What a write has done so far.
+#[derive(Default)]
+struct Made {
+    undos: Vec<Undo>,
+    events: Vec<tree::Change>,
+}
+
+impl Made {
+    fn note(&mut self, tree: &Tree, undo: Undo) {
+        self.events.extend(undo.happened(tree));
+        self.undos.push(undo);
+    }
 }
 
 /// The tree and the sessions.
@@ -65,6 +82,11 @@ impl Coordination {
     /// All sessions.
     pub fn sessions(&self) -> &BTreeMap<SessionId, Session> {
         &self.sessions
+    }
+
+    /// Whether time changes nothing: there are no sessions, and no nodes whose time will come.
+    pub fn is_quiet(&self) -> bool {
+        self.sessions.is_empty() && self.tree.reapable_ms().is_none()
     }
 
     /// The number of the last change.
@@ -95,7 +117,7 @@ impl Coordination {
     pub fn link_restored(&mut self) -> Result<(), Code> {
         self.tree.link()?;
         for (path, node) in self.tree.iter() {
-            if let Some(owner) = node.owner {
+            if let Some(owner) = node.session() {
                 let session = self.sessions.get_mut(&owner).ok_or(Code::SessionExpired)?;
                 session.ephemerals.insert(path.clone());
             }
@@ -116,6 +138,8 @@ impl Coordination {
                 let session = self.sessions.get(&command.session);
                 session.into_iter().flat_map(|kept| &kept.ephemerals).for_each(with_parent);
             }
+            // Whatever the time will be: these are the first whose turn it can be.
+            Write::Reap => self.tree.reapable(i64::MAX).for_each(with_parent),
             Write::Change(change) => with_parent(change.path()),
             Write::Multi(changes) => changes.iter().for_each(|c| with_parent(c.path())),
         }
@@ -124,27 +148,31 @@ impl Coordination {
 
     /// Carries out a write that the log has at this timestamp.
     pub fn apply(&mut self, command: &Command, ts: Timestamp, now_ms: u64) -> Done {
-        let zxid = Zxid::at(ts);
+        let zxid = Zxid::after(self.last, ts);
         self.last = zxid;
         let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         let (session, identities) = (command.session, &command.identities[..]);
         let by = By { session, identities, zxid, now_ms };
-        let mut undos = Vec::new();
+        let mut done = Made::default();
         let reply = match &command.write {
             Write::Open { timeout_ms, password } => self.open(&by, *timeout_ms, *password),
-            _ if !self.sessions.contains_key(&session) => Err(Code::SessionExpired),
-            Write::Close => {
-                self.close(&by, &mut undos);
+            Write::Reap => {
+                let paths: Vec<Blob> = self.tree.reapable(now_ms).cloned().collect();
+                for path in paths {
+                    let undo = self.tree.remove(&path, zxid);
+                    done.note(&self.tree, undo);
+                }
                 Ok(Reply::Done)
             }
-            Write::Change(change) => self.change(&by, change, &mut undos),
-            Write::Multi(changes) => Ok(self.multi(&by, changes, &mut undos)),
+            _ if !self.sessions.contains_key(&session) => Err(Code::SessionExpired),
+            Write::Close => {
+                self.close(&by, &mut done);
+                Ok(Reply::Done)
+            }
+            Write::Change(change) => self.change(&by, change, &mut done),
+            Write::Multi(changes) => Ok(self.multi(&by, changes, &mut done)),
         };
-        let event = |undo: &Undo| {
-            let (happened, path) = undo.happened()?;
-            Some(Event { happened, path: path.clone() })
-        };
-        Done { reply, events: undos.iter().filter_map(event).collect() }
+        Done { reply, events: done.events }
     }
 
     fn open(&mut self, by: &By<'_>, timeout_ms: i32, password: Password) -> Result<Reply, Code> {
@@ -159,23 +187,26 @@ impl Coordination {
     }
 
     /// Ends a session that is there, and its ephemeral nodes with it.
-    fn close(&mut self, by: &By<'_>, undos: &mut Vec<Undo>) {
+    fn close(&mut self, by: &By<'_>, done: &mut Made) {
         let session = self.sessions.remove(&by.session);
-        let ephemerals = session.into_iter().flat_map(|session| session.ephemerals);
-        undos.extend(ephemerals.map(|path| self.tree.remove(&path, by.zxid)));
+        for path in session.into_iter().flat_map(|session| session.ephemerals) {
+            let undo = self.tree.remove(&path, by.zxid);
+            done.note(&self.tree, undo);
+        }
     }
 
-    /// All of the changes or none. What they did is added to `undos`.
-    fn multi(&mut self, by: &By<'_>, changes: &[Change], undos: &mut Vec<Undo>) -> Reply {
+    /// All of the changes or none. What they did is added to `done`.
+    fn multi(&mut self, by: &By<'_>, changes: &[Change], done: &mut Made) -> Reply {
         let mut replies = Vec::with_capacity(changes.len());
         for change in changes {
-            match self.change(by, change, undos) {
+            match self.change(by, change, done) {
                 Ok(reply) => replies.push(Ok(reply)),
                 Err(code) => {
-                    while let Some(undo) = undos.pop() {
+                    while let Some(undo) = done.undos.pop() {
                         self.note_ephemeral(&undo, false);
                         self.tree.undo(undo);
                     }
+                    done.events.clear();
                     // Those before the one that failed are told that they did not, those behind it that
                     // it was not their fault.
                     let mut codes = vec![Err(Code::Ok); replies.len()];
@@ -188,12 +219,7 @@ impl Coordination {
         Reply::Multi(replies)
     }
 
-    fn change(
-        &mut self,
-        by: &By<'_>,
-        change: &Change,
-        undos: &mut Vec<Undo>,
-    ) -> Result<Reply, Code> {
+    fn change(&mut self, by: &By<'_>, change: &Change, done: &mut Made) -> Result<Reply, Code> {
         let (reply, undo) = match change {
             Change::Create(create) => {
                 let (path, undo) = self.tree.create(by, create)?;
@@ -214,7 +240,7 @@ impl Coordination {
             Change::Check { path, version } => (Reply::Done, self.tree.check(by, path, *version)?),
         };
         self.note_ephemeral(&undo, true);
-        undos.push(undo);
+        done.note(&self.tree, undo);
         Ok(reply)
     }
 
@@ -222,9 +248,9 @@ impl Coordination {
     fn note_ephemeral(&mut self, undo: &Undo, made: bool) {
         let (path, owner, owns) = match undo {
             Undo::Created(path, ..) => {
-                (path, self.tree.get(path).ok().and_then(|node| node.owner), made)
+                (path, self.tree.get(path).ok().and_then(Node::session), made)
             }
-            Undo::Deleted(path, node, _) => (path, node.owner, !made),
+            Undo::Deleted(path, node, _) => (path, node.session(), !made),
             Undo::Data(..) | Undo::Rules(..) | Undo::Nothing => return,
         };
         let Some(session) = owner.and_then(|owner| self.sessions.get_mut(&owner)) else { return };
@@ -238,28 +264,29 @@ impl Coordination {
     /// Answers a read as of now.
     ///
     /// # Errors
-    /// A path that cannot be, no such node, no right to read it, no such session.
+    /// A nought in a path, no such node, no right to read it, no such session.
     pub fn read(
         &self,
         session: SessionId,
         identities: &[Identity],
         read: &Read,
     ) -> Result<Reply, Code> {
-        if let Some(path) = read.path()
-            && !matches!(read, Read::Sync(_) | Read::Ephemerals(_))
-            && !path::is_valid(path)
-        {
-            return Err(Code::BadArguments);
-        }
         let readable = |path: &Blob| {
             let node = self.tree.get(path)?;
             node.rules.check(Acl::READ, identities).map(|()| node)
         };
         Ok(match read {
+            // As in ZooKeeper, which looks for nothing else here.
+            Read::Exists(path) if path.contains(&0) => return Err(Code::BadArguments),
             Read::Exists(path) => Reply::Stat(self.tree.get(path)?.stat()),
             Read::Data(path) => {
                 let node = readable(path)?;
-                Reply::Data(node.data.clone(), node.stat())
+                let Some(measured) = quota::measured(path) else {
+                    return Ok(Reply::Data(node.data.clone(), node.stat()));
+                };
+                let data = quota::measure(&self.tree, measured);
+                let data_length = i32::try_from(data.len()).unwrap_or(i32::MAX);
+                Reply::Data(Some(data), Stat { data_length, ..node.stat() })
             }
             Read::Acl(path) => {
                 let node = self.tree.get(path)?;

@@ -2,6 +2,7 @@
 
 use super::service::{Command, Coordination};
 use super::*;
+use crate::limits::REAPED_MAX;
 use adt::{Blob, Timestamp};
 
 /// A service and the time of its next change.
@@ -28,11 +29,16 @@ fn create(path: &str) -> Create {
 }
 
 fn ephemeral(path: &str) -> Change {
-    Change::Create(Create { mode: Mode { ephemeral: true, sequential: false }, ..create(path) })
+    lasting(path, Lasts::Session)
+}
+
+fn lasting(path: &str, lasts: Lasts) -> Change {
+    Change::Create(Create { mode: Mode { lasts, sequential: false }, ..create(path) })
 }
 
 fn sequential(path: &str) -> Change {
-    Change::Create(Create { mode: Mode { ephemeral: false, sequential: true }, ..create(path) })
+    let mode = Mode { sequential: true, ..Mode::default() };
+    Change::Create(Create { mode, ..create(path) })
 }
 
 fn set(path: &str, data: &str, version: i32) -> Change {
@@ -53,7 +59,7 @@ impl World {
         let command = Command { session, identities: self.who.clone(), write };
         let ts = Timestamp::from_micros(BEGIN_US + self.changes);
         let done = self.service.apply(&command, ts, 1000 + self.changes);
-        self.events = done.events;
+        self.events = done.events.into_iter().map(|change| change.event).collect();
         done.reply
     }
 
@@ -131,7 +137,7 @@ fn a_node_is_created_read_set_and_deleted() {
 fn what_cannot_be_created_is_refused_with_the_code_that_clients_know() {
     let (mut world, ann) = world();
     let mut refused = |change: Change| world.change(ann, change).unwrap_err();
-    for path in ["a", "/a/", "/..", "/\u{1}"] {
+    for path in ["a", "/zookeeper/", "/..", "/\u{1}"] {
         assert_eq!(refused(Change::Create(create(path))), Code::BadArguments, "{path}");
     }
     assert_eq!(refused(Change::Create(create("/"))), Code::NodeExists);
@@ -294,15 +300,160 @@ fn several_reads_have_an_answer_each() {
     assert_eq!(world.read(ann, Read::Descendants(Blob::from("/a"))), Ok(Reply::Number(1)));
     let all = world.read(ann, Read::Descendants(Blob::from("/")));
     assert_eq!(all, Ok(Reply::Number(5)));
-    assert_eq!(world.read(ann, Read::Data(Blob::from("nonsense"))), Err(Code::BadArguments));
+    assert_eq!(world.read(ann, Read::Data(Blob::from("nonsense"))), Err(Code::NoNode));
 }
 
 #[test]
 fn numbers_of_changes_are_positive_and_grow() {
     let now = Timestamp::from_micros(BEGIN_US);
     let late = Timestamp::from_micros(BEGIN_US + 60 * 365 * 86_400 * 1_000_000);
+    // A clock that was far behind may show several changes in one microsecond.
     let early = Timestamp::from_micros(1000);
-    let numbers = [early, now, now.next(), late].map(Zxid::at);
-    assert!(numbers.is_sorted() && numbers[0].0 > 0 && numbers[1] < numbers[2]);
-    assert!(numbers[3].0 < i64::MAX);
+    let mut last = Zxid::default();
+    for ts in [early, early.next(), Timestamp::from_micros(1001), now, now.next(), late] {
+        let next = Zxid::after(last, ts);
+        assert!(next > last && next.0 < i64::MAX, "{last:?} {next:?}");
+        last = next;
+    }
+    assert_eq!(Zxid::after(Zxid(1), now.next()).0 - Zxid::after(Zxid(1), now).0, 1);
+}
+
+#[test]
+fn a_container_goes_when_it_has_had_children_and_has_none_any_more() {
+    let (mut world, ann) = world();
+    world.create(ann, lasting("/c", Lasts::Children)).unwrap();
+    assert_eq!(world.stat("/c").unwrap().ephemeral_owner, 0);
+    // It waits for its first child.
+    world.write(SessionId(0), Write::Reap).unwrap();
+    assert_eq!(world.events, []);
+    world.create(ann, Change::Create(create("/c/x"))).unwrap();
+    world.write(SessionId(0), Write::Reap).unwrap();
+    assert_eq!(world.events, []);
+    world.change(ann, delete("/c/x", -1)).unwrap();
+    let before = world.service.clone();
+    assert_eq!(before.changed_by(&reap()), [Blob::from("/"), Blob::from("/c")]);
+    world.write(SessionId(0), Write::Reap).unwrap();
+    assert_eq!(world.events, [happened(Happened::Deleted, "/c")]);
+    assert_eq!(world.stat("/c"), Err(Code::NoNode));
+    assert!(world.service.tree().reapable_ms().is_none());
+}
+
+fn reap() -> Command {
+    Command { session: SessionId(0), identities: Vec::new(), write: Write::Reap }
+}
+
+#[test]
+fn a_node_with_a_time_to_live_goes_when_it_was_not_set_for_so_long_and_has_no_children() {
+    let (mut world, ann) = world();
+    // The second change comes at 1002 ms, and each one a millisecond after the one before.
+    world.create(ann, lasting("/t", Lasts::Ttl(3))).unwrap();
+    assert_eq!(world.stat("/t").unwrap().ephemeral_owner, 0);
+    assert_eq!(world.service.tree().reapable_ms(), Some(1005));
+    world.change(ann, set("/t", "y", -1)).unwrap();
+    assert_eq!(world.service.tree().reapable_ms(), Some(1006));
+    world.create(ann, Change::Create(create("/t/x"))).unwrap();
+    assert_eq!(world.service.tree().reapable_ms(), None);
+    world.change(ann, set("/t", "z", -1)).unwrap();
+    world.change(ann, delete("/t/x", -1)).unwrap();
+    assert_eq!(world.service.tree().reapable_ms(), Some(1008));
+    world.write(SessionId(0), Write::Reap).unwrap();
+    assert_eq!(world.events, []);
+    world.write(SessionId(0), Write::Reap).unwrap();
+    assert_eq!(world.events, [happened(Happened::Deleted, "/t")]);
+}
+
+#[test]
+fn a_time_to_live_is_one_that_can_be() {
+    let (mut world, ann) = world();
+    for bad in [0, -1, Lasts::TTL_MS_MAX + 1, i64::MAX, i64::MIN] {
+        let refused = world.create(ann, lasting("/t", Lasts::Ttl(bad)));
+        assert_eq!(refused, Err(Code::BadArguments), "{bad}");
+    }
+    for good in [1, Lasts::TTL_MS_MAX] {
+        let path = format!("/t{good}");
+        assert_eq!(world.create(ann, lasting(&path, Lasts::Ttl(good))), Ok(path.clone()));
+        let owner = world.service.tree().get(path.as_bytes()).unwrap().owner;
+        assert_eq!(Lasts::of_owner(owner), Lasts::Ttl(good));
+    }
+    // They are there for their children, which ephemeral nodes have none of.
+    assert_eq!(world.create(ann, ephemeral("/t1/here")), Ok("/t1/here".to_owned()));
+}
+
+#[test]
+fn what_is_taken_back_of_mortal_nodes_leaves_no_trace() {
+    let (mut world, ann) = world();
+    world.create(ann, lasting("/c", Lasts::Children)).unwrap();
+    world.create(ann, Change::Create(create("/c/x"))).unwrap();
+    world.create(ann, lasting("/t", Lasts::Ttl(9))).unwrap();
+    let before = world.service.tree().clone();
+    let failing = vec![
+        delete("/c/x", -1),
+        set("/t", "y", -1),
+        lasting("/u", Lasts::Ttl(5)),
+        delete("/t", -1),
+        delete("/nowhere", -1),
+    ];
+    assert!(matches!(world.write(ann, Write::Multi(failing)), Ok(Reply::Multi(_))));
+    assert_eq!(world.service.tree(), &before);
+}
+
+#[test]
+fn at_most_so_many_nodes_are_reaped_at_once() {
+    let (mut world, ann) = world();
+    let creates = |range: std::ops::Range<usize>| {
+        range.map(|n| lasting(&format!("/t{n}"), Lasts::Ttl(1))).collect::<Vec<_>>()
+    };
+    world.write(ann, Write::Multi(creates(0..REAPED_MAX + 1))).unwrap();
+    world.write(ann, Write::Multi(vec![])).unwrap();
+    world.write(SessionId(0), Write::Reap).unwrap();
+    assert_eq!(world.events.len(), REAPED_MAX);
+    world.write(SessionId(0), Write::Reap).unwrap();
+    assert_eq!(world.events.len(), 1);
+}
+
+#[test]
+fn a_quotas_node_tells_how_much_there_is() {
+    let (mut world, ann) = world();
+    world.create(ann, Change::Create(create("/a"))).unwrap();
+    world.create(ann, Change::Create(create("/a/b"))).unwrap();
+    world.create(ann, Change::Create(create("/ab"))).unwrap();
+    world.change(ann, set("/a/b", "four", -1)).unwrap();
+    let stats = "/zookeeper/quota/a/zookeeper_stats";
+    for path in ["/zookeeper/quota/a", stats, "/zookeeper/quota/zookeeper_stats"] {
+        world.create(ann, Change::Create(create(path))).unwrap();
+    }
+    let told = |world: &World, path: &str| match world.read(ann, Read::Data(Blob::from(path))) {
+        Ok(Reply::Data(Some(data), stat)) => {
+            (String::from_utf8_lossy(&data).into_owned(), stat.data_length)
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told(&world, stats), ("count=2,bytes=5".to_owned(), 15));
+    world.change(ann, delete("/a/b", -1)).unwrap();
+    world.change(ann, delete("/a", -1)).unwrap();
+    assert_eq!(told(&world, stats), ("count=0,bytes=0".to_owned(), 15));
+    // This one is nobody's.
+    assert_eq!(told(&world, "/zookeeper/quota/zookeeper_stats"), ("x".to_owned(), 1));
+}
+
+#[test]
+fn bytes_are_counted_as_they_come_and_go() {
+    let (mut world, ann) = world();
+    let before = world.service.tree().bytes();
+    assert_eq!(before, "//zookeeper/zookeeper/config/zookeeper/quota".len() as u64);
+    world.create(ann, Change::Create(create("/a"))).unwrap();
+    world.create(ann, ephemeral("/e")).unwrap();
+    world.change(ann, set("/a", "four", -1)).unwrap();
+    assert_eq!(world.service.tree().bytes(), before + 2 + 4 + 2 + 1);
+    let failing = vec![delete("/a", -1), set("/e", "long", -1), delete("/nowhere", -1)];
+    world.write(ann, Write::Multi(failing)).unwrap();
+    assert_eq!(world.service.tree().bytes(), before + 2 + 4 + 2 + 1);
+    world.write(ann, Write::Close).unwrap();
+    assert_eq!(world.service.tree().bytes(), before + 2 + 4);
+    let mut restored = Coordination::default();
+    for (path, node) in world.service.tree().iter() {
+        restored.restore_node(path.clone(), node.without_children());
+    }
+    restored.link_restored().unwrap();
+    assert_eq!(restored.tree(), world.service.tree());
 }

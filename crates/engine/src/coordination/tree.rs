@@ -2,8 +2,8 @@
 
 use super::acl::Rules;
 use super::path;
-use super::request::{Acl, Code, Create, Happened, Identity, SessionId, Stat, Zxid};
-use crate::limits::{NODE_CHILDREN_MAX, NODES_MAX};
+use super::request::{Acl, Code, Create, Event, Happened, Identity, Lasts, SessionId, Stat, Zxid};
+use crate::limits::{NODE_CHILDREN_MAX, NODES_MAX, REAPED_MAX};
 use adt::Blob;
 use adt::collections::Map;
 use std::collections::BTreeSet;
@@ -31,8 +31,8 @@ pub struct Node {
     pub aversion: i32,
     /// How many children it ever had: the next sequential one gets this number.
     pub born: i32,
-    /// The session that it ends with, if it is ephemeral.
-    pub owner: Option<SessionId>,
+    /// How long it is there: [`Lasts::owner`].
+    pub owner: i64,
     /// The names of its children.
     pub children: BTreeSet<Blob>,
 }
@@ -42,6 +42,27 @@ impl Node {
     pub fn without_children(&self) -> Self {
         let (data, rules, children) = (self.data.clone(), self.rules.clone(), BTreeSet::new());
         Self { data, rules, children, ..*self }
+    }
+
+    fn data_bytes(&self) -> u64 {
+        self.data.as_ref().map_or(0, |data| data.len() as u64)
+    }
+
+    /// The session that it ends with, if it is ephemeral.
+    pub fn session(&self) -> Option<SessionId> {
+        (Lasts::of_owner(self.owner) == Lasts::Session).then_some(SessionId(self.owner))
+    }
+
+    /// From when on it may be deleted by nobody's wish, in milliseconds since 1970, if everything stays
+    /// as it is. A container that never had children waits for them, as in ZooKeeper.
+    fn reapable_ms(&self) -> Option<i64> {
+        match Lasts::of_owner(self.owner) {
+            Lasts::Children if self.children.is_empty() && self.born != 0 => Some(i64::MIN),
+            Lasts::Ttl(ttl_ms) if self.children.is_empty() => {
+                Some(self.mtime_ms.saturating_add(ttl_ms))
+            }
+            _ => None,
+        }
     }
 
     /// What there is to know of it besides its data.
@@ -57,7 +78,7 @@ impl Node {
             // Each child that was there was created, and each that is not there any more deleted.
             cversion: self.born.wrapping_mul(2).wrapping_sub(children),
             aversion: self.aversion,
-            ephemeral_owner: self.owner.map_or(0, |owner| owner.0),
+            ephemeral_owner: self.session().map_or(0, |session| session.0),
             data_length: count(self.data.as_ref().map_or(0, |data| data.len())),
             num_children: children,
             pzxid: self.pzxid,
@@ -81,15 +102,31 @@ pub enum Undo {
 }
 
 impl Undo {
-    /// What has happened, to which node, as those are told who watch it.
-    pub fn happened(&self) -> Option<(Happened, &Blob)> {
-        match self {
-            Self::Created(path, ..) => Some((Happened::Created, path)),
-            Self::Deleted(path, ..) => Some((Happened::Deleted, path)),
-            Self::Data(path, ..) => Some((Happened::Data, path)),
-            Self::Rules(..) | Self::Nothing => None,
-        }
+    /// What has happened, to which node, as those are told who watch it. This is the tree right after
+    /// the change.
+    pub fn happened(&self, tree: &Tree) -> Option<Change> {
+        let rules = |path: &[u8]| tree.get(path).map(|node| node.rules.clone()).unwrap_or_default();
+        let (happened, path, own) = match self {
+            Self::Created(path, ..) => (Happened::Created, path, rules(path)),
+            Self::Deleted(path, node, _) => (Happened::Deleted, path, node.rules.clone()),
+            Self::Data(path, ..) => (Happened::Data, path, rules(path)),
+            Self::Rules(..) | Self::Nothing => return None,
+        };
+        let event = Event { happened, path: path.clone() };
+        let parents = path::split(path).map(|(parent, _)| rules(parent)).unwrap_or_default();
+        Some(Change { event, rules: own, parents })
     }
+}
+
+/// Something that has happened, and who may be told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// What, to which node.
+    pub event: Event,
+    /// That node's rules: whoever may not read it is not told, as in ZooKeeper since CVE-2024-23944.
+    pub rules: Rules,
+    /// Those of its parent, whose children are others now.
+    pub parents: Rules,
 }
 
 /// What every change is told.
@@ -109,22 +146,46 @@ pub struct By<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     nodes: Map<Blob, Node>,
+    /// Nodes that may be deleted by nobody's wish, from this time on.
+    reapable: BTreeSet<(i64, Blob)>,
+    /// Bytes of all paths and data.
+    bytes: u64,
 }
 
 impl Default for Tree {
     /// The root and the nodes below `/zookeeper` that clients expect.
     fn default() -> Self {
-        let mut tree = Self { nodes: Map::default() };
-        tree.nodes.insert(Blob::new(path::ROOT), Node::default());
+        let mut tree = Self { nodes: Map::default(), reapable: BTreeSet::new(), bytes: 0 };
+        let node = || Node { data: Some(Blob::new(b"")), ..Node::default() };
+        tree.nodes.insert(Blob::new(path::ROOT), node());
+        tree.bytes = path::ROOT.len() as u64;
         for path in FIXED.into_iter().skip(1) {
-            tree.put(Blob::from(path), Node::default());
+            tree.put(Blob::from(path), node());
         }
+        // As in ZooKeeper, where it could be changed only by those who may change the servers.
+        tree.edit(CONFIG.as_bytes(), |config| {
+            config.rules = Rules::readable();
+            config.aversion = -1;
+        });
         tree
     }
 }
 
 /// Nodes that are always there.
-const FIXED: [&str; 4] = ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"];
+const FIXED: [&str; 4] = ["/", "/zookeeper", CONFIG, "/zookeeper/quota"];
+/// Where ZooKeeper says which servers there are.
+const CONFIG: &str = "/zookeeper/config";
+
+fn must_be_valid(path: &[u8]) -> Result<(), Code> {
+    if path::is_valid(path) { Ok(()) } else { Err(Code::BadArguments) }
+}
+
+/// The parent of a node that is to be created or deleted. As in ZooKeeper, the rest of the path is looked
+/// at later, or not at all.
+fn parent_of(path: &[u8]) -> Result<&[u8], Code> {
+    let parent = path::parent_to_be(path).filter(|_| !path.contains(&0));
+    parent.ok_or(Code::BadArguments)
+}
 
 fn fits(wanted: i32, version: i32) -> Result<(), Code> {
     if wanted == -1 || wanted == version { Ok(()) } else { Err(Code::BadVersion) }
@@ -139,13 +200,39 @@ impl Tree {
         self.nodes.get(path).ok_or(Code::NoNode)
     }
 
-    fn get_mut(&mut self, path: &[u8]) -> &mut Node {
-        self.nodes.get_mut(path).expect("the node was looked up before")
+    /// Changes a node that is there.
+    fn edit<T>(&mut self, path: &[u8], edit: impl FnOnce(&mut Node) -> T) -> T {
+        let node = self.nodes.get_mut(path).expect("the node was looked up before");
+        let (before, data) = (node.reapable_ms(), node.data_bytes());
+        let result = edit(node);
+        let after = node.reapable_ms();
+        self.bytes = self.bytes - data + node.data_bytes();
+        if before != after {
+            before.map(|at_ms| self.reapable.remove(&(at_ms, Blob::new(path))));
+            after.map(|at_ms| self.reapable.insert((at_ms, Blob::new(path))));
+        }
+        result
+    }
+
+    /// When the first node may be deleted by nobody's wish, in milliseconds since 1970.
+    pub fn reapable_ms(&self) -> Option<i64> {
+        self.reapable.first().map(|(at_ms, _)| *at_ms)
+    }
+
+    /// Those that may be deleted by nobody's wish up to this time, as many as are deleted at once.
+    pub fn reapable(&self, now_ms: i64) -> impl Iterator<Item = &Blob> {
+        let due = self.reapable.iter().take_while(move |(at_ms, _)| *at_ms <= now_ms);
+        due.map(|(_, path)| path).take(REAPED_MAX)
     }
 
     /// How many nodes there are.
     pub fn len(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// Bytes of all paths and data.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Whether there is nothing but what is always there.
@@ -161,8 +248,10 @@ impl Tree {
     /// Puts a node in its place and its name in its parent, which is there.
     fn put(&mut self, path: Blob, node: Node) {
         if let Some((parent, name)) = path::split(&path) {
-            self.get_mut(parent).children.insert(Blob::new(name));
+            self.edit(parent, |parent| parent.children.insert(Blob::new(name)));
         }
+        self.reapable.extend(node.reapable_ms().map(|at_ms| (at_ms, path.clone())));
+        self.bytes += path.len() as u64 + node.data_bytes();
         self.nodes.insert(path, node);
     }
 
@@ -186,6 +275,11 @@ impl Tree {
                 parent.children.insert(Blob::new(name));
             }
         }
+        let nodes = self.nodes.iter();
+        let due = nodes.filter_map(|(path, node)| Some((node.reapable_ms()?, path.clone())));
+        self.reapable = due.collect();
+        let nodes = self.nodes.iter();
+        self.bytes = nodes.map(|(path, node)| path.len() as u64 + node.data_bytes()).sum();
         Ok(())
     }
 
@@ -195,39 +289,45 @@ impl Tree {
     /// [`Code::NoNode`].
     pub fn descendants(&self, path: &[u8]) -> Result<usize, Code> {
         self.get(path)?;
+        Ok(self.below(path).count() - 1)
+    }
+
+    /// A node, if it is there, and all nodes below it.
+    pub fn below(&self, path: &[u8]) -> impl Iterator<Item = (Blob, &Node)> {
         let mut open = vec![Blob::new(path)];
-        let mut count = 0;
-        while let Some(path) = open.pop() {
-            let children = self.nodes.get(&path).into_iter().flat_map(|node| &node.children);
-            open.extend(children.map(|name| path::join(&path, name)));
-            count += 1;
-        }
-        Ok(count - 1)
+        std::iter::from_fn(move || {
+            let path = open.pop()?;
+            let node = self.nodes.get(&path)?;
+            open.extend(node.children.iter().map(|name| path::join(&path, name)));
+            Some((path, node))
+        })
     }
 
     /// Creates a node; gives its path.
     ///
     /// # Errors
-    /// In the order in which ZooKeeper looks: a path that cannot be, rules that say nothing, no parent,
-    /// no right to create children of it, a node that is there, an ephemeral parent, too many nodes.
+    /// In the order in which ZooKeeper looks: a time to live or a path that cannot be, rules that say
+    /// nothing, no parent, no right to create children of it, a node that is there, an ephemeral parent,
+    /// too many nodes.
     pub fn create(&mut self, by: &By<'_>, create: &Create) -> Result<(Blob, Undo), Code> {
-        let (parent, name) = split_for_sequence(create)?;
+        if matches!(create.mode.lasts, Lasts::Ttl(ms) if ms <= 0 || ms > Lasts::TTL_MS_MAX) {
+            return Err(Code::BadArguments);
+        }
+        // What a sequential node's name begins with may be nothing.
+        let parent = Blob::new(parent_of(&create.path)?);
         let rules = Rules::of(&create.acl, by.identities)?;
         let above = self.get(&parent)?;
         above.rules.check(Acl::CREATE, by.identities)?;
         let path = if create.mode.sequential {
-            let name = [name, format!("{:010}", above.born).as_bytes()].concat();
-            path::join(&parent, &name)
+            Blob::from([&create.path[..], format!("{:010}", above.born).as_bytes()].concat())
         } else {
             create.path.clone()
         };
-        if !path::is_valid(&path) {
-            return Err(Code::BadArguments);
-        }
+        must_be_valid(&path)?;
         if self.nodes.contains_key(&path) {
             return Err(Code::NodeExists);
         }
-        if above.owner.is_some() {
+        if above.session().is_some() {
             return Err(Code::NoChildrenForEphemerals);
         }
         if self.nodes.len() >= NODES_MAX || above.children.len() >= NODE_CHILDREN_MAX {
@@ -242,12 +342,13 @@ impl Tree {
             pzxid: by.zxid,
             ctime_ms: by.now_ms,
             mtime_ms: by.now_ms,
-            owner: create.mode.ephemeral.then_some(by.session),
+            owner: create.mode.lasts.owner(by.session),
             ..Node::default()
         };
-        let above = self.get_mut(&parent);
-        above.born = above.born.wrapping_add(1);
-        above.pzxid = by.zxid;
+        self.edit(&parent, |above| {
+            above.born = above.born.wrapping_add(1);
+            above.pzxid = by.zxid;
+        });
         self.put(path.clone(), node);
         Ok((path, undo))
     }
@@ -255,16 +356,15 @@ impl Tree {
     /// Deletes a node without children.
     ///
     /// # Errors
-    /// A node that is always there, no such node, no right to delete children of its parent, another
-    /// version, children.
+    /// A path without a parent, a node that is always there, no parent, no right to delete children of
+    /// it, no such node, another version, children.
     pub fn delete(&mut self, by: &By<'_>, path: &Blob, version: i32) -> Result<Undo, Code> {
         if FIXED.iter().any(|fixed| fixed.as_bytes() == path.as_slice()) {
             return Err(Code::BadArguments);
         }
-        let (parent, _) = path::split(path).ok_or(Code::BadArguments)?;
-        let above = self.get(parent)?;
+        let parent = parent_of(path)?;
+        self.get(parent)?.rules.check(Acl::DELETE, by.identities)?;
         let node = self.get(path)?;
-        above.rules.check(Acl::DELETE, by.identities)?;
         fits(version, node.version)?;
         if !node.children.is_empty() {
             return Err(Code::NotEmpty);
@@ -275,17 +375,20 @@ impl Tree {
     /// Deletes a node that is there and has no children.
     pub fn remove(&mut self, path: &Blob, zxid: Zxid) -> Undo {
         let node = self.nodes.swap_remove(path).expect("the node was looked up before");
+        node.reapable_ms().map(|at_ms| self.reapable.remove(&(at_ms, path.clone())));
+        self.bytes -= path.len() as u64 + node.data_bytes();
         let (parent, name) = path::split(path).expect("the root is never removed");
-        let above = self.get_mut(parent);
-        above.children.remove(name);
-        let before = std::mem::replace(&mut above.pzxid, zxid);
+        let before = self.edit(parent, |above| {
+            above.children.remove(name);
+            std::mem::replace(&mut above.pzxid, zxid)
+        });
         Undo::Deleted(path.clone(), Box::new(node), before)
     }
 
     /// Sets a node's data.
     ///
     /// # Errors
-    /// No such node, no right to set its data, another version.
+    /// A path that cannot be, no such node, no right to set its data, another version.
     pub fn set_data(
         &mut self,
         by: &By<'_>,
@@ -293,21 +396,24 @@ impl Tree {
         data: Option<&Blob>,
         version: i32,
     ) -> Result<Undo, Code> {
+        must_be_valid(path)?;
         let node = self.get(path)?;
         node.rules.check(Acl::WRITE, by.identities)?;
         fits(version, node.version)?;
-        let node = self.get_mut(path);
-        let (mzxid, mtime_ms, version) = (node.mzxid, node.mtime_ms, node.version);
-        let before = std::mem::replace(&mut node.data, data.cloned());
-        node.version = version.wrapping_add(1);
-        (node.mzxid, node.mtime_ms) = (by.zxid, by.now_ms);
-        Ok(Undo::Data(path.clone(), before, mzxid, mtime_ms, version))
+        Ok(self.edit(path, |node| {
+            let (mzxid, mtime_ms, version) = (node.mzxid, node.mtime_ms, node.version);
+            let before = std::mem::replace(&mut node.data, data.cloned());
+            node.version = version.wrapping_add(1);
+            (node.mzxid, node.mtime_ms) = (by.zxid, by.now_ms);
+            Undo::Data(path.clone(), before, mzxid, mtime_ms, version)
+        }))
     }
 
     /// Sets a node's rules.
     ///
     /// # Errors
-    /// Rules that say nothing, no such node, no right to set them, another version of them.
+    /// A path that cannot be, rules that say nothing, no such node, no right to set them, another
+    /// version of them.
     pub fn set_rules(
         &mut self,
         by: &By<'_>,
@@ -315,21 +421,24 @@ impl Tree {
         acl: &[Acl],
         version: i32,
     ) -> Result<Undo, Code> {
+        must_be_valid(path)?;
         let rules = Rules::of(acl, by.identities)?;
         let node = self.get(path)?;
         node.rules.check(Acl::ADMIN, by.identities)?;
         fits(version, node.aversion)?;
-        let node = self.get_mut(path);
-        let aversion = node.aversion;
-        node.aversion = aversion.wrapping_add(1);
-        Ok(Undo::Rules(path.clone(), std::mem::replace(&mut node.rules, rules), aversion))
+        Ok(self.edit(path, |node| {
+            let aversion = node.aversion;
+            node.aversion = aversion.wrapping_add(1);
+            Undo::Rules(path.clone(), std::mem::replace(&mut node.rules, rules), aversion)
+        }))
     }
 
     /// Whether a node is there, may be read and has a version.
     ///
     /// # Errors
-    /// No such node, no right to read it, another version.
+    /// A path that cannot be, no such node, no right to read it, another version.
     pub fn check(&self, by: &By<'_>, path: &Blob, version: i32) -> Result<Undo, Code> {
+        must_be_valid(path)?;
         let node = self.get(path)?;
         node.rules.check(Acl::READ, by.identities)?;
         fits(version, node.version).map(|()| Undo::Nothing)
@@ -341,36 +450,23 @@ impl Tree {
             Undo::Created(path, born, pzxid) => {
                 self.remove(&path, pzxid);
                 let (parent, _) = path::split(&path).expect("the root is never created");
-                self.get_mut(parent).born = born;
+                self.edit(parent, |above| above.born = born);
             }
             Undo::Deleted(path, node, pzxid) => {
                 let (parent, _) = path::split(&path).expect("the root is never deleted");
-                self.get_mut(parent).pzxid = pzxid;
+                self.edit(parent, |above| above.pzxid = pzxid);
                 self.put(path, *node);
             }
             Undo::Data(path, data, mzxid, mtime_ms, version) => {
-                let node = self.get_mut(&path);
-                (node.data, node.mzxid, node.mtime_ms, node.version) =
-                    (data, mzxid, mtime_ms, version);
+                self.edit(&path, |node| {
+                    (node.data, node.mzxid, node.mtime_ms, node.version) =
+                        (data, mzxid, mtime_ms, version);
+                });
             }
             Undo::Rules(path, rules, aversion) => {
-                let node = self.get_mut(&path);
-                (node.rules, node.aversion) = (rules, aversion);
+                self.edit(&path, |node| (node.rules, node.aversion) = (rules, aversion));
             }
             Undo::Nothing => {}
         }
     }
-}
-
-/// The parent of a node that is to be created, and its name. What a sequential node's name begins with
-/// may be nothing.
-fn split_for_sequence(create: &Create) -> Result<(Blob, &[u8]), Code> {
-    let path = create.path.as_slice();
-    let parent = path::parent_to_be(path).ok_or(Code::BadArguments)?;
-    let name = path::split(path).map_or(&b""[..], |(_, name)| name);
-    if name.is_empty() && !create.mode.sequential {
-        // Only the root has no name, and it is there.
-        return Err(if path == path::ROOT { Code::NodeExists } else { Code::BadArguments });
-    }
-    Ok((Blob::new(parent), name))
 }

@@ -1,25 +1,34 @@
 //! Who watches what. This is the leader's memory and no part of the replicated state: clients say what
 //! they watch anew when they come back after a change of leaders.
 
+use super::acl::Rules;
 use super::path;
 use super::request::{Event, Happened, SessionId, Watch, WatcherType};
+use super::survey::Watched;
+use super::tree::Change;
 use adt::Blob;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a session watches at one path: a sum of the bits below.
+/// What a session watches at one path: a sum of the bits below. A watch that stays has two parts, on
+/// data and on children, as in ZooKeeper: each can be removed by itself.
 type Kinds = u8;
 const DATA: Kinds = 1;
 const CHILD: Kinds = 2;
-const PERSISTENT: Kinds = 4;
-const RECURSIVE: Kinds = 8;
+const LASTING_DATA: Kinds = 4;
+const LASTING_CHILD: Kinds = 8;
+const RECURSIVE_DATA: Kinds = 16;
+const RECURSIVE_CHILD: Kinds = 32;
+const ALL: Kinds = 63;
+/// Those that are told once.
+const ONCE: Kinds = DATA | CHILD;
 
 fn kind(watch: Watch) -> Kinds {
     match watch {
         // A watch on a node that is not there waits for it where one on its data would.
         Watch::Data | Watch::Exist => DATA,
         Watch::Child => CHILD,
-        Watch::Persistent => PERSISTENT,
-        Watch::Recursive => RECURSIVE,
+        Watch::Persistent => LASTING_DATA | LASTING_CHILD,
+        Watch::Recursive => RECURSIVE_DATA | RECURSIVE_CHILD,
     }
 }
 
@@ -36,6 +45,18 @@ impl Watches {
     /// How many paths are watched, each counted once for each session.
     pub fn len(&self) -> usize {
         self.count
+    }
+
+    /// How much is watched.
+    pub fn count(&self) -> Watched {
+        let (sessions, paths) = (self.of.len(), self.at.len());
+        Watched { sessions, paths, watches: self.count }
+    }
+
+    /// The paths that each session watches.
+    pub fn list(&self) -> Vec<(SessionId, Vec<Blob>)> {
+        let of = self.of.iter();
+        of.map(|(session, paths)| (*session, paths.iter().cloned().collect())).collect()
     }
 
     /// Whether nobody watches anything.
@@ -99,63 +120,66 @@ impl Watches {
 
     /// Something happened to a node: adds whom to tell what, in the order in which they are told, and
     /// ends the watches that were set for one change.
-    pub fn fire(&mut self, event: &Event, told: &mut Vec<(SessionId, Event)>) {
+    pub fn fire(&mut self, change: &Change, told: &mut Vec<(SessionId, Event, Rules)>) {
+        let event = &change.event;
         if self.is_empty() {
             return;
         }
-        let once = match event.happened {
-            Happened::Created | Happened::Data => DATA,
-            Happened::Deleted => DATA | CHILD,
-            Happened::Children => CHILD,
+        let fired = match event.happened {
+            Happened::Created | Happened::Data => DATA | LASTING_DATA | RECURSIVE_DATA,
+            Happened::Deleted => ALL,
+            Happened::Children => CHILD | LASTING_CHILD,
         };
-        self.tell(&event.path, event.happened, once, told);
+        self.tell(event, fired, &change.rules, told);
         if matches!(event.happened, Happened::Created | Happened::Deleted)
             && let Some((parent, _)) = path::split(&event.path)
         {
-            self.tell(&Blob::new(parent), Happened::Children, CHILD, told);
+            let children = Event { happened: Happened::Children, path: Blob::new(parent) };
+            self.tell(&children, CHILD | LASTING_CHILD, &change.parents, told);
         }
     }
 
     fn tell(
         &mut self,
-        path: &Blob,
-        happened: Happened,
-        once: Kinds,
-        told: &mut Vec<(SessionId, Event)>,
+        event: &Event,
+        fired: Kinds,
+        rules: &Rules,
+        told: &mut Vec<(SessionId, Event, Rules)>,
     ) {
+        let path = &event.path;
         let mut watchers: BTreeSet<SessionId> = BTreeSet::new();
         let mut spent: Vec<SessionId> = Vec::new();
         if let Some(at) = self.at.get(path) {
             for (session, kinds) in at {
-                if kinds & (once | PERSISTENT) != 0 {
+                if kinds & fired != 0 {
                     watchers.insert(*session);
                 }
-                if kinds & once != 0 {
+                if kinds & fired & ONCE != 0 {
                     spent.push(*session);
                 }
             }
         }
         // Whoever watches all that is below is told of each node itself, not that a parent's children
         // have changed.
-        if happened != Happened::Children {
+        let recursive = fired & (RECURSIVE_DATA | RECURSIVE_CHILD);
+        if recursive != 0 {
             for above in path::upwards(path) {
                 let at = self.at.get(above).into_iter().flatten();
-                watchers.extend(at.filter(|(_, kinds)| *kinds & RECURSIVE != 0).map(|(s, _)| *s));
+                watchers.extend(at.filter(|(_, kinds)| *kinds & recursive != 0).map(|(s, _)| *s));
             }
         }
         for session in spent {
-            self.clear(session, path, once);
+            self.clear(session, path, fired & ONCE);
         }
-        let event = |session| (session, Event { happened, path: path.clone() });
-        told.extend(watchers.into_iter().map(event));
+        told.extend(watchers.into_iter().map(|who| (who, event.clone(), rules.clone())));
     }
 }
 
 fn bits(which: WatcherType) -> Kinds {
     match which {
-        WatcherType::Children => CHILD,
-        WatcherType::Data => DATA,
-        WatcherType::Any => DATA | CHILD | PERSISTENT | RECURSIVE,
+        WatcherType::Children => CHILD | LASTING_CHILD | RECURSIVE_CHILD,
+        WatcherType::Data => DATA | LASTING_DATA | RECURSIVE_DATA,
+        WatcherType::Any => ALL,
     }
 }
 
@@ -168,9 +192,11 @@ mod tests {
 
     fn fire(watches: &mut Watches, happened: Happened, path: &str) -> Vec<(i64, Happened, String)> {
         let mut told = Vec::new();
-        watches.fire(&Event { happened, path: Blob::from(path) }, &mut told);
+        let event = Event { happened, path: Blob::from(path) };
+        let (rules, parents) = (Rules::default(), Rules::default());
+        watches.fire(&Change { event, rules, parents }, &mut told);
         let text = |path: &Blob| String::from_utf8_lossy(path).into_owned();
-        told.iter().map(|(who, event)| (who.0, event.happened, text(&event.path))).collect()
+        told.iter().map(|(who, event, _)| (who.0, event.happened, text(&event.path))).collect()
     }
 
     fn told(who: SessionId, happened: Happened, path: &str) -> (i64, Happened, String) {
@@ -217,8 +243,13 @@ mod tests {
             fire(&mut watches, Happened::Created, "/a"),
             [told(ANN, Happened::Created, "/a")]
         );
-        assert!(!watches.has(ANN, &Blob::from("/a"), WatcherType::Data));
         assert_eq!(watches.len(), 1);
+        assert!(watches.has(ANN, &Blob::from("/a"), WatcherType::Data));
+        // The part on data goes, that on children stays.
+        assert!(watches.remove(ANN, &Blob::from("/a"), WatcherType::Data));
+        assert_eq!(fire(&mut watches, Happened::Data, "/a"), []);
+        let children = [told(ANN, Happened::Children, "/a")];
+        assert_eq!(fire(&mut watches, Happened::Created, "/a/b"), children);
     }
 
     #[test]

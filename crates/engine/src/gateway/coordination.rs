@@ -10,7 +10,7 @@ use super::mail::Pending;
 use super::{Gateway, slab::Slab};
 use crate::coordination::service::Command;
 use crate::coordination::{
-    Answered, Ask, Code, Identity, OfSession, Password, Reply, SessionId, Told, Write, Zxid,
+    Acl, Answered, Ask, Code, Identity, OfSession, Password, Reply, SessionId, Told, Write, Zxid,
 };
 use crate::level::Level;
 use crate::limits::{COORDINATION_REQUESTS_MAX, SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN};
@@ -262,7 +262,10 @@ impl Gateway {
             && let Some((seq, Some((reply, zxid)))) = client.queue.pop_front()
         {
             let ended = client.ends == Some(seq)
-                || matches!(reply, Err(Code::SessionExpired | Code::AuthFailed));
+                || matches!(
+                    reply,
+                    Err(Code::SessionExpired | Code::AuthFailed | Code::Unimplemented)
+                );
             self.say(id, Said::Answered { reply, zxid });
             if ended {
                 return self.end_client(id);
@@ -276,7 +279,9 @@ impl Gateway {
         let Some(client) = self.clients.clients.get_mut(id) else { return };
         client.told += 1;
         match told {
-            Told::Happened(event, zxid) if !client.closing => {
+            Told::Happened(event, zxid, rules)
+                if !client.closing && rules.allow(Acl::READ, &client.identities) =>
+            {
                 client.last = client.last.max(zxid);
                 self.say(CoordinationClient(id), Said::Happened(event, zxid));
             }

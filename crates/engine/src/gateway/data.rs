@@ -207,7 +207,8 @@ impl Gateway {
     /// Carries a program out the cheapest way there is.
     pub(super) fn launch(&mut self, program: Program, route: Route) {
         let direct = program.steps.iter().all(Step::is_direct);
-        if !program.fences.is_empty() && !(direct && self.config.concurrency.transactions) {
+        let in_one_step = direct && self.config.concurrency.transactions;
+        if !program.fences.is_empty() && !in_one_step {
             let text = "FENCE needs what it guards to be carried out in one step";
             return self.finish(program.target, adt::ErrorReply::err(text).into());
         }

@@ -171,6 +171,12 @@ impl Gateway {
         args: &Args<'_>,
     ) -> bool {
         let Handler::Data(parse) = spec.handler else {
+            if spec.name == "fence" {
+                let text = "FENCE is not allowed inside a TXN transaction: read LOCK.HELD in it, which \
+                            keeps its answer true until the commit";
+                self.refuse(id, ErrorReply::err(text));
+                return true;
+            }
             let ours = ["txn", "quit", "reset"].contains(&spec.name);
             if !ours && (spec.flags.has(Flags::NO_MULTI) || spec.name == "publish") {
                 self.refuse(id, in_transaction(spec.name));
@@ -178,6 +184,10 @@ impl Gateway {
             }
             return self.session_command(id, spec, args);
         };
+        if spec.flags.has(Flags::NO_MULTI) {
+            self.refuse(id, in_transaction(spec.name));
+            return true;
+        }
         let step = match parse(args) {
             Ok(command) => Step::from(command),
             Err(error) => {
@@ -322,7 +332,7 @@ impl Gateway {
                 self.reply(id, error.into());
                 true
             }
-            Handler::Session if ["multi", "watch", "publish"].contains(&spec.name) => {
+            Handler::Session if ["multi", "watch", "publish", "fence"].contains(&spec.name) => {
                 self.reply(id, error.into());
                 true
             }

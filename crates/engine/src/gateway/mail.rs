@@ -143,6 +143,19 @@ impl Mail {
         }
     }
 
+    /// Nobody waits for an answer any more, and whoever was asked is told so: the shard that the
+    /// request went to, under the token that it was asked with the last time.
+    pub fn withdraw(&mut self, shard: ShardId, token: u64, body: Body) {
+        let known = self.ways.as_ref().and_then(|ways| ways.asked(token));
+        self.forget(token);
+        match known {
+            Some((shard, times, true)) => self.put(shard, token, times, body),
+            // It has not gone out.
+            Some(_) => {}
+            None => self.send(shard, token, body),
+        }
+    }
+
     /// Sends a request under a token.
     #[inline]
     pub fn send(&mut self, shard: ShardId, token: u64, body: Body) {

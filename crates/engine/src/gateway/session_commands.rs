@@ -118,7 +118,7 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "O(1) per key");
 
     "lock":
-    ("fence", -3, Flags::WRITE.and(Flags::COORDINATION), Keys::None,
+    ("fence", -3, Flags::WRITE.and(Flags::COORDINATION), Keys::ONE,
         "Carries a command out unless a larger token of the lock was seen by its shard. In MULTI it \
          is about the whole transaction.",
         "lock token [command [arg ...]]", "That of the command");

@@ -2,6 +2,7 @@
 //! what it makes of the answers.
 
 mod coordination;
+mod locks;
 mod streams;
 
 use super::*;
@@ -43,12 +44,13 @@ impl Story {
     }
 
     fn of(members: Option<Members>, order: Order) -> Self {
+        Self::of_user(members, order, "on nopass ~* &* +@all")
+    }
+
+    /// With rules for the only user.
+    fn of_user(members: Option<Members>, order: Order, rules: &str) -> Self {
         let words = |rules: &str| rules.split(' ').map(str::to_owned).collect();
-        let user = UserConfig {
-            name: "default".into(),
-            rules: words("on nopass ~* &* +@all"),
-            verifier: None,
-        };
+        let user = UserConfig { name: "default".into(), rules: words(rules), verifier: None };
         let config = Config {
             id: GatewayId::alone(0),
             gateways: 1,

@@ -16,6 +16,8 @@ pub(super) struct Turn {
     target: Target,
     shard: ShardId,
     token: u64,
+    since_us: u64,
+    timeout_ms: u64,
 }
 
 impl Gateway {
@@ -30,7 +32,8 @@ impl Gateway {
         self.bar(target);
         let shard = self.mail.shard_of(&key);
         let apply = Apply { ops: smallvec![(key, op)], request, ..Apply::default() };
-        let job = self.jobs.insert(Job::Turn(Turn { target, shard, token: 0 }));
+        let turn = Turn { target, shard, token: 0, since_us: self.now.mono_us, timeout_ms };
+        let job = self.jobs.insert(Job::Turn(turn));
         let body = Body::Await { apply, timeout_ms };
         let token = self.mail.ask(shard, Pending::Turn { job }, body);
         if let Some(Job::Turn(turn)) = self.jobs.get_mut(job) {
@@ -64,11 +67,24 @@ impl Gateway {
         Some(turn)
     }
 
+    /// A request that is asked again, because its leader was lost, waits no longer in all than it was to.
+    pub(super) fn with_time_left(&self, token: u64, mut body: Body) -> Body {
+        if let Body::Await { timeout_ms, .. } = &mut body
+            && let Some(Pending::Turn { job }) = self.mail.pending.get(token)
+            && let Some(Job::Turn(turn)) = self.jobs.get(*job)
+            && turn.timeout_ms > 0
+        {
+            let waited_ms = self.now.mono_us.saturating_sub(turn.since_us) / 1000;
+            // Nought would be for ever.
+            *timeout_ms = turn.timeout_ms.saturating_sub(waited_ms).max(1);
+        }
+        body
+    }
+
     /// Nobody waits for the turn any more: whatever was granted is taken back.
     pub(super) fn give_up_turn(&mut self, job: u64) -> Option<Target> {
         let turn = self.end_turn(job)?;
-        self.mail.forget(turn.token);
-        self.mail.send(turn.shard, turn.token, Body::Unblock);
+        self.mail.withdraw(turn.shard, turn.token, Body::Unblock);
         Some(turn.target)
     }
 

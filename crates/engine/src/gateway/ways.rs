@@ -103,6 +103,11 @@ impl Ways {
         self.sent.get(&token).map_or(0, |sent| sent.times)
     }
 
+    /// Which shard a request is for, how often it was asked again, and whether it is with the leader.
+    pub fn asked(&self, token: u64) -> Option<(ShardId, u8, bool)> {
+        self.sent.get(&token).map(|sent| (sent.shard, sent.times, sent.out))
+    }
+
     /// Gives a request back if it may go out now; holds it otherwise. One that wants no answer is
     /// about what a leader knows beyond the log, and means nothing to the next one.
     /// With it comes how often it was asked again.
@@ -384,8 +389,9 @@ impl Gateway {
     /// The answer to a request will never come.
     fn answer_lost(&mut self, token: u64, again: Option<Box<Body>>) {
         if let Some(body) = again {
+            let body = self.with_time_left(token, *body);
             if let Some(ways) = &mut self.mail.ways {
-                ways.take_back(token, *body);
+                ways.take_back(token, body);
             }
             return;
         }

@@ -146,7 +146,7 @@ impl Shard {
                 crate::message::Body::Read { .. } => self.read(now, unfenced(request)),
                 crate::message::Body::Snapshot { .. } => self.snapshot_read(now, unfenced(request)),
                 Body::Inquire { txn } => self.inquire(request.gateway, request.token, txn),
-                Body::Coordinate(_) => self.coordinate_in_turn(now, request),
+                Body::Coordinate(_) => self.coordinate_later(now, request),
                 _ => self.look(now, request),
             }
         }

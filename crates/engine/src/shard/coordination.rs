@@ -7,14 +7,17 @@
 //! watch, as ZooKeeper's do.
 
 use super::{Shard, Target, TargetKind};
+use crate::coordination::acl::Rules;
 use crate::coordination::liveness::Liveness;
-use crate::coordination::service::{Command, Done};
+use crate::coordination::service::{Command, Coordination, Done};
+use crate::coordination::survey::{Listed, Survey};
+use crate::coordination::tree::Change;
 use crate::coordination::watches::Watches;
 use crate::coordination::{
-    Answered, Ask, Code, Event, OfSession, Read, Reply, SessionId, Told, Watch, Write, Zxid,
+    Answered, Ask, Code, OfSession, Read, Reply, SessionId, Told, Watch, Write, Zxid,
 };
 use crate::entry::LogRecord;
-use crate::limits::WATCHES_MAX;
+use crate::limits::{NODE_PATH_BYTES_MAX, REAP_US, WATCHES_MAX};
 use crate::message::{Answer, Body, GatewayId, MachineId, Notice, Now, Request, Token};
 use adt::{Blob, Ctx};
 use std::collections::BTreeMap;
@@ -27,6 +30,11 @@ pub struct Leader {
     homes: BTreeMap<SessionId, Home>,
     /// Changes of sessions that are in the log and not applied.
     writing: BTreeMap<SessionId, u32>,
+    /// When to look for nodes whose time has come, in monotonic microseconds; none at a replica that does
+    /// not lead.
+    reap_us: Option<u64>,
+    /// Requests of sessions that wait for something in the log to be applied.
+    waiting: BTreeMap<SessionId, u32>,
 }
 
 /// Where a session is.
@@ -38,9 +46,11 @@ struct Home {
 }
 
 impl Leader {
-    /// When a session may have been silent for too long, in monotonic microseconds.
-    pub fn next_us(&self) -> Option<u64> {
-        self.liveness.next_us()
+    /// When a session may have been silent for too long, or a node's time may have come, in monotonic
+    /// microseconds.
+    pub fn next_us(&self, service: &Coordination) -> Option<u64> {
+        let reap_us = self.reap_us.filter(|_| service.tree().reapable_ms().is_some());
+        self.liveness.next_us().into_iter().chain(reap_us).min()
     }
 
     /// How many paths are watched, each counted once for each session.
@@ -56,6 +66,11 @@ impl Leader {
         }
     }
 
+    /// Whether something that a session has asked before is not carried out yet.
+    fn is_behind(&self, session: SessionId) -> bool {
+        self.writing.contains_key(&session) || self.waiting.contains_key(&session)
+    }
+
     fn leave(&mut self, session: SessionId) {
         self.homes.remove(&session);
         self.watches.forget(session);
@@ -63,11 +78,42 @@ impl Leader {
 }
 
 impl Shard {
+    /// How much there is of what.
+    pub fn survey(&self) -> Survey {
+        Survey::of(self.state.coordination(), self.known_watches())
+    }
+
+    /// Who there is, and what each has.
+    pub fn list_sessions(&self) -> Listed {
+        Listed::of(self.state.coordination(), self.known_watches())
+    }
+
+    /// What is watched, if this replica leads.
+    fn known_watches(&self) -> Option<&Watches> {
+        self.coordination.reap_us.map(|_| &self.coordination.watches)
+    }
+
     /// A lead begins: every session has its whole time.
     pub(super) fn watch_over_sessions(&mut self, now: Now) {
-        self.coordination = Leader::default();
+        self.coordination = Leader { reap_us: Some(now.mono_us + REAP_US), ..Leader::default() };
         for (session, kept) in self.state.coordination().sessions() {
             self.coordination.liveness.begin(*session, kept.timeout_ms, now.mono_us);
+        }
+    }
+
+    /// Nodes whose time has come are deleted, now and then: the tick is the leader's monotonic clock's,
+    /// whether their time has come is decided by the time of the entry, as all replicas read it.
+    pub(super) fn reap_nodes(&mut self, now: Now) {
+        let first_ms = self.state.coordination().tree().reapable_ms();
+        if self.coordination.reap_us.is_none_or(|at_us| now.mono_us < at_us) {
+            return;
+        }
+        self.coordination.reap_us = Some(now.mono_us + REAP_US);
+        let now_ms = i64::try_from(now.wall_ms()).unwrap_or(i64::MAX);
+        if first_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+            let (session, identities) = (SessionId::default(), Vec::new());
+            let command = Command { session, identities, write: Write::Reap };
+            self.log_command(command, Target::nobody());
         }
     }
 
@@ -91,14 +137,39 @@ impl Shard {
             let unknown = Err(Code::Unimplemented);
             return self.answer_asked(request.gateway, request.token, None, unknown);
         }
-        let writes = |session| self.coordination.writing.contains_key(&session);
-        if ask.only_looks() && ask.session().is_some_and(writes) {
+        let session = ask.session();
+        if ask.only_looks()
+            && let Some(session) = session.filter(|session| self.coordination.is_behind(*session))
+        {
             // It sees what its session has sent before, and nothing of what comes behind it.
             self.close_entry();
             self.after.push_back((self.tail(), request));
+            *self.coordination.waiting.entry(session).or_default() += 1;
             return;
         }
         self.coordinate_in_turn(now, request);
+    }
+
+    /// A request that has waited is carried out.
+    pub(super) fn coordinate_later(&mut self, now: Now, request: Request) {
+        if let Body::Coordinate(ask) = &request.body
+            && let Some(session) = ask.session()
+        {
+            count_down(&mut self.coordination.waiting, session);
+        }
+        self.coordinate_in_turn(now, request);
+    }
+
+    /// Some of the requests that wait are not there any more.
+    pub(super) fn count_waiting_sessions(&mut self) {
+        self.coordination.waiting.clear();
+        for (_, request) in &self.after {
+            if let Body::Coordinate(ask) = &request.body
+                && let Some(session) = ask.session()
+            {
+                *self.coordination.waiting.entry(session).or_default() += 1;
+            }
+        }
     }
 
     /// The same, when everything that its session has sent before is applied.
@@ -177,7 +248,10 @@ impl Shard {
                     match self.state.coordination().missed(&path, watch, since) {
                         Some(event) => {
                             let last = self.state.coordination().last();
-                            self.tell_session(session, Told::Happened(event, last));
+                            self.tell_session(
+                                session,
+                                Told::Happened(event, last, Rules::default()),
+                            );
                         }
                         None => self.add_watch(session, &path, watch)?,
                     }
@@ -196,6 +270,9 @@ impl Shard {
     }
 
     fn add_watch(&mut self, session: SessionId, path: &Blob, watch: Watch) -> Result<(), Code> {
+        if path.len() > NODE_PATH_BYTES_MAX {
+            return Err(Code::BadArguments);
+        }
         if self.coordination.watches.len() >= WATCHES_MAX {
             return Err(Code::QuotaExceeded);
         }
@@ -234,15 +311,10 @@ impl Shard {
     ) {
         self.before_command(command);
         let Done { reply, events } = self.state.carry_out_command(command, ctx);
-        let zxid = Zxid::at(ctx.ts);
+        let zxid = self.state.coordination().last();
         self.tell_watchers(&events, zxid);
         let mut session = command.session;
-        if let Some(writing) = self.coordination.writing.get_mut(&session) {
-            *writing -= 1;
-            if *writing == 0 {
-                self.coordination.writing.remove(&session);
-            }
-        }
+        count_down(&mut self.coordination.writing, session);
         if let (Write::Open { timeout_ms, .. }, Ok(Reply::Session(begun))) =
             (&command.write, &reply)
         {
@@ -263,13 +335,23 @@ impl Shard {
         }
     }
 
-    fn tell_watchers(&mut self, events: &[Event], zxid: Zxid) {
+    fn tell_watchers(&mut self, changes: &[Change], zxid: Zxid) {
         let mut told = Vec::new();
-        for event in events {
-            self.coordination.watches.fire(event, &mut told);
+        for change in changes {
+            self.coordination.watches.fire(change, &mut told);
         }
-        for (session, event) in told {
-            self.tell_session(session, Told::Happened(event, zxid));
+        for (session, event, rules) in told {
+            self.tell_session(session, Told::Happened(event, zxid, rules));
+        }
+    }
+}
+
+/// One less of what is counted for a session.
+fn count_down(counts: &mut BTreeMap<SessionId, u32>, session: SessionId) {
+    if let Some(count) = counts.get_mut(&session) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&session);
         }
     }
 }

@@ -11,6 +11,7 @@
 
 use super::snapshot::Writer;
 use super::{Shard, TargetKind};
+use crate::coordination::SessionId;
 use crate::entry::{LogRecord, SnapshotPart};
 use crate::limits::{
     CUT_COPIES_MAX, CUT_IDLE_US_MAX, FREEZE_US_MAX, FROZEN_REQUESTS_MAX, SNAPSHOT_PIECE_BYTES,
@@ -19,7 +20,7 @@ use crate::message::{
     Answer, Body, CutStep, GatewayId, MachineId, Now, Refusal, Request, Token, TxnId,
 };
 use adt::{ErrorReply, Reply};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Parts that are encoded at once.
 const PARTS: usize = 16;
@@ -47,6 +48,9 @@ struct Frozen {
     /// Who is told that nothing is on its way any more; nobody once that is so.
     asked_by: Option<(GatewayId, Token)>,
     held: VecDeque<Request>,
+    /// Sessions of the coordination service that have asked for something that is held: whatever they ask
+    /// behind it waits as well.
+    sessions: BTreeSet<SessionId>,
     /// Something has changed although the shard stood still.
     broken: bool,
 }
@@ -54,9 +58,9 @@ struct Frozen {
 impl Cut {
     fn new(number: u64, now: Now, from: (GatewayId, Token)) -> Self {
         let until_us = now.mono_us + FREEZE_US_MAX;
-        let (asked_by, held) = (Some(from), VecDeque::new());
-        let frozen = Some(Frozen { until_us, asked_by, held, broken: false });
-        let (last, rest) = Default::default();
+        let asked_by = Some(from);
+        let (held, sessions, last, rest) = Default::default();
+        let frozen = Some(Frozen { until_us, asked_by, held, sessions, broken: false });
         let touched_us = now.mono_us;
         Self { number, frozen, writer: None, touched_us, next: 0, last, rest, complete: false }
     }
@@ -117,6 +121,7 @@ impl Shard {
             Body::Inquire { txn } => self.txns.get(txn).is_some_and(|txn| txn.prepared),
             Body::Version { .. } => false,
             Body::Cut { .. } => true,
+            Body::Coordinate(ask) => ask.only_looks() && !self.holds_of(ask.session()),
             body => body.only_looks(),
         };
         if goes_on {
@@ -130,13 +135,23 @@ impl Shard {
             self.answer(request.gateway, request.token, refused);
             return None;
         }
-        let frozen = self.cut.as_mut().and_then(|cut| cut.frozen.as_mut());
-        let held = frozen.map(|frozen| &mut frozen.held)?;
+        let frozen = self.cut.as_mut().and_then(|cut| cut.frozen.as_mut())?;
+        if let Body::Coordinate(ask) = &request.body {
+            frozen.sessions.extend(ask.session());
+        }
+        let held = &mut frozen.held;
         held.push_back(request);
         if held.len() > FROZEN_REQUESTS_MAX {
             self.drop_cut(now, "too many requests wait");
         }
         None
+    }
+
+    /// Whether something waits that a session has asked for.
+    fn holds_of(&self, session: Option<SessionId>) -> bool {
+        let frozen = self.cut.as_ref().and_then(|cut| cut.frozen.as_ref());
+        let of_it = session.zip(frozen);
+        of_it.is_some_and(|(session, frozen)| frozen.sessions.contains(&session))
     }
 
     /// A record goes into the log.

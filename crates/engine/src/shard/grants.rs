@@ -206,7 +206,12 @@ impl Shard {
         if self.waiters.len() >= LOCK_WAITERS_MAX && !is_own(&request.body) {
             self.stats.refused += 1;
             let refused = Answer::Refused(Refusal::Busy);
-            return self.answer(request.gateway, request.token, refused);
+            let (gateway, token) = (request.gateway, request.token);
+            return self.turn_taken(
+                now,
+                Target { gateway, token, kind: TargetKind::Turn },
+                refused,
+            );
         }
         self.count_conflict(&request, &claims);
         self.enqueue(now, request, claims);

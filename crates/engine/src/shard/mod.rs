@@ -288,7 +288,7 @@ impl Shard {
             && self.waiters.is_empty()
             && self.turns.is_empty()
             && self.streams.is_quiet()
-            && self.state.coordination().sessions().is_empty()
+            && self.state.coordination().is_quiet()
             && !self.has_work()
             && !self.has_answers()
     }
@@ -334,7 +334,8 @@ impl Shard {
         let wait_us = if soon { UNITS_YIELD_US } else { 100_000 };
         let waiting = watching.then_some(now.mono_us + wait_us);
         let streams = self.streams_timeout(now);
-        let sessions = self.coordination.next_us().into_iter().chain(self.turns.next_us(now));
+        let sessions = self.coordination.next_us(self.state.coordination());
+        let sessions = sessions.into_iter().chain(self.turns.next_us(now));
         let due = expiry.into_iter().chain(waiting).chain(streams).chain(sessions);
         due.chain(self.cut_timeout()).min()
     }
@@ -350,6 +351,7 @@ impl Shard {
         self.expire_cut(now);
         self.end_silent_sessions(now);
         self.tick_turns(now);
+        self.reap_nodes(now);
         if self.tracking_until_us.is_some_and(|until| until < now.mono_us) && !self.locks.in_use() {
             self.tracking_until_us = None;
         }

@@ -37,16 +37,16 @@ impl TxnId {
 }
 
 /// What can be promoted, as what a transaction does.
-fn promoted(body: Body) -> Result<Apply, Body> {
+fn promoted(body: Body) -> Option<Apply> {
     match body {
-        Body::Apply(apply) if apply.fences.is_empty() => Ok(apply),
+        Body::Apply(apply) if apply.fences.is_empty() => Some(apply),
         Body::Read { key, op, .. } => {
-            Ok(Apply { ops: SmallVec::from_iter([(key, op)]), ..Apply::default() })
+            Some(Apply { ops: SmallVec::from_iter([(key, op)]), ..Apply::default() })
         }
         Body::Snapshot { ops, .. } => {
-            Ok(Apply { ops: SmallVec::from_vec(ops), ..Apply::default() })
+            Some(Apply { ops: SmallVec::from_vec(ops), ..Apply::default() })
         }
-        body => Err(body),
+        _ => None,
     }
 }
 
@@ -89,17 +89,14 @@ impl Shard {
         let Some(waiter) = self.waiters.remove(&id) else { return };
         self.leave_queues(id, &waiter);
         let Request { gateway, token, after, body } = waiter.request;
-        let body = match promoted(body) {
-            Err(body) => body,
-            Ok(apply) => {
-                self.move_clock(self.clock.next().max(Timestamp::from_micros(now.wall_us)));
-                let age = Age { began: self.clock, gateway: GatewayId::LAST };
-                let txn = TxnId { age, attempt: 0 };
-                let participants = SmallVec::from_iter([self.config.id]);
-                let prepare = Prepare { txn, participants, apply };
-                Body::Prepare { prepare, floor: Timestamp::ZERO }
-            }
-        };
+        // Nobody else was looked for.
+        let Some(apply) = promoted(body) else { return };
+        self.move_clock(self.clock.next().max(Timestamp::from_micros(now.wall_us)));
+        let age = Age { began: self.clock, gateway: GatewayId::LAST };
+        let txn = TxnId { age, attempt: 0 };
+        let participants = SmallVec::from_iter([self.config.id]);
+        let prepare = Prepare { txn, participants, apply };
+        let body = Body::Prepare { prepare, floor: Timestamp::ZERO };
         self.begin_locking(now, Request { gateway, token, after, body });
     }
 

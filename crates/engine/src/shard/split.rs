@@ -35,7 +35,7 @@ pub struct Born {
     pub clock: Timestamp,
 }
 
-fn is_in(key: &[u8], (first, last): Range) -> bool {
+pub(super) fn is_in(key: &[u8], (first, last): Range) -> bool {
     (first..=last).contains(&slot(key))
 }
 

@@ -6,10 +6,11 @@
 //! entry, so that the hand-over of a lock costs one write and one message to whoever gets it. To wait
 //! costs no messages. See "Locks" in `docs/internals/coordination.md`.
 
+use super::split::is_in;
 use super::{Shard, Target, TargetKind};
 use crate::entry::{Apply, LogRecord};
 use crate::limits::TURNS_MAX;
-use crate::message::{Answer, Body, GatewayId, MachineId, Now, Refusal, Request, Token};
+use crate::message::{Answer, Body, GatewayId, MachineId, Now, Refusal, Request, RequestId, Token};
 use adt::collections::Map;
 use adt::{Blob, Op, Reply, record};
 use smallvec::SmallVec;
@@ -68,6 +69,9 @@ pub(super) struct Turns {
     turns: BTreeMap<Number, Turn>,
     queues: Map<Blob, Queue>,
     of: BTreeMap<(GatewayId, Token), Number>,
+    /// By request number: a client whose connection has broken asks again over another one,
+    /// while the first is not known to be gone.
+    numbered: BTreeMap<RequestId, SmallVec<[Number; 1]>>,
     deadlines: BTreeSet<(u64, Number)>,
     next: Number,
     /// Records whose queues are to be looked at.
@@ -86,7 +90,7 @@ impl Turns {
     }
 
     /// Whether somebody waits for a record.
-    fn has_waiting(&self, key: &Blob) -> bool {
+    pub fn has_waiting(&self, key: &Blob) -> bool {
         self.queues.get(key).is_some_and(|queue| !queue.waiting.is_empty())
     }
 
@@ -98,13 +102,16 @@ impl Turns {
             let end_us = turn.since_us.saturating_add(turn.timeout_ms.saturating_mul(1000));
             self.deadlines.insert((end_us, number));
         }
+        if let Some(request) = &turn.apply.request {
+            self.numbered.entry(request.clone()).or_default().push(number);
+        }
         self.queues.entry(turn.key().clone()).or_default().waiting.insert(number);
         self.turns.insert(number, turn);
         number
     }
 
     /// A turn sets out.
-    fn set_out(&mut self, number: Number) -> Option<Request> {
+    pub fn set_out(&mut self, number: Number) -> Option<Request> {
         let turn = self.turns.get_mut(&number)?;
         let queue = self.queues.get_mut(turn.key())?;
         queue.waiting.remove(&number);
@@ -129,6 +136,14 @@ impl Turns {
     fn end(&mut self, number: Number) -> Option<Turn> {
         let turn = self.turns.remove(&number)?;
         self.of.remove(&(turn.gateway, turn.token));
+        if let Some(request) = &turn.apply.request
+            && let Some(numbers) = self.numbered.get_mut(request)
+        {
+            numbers.retain(|other| *other != number);
+            if numbers.is_empty() {
+                self.numbered.remove(request);
+            }
+        }
         if turn.timeout_ms > 0 {
             let end_us = turn.since_us.saturating_add(turn.timeout_ms.saturating_mul(1000));
             self.deadlines.remove(&(end_us, number));
@@ -146,6 +161,12 @@ impl Turns {
             }
         }
         Some(turn)
+    }
+
+    /// Others that are the same request as one that has ended, asked for over other connections.
+    fn same(&self, turn: &Turn) -> SmallVec<[Number; 1]> {
+        let request = turn.apply.request.as_ref();
+        request.and_then(|request| self.numbered.get(request)).cloned().unwrap_or_default()
     }
 
     /// When to look next, in monotonic microseconds.
@@ -211,6 +232,11 @@ impl Shard {
         if behind.is_none() && queue.going > 0 {
             return;
         }
+        // After a split the record may be elsewhere; those who wait are sent there with the new lead.
+        let elsewhere = |range| !is_in(key, range);
+        if self.state.slots().range.is_some_and(elsewhere) {
+            return;
+        }
         let ctx = self.ctx(now);
         let mut scratch = self.state.get(key).cloned();
         if let Some(op) = behind {
@@ -227,6 +253,10 @@ impl Shard {
 
     /// Records have changed, or somebody has come back without success.
     pub(super) fn look_at_turns(&mut self, now: Now) {
+        // As long as a backup stands still, nobody goes on.
+        if self.is_frozen() {
+            return;
+        }
         while let Some(key) = self.turns.look.pop_first() {
             self.let_in(now, &key, None);
         }
@@ -275,7 +305,9 @@ impl Shard {
             return self.turns.come_back(number);
         }
         let Some(turn) = self.turns.end(number) else { return };
+        let same = self.turns.same(&turn);
         if turn.given_up
+            && same.is_empty()
             && let Answer::Replies(replies) | Answer::Repeated(replies) = &answer
             && let [reply] = &replies[..]
             && let Some(op) = turn.op().undone(reply)
@@ -287,6 +319,12 @@ impl Shard {
             self.let_in_behind(now, &undo);
         }
         self.answer(target.gateway, target.token, answer);
+        // Whoever has asked the same need not wait to hear what has come of it.
+        for number in same {
+            if self.turns.turns.get(&number).is_some_and(|turn| !turn.goes) {
+                self.set_out(now, number);
+            }
+        }
         self.report_changes();
     }
 

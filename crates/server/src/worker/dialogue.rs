@@ -1,5 +1,6 @@
 //! What is said on a connection of a client of the coordination service: ZooKeeper's protocol.
 
+use super::talk::{Line, OfSession as LineOfSession, Talk};
 use crate::datadir::random;
 use adt::Blob;
 use base64::Engine;
@@ -9,11 +10,15 @@ use engine::gateway::coordination::{Asked, Connect};
 use engine::gateway::{CoordinationClient, Gateway, Said};
 use engine::message::Now;
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use wire::jute::{
-    Ask, BadRequest, ConnectRequest, ConnectResponse, FRAME_BYTES_MAX, FourLetterWord, Kind,
+    Ask, BadRequest, ConnectRequest, ConnectResponse, FRAME_BYTES_MAX, FourLetterWord, Kind, Op,
     Request, SetWatches, next_frame, notification, reply, who_am_i,
 };
+
+/// Operations by their numbers: who somebody is, and a change of the servers.
+const AUTH: i32 = 100;
+const RECONFIG: i32 = 16;
 
 /// A client's side of the protocol.
 pub struct Dialogue {
@@ -22,8 +27,16 @@ pub struct Dialogue {
     state: State,
     /// Whether it could live with a server that takes no changes; older clients do not say.
     read_only: Option<bool>,
-    /// The requests that are not answered, the oldest first.
-    expected: VecDeque<(i32, Expected)>,
+    /// The requests that are not answered, the oldest first, with the time at which each came (µs).
+    expected: VecDeque<(i32, Expected, u64)>,
+    /// A word of four letters that others must be asked about.
+    word: Option<FourLetterWord>,
+    address: SocketAddr,
+    since_ms: u64,
+    session: Option<LineOfSession>,
+    /// What was counted since somebody set the counters of connections back, and those of the server.
+    own: Talk,
+    pub share: Talk,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -31,6 +44,8 @@ enum State {
     New,
     Connecting,
     Connected,
+    /// Its word is being asked about; nothing more is read.
+    Asking,
     /// Nothing more is read.
     Ended,
 }
@@ -43,10 +58,59 @@ enum Expected {
 
 impl Dialogue {
     /// A client has connected from this address.
-    pub fn new(gateway: &mut Gateway, now: Now, address: IpAddr) -> Self {
-        let id = Blob::from(address.to_canonical().to_string());
+    pub fn new(gateway: &mut Gateway, now: Now, address: SocketAddr) -> Self {
+        let id = Blob::from(address.ip().to_canonical().to_string());
         let client = gateway.client_came(now, Identity { scheme: Blob::from("ip"), id });
-        Self { client, state: State::New, read_only: None, expected: VecDeque::new() }
+        Self {
+            client,
+            state: State::New,
+            read_only: None,
+            expected: VecDeque::new(),
+            word: None,
+            address,
+            since_ms: now.wall_ms(),
+            session: None,
+            own: Talk::default(),
+            share: Talk::default(),
+        }
+    }
+
+    /// The word that others must be asked about; told once.
+    pub fn take_word(&mut self) -> Option<FourLetterWord> {
+        self.word.take()
+    }
+
+    /// Whether nothing more is read, and an answer is on its way.
+    pub fn is_asking(&self) -> bool {
+        self.state == State::Asking
+    }
+
+    /// Answers the word.
+    pub fn say_word(&mut self, text: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(text.as_bytes());
+        self.state = State::Ended;
+    }
+
+    /// How many requests are not answered.
+    pub fn outstanding(&self) -> usize {
+        self.expected.len()
+    }
+
+    /// What there is to tell of the connection.
+    pub fn line(&self, gateway: &Gateway) -> Line {
+        let reading = self.state == State::Connected && !self.must_wait(gateway);
+        let (outstanding, talk) = (self.outstanding(), self.own);
+        Line { address: self.address, reading, outstanding, talk, session: self.session }
+    }
+
+    /// The counters of the connection begin anew.
+    pub fn reset(&mut self) {
+        self.own = Talk::default();
+    }
+
+    fn count(&mut self, count: impl Fn(&mut Talk)) {
+        count(&mut self.own);
+        count(&mut self.share);
     }
 
     /// Whether nothing more should be read for now.
@@ -71,8 +135,15 @@ impl Dialogue {
         if self.state == State::New
             && let Some(word) = FourLetterWord::of(bytes)
         {
-            out.extend_from_slice(answer_to(word));
-            self.state = State::Ended;
+            self.count(|talk| talk.received += 1);
+            match word {
+                FourLetterWord::Ruok => self.say_word("imok", out),
+                FourLetterWord::Isro => self.say_word("rw", out),
+                _ => {
+                    self.word = Some(word);
+                    self.state = State::Asking;
+                }
+            }
             return bytes.len();
         }
         let mut at = 0;
@@ -80,6 +151,7 @@ impl Dialogue {
             match next_frame(&bytes[at..], FRAME_BYTES_MAX) {
                 Ok(Some((frame, used))) => {
                     at += used;
+                    self.count(|talk| talk.received += 1);
                     self.take_frame(gateway, now, frame);
                 }
                 Ok(None) => break,
@@ -104,9 +176,12 @@ impl Dialogue {
         }
         match Request::decode(frame) {
             Ok(Request { xid, what }) => self.ask(gateway, now, xid, what),
-            Err(BadRequest::Header) => self.state = State::Ended,
+            // Whoever cannot say who it is is not talked to any longer.
+            Err(BadRequest::Header | BadRequest::Body { opcode: AUTH, .. }) => {
+                self.state = State::Ended;
+            }
             Err(BadRequest::Body { xid, code, .. }) => {
-                self.expected.push_back((xid, Expected::Answer(Kind::Nothing)));
+                self.expected.push_back((xid, Expected::Answer(Kind::Nothing), now.mono_us));
                 gateway.client_asks(now, self.client, Asked::Refused(code));
             }
         }
@@ -131,7 +206,7 @@ impl Dialogue {
             Ask::WhoAmI => Expected::Identities,
             _ => Expected::Answer(kind),
         };
-        self.expected.push_back((xid, expected));
+        self.expected.push_back((xid, expected, now.mono_us));
         let asked = match what {
             Ask::Write(write) => Asked::Write(write),
             Ask::Read { read, watch } => {
@@ -147,23 +222,54 @@ impl Dialogue {
             }
             Ask::RemoveWatches { path, which } => Asked::Of(OfSession::Unwatch { path, which }),
             Ask::CheckWatches { path, which } => Asked::Of(OfSession::Watches { path, which }),
+            Ask::Unimplemented(RECONFIG) => Asked::Refused(Code::ReconfigDisabled),
             Ask::Unimplemented(_) => Asked::Refused(Code::Unimplemented),
         };
         gateway.client_asks(now, self.client, asked);
     }
 
+    /// A request is answered.
+    fn note(&mut self, now: Now, xid: i32, zxid: Zxid, expected: &Expected, asked_us: u64) {
+        let took_us = now.mono_us.saturating_sub(asked_us);
+        self.count(|talk| talk.answer(took_us));
+        if let Some(of) = &mut self.session {
+            *of = LineOfSession {
+                operation: letters(expected),
+                xid,
+                zxid,
+                answered_ms: now.mono_us / 1000,
+                took_ms: took_us / 1000,
+                ..*of
+            };
+        }
+    }
+
     /// Puts what the gateway says to the client into `out`.
-    pub fn say(&mut self, gateway: &Gateway, said: Said, out: &mut Vec<u8>) {
+    pub fn say(&mut self, gateway: &Gateway, now: Now, said: Said, out: &mut Vec<u8>) {
+        if said != Said::Close {
+            self.count(|talk| talk.sent += 1);
+        }
         match said {
             Said::Connected { session, timeout_ms, password } => {
                 self.state = State::Connected;
+                self.session = Some(LineOfSession {
+                    session,
+                    timeout_ms,
+                    since_ms: self.since_ms,
+                    operation: "SESS",
+                    xid: 0,
+                    zxid: Zxid::default(),
+                    answered_ms: now.mono_us / 1000,
+                    took_ms: 0,
+                });
                 let read_only = self.read_only.map(|_| false);
                 ConnectResponse { protocol_version: 0, timeout_ms, session, password, read_only }
                     .encode(out);
             }
             Said::Expired => ConnectResponse::expired(self.read_only.map(|_| false)).encode(out),
             Said::Answered { reply: result, zxid } => {
-                let Some((xid, expected)) = self.expected.pop_front() else { return };
+                let Some((xid, expected, asked_us)) = self.expected.pop_front() else { return };
+                self.note(now, xid, zxid, &expected, asked_us);
                 match expected {
                     Expected::Answer(kind) => {
                         let result = result.as_ref().map_err(|code| *code);
@@ -182,25 +288,50 @@ impl Dialogue {
     }
 }
 
-/// What a monitor is told. Words that have no answer here get none, as those that ZooKeeper was not told
-/// to answer.
-fn answer_to(word: FourLetterWord) -> &'static [u8] {
-    match word {
-        FourLetterWord::Ruok => b"imok",
-        FourLetterWord::Isro => b"rw",
-        _ => b"",
+/// What was asked, in the letters that ZooKeeper has for it.
+fn letters(expected: &Expected) -> &'static str {
+    let Expected::Answer(kind) = expected else { return "HOMI" };
+    match kind.op() {
+        None => "NA",
+        Some(op) => match op {
+            Op::CloseSession => "CLOS",
+            Op::Create | Op::Create2 | Op::CreateContainer | Op::CreateTtl => "CREA",
+            Op::Delete => "DELE",
+            Op::Exists => "EXIS",
+            Op::GetData => "GETD",
+            Op::SetData => "SETD",
+            Op::GetAcl => "GETA",
+            Op::SetAcl => "SETA",
+            Op::GetChildren | Op::GetChildren2 => "GETC",
+            Op::Sync => "SYNC",
+            Op::Ping => "PING",
+            Op::Check => "CHEC",
+            Op::Multi => "MULT",
+            Op::MultiRead => "MLTR",
+            Op::CheckWatches => "CHKW",
+            Op::RemoveWatches => "REMW",
+            Op::Auth => "AUTH",
+            Op::SetWatches => "SETW",
+            Op::SetWatches2 => "STW2",
+            Op::GetEphemerals => "GETE",
+            Op::GetAllChildrenNumber => "GETACN",
+            Op::AddWatch => "ADDW",
+            Op::WhoAmI => "HOMI",
+        },
     }
 }
 
 /// Who somebody is who can say this: ZooKeeper's `DigestAuthenticationProvider`.
 fn proved(scheme: &[u8], auth: &[u8]) -> Asked {
-    let user = auth.split(|byte| *byte == b':').next().filter(|user| user.len() < auth.len());
-    match (scheme, user) {
-        (b"digest", Some(user)) => {
+    match scheme {
+        b"digest" => {
+            let user = auth.split(|byte| *byte == b':').next().unwrap_or_default();
             let hash = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, auth);
             let id = [user, b":", STANDARD.encode(hash).as_bytes()].concat();
             Asked::Proved(Identity { scheme: Blob::from("digest"), id: Blob::from(id) })
         }
+        // Where somebody comes from is known without being told.
+        b"ip" => Asked::Of(OfSession::Ping),
         _ => Asked::Refused(Code::AuthFailed),
     }
 }
@@ -241,9 +372,6 @@ mod tests {
         let Asked::Proved(who) = proved(b"digest", b"super:test") else { panic!() };
         assert_eq!(who.id, Blob::from("super:D/InIHSb7yEEbrWz8b9l71RjZJU="));
         assert_eq!(without_secret(&who).id, Blob::from("super"));
-        for (scheme, auth) in [("digest", "super"), ("x509", "a:b")] {
-            let refused = proved(scheme.as_bytes(), auth.as_bytes());
-            assert_eq!(refused, Asked::Refused(Code::AuthFailed));
-        }
+        assert_eq!(proved(b"x509", b"a:b"), Asked::Refused(Code::AuthFailed));
     }
 }

@@ -7,12 +7,14 @@
 //! worker is, the less each request costs. A request whose shard lives on the same worker never
 //! leaves it; the rest travels in one batch per worker and turn.
 
+mod clients;
 mod connection;
 mod dialogue;
 mod peers;
 mod reading;
 mod routing;
 mod snapshots;
+pub mod talk;
 
 use crate::clock::Clock;
 use crate::control::Notice;
@@ -40,6 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, SyncSender};
 use std::time::Duration;
+use talk::Talk;
 use wire::entry::EntryFormat;
 use wire::peer::Hello;
 
@@ -126,6 +129,8 @@ pub struct Worker {
     sessions: HashMap<SessionId, usize, RandomState>,
     /// The connections of clients of the coordination service.
     clients: HashMap<CoordinationClient, usize, RandomState>,
+    /// What was counted of those that are gone.
+    left: Talk,
     /// The session that was last asked for, since replies come in bursts.
     recent: (SessionId, usize),
     /// Connections to be read in this turn.
@@ -203,6 +208,7 @@ impl Worker {
             connections: Slab::new(),
             sessions: HashMap::default(),
             clients: HashMap::default(),
+            left: Talk::default(),
             recent: (SessionId(u64::MAX), 0),
             ready: Vec::new(),
             dirty: Vec::new(),
@@ -417,6 +423,11 @@ impl Worker {
                     // Whoever asked may have given up waiting.
                     let _ = reply.send(self.report());
                 }
+                Mail::Details(with_lists, reply) => {
+                    let _ = reply.send(self.details(with_lists));
+                }
+                Mail::Word(client, text) => self.say_word(client, &text),
+                Mail::ResetTalk { all } => self.reset_talk(all),
                 Mail::Drain => {
                     self.node.stand_back(now, true);
                     self.draining = Some(now.mono_us);
@@ -446,7 +457,7 @@ impl Worker {
             return;
         }
         if accepted.port == Port::Zookeeper {
-            let dialogue = Dialogue::new(&mut self.gateway, now, accepted.peer.ip());
+            let dialogue = Dialogue::new(&mut self.gateway, now, accepted.peer);
             self.clients.insert(dialogue.client, slot);
             let mut connection = Connection::new(accepted, SessionId::default());
             connection.dialogue = Some(Box::new(dialogue));
@@ -485,6 +496,7 @@ impl Worker {
         if let Some(dialogue) = &connection.dialogue {
             self.gateway.client_left(now, dialogue.client);
             self.clients.remove(&dialogue.client);
+            self.left.add(&dialogue.share);
         } else {
             self.gateway.close(now, connection.session);
             self.sessions.remove(&connection.session);
@@ -584,6 +596,7 @@ impl Worker {
             snapshots: self.snapshots.under_way() as u64,
             peers: self.links.counts(),
             readiness: self.node.readiness(),
+            clients: self.clients_report(),
         }
     }
 

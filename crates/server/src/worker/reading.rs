@@ -121,6 +121,7 @@ impl Worker {
                 self.mark_dirty(slot);
             }
         }
+        self.ask_word(slot);
         let Some(connection) = self.connections.get_mut(slot) else { return taken };
         if connection.closing {
             self.mark_dirty(slot);
@@ -187,7 +188,7 @@ fn take_commands(
     }
     if let Some(dialogue) = &mut connection.dialogue {
         let taken = dialogue.take(gateway, now, bytes, &mut connection.output);
-        connection.deaf |= dialogue.has_ended();
+        connection.deaf |= dialogue.has_ended() || dialogue.is_asking();
         connection.closing |= dialogue.has_ended();
         connection.paused = !connection.deaf && dialogue.must_wait(gateway);
         return taken;

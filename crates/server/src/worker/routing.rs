@@ -145,7 +145,7 @@ impl Worker {
                     self.gateway.not_sent(request);
                 }
             }
-            Output::Coordination { client, said } => self.say(client, said),
+            Output::Coordination { client, said } => self.say(now, client, said),
             Output::Close { session } => {
                 if let Some(slot) = self.slot(session)
                     && let Some(connection) = self.connections.get_mut(slot)
@@ -206,11 +206,11 @@ impl Worker {
     }
 
     /// Says something to a client of the coordination service.
-    fn say(&mut self, client: CoordinationClient, said: Said) {
+    fn say(&mut self, now: Now, client: CoordinationClient, said: Said) {
         let Some(&slot) = self.clients.get(&client) else { return };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(dialogue) = &mut connection.dialogue else { return };
-        dialogue.say(&self.gateway, said, &mut connection.output);
+        dialogue.say(&self.gateway, now, said, &mut connection.output);
         let too_much = connection.output.len() > OUTPUT_BYTES_MAX;
         if dialogue.has_ended() || too_much {
             if too_much {

@@ -1,6 +1,7 @@
 //! What must be true of all machines when they had time to agree.
 
 use super::World;
+use engine::coordination::Zxid;
 use engine::map::ShardMap;
 use engine::message::ShardId;
 use engine::node::Readiness;
@@ -91,10 +92,16 @@ impl World {
     }
 }
 
-/// All records of a state, in the order of their keys.
+/// All records of a state, in the order of their keys, and all nodes and sessions.
 pub(super) fn records(state: &State) -> Vec<String> {
     let mut records: Vec<String> =
         state.iter().map(|(key, record)| format!("{key:?} {record:?}")).collect();
+    let coordination = state.coordination();
+    if coordination.last() > Zxid(0) {
+        records.push(format!("{:?} {:?}", coordination.last(), coordination.sessions()));
+        let nodes = coordination.tree().iter().map(|(path, node)| format!("{path:?} {node:?}"));
+        records.extend(nodes);
+    }
     records.sort_unstable();
     records
 }

@@ -2,6 +2,7 @@
 
 use super::{CLUSTER_FAULTS_US, Event, FAULTS_US, Outcome, PATIENCE_US, Steps, World};
 use crate::client::Client;
+use crate::guest::Guest;
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::plant::Plant;
@@ -44,6 +45,9 @@ impl World {
             clients: (0..swarm.clients).map(client).collect(),
             connections: BTreeMap::new(),
             connection_numbers: 0,
+            guests: (0..swarm.guests).map(|id| Guest::new(seed, id, swarm.habits)).collect(),
+            lines: BTreeMap::new(),
+            visits: Random::new(seed, "visits"),
             network: Random::new(seed, "network"),
             disks: Random::new(seed, "disk"),
             faults: Random::new(seed, "faults"),
@@ -93,6 +97,9 @@ impl World {
         if cluster {
             self.at(self.now_us, Event::Compare);
             self.begin_upgrading();
+        }
+        for guest in 0..self.guests.len() as u64 {
+            self.at(self.now_us + guest, Event::WakeGuest { guest });
         }
         for client in 0..self.clients.len() as u64 {
             let at = self.now_us + self.network.between(0, 1000);

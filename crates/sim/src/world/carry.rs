@@ -1,7 +1,6 @@
 //! What workers send, and how it arrives.
 
 use super::{Event, World};
-use crate::client::Client;
 use crate::network::{Frame, Sending, Way};
 use crate::server::{Input, Sent};
 use engine::message::MachineId;
@@ -47,9 +46,7 @@ impl World {
             self.carry(machine, worker, item)?;
         }
         // Time-outs and long snapshots need a turn now and then.
-        let busy = self.ending
-            || self.now_us < self.faults_end_us
-            || self.clients.iter().any(Client::is_busy);
+        let busy = self.ending || self.now_us < self.faults_end_us || self.is_busy();
         let target = &mut self.machines[usize::from(machine)];
         if busy && !std::mem::replace(&mut target.ticking[usize::from(worker)], true) {
             let pause_us = if self.shape.is_cluster() { 10_000 } else { 2_000 };
@@ -81,6 +78,7 @@ impl World {
                 let client = *client;
                 self.at(time, Event::ToClient { client, connection: number, reply });
             }
+            Sent::Guest(number, said) => self.send_to_guest(number, said),
             Sent::Disk(persist) => {
                 self.check_log(machine, &persist)?;
                 self.machines[usize::from(machine)].write(persist);

@@ -155,6 +155,7 @@ impl World {
 
     /// The machine at which some clients are is gone.
     pub(super) fn disconnect_all(&mut self, machine: u16) {
+        self.guests_lose(machine);
         let here = |c: &&(u64, Connection)| c.1.machine == machine;
         let all: Vec<(u64, Connection)> =
             self.connections.iter().map(|(client, c)| (*client, *c)).collect();

@@ -8,6 +8,7 @@ use super::agreement::{difference, records};
 use super::{Event, World};
 use crate::trace::Trace;
 use adt::{Blob, Record};
+use engine::coordination::tree::Node;
 use engine::message::{MachineId, ShardId};
 use engine::replication::Persist;
 use engine::shard::apply::State;
@@ -165,7 +166,20 @@ fn closed(state: &State, open: &BTreeSet<&Blob>) -> u64 {
         trace.hash()
     };
     let closed = state.iter().filter(|(key, _)| !open.contains(key));
-    closed.map(hash).fold(0, u64::wrapping_add)
+    closed.map(hash).fold(coordinated(state), u64::wrapping_add)
+}
+
+/// A hash over everything that the coordination service knows.
+fn coordinated(state: &State) -> u64 {
+    let coordination = state.coordination();
+    let mut trace = Trace::default();
+    trace.note(format_args!("{:?} {:?}", coordination.last(), coordination.sessions()));
+    let node = |(path, node): (&Blob, &Node)| {
+        let mut trace = Trace::default();
+        trace.note(format_args!("{path:?} {node:?}"));
+        trace.hash()
+    };
+    coordination.tree().iter().map(node).fold(trace.hash(), u64::wrapping_add)
 }
 
 impl Steps {

@@ -4,9 +4,8 @@ use super::{
     get_acl, get_i32, get_i64, get_optional, get_zxid, put_acl, put_i32, put_i64, put_optional,
     put_zxid,
 };
-use crate::bytes::{Form, Reader, put_option};
+use crate::bytes::{Form, Reader};
 use adt::Corrupt;
-use engine::coordination::SessionId;
 use engine::coordination::acl::Rules;
 use engine::coordination::tree::Node;
 
@@ -17,7 +16,7 @@ pub(crate) fn put_node(node: &Node, out: &mut Vec<u8>) {
     [node.czxid, node.mzxid, node.pzxid].into_iter().for_each(|zxid| put_zxid(zxid, out));
     [node.ctime_ms, node.mtime_ms].into_iter().for_each(|ms| put_i64(ms, out));
     [node.version, node.aversion, node.born].into_iter().for_each(|count| put_i32(count, out));
-    put_option(node.owner.map(|owner| owner.0 as u64), out);
+    put_i64(node.owner, out);
 }
 
 pub(crate) fn get_node(reader: &mut Reader<'_>) -> Result<Node, Corrupt> {
@@ -32,7 +31,7 @@ pub(crate) fn get_node(reader: &mut Reader<'_>) -> Result<Node, Corrupt> {
         version: get_i32(reader)?,
         aversion: get_i32(reader)?,
         born: get_i32(reader)?,
-        owner: reader.option()?.map(|owner| SessionId(owner as i64)),
+        owner: get_i64(reader)?,
         ..Node::default()
     })
 }

@@ -52,7 +52,8 @@ fn place(code: Code) -> usize {
         Code::AuthFailed => 13,
         Code::SessionMoved => 14,
         Code::NoWatcher => 15,
-        Code::QuotaExceeded => 16,
+        Code::ReconfigDisabled => 16,
+        Code::QuotaExceeded => 17,
     }
 }
 
@@ -89,18 +90,22 @@ fn the_bytes_of_a_write_are_these() {
         path: Blob::from(b"/a".as_slice()),
         data: None,
         acl: vec![],
-        mode: Mode { ephemeral: true, sequential: false },
+        mode: Mode { lasts: Lasts::Session, sequential: false },
         stat: true,
     };
+    let mode = Mode { lasts: Lasts::Ttl(258), sequential: true };
+    let mortal = Create { mode, stat: false, ..create.clone() };
     let write = Write::Multi(vec![
         Change::Create(create),
+        Change::Create(mortal),
         Change::Delete { path: Blob::from(b"/b".as_slice()), version: -1 },
     ]);
     let mut bytes = Vec::new();
     put_write(Form::Short, &write, &mut bytes);
     let create = [1, 2, b'/', b'a', 0, 0, 5];
+    let mortal = [1, 2, b'/', b'a', 0, 0, 18, 2, 1, 0, 0, 0, 0, 0, 0];
     let delete = [2, 2, b'/', b'b', 0xff, 0xff, 0xff, 0xff];
-    assert_eq!(bytes, [[6, 2].as_slice(), &create, &delete].concat());
+    assert_eq!(bytes, [[6, 3].as_slice(), &create, &mortal, &delete].concat());
 }
 
 #[test]
@@ -108,7 +113,7 @@ fn kinds_and_bits_that_are_not_known_are_refused() {
     for kind in [0, 6, 9, 255] {
         assert_eq!(get_change(&mut reader(Form::Short, &[kind, 0, 0, 0, 0, 0])), Err(Corrupt));
     }
-    for kind in [0, 9, 255] {
+    for kind in [0, 10, 255] {
         assert_eq!(get_write(&mut reader(Form::Short, &[kind, 0, 0, 0, 0, 0])), Err(Corrupt));
         assert_eq!(get_watch(&mut reader(Form::Short, &[kind])), Err(Corrupt));
         assert_eq!(get_watcher_type(&mut reader(Form::Short, &[kind])), Err(Corrupt));
@@ -120,8 +125,12 @@ fn kinds_and_bits_that_are_not_known_are_refused() {
     for kind in [0, 13, 255] {
         assert_eq!(get_reply(&mut reader(Form::Short, &[kind, 0])), Err(Corrupt));
     }
-    // The kind of a node has three bits.
-    assert_eq!(get_write(&mut reader(Form::Short, &[CREATE, 0, 0, 0, 8])), Err(Corrupt));
+    // The kind of a node has five bits, and it lasts in one way.
+    for bits in [32, EPHEMERAL | CONTAINER, CONTAINER | TTL] {
+        let mut create = vec![CREATE, 0, 0, 0, bits];
+        create.extend([0; 8]);
+        assert_eq!(get_write(&mut reader(Form::Short, &create)), Err(Corrupt));
+    }
     // No request is refused for reason 1.
     assert_eq!(get_reply(&mut reader(Form::Short, &[REFUSED, 1, 0, 0, 0])), Err(Corrupt));
 }

@@ -29,6 +29,13 @@ mod record;
 mod reply;
 mod request;
 
+/// The words that requests and answers are made of, for clients that know nothing else of the
+/// service.
+pub use engine::coordination::{
+    Acl, Change, Code, Create, Event, Happened, Identity, Lasts, Mode, Read, Reply, SessionId,
+    Stat, Write, Zxid,
+};
+
 pub use connect::{ConnectRequest, ConnectResponse};
 pub use frame::{FRAME_BYTES_MAX, FourLetterWord, FrameError, next_frame};
 pub use op::{Kind, Op};

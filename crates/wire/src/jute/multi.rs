@@ -10,10 +10,6 @@ use engine::coordination::{Change, Code, Read, Reply};
 
 /// The kind of an answer that is an error.
 const ERROR: i32 = -1;
-/// Creates a container; only to tell that it is known.
-const CREATE_CONTAINER: i32 = 19;
-/// Creates a node with a time to live.
-const CREATE_TTL: i32 = 21;
 
 struct Header {
     kind: i32,
@@ -54,7 +50,7 @@ pub(super) fn put_multi(changes: &[Change], out: &mut Vec<u8>) -> Result<(), Ine
             return Err(Inexpressible);
         }
         put_asked(Op::of_change(change), out);
-        put_change(change, out);
+        put_change(change, out)?;
     }
     END.put(out);
     Ok(())
@@ -64,12 +60,15 @@ pub(super) fn get_multi(input: &mut Input<'_>) -> Result<Vec<Change>, Flaw> {
     let mut changes = Vec::new();
     while let Some(kind) = next(input)? {
         match Op::of(kind) {
-            Some(op @ (Op::Create | Op::Create2 | Op::Delete | Op::SetData | Op::Check)) => {
-                changes.push(get_change(op, input)?);
-            }
-            None if matches!(kind, CREATE_CONTAINER | CREATE_TTL) => {
-                return Err(Flaw::Unimplemented);
-            }
+            Some(
+                op @ (Op::Create
+                | Op::Create2
+                | Op::CreateContainer
+                | Op::CreateTtl
+                | Op::Delete
+                | Op::SetData
+                | Op::Check),
+            ) => changes.push(get_change(op, input)?),
             _ => return Err(Flaw::Malformed),
         }
     }
@@ -117,6 +116,9 @@ pub(super) fn put_changed(
             Err(code) => put_error(*code as i32, out),
             Ok(reply) => {
                 let op = match reply {
+                    // As ZooKeeper 3.8: among several, who asks for the stat of a node that stays or
+                    // is ephemeral is not told.
+                    Reply::Created { .. } if !has_a_life(ops.get(i)) => Op::Create,
                     Reply::Created { stat: Some(_), .. } => Op::Create2,
                     Reply::Created { .. } => Op::Create,
                     Reply::Stat(_) => Op::SetData,
@@ -147,6 +149,11 @@ pub(super) fn put_found(
     }
     END.put(out);
     Ok(())
+}
+
+/// Whether a container or a node with a time to live was created.
+fn has_a_life(op: Option<&Op>) -> bool {
+    matches!(op, Some(Op::CreateContainer | Op::CreateTtl))
 }
 
 fn put_answer(op: Op, reply: &Reply, out: &mut Vec<u8>) -> Result<(), Malformed> {

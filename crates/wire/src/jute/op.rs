@@ -1,6 +1,6 @@
 //! The operations and their numbers.
 
-use engine::coordination::{Change, Read};
+use engine::coordination::{Change, Lasts, Read};
 
 /// What can be asked for, with its number in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +40,10 @@ pub enum Op {
     CheckWatches = 17,
     /// Removes watches.
     RemoveWatches = 18,
+    /// Creates a container and asks for its stat.
+    CreateContainer = 19,
+    /// Creates a node with a time to live and asks for its stat.
+    CreateTtl = 21,
     /// Asks for several nodes' data or children.
     MultiRead = 22,
     /// Says who the client is.
@@ -60,7 +64,7 @@ pub enum Op {
 
 impl Op {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::CloseSession,
         Self::Create,
         Self::Delete,
@@ -78,6 +82,8 @@ impl Op {
         Self::Create2,
         Self::CheckWatches,
         Self::RemoveWatches,
+        Self::CreateContainer,
+        Self::CreateTtl,
         Self::MultiRead,
         Self::Auth,
         Self::SetWatches,
@@ -100,8 +106,12 @@ impl Op {
 
     pub(super) fn of_change(change: &Change) -> Self {
         match change {
-            Change::Create(create) if create.stat => Self::Create2,
-            Change::Create(_) => Self::Create,
+            Change::Create(create) => match create.mode.lasts {
+                Lasts::Children => Self::CreateContainer,
+                Lasts::Ttl(_) => Self::CreateTtl,
+                Lasts::Always | Lasts::Session if create.stat => Self::Create2,
+                Lasts::Always | Lasts::Session => Self::Create,
+            },
             Change::Delete { .. } => Self::Delete,
             Change::SetData { .. } => Self::SetData,
             Change::SetAcl { .. } => Self::SetAcl,

@@ -141,7 +141,10 @@ pub(super) fn put_body(
 ) -> Result<(), Malformed> {
     match (op, reply) {
         (Op::Create, Reply::Created { path, .. }) | (Op::Sync, Reply::Path(path)) => path.put(out),
-        (Op::Create2, Reply::Created { path, stat: Some(stat) }) => {
+        (
+            Op::Create2 | Op::CreateContainer | Op::CreateTtl,
+            Reply::Created { path, stat: Some(stat) },
+        ) => {
             path.put(out);
             stat.put(out);
         }
@@ -175,7 +178,9 @@ pub(super) fn get_body(op: Op, input: &mut Input<'_>) -> Result<Reply, Malformed
     Ok(match op {
         Op::Create => Reply::Created { path: input.get()?, stat: None },
         Op::Sync => Reply::Path(input.get()?),
-        Op::Create2 => Reply::Created { path: input.get()?, stat: Some(input.get()?) },
+        Op::Create2 | Op::CreateContainer | Op::CreateTtl => {
+            Reply::Created { path: input.get()?, stat: Some(input.get()?) }
+        }
         Op::Exists | Op::SetData | Op::SetAcl => Reply::Stat(input.get()?),
         Op::GetData => Reply::Data(input.get()?, input.get()?),
         Op::GetAcl => Reply::Acl(input.get()?, input.get()?),

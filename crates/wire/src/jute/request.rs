@@ -6,7 +6,7 @@ use super::multi::{get_multi, get_multi_read, put_multi, put_multi_read};
 use super::op::{Kind, Op};
 use super::record::{Input, Record};
 use adt::Blob;
-use engine::coordination::{Change, Code, Create, Mode, Read, WatcherType, Write, Zxid};
+use engine::coordination::{Change, Code, Create, Lasts, Mode, Read, WatcherType, Write, Zxid};
 use std::fmt;
 
 /// One request.
@@ -67,8 +67,8 @@ pub enum Ask {
     },
     /// Who the server takes the client for. Answer: [`who_am_i`](super::who_am_i).
     WhoAmI,
-    /// An operation by its number that is not known, or known and not carried out: nodes that are
-    /// containers or have a time to live, a change of the servers, SASL. Its body was not read.
+    /// An operation by its number that is not known, or known and not carried out: a change of the
+    /// servers, SASL. Its body was not read.
     Unimplemented(i32),
 }
 
@@ -121,6 +121,7 @@ impl fmt::Display for BadRequest {
 impl std::error::Error for BadRequest {}
 
 /// The protocol has no words for the request: [`Write::Open`], [`Change::Check`] by itself,
+/// [`Write::Reap`], a container or a node with a time to live without asking for its stat,
 /// [`Change::SetAcl`] among several, several reads with others than [`Read::Data`] and
 /// [`Read::Children`] without stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,8 +141,6 @@ pub(super) enum Flaw {
     Malformed,
     /// A node of no known kind is to be created.
     BadFlags,
-    /// A node of a kind that is not created here is to be created.
-    Unimplemented,
 }
 
 impl From<Malformed> for Flaw {
@@ -179,7 +178,6 @@ impl Request {
         let refused = |code| BadRequest::Body { xid, opcode, code };
         let what = match Ask::get(opcode, &mut input) {
             Ok(what) => what,
-            Err(Flaw::Unimplemented) => Ask::Unimplemented(opcode),
             Err(Flaw::Malformed) => return Err(refused(Code::Marshalling)),
             Err(Flaw::BadFlags) => return Err(refused(Code::BadArguments)),
         };
@@ -210,7 +208,9 @@ impl Ask {
             Self::RemoveWatches { .. } => Op::RemoveWatches,
             Self::CheckWatches { .. } => Op::CheckWatches,
             Self::WhoAmI => Op::WhoAmI,
-            Self::Write(Write::Open { .. }) | Self::Unimplemented(_) => return Kind::Nothing,
+            Self::Write(Write::Open { .. } | Write::Reap) | Self::Unimplemented(_) => {
+                return Kind::Nothing;
+            }
         };
         Kind::One(op)
     }
@@ -224,10 +224,10 @@ impl Ask {
 
     fn put(&self, out: &mut Vec<u8>) -> Result<(), Inexpressible> {
         match self {
-            Self::Write(Write::Change(Change::Check { .. }) | Write::Open { .. }) => {
+            Self::Write(Write::Change(Change::Check { .. }) | Write::Open { .. } | Write::Reap) => {
                 return Err(Inexpressible);
             }
-            Self::Write(Write::Change(change)) => put_change(change, out),
+            Self::Write(Write::Change(change)) => return put_change(change, out),
             Self::Write(Write::Multi(changes)) => return put_multi(changes, out),
             Self::Read { read, watch } => return put_read(read, *watch, out),
             Self::Auth { scheme, auth } => {
@@ -254,9 +254,13 @@ impl Ask {
         Ok(match op {
             // By itself it has an answer that cannot be written: no client asks it so.
             Op::Check => Self::Unimplemented(opcode),
-            Op::Create | Op::Create2 | Op::Delete | Op::SetData | Op::SetAcl => {
-                Self::Write(Write::Change(get_change(op, input)?))
-            }
+            Op::Create
+            | Op::Create2
+            | Op::CreateContainer
+            | Op::CreateTtl
+            | Op::Delete
+            | Op::SetData
+            | Op::SetAcl => Self::Write(Write::Change(get_change(op, input)?)),
             Op::Multi => Self::Write(Write::Multi(get_multi(input)?)),
             Op::CloseSession => Self::Write(Write::Close),
             Op::MultiRead => Self::Read { read: Read::Multi(get_multi_read(input)?), watch: false },
@@ -351,25 +355,56 @@ fn get_watcher_type(input: &mut Input<'_>) -> Result<WatcherType, Malformed> {
 }
 
 fn flags(mode: Mode) -> i32 {
-    i32::from(mode.ephemeral) | i32::from(mode.sequential) << 1
-}
-
-fn get_flags(input: &mut Input<'_>) -> Result<Mode, Flaw> {
-    match input.get::<i32>()? {
-        flags @ 0..=3 => Ok(Mode { ephemeral: flags & 1 != 0, sequential: flags & 2 != 0 }),
-        // A container, and two kinds with a time to live.
-        4..=6 => Err(Flaw::Unimplemented),
-        _ => Err(Flaw::BadFlags),
+    match (mode.lasts, mode.sequential) {
+        (Lasts::Always, false) => 0,
+        (Lasts::Session, false) => 1,
+        (Lasts::Always, true) => 2,
+        (Lasts::Session, true) => 3,
+        // That it is sequential is not said of a container by any client; the bit says it here.
+        (Lasts::Children, false) => 4,
+        (Lasts::Children, true) => 2,
+        (Lasts::Ttl(_), false) => 5,
+        (Lasts::Ttl(_), true) => 6,
     }
 }
 
-pub(super) fn put_change(change: &Change, out: &mut Vec<u8>) {
+/// What kind of node this operation creates with these flags, as ZooKeeper's server has it: a
+/// container is what [`Op::CreateContainer`] creates, whatever the flags say besides the order, and
+/// flags that say so elsewhere are those of a node that stays.
+fn get_mode(op: Op, flags: i32, ttl_ms: Option<i64>) -> Result<Mode, Flaw> {
+    let sequential = matches!(flags, 2 | 3 | 6);
+    let lasts = match (op, flags, ttl_ms) {
+        (_, 5 | 6, Some(ttl_ms)) => Lasts::Ttl(ttl_ms),
+        (Op::CreateContainer, 0..=4, _) => Lasts::Children,
+        (Op::Create | Op::Create2, 0 | 2 | 4, _) => Lasts::Always,
+        (Op::Create | Op::Create2, 1 | 3, _) => Lasts::Session,
+        _ => return Err(Flaw::BadFlags),
+    };
+    Ok(Mode { lasts, sequential })
+}
+
+/// What is to be created by [`Op::Create`] and those like it.
+fn get_create(op: Op, path: Blob, input: &mut Input<'_>) -> Result<Create, Flaw> {
+    let (data, acl, flags) = (input.get()?, input.get()?, input.get()?);
+    let ttl_ms = if op == Op::CreateTtl { Some(input.get()?) } else { None };
+    let mode = get_mode(op, flags, ttl_ms)?;
+    Ok(Create { path, data, acl, mode, stat: op != Op::Create })
+}
+
+pub(super) fn put_change(change: &Change, out: &mut Vec<u8>) -> Result<(), Inexpressible> {
     match change {
         Change::Create(create) => {
+            let lasts = create.mode.lasts;
+            if matches!(lasts, Lasts::Children | Lasts::Ttl(_)) && !create.stat {
+                return Err(Inexpressible);
+            }
             create.path.put(out);
             create.data.put(out);
             create.acl.put(out);
             flags(create.mode).put(out);
+            if let Lasts::Ttl(ttl_ms) = lasts {
+                ttl_ms.put(out);
+            }
         }
         Change::Delete { path, version } | Change::Check { path, version } => {
             path.put(out);
@@ -386,18 +421,15 @@ pub(super) fn put_change(change: &Change, out: &mut Vec<u8>) {
             version.put(out);
         }
     }
+    Ok(())
 }
 
 pub(super) fn get_change(op: Op, input: &mut Input<'_>) -> Result<Change, Flaw> {
     let path = input.get()?;
     Ok(match op {
-        Op::Create | Op::Create2 => Change::Create(Create {
-            path,
-            data: input.get()?,
-            acl: input.get()?,
-            mode: get_flags(input)?,
-            stat: op == Op::Create2,
-        }),
+        Op::Create | Op::Create2 | Op::CreateContainer | Op::CreateTtl => {
+            Change::Create(get_create(op, path, input)?)
+        }
         Op::Delete => Change::Delete { path, version: input.get()? },
         Op::SetData => Change::SetData { path, data: input.get()?, version: input.get()? },
         Op::SetAcl => Change::SetAcl { path, acl: input.get()?, version: input.get()? },

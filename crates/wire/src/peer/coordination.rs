@@ -2,11 +2,12 @@
 
 use crate::bytes::{Form, Reader, put_count, put_u64, put_word};
 use crate::coordination::{
-    get_event, get_identities, get_password, get_read, get_reply, get_session, get_watch,
-    get_watcher_type, get_write, get_zxid, put_event, put_identities, put_read, put_reply,
+    get_acl, get_event, get_identities, get_password, get_read, get_reply, get_session, get_watch,
+    get_watcher_type, get_write, get_zxid, put_acl, put_event, put_identities, put_read, put_reply,
     put_session, put_watch, put_watcher_type, put_write, put_zxid,
 };
 use adt::Corrupt;
+use engine::coordination::acl::Rules;
 use engine::coordination::service::Command;
 use engine::coordination::{Answered, Ask, OfSession, Told};
 
@@ -136,10 +137,11 @@ pub(super) fn get_answered(reader: &mut Reader<'_>) -> Result<Answered, Corrupt>
 
 pub(super) fn put_told(told: &Told, out: &mut Vec<u8>) {
     match told {
-        Told::Happened(event, zxid) => {
+        Told::Happened(event, zxid, rules) => {
             out.push(HAPPENED);
             put_event(Form::Wide, event, out);
             put_zxid(*zxid, out);
+            put_acl(Form::Wide, &rules.list(), out);
         }
         Told::Moved => out.push(MOVED),
         Told::Ended => out.push(ENDED),
@@ -149,8 +151,8 @@ pub(super) fn put_told(told: &Told, out: &mut Vec<u8>) {
 pub(super) fn get_told(reader: &mut Reader<'_>) -> Result<Told, Corrupt> {
     Ok(match reader.u8()? {
         HAPPENED => {
-            let event = get_event(reader)?;
-            Told::Happened(event, get_zxid(reader)?)
+            let (event, zxid) = (get_event(reader)?, get_zxid(reader)?);
+            Told::Happened(event, zxid, Rules::restored(get_acl(reader)?))
         }
         MOVED => Told::Moved,
         ENDED => Told::Ended,

@@ -2,14 +2,14 @@
 
 use adt::Blob;
 use engine::coordination::{
-    Acl, Change, Code, Create, Event, Happened, Identity, Mode, Read, Reply, SessionId, Stat,
-    Write, Zxid,
+    Acl, Change, Code, Create, Event, Happened, Identity, Lasts, Mode, Read, Reply, SessionId,
+    Stat, Write, Zxid,
 };
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-pub const CODES: [Code; 17] = [
+pub const CODES: [Code; 18] = [
     Code::Ok,
     Code::RuntimeInconsistency,
     Code::Marshalling,
@@ -26,6 +26,7 @@ pub const CODES: [Code; 17] = [
     Code::AuthFailed,
     Code::SessionMoved,
     Code::NoWatcher,
+    Code::ReconfigDisabled,
     Code::QuotaExceeded,
 ];
 
@@ -58,10 +59,19 @@ fn stat() -> impl Strategy<Value = Stat> {
     })
 }
 
+fn lasts() -> impl Strategy<Value = Lasts> {
+    prop_oneof![
+        Just(Lasts::Always),
+        Just(Lasts::Session),
+        Just(Lasts::Children),
+        any::<i64>().prop_map(Lasts::Ttl),
+    ]
+}
+
 fn create() -> impl Strategy<Value = Create> {
-    (blob(), option::of(blob()), acl(), any::<[bool; 3]>()).prop_map(
-        |(path, data, acl, [ephemeral, sequential, stat])| {
-            let mode = Mode { ephemeral, sequential };
+    (blob(), option::of(blob()), acl(), lasts(), any::<[bool; 2]>()).prop_map(
+        |(path, data, acl, lasts, [sequential, stat])| {
+            let mode = Mode { lasts, sequential };
             Create { path, data, acl, mode, stat }
         },
     )
@@ -89,6 +99,7 @@ pub fn write() -> impl Strategy<Value = Write> {
         1 => (any::<i32>(), any::<[u8; 16]>())
             .prop_map(|(timeout_ms, password)| Write::Open { timeout_ms, password }),
         1 => Just(Write::Close),
+        1 => Just(Write::Reap),
     ]
 }
 

@@ -1,8 +1,10 @@
 //! Clients of the coordination service: what is asked of the tree's shard, and what clients are told.
 
 use super::*;
+use crate::coordination::acl::Rules;
 use crate::coordination::{
-    Answered, Ask, Code, Event, Happened, Identity, OfSession, Read, Reply as R, Told, Write, Zxid,
+    Acl, Answered, Ask, Code, Event, Happened, Identity, OfSession, Read, Reply as R, Told, Write,
+    Zxid,
 };
 use crate::gateway::coordination::{Asked, Connect};
 use crate::gateway::{CoordinationClient, Said};
@@ -68,16 +70,16 @@ fn requests_are_answered_in_their_order_and_what_is_told_comes_between() {
     let read = Read::Exists(Blob::from("/a"));
     let read = OfSession::Read { identities: Vec::new(), read, watch: true };
     story.gateway.client_asks(story.now, client, Asked::Of(read));
-    story.gateway.client_asks(story.now, client, Asked::Refused(Code::Unimplemented));
+    story.gateway.client_asks(story.now, client, Asked::Refused(Code::Marshalling));
     let (asked, told) = story.heard();
     assert_eq!((asked.len(), told), (1, vec![]));
     let event = Event { happened: Happened::Created, path: Blob::from("/a") };
-    story.notice(Told::Happened(event.clone(), Zxid(8)));
+    story.notice(Told::Happened(event.clone(), Zxid(8), Rules::default()));
     story.coordinated(asked[0].0, Err(Code::NoNode), 1);
     let expected = [
         Said::Happened(event, Zxid(8)),
         answered(Err(Code::NoNode), 9),
-        answered(Err(Code::Unimplemented), 9),
+        answered(Err(Code::Marshalling), 9),
     ];
     assert_eq!(story.heard().1, expected);
 }
@@ -139,4 +141,19 @@ fn nobody_is_served_as_long_as_a_machine_might_not_understand_what_it_is_told() 
     let client = story.came();
     story.gateway.client_connects(story.now, client, Connect::default());
     assert_eq!(story.heard(), (vec![], vec![Said::Close]));
+}
+
+#[test]
+fn whoever_may_not_read_a_node_hears_nothing_of_it() {
+    let mut story = Story::new();
+    let client = story.connected();
+    let ann = Identity { scheme: Blob::from("digest"), id: Blob::from("ann:hash") };
+    let hers = Rules::restored(vec![Acl { perms: Acl::READ, who: ann.clone() }]);
+    let event = Event { happened: Happened::Created, path: Blob::from("/a") };
+    story.notice(Told::Happened(event.clone(), Zxid(8), hers.clone()));
+    assert_eq!(story.heard().1, []);
+    story.gateway.client_asks(story.now, client, Asked::Proved(ann));
+    story.notice(Told::Happened(event.clone(), Zxid(10), hers));
+    let told = story.heard().1;
+    assert_eq!(told, [answered(Ok(R::Done), 9), Said::Happened(event, Zxid(10))]);
 }

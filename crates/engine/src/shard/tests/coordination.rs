@@ -3,10 +3,11 @@
 use super::*;
 use crate::coordination::service::Command;
 use crate::coordination::{
-    Acl, Answered, Ask, Change, Code, Create, Identity, Mode, OfSession, Read, Reply as R,
+    Acl, Answered, Ask, Change, Code, Create, Identity, Lasts, Mode, OfSession, Read, Reply as R,
     SessionId, Told, Watch, Write, Zxid,
 };
 use crate::level::Level;
+use crate::message::CutStep;
 use crate::shard::snapshot::Reader;
 
 const H: GatewayId = GatewayId { machine: MachineId(2), worker: 0, life: 0 };
@@ -19,8 +20,13 @@ fn story() -> Story {
 }
 
 fn create(path: &str, ephemeral: bool) -> Change {
+    let lasts = if ephemeral { Lasts::Session } else { Lasts::Always };
+    create_so(path, lasts)
+}
+
+fn create_so(path: &str, lasts: Lasts) -> Change {
     let who = Identity { scheme: Blob::from("world"), id: Blob::from("anyone") };
-    let mode = Mode { ephemeral, sequential: false };
+    let mode = Mode { lasts, sequential: false };
     let acl = vec![Acl { perms: Acl::ALL, who }];
     Change::Create(Create { path: Blob::from(path), data: None, acl, mode, stat: false })
 }
@@ -94,7 +100,7 @@ impl Story {
                 Ok(other) => format!("{token} {other:?}"),
                 Err(code) => format!("{token} {code:?}"),
             },
-            Answer::Notice(Notice::Session { told: Told::Happened(event, _), .. }) => {
+            Answer::Notice(Notice::Session { told: Told::Happened(event, ..), .. }) => {
                 format!("{:?} {}", event.happened, text(&event.path))
             }
             Answer::Notice(Notice::Session { told, .. }) => format!("{told:?}"),
@@ -267,4 +273,112 @@ fn a_snapshot_shows_the_tree_as_it_was_when_it_was_begun() {
     assert_eq!(*state.coordination(), before);
     assert_ne!(*story.shard.state().coordination(), before);
     assert_eq!(before.tree().len(), 8);
+}
+
+/// A leader's story, in which time passes on both clocks.
+fn leads() -> Story {
+    let mut story = story();
+    story.shard.lead(story.now, 1);
+    story
+}
+
+fn seconds(story: &mut Story, seconds: u64) {
+    for _ in 0..seconds {
+        story.now.wall_us += 1_000_000;
+        story.pass(1_000_000);
+        story.sync();
+    }
+}
+
+fn there(story: &Story, path: &str) -> bool {
+    story.shard.state().coordination().tree().get(path.as_bytes()).is_ok()
+}
+
+#[test]
+fn the_leader_finds_now_and_then_which_nodes_time_has_come() {
+    let mut story = leads();
+    let ann = story.open();
+    story.write(ann, create_so("/c", Lasts::Children));
+    story.write(ann, create("/c/x", false));
+    story.write(ann, create_so("/t", Lasts::Ttl(25_000)));
+    story.of(ann, OfSession::Watch { since: Zxid(i64::MAX), watches: vec![] });
+    story.sync();
+    seconds(&mut story, 15);
+    assert!(there(&story, "/c") && there(&story, "/t"));
+    // The session has ended, what it has created for others is there.
+    assert!(story.shard.state().coordination().sessions().is_empty());
+    assert!(!story.shard.is_quiet() && story.shard.next_timeout(story.now).is_some());
+    let ben = story.open();
+    let watches = vec![(Blob::from("/c"), Watch::Data)];
+    story.of(ben, OfSession::Watch { since: Zxid(i64::MAX), watches });
+    story.write(ben, Change::Delete { path: Blob::from("/c/x"), version: -1 });
+    story.sync();
+    story.answers();
+    assert!(there(&story, "/c"));
+    seconds(&mut story, 5);
+    assert!(!there(&story, "/c") && there(&story, "/t"));
+    assert_eq!(story.heard(), ["Deleted /c"]);
+    seconds(&mut story, 9);
+    assert!(there(&story, "/t"));
+    seconds(&mut story, 2);
+    assert!(!there(&story, "/t"));
+    story.answers();
+    assert!(story.shard.is_quiet());
+}
+
+#[test]
+fn who_does_not_lead_deletes_nothing_and_a_snapshot_has_whose_time_will_come() {
+    let mut story = story();
+    let ann = story.open();
+    story.write(ann, create_so("/t", Lasts::Ttl(1)));
+    story.write(ann, create_so("/c", Lasts::Children));
+    story.sync();
+    story.now.wall_us += 100_000_000;
+    story.pass(1_000_000);
+    story.sync();
+    assert!(there(&story, "/t"));
+    story.shard.begin_snapshot(9, 1, None);
+    let mut reader = Reader::new(0);
+    for part in story.shard.snapshot_parts(100) {
+        reader.take(part).unwrap();
+    }
+    let (_, state) = reader.finish().unwrap();
+    assert_eq!(state.coordination(), story.shard.state().coordination());
+    assert!(state.coordination().tree().reapable_ms().is_some());
+}
+
+#[test]
+fn a_session_keeps_its_order_while_the_shard_stands_still_for_a_backup() {
+    let mut story = story();
+    let (ann, ben) = (story.open(), story.open());
+    let freeze = Body::Cut { cut: 9, step: CutStep::Freeze };
+    story.ask(freeze);
+    story.sync();
+    story.answers();
+    let wrote = story.write(ann, create("/a", false));
+    let saw = story.of(ann, read("/a", false));
+    let other = story.of(ben, read("/a", false));
+    assert_eq!(story.heard(), [format!("{other} NoNode")]);
+    story.ask(Body::Cut { cut: 9, step: CutStep::Release });
+    story.answers();
+    story.sync();
+    assert_eq!(story.heard(), [format!("{wrote} created /a"), format!("{saw} data ")]);
+}
+
+#[test]
+fn a_read_does_not_overtake_one_before_it_that_waits_for_more_than_it_needs() {
+    let mut story = story();
+    let (ann, ben) = (story.open(), story.open());
+    story.write(ann, create("/a", false));
+    let first = story.end_turn().unwrap();
+    story.shard.keep(first, 0);
+    // What somebody else has sent goes into the next entry, for which ann's read waits as well.
+    story.write(ben, set("/a", "x"));
+    let before = story.of(ann, read("/a", false));
+    story.shard.committed(story.now);
+    let behind = story.of(ann, read("/a", false));
+    story.sync();
+    let heard = story.heard();
+    let reads: Vec<_> = heard.iter().filter(|line| line.contains("data")).collect();
+    assert_eq!(reads, [&format!("{before} data x"), &format!("{behind} data x")]);
 }

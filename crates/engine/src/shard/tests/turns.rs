@@ -193,6 +193,101 @@ fn a_wait_under_a_request_number_has_no_outcome_before_it_ends() {
 }
 
 #[test]
+fn what_was_asked_again_over_another_connection_is_granted_once_and_told_to_both() {
+    for gone in [false, true] {
+        let mut story = Story::new();
+        story.ask(acquire(""));
+        story.sync();
+        let (_, token) = granted(&mut story);
+        let request = Some(RequestId { client: Blob::from("ann"), number: 1 });
+        let numbered = || {
+            let apply = Apply { request: request.clone(), ..apply_of("lock.acquire k") };
+            Body::Await { apply, timeout_ms: 0 }
+        };
+        let first = story.ask(numbered());
+        let second = story.ask(numbered());
+        story.ask(call(&format!("lock.release k {token}")));
+        if gone {
+            // It is in the log already when its connection is known to be gone.
+            let token = Token(first);
+            let unblock = Request { gateway: G, token, after: None, body: Body::Unblock };
+            story.shard.handle(story.now, unblock);
+        }
+        story.sync();
+        story.sync();
+        let answers = story.answers();
+        let [_, (to, Answer::Replies(own)), (other, Answer::Repeated(again))] = &answers[..] else {
+            panic!("{gone}: {answers:?}")
+        };
+        assert_eq!((*to, *other, own), (first, second, again));
+        let Reply::Int(token) = own[0] else { panic!("{own:?}") };
+        let held = story.ask(call(&format!("lock.renew k {token}")));
+        story.sync();
+        assert_eq!(told(&mut story), [(held, Reply::Int(1))], "nobody has taken it back");
+        assert!(story.shard.turns.is_empty());
+    }
+}
+
+#[test]
+fn who_is_refused_on_the_way_does_not_stand_in_the_way_of_others() {
+    let mut story = Story::new();
+    story.ask(acquire(""));
+    story.sync();
+    let (_, token) = granted(&mut story);
+    let refused = story.ask(acquire(""));
+    let next = story.ask(acquire(""));
+    let target = Target { gateway: G, token: Token(refused), kind: TargetKind::Turn };
+    let set_out = story.shard.turns.set_out(1).map(|request| request.token);
+    assert_eq!(set_out, Some(Token(refused)));
+    story.shard.turn_taken(story.now, target, Answer::Refused(Refusal::Busy));
+    story.answers();
+    story.ask(call(&format!("lock.release k {token}")));
+    story.sync();
+    story.sync();
+    assert!(matches!(told(&mut story)[1], (to, Reply::Int(_)) if to == next));
+}
+
+#[test]
+fn so_many_wait_for_their_turns_and_not_one_more() {
+    let mut story = Story::new();
+    story.ask(acquire(""));
+    story.sync();
+    granted(&mut story);
+    for _ in 0..crate::limits::TURNS_MAX {
+        story.ask(acquire(""));
+    }
+    assert!(story.answers().is_empty());
+    let one_more = story.ask(acquire(""));
+    let answers = story.answers();
+    let [(to, Answer::Refused(Refusal::Busy))] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(*to, one_more);
+}
+
+#[test]
+fn nobody_goes_on_while_a_backup_stands_still() {
+    let mut story = Story::new();
+    story.ask(acquire("lease 500"));
+    story.sync();
+    granted(&mut story);
+    let next = story.ask(acquire(""));
+    let freeze = Body::Cut { cut: 1, step: crate::message::CutStep::Freeze };
+    story.ask(freeze);
+    story.now.wall_us += 600_000;
+    story.pass(200_000);
+    story.sync();
+    story.sync();
+    // Time goes on, and the lease has ended.
+    assert!(story.shard.state().get(b"k").is_none());
+    let told_next = |story: &mut Story| story.answers().iter().any(|(to, _)| *to == next);
+    assert!(!told_next(&mut story) && story.shard.turns.has_waiting(&Blob::from("k")));
+    story.ask(Body::Cut { cut: 1, step: crate::message::CutStep::Release });
+    story.pass(200_000);
+    story.sync();
+    story.sync();
+    assert!(told_next(&mut story) && story.shard.state().get(b"k").is_some());
+}
+
+#[test]
 fn who_waits_goes_to_the_next_leader_and_what_is_in_the_log_is_not_known() {
     let mut story = Story::new();
     let first = story.ask(acquire(""));

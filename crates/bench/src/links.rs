@@ -1,7 +1,10 @@
-//! Connections between machines that take time: a thread that stands between real processes.
+//! Connections that take time: a thread that stands between real processes.
 //!
-//! Every machine is reached at an address of this thread, which passes on what comes, each way after
-//! the delay between the two machines. Who has connected is known from what it says first.
+//! Whoever is to be far away is reached at an address of this thread, which passes on what comes,
+//! each way after a delay: either that between two machines of Claret (who has connected is known
+//! from what it says first), or that of the line, whoever connects. Nothing overtakes on a
+//! connection, and nothing is ever held back because too much is on its way: a window would become
+//! what is measured.
 
 use crate::timers::{TOGETHER_NS, Timers};
 use mio::net::{TcpListener, TcpStream};
@@ -11,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use wire::peer::decode_hello;
@@ -24,17 +27,52 @@ const READ_BYTES: usize = 256 << 10;
 /// The longest that the thread sleeps without anything to do.
 const IDLE_NS: u64 = 1_000_000_000;
 
+/// One-way delays of lines, in nanoseconds, the same in both directions. They can be changed at any
+/// time, for whatever is said from then on.
+#[derive(Debug, Default)]
+pub struct Lines(Vec<AtomicU64>);
+
+impl Lines {
+    /// So many lines without a delay.
+    pub fn new(count: usize) -> Arc<Self> {
+        Arc::new(Self((0..count).map(|_| AtomicU64::new(0)).collect()))
+    }
+
+    /// Sets the round trip of a line: half of it is the delay in each direction.
+    pub fn set_round_trip(&self, line: usize, round_trip_ns: u64) {
+        self.0[line].store(round_trip_ns / 2, Ordering::Relaxed);
+    }
+
+    fn one_way_ns(&self, line: usize) -> u64 {
+        self.0.get(line).map_or(0, |delay| delay.load(Ordering::Relaxed))
+    }
+}
+
+/// How long things take.
+pub enum Delays {
+    /// Between machines of a Claret cluster: microseconds from the machine of the row to that of
+    /// the column. What a machine is called stands in the first frame that it sends.
+    Machines(Vec<Vec<u64>>),
+    /// By listener. Connections take a round trip longer to be there, as the kernel's handshake
+    /// would.
+    Lines(Arc<Lines>),
+}
+
 /// One end of a connection, and what is on its way to it.
 struct End {
     stream: TcpStream,
     /// Bytes with the time at which they arrive; `None` at its end.
     coming: VecDeque<(u64, Option<Vec<u8>>)>,
+    /// When the last of them does.
+    last_ns: u64,
     /// What has arrived and does not fit yet.
     unsent: Vec<u8>,
 }
 
 /// A connection of two machines.
 struct Connection {
+    /// When whoever dialled may say something: a handshake after it has begun.
+    open_ns: u64,
     /// The one that was dialled, from 1 on.
     dialled: u16,
     /// The one that has dialled, as soon as it has said so.
@@ -50,7 +88,7 @@ struct Relay {
     timers: Timers,
     /// By machine, where others reach it, and where it listens.
     listeners: Vec<(TcpListener, SocketAddr)>,
-    delays_us: Vec<Vec<u64>>,
+    delays: Delays,
     connections: BTreeMap<usize, Connection>,
     count: usize,
     scratch: Vec<u8>,
@@ -64,14 +102,13 @@ pub struct Links {
 }
 
 impl Links {
-    /// Passes on what is said to these listeners: by machine, where the others reach it, and where it
-    /// listens. `delays_us` says how long from the machine of the row to that of the column.
+    /// Passes on what is said to these listeners: where they are reached, and where they listen.
     ///
     /// # Errors
     /// The system refuses what is needed.
     pub fn start(
         listeners: Vec<(std::net::TcpListener, SocketAddr)>,
-        delays_us: Vec<Vec<u64>>,
+        delays: Delays,
     ) -> io::Result<Self> {
         let (poll, timers) = (Poll::new()?, Timers::new()?);
         let descriptor = timers.descriptor();
@@ -87,7 +124,7 @@ impl Links {
         let connections = BTreeMap::new();
         let scratch = vec![0; READ_BYTES];
         let mut relay =
-            Relay { poll, timers, listeners: own, delays_us, connections, count: 0, scratch };
+            Relay { poll, timers, listeners: own, delays, connections, count: 0, scratch };
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("links".to_owned()).spawn(move || {
@@ -158,6 +195,7 @@ impl Relay {
             let mut ends = [stream, TcpStream::from_std(other)].map(|stream| End {
                 stream,
                 coming: VecDeque::new(),
+                last_ns: 0,
                 unsent: Vec::new(),
             });
             for (side, end) in ends.iter_mut().enumerate() {
@@ -167,7 +205,13 @@ impl Relay {
                 self.poll.registry().register(&mut end.stream, token, both)?;
             }
             let dialled = machine as u16 + 1;
-            let connection = Connection { dialled, dialler: None, first: Vec::new(), ends };
+            let handshake_ns = match &self.delays {
+                Delays::Machines(_) => 0,
+                Delays::Lines(lines) => 2 * lines.one_way_ns(machine),
+            };
+            let open_ns = self.timers.now_ns() + handshake_ns;
+            let connection =
+                Connection { open_ns, dialled, dialler: None, first: Vec::new(), ends };
             self.connections.insert(number, connection);
         }
     }
@@ -194,20 +238,32 @@ impl Relay {
     fn pass_on(&mut self, number: usize, side: usize, said: Option<Vec<u8>>) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let mut said = said;
-        if connection.dialler.is_none() && side == 0 {
-            // The first frame says who it is; nothing is passed on before that is known.
-            if let Some(bytes) = &said {
-                connection.first.extend_from_slice(bytes);
-                let Ok(Some((hello, _))) = decode_hello(&connection.first) else { return };
-                connection.dialler = Some(hello.machine.0);
-                said = Some(std::mem::take(&mut connection.first));
+        let now_ns = self.timers.now_ns();
+        let at_ns = match &self.delays {
+            Delays::Lines(lines) => {
+                let from_ns = if side == 0 { now_ns.max(connection.open_ns) } else { now_ns };
+                from_ns + lines.one_way_ns(usize::from(connection.dialled) - 1)
             }
-        }
-        let (dialler, dialled) = (connection.dialler.unwrap_or(1), connection.dialled);
-        let (from, to) = if side == 0 { (dialler, dialled) } else { (dialled, dialler) };
-        let row = self.delays_us.get(usize::from(from) - 1);
-        let delay_us = row.and_then(|row| row.get(usize::from(to) - 1)).copied().unwrap_or(0);
-        let at_ns = self.timers.now_ns() + delay_us * 1_000;
+            Delays::Machines(delays_us) => {
+                if connection.dialler.is_none() && side == 0 {
+                    // The first frame says who it is; nothing is passed on before that is known.
+                    if let Some(bytes) = &said {
+                        connection.first.extend_from_slice(bytes);
+                        let Ok(Some((hello, _))) = decode_hello(&connection.first) else { return };
+                        connection.dialler = Some(hello.machine.0);
+                        said = Some(std::mem::take(&mut connection.first));
+                    }
+                }
+                let (dialler, dialled) = (connection.dialler.unwrap_or(1), connection.dialled);
+                let (from, to) = if side == 0 { (dialler, dialled) } else { (dialled, dialler) };
+                let row = delays_us.get(usize::from(from) - 1);
+                let delay_us = row.and_then(|row| row.get(usize::from(to) - 1)).copied();
+                now_ns + delay_us.unwrap_or(0) * 1_000
+            }
+        };
+        // A delay that was made shorter lets nothing overtake.
+        let at_ns = at_ns.max(connection.ends[1 - side].last_ns);
+        connection.ends[1 - side].last_ns = at_ns;
         connection.ends[1 - side].coming.push_back((at_ns, said));
         self.timers.add(at_ns, 2 * number + (1 - side));
     }
@@ -278,7 +334,8 @@ mod tests {
         let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (reached, listens) = (public.local_addr().unwrap(), own.local_addr().unwrap());
         let delays_us = vec![vec![0, 30_000], vec![60_000, 0]];
-        let links = Links::start(vec![(public, listens)], delays_us).unwrap();
+        let delays = Delays::Machines(delays_us);
+        let links = Links::start(vec![(public, listens)], delays).unwrap();
         let mut two = TcpStream::connect(reached).unwrap();
         let began = Instant::now();
         let said = hello();
@@ -297,5 +354,35 @@ mod tests {
         drop(one);
         assert_eq!(two.read(&mut heard).unwrap(), 0, "the other end is closed as well");
         drop(links);
+    }
+
+    #[test]
+    fn a_line_is_as_long_as_it_was_said_last_and_its_handshake_takes_a_round_trip() {
+        let public = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (reached, listens) = (public.local_addr().unwrap(), own.local_addr().unwrap());
+        let lines = Lines::new(1);
+        lines.set_round_trip(0, 40_000_000);
+        let _links = Links::start(vec![(public, listens)], Delays::Lines(lines.clone())).unwrap();
+        let began = Instant::now();
+        let mut far = TcpStream::connect(reached).unwrap();
+        far.write_all(b"x").unwrap();
+        let (mut near, _) = own.accept().unwrap();
+        let mut heard = [0];
+        near.read_exact(&mut heard).unwrap();
+        // A round trip for the handshake, and half of one.
+        assert!(began.elapsed() >= Duration::from_millis(59), "{:?}", began.elapsed());
+        let began = Instant::now();
+        far.write_all(b"slow").unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        lines.set_round_trip(0, 0);
+        far.write_all(b"fast").unwrap();
+        let mut heard = [0; 8];
+        near.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"slowfast", "nothing overtakes");
+        assert!(began.elapsed() >= Duration::from_millis(19), "{:?}", began.elapsed());
+        near.write_all(b"y").unwrap();
+        let mut heard = [0];
+        far.read_exact(&mut heard).unwrap();
     }
 }

@@ -1,0 +1,436 @@
+//! A lock that changes its recipe while it is used, as the model recommends.
+//!
+//! Requests that use different recipes would not exclude each other, so all must change together.
+//! The lock's node holds an epoch and the recipe of that epoch, and each epoch has a child below
+//! which its lock is. Whoever has the lock may begin the next epoch: it makes the child, sets the
+//! data, and only then gives the lock back, all in its session's order. A client watches the data,
+//! and is told of the change before any answer that shows what came after it: a grant in an epoch
+//! that its session has heard the end of does not count. Requests that were waiting start again in
+//! the new epoch.
+//!
+//! What the choice rests on is measured by the clients of this process together: the round trip of
+//! reads, that of releases, how long the lock is held, and how often it is asked for.
+
+use super::client::{Answer, Client, Counts, Heard, get};
+use super::forecast::eligible;
+use super::locker::{Locker, Told};
+use super::recipes::{FOREIGN_TAGS, Recipes, create};
+use model::recommend::{Available, Choice, Matters, rank};
+use model::{Algorithm, Law, Setting, Timing};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::mpsc::{Receiver, channel};
+use wire::jute::{Ask, Change, Mode, Reply, Write};
+
+/// The recipe of the first epoch: right for a lock that nobody else wants.
+const FIRST: Algorithm = Algorithm::TasWatch;
+/// Grants between two looks at the model.
+const LOOK_EVERY: u32 = 20;
+/// Requests that the model looks ahead.
+const HORIZON: u32 = 200;
+/// Arrivals and services that estimates are made of.
+const WINDOW: usize = 50;
+/// A recipe must be better by so much to be worth a change.
+const WORTH: f64 = 0.85;
+/// Weight of the newest round trip in its average.
+const NEWEST: f64 = 0.1;
+
+/// Tags of what is asked besides the recipes' steps: looks at the lock's node by session, and
+/// everything whose answer does not matter.
+const LOOK: u64 = FOREIGN_TAGS;
+const TIMED_LOOK: u64 = FOREIGN_TAGS * 2;
+const OTHER: u64 = FOREIGN_TAGS * 3;
+
+/// What is known of the lock's use, in nanoseconds.
+#[derive(Debug, Default)]
+struct Estimates {
+    read_ns: f64,
+    write_ns: f64,
+    arrivals_ns: VecDeque<u64>,
+    holds_ns: VecDeque<u64>,
+}
+
+fn average(old: &mut f64, new_ns: u64) {
+    *old += NEWEST * (new_ns as f64 - *old);
+}
+
+fn keep(window: &mut VecDeque<u64>, value: u64) {
+    window.push_back(value);
+    if window.len() > WINDOW {
+        window.pop_front();
+    }
+}
+
+impl Estimates {
+    /// The circumstances as far as they are known; `None` until there are a few of everything.
+    fn setting(&self, poll_ns: u64) -> Option<Setting> {
+        let (first, last) = (self.arrivals_ns.front()?, self.arrivals_ns.back()?);
+        if self.arrivals_ns.len() < 10 || self.holds_ns.len() < 5 || last <= first {
+            return None;
+        }
+        let between_ns = (last - first) as f64 / (self.arrivals_ns.len() - 1) as f64;
+        let held_ns = self.holds_ns.iter().sum::<u64>() as f64 / self.holds_ns.len() as f64;
+        let ms = |ns: f64| Law::constant((ns / 1e6).max(0.0)).ok();
+        let timing = Timing {
+            client_rtt: ms(self.read_ns)?,
+            server_rtt: Law::zero(),
+            disk: ms(self.write_ns - self.read_ns)?,
+            servers: 1,
+            attachment: model::Attachment::Leader,
+        };
+        let setting = Setting::new(timing, between_ns / 1e6, held_ns / 1e6);
+        // With an end in sight it is known what a recipe says even while waits grow.
+        let requests = Some(HORIZON);
+        Some(Setting { poll_ms: poll_ns as f64 / 1e6, requests, ..setting })
+    }
+}
+
+/// A request in a recipe's hands.
+#[derive(Clone, Copy, Debug)]
+struct Hand {
+    request: usize,
+    session: usize,
+    epoch: u64,
+}
+
+/// A locker that changes its recipe.
+pub struct Adaptive {
+    client: Client,
+    recipes: Recipes,
+    base: String,
+    poll_ns: u64,
+    /// By epoch.
+    epochs: BTreeMap<u64, Algorithm>,
+    /// By session, the epoch that it knows to go on; `None` while it asks.
+    known: Vec<Option<u64>>,
+    /// By session, requests that wait until it knows.
+    waiting: Vec<VecDeque<usize>>,
+    /// By attempt: every time a request starts again it is a new one for the recipes.
+    hands: Vec<Option<Hand>>,
+    /// By request, its attempt, and when it had the lock.
+    holds: BTreeMap<usize, (usize, u64)>,
+    /// By attempt, when it began to give the lock back.
+    leaving_ns: BTreeMap<usize, u64>,
+    asked_ns: u64,
+    estimates: Estimates,
+    grants: u32,
+    /// How often each recipe gave the lock.
+    used: BTreeMap<Algorithm, u32>,
+    choices: Option<(f64, Receiver<Vec<Choice>>)>,
+    /// What is to be changed to, as soon as somebody gives the lock back.
+    wanted: Option<Algorithm>,
+    heard: Vec<Heard>,
+}
+
+fn set(path: &str, data: String, version: u64) -> Ask {
+    let data = Some(data.into_bytes().into());
+    let version = version as i32;
+    Ask::Write(Write::Change(Change::SetData { path: path.into(), data, version }))
+}
+
+/// What the lock's node holds.
+fn encode(epoch: u64, algorithm: Algorithm) -> String {
+    format!("{epoch} {}", algorithm.name())
+}
+
+fn decode(data: &[u8]) -> Option<(u64, Algorithm)> {
+    let (epoch, name) = std::str::from_utf8(data).ok()?.split_once(' ')?;
+    Some((epoch.parse().ok()?, Algorithm::named(name)?))
+}
+
+/// Which recipe to change to from `current`, if that is worth it: the best of those that come into
+/// question, if it keeps the lock stable and the current one does not, or is better by enough.
+fn worth(choices: &[Choice], interarrival_ms: f64, current: Algorithm) -> Option<Algorithm> {
+    let best = &eligible(choices, interarrival_ms).next()?.prediction;
+    let own = &choices.iter().find(|choice| choice.prediction.algorithm == current)?.prediction;
+    let cost = |prediction: &model::Prediction| {
+        prediction.growth_ms_per_request.or(prediction.mean_ms).unwrap_or(f64::INFINITY)
+    };
+    let own_is_eligible =
+        eligible(choices, interarrival_ms).any(|choice| choice.prediction.algorithm == current);
+    let better = !own_is_eligible || best.state < own.state || cost(best) < WORTH * cost(own);
+    (better && best.algorithm != current).then_some(best.algorithm)
+}
+
+impl Adaptive {
+    /// A lock below a new node `base`, for the sessions of this client.
+    ///
+    /// # Errors
+    /// The nodes cannot be made.
+    pub fn new(mut client: Client, base: &str, poll_ns: u64, ephemeral: bool) -> io::Result<Self> {
+        let mut estimates = Estimates::default();
+        let data = encode(0, FIRST);
+        for (path, data) in [(base.to_owned(), data.as_str()), (format!("{base}/e0"), "")] {
+            let begin_ns = client.now_ns();
+            let made = client.call(0, create(&path, data.as_bytes(), Mode::default()))?;
+            made.map_err(|code| io::Error::other(format!("{path} was not created: {code:?}")))?;
+            estimates.write_ns = (client.now_ns() - begin_ns) as f64;
+        }
+        let sessions = client.sessions();
+        for session in 0..sessions {
+            let begin_ns = client.now_ns();
+            let read = client.call(session, get(base, true))?;
+            read.map_err(|code| io::Error::other(format!("{base} was not read: {code:?}")))?;
+            estimates.read_ns = (client.now_ns() - begin_ns) as f64;
+        }
+        Ok(Self {
+            client,
+            recipes: Recipes::new(poll_ns, ephemeral),
+            base: base.to_owned(),
+            poll_ns,
+            epochs: BTreeMap::from([(0, FIRST)]),
+            known: vec![Some(0); sessions],
+            waiting: vec![VecDeque::new(); sessions],
+            hands: Vec::new(),
+            holds: BTreeMap::new(),
+            leaving_ns: BTreeMap::new(),
+            asked_ns: 0,
+            estimates,
+            grants: 0,
+            used: BTreeMap::new(),
+            choices: None,
+            wanted: None,
+            heard: Vec::new(),
+        })
+    }
+
+    /// How often the recipe was changed, and how often each gave the lock.
+    pub fn history(&self) -> (u64, &BTreeMap<Algorithm, u32>) {
+        (self.epochs.len() as u64 - 1, &self.used)
+    }
+
+    /// Ends the sessions.
+    ///
+    /// # Errors
+    /// The service does not answer.
+    pub fn close(self) -> io::Result<()> {
+        self.client.close()
+    }
+
+    /// Puts a request into the hands of its session's epoch, or lets it wait for that.
+    fn start(&mut self, request: usize, session: usize) {
+        let Some(epoch) = self.known[session] else {
+            self.waiting[session].push_back(request);
+            return;
+        };
+        let attempt = self.hands.len();
+        self.hands.push(Some(Hand { request, session, epoch }));
+        let base = format!("{}/e{epoch}", self.base);
+        let algorithm = self.epochs[&epoch];
+        self.recipes.begin(&mut self.client, attempt, session, algorithm, &base);
+    }
+
+    /// A session knows which epoch it is: what waits in older ones starts again.
+    fn learn(&mut self, session: usize, epoch: u64, algorithm: Algorithm) {
+        self.epochs.insert(epoch, algorithm);
+        self.known[session] = Some(epoch);
+        let holding: Vec<usize> = self.holds.values().map(|(attempt, _)| *attempt).collect();
+        let mut again = Vec::new();
+        for (attempt, hand) in self.hands.iter_mut().enumerate() {
+            let old = hand.filter(|hand| hand.session == session && hand.epoch < epoch);
+            if let Some(old) = old
+                && !holding.contains(&attempt)
+                && !self.leaving_ns.contains_key(&attempt)
+            {
+                *hand = None;
+                again.push((attempt, old.request));
+            }
+        }
+        for (attempt, request) in again {
+            self.recipes.cancel(&mut self.client, attempt);
+            self.start(request, session);
+        }
+        for request in std::mem::take(&mut self.waiting[session]) {
+            self.start(request, session);
+        }
+    }
+
+    fn answer(&mut self, answer: Answer, out: &mut Vec<Told>) -> io::Result<()> {
+        if answer.tag < FOREIGN_TAGS {
+            return self.recipes.answer(&mut self.client, answer, out);
+        }
+        match (answer.tag, answer.result) {
+            (tag, Ok(Reply::Data(data, _))) if tag < OTHER => {
+                if tag >= TIMED_LOOK {
+                    let took_ns = self.client.now_ns() - self.asked_ns;
+                    average(&mut self.estimates.read_ns, took_ns);
+                    return Ok(());
+                }
+                let (epoch, algorithm) = decode(data.as_deref().unwrap_or_default())
+                    .ok_or_else(|| io::Error::other("the lock's node holds something else"))?;
+                self.learn(answer.session, epoch, algorithm);
+                Ok(())
+            }
+            (_, Ok(_)) => Ok(()),
+            (_, Err(code)) => Err(io::Error::other(format!("an epoch was not begun: {code:?}"))),
+        }
+    }
+
+    /// Passes on what the recipes tell, as far as it still counts.
+    fn pass_on(&mut self, mut from_recipes: Vec<Told>, told: &mut Vec<Told>) {
+        for one in from_recipes.drain(..) {
+            match one {
+                Told::Granted { request: attempt, token } => {
+                    let Some(hand) = self.hands[attempt] else { continue };
+                    if self.known[hand.session] != Some(hand.epoch) {
+                        // The session has heard that this epoch is over, and not yet what is next.
+                        self.hands[attempt] = None;
+                        self.recipes.leave(&mut self.client, attempt);
+                        self.start(hand.request, hand.session);
+                        continue;
+                    }
+                    let now_ns = self.client.now_ns();
+                    self.holds.insert(hand.request, (attempt, now_ns));
+                    *self.used.entry(self.epochs[&hand.epoch]).or_default() += 1;
+                    told.push(Told::Granted { request: hand.request, token });
+                }
+                Told::Released { request: attempt } => {
+                    if let Some(begin_ns) = self.leaving_ns.remove(&attempt) {
+                        let took_ns = self.client.now_ns() - begin_ns;
+                        average(&mut self.estimates.write_ns, took_ns);
+                    }
+                    if let Some(hand) = self.hands[attempt].take() {
+                        told.push(Told::Released { request: hand.request });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks the model every so often, beside the loop, and takes its answer when it is there.
+    fn look(&mut self) {
+        if let Some((interarrival_ms, choices)) = &self.choices {
+            let Ok(choices) = choices.try_recv() else { return };
+            let interarrival_ms = *interarrival_ms;
+            self.choices = None;
+            let current = self.epochs.last_key_value().map_or(FIRST, |(_, algorithm)| *algorithm);
+            self.wanted = worth(&choices, interarrival_ms, current);
+            return;
+        }
+        self.grants += 1;
+        if !self.grants.is_multiple_of(LOOK_EVERY) {
+            return;
+        }
+        self.asked_ns = self.client.now_ns();
+        self.client.ask(0, TIMED_LOOK, get(&self.base, false));
+        let Some(setting) = self.estimates.setting(self.poll_ns) else { return };
+        let (sender, receiver) = channel();
+        self.choices = Some((setting.interarrival_ms, receiver));
+        std::thread::spawn(move || {
+            let choices = rank(&setting, Available::default(), Matters::Mean);
+            // Nobody listens any more if the run is over.
+            let _ = sender.send(choices.unwrap_or_default());
+        });
+    }
+}
+
+impl Locker for Adaptive {
+    fn now_ns(&self) -> u64 {
+        self.client.now_ns()
+    }
+
+    fn acquire(&mut self, request: usize, client: usize) {
+        keep(&mut self.estimates.arrivals_ns, self.client.now_ns());
+        self.start(request, client);
+    }
+
+    fn release(&mut self, request: usize) {
+        let now_ns = self.client.now_ns();
+        let (attempt, since_ns) = self.holds.remove(&request).expect("it has the lock");
+        keep(&mut self.estimates.holds_ns, now_ns - since_ns);
+        self.look();
+        let hand = self.hands[attempt].expect("who holds is in somebody's hands");
+        let newest = self.epochs.last_key_value().map_or(0, |(epoch, _)| *epoch);
+        if self.known[hand.session] == Some(hand.epoch)
+            && hand.epoch == newest
+            && let Some(algorithm) = self.wanted.take()
+        {
+            let next = newest + 1;
+            let path = format!("{}/e{next}", self.base);
+            self.client.ask(hand.session, OTHER, create(&path, b"", Mode::default()));
+            let data = encode(next, algorithm);
+            self.client.ask(hand.session, OTHER, set(&self.base, data, newest));
+            self.epochs.insert(next, algorithm);
+        }
+        self.leaving_ns.insert(attempt, now_ns);
+        self.recipes.leave(&mut self.client, attempt);
+    }
+
+    fn wait(&mut self, until_ns: u64, told: &mut Vec<Told>) -> io::Result<()> {
+        let mut heard = std::mem::take(&mut self.heard);
+        while told.is_empty() {
+            self.client.wait(until_ns, &mut heard)?;
+            for heard in heard.drain(..) {
+                let mut from_recipes = Vec::new();
+                match heard {
+                    Heard::Answer(answer) => self.answer(answer, &mut from_recipes)?,
+                    Heard::Event { session, event } if *event.path == *self.base.as_bytes() => {
+                        self.known[session] = None;
+                        self.client.ask(session, LOOK, get(&self.base, true));
+                    }
+                    Heard::Event { session, event } => {
+                        let client = &mut self.client;
+                        self.recipes.event(client, session, &event, &mut from_recipes);
+                    }
+                    Heard::Due(attempt) => self.recipes.due(&mut self.client, attempt),
+                    Heard::Lost(_) => {}
+                }
+                self.pass_on(from_recipes, told);
+            }
+            if self.client.now_ns() >= until_ns {
+                break;
+            }
+        }
+        self.heard = heard;
+        Ok(())
+    }
+
+    fn counts(&self) -> Counts {
+        self.client.counts()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choices(between_ms: f64, held_ms: f64) -> Vec<Choice> {
+        let timing = Timing::constant(20.0, 0.0, 1.0).unwrap();
+        let setting = Setting::new(timing, between_ms, held_ms);
+        let setting = Setting { requests: Some(HORIZON), ..setting };
+        rank(&setting, Available::default(), Matters::Mean).unwrap()
+    }
+
+    #[test]
+    fn a_recipe_is_changed_when_that_is_worth_it() {
+        let busy = choices(100.0, 60.0);
+        let chosen = worth(&busy, 100.0, Algorithm::TasWatch).unwrap();
+        assert_ne!(chosen, Algorithm::SyncQueue, "which is unsafe");
+        assert_eq!(worth(&busy, 100.0, chosen), None, "there is nothing better");
+        // What is asked for too often is asked for too often in every way; some are less slow.
+        let overloaded = choices(50.0, 60.0);
+        assert!(overloaded.iter().all(|choice| choice.prediction.growth_ms_per_request.is_some()));
+        assert!(worth(&overloaded, 50.0, Algorithm::TasWatch).is_some());
+        // Nearly the same everywhere while nobody waits.
+        assert_eq!(worth(&choices(5_000.0, 1.0), 5_000.0, Algorithm::SyncTas), None);
+    }
+
+    #[test]
+    fn the_nodes_data_say_the_epoch_and_the_recipe() {
+        let data = encode(7, Algorithm::AsyncTas);
+        assert_eq!(decode(data.as_bytes()), Some((7, Algorithm::AsyncTas)));
+        assert_eq!(decode(b"7 nonsense"), None);
+        assert_eq!(decode(b""), None);
+    }
+
+    #[test]
+    fn little_was_seen_yet_so_nothing_is_estimated() {
+        let mut estimates = Estimates { read_ns: 2e6, write_ns: 3e6, ..Estimates::default() };
+        assert!(estimates.setting(1_000_000).is_none());
+        (0..20).for_each(|number| keep(&mut estimates.arrivals_ns, number * 50_000_000));
+        (0..20).for_each(|_| keep(&mut estimates.holds_ns, 10_000_000));
+        let setting = estimates.setting(1_000_000).unwrap();
+        assert_eq!((setting.interarrival_ms, setting.service_ms), (50.0, 10.0));
+        assert_eq!((setting.poll_ms, setting.timing.client_rtt.mean_ms()), (1.0, 2.0));
+    }
+}

@@ -1,0 +1,176 @@
+//! What `claret bench smoke` and `claret bench locks` are told on the command line.
+
+use super::backend::{Attach, Backend};
+use super::generator::Arrivals;
+use super::plan::Experiment;
+use crate::args::parse_duration;
+use clap::{Args, ValueEnum};
+use model::Algorithm;
+use std::path::PathBuf;
+
+/// The recipes that there are, by the model's names, and the choice among them.
+pub const ALGORITHMS: [&str; 7] = [
+    "sync-queue",
+    "sync-queue-relist",
+    "async-queue",
+    "sync-tas",
+    "async-tas",
+    "tas-watch",
+    "adaptive",
+];
+
+/// Another service to measure in the same run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SmokePeer {
+    /// Apache ZooKeeper, of the Debian package `zookeeper`.
+    Zookeeper,
+}
+
+/// A time in milliseconds, from a number with a unit.
+pub fn parse_ms(text: &str) -> Result<f64, String> {
+    parse_duration(text).map(|duration| duration.as_secs_f64() * 1e3)
+}
+
+fn parse_above_zero(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number > 0.0 && number <= 1_000.0 => Ok(number),
+        _ => Err("a number above 0, at most 1000".to_owned()),
+    }
+}
+
+/// Options of `smoke`.
+#[derive(Clone, Debug, Args)]
+pub struct SmokeArgs {
+    /// Numbers of servers, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "1,3",
+        value_parser = clap::value_parser!(u16).range(1..=5))]
+    pub servers: Vec<u16>,
+    /// Another service to measure beside, in turns.
+    #[arg(long, value_enum)]
+    pub vs: Option<SmokePeer>,
+    /// Operations of each kind and round.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub requests: u32,
+    /// How often all is measured; in a round the services take turns with every operation.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub rounds: u32,
+    /// Operations of each kind before anything is measured: programs get faster while they run.
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub warmup: u32,
+    /// Bytes of data in a node.
+    #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub data: u32,
+    /// Round trip to add between client and servers, such as 100ms.
+    #[arg(long, default_value = "0", value_parser = parse_ms)]
+    pub client_rtt: f64,
+    /// Round trip to add between servers.
+    #[arg(long, default_value = "0", value_parser = parse_ms)]
+    pub server_rtt: f64,
+    /// Which server the session is at.
+    #[arg(long, value_enum, default_value = "leader")]
+    pub attach: Attach,
+    /// Operations that are under way at a time when throughput is measured, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "256,1024",
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub outstanding: Vec<u32>,
+    /// Clients that hand a lock to each other, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "8,32",
+        value_parser = clap::value_parser!(u32).range(2..=1_000))]
+    pub waiters: Vec<u32>,
+    /// Where the servers' data directories are made.
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    pub dir: PathBuf,
+    /// Print one JSON document instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `locks`.
+#[derive(Clone, Debug, Args)]
+pub struct LocksArgs {
+    /// Experiments of the study by name, separated by commas. What is said besides replaces what an
+    /// experiment says about it.
+    #[arg(long, value_enum, value_delimiter = ',', ignore_case = true)]
+    pub experiment: Vec<Experiment>,
+    /// Services, separated by commas; they run at the same time and are measured in turns.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "claret,zookeeper")]
+    pub backend: Vec<Backend>,
+    /// Ways to take the lock, separated by commas [default: the six recipes].
+    #[arg(long, value_delimiter = ',', value_parser = ALGORITHMS)]
+    pub algorithm: Vec<String>,
+    /// Servers of each service [default: 3].
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=5))]
+    pub servers: Vec<u16>,
+    /// Round trips between clients and servers, separated by commas, such as 0,100ms [default: 0].
+    #[arg(long, value_delimiter = ',', value_parser = parse_ms)]
+    pub client_rtt: Vec<f64>,
+    /// Round trips between servers, separated by commas [default: 0].
+    #[arg(long, value_delimiter = ',', value_parser = parse_ms)]
+    pub server_rtt: Vec<f64>,
+    /// Mean times in the critical section, separated by commas [default: 1ms]; they are exponential.
+    #[arg(long, value_delimiter = ',', value_parser = parse_ms)]
+    pub service: Vec<f64>,
+    /// Mean times between two requests for the lock, separated by commas [default: 200ms].
+    #[arg(long, value_delimiter = ',', value_parser = parse_ms)]
+    pub interarrival: Vec<f64>,
+    /// Poll intervals of the asynchronous recipes, separated by commas [default: 10ms].
+    #[arg(long, value_delimiter = ',', value_parser = parse_ms)]
+    pub poll: Vec<f64>,
+    /// Clients, each with a session, to which requests go in turn [default: 32].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=2_000))]
+    pub clients: Option<u32>,
+    /// Requests of each run [default: 1000].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub requests: Option<u32>,
+    /// Which server sessions are at.
+    #[arg(long, value_enum, default_value = "leader")]
+    pub attach: Attach,
+    /// All times are divided by this while it runs, and results multiplied by it. Keep a log write
+    /// and an operation's processor time far below the divided round trips.
+    #[arg(long, default_value_t = 5.0, value_parser = parse_above_zero)]
+    pub scale: f64,
+    /// Runs of each point, each with other random choices [default: 5].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub seeds: Option<u32>,
+    /// Where random choices begin.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// How times between requests are spread.
+    #[arg(long, value_enum, default_value = "poisson")]
+    pub arrivals: Arrivals,
+    /// Instead of a stream of requests, so many clients, separated by commas, of which each asks
+    /// again after a pause (--think).
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=2_000))]
+    pub closed: Vec<u32>,
+    /// Mean pause of a client with --closed; it is exponential.
+    #[arg(long, default_value = "0", value_parser = parse_ms)]
+    pub think: f64,
+    /// Nodes of locks stay when their session ends, instead of going with it.
+    #[arg(long)]
+    pub persistent: bool,
+    /// A run ends so long after the last request has come, not divided by --scale; what has not
+    /// had the lock by then is counted as unfinished.
+    #[arg(long, default_value = "60s", value_parser = parse_ms)]
+    pub limit: f64,
+    /// Rows are appended to this file as they are measured, one JSON object a line, and points that
+    /// it has are not measured again.
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
+    /// Draw what was measured beside what the model predicts into this file (SVG).
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// Say which points would be measured and how long that takes, and measure none.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Where the servers' data directories are made.
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    pub dir: PathBuf,
+    /// Print one JSON document instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The recipe with this name; none for the choice among them.
+pub fn recipe(name: &str) -> Option<Algorithm> {
+    Algorithm::named(name)
+}

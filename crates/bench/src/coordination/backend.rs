@@ -1,0 +1,254 @@
+//! The services that are compared, and the links to them and between their servers.
+
+use super::zookeeper;
+use crate::control::Control;
+use crate::links::{Delays, Lines, Links};
+use crate::process::{ClaretOptions, Machine, Server};
+use clap::ValueEnum;
+use serde::Serialize;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Distances that clients of one run can have from the servers.
+pub const DISTANCES: usize = 3;
+
+/// A service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backend {
+    /// This binary, with one shard.
+    Claret,
+    /// Apache ZooKeeper, of the Debian package.
+    Zookeeper,
+    /// None: what is measured is about the network alone.
+    #[value(skip)]
+    Network,
+}
+
+impl Backend {
+    /// Its name on the command line and in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Claret => "claret",
+            Self::Zookeeper => "zookeeper",
+            Self::Network => "network",
+        }
+    }
+}
+
+/// Which server sessions are connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Attach {
+    /// The one that orders writes.
+    Leader,
+    /// All of them, in turn.
+    Any,
+}
+
+/// At which addresses servers listen for each other, and at which they are reached.
+pub struct LineUp {
+    /// Where they listen.
+    pub listens: Vec<SocketAddr>,
+    /// Where others reach them: the beginning of a line, or where they listen.
+    pub reached: Vec<SocketAddr>,
+}
+
+/// A service that ends with this value, with links to it and inside it that can be made longer.
+pub struct Ensemble {
+    /// Which service.
+    pub backend: Backend,
+    server: Server,
+    /// Where clients connect that are next to the servers.
+    near: Vec<SocketAddr>,
+    /// Where clients connect that are not: by distance, then by server.
+    far: Vec<Vec<SocketAddr>>,
+    /// Which server orders writes.
+    leader: usize,
+    to_clients: Arc<Lines>,
+    between: Option<Arc<Lines>>,
+    round_trips_ns: [u64; DISTANCES],
+    _links: Vec<Links>,
+}
+
+fn listener() -> io::Result<TcpListener> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+}
+
+/// So many listeners, no two with the same port.
+fn listeners(count: usize) -> io::Result<Vec<TcpListener>> {
+    (0..count).map(|_| listener()).collect()
+}
+
+fn addresses(listeners: &[TcpListener]) -> io::Result<Vec<SocketAddr>> {
+    listeners.iter().map(TcpListener::local_addr).collect()
+}
+
+impl Ensemble {
+    /// Starts a service of so many servers. If `stretched`, they reach each other over lines, whose
+    /// relay takes some tens of microseconds of its own.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start(
+        backend: Backend,
+        count: usize,
+        stretched: bool,
+        program: &Path,
+        dir: &Path,
+    ) -> io::Result<Self> {
+        let mut links = Vec::new();
+        let (held, relays) = (listeners(count)?, listeners(count)?);
+        let listens = addresses(&held)?;
+        drop(held);
+        let reached = if stretched { addresses(&relays)? } else { listens.clone() };
+        let line_up = LineUp { listens, reached };
+        let between = stretched.then(|| Lines::new(count));
+        if let Some(lines) = &between {
+            let relayed = relays.into_iter().zip(line_up.listens.iter().copied()).collect();
+            links.push(Links::start(relayed, Delays::Lines(lines.clone()))?);
+        }
+        let server = match backend {
+            Backend::Claret => claret(count, &line_up, program, dir)?,
+            Backend::Zookeeper => zookeeper::start(count, &line_up, dir)?,
+            Backend::Network => return Err(io::Error::other("the network is no service")),
+        };
+        let (near, leader) = match backend {
+            Backend::Claret | Backend::Network => (server.zookeeper_addresses(), 0),
+            Backend::Zookeeper => (server.addresses(), zookeeper::leader(&server)?),
+        };
+        if near.len() != count {
+            return Err(io::Error::other("a server has no port for ZooKeeper's protocol"));
+        }
+        let (mut far, mut relayed) = (Vec::new(), Vec::new());
+        for _ in 0..DISTANCES {
+            let relays = listeners(count)?;
+            far.push(addresses(&relays)?);
+            relayed.extend(relays.into_iter().zip(near.iter().copied()));
+        }
+        let to_clients = Lines::new(relayed.len());
+        links.push(Links::start(relayed, Delays::Lines(to_clients.clone()))?);
+        let round_trips_ns = [0; DISTANCES];
+        let ensemble = Self {
+            backend,
+            server,
+            near,
+            far,
+            leader,
+            to_clients,
+            between,
+            round_trips_ns,
+            _links: links,
+        };
+        Ok(ensemble)
+    }
+
+    /// How many servers there are.
+    pub fn servers(&self) -> usize {
+        self.near.len()
+    }
+
+    /// Sets the round trips of clients, by distance, and between servers, in nanoseconds.
+    ///
+    /// # Errors
+    /// The servers were not started for that.
+    pub fn stretch(&mut self, clients_ns: [u64; DISTANCES], servers_ns: u64) -> io::Result<()> {
+        match &self.between {
+            Some(lines) => {
+                (0..self.near.len()).for_each(|line| lines.set_round_trip(line, servers_ns));
+            }
+            None if servers_ns > 0 && self.near.len() > 1 => {
+                return Err(io::Error::other("there are no lines between the servers"));
+            }
+            None => {}
+        }
+        for (distance, round_trip_ns) in clients_ns.iter().enumerate() {
+            for server in 0..self.near.len() {
+                let line = distance * self.near.len() + server;
+                self.to_clients.set_round_trip(line, *round_trip_ns);
+            }
+        }
+        self.round_trips_ns = clients_ns;
+        Ok(())
+    }
+
+    /// Where a session connects, by its number: to the leader or to all servers in turn, and at its
+    /// distance. Who is next to the servers takes no detour.
+    pub fn entrance(&self, session: usize, attach: Attach, distance: usize) -> SocketAddr {
+        let server = match attach {
+            Attach::Leader => self.leader,
+            Attach::Any => session % self.near.len(),
+        };
+        match self.round_trips_ns[distance] {
+            0 => self.near[server],
+            _ => self.far[distance][server],
+        }
+    }
+
+    /// Where `count` sessions connect that are all at the first distance.
+    pub fn entrances(&self, count: usize, attach: Attach) -> Vec<SocketAddr> {
+        (0..count).map(|session| self.entrance(session, attach, 0)).collect()
+    }
+
+    /// Its processes.
+    pub fn processes(&self) -> Vec<u32> {
+        self.server.processes()
+    }
+
+    /// Ends the leader at once.
+    pub fn kill_leader(&mut self) {
+        self.server.kill(self.leader);
+    }
+
+    /// The servers that do not order writes.
+    pub fn followers(&self) -> Vec<usize> {
+        (0..self.near.len()).filter(|server| *server != self.leader).collect()
+    }
+}
+
+/// Starts Claret with one shard, led by the first machine.
+fn claret(count: usize, line_up: &LineUp, program: &Path, dir: &Path) -> io::Result<Server> {
+    let options = ClaretOptions {
+        program: program.to_owned(),
+        cc: "full".into(),
+        shards: 1,
+        workers: 1,
+        durability: "always".into(),
+        replicas: count as u16,
+    };
+    let zookeeper = ["--zookeeper-port", "0"];
+    if count == 1 {
+        return Ok(Server::of(vec![Machine::claret(&options, &zookeeper, dir)?]));
+    }
+    let mut server = Server::of(Vec::new());
+    let reached = line_up.reached.iter().zip(1..);
+    let nodes: Vec<String> = reached.map(|(at, number)| format!("{number}={at}")).collect();
+    let nodes = nodes.join(",");
+    for number in 0..count {
+        let id = (number + 1).to_string();
+        let bind = line_up.listens[number].to_string();
+        let mut flags = vec!["--node", &id, "--cluster", &nodes, "--peer-bind", &bind];
+        flags.extend(zookeeper);
+        server.add(Machine::claret(&options, &flags, dir)?);
+    }
+    server.wait_for_leaders()?;
+    Control::connect(server.address())?.call(&["FAILOVER", "SHARD", "0", "TO", "1"])?;
+    server.wait_for_leaders()?;
+    Ok(server)
+}
+
+/// What a server answers to a word of four letters.
+///
+/// # Errors
+/// It cannot be reached.
+pub fn ask_word(address: SocketAddr, word: [u8; 4]) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    stream.write_all(&word)?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said)?;
+    Ok(said)
+}

@@ -1,0 +1,98 @@
+//! Barriers (E16): how long it takes until all parties go on, from the moment at which the last one
+//! comes. The recipe on nodes: everybody creates a node and lists all of them behind it; whoever
+//! sees that all are there creates the node that all others wait for.
+
+use super::client::{Answer, Client, Heard, exists, list};
+use super::operations::quantile;
+use super::plan::Point;
+use super::recipes::create;
+use crate::report::{fields, rounded};
+use model::operation::{Operation, Party, barrier};
+use model::{Law, Timing};
+use serde_json::{Map, Value};
+use std::io;
+use wire::jute::{Code, Mode, Reply};
+
+const CREATED: u64 = 0;
+const LISTED: u64 = 1;
+const WATCHED: u64 = 2;
+const OPENED: u64 = 3;
+
+/// Lets all sessions of a client meet, and tells how long each waited after the last has come, in
+/// nanoseconds.
+fn meet(client: &mut Client, base: &str) -> io::Result<Vec<u64>> {
+    let parties = client.sessions();
+    let made = client.call(0, create(base, b"", Mode::default()))?;
+    made.map_err(|code| io::Error::other(format!("{base} was not created: {code:?}")))?;
+    let gate = format!("{base}-open");
+    let begin_ns = client.now_ns();
+    for session in 0..parties {
+        client.ask(session, WATCHED, exists(&gate, true));
+        client.ask(session, CREATED, create(&format!("{base}/{session}"), b"", Mode::default()));
+        client.ask(session, LISTED, list(base));
+    }
+    let mut gone_ns = vec![None; parties];
+    let mut heard = Vec::new();
+    while gone_ns.iter().any(Option::is_none) {
+        client.wait(begin_ns + 60_000_000_000, &mut heard)?;
+        if heard.is_empty() {
+            return Err(io::Error::other("a barrier does not open"));
+        }
+        let now_ns = client.now_ns();
+        for heard in heard.drain(..) {
+            match heard {
+                Heard::Event { session, .. } => {
+                    gone_ns[session].get_or_insert(now_ns - begin_ns);
+                }
+                Heard::Answer(answer) => opened(client, &answer, parties, &gate)?,
+                Heard::Due(_) | Heard::Lost(_) => {}
+            }
+        }
+    }
+    Ok(gone_ns.into_iter().flatten().collect())
+}
+
+fn opened(client: &mut Client, answer: &Answer, parties: usize, gate: &str) -> io::Result<()> {
+    match (answer.tag, &answer.result) {
+        (LISTED, Ok(Reply::Children(names, _))) if names.len() == parties => {
+            client.ask(answer.session, OPENED, create(gate, b"", Mode::default()));
+            Ok(())
+        }
+        (WATCHED, Err(Code::NoNode)) | (OPENED, Err(Code::NodeExists)) | (_, Ok(_)) => Ok(()),
+        (_, Err(code)) => Err(io::Error::other(format!("a barrier was refused: {code:?}"))),
+    }
+}
+
+/// A row of a point, with as many parties as it has clients. The recipe takes two writes, one after
+/// the other; `native_ms` is what the model says of a service that knows barriers.
+///
+/// # Errors
+/// The service fails.
+pub fn measure(
+    client: &mut Client,
+    point: &Point,
+    timing: &Timing,
+    mut name: impl FnMut() -> String,
+) -> io::Result<Map<String, Value>> {
+    let invalid = |error: model::Invalid| io::Error::other(error.to_string());
+    let mut waited_ns = Vec::new();
+    for _ in 0..point.requests {
+        waited_ns.extend(meet(client, &name())?);
+    }
+    let write_ms = timing.latency(Operation::Write).map_err(invalid)?.mean_ms();
+    let party = Party { late: Law::zero(), rtt: timing.client_rtt.clone() };
+    let parties = vec![party; client.sessions()];
+    let native = barrier(&parties, &timing.commit().map_err(invalid)?.law()).map_err(invalid)?;
+    let ms = |ns: f64| ns / 1e6 * point.scale;
+    let mean = ms(waited_ns.iter().sum::<u64>() as f64 / waited_ns.len().max(1) as f64);
+    let predicted = 2.0 * write_ms * point.scale;
+    Ok(fields([
+        ("mean_ms", rounded(mean)),
+        ("predicted_ms", rounded(predicted)),
+        ("error", rounded(mean / predicted - 1.0)),
+        ("native_ms", rounded(native.mean_ms * point.scale)),
+        ("p50_ms", rounded(ms(quantile(&waited_ns, 0.5)))),
+        ("p99_ms", rounded(ms(quantile(&waited_ns, 0.99)))),
+        ("max_ms", rounded(ms(quantile(&waited_ns, 1.0)))),
+    ]))
+}

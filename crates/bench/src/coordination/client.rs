@@ -1,0 +1,495 @@
+//! A client of ZooKeeper's protocol that holds many sessions in one thread: the same code against
+//! Claret and against ZooKeeper.
+//!
+//! Requests are sent without waiting for what was asked before, answers come back in the order of
+//! the requests of their session, and watches in between. There is no going back to a session whose
+//! connection is lost: a measurement during which that happens is worthless, so it is an error.
+
+use crate::timers::Timers;
+use mio::net::TcpStream;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::time::Duration;
+use wire::jute::{
+    Ask, Code, ConnectRequest, ConnectResponse, Event, FRAME_BYTES_MAX, Kind, NOTIFICATION_XID, Op,
+    PING_XID, Read, Reply, ReplyHeader, Request, SessionId, Write, Zxid, code, next_frame,
+    read_event, read_reply,
+};
+
+const TIMER: Token = Token(usize::MAX);
+const READ_BYTES: usize = 64 << 10;
+/// How long a server may take to begin or end a session, and for an answer that is waited for.
+const PATIENCE_NS: u64 = 60_000_000_000;
+/// The longest sleep: somebody may have pressed Ctrl-C.
+const IDLE_NS: u64 = 100_000_000;
+
+/// Sessions end when nothing was heard of their clients for so long.
+pub const SESSION_TIMEOUT_MS: i32 = 30_000;
+
+/// What was heard.
+#[derive(Debug)]
+pub enum Heard {
+    /// The answer to a request.
+    Answer(Answer),
+    /// A watch was triggered.
+    Event {
+        /// Of this session.
+        session: usize,
+        /// What has happened.
+        event: Event,
+    },
+    /// A moment that was asked for has come.
+    Due(usize),
+    /// A session's connection is gone; only if that is expected ([`Client::expect_loss`]).
+    Lost(usize),
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub struct Answer {
+    /// The session that has asked.
+    pub session: usize,
+    /// What the request was given to tell it by.
+    pub tag: u64,
+    /// The change that was made, or the latest one that the server knows.
+    pub zxid: Zxid,
+    /// What was found out, or why not.
+    pub result: Result<Reply, Code>,
+}
+
+/// What was sent and received so far, by all sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests that change something, whether they were refused or not.
+    pub writes: u64,
+    /// Requests that do not.
+    pub reads: u64,
+    /// Answers and notifications.
+    pub heard: u64,
+    /// Bytes in both directions.
+    pub bytes: u64,
+}
+
+impl Counts {
+    /// What has come since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            writes: self.writes - before.writes,
+            reads: self.reads - before.reads,
+            heard: self.heard - before.heard,
+            bytes: self.bytes - before.bytes,
+        }
+    }
+
+    /// Requests, answers and notifications.
+    pub fn messages(&self) -> u64 {
+        self.writes + self.reads + self.heard
+    }
+}
+
+struct Session {
+    stream: TcpStream,
+    /// Number and operation of requests that are not answered yet, and what to tell them by.
+    asked: VecDeque<(i32, Op, u64)>,
+    out: Vec<u8>,
+    written: usize,
+    input: Vec<u8>,
+    last_xid: i32,
+    /// Set as soon as the server has begun the session.
+    id: Option<SessionId>,
+    /// The server has ended it, or the connection is gone.
+    ended: bool,
+}
+
+/// Sessions with the loop that serves them.
+pub struct Client {
+    poll: Poll,
+    events: Events,
+    timers: Timers,
+    sessions: Vec<Session>,
+    /// Sessions that have something to send.
+    dirty: Vec<usize>,
+    counts: Counts,
+    ping_every_ns: u64,
+    next_ping_ns: u64,
+    may_be_lost: bool,
+    scratch: Vec<u8>,
+}
+
+impl Client {
+    /// Begins a session at each of these servers and waits until all have begun.
+    ///
+    /// # Errors
+    /// A server cannot be reached, or does not answer.
+    pub fn connect(servers: &[SocketAddr]) -> io::Result<Self> {
+        Self::connect_for(servers, SESSION_TIMEOUT_MS)
+    }
+
+    /// The same with another timeout, of which the server may make what it likes.
+    ///
+    /// # Errors
+    /// As for [`Client::connect`].
+    pub fn connect_for(servers: &[SocketAddr], timeout_ms: i32) -> io::Result<Self> {
+        let (poll, timers) = (Poll::new()?, Timers::new()?);
+        let descriptor = timers.descriptor();
+        poll.registry().register(&mut SourceFd(&descriptor), TIMER, Interest::READABLE)?;
+        let ping_every_ns = (timeout_ms.max(300) as u64) * 1_000_000 / 3;
+        let mut client = Self {
+            poll,
+            events: Events::with_capacity(1024),
+            timers,
+            sessions: Vec::new(),
+            dirty: Vec::new(),
+            counts: Counts::default(),
+            ping_every_ns,
+            next_ping_ns: ping_every_ns,
+            may_be_lost: false,
+            scratch: vec![0; READ_BYTES],
+        };
+        for server in servers {
+            client.begin(*server, timeout_ms)?;
+        }
+        let until_ns = client.now_ns() + PATIENCE_NS;
+        let mut nothing = Vec::new();
+        while client.sessions.iter().any(|session| session.id.is_none()) {
+            if client.now_ns() > until_ns {
+                return Err(io::Error::other("a server does not begin a session"));
+            }
+            client.turn(until_ns, &mut nothing)?;
+        }
+        client.counts = Counts::default();
+        Ok(client)
+    }
+
+    fn begin(&mut self, server: SocketAddr, timeout_ms: i32) -> io::Result<()> {
+        let stream = std::net::TcpStream::connect(server)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let mut stream = TcpStream::from_std(stream);
+        let token = Token(self.sessions.len());
+        let both = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(&mut stream, token, both)?;
+        let mut out = Vec::new();
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: Zxid(0),
+            timeout_ms,
+            session: SessionId(0),
+            password: Some([0; 16]),
+            read_only: Some(false),
+        };
+        request.encode(&mut out);
+        self.dirty.push(self.sessions.len());
+        self.sessions.push(Session {
+            stream,
+            asked: VecDeque::new(),
+            out,
+            written: 0,
+            input: Vec::new(),
+            last_xid: 0,
+            id: None,
+            ended: false,
+        });
+        Ok(())
+    }
+
+    /// Nanoseconds since the client was made.
+    pub fn now_ns(&self) -> u64 {
+        self.timers.now_ns()
+    }
+
+    /// How many sessions there are.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// What was sent and received so far, by requests and not by pings.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// From now on a session may be lost.
+    pub fn expect_loss(&mut self) {
+        self.may_be_lost = true;
+    }
+
+    /// Closes a session's connection without a word, as a client that dies does. Its session goes
+    /// on until the server notices.
+    pub fn drop_connection(&mut self, session: usize) {
+        let session = &mut self.sessions[session];
+        session.ended = true;
+        let _ = session.stream.shutdown(std::net::Shutdown::Both);
+    }
+
+    /// Asks for something; `tag` comes back with the answer. It is sent by the next
+    /// [`Client::wait`].
+    ///
+    /// # Panics
+    /// The protocol has no words for it, which is a fault of the caller.
+    pub fn ask(&mut self, session: usize, tag: u64, what: Ask) {
+        let is_write = matches!(what, Ask::Write(_));
+        let Kind::One(op) = what.kind() else { panic!("several operations are never asked for") };
+        let own = &mut self.sessions[session];
+        if own.ended {
+            return;
+        }
+        own.last_xid = own.last_xid.wrapping_add(1).max(1);
+        let xid = own.last_xid;
+        let request = Request { xid, what };
+        let before = own.out.len();
+        request.encode(&mut own.out).expect("the request can be said");
+        self.counts.bytes += (own.out.len() - before) as u64;
+        own.asked.push_back((xid, op, tag));
+        self.counts.writes += u64::from(is_write);
+        self.counts.reads += u64::from(!is_write);
+        self.dirty.push(session);
+    }
+
+    /// Lets [`Heard::Due`] be heard at a moment.
+    pub fn remind(&mut self, at_ns: u64, what: usize) {
+        self.timers.add(at_ns, what);
+    }
+
+    /// Sends what was asked, and waits until something is heard, at most until a moment.
+    ///
+    /// # Errors
+    /// A session was lost, a server answers what cannot be understood, or somebody has pressed
+    /// Ctrl-C.
+    pub fn wait(&mut self, until_ns: u64, heard: &mut Vec<Heard>) -> io::Result<()> {
+        while heard.is_empty() {
+            self.turn(until_ns, heard)?;
+            if self.now_ns() >= until_ns {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what was asked without waiting for anything.
+    ///
+    /// # Errors
+    /// As for [`Client::wait`].
+    pub fn send(&mut self) -> io::Result<()> {
+        let mut nothing = Vec::new();
+        for session in std::mem::take(&mut self.dirty) {
+            self.flush(session, &mut nothing)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for something and waits for the answer, in which nothing else is heard.
+    ///
+    /// # Errors
+    /// As for [`Client::wait`], and if the answer takes too long.
+    pub fn call(&mut self, session: usize, what: Ask) -> io::Result<Result<Reply, Code>> {
+        const TAG: u64 = u64::MAX;
+        self.ask(session, TAG, what);
+        let until_ns = self.now_ns() + PATIENCE_NS;
+        let mut heard = Vec::new();
+        while self.now_ns() < until_ns {
+            self.wait(until_ns, &mut heard)?;
+            for heard in heard.drain(..) {
+                if let Heard::Answer(Answer { tag: TAG, result, .. }) = heard {
+                    return Ok(result);
+                }
+            }
+        }
+        Err(io::Error::new(ErrorKind::TimedOut, "a server does not answer"))
+    }
+
+    /// Ends all sessions, and with them their ephemeral nodes, and waits for that.
+    ///
+    /// # Errors
+    /// As for [`Client::wait`], and if it takes too long.
+    pub fn close(mut self) -> io::Result<()> {
+        self.may_be_lost = true;
+        for session in 0..self.sessions.len() {
+            self.ask(session, 0, Ask::Write(Write::Close));
+        }
+        let until_ns = self.now_ns() + PATIENCE_NS;
+        let mut heard = Vec::new();
+        while self.sessions.iter().any(|session| !session.ended && !session.asked.is_empty()) {
+            if self.now_ns() > until_ns {
+                return Err(io::Error::other("a server does not end a session"));
+            }
+            self.turn(until_ns, &mut heard)?;
+            heard.clear();
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, until_ns: u64, heard: &mut Vec<Heard>) -> io::Result<()> {
+        super::stop::check()?;
+        let now_ns = self.now_ns();
+        if now_ns >= self.next_ping_ns {
+            self.ping(now_ns);
+        }
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for session in dirty.drain(..) {
+            self.flush(session, heard)?;
+        }
+        self.dirty = dirty;
+        while let Some(what) = self.timers.pop(self.timers.now_ns()) {
+            heard.push(Heard::Due(what));
+        }
+        if !heard.is_empty() {
+            return Ok(());
+        }
+        let wake_ns = until_ns.min(self.next_ping_ns).min(now_ns + IDLE_NS);
+        self.timers.arm(wake_ns)?;
+        let mut events = std::mem::replace(&mut self.events, Events::with_capacity(1));
+        let polled = self.poll.poll(&mut events, Some(Duration::from_nanos(IDLE_NS)));
+        match polled {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+            Ok(()) => {
+                for event in &events {
+                    let Token(session) = event.token();
+                    if event.token() == TIMER {
+                        continue;
+                    }
+                    if event.is_readable() {
+                        self.receive(session, heard)?;
+                    }
+                    if event.is_writable() {
+                        self.flush(session, heard)?;
+                    }
+                }
+            }
+        }
+        self.events = events;
+        while let Some(what) = self.timers.pop(self.timers.now_ns()) {
+            heard.push(Heard::Due(what));
+        }
+        Ok(())
+    }
+
+    fn ping(&mut self, now_ns: u64) {
+        self.next_ping_ns = now_ns + self.ping_every_ns;
+        for (number, session) in self.sessions.iter_mut().enumerate() {
+            if session.id.is_some() && !session.ended {
+                let ping = Request { xid: PING_XID, what: Ask::Ping };
+                ping.encode(&mut session.out).expect("a ping can be said");
+                self.dirty.push(number);
+            }
+        }
+    }
+
+    fn flush(&mut self, number: usize, heard: &mut Vec<Heard>) -> io::Result<()> {
+        let session = &mut self.sessions[number];
+        while session.written < session.out.len() && !session.ended {
+            match session.stream.write(&session.out[session.written..]) {
+                Ok(written) if written > 0 => session.written += written,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(_) => return self.lost(number, "the connection was closed", heard),
+                Err(error) => return self.lost(number, &error.to_string(), heard),
+            }
+        }
+        session.out.clear();
+        session.written = 0;
+        Ok(())
+    }
+
+    fn receive(&mut self, number: usize, heard: &mut Vec<Heard>) -> io::Result<()> {
+        loop {
+            let session = &mut self.sessions[number];
+            if session.ended {
+                return Ok(());
+            }
+            match session.stream.read(&mut self.scratch) {
+                Ok(0) => return self.lost(number, "the server closed the connection", heard),
+                Ok(read) => session.input.extend_from_slice(&self.scratch[..read]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return self.lost(number, &error.to_string(), heard),
+            }
+            let mut input = std::mem::take(&mut self.sessions[number].input);
+            let mut taken = 0;
+            loop {
+                let next =
+                    next_frame(&input[taken..], FRAME_BYTES_MAX).map_err(io::Error::other)?;
+                let Some((frame, len)) = next else { break };
+                self.frame(number, frame, len, heard)?;
+                taken += len;
+            }
+            input.drain(..taken);
+            self.sessions[number].input = input;
+        }
+    }
+
+    fn frame(
+        &mut self,
+        number: usize,
+        frame: &[u8],
+        len: usize,
+        heard: &mut Vec<Heard>,
+    ) -> io::Result<()> {
+        let session = &mut self.sessions[number];
+        if session.id.is_none() {
+            let response = ConnectResponse::decode(frame).map_err(io::Error::other)?;
+            if response.is_expired() {
+                return Err(io::Error::other("the server refuses to begin a session"));
+            }
+            session.id = Some(response.session);
+            return Ok(());
+        }
+        let (header, body) = ReplyHeader::decode(frame).map_err(io::Error::other)?;
+        if header.xid == PING_XID {
+            return Ok(());
+        }
+        self.counts.heard += 1;
+        self.counts.bytes += len as u64;
+        if header.xid == NOTIFICATION_XID {
+            let event = read_event(body).map_err(io::Error::other)?;
+            heard.push(Heard::Event { session: number, event });
+            return Ok(());
+        }
+        let Some((xid, op, tag)) = session.asked.pop_front() else {
+            return Err(io::Error::other("the server answers what nobody has asked"));
+        };
+        if xid != header.xid {
+            return Err(io::Error::other("the server answers out of order"));
+        }
+        session.ended |= op == Op::CloseSession;
+        let result = match header.err {
+            0 => Ok(read_reply(op, body).map_err(io::Error::other)?),
+            err => Err(code(err).ok_or_else(|| {
+                io::Error::other(format!("the server refuses with the unknown number {err}"))
+            })?),
+        };
+        heard.push(Heard::Answer(Answer { session: number, tag, zxid: header.zxid, result }));
+        Ok(())
+    }
+
+    fn lost(&mut self, number: usize, why: &str, heard: &mut Vec<Heard>) -> io::Result<()> {
+        let session = &mut self.sessions[number];
+        if std::mem::replace(&mut session.ended, true) {
+            return Ok(());
+        }
+        if self.may_be_lost {
+            heard.push(Heard::Lost(number));
+            return Ok(());
+        }
+        let what = format!("session {number} was lost: {why}");
+        Err(io::Error::new(ErrorKind::ConnectionReset, what))
+    }
+}
+
+/// Reading a node's data, with a watch or without.
+pub fn get(path: &str, watch: bool) -> Ask {
+    Ask::Read { read: Read::Data(path.into()), watch }
+}
+
+/// Asking whether there is a node, with a watch or without.
+pub fn exists(path: &str, watch: bool) -> Ask {
+    Ask::Read { read: Read::Exists(path.into()), watch }
+}
+
+/// Listing a node's children.
+pub fn list(path: &str) -> Ask {
+    Ask::Read { read: Read::Children { path: path.into(), stat: false }, watch: false }
+}

@@ -1,0 +1,152 @@
+//! What is told of the runs of a point.
+
+use super::backend::Ensemble;
+use super::forecast::Forecast;
+use super::generator::Outcome;
+use super::operations::quantile;
+use super::plan::Point;
+use crate::report::{fields, ratio, rounded};
+use serde_json::{Map, Value};
+
+/// Student's t for a 95 % interval, by degrees of freedom from 1 on; further on as many as there are
+/// is as good as the normal one.
+const STUDENT: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+
+/// How equal these are: 1 if they all are, 1/n if one has all. (Jain's index.) `None` if there is
+/// nothing to share.
+pub fn jain(shares: &[f64]) -> Option<f64> {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
+/// Half of the 95 % interval of a mean of these; `None` for less than two.
+pub fn interval(means: &[f64]) -> Option<f64> {
+    let count = means.len() as f64;
+    let mean = means.iter().sum::<f64>() / count;
+    let square = means.iter().map(|one| (one - mean).powi(2)).sum::<f64>();
+    let freedom = means.len().checked_sub(1).filter(|freedom| *freedom > 0)?;
+    let student = STUDENT.get(freedom - 1).copied().unwrap_or(1.96);
+    Some(student * (square / freedom as f64 / count).sqrt())
+}
+
+/// By client, what counts for fairness: in a closed loop how often it had the lock, in an open one,
+/// in which everybody gets it as often as asked, its mean latency.
+fn shares(point: &Point, outcome: &Outcome) -> Vec<f64> {
+    let clients = point.clients as usize;
+    let (mut counts, mut sums) = (vec![0.0; clients], vec![0.0; clients]);
+    for (client, latency) in outcome.client.iter().zip(&outcome.latency_ns) {
+        if let Some(latency_ns) = latency {
+            counts[*client] += 1.0;
+            sums[*client] += *latency_ns as f64;
+        }
+    }
+    if point.closed {
+        return counts;
+    }
+    let means = sums.iter().zip(&counts).filter(|(_, count)| **count > 0.0);
+    means.map(|(sum, count)| sum / count).collect()
+}
+
+/// The figures of a lock, from all runs of its point, in the experiment's milliseconds.
+pub fn of_lock(point: &Point, outcomes: &[Outcome], forecast: &Forecast) -> Map<String, Value> {
+    let ms = |ns: f64| ns / 1e6 * point.scale;
+    let mean_of = |outcome: &Outcome| {
+        let served: Vec<u64> = outcome.served_ns().collect();
+        ms(served.iter().sum::<u64>() as f64 / served.len().max(1) as f64)
+    };
+    let means: Vec<f64> = outcomes.iter().map(mean_of).collect();
+    let served: Vec<u64> = outcomes.iter().flat_map(Outcome::served_ns).collect();
+    let hand_offs: Vec<u64> =
+        outcomes.iter().flat_map(|outcome| outcome.hand_off_ns.iter().copied()).collect();
+    let cycles: Vec<u64> =
+        outcomes.iter().flat_map(|outcome| outcome.cycle_ns.iter().copied()).collect();
+    let mean = ms(served.iter().sum::<u64>() as f64 / served.len() as f64);
+    let acquisitions = served.len() as f64;
+    let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>() as f64;
+    let fair: Vec<f64> =
+        outcomes.iter().filter_map(|outcome| jain(&shares(point, outcome))).collect();
+    let option = |value: Option<f64>| value.map_or(Value::Null, rounded);
+    let predicted = forecast.mean_ms;
+    let state = serde_json::to_value(forecast.state).unwrap_or_default();
+    let mut row = fields([
+        ("state", state),
+        ("load", rounded(forecast.load)),
+        ("mean_ms", rounded(mean)),
+        ("predicted_ms", option(predicted)),
+        ("error", option(predicted.map(|predicted| mean / predicted - 1.0))),
+        ("mean_95_ms", option(interval(&means))),
+        ("p50_ms", rounded(ms(quantile(&served, 0.5)))),
+        ("p99_ms", rounded(ms(quantile(&served, 0.99)))),
+        ("predicted_p99_ms", option(forecast.p99_ms)),
+        ("max_ms", rounded(ms(quantile(&served, 1.0)))),
+        ("hand_off_p50_ms", rounded(ms(quantile(&hand_offs, 0.5)))),
+        ("lock_unlock_p50_ms", rounded(ms(quantile(&cycles, 0.5)))),
+        ("jain", option((!fair.is_empty()).then(|| fair.iter().sum::<f64>() / fair.len() as f64))),
+        ("writes_per_acquisition", ratio(Some(sum(|o| o.counts.writes)), Some(acquisitions))),
+        ("predicted_writes", option(forecast.writes)),
+        ("messages_per_acquisition", ratio(Some(sum(|o| o.counts.messages())), Some(acquisitions))),
+        ("bytes_per_acquisition", ratio(Some(sum(|o| o.counts.bytes)), Some(acquisitions))),
+        ("unfinished", outcomes.iter().map(Outcome::unfinished).sum::<usize>().into()),
+        ("growth_ms_per_request", option(forecast.growth_ms)),
+        ("acquisitions_per_s", rounded(acquisitions / (sum(|o| o.elapsed_ns) / 1e9 * point.scale))),
+    ]);
+    if !point.distances_ms.is_empty() {
+        for (distance, rtt_ms) in point.distances_ms.iter().enumerate() {
+            let at = |client: &usize| client % point.distances_ms.len() == distance;
+            let mut far = Vec::new();
+            for outcome in outcomes {
+                let of = outcome.client.iter().zip(&outcome.latency_ns).filter(|(c, _)| at(c));
+                far.extend(of.filter_map(|(_, latency)| *latency));
+            }
+            let share = far.len() as f64 / acquisitions;
+            row.insert(format!("share_at_{rtt_ms}ms"), rounded(share));
+            row.insert(format!("max_at_{rtt_ms}ms"), rounded(ms(quantile(&far, 1.0))));
+        }
+    }
+    row
+}
+
+/// Processor time that others used while something was measured.
+pub struct Watch {
+    costs: crate::sample::Costs,
+    begun: std::time::Instant,
+}
+
+impl Watch {
+    /// From now on.
+    pub fn begin(ensemble: &Ensemble) -> Self {
+        let costs = crate::sample::Costs::now(&ensemble.processes());
+        Self { costs, begun: std::time::Instant::now() }
+    }
+
+    /// How many processors were busy with something else than the service and its load.
+    pub fn foreign_cpus(&self, ensemble: &Ensemble) -> f64 {
+        let after = crate::sample::Costs::now(&ensemble.processes());
+        let recorder = crate::recorder::Recorder::new(1, 0);
+        let elapsed_ns = self.begun.elapsed().as_nanos() as u64;
+        crate::sample::Sample::new(&recorder, 1, elapsed_ns.max(1), (self.costs, after))
+            .foreign_cpus()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_all_has_one_part_of_n_and_equals_have_one() {
+        assert_eq!(jain(&[3.0, 3.0, 3.0]), Some(1.0));
+        assert_eq!(jain(&[5.0, 0.0, 0.0, 0.0]), Some(0.25));
+        assert!((jain(&[1.0, 2.0]).unwrap() - 0.9).abs() < 1e-12);
+        assert_eq!(jain(&[0.0, 0.0]), None);
+        assert_eq!(jain(&[]), None);
+    }
+
+    #[test]
+    fn an_interval_is_that_of_the_textbook() {
+        assert_eq!(interval(&[5.0]), None);
+        let found = interval(&[9.0, 10.0, 11.0]).unwrap();
+        assert!((found - 4.303 / 3f64.sqrt()).abs() < 1e-9, "{found}");
+    }
+}

@@ -1,0 +1,249 @@
+//! What the model expects of a point, from two figures that are measured just before: what a read
+//! and a write take without anything added.
+
+use super::backend::{Attach, Backend};
+use super::generator::Arrivals;
+use super::plan::Point;
+use model::operation::Operation;
+use model::recommend::{Available, Choice, Matters, rank};
+use model::turns::RUN_MAX;
+use model::{Algorithm, Attachment, Invalid, Law, Prediction, Setting, State, Timing};
+
+/// Messages per second beyond which a recipe is no choice.
+const MESSAGES_PER_S_MAX: f64 = 2_000.0;
+
+/// What the service takes without anything added, in real milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Base {
+    /// A read.
+    pub read_ms: f64,
+    /// A write.
+    pub write_ms: f64,
+    /// Reads per second that are answered when very many are asked at once.
+    pub reads_per_s: f64,
+    /// The same for writes.
+    pub writes_per_s: f64,
+}
+
+/// What is expected, in the experiment's milliseconds.
+#[derive(Clone, Debug)]
+pub struct Forecast {
+    /// Mean latency of the first requests, as many as there are in a run; of a run that is very long,
+    /// in the long run.
+    pub mean_ms: Option<f64>,
+    /// What 99 % do not exceed, in the run if that is known, else in the long run.
+    pub p99_ms: Option<f64>,
+    /// The part of the time for which the lock is occupied.
+    pub load: f64,
+    /// What that means.
+    pub state: State,
+    /// By how much each request waits longer than the one before.
+    pub growth_ms: Option<f64>,
+    /// Log entries per acquisition.
+    pub writes: Option<f64>,
+}
+
+/// Network and disks of a point, in real milliseconds.
+///
+/// Sessions at all servers in turn are on average (n - 1)/n server round trips away from the
+/// leader: for writes; and, with Claret, whose leader answers reads, for those as well.
+///
+/// # Errors
+/// A figure is no time.
+pub fn timing(point: &Point, base: &Base) -> Result<Timing, Invalid> {
+    let client_ms = mean_client_ms(point) / point.scale + base.read_ms;
+    let server_ms = point.server_rtt_ms / point.scale;
+    let disk_ms = (base.write_ms - base.read_ms).max(0.0);
+    let servers = usize::from(point.servers);
+    let away_ms = server_ms * (servers as f64 - 1.0) / servers as f64;
+    let timing = |client_ms, server_ms, disk_ms, attachment| {
+        Ok(Timing {
+            client_rtt: Law::constant(client_ms)?,
+            server_rtt: Law::constant(server_ms)?,
+            disk: Law::constant(disk_ms)?,
+            servers,
+            attachment,
+        })
+    };
+    match (point.attach, point.backend) {
+        (Attach::Leader, _) => timing(client_ms, server_ms, disk_ms, Attachment::Leader),
+        (Attach::Any, Backend::Claret) => {
+            timing(client_ms + away_ms, server_ms, disk_ms, Attachment::Leader)
+        }
+        // A follower's round trip that is that much shorter, and a commit that is as much longer.
+        (Attach::Any, Backend::Zookeeper | Backend::Network) => {
+            timing(client_ms, away_ms, disk_ms + server_ms - away_ms, Attachment::Follower)
+        }
+    }
+}
+
+/// The round trip of the average client, as it is in the experiment.
+pub fn mean_client_ms(point: &Point) -> f64 {
+    match point.distances_ms.len() {
+        0 => point.client_rtt_ms,
+        count => point.distances_ms.iter().sum::<f64>() / count as f64,
+    }
+}
+
+/// What an operation takes, in the experiment's milliseconds.
+///
+/// # Errors
+/// A figure is no time.
+pub fn operation_ms(point: &Point, base: &Base, operation: Operation) -> Result<f64, Invalid> {
+    Ok(timing(point, base)?.latency(operation)?.mean_ms() * point.scale)
+}
+
+/// What an operation of a pipeline takes, in the experiment's milliseconds.
+///
+/// # Errors
+/// A figure is no time.
+pub fn pipelined_ms(point: &Point, base: &Base, operation: Operation) -> Result<f64, Invalid> {
+    let rate = match operation {
+        Operation::Read => base.reads_per_s,
+        _ => base.writes_per_s,
+    };
+    let pipelined = timing(point, base)?.pipelined(operation, point.requests, rate)?;
+    Ok(pipelined.per_operation_ms * point.scale)
+}
+
+/// The circumstances of the lock of a point, in real milliseconds.
+///
+/// # Errors
+/// A figure is no time.
+pub fn setting(point: &Point, base: &Base) -> Result<Setting, Invalid> {
+    let timing = timing(point, base)?;
+    let (interarrival_ms, service_ms) =
+        (point.interarrival_ms / point.scale, point.service_ms / point.scale);
+    let setting = Setting::new(timing, interarrival_ms, service_ms);
+    Ok(Setting {
+        poll_ms: point.poll_ms / point.scale,
+        requests: (point.requests <= RUN_MAX).then_some(point.requests),
+        ..setting
+    })
+}
+
+/// What is expected of a lock. In a closed loop of m clients the service and the hand-off come m
+/// times in the time in which each client goes round once, unless the lock is free when it asks.
+///
+/// # Errors
+/// A figure is no time.
+pub fn lock(point: &Point, base: &Base, algorithm: Algorithm) -> Result<Forecast, Invalid> {
+    let setting = setting(point, base)?;
+    let scale = point.scale;
+    if point.closed {
+        let waiting = (point.clients as usize).saturating_sub(2).max(1);
+        let busy_ms = setting.service_ms + setting.hand_off_ms(algorithm, waiting)?;
+        let write_ms = setting.timing.latency(Operation::Write)?.mean_ms();
+        let free_ms = setting.free(algorithm)?.mean_ms();
+        let others_ms = point.think_ms / scale + setting.service_ms + write_ms;
+        let mean_ms = (f64::from(point.clients) * busy_ms - others_ms).max(free_ms);
+        let round_ms = mean_ms + others_ms;
+        let load = f64::from(point.clients) * busy_ms / round_ms;
+        return Ok(Forecast {
+            mean_ms: Some(mean_ms * scale),
+            p99_ms: None,
+            load,
+            // Whoever waits for its lock asks for no more: a closed loop is never overloaded.
+            state: if load < 0.95 { State::Stable } else { State::Critical },
+            growth_ms: None,
+            writes: None,
+        });
+    }
+    let predicted: Prediction = setting.predict(algorithm)?;
+    // Waits of requests that come at random are all that the model knows.
+    let at_random = point.arrivals == Arrivals::Poisson;
+    let run = predicted.run.filter(|_| at_random);
+    let mean_ms = run.map(|run| run.mean_ms).or(predicted.mean_ms.filter(|_| at_random));
+    let p99_ms = predicted.p99_ms.filter(|_| at_random);
+    Ok(Forecast {
+        mean_ms: mean_ms.map(|ms| ms * scale),
+        p99_ms: run.and_then(|run| run.p99_ms).or(p99_ms).map(|ms| ms * scale),
+        load: predicted.load,
+        state: predicted.state,
+        growth_ms: predicted.growth_ms_per_request.map(|ms| ms * scale),
+        writes: predicted.quorum_writes,
+    })
+}
+
+/// The same for a lock that changes its recipe: what the one that it should end with would do from
+/// the beginning.
+///
+/// # Errors
+/// A figure is no time.
+pub fn best(point: &Point, base: &Base) -> Result<Forecast, Invalid> {
+    let setting = setting(point, base)?;
+    let choices = rank(&setting, Available::default(), Matters::Mean)?;
+    let best = eligible(&choices, setting.interarrival_ms).next();
+    lock(point, base, best.map_or(Algorithm::TasWatch, |choice| choice.prediction.algorithm))
+}
+
+/// The recipes among these that a lock may change to, the best first: safe ones, and none that says
+/// more than a small service can answer, since the model counts no processors. If it is not known
+/// how much one says, it says too much.
+pub fn eligible(choices: &[Choice], interarrival_ms: f64) -> impl Iterator<Item = &Choice> {
+    let quiet = move |choice: &&Choice| {
+        let per_s = choice.prediction.messages.map(|each| each * 1e3 / interarrival_ms);
+        per_s.is_some_and(|per_s| per_s <= MESSAGES_PER_S_MAX)
+    };
+    choices.iter().filter(|choice| choice.safe).filter(quiet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coordination::args::LocksArgs;
+    use crate::coordination::plan::points;
+    use clap::{Args, FromArgMatches};
+
+    const BASE: Base =
+        Base { read_ms: 0.5, write_ms: 1.5, reads_per_s: 20_000.0, writes_per_s: 10_000.0 };
+
+    fn point(words: &[&str]) -> Point {
+        let command = LocksArgs::augment_args(clap::Command::new("locks"));
+        let words = ["locks", "--client-rtt", "100ms"].iter().chain(words);
+        let args = LocksArgs::from_arg_matches(&command.get_matches_from(words)).unwrap();
+        points(&args).remove(0)
+    }
+
+    fn state(service: &str) -> State {
+        let point = point(&["--algorithm", "sync-queue", "--service", service]);
+        lock(&point, &BASE, Algorithm::SyncQueue).unwrap().state
+    }
+
+    #[test]
+    fn points_are_labelled_by_how_long_a_request_occupies_the_lock() {
+        // A write takes 100 ms, five times 0.5 ms and five times 1 ms; requests come every 200 ms.
+        assert_eq!(state("50ms"), State::Stable);
+        assert_eq!(state("88ms"), State::Critical);
+        assert_eq!(state("100ms"), State::Overloaded);
+    }
+
+    #[test]
+    fn what_takes_no_part_in_scaling_is_multiplied_by_it() {
+        let write = |scale: &str| {
+            operation_ms(&point(&["--scale", scale]), &BASE, Operation::Write).unwrap()
+        };
+        assert!((write("1") - 101.5).abs() < 1e-9);
+        assert!((write("5") - 107.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn sessions_everywhere_are_further_away_than_those_at_the_leader() {
+        let at = |attach: &str| {
+            let point = point(&["--scale", "1", "--server-rtt", "30ms", "--attach", attach]);
+            operation_ms(&point, &BASE, Operation::Write).unwrap()
+        };
+        assert!((at("leader") - 131.5).abs() < 1e-9);
+        // Two of three sessions are 30 ms further away.
+        assert!((at("any") - 151.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_closed_loop_is_never_overloaded() {
+        let point = point(&["--closed", "8", "--service", "10ms", "--scale", "1"]);
+        let found = lock(&point, &BASE, Algorithm::SyncQueue).unwrap();
+        assert_eq!(found.state, State::Critical);
+        // Eight times a service and a write, without the client's own.
+        assert!((found.mean_ms.unwrap() - 7.0 * 111.5).abs() < 1e-6, "{found:?}");
+    }
+}

@@ -1,0 +1,383 @@
+//! `claret bench locks`: the points of a plan, one after the other, each beside what the model
+//! expects of it.
+
+use super::adaptive::Adaptive;
+use super::args::{LocksArgs, recipe};
+use super::backend::{Backend, DISTANCES, Ensemble};
+use super::client::{Client, get};
+use super::figures::{Watch, of_lock};
+use super::forecast::{self, Base};
+use super::generator::{Load, Outcome, run as generate};
+use super::operations::{Timed, each};
+use super::plan::{Measure, Point, points};
+use super::recipes::create;
+use super::znodes::Znodes;
+use super::{barrier, echoes, failure, plot, regions, resume, smoke, stop, zookeeper};
+use crate::report::{Report, fields, rounded};
+use model::operation::Operation;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use wire::jute::Mode;
+
+/// Columns of the table for people.
+pub const COLUMNS: [&str; 22] = [
+    "experiment",
+    "backend",
+    "servers",
+    "algorithm",
+    "measure",
+    "client_rtt_ms",
+    "server_rtt_ms",
+    "service_ms",
+    "interarrival_ms",
+    "poll_ms",
+    "clients",
+    "state",
+    "load",
+    "mean_ms",
+    "predicted_ms",
+    "error",
+    "p50_ms",
+    "p99_ms",
+    "max_ms",
+    "jain",
+    "writes_per_acquisition",
+    "unfinished",
+];
+
+/// Operations whose mean is what a service takes by itself.
+const BASE_OPERATIONS: usize = 40;
+/// Operations of a pipeline that tells how many it can do at most.
+const BASE_PIPELINE: usize = 1_000;
+
+/// Services that were started, and what they were given so far.
+pub struct Services<'a> {
+    program: &'a Path,
+    dir: &'a Path,
+    started: BTreeMap<(Backend, u16, bool), Ensemble>,
+    /// Names of nodes are never used twice.
+    names: u64,
+    /// A run ends so long after its last request has come, in nanoseconds.
+    limit_ns: u64,
+}
+
+impl<'a> Services<'a> {
+    /// None so far.
+    pub fn new(program: &'a Path, dir: &'a Path, limit_ns: u64) -> Self {
+        Self { program, dir, started: BTreeMap::new(), names: 0, limit_ns }
+    }
+
+    /// The path of a node that there is not yet.
+    pub fn name(&mut self, what: &str) -> String {
+        self.names += 1;
+        format!("/{what}-{}", self.names)
+    }
+
+    /// A service, which is started if it is not there yet.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn ensemble(
+        &mut self,
+        backend: Backend,
+        servers: u16,
+        stretched: bool,
+    ) -> io::Result<&mut Ensemble> {
+        let key = (backend, servers, stretched);
+        if !self.started.contains_key(&key) {
+            let count = usize::from(servers);
+            let started = Ensemble::start(backend, count, stretched, self.program, self.dir)?;
+            self.started.insert(key, started);
+        }
+        Ok(self.started.get_mut(&key).expect("it was started"))
+    }
+
+    /// Ends what none of these points need.
+    fn keep_for(&mut self, points: &[&Point]) {
+        self.started.retain(|(backend, servers, stretched), _| {
+            let same = |point: &&Point| {
+                (point.backend, point.servers, point.stretched) == (*backend, *servers, *stretched)
+            };
+            points.iter().any(same)
+        });
+    }
+}
+
+/// Nanoseconds of the real run, from the experiment's milliseconds.
+fn real_ns(point: &Point, ms: f64) -> u64 {
+    (ms / point.scale * 1e6) as u64
+}
+
+/// Round trips of clients by distance. A line without a delay is a line all the same if `through`.
+fn round_trips(point: &Point, through: bool) -> [u64; DISTANCES] {
+    let mut all = [real_ns(point, point.client_rtt_ms); DISTANCES];
+    for (own, ms) in all.iter_mut().zip(&point.distances_ms) {
+        *own = real_ns(point, *ms);
+    }
+    if through { all.map(|ns| ns.min(1)) } else { all }
+}
+
+/// What the service of a point takes by itself, over the relays that the point uses.
+///
+/// # Errors
+/// The service fails.
+pub fn base(services: &mut Services<'_>, point: &Point) -> io::Result<Base> {
+    let node = services.name("base");
+    let ensemble = services.ensemble(point.backend, point.servers, point.stretched)?;
+    ensemble.stretch(round_trips(point, true), 0)?;
+    let entrances = ensemble.entrances(1, super::backend::Attach::Leader);
+    let mut client = Client::connect(&entrances)?;
+    let made = client.call(0, create(&node, b"", Mode::default()))?;
+    made.map_err(|code| io::Error::other(format!("{node} was not created: {code:?}")))?;
+    let child = |number: usize| create(&format!("{node}/{number}"), b"", Mode::default());
+    let write = each(&mut client, 0, BASE_OPERATIONS, 1, child)?;
+    let read = each(&mut client, 0, BASE_OPERATIONS, 1, |_| get(&node, false))?;
+    let mut base = Base {
+        read_ms: read.mean_ms(),
+        write_ms: write.mean_ms().max(read.mean_ms()),
+        reads_per_s: f64::INFINITY,
+        writes_per_s: f64::INFINITY,
+    };
+    if point.measure != Measure::Lock {
+        let more = |number: usize| create(&format!("{node}/m{number}"), b"", Mode::default());
+        let writes = each(&mut client, 0, BASE_PIPELINE, usize::MAX, more)?;
+        let reads = each(&mut client, 0, BASE_PIPELINE, usize::MAX, |_| get(&node, false))?;
+        base.writes_per_s = 1e3 / writes.per_operation_ms();
+        base.reads_per_s = 1e3 / reads.per_operation_ms();
+    }
+    client.close()?;
+    Ok(base)
+}
+
+/// Makes the links of a point's service as long as it says.
+///
+/// # Errors
+/// The service was not started for that.
+pub fn stretch<'s>(services: &'s mut Services<'_>, point: &Point) -> io::Result<&'s mut Ensemble> {
+    let ensemble = services.ensemble(point.backend, point.servers, point.stretched)?;
+    ensemble.stretch(round_trips(point, false), real_ns(point, point.server_rtt_ms))?;
+    Ok(ensemble)
+}
+
+fn invalid(error: model::Invalid) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+/// Measures a point: its rows.
+fn measure(services: &mut Services<'_>, point: &Point) -> io::Result<Vec<Map<String, Value>>> {
+    if point.measure.is_network() {
+        return Ok(whole(point, echoes::measure(point)?));
+    }
+    let base = base(services, point)?;
+    let mut rows = match point.measure {
+        Measure::Lock => vec![lock(services, point, &base)?],
+        Measure::CreateSync | Measure::CreateAsync => vec![creates(services, point, &base)?],
+        Measure::Smoke => smoke::at(services, point, &base)?,
+        Measure::Failure => failures(services, point, &base)?,
+        _ => vec![barriers(services, point, &base)?],
+    };
+    for row in &mut rows {
+        row.insert("base_read_ms".into(), rounded(base.read_ms));
+        row.insert("base_write_ms".into(), rounded(base.write_ms));
+    }
+    Ok(whole(point, rows))
+}
+
+/// Rows with the parameters of their point before what was found.
+fn whole(point: &Point, rows: Vec<Map<String, Value>>) -> Vec<Map<String, Value>> {
+    let whole = |mut row: Map<String, Value>| {
+        let mut all = point.fields();
+        all.append(&mut row);
+        all
+    };
+    rows.into_iter().map(whole).collect()
+}
+
+fn failures(
+    services: &mut Services<'_>,
+    point: &Point,
+    base: &Base,
+) -> io::Result<Vec<Map<String, Value>>> {
+    let algorithm = recipe(&point.algorithm)
+        .ok_or_else(|| io::Error::other("what becomes of one recipe is asked, not of a choice"))?;
+    let mut names: Vec<String> = (0..3).map(|_| services.name("failure")).collect();
+    let ensemble = stretch(services, point)?;
+    failure::measure(ensemble, point, algorithm, base, || names.pop().unwrap_or_default())
+}
+
+fn barriers(
+    services: &mut Services<'_>,
+    point: &Point,
+    base: &Base,
+) -> io::Result<Map<String, Value>> {
+    let names: Vec<String> = (0..point.requests).map(|_| services.name("barrier")).collect();
+    let ensemble = stretch(services, point)?;
+    let entrances = ensemble.entrances(point.clients as usize, point.attach);
+    let mut client = Client::connect(&entrances)?;
+    let timing = forecast::timing(point, base).map_err(invalid)?;
+    let mut names = names.into_iter();
+    let row = barrier::measure(&mut client, point, &timing, || names.next().unwrap_or_default())?;
+    client.close()?;
+    Ok(row)
+}
+
+fn lock(services: &mut Services<'_>, point: &Point, base: &Base) -> io::Result<Map<String, Value>> {
+    let algorithm = recipe(&point.algorithm);
+    let forecast = match algorithm {
+        Some(algorithm) => forecast::lock(point, base, algorithm),
+        None => forecast::best(point, base),
+    };
+    let forecast = forecast.map_err(invalid)?;
+    let mut chosen = BTreeMap::new();
+    let mut outcomes = Vec::new();
+    let watch = Watch::begin(services.ensemble(point.backend, point.servers, point.stretched)?);
+    for seed in 0..point.seeds {
+        let outcome = one_run(services, point, point.seed + u64::from(seed), &mut chosen)?;
+        if let Some(wrong) = &outcome.wrong {
+            let what = format!("{}: mutual exclusion is broken: {wrong}", point.says());
+            return Err(io::Error::other(what));
+        }
+        outcomes.push(outcome);
+    }
+    let mut row = of_lock(point, &outcomes, &forecast);
+    if algorithm.is_none() {
+        row.insert("chosen".into(), serde_json::to_value(&chosen).unwrap_or_default());
+    }
+    let ensemble = services.ensemble(point.backend, point.servers, point.stretched)?;
+    row.insert("foreign_cpus".into(), rounded(watch.foreign_cpus(ensemble)));
+    Ok(row)
+}
+
+/// One run of a lock's point. What a lock that changes its recipe has chosen is added to `chosen`: how
+/// often each recipe gave the lock, and how often it was changed.
+fn one_run(
+    services: &mut Services<'_>,
+    point: &Point,
+    seed: u64,
+    chosen: &mut BTreeMap<&'static str, u64>,
+) -> io::Result<Outcome> {
+    let (node, limit_ns) = (services.name("lock"), services.limit_ns);
+    let ensemble = stretch(services, point)?;
+    let distances = point.distances_ms.len().clamp(1, DISTANCES);
+    let clients = point.clients as usize;
+    let entrances: Vec<_> = (0..clients)
+        .map(|session| ensemble.entrance(session, point.attach, session % distances))
+        .collect();
+    let client = Client::connect(&entrances)?;
+    let poll_ns = real_ns(point, point.poll_ms);
+    let load = Load {
+        requests: point.requests as usize,
+        clients,
+        arrivals: point.arrivals,
+        interarrival_ns: point.interarrival_ms / point.scale * 1e6,
+        closed_think_ns: point.closed.then_some(point.think_ms / point.scale * 1e6),
+        service_ns: point.service_ms / point.scale * 1e6,
+        limit_ns,
+        seed,
+    };
+    let Some(algorithm) = recipe(&point.algorithm) else {
+        let mut locker = Adaptive::new(client, &node, poll_ns, point.ephemeral)?;
+        let outcome = generate(&mut locker, &load)?;
+        let (changes, used) = locker.history();
+        *chosen.entry("changes").or_default() += changes;
+        for (algorithm, times) in used {
+            *chosen.entry(algorithm.name()).or_default() += u64::from(*times);
+        }
+        locker.close()?;
+        return Ok(outcome);
+    };
+    let mut locker = Znodes::new(client, algorithm, &node, poll_ns, point.ephemeral)?;
+    let outcome = generate(&mut locker, &load)?;
+    locker.close()?;
+    Ok(outcome)
+}
+
+fn creates(
+    services: &mut Services<'_>,
+    point: &Point,
+    base: &Base,
+) -> io::Result<Map<String, Value>> {
+    let node = services.name("creates");
+    let ensemble = stretch(services, point)?;
+    let sessions = match point.attach {
+        super::backend::Attach::Leader => 1,
+        super::backend::Attach::Any => ensemble.servers(),
+    };
+    let mut client = Client::connect(&ensemble.entrances(sessions, point.attach))?;
+    let made = client.call(0, create(&node, b"", Mode::default()))?;
+    made.map_err(|code| io::Error::other(format!("{node} was not created: {code:?}")))?;
+    let outstanding = if point.measure == Measure::CreateSync { 1 } else { usize::MAX };
+    let data = [b'x'; 25];
+    let mut timed = Timed::default();
+    let count = (point.requests as usize).div_ceil(sessions);
+    for seed in 0..point.seeds {
+        for session in 0..sessions {
+            let child = |number: usize| {
+                create(&format!("{node}/{seed}-{session}-{number}"), &data, Mode::default())
+            };
+            timed.add(each(&mut client, session, count, outstanding, child)?);
+        }
+    }
+    client.close()?;
+    let predicted = match point.measure {
+        Measure::CreateSync => forecast::operation_ms(point, base, Operation::Write),
+        _ => forecast::pipelined_ms(point, base, Operation::Write),
+    };
+    let predicted = predicted.map_err(invalid)?;
+    let mean = timed.per_operation_ms() * point.scale;
+    Ok(fields([
+        ("mean_ms", rounded(mean)),
+        ("predicted_ms", rounded(predicted)),
+        ("error", rounded(mean / predicted - 1.0)),
+        ("p50_ms", rounded(timed.quantile_ms(0.5) * point.scale)),
+        ("p99_ms", rounded(timed.quantile_ms(0.99) * point.scale)),
+    ]))
+}
+
+/// Runs the bench.
+///
+/// # Errors
+/// A service cannot be started or fails, two had a lock at a time, or Ctrl-C was pressed.
+pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
+    stop::listen()?;
+    if args.backend.contains(&Backend::Zookeeper) {
+        zookeeper::is_installed()?;
+    }
+    let points = points(args);
+    let mut report = Report::default();
+    let mut file = resume::Rows::open(args.resume.as_deref())?;
+    report.rows.extend(file.of(&points));
+    let todo: Vec<&Point> = points.iter().filter(|point| !file.has(point)).collect();
+    let expected_s: f64 = todo.iter().map(|point| point.expected_s()).sum();
+    report.more.insert("points".into(), points.len().into());
+    report.more.insert("to_measure".into(), todo.len().into());
+    report.more.insert("expected_s".into(), rounded(expected_s));
+    if args.dry_run {
+        report.rows.extend(todo.iter().map(|point| point.fields()));
+        if let Some(picture) = &args.plot {
+            plot::draw(&report, picture)?;
+        }
+        return Ok(report);
+    }
+    let bar = super::progress(expected_s);
+    let mut services = Services::new(program, &args.dir, (args.limit * 1e6) as u64);
+    for (number, point) in todo.iter().enumerate() {
+        services.keep_for(&todo[number..]);
+        bar.set_message(format!("{}/{} {}", number + 1, todo.len(), point.says()));
+        let rows = measure(&mut services, point)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", point.says())))?;
+        file.add(&rows)?;
+        report.rows.extend(rows);
+        bar.inc(point.expected_s().ceil() as u64);
+    }
+    bar.finish_and_clear();
+    if regions::is_about(&points) {
+        report.more.insert("regions".into(), regions::of(&report.rows).into());
+    }
+    if let Some(picture) = &args.plot {
+        plot::draw(&report, picture)?;
+    }
+    Ok(report)
+}

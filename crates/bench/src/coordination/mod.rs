@@ -1,0 +1,49 @@
+//! The study of the price of coordination: `claret bench smoke` and `claret bench locks`.
+//!
+//! Two versions of a paper on the cost of consensus measure locks on ZooKeeper under added delays.
+//! This repeats their experiments on Claret, and on ZooKeeper beside it, by the same client, with
+//! what [`model`] predicts beside every figure. `docs/study/` says how to repeat each of them.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`client`] | many sessions of ZooKeeper's protocol in one thread |
+//! | [`recipes`], [`znodes`] | the lock recipes on it |
+//! | [`adaptive`] | a lock that changes its recipe as the model recommends |
+//! | [`locker`] | what the generator knows of a way to lock: other protocols are other lockers |
+//! | [`generator`] | requests that come and go, and the check that nobody overlaps |
+//! | [`backend`], [`zookeeper`] | the services, with links that can be made longer |
+//! | [`plan`], [`resume`] | what is measured, and what was already |
+//! | [`forecast`], [`figures`] | what is expected, and what was found |
+
+pub mod adaptive;
+pub mod args;
+pub mod backend;
+mod barrier;
+pub mod client;
+mod echoes;
+mod failure;
+pub mod figures;
+pub mod forecast;
+pub mod generator;
+pub mod locker;
+pub mod locks;
+pub mod operations;
+pub mod plan;
+mod plot;
+pub mod recipes;
+mod regions;
+pub mod resume;
+pub mod smoke;
+mod stop;
+pub mod znodes;
+pub mod zookeeper;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A progress bar on standard error, in seconds that are expected.
+fn progress(expected_s: f64) -> ProgressBar {
+    let bar = ProgressBar::new(expected_s.ceil() as u64);
+    let style = ProgressStyle::with_template("{wide_bar} {elapsed} of about {len} s {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}

@@ -1,0 +1,478 @@
+//! Which points are measured: the study's experiments, and what is said on the command line.
+
+use super::args::{ALGORITHMS, LocksArgs};
+use super::backend::{Attach, Backend};
+use super::generator::Arrivals;
+use clap::ValueEnum;
+use model::Algorithm;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// Round trips of the study's grids.
+const GRID_MS: [f64; 7] = [0.0, 25.0, 50.0, 100.0, 150.0, 200.0, 250.0];
+
+/// An experiment of the study, or one that was added to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Experiment {
+    /// Round trips by themselves, on this machine and over a line with a heavy tail.
+    E0,
+    /// Waiting for one of several replies, for a majority, for all.
+    E1,
+    /// Smoke test: single operations, one by one and all at once.
+    E2,
+    /// Pipelined creates over both round trips.
+    E3,
+    /// Creates one by one over both round trips.
+    E4,
+    /// Heat maps: locks over both round trips.
+    E5,
+    /// Locks over the round trip between servers, clients 50 ms away.
+    E6,
+    /// Locks over the time they are held, clients 100 ms away.
+    E8,
+    /// Locks over the time they are held, clients close by.
+    E9,
+    /// Locks over the round trip of clients, held for a short time.
+    E10,
+    /// Locks over the round trip of clients, held for most of the time.
+    E11,
+    /// The best way per quadrant, from E8 to E11.
+    E12,
+    /// Clients at three distances: who gets the lock.
+    E13,
+    /// More and more clients: what a lock costs, and when polling collapses.
+    E14,
+    /// A holder dies, one who waits dies, an answer is lost.
+    E15,
+    /// Barriers: parties that wait for each other.
+    E16,
+}
+
+/// What is measured at a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// Requests for a lock.
+    Lock,
+    /// Creates, each after the one before was answered.
+    CreateSync,
+    /// Creates that are all sent before the first answer.
+    CreateAsync,
+    /// The smoke test.
+    Smoke,
+    /// Round trips.
+    RoundTrips,
+    /// Waiting for several replies.
+    Replies,
+    /// What becomes of a lock when somebody dies.
+    Failure,
+    /// Parties that wait for each other.
+    Barrier,
+}
+
+impl Measure {
+    /// Whether it is about lock recipes.
+    fn locks(self) -> bool {
+        matches!(self, Self::Lock | Self::Failure)
+    }
+
+    /// Whether it is about the network alone.
+    pub fn is_network(self) -> bool {
+        matches!(self, Self::RoundTrips | Self::Replies)
+    }
+}
+
+/// One point: everything that decides what is measured. Times are milliseconds before they are
+/// divided by the scale.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// The experiment that it belongs to.
+    pub experiment: String,
+    /// What is measured.
+    pub measure: Measure,
+    /// On which service.
+    pub backend: Backend,
+    /// With how many servers.
+    pub servers: u16,
+    /// Whether servers talk to each other over a relay; so they do if any point of the plan adds to
+    /// their round trips.
+    pub stretched: bool,
+    /// Where sessions are.
+    pub attach: Attach,
+    /// How the lock is taken.
+    pub algorithm: String,
+    /// Round trip that is added between clients and servers.
+    pub client_rtt_ms: f64,
+    /// Round trips of clients by thirds, instead; empty if all are the same.
+    pub distances_ms: Vec<f64>,
+    /// Round trip that is added between servers.
+    pub server_rtt_ms: f64,
+    /// Mean time in the critical section.
+    pub service_ms: f64,
+    /// Mean time between requests.
+    pub interarrival_ms: f64,
+    /// Poll interval.
+    pub poll_ms: f64,
+    /// How requests come.
+    pub arrivals: Arrivals,
+    /// Whether clients ask in turn with themselves instead.
+    pub closed: bool,
+    /// Mean pause of a client then.
+    pub think_ms: f64,
+    /// Clients, each with a session.
+    pub clients: u32,
+    /// Requests of a run.
+    pub requests: u32,
+    /// Runs.
+    pub seeds: u32,
+    /// Seed of the first one.
+    pub seed: u64,
+    /// What times are divided by.
+    pub scale: f64,
+    /// Whether nodes end with their sessions.
+    pub ephemeral: bool,
+}
+
+impl Point {
+    /// Its parameters as a row begins with them.
+    ///
+    /// # Panics
+    /// Never: a point is plain data.
+    pub fn fields(&self) -> Map<String, Value> {
+        match serde_json::to_value(self).expect("plain data") {
+            Value::Object(fields) => fields,
+            _ => unreachable!("a struct is an object"),
+        }
+    }
+
+    /// Whether a row is one of this point.
+    pub fn has(&self, row: &Map<String, Value>) -> bool {
+        self.fields().iter().all(|(name, value)| row.get(name) == Some(value))
+    }
+
+    /// About how long it takes to measure, in seconds, if nothing waits for long.
+    pub fn expected_s(&self) -> f64 {
+        let requests = f64::from(self.requests);
+        let write_ms = self.client_rtt_ms + self.server_rtt_ms;
+        let run_ms = match self.measure {
+            Measure::Lock if self.closed => requests * (self.service_ms + write_ms),
+            Measure::Lock => requests * self.interarrival_ms.max(self.service_ms + write_ms),
+            Measure::CreateSync => requests * write_ms,
+            Measure::CreateAsync => write_ms,
+            Measure::Smoke => requests * 6.0 * write_ms,
+            Measure::RoundTrips => requests * self.client_rtt_ms,
+            Measure::Replies => 3.0 * requests * self.client_rtt_ms,
+            Measure::Failure => 20_000.0 * self.scale,
+            Measure::Barrier => 2.0 * requests * write_ms,
+        };
+        f64::from(self.seeds) * (run_ms / self.scale / 1e3 + 0.5)
+    }
+
+    /// In a few words.
+    pub fn says(&self) -> String {
+        let Self { experiment, algorithm, client_rtt_ms, server_rtt_ms, service_ms, .. } = self;
+        let backend = self.backend.name();
+        format!(
+            "{experiment} {backend} {algorithm} C {client_rtt_ms} S {server_rtt_ms} s {service_ms}"
+        )
+    }
+}
+
+/// What an experiment says about the parameters; the command line goes over it.
+struct Preset {
+    measure: Measure,
+    client_ms: Vec<f64>,
+    server_ms: Vec<f64>,
+    service_ms: Vec<f64>,
+    interarrival_ms: Vec<f64>,
+    poll_ms: Vec<f64>,
+    closed: Vec<u32>,
+    distances_ms: Vec<f64>,
+    requests: u32,
+    seeds: u32,
+}
+
+impl Experiment {
+    /// Its name in the study.
+    pub fn name(self) -> String {
+        format!("{self:?}")
+    }
+
+    fn preset(self) -> Preset {
+        let preset = custom();
+        let far = [0.2, 25.0, 50.0, 100.0, 150.0, 200.0, 250.0];
+        let services = [1.0, 25.0, 50.0, 75.0, 90.0, 100.0, 110.0, 130.0, 150.0];
+        let grid = GRID_MS.to_vec();
+        let rarely = vec![500.0];
+        match self {
+            Self::E5 => Preset {
+                client_ms: grid.clone(),
+                server_ms: grid,
+                interarrival_ms: rarely,
+                ..preset
+            },
+            Self::E6 => {
+                Preset { client_ms: vec![50.0], server_ms: grid, interarrival_ms: rarely, ..preset }
+            }
+            Self::E8 => Preset { client_ms: vec![100.0], service_ms: services.to_vec(), ..preset },
+            Self::E9 => {
+                let service_ms = [&services[..], &[170.0, 190.0]].concat();
+                Preset { client_ms: vec![0.2], service_ms, ..preset }
+            }
+            Self::E10 => Preset { client_ms: far.to_vec(), interarrival_ms: rarely, ..preset },
+            Self::E11 => Preset {
+                client_ms: vec![0.2, 10.0, 25.0, 40.0, 50.0, 75.0, 100.0],
+                service_ms: vec![150.0],
+                ..preset
+            },
+            Self::E13 => Preset {
+                distances_ms: vec![1.0, 20.0, 100.0],
+                service_ms: vec![20.0],
+                closed: vec![12],
+                ..preset
+            },
+            Self::E14 => Preset {
+                client_ms: vec![20.0],
+                service_ms: vec![5.0],
+                poll_ms: vec![5.0, 10.0, 25.0, 50.0],
+                closed: vec![5, 20, 50, 100, 200],
+                requests: 400,
+                seeds: 1,
+                ..preset
+            },
+            // Its rows are made of those of E8 to E11.
+            Self::E12 => preset,
+            of_something_else => of_something_else.without_load(preset),
+        }
+    }
+
+    /// The experiments that are not about requests for one lock.
+    fn without_load(self, preset: Preset) -> Preset {
+        let preset = Preset { seeds: 1, ..preset };
+        let grid = GRID_MS.to_vec();
+        match self {
+            Self::E0 => Preset {
+                measure: Measure::RoundTrips,
+                client_ms: vec![0.0, 20.0],
+                requests: 10_000,
+                ..preset
+            },
+            Self::E1 => Preset { measure: Measure::Replies, client_ms: vec![20.0], ..preset },
+            Self::E3 => Preset {
+                measure: Measure::CreateAsync,
+                client_ms: grid.clone(),
+                server_ms: grid,
+                seeds: 5,
+                ..preset
+            },
+            Self::E4 => Preset {
+                measure: Measure::CreateSync,
+                client_ms: grid.clone(),
+                server_ms: grid,
+                requests: 200,
+                ..preset
+            },
+            Self::E15 => Preset { measure: Measure::Failure, ..preset },
+            Self::E16 => Preset {
+                measure: Measure::Barrier,
+                client_ms: vec![0.2, 20.0, 100.0],
+                server_ms: vec![0.0, 20.0],
+                closed: vec![3, 8, 32],
+                requests: 50,
+                ..preset
+            },
+            _ => Preset { measure: Measure::Smoke, ..preset },
+        }
+    }
+
+    /// The experiments that it consists of.
+    fn parts(self) -> Vec<Self> {
+        match self {
+            Self::E12 => vec![Self::E8, Self::E9, Self::E10, Self::E11],
+            one => vec![one],
+        }
+    }
+}
+
+/// What holds if nothing else is said.
+fn custom() -> Preset {
+    Preset {
+        measure: Measure::Lock,
+        client_ms: vec![0.0],
+        server_ms: vec![0.0],
+        service_ms: vec![1.0],
+        interarrival_ms: vec![200.0],
+        poll_ms: vec![10.0],
+        closed: Vec::new(),
+        distances_ms: Vec::new(),
+        requests: 1_000,
+        seeds: 5,
+    }
+}
+
+fn or<T: Clone>(asked: &[T], preset: Vec<T>) -> Vec<T> {
+    if asked.is_empty() { preset } else { asked.to_vec() }
+}
+
+/// The points that were asked for, services in turns.
+pub fn points(args: &LocksArgs) -> Vec<Point> {
+    let mut points: Vec<Point> = Vec::new();
+    let mut presets = Vec::new();
+    for experiment in &args.experiment {
+        let parts = experiment.parts().into_iter();
+        presets.extend(parts.map(|part| (part.name(), part.preset())));
+    }
+    if presets.is_empty() {
+        presets.push(("custom".to_owned(), custom()));
+    }
+    for (name, preset) in presets {
+        add(args, &name, preset, &mut points);
+    }
+    let mut unique: Vec<Point> = Vec::new();
+    for point in points {
+        if !unique.contains(&point) {
+            unique.push(point);
+        }
+    }
+    let stretched = unique.iter().any(|point| point.server_rtt_ms > 0.0);
+    unique.iter_mut().for_each(|point| point.stretched = stretched && point.servers > 1);
+    unique
+}
+
+/// Each of these points with each of some values.
+fn vary<T>(points: Vec<Point>, values: &[T], set: impl Fn(&mut Point, &T)) -> Vec<Point> {
+    let with = |point: &Point, value: &T| {
+        let mut point = point.clone();
+        set(&mut point, value);
+        point
+    };
+    points.iter().flat_map(|point| values.iter().map(move |value| with(point, value))).collect()
+}
+
+fn add(args: &LocksArgs, experiment: &str, preset: Preset, points: &mut Vec<Point>) {
+    let measure = preset.measure;
+    let recipes: Vec<String> = ALGORITHMS[..6].iter().map(|name| (*name).to_owned()).collect();
+    let algorithms =
+        if measure.locks() { or(&args.algorithm, recipes) } else { vec!["none".to_owned()] };
+    let backends = if measure.is_network() { vec![Backend::Network] } else { args.backend.clone() };
+    let clients = args.clients.unwrap_or(32);
+    // A closed loop has as many clients as it says.
+    let closed: Vec<Option<u32>> = match or(&args.closed, preset.closed) {
+        none if none.is_empty() => vec![None],
+        some => some.into_iter().map(Some).collect(),
+    };
+    let polls = or(&args.poll, preset.poll_ms);
+    let mut grid = vec![Point {
+        experiment: experiment.to_owned(),
+        measure,
+        backend: Backend::Network,
+        servers: 1,
+        stretched: false,
+        attach: args.attach,
+        algorithm: String::new(),
+        client_rtt_ms: 0.0,
+        distances_ms: preset.distances_ms,
+        server_rtt_ms: 0.0,
+        service_ms: 0.0,
+        interarrival_ms: 0.0,
+        poll_ms: 0.0,
+        arrivals: args.arrivals,
+        closed: false,
+        think_ms: args.think,
+        clients,
+        requests: args.requests.unwrap_or(preset.requests),
+        seeds: args.seeds.unwrap_or(preset.seeds),
+        seed: args.seed,
+        scale: args.scale,
+        ephemeral: !args.persistent,
+    }];
+    grid = vary(grid, &or(&args.servers, vec![3]), |point, servers| point.servers = *servers);
+    let server_ms = or(&args.server_rtt, preset.server_ms);
+    grid = vary(grid, &server_ms, |point, ms| point.server_rtt_ms = *ms);
+    let client_ms = or(&args.client_rtt, preset.client_ms);
+    grid = vary(grid, &client_ms, |point, ms| point.client_rtt_ms = *ms);
+    let service_ms = or(&args.service, preset.service_ms);
+    grid = vary(grid, &service_ms, |point, ms| point.service_ms = *ms);
+    let interarrival_ms = or(&args.interarrival, preset.interarrival_ms);
+    grid = vary(grid, &interarrival_ms, |point, ms| point.interarrival_ms = *ms);
+    grid = vary(grid, &closed, |point, closed| {
+        point.closed = closed.is_some();
+        point.clients = closed.unwrap_or(clients);
+    });
+    grid = vary(grid, &algorithms, |point, name| point.algorithm.clone_from(name));
+    grid = vary(grid, &polls, |point, ms| point.poll_ms = *ms);
+    grid.retain(|point| point.poll_ms == polls[0] || polls_for(&point.algorithm));
+    points.extend(vary(grid, &backends, |point, backend| point.backend = *backend));
+}
+
+/// Whether the poll interval makes a difference.
+fn polls_for(algorithm: &str) -> bool {
+    match Algorithm::named(algorithm) {
+        Some(algorithm) => matches!(algorithm, Algorithm::AsyncQueue | Algorithm::AsyncTas),
+        None => algorithm == "adaptive",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args, FromArgMatches};
+
+    fn points_of(words: &[&str]) -> Vec<Point> {
+        let command = LocksArgs::augment_args(clap::Command::new("locks"));
+        let words = ["locks"].iter().chain(words);
+        points(&LocksArgs::from_arg_matches(&command.get_matches_from(words)).unwrap())
+    }
+
+    #[test]
+    fn services_take_turns_at_every_point() {
+        let found = points_of(&["--client-rtt", "0,100ms", "--algorithm", "sync-tas,tas-watch"]);
+        let said: Vec<_> = found
+            .iter()
+            .map(|point| (point.client_rtt_ms, point.algorithm.as_str(), point.backend.name()))
+            .collect();
+        assert_eq!(said.len(), 8);
+        assert_eq!(said[0], (0.0, "sync-tas", "claret"));
+        assert_eq!(said[1], (0.0, "sync-tas", "zookeeper"));
+        assert_eq!(said[2], (0.0, "tas-watch", "claret"));
+        assert_eq!(said[7], (100.0, "tas-watch", "zookeeper"));
+    }
+
+    #[test]
+    fn an_experiment_is_what_the_study_says_and_the_command_line_goes_over_it() {
+        let e8 = points_of(&["--experiment", "e8", "--backend", "claret"]);
+        assert_eq!(e8.len(), 9 * 6);
+        assert!(e8.iter().all(|point| point.client_rtt_ms == 100.0 && point.seeds == 5));
+        let one = ["--experiment", "E8", "--backend", "claret", "--service", "1ms"];
+        let shorter = points_of(&[&one[..], &["--requests", "10", "--seeds", "1"]].concat());
+        assert_eq!(shorter.len(), 6);
+        assert!(shorter.iter().all(|point| point.requests == 10 && point.service_ms == 1.0));
+        let all = points_of(&["--experiment", "E12,E8", "--backend", "claret"]);
+        assert_eq!(all.len(), (9 + 11 + 7 + 7) * 6, "E12 has E8 to E11, and none twice");
+    }
+
+    #[test]
+    fn a_poll_interval_makes_points_of_those_that_poll_only() {
+        let found = points_of(&["--poll", "5ms,10ms", "--backend", "claret"]);
+        let polls = |name: &str| found.iter().filter(|point| point.algorithm == name).count();
+        assert_eq!((polls("async-tas"), polls("async-queue"), polls("sync-tas")), (2, 2, 1));
+    }
+
+    #[test]
+    fn servers_talk_over_lines_everywhere_if_they_do_anywhere() {
+        let stretched = points_of(&["--server-rtt", "0,20ms", "--servers", "1,3"]);
+        assert!(stretched.iter().all(|point| point.stretched == (point.servers == 3)));
+        assert!(points_of(&[]).iter().all(|point| !point.stretched));
+    }
+
+    #[test]
+    fn a_row_is_known_by_all_parameters_of_its_point() {
+        let all = points_of(&["--experiment", "E9,E13,E14,E16"]);
+        for point in &all {
+            let text = serde_json::to_string(&point.fields()).unwrap();
+            let read: Map<String, Value> = serde_json::from_str(&text).unwrap();
+            let has = all.iter().filter(|other| other.has(&read)).count();
+            assert_eq!(has, 1, "{text}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Figures of the study as one SVG: what was measured and what the model expects, in one picture.
+//!
+//! Rows of an experiment that differ in both round trips become heat maps, those that differ in one
+//! thing a cut along it, operations bars, round trips a density. A mean of an overloaded lock says
+//! only how long somebody has measured: such points are left out of cuts, and hatched in maps.
+
+mod bars;
+mod cut;
+mod heat;
+
+use crate::report::Report;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+type Row = Map<String, Value>;
+type Failure = Box<dyn std::error::Error>;
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+const SIZE: (u32, u32) = (560, 420);
+const FONT: &str = "sans-serif";
+/// Distinct without colours too: lines are labelled.
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(31, 119, 180),
+    RGBColor(214, 39, 40),
+    RGBColor(44, 160, 44),
+    RGBColor(148, 103, 189),
+    RGBColor(255, 127, 14),
+    RGBColor(127, 127, 127),
+    RGBColor(23, 190, 207),
+    RGBColor(140, 86, 75),
+];
+
+fn text(row: &Row, field: &str) -> String {
+    match row.get(field) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => String::new(),
+    }
+}
+
+fn number(row: &Row, field: &str) -> Option<f64> {
+    row.get(field)?.as_f64()
+}
+
+/// A coordinate as short as it can be said.
+fn short(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn differ(rows: &[&Row], field: &str) -> bool {
+    rows.iter().any(|row| row.get(field) != rows[0].get(field))
+}
+
+fn is_overloaded(row: &Row) -> bool {
+    text(row, "state") == "overloaded"
+}
+
+/// From where to where a logarithmic axis goes on which these values lie.
+fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
+    let above = values.filter(|value| *value > 0.0);
+    let (least, most) = above.fold((f64::MAX, f64::MIN), |(l, m), v| (l.min(v), m.max(v)));
+    if least > most { 0.1..1.0 } else { least * 0.8..most * 1.25 }
+}
+
+/// What one panel shows.
+enum Panel<'a> {
+    /// A cut along a field.
+    Cut { title: String, along: &'static str, rows: Vec<&'a Row> },
+    /// A map over both round trips of a field of the rows, coloured from least to most.
+    Heat { title: String, field: &'static str, rows: Vec<&'a Row>, least: f64, most: f64 },
+    /// Operations beside each other.
+    Bars { title: String, rows: Vec<&'a Row> },
+    /// How round trips are spread.
+    Density { title: String, row: &'a Row },
+    /// Where the points of the four cuts lie in the plane of round trip and contention.
+    Plan { rows: Vec<&'a Row> },
+}
+
+/// The four cuts through that plane.
+const CUTS: [&str; 4] = ["E8", "E9", "E10", "E11"];
+
+/// What a cut can go along, the first that differs.
+const ALONG: [&str; 6] =
+    ["service_ms", "client_rtt_ms", "server_rtt_ms", "clients", "interarrival_ms", "poll_ms"];
+
+/// Rows by the values of these fields.
+fn by<'a>(rows: &[&'a Row], fields: &[&str]) -> BTreeMap<Vec<String>, Vec<&'a Row>> {
+    let mut groups: BTreeMap<Vec<String>, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        let key = fields.iter().map(|field| text(row, field)).collect();
+        groups.entry(key).or_default().push(row);
+    }
+    groups
+}
+
+fn panels(report: &Report) -> Vec<Panel<'_>> {
+    let all: Vec<&Row> = report.rows.iter().collect();
+    let mut panels = Vec::new();
+    let of_cuts = |row: &&Row| CUTS.contains(&text(row, "experiment").as_str());
+    let cuts: Vec<&Row> = all.iter().copied().filter(of_cuts).collect();
+    if !cuts.is_empty() && differ(&cuts, "experiment") {
+        panels.push(Panel::Plan { rows: cuts });
+    }
+    for (key, rows) in by(&all, &["experiment", "measure"]) {
+        let name = key[0].clone();
+        if rows[0].contains_key("density") {
+            let titled = rows.iter().map(|row| Panel::Density {
+                title: format!("{name}: round trips, {} ms added", text(row, "client_rtt_ms")),
+                row,
+            });
+            panels.extend(titled);
+        } else if rows[0].contains_key("operation") {
+            panels.push(Panel::Bars { title: format!("{name}: operations"), rows });
+        } else if !rows.iter().any(|row| row.contains_key("mean_ms")) {
+            // Nothing of it was measured: it is a plan only.
+        } else if differ(&rows, "client_rtt_ms") && differ(&rows, "server_rtt_ms") {
+            heat_maps(&name, &rows, &mut panels);
+        } else if let Some(along) = ALONG.into_iter().find(|along| differ(&rows, along)) {
+            for (key, rows) in by(&rows, &["backend", "servers"]) {
+                let title = format!("{name}: {}, {} servers", key[0], key[1]);
+                panels.push(Panel::Cut { title, along, rows });
+            }
+        }
+    }
+    panels
+}
+
+fn heat_maps<'a>(name: &str, rows: &[&'a Row], panels: &mut Vec<Panel<'a>>) {
+    let range = range(
+        rows.iter()
+            .filter(|row| !is_overloaded(row))
+            .flat_map(|row| [number(row, "mean_ms"), number(row, "predicted_ms")])
+            .flatten(),
+    );
+    for (key, rows) in by(rows, &["backend", "algorithm", "measure"]) {
+        let what = if key[2] == "lock" { &key[1] } else { &key[2] };
+        for (field, says) in [("mean_ms", "measured"), ("predicted_ms", "predicted")] {
+            let title = format!("{name}: {what}, {}, {says}", key[0]);
+            let (least, most) = (range.start, range.end);
+            panels.push(Panel::Heat { title, field, rows: rows.clone(), least, most });
+        }
+    }
+}
+
+/// Draws the rows into a file.
+///
+/// # Errors
+/// There is nothing to draw, or the file cannot be written.
+pub fn draw(report: &Report, file: &Path) -> io::Result<()> {
+    let panels = panels(report);
+    if panels.is_empty() {
+        let why =
+            "there is nothing to draw: ask for several --client-rtt, --server-rtt or --service";
+        return Err(io::Error::other(why));
+    }
+    let svg = picture(&panels).map_err(|error| io::Error::other(error.to_string()))?;
+    std::fs::write(file, svg)
+}
+
+fn picture(panels: &[Panel<'_>]) -> Result<String, Failure> {
+    let mut svg = String::new();
+    let columns = panels.len().min(4);
+    let lines = panels.len().div_ceil(columns);
+    {
+        let size = (SIZE.0 * columns as u32, SIZE.1 * lines as u32);
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        area.fill(&WHITE)?;
+        for (panel, area) in panels.iter().zip(area.split_evenly((lines, columns))) {
+            match panel {
+                Panel::Cut { title, along, rows } => cut::draw(&area, title, along, rows)?,
+                Panel::Heat { title, field, rows, least, most } => {
+                    heat::draw(&area, title, field, rows, *least..*most)?;
+                }
+                Panel::Bars { title, rows } => bars::operations(&area, title, rows)?,
+                Panel::Plan { rows } => cut::plan(&area, rows)?,
+                Panel::Density { title, row } => bars::density(&area, title, row)?,
+            }
+        }
+        area.present()?;
+    }
+    Ok(svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fields;
+
+    fn row(algorithm: &str, client_ms: f64, server_ms: f64, mean_ms: f64, state: &str) -> Row {
+        fields([
+            ("experiment", "E5".into()),
+            ("measure", "lock".into()),
+            ("backend", "claret".into()),
+            ("servers", 3.into()),
+            ("algorithm", algorithm.into()),
+            ("client_rtt_ms", client_ms.into()),
+            ("server_rtt_ms", server_ms.into()),
+            ("state", state.into()),
+            ("mean_ms", mean_ms.into()),
+            ("predicted_ms", (mean_ms * 1.1).into()),
+        ])
+    }
+
+    fn drawn(rows: Vec<Row>) -> String {
+        let report = Report { rows, ..Report::default() };
+        picture(&panels(&report)).unwrap()
+    }
+
+    #[test]
+    fn what_differs_decides_the_figure() {
+        let cut = drawn(vec![
+            row("sync-tas", 1.0, 0.0, 5.0, "stable"),
+            row("sync-tas", 2.0, 0.0, 9.0, "stable"),
+            row("sync-tas", 3.0, 0.0, 90.0, "overloaded"),
+        ]);
+        assert!(cut.contains("sync-tas") && cut.contains("E5: claret"), "{cut}");
+        // Two points measured; the overloaded one is none.
+        assert_eq!(cut.matches("<circle").count(), 2);
+        let heat = drawn(vec![
+            row("sync-tas", 1.0, 0.0, 5.0, "stable"),
+            row("sync-tas", 2.0, 7.0, 9.0, "stable"),
+        ]);
+        assert!(heat.contains("measured") && heat.contains("predicted"), "{heat}");
+    }
+
+    #[test]
+    fn one_point_is_no_figure() {
+        let report =
+            Report { rows: vec![row("sync-tas", 1.0, 0.0, 5.0, "stable")], ..Report::default() };
+        let error = draw(&report, Path::new("nowhere")).unwrap_err();
+        assert!(error.to_string().contains("nothing to draw"));
+    }
+}

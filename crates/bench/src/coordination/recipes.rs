@@ -1,0 +1,390 @@
+//! The papers' lock recipes on nodes of ZooKeeper's protocol, as state machines: what is asked next
+//! after each answer. The same code runs against every service.
+//!
+//! | recipe | the lock is had when | while it is not |
+//! |---|---|---|
+//! | sync-queue | the node before one's own is gone | it is watched |
+//! | sync-queue-relist | one's own node is the first of those that are there | the one before is watched, then all are listed again |
+//! | async-queue | the same | all are listed every poll interval; the first time behind the create, without waiting for it |
+//! | sync-tas | the node could be created | try again as soon as that was refused |
+//! | async-tas | the same | try again every poll interval, whether an answer came or not |
+//! | tas-watch | the same | watch the node, try again when it is gone |
+//!
+//! In the papers' form of sync-queue, somebody whose predecessor is gone before it could be watched
+//! waits for ever; here it lists again. What is unsafe in it is left as it is: a predecessor that
+//! has died while it waited is taken for one that has had the lock.
+
+use super::client::{Answer, Client, exists, list};
+use super::locker::Told;
+use adt::Blob;
+use model::Algorithm;
+use std::collections::BTreeMap;
+use std::io;
+use wire::jute::{Acl, Ask, Change, Code, Create, Event, Identity, Lasts, Mode, Reply, Write};
+
+/// What the names of nodes in a queue begin with.
+const PREFIX: &str = "c-";
+/// The node that is the lock, for test and set.
+const HELD: &str = "held";
+
+/// Steps, in the lowest bits of a request's tag.
+const CREATE: u64 = 0;
+const LIST: u64 = 1;
+const EXISTS: u64 = 2;
+const DELETE: u64 = 3;
+const STEP_BITS: u32 = 2;
+
+/// Tags from here on are not those of recipes.
+pub const FOREIGN_TAGS: u64 = 1 << 40;
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It has asked for something whose answer decides what comes next, or asks every so often.
+    Asking,
+    /// It waits for a watch.
+    Watching,
+    /// It has the lock.
+    Holding,
+    /// It has given it back.
+    Leaving,
+    /// It does not want it any more; what is on its way may still give it to it.
+    Cancelled,
+}
+
+/// One attempt to get a lock.
+#[derive(Clone, Debug)]
+struct Attempt {
+    session: usize,
+    algorithm: Algorithm,
+    base: String,
+    stage: Stage,
+    /// The name of its node in the queue.
+    node: Option<Blob>,
+    /// The change that created its node.
+    token: i64,
+    /// When it polls next.
+    poll_ns: u64,
+    /// Something has happened to the node that it is about to watch, before it was told that it does.
+    fired: bool,
+}
+
+/// Requests for locks, by their numbers.
+#[derive(Debug)]
+pub struct Recipes {
+    attempts: Vec<Option<Attempt>>,
+    /// Who waits for something to happen to a node, by session.
+    watchers: BTreeMap<(usize, Blob), Vec<usize>>,
+    poll_ns: u64,
+    ephemeral: bool,
+}
+
+/// A node that is to be created, which everybody may do everything with.
+pub fn create(path: &str, data: &[u8], mode: Mode) -> Ask {
+    let anyone = Identity { scheme: "world".into(), id: "anyone".into() };
+    Ask::Write(Write::Change(Change::Create(Create {
+        path: path.into(),
+        data: Some(data.into()),
+        acl: vec![Acl { perms: Acl::ALL, who: anyone }],
+        mode,
+        stat: false,
+    })))
+}
+
+/// Deleting a node, whatever its version.
+pub fn delete(path: &str) -> Ask {
+    Ask::Write(Write::Change(Change::Delete { path: path.into(), version: -1 }))
+}
+
+fn is_queue(algorithm: Algorithm) -> bool {
+    matches!(algorithm, Algorithm::SyncQueue | Algorithm::SyncQueueRelist | Algorithm::AsyncQueue)
+}
+
+fn tag(request: usize, step: u64) -> u64 {
+    (request as u64) << STEP_BITS | step
+}
+
+fn unexpected(what: &str, code: Code) -> io::Error {
+    io::Error::other(format!("{what} was refused: {code:?}"))
+}
+
+/// The number at the end of a name.
+fn sequence(name: &[u8]) -> Option<u64> {
+    std::str::from_utf8(name).ok()?.strip_prefix(PREFIX)?.parse().ok()
+}
+
+/// The node that is before `own` among these, if one is.
+fn before<'a>(own: &Blob, names: &'a [Blob]) -> Option<&'a Blob> {
+    let own = sequence(own)?;
+    let numbered = names.iter().filter_map(|name| Some((sequence(name)?, name)));
+    numbered.filter(|(number, _)| *number < own).max_by_key(|(number, _)| *number).map(|of| of.1)
+}
+
+impl Recipes {
+    /// No requests so far; `poll_ns` is the poll interval, and `ephemeral` says whether nodes end
+    /// with their sessions.
+    pub fn new(poll_ns: u64, ephemeral: bool) -> Self {
+        Self { attempts: Vec::new(), watchers: BTreeMap::new(), poll_ns, ephemeral }
+    }
+
+    fn attempt(&mut self, request: usize) -> Option<&mut Attempt> {
+        self.attempts.get_mut(request)?.as_mut()
+    }
+
+    /// A session wants the lock below the node `base`, in this way.
+    pub fn begin(
+        &mut self,
+        client: &mut Client,
+        request: usize,
+        session: usize,
+        algorithm: Algorithm,
+        base: &str,
+    ) {
+        if self.attempts.len() <= request {
+            self.attempts.resize(request + 1, None);
+        }
+        let poll_ns = client.now_ns() + self.poll_ns;
+        let attempt = Attempt {
+            session,
+            algorithm,
+            base: base.to_owned(),
+            stage: Stage::Asking,
+            node: None,
+            token: 0,
+            poll_ns,
+            fired: false,
+        };
+        self.create(client, request, &attempt);
+        if algorithm == Algorithm::AsyncQueue {
+            client.ask(session, tag(request, LIST), list(base));
+        }
+        if matches!(algorithm, Algorithm::AsyncQueue | Algorithm::AsyncTas) {
+            client.remind(poll_ns, request);
+        }
+        self.attempts[request] = Some(attempt);
+    }
+
+    fn create(&self, client: &mut Client, request: usize, attempt: &Attempt) {
+        let sequential = is_queue(attempt.algorithm);
+        let name = if sequential { PREFIX } else { HELD };
+        let path = format!("{}/{name}", attempt.base);
+        let lasts = if self.ephemeral { Lasts::Session } else { Lasts::Always };
+        let mode = Mode { lasts, sequential };
+        client.ask(attempt.session, tag(request, CREATE), create(&path, b"", mode));
+    }
+
+    /// Gives a lock back.
+    ///
+    /// # Panics
+    /// The request does not have it.
+    pub fn leave(&mut self, client: &mut Client, request: usize) {
+        let attempt = self.attempt(request).expect("only who has come leaves");
+        assert_eq!(attempt.stage, Stage::Holding, "only who has the lock gives it back");
+        attempt.stage = Stage::Leaving;
+        let own = attempt.node.clone();
+        let name = own.as_deref().map_or(HELD.into(), String::from_utf8_lossy);
+        let path = format!("{}/{name}", attempt.base);
+        client.ask(attempt.session, tag(request, DELETE), delete(&path));
+    }
+
+    /// A request that does not have the lock wants it no more. That is done when it is told to be
+    /// released, if anything has to be undone.
+    pub fn cancel(&mut self, client: &mut Client, request: usize) {
+        let Some(attempt) = self.attempt(request) else { return };
+        attempt.stage = Stage::Cancelled;
+        if let Some(node) = attempt.node.clone() {
+            let path = format!("{}/{}", attempt.base, String::from_utf8_lossy(&node));
+            client.ask(attempt.session, tag(request, DELETE), delete(&path));
+        }
+    }
+
+    /// A moment has come that was asked for: a request that still waits polls.
+    pub fn due(&mut self, client: &mut Client, request: usize) {
+        let poll_ns = self.poll_ns;
+        let Some(attempt) = self.attempt(request) else { return };
+        if attempt.stage != Stage::Asking {
+            return;
+        }
+        // In time with the first one, however late this one is.
+        attempt.poll_ns = (attempt.poll_ns + poll_ns).max(client.now_ns());
+        client.remind(attempt.poll_ns, request);
+        let attempt = attempt.clone();
+        match attempt.algorithm {
+            Algorithm::AsyncQueue => {
+                client.ask(attempt.session, tag(request, LIST), list(&attempt.base));
+            }
+            _ => self.create(client, request, &attempt),
+        }
+    }
+
+    /// Something has happened that a session has watched.
+    pub fn event(
+        &mut self,
+        client: &mut Client,
+        session: usize,
+        event: &Event,
+        told: &mut Vec<Told>,
+    ) {
+        let waited = self.watchers.remove(&(session, event.path.clone())).unwrap_or_default();
+        for request in waited {
+            self.fire(client, request, told);
+        }
+    }
+
+    /// What a request has watched, or is about to, has changed.
+    fn fire(&mut self, client: &mut Client, request: usize, told: &mut Vec<Told>) {
+        let Some(attempt) = self.attempt(request) else { return };
+        if attempt.stage != Stage::Watching {
+            attempt.fired = attempt.stage == Stage::Asking;
+            return;
+        }
+        // The papers' queue believes that this is its turn.
+        if attempt.algorithm == Algorithm::SyncQueue {
+            return grant(request, attempt, told);
+        }
+        attempt.stage = Stage::Asking;
+        let attempt = attempt.clone();
+        match attempt.algorithm {
+            Algorithm::TasWatch => self.create(client, request, &attempt),
+            _ => client.ask(attempt.session, tag(request, LIST), list(&attempt.base)),
+        }
+    }
+
+    /// An answer to a request of a recipe.
+    ///
+    /// # Errors
+    /// The service refuses what it must not refuse.
+    pub fn answer(
+        &mut self,
+        client: &mut Client,
+        answer: Answer,
+        told: &mut Vec<Told>,
+    ) -> io::Result<()> {
+        let (request, step) = ((answer.tag >> STEP_BITS) as usize, answer.tag & 3);
+        let Some(attempt) = self.attempt(request) else { return Ok(()) };
+        match (step, answer.result) {
+            (CREATE, Ok(Reply::Created { path, .. })) => {
+                attempt.token = answer.zxid.0;
+                created(client, request, attempt, &path, told)?;
+            }
+            (CREATE, Err(Code::NodeExists)) if attempt.stage == Stage::Asking => {
+                let attempt = attempt.clone();
+                match attempt.algorithm {
+                    Algorithm::SyncTas => self.create(client, request, &attempt),
+                    Algorithm::TasWatch => {
+                        let path = format!("{}/{HELD}", attempt.base);
+                        self.watch(client, request, answer.session, &path);
+                    }
+                    // Its next try is on its way, or will be.
+                    _ => {}
+                }
+            }
+            // A try that was sent before the good one was answered.
+            (CREATE, Err(Code::NodeExists)) => {}
+            (LIST, Ok(Reply::Children(names, _))) => {
+                self.listed(client, request, &names, told);
+            }
+            (EXISTS, _) if attempt.stage != Stage::Asking => {}
+            (EXISTS, Ok(Reply::Stat(_))) => {
+                attempt.stage = Stage::Watching;
+                if attempt.fired {
+                    self.fire(client, request, told);
+                }
+            }
+            (EXISTS, Err(Code::NoNode)) => {
+                let attempt = attempt.clone();
+                match attempt.algorithm {
+                    Algorithm::TasWatch => self.create(client, request, &attempt),
+                    _ => client.ask(answer.session, tag(request, LIST), list(&attempt.base)),
+                }
+            }
+            (DELETE, Ok(_)) => {
+                self.attempts[request] = None;
+                told.push(Told::Released { request });
+            }
+            (_, Err(code)) => return Err(unexpected("a step of a recipe", code)),
+            (_, Ok(reply)) => {
+                return Err(io::Error::other(format!("an answer to something else: {reply:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn listed(
+        &mut self,
+        client: &mut Client,
+        request: usize,
+        names: &[Blob],
+        told: &mut Vec<Told>,
+    ) {
+        let Some(attempt) = self.attempt(request) else { return };
+        let (Some(own), Stage::Asking) = (attempt.node.clone(), attempt.stage) else { return };
+        match before(&own, names) {
+            None => grant(request, attempt, told),
+            Some(_) if attempt.algorithm == Algorithm::AsyncQueue => {}
+            Some(name) => {
+                let session = attempt.session;
+                let path = format!("{}/{}", attempt.base, String::from_utf8_lossy(name));
+                self.watch(client, request, session, &path);
+            }
+        }
+    }
+
+    /// Asks for a node and to be told what happens to it.
+    fn watch(&mut self, client: &mut Client, request: usize, session: usize, path: &str) {
+        self.watchers.entry((session, path.into())).or_default().push(request);
+        if let Some(attempt) = self.attempt(request) {
+            attempt.fired = false;
+        }
+        client.ask(session, tag(request, EXISTS), exists(path, true));
+    }
+}
+
+/// A request's node was created.
+fn created(
+    client: &mut Client,
+    request: usize,
+    attempt: &mut Attempt,
+    path: &Blob,
+    told: &mut Vec<Told>,
+) -> io::Result<()> {
+    let session = attempt.session;
+    if attempt.stage == Stage::Cancelled {
+        let path = String::from_utf8_lossy(path);
+        client.ask(session, tag(request, DELETE), delete(&path));
+        return Ok(());
+    }
+    if is_queue(attempt.algorithm) {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        attempt.node = Some(name.into());
+        if attempt.algorithm != Algorithm::AsyncQueue {
+            client.ask(session, tag(request, LIST), list(&attempt.base));
+        }
+        return Ok(());
+    }
+    if attempt.stage != Stage::Asking {
+        return Err(io::Error::other("a lock was given to a request that had it"));
+    }
+    grant(request, attempt, told);
+    Ok(())
+}
+
+fn grant(request: usize, attempt: &mut Attempt, told: &mut Vec<Told>) {
+    attempt.stage = Stage::Holding;
+    told.push(Told::Granted { request, token: attempt.token });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_before_is_the_last_of_those_with_smaller_numbers() {
+        let names: Vec<Blob> =
+            ["c-0000000007", "c-0000000003", "other", "c-0000000005"].map(Blob::from).into();
+        let before = |own: &str| before(&own.into(), &names).cloned();
+        assert_eq!(before("c-0000000007"), Some("c-0000000005".into()));
+        assert_eq!(before("c-0000000005"), Some("c-0000000003".into()));
+        assert_eq!(before("c-0000000003"), None);
+    }
+}

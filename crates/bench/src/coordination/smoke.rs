@@ -1,0 +1,404 @@
+//! `claret bench smoke`: single operations, pipelines of them, and a lock that nobody else or many
+//! others want, on services that run at the same time and take turns.
+
+use super::args::SmokeArgs;
+use super::backend::{Attach, Backend};
+use super::client::{Client, exists, get};
+use super::forecast::{self, Base};
+use super::generator::{Arrivals, Load, Outcome, run as generate};
+use super::locks::{Services, base, stretch};
+use super::operations::{Timed, each, quantile, watched};
+use super::plan::{Measure, Point};
+use super::recipes::{create, delete};
+use super::znodes::Znodes;
+use super::{stop, zookeeper};
+use crate::report::{Report, fields, ratio, rounded};
+use model::Algorithm;
+use model::operation::Operation;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use wire::jute::{Ask, Change, Lasts, Mode, Write};
+
+/// Columns of the table for people.
+pub const COLUMNS: [&str; 9] = [
+    "servers",
+    "backend",
+    "operation",
+    "mode",
+    "mean_ms",
+    "p50_ms",
+    "p99_ms",
+    "per_s",
+    "predicted_ms",
+];
+
+/// The operations in the order of the published tool.
+const OPERATIONS: [(&str, Operation); 8] = [
+    ("create-permanent", Operation::Write),
+    ("set", Operation::Write),
+    ("get", Operation::Read),
+    ("delete", Operation::Write),
+    ("create-ephemeral", Operation::Write),
+    ("exists-watch", Operation::Read),
+    ("delete-ephemeral", Operation::Write),
+    ("watch-notification", Operation::Write),
+];
+
+/// Operations that are measured in turns, by their place in [`OPERATIONS`], on one service.
+struct Turns {
+    client: Client,
+    base: String,
+    data: Vec<u8>,
+}
+
+fn set(path: &str, data: &[u8]) -> Ask {
+    Ask::Write(Write::Change(Change::SetData {
+        path: path.into(),
+        data: Some(data.into()),
+        version: -1,
+    }))
+}
+
+impl Turns {
+    fn new(mut client: Client, base: String, data: u32) -> io::Result<Self> {
+        let made = client.call(0, create(&base, b"", Mode::default()))?;
+        made.map_err(|code| io::Error::other(format!("{base} was not created: {code:?}")))?;
+        Ok(Self { client, base, data: vec![b'x'; data as usize] })
+    }
+
+    /// Does an operation so often, at most so many at a time; deletes of ephemeral nodes come with
+    /// the notifications about them.
+    fn take(
+        &mut self,
+        operation: usize,
+        count: usize,
+        outstanding: usize,
+    ) -> io::Result<Vec<(usize, Timed)>> {
+        let (base, data) = (self.base.clone(), self.data.clone());
+        let path = |number: usize| format!("{base}/{number}");
+        let ephemeral = Mode { lasts: Lasts::Session, sequential: false };
+        let own = |bytes: &[u8]| {
+            let name = bytes.rsplit(|byte| *byte == b'/').next()?;
+            std::str::from_utf8(name).ok()?.parse().ok()
+        };
+        let client = &mut self.client;
+        let ask: Box<dyn Fn(usize) -> Ask + '_> = match operation {
+            0 => Box::new(|n| create(&path(n), &data, Mode::default())),
+            1 => Box::new(|n| set(&path(n), &data)),
+            2 => Box::new(|n| get(&path(n), false)),
+            3 => Box::new(|n| delete(&path(n))),
+            4 => Box::new(|n| create(&path(n), &data, ephemeral)),
+            5 => Box::new(|n| exists(&path(n), true)),
+            _ => {
+                let ask = |n| delete(&path(n));
+                let (deleted, noticed) = watched(client, 0, count, outstanding, ask, own)?;
+                return Ok(vec![(6, deleted), (7, noticed)]);
+            }
+        };
+        Ok(vec![(operation, each(client, 0, count, outstanding, ask)?)])
+    }
+}
+
+/// How many are under way at a time.
+fn modes() -> [(&'static str, usize); 2] {
+    [("sync", 1), ("async", usize::MAX)]
+}
+
+/// A point of a smoke test.
+fn point(args: &SmokeArgs, backend: Backend, servers: u16) -> Point {
+    Point {
+        experiment: "smoke".into(),
+        measure: Measure::Smoke,
+        backend,
+        servers,
+        stretched: args.server_rtt > 0.0 && servers > 1,
+        attach: args.attach,
+        algorithm: "none".into(),
+        client_rtt_ms: args.client_rtt,
+        distances_ms: Vec::new(),
+        server_rtt_ms: args.server_rtt,
+        service_ms: 0.0,
+        interarrival_ms: 0.0,
+        poll_ms: 10.0,
+        arrivals: Arrivals::Poisson,
+        closed: false,
+        think_ms: 0.0,
+        clients: 1,
+        requests: args.requests,
+        seeds: args.rounds,
+        seed: 1,
+        scale: 1.0,
+        ephemeral: true,
+    }
+}
+
+fn predicted(point: &Point, base: &Base, mode: &str, operation: Operation) -> Value {
+    let expected = match mode {
+        "sync" => forecast::operation_ms(point, base, operation),
+        _ => forecast::pipelined_ms(point, base, operation),
+    };
+    expected.map_or(Value::Null, rounded)
+}
+
+/// A row of an operation.
+fn row(point: &Point, mode: &str, operation: &str, timed: &Timed) -> Map<String, Value> {
+    let scale = point.scale;
+    fields([
+        ("servers", point.servers.into()),
+        ("backend", point.backend.name().into()),
+        ("operation", operation.into()),
+        ("mode", mode.into()),
+        ("mean_ms", rounded(timed.per_operation_ms() * scale)),
+        ("p50_ms", rounded(timed.quantile_ms(0.5) * scale)),
+        ("p99_ms", rounded(timed.quantile_ms(0.99) * scale)),
+        ("per_s", rounded(1e3 / timed.per_operation_ms())),
+    ])
+}
+
+/// The operations of the smoke test at a point of a larger plan.
+///
+/// # Errors
+/// The service fails.
+pub fn at(
+    services: &mut Services<'_>,
+    point: &Point,
+    base: &Base,
+) -> io::Result<Vec<Map<String, Value>>> {
+    let node = services.name("smoke");
+    let ensemble = stretch(services, point)?;
+    let client = Client::connect(&ensemble.entrances(1, point.attach))?;
+    let mut turns = Turns::new(client, node, 25)?;
+    let mut rows = Vec::new();
+    for (mode, outstanding) in modes() {
+        let mut all = vec![Timed::default(); OPERATIONS.len()];
+        for _ in 0..point.seeds {
+            for operation in 0..OPERATIONS.len() - 1 {
+                for (which, timed) in turns.take(operation, point.requests as usize, outstanding)? {
+                    all[which].add(timed);
+                }
+            }
+        }
+        for ((name, operation), timed) in OPERATIONS.iter().zip(&all) {
+            let mut row = row(point, mode, name, timed);
+            row.insert("predicted_ms".into(), predicted(point, base, mode, *operation));
+            rows.push(row);
+        }
+    }
+    turns.client.close()?;
+    Ok(rows)
+}
+
+/// One service of a comparison.
+struct Contestant {
+    point: Point,
+    base: Base,
+    turns: Turns,
+    /// By mode and operation.
+    timed: BTreeMap<(usize, usize), Timed>,
+    /// By number under way: creates and deletes.
+    pipelined: BTreeMap<(u32, &'static str), Timed>,
+    /// By number of clients.
+    locks: BTreeMap<u32, Vec<Outcome>>,
+}
+
+impl Contestant {
+    fn start(services: &mut Services<'_>, args: &SmokeArgs, point: Point) -> io::Result<Self> {
+        services.ensemble(point.backend, point.servers, point.stretched)?;
+        warm_up(services, args, &point)?;
+        let base = base(services, &point)?;
+        let node = services.name("smoke");
+        let ensemble = stretch(services, &point)?;
+        let client = Client::connect(&ensemble.entrances(1, point.attach))?;
+        let turns = Turns::new(client, node, args.data)?;
+        let (timed, pipelined) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { point, base, turns, timed, pipelined, locks: BTreeMap::new() })
+    }
+
+    fn rows(&self) -> Vec<Map<String, Value>> {
+        let (point, mut rows) = (&self.point, Vec::new());
+        for ((mode, operation), timed) in &self.timed {
+            let (mode, _) = modes()[*mode];
+            let (name, operation) = OPERATIONS[*operation];
+            let mut row = row(point, mode, name, timed);
+            let predicted = predicted(point, &self.base, mode, operation);
+            row.insert("predicted_ms".into(), predicted);
+            rows.push(row);
+        }
+        for ((outstanding, name), timed) in &self.pipelined {
+            rows.push(row(point, &format!("{outstanding} at a time"), name, timed));
+        }
+        for (clients, outcomes) in &self.locks {
+            rows.push(lock_row(point, *clients, outcomes));
+        }
+        for row in &mut rows {
+            row.insert("client_rtt_ms".into(), rounded(point.client_rtt_ms));
+            row.insert("server_rtt_ms".into(), rounded(point.server_rtt_ms));
+            row.insert("base_read_ms".into(), rounded(self.base.read_ms));
+            row.insert("base_write_ms".into(), rounded(self.base.write_ms));
+        }
+        rows
+    }
+}
+
+/// Without others, lock and unlock one after the other; with others, from one holder to the next.
+fn lock_row(point: &Point, clients: u32, outcomes: &[Outcome]) -> Map<String, Value> {
+    let all = |of: fn(&Outcome) -> &Vec<u64>| -> Vec<u64> {
+        outcomes.iter().flat_map(|outcome| of(outcome).iter().copied()).collect()
+    };
+    let (name, times) = match clients {
+        1 => ("lock-unlock", all(|outcome| &outcome.cycle_ns)),
+        _ => ("hand-off", all(|outcome| &outcome.hand_off_ns)),
+    };
+    let elapsed_ns = outcomes.iter().map(|outcome| outcome.elapsed_ns).sum();
+    let timed = Timed { elapsed_ns, latency_ns: times };
+    let grants: usize = outcomes.iter().map(|outcome| outcome.served_ns().count()).sum();
+    let mean_ms = elapsed_ns as f64 / 1e6 / grants.max(1) as f64;
+    let mut row = row(point, &format!("{clients} clients"), name, &timed);
+    row.insert("mean_ms".into(), rounded(mean_ms));
+    row.insert("per_s".into(), rounded(1e3 / mean_ms));
+    row.insert("p50_ms".into(), rounded(quantile(&timed.latency_ns, 0.5) / 1e6));
+    row
+}
+
+fn warm_up(services: &mut Services<'_>, args: &SmokeArgs, point: &Point) -> io::Result<()> {
+    let node = services.name("warm-up");
+    let ensemble = services.ensemble(point.backend, point.servers, point.stretched)?;
+    ensemble.stretch([0; super::backend::DISTANCES], 0)?;
+    let client = Client::connect(&ensemble.entrances(1, Attach::Leader))?;
+    let mut turns = Turns::new(client, node, args.data)?;
+    for operation in 0..OPERATIONS.len() - 1 {
+        turns.take(operation, args.warmup as usize, 64)?;
+    }
+    turns.client.close()
+}
+
+fn lock_run(services: &mut Services<'_>, point: &Point, clients: u32) -> io::Result<Outcome> {
+    let node = services.name("lock");
+    let ensemble = stretch(services, point)?;
+    let client = Client::connect(&ensemble.entrances(clients as usize, point.attach))?;
+    let recipe = Algorithm::SyncQueueRelist;
+    let mut locker = Znodes::new(client, recipe, &node, 10_000_000, true)?;
+    let load = Load {
+        requests: (point.requests as usize / 4).max(clients as usize),
+        clients: clients as usize,
+        arrivals: Arrivals::Poisson,
+        interarrival_ns: 0.0,
+        closed_think_ns: Some(0.0),
+        service_ns: 0.0,
+        limit_ns: 60_000_000_000,
+        seed: 1,
+    };
+    let outcome = generate(&mut locker, &load)?;
+    locker.close()?;
+    if let Some(wrong) = &outcome.wrong {
+        let backend = point.backend.name();
+        return Err(io::Error::other(format!("{backend}: mutual exclusion is broken: {wrong}")));
+    }
+    Ok(outcome)
+}
+
+/// Runs the bench.
+///
+/// # Errors
+/// A service cannot be started or fails, or Ctrl-C was pressed.
+pub fn run(args: &SmokeArgs, program: &Path) -> io::Result<Report> {
+    stop::listen()?;
+    let mut backends = vec![Backend::Claret];
+    if args.vs.is_some() {
+        zookeeper::is_installed()?;
+        backends.push(Backend::Zookeeper);
+    }
+    let mut report = Report::default();
+    let steps = args.servers.len() as u64 * u64::from(args.rounds);
+    let bar = crate::sweep::progress(steps as usize);
+    for servers in &args.servers {
+        let mut services = Services::new(program, &args.dir, 60_000_000_000);
+        bar.set_message(format!("{servers} servers are started"));
+        let mut contestants = Vec::new();
+        for backend in &backends {
+            let point = point(args, *backend, *servers);
+            contestants.push(Contestant::start(&mut services, args, point)?);
+        }
+        for round in 0..args.rounds {
+            bar.set_message(format!("{servers} servers, round {}", round + 1));
+            take_turns(args, &mut services, &mut contestants)?;
+            bar.inc(1);
+        }
+        for contestant in contestants {
+            report.rows.extend(contestant.rows());
+            contestant.turns.client.close()?;
+        }
+    }
+    bar.finish_and_clear();
+    report.ratios = ratios(&report.rows);
+    Ok(report)
+}
+
+fn take_turns(
+    args: &SmokeArgs,
+    services: &mut Services<'_>,
+    contestants: &mut [Contestant],
+) -> io::Result<()> {
+    let count = args.requests as usize;
+    for (mode, (_, outstanding)) in modes().into_iter().enumerate() {
+        for operation in 0..OPERATIONS.len() - 1 {
+            for contestant in &mut *contestants {
+                for (which, timed) in contestant.turns.take(operation, count, outstanding)? {
+                    contestant.timed.entry((mode, which)).or_default().add(timed);
+                }
+            }
+        }
+    }
+    for &outstanding in &args.outstanding {
+        let count = count.max(4 * outstanding as usize);
+        for (operation, name) in [(0, "create-pipelined"), (3, "delete-pipelined")] {
+            for contestant in &mut *contestants {
+                let timed = contestant.turns.take(operation, count, outstanding as usize)?;
+                let sum = contestant.pipelined.entry((outstanding, name)).or_default();
+                timed.into_iter().for_each(|(_, timed)| sum.add(timed));
+            }
+        }
+    }
+    for &clients in [1].iter().chain(&args.waiters) {
+        for contestant in &mut *contestants {
+            let outcome = lock_run(services, &contestant.point, clients)?;
+            contestant.locks.entry(clients).or_default().push(outcome);
+        }
+    }
+    Ok(())
+}
+
+/// For each measured thing, ZooKeeper's time over Claret's; and by service, what waiting for each
+/// answer costs.
+fn ratios(rows: &[Map<String, Value>]) -> Map<String, Value> {
+    let mut ratios = Map::new();
+    let text = |row: &Map<String, Value>, field: &str| {
+        row.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let mean = |servers: &Value, backend: &str, operation: &str, mode: &str| {
+        let found = rows.iter().find(|row| {
+            row.get("servers") == Some(servers)
+                && text(row, "backend") == backend
+                && text(row, "operation") == operation
+                && text(row, "mode") == mode
+        });
+        found.and_then(|row| row.get("mean_ms")?.as_f64())
+    };
+    for row in rows {
+        let (operation, mode, backend) =
+            (text(row, "operation"), text(row, "mode"), text(row, "backend"));
+        let servers = row.get("servers").cloned().unwrap_or(Value::Null);
+        let at = |backend: &str, mode: &str| mean(&servers, backend, &operation, mode);
+        if backend == "zookeeper" {
+            let name = format!("zookeeper_over_claret {servers} {operation} {mode}");
+            ratios.insert(name, ratio(at("zookeeper", &mode), at("claret", &mode)));
+        }
+        if mode == "async" && matches!(operation.as_str(), "create-permanent" | "get") {
+            let name = format!("sync_over_async {servers} {operation} {backend}");
+            ratios.insert(name, ratio(at(&backend, "sync"), at(&backend, "async")));
+        }
+    }
+    ratios
+}

@@ -1,0 +1,79 @@
+//! How long sessions live.
+
+use super::{Heard, History, Request, Session, Zxid, code, report};
+use crate::verdict::Verdict;
+
+/// Clocks may differ in speed by less than this many percent.
+const DRIFT_PERCENT: u64 = 10;
+
+/// Reports sessions that were ended too early, or are said to have ended.
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
+    // When it was first known that a change had happened.
+    let mut known: Vec<(Zxid, u64)> = Vec::new();
+    for heard in history.sessions.iter().flat_map(|s| &s.connections).flat_map(|c| &c.heard) {
+        let (Heard::Answer { time_us, zxid, .. } | Heard::Told { time_us, zxid, .. }) = heard;
+        known.push((*zxid, *time_us));
+    }
+    known.sort_unstable();
+    let mut earliest = u64::MAX;
+    for (_, time_us) in known.iter_mut().rev() {
+        earliest = earliest.min(*time_us);
+        *time_us = earliest;
+    }
+    for session in &history.sessions {
+        let ended = history.ends.iter().filter(|(id, _)| *id == session.id);
+        let ended = ended.map(|(_, zxid)| *zxid).min();
+        let closed = closed(session);
+        if let Some(time_us) = expiry_told(session)
+            && ended.is_none()
+            && !closed
+        {
+            let text = format!("session {} was told at {time_us} that it had ended", session.id);
+            report(verdict, "expired-without-end", text);
+        }
+        // It may have been known earlier that it had ended, but not later than that.
+        let Some(zxid) = ended.filter(|_| !closed) else { continue };
+        let place = known.partition_point(|(seen, _)| *seen < zxid);
+        let seen = known.get(place).map(|(_, time_us)| *time_us);
+        let Some(known_us) = seen.into_iter().chain(expiry_told(session)).min() else { continue };
+        let allowed_us = session.timeout_us * (100 - DRIFT_PERCENT) / 100;
+        let heard_us = heard_of_us(session, zxid);
+        if known_us < heard_us + allowed_us {
+            let text = format!(
+                "session {} has a timeout of {} us; it was heard of at {heard_us} or later, and had \
+                 ended by {known_us}",
+                session.id, session.timeout_us
+            );
+            report(verdict, "early-expiry", text);
+        }
+    }
+}
+
+fn closed(session: &Session) -> bool {
+    let asked = session.connections.iter().flat_map(|connection| &connection.asked);
+    asked.into_iter().any(|asked| asked.request == Request::Close && asked.zxid.is_some())
+}
+
+/// When its client was first told that it had ended.
+fn expiry_told(session: &Session) -> Option<u64> {
+    let told = session.connections.iter().flat_map(|c| c.exchanges());
+    let told = told.filter_map(|(_, answered)| answered);
+    let told = told.filter(|(.., answer)| **answer == Err(code::SESSION_EXPIRED));
+    told.map(|(time_us, ..)| time_us).chain(session.expired_us).min()
+}
+
+/// When its server has heard of it for the last time before a change, at the earliest.
+fn heard_of_us(session: &Session, before: Zxid) -> u64 {
+    let mut heard_us = 0;
+    for connection in &session.connections {
+        // On coming back it was heard of when that was asked, of which the time is not known here.
+        for (asked, answered) in connection.exchanges() {
+            if answered.is_some_and(|(_, zxid, answer)| {
+                zxid < before && *answer != Err(code::SESSION_EXPIRED)
+            }) {
+                heard_us = heard_us.max(asked.time_us);
+            }
+        }
+    }
+    heard_us
+}

@@ -1,0 +1,104 @@
+//! Real time, and the order of every session.
+
+use super::{Heard, History, Zxid, code, report};
+use crate::verdict::Verdict;
+
+/// Reports what is older than what was known, and what a session's order forbids.
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
+    real_time(history, verdict);
+    for session in &history.sessions {
+        in_order(session, verdict);
+        without_holes(session, verdict);
+    }
+}
+
+/// What somebody knows when something is asked, whatever is asked comes after.
+fn real_time(history: &History, verdict: &mut Verdict) {
+    let mut known: Vec<(u64, Zxid)> = Vec::new();
+    let mut asked = Vec::new();
+    for session in &history.sessions {
+        for connection in &session.connections {
+            known.push((connection.time_us, session.id));
+            for heard in &connection.heard {
+                let (Heard::Answer { time_us, zxid, .. } | Heard::Told { time_us, zxid, .. }) =
+                    heard;
+                known.push((*time_us, *zxid));
+            }
+            for (ask, answered) in connection.exchanges() {
+                let writes = ask.request.is_write() && ask.zxid.is_some();
+                let zxid = if writes { ask.zxid } else { answered.map(|(_, zxid, _)| zxid) };
+                asked.extend(zxid.map(|zxid| (ask.time_us, zxid, writes, session.id, ask)));
+            }
+        }
+    }
+    known.sort_unstable();
+    asked.sort_by_key(|(time_us, ..)| *time_us);
+    let (mut known, mut latest) = (known.into_iter().peekable(), 0);
+    for (time_us, zxid, writes, session, ask) in asked {
+        while let Some((_, seen)) = known.next_if(|(when, _)| *when < time_us) {
+            latest = latest.max(seen);
+        }
+        if zxid < latest || (writes && zxid == latest) {
+            let text = format!(
+                "session {session} asked {:?} when change {latest} was known, and it was carried \
+                 out at {zxid}",
+                ask.request
+            );
+            report(verdict, if writes { "change-in-the-past" } else { "stale-read" }, text);
+        }
+    }
+}
+
+/// A session's requests take effect in the order in which it asks them, on all its connections.
+fn in_order(session: &super::Session, verdict: &mut Verdict) {
+    let mut before = session.id;
+    for connection in &session.connections {
+        for (asked, answered) in connection.exchanges() {
+            let writes = asked.request.is_write() && asked.zxid.is_some();
+            let zxid = if writes { asked.zxid } else { answered.map(|(_, zxid, _)| zxid) };
+            let Some(zxid) = zxid else { continue };
+            if zxid < before || (writes && zxid == before) {
+                let text = format!(
+                    "session {}: {:?} was carried out at {zxid}, what it asked before at {before}",
+                    session.id, asked.request
+                );
+                report(verdict, "order-of-session", text);
+            }
+            before = before.max(zxid);
+        }
+        let mut seen = 0;
+        for heard in &connection.heard {
+            let (Heard::Answer { zxid, .. } | Heard::Told { zxid, .. }) = heard;
+            if *zxid < seen {
+                let text = format!("session {}: change {zxid} was heard after {seen}", session.id);
+                report(verdict, "heard-backwards", text);
+            }
+            seen = seen.max(*zxid);
+        }
+    }
+}
+
+/// What a connection has asked takes effect as far as some request, and nothing behind it does.
+fn without_holes(session: &super::Session, verdict: &mut Verdict) {
+    for connection in &session.connections {
+        let mut missing = None;
+        for (asked, answered) in connection.exchanges() {
+            let refused = answered.is_some_and(|(.., a)| *a == Err(code::SESSION_EXPIRED));
+            if !asked.request.is_write() || refused {
+                continue;
+            }
+            match (asked.zxid, &missing) {
+                (None, _) => missing = Some(&asked.request),
+                (Some(zxid), Some(request)) => {
+                    let text = format!(
+                        "session {}: {request:?} was left out, and {:?} behind it carried out at \
+                         {zxid}",
+                        session.id, asked.request
+                    );
+                    report(verdict, "hole-in-session", text);
+                }
+                (Some(_), None) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! All changes in the order of their numbers, and between them what was read.
+
+use super::tree::{Event, Tree};
+use super::{Answer, History, Request, Zxid, code, report};
+use crate::verdict::Verdict;
+use std::collections::BTreeMap;
+
+/// Which request: session, connection, place.
+pub(super) type Place = (usize, usize, usize);
+
+/// What the replay has found out for the checks of watches.
+#[derive(Debug, Default)]
+pub(super) struct Replayed {
+    /// What every change has done.
+    pub steps: Vec<(Zxid, Vec<Event>)>,
+    /// What clients that came back had missed, by their requests.
+    pub missed: BTreeMap<Place, Vec<Event>>,
+}
+
+/// Something that is carried out.
+enum Step<'a> {
+    Begin(i64),
+    End(i64),
+    Ask { session: i64, place: Place, request: &'a Request, answer: Option<&'a Answer> },
+}
+
+/// Everything in its order: by zxid; changes before what was read after them; reads of a session in
+/// its own order.
+fn steps<'a>(history: &'a History, verdict: &mut Verdict) -> Vec<(Zxid, bool, Step<'a>)> {
+    let mut steps = Vec::new();
+    for (s, session) in history.sessions.iter().enumerate() {
+        steps.push((session.id, false, Step::Begin(session.id)));
+        for (c, connection) in session.connections.iter().enumerate() {
+            for (r, (asked, answered)) in connection.exchanges().enumerate() {
+                let answer = answered.map(|(_, _, answer)| answer);
+                let writes = asked.request.is_write();
+                let zxid = if writes { asked.zxid } else { answered.map(|(_, zxid, _)| zxid) };
+                if let (true, Some((_, zxid, answer))) = (writes, answered)
+                    && asked.zxid != Some(zxid)
+                    && *answer != Err(code::SESSION_EXPIRED)
+                {
+                    let text = format!(
+                        "session {}: {:?} was answered {answer:?} as change {zxid}, and the log has \
+                         it at {:?}",
+                        session.id, asked.request, asked.zxid
+                    );
+                    report(verdict, "lost-change", text);
+                }
+                let Some(zxid) = zxid else { continue };
+                let (session, place, request) = (session.id, (s, c, r), &asked.request);
+                steps.push((zxid, !writes, Step::Ask { session, place, request, answer }));
+            }
+        }
+    }
+    steps.extend(history.ends.iter().map(|(session, zxid)| (*zxid, false, Step::End(*session))));
+    steps.sort_by_key(|(zxid, reads, _)| (*zxid, *reads));
+    steps
+}
+
+/// Replays a history, and reports answers that are not those of the model.
+pub(super) fn replay(history: &History, verdict: &mut Verdict) -> Replayed {
+    let mut tree = Tree::new();
+    let mut replayed = Replayed::default();
+    let mut last = None;
+    for (zxid, reads, step) in steps(history, verdict) {
+        verdict.count(if reads { "reads" } else { "changes" }, 1);
+        if !reads && last.replace(zxid) == Some(zxid) {
+            report(verdict, "change-twice", format!("two changes have the number {zxid}"));
+        }
+        let mut events = Vec::new();
+        match step {
+            Step::Begin(session) => tree.begin(session),
+            Step::End(session) => tree.end(session, zxid, &mut events),
+            Step::Ask { session, place, request, answer } if reads => {
+                let expected = tree.read(session, request);
+                if let Request::Again(since, watches) = request {
+                    let missed = watches.iter().filter_map(|(p, k)| tree.missed(p, *k, *since));
+                    replayed.missed.insert(place, missed.collect());
+                }
+                if let (Some(expected), Some(answer)) = (expected, answer)
+                    && expected != *answer
+                {
+                    wrong(verdict, "wrong-read", (session, zxid), request, &expected, answer);
+                }
+            }
+            Step::Ask { session, request, answer, .. } => {
+                let reused = answer.is_some_and(|answer| gives_again(&tree, answer));
+                let (expected, happened) = tree.write(session, request, zxid);
+                events = happened;
+                if let Some(answer) = answer.filter(|answer| **answer != expected) {
+                    let kind = if reused { "number-reused" } else { "wrong-answer" };
+                    wrong(verdict, kind, (session, zxid), request, &expected, answer);
+                }
+            }
+        }
+        if !events.is_empty() {
+            replayed.steps.push((zxid, events));
+        }
+    }
+    compare_last(history, &tree, verdict);
+    replayed
+}
+
+/// Whether a node was created under a name that a sequential one has had.
+fn gives_again(tree: &Tree, answer: &Answer) -> bool {
+    match answer {
+        Ok(super::Reply::Created(path)) => tree.had_number(path),
+        Ok(super::Reply::Multi(answers)) => answers.iter().any(|answer| gives_again(tree, answer)),
+        _ => false,
+    }
+}
+
+fn wrong(
+    verdict: &mut Verdict,
+    kind: &str,
+    (session, zxid): (i64, Zxid),
+    request: &Request,
+    expected: &Answer,
+    answer: &Answer,
+) {
+    let text = format!(
+        "session {session} asked {request:?}\nand was answered {answer:?} at {zxid}\ninstead of \
+         {expected:?}"
+    );
+    report(verdict, kind, text);
+}
+
+fn compare_last(history: &History, tree: &Tree, verdict: &mut Verdict) {
+    let Some(last) = &history.last else { return };
+    let (nodes, sessions) = tree.all();
+    let mut found = last.nodes.clone();
+    found.sort_unstable();
+    for node in found.iter().filter(|node| !nodes.contains(node)) {
+        report(verdict, "node-kept", format!("{node:?} is there at the end, and should not be"));
+    }
+    for node in nodes.iter().filter(|node| !found.contains(node)) {
+        report(verdict, "node-lost", format!("{node:?} is not there at the end"));
+    }
+    // Sessions whose clients were never told that they had begun are nobody's.
+    let known = |id: &&i64| history.sessions.iter().any(|session| session.id == **id);
+    for id in last.sessions.iter().filter(known).filter(|id| !sessions.contains(id)) {
+        report(verdict, "session-kept", format!("session {id} is there at the end, and has ended"));
+    }
+    for id in sessions.iter().filter(|id| !last.sessions.contains(id)) {
+        report(verdict, "session-lost", format!("session {id} is not there, and has not ended"));
+    }
+}

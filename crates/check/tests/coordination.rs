@@ -1,0 +1,268 @@
+//! Histories of a coordination service by hand: one that is right, and what is said about each way in
+//! which it could be wrong.
+
+use check::coordination::{
+    Answer, Asked, Change, Connection, Happened, Heard, History, Kind, Last, Reply, Request,
+    Session, Stat, check, code,
+};
+
+/// A history in the making: one client after the other asks and is answered at once.
+struct Story {
+    history: History,
+    now_us: u64,
+}
+
+const ANN: usize = 0;
+const BEN: usize = 1;
+
+impl Story {
+    /// Two sessions, begun by the changes 1 and 2.
+    fn new() -> Self {
+        let session = |id| Session {
+            id,
+            timeout_us: 6_000_000,
+            connections: vec![Connection { time_us: id as u64, ..Connection::default() }],
+            expired_us: None,
+        };
+        let history = History { sessions: vec![session(1), session(2)], ..History::default() };
+        Self { history, now_us: 10 }
+    }
+
+    fn connection(&mut self, who: usize) -> &mut Connection {
+        self.history.sessions[who].connections.last_mut().unwrap()
+    }
+
+    fn ask(&mut self, who: usize, request: Request, zxid: Option<i64>) {
+        self.now_us += 10;
+        let time_us = self.now_us;
+        self.connection(who).asked.push(Asked { time_us, request, zxid });
+    }
+
+    fn answer(&mut self, who: usize, zxid: i64, answer: Answer) {
+        self.now_us += 10;
+        let time_us = self.now_us;
+        self.connection(who).heard.push(Heard::Answer { time_us, zxid, answer });
+    }
+
+    fn told(&mut self, who: usize, zxid: i64, happened: Happened, path: &str) {
+        self.now_us += 10;
+        let (time_us, path) = (self.now_us, path.to_owned());
+        self.connection(who).heard.push(Heard::Told { time_us, zxid, happened, path });
+    }
+
+    fn write(&mut self, who: usize, zxid: i64, request: Request, answer: Answer) {
+        self.ask(who, request, Some(zxid));
+        self.answer(who, zxid, answer);
+    }
+
+    fn read(&mut self, who: usize, zxid: i64, request: Request, answer: Answer) {
+        self.ask(who, request, None);
+        self.answer(who, zxid, answer);
+    }
+
+    /// A client comes back on another connection.
+    fn comes_back(&mut self, who: usize) {
+        self.now_us += 10;
+        let time_us = self.now_us;
+        let connection = Connection { time_us, ..Connection::default() };
+        self.history.sessions[who].connections.push(connection);
+    }
+
+    /// The kinds of everything that is wrong.
+    fn wrong(&self) -> Vec<String> {
+        let verdict = check(&self.history);
+        assert_eq!(verdict.valid, verdict.anomalies.is_empty());
+        let mut kinds: Vec<String> = verdict.anomalies.into_iter().map(|a| a.kind).collect();
+        kinds.dedup();
+        kinds
+    }
+}
+
+fn create(path: &str, ephemeral: bool, sequential: bool) -> Request {
+    let (path, data) = (path.to_owned(), "x".to_owned());
+    Request::Change(Change::Create { path, data, ephemeral, sequential })
+}
+
+fn delete(path: &str) -> Request {
+    Request::Change(Change::Delete { path: path.to_owned(), version: -1 })
+}
+
+fn created(path: &str) -> Answer {
+    Ok(Reply::Created(path.to_owned()))
+}
+
+fn exists(path: &str, watch: bool) -> Request {
+    Request::Exists(path.to_owned(), watch)
+}
+
+/// The stat of a node that was created by a change and not touched since.
+fn stat(zxid: i64, owner: i64) -> Stat {
+    let (czxid, mzxid, pzxid, data_length) = (zxid, zxid, zxid, 1);
+    Stat { czxid, mzxid, pzxid, owner, data_length, ..Stat::default() }
+}
+
+/// Ann creates a node that ends with her session, for which Ben waits.
+fn right() -> Story {
+    let mut story = Story::new();
+    story.read(BEN, 2, exists("/a", true), Err(code::NO_NODE));
+    story.write(ANN, 3, create("/a", true, false), created("/a"));
+    story.told(BEN, 3, Happened::Created, "/a");
+    story.read(BEN, 3, exists("/a", true), Ok(Reply::Stat(stat(3, 1))));
+    story
+}
+
+#[test]
+fn a_history_that_is_right_is_valid() {
+    let mut story = right();
+    story.write(ANN, 4, Request::Close, Ok(Reply::Done));
+    story.told(BEN, 4, Happened::Deleted, "/a");
+    story.read(BEN, 4, exists("/a", false), Err(code::NO_NODE));
+    story.history.last = Some(Last { nodes: Vec::new(), sessions: vec![2] });
+    assert_eq!(story.wrong(), [""; 0]);
+}
+
+#[test]
+fn what_a_change_or_a_read_answers_is_what_the_guide_says() {
+    let mut story = right();
+    story.write(ANN, 4, create("/a", false, false), created("/a"));
+    assert_eq!(story.wrong(), ["wrong-answer"]);
+    let mut story = right();
+    story.read(BEN, 3, exists("/a", false), Ok(Reply::Stat(stat(3, 2))));
+    assert_eq!(story.wrong(), ["wrong-read"]);
+    let mut story = right();
+    let set = Change::Set { path: "/b".to_owned(), data: String::new(), version: -1 };
+    let multi = Request::Multi(vec![Change::Check { path: "/a".to_owned(), version: 0 }, set]);
+    let all = vec![Err(code::OK), Err(code::NO_NODE)];
+    story.write(ANN, 4, multi.clone(), Ok(Reply::Multi(all)));
+    assert_eq!(story.wrong(), [""; 0]);
+    story.write(ANN, 5, multi, Ok(Reply::Multi(vec![Ok(Reply::Done), Err(code::NO_NODE)])));
+    assert_eq!(story.wrong(), ["wrong-answer"]);
+}
+
+#[test]
+fn a_node_ends_with_its_session_and_not_before() {
+    let mut story = right();
+    story.write(ANN, 4, Request::Close, Ok(Reply::Done));
+    story.told(BEN, 4, Happened::Deleted, "/a");
+    story.history.last =
+        Some(Last { nodes: vec![("/a".into(), "x".into(), 1)], sessions: vec![2] });
+    assert_eq!(story.wrong(), ["node-kept"]);
+    let mut story = right();
+    story.history.last = Some(Last { nodes: Vec::new(), sessions: vec![1, 2] });
+    assert_eq!(story.wrong(), ["node-lost"]);
+}
+
+#[test]
+fn no_number_of_a_sequential_node_is_given_twice() {
+    let mut story = Story::new();
+    story.write(ANN, 3, create("/n-", false, true), created("/n-0000000000"));
+    story.write(ANN, 4, delete("/n-0000000000"), Ok(Reply::Done));
+    story.write(ANN, 5, create("/n-", false, true), created("/n-0000000001"));
+    assert_eq!(story.wrong(), [""; 0]);
+    story.write(ANN, 6, create("/n-", false, true), created("/n-0000000000"));
+    assert_eq!(story.wrong(), ["number-reused"]);
+}
+
+#[test]
+fn nothing_is_older_than_what_was_known_when_it_was_asked() {
+    let mut story = right();
+    story.read(ANN, 2, exists("/b", false), Err(code::NO_NODE));
+    assert_eq!(story.wrong(), ["stale-read", "order-of-session", "heard-backwards"]);
+    // A change of one that nobody knew of may be older.
+    let mut story = Story::new();
+    story.ask(ANN, create("/a", false, false), Some(4));
+    story.ask(BEN, create("/b", false, false), Some(3));
+    story.answer(ANN, 4, created("/a"));
+    assert_eq!(story.wrong(), [""; 0]);
+}
+
+#[test]
+fn a_session_takes_effect_in_its_order_and_without_holes() {
+    let mut story = Story::new();
+    story.ask(ANN, create("/a", false, false), Some(4));
+    story.ask(ANN, create("/b", false, false), Some(3));
+    assert_eq!(story.wrong(), ["order-of-session"]);
+    let mut story = Story::new();
+    story.ask(ANN, create("/a", false, false), None);
+    story.ask(ANN, create("/b", false, false), Some(3));
+    assert_eq!(story.wrong(), ["hole-in-session"]);
+    // Over several connections: what came late came after the session had gone on elsewhere.
+    let mut story = Story::new();
+    story.ask(ANN, create("/a", false, false), Some(4));
+    story.comes_back(ANN);
+    story.read(ANN, 3, exists("/b", false), Err(code::NO_NODE));
+    assert_eq!(story.wrong(), ["order-of-session"]);
+}
+
+#[test]
+fn whoever_watches_is_told_once_of_each_change_before_an_answer_shows_it() {
+    // It is told after the answer.
+    let mut story = Story::new();
+    story.read(BEN, 2, exists("/a", true), Err(code::NO_NODE));
+    story.write(ANN, 3, create("/a", false, false), created("/a"));
+    story.read(BEN, 3, exists("/a", false), Ok(Reply::Stat(stat(3, 0))));
+    story.told(BEN, 3, Happened::Created, "/a");
+    assert_eq!(story.wrong(), ["untold"]);
+    // It is told twice, of something that did not happen, and of what nobody watches.
+    let mut story = right();
+    story.told(BEN, 3, Happened::Created, "/a");
+    assert_eq!(story.wrong(), ["told-of-nothing"]);
+    let mut story = right();
+    story.told(BEN, 4, Happened::Deleted, "/a");
+    story.read(BEN, 4, Request::Ping, Ok(Reply::Done));
+    assert_eq!(story.wrong(), ["told-of-nothing"]);
+    let mut story = right();
+    story.told(ANN, 3, Happened::Created, "/a");
+    assert_eq!(story.wrong(), ["told-of-nothing"]);
+}
+
+#[test]
+fn who_comes_back_is_told_what_was_missed() {
+    let comes_back = || {
+        let mut story = right();
+        story.comes_back(BEN);
+        story.write(ANN, 4, delete("/a"), Ok(Reply::Done));
+        let watches = vec![("/a".to_owned(), Kind::Data), ("/".to_owned(), Kind::Recursive)];
+        story.ask(BEN, Request::Again(3, watches), None);
+        story
+    };
+    let mut story = comes_back();
+    story.answer(BEN, 4, Ok(Reply::Done));
+    assert_eq!(story.wrong(), ["untold"]);
+    let mut story = comes_back();
+    story.told(BEN, 4, Happened::Deleted, "/a");
+    story.answer(BEN, 4, Ok(Reply::Done));
+    // What lasts goes on.
+    story.write(ANN, 5, create("/b", false, false), created("/b"));
+    story.told(BEN, 5, Happened::Created, "/b");
+    story.read(BEN, 5, Request::Ping, Ok(Reply::Done));
+    assert_eq!(story.wrong(), [""; 0]);
+}
+
+#[test]
+fn a_change_that_was_answered_is_there_and_one_that_nobody_asked_for_is_not() {
+    let mut story = right();
+    story.ask(ANN, create("/b", false, false), None);
+    story.answer(ANN, 4, created("/b"));
+    assert_eq!(story.wrong(), ["lost-change"]);
+    let mut story = right();
+    story.history.strays.push((1, 4));
+    assert_eq!(story.wrong(), ["stray-change"]);
+}
+
+#[test]
+fn a_session_is_not_ended_before_its_time() {
+    let ends = |after_us: u64| {
+        let mut story = right();
+        story.history.ends.push((1, 4));
+        story.now_us += after_us;
+        story.told(BEN, 4, Happened::Deleted, "/a");
+        story.read(BEN, 4, Request::Ping, Ok(Reply::Done));
+        story
+    };
+    assert_eq!(ends(1_000_000).wrong(), ["early-expiry"]);
+    assert_eq!(ends(6_000_000).wrong(), [""; 0]);
+    let mut story = right();
+    story.history.sessions[ANN].expired_us = Some(9_000_000);
+    assert_eq!(story.wrong(), ["expired-without-end"]);
+}

@@ -1,0 +1,316 @@
+//! Locks: leases that are renewed while a guard is there, with fencing tokens.
+
+use crate::client::Client;
+use crate::command::{Command, FromReply};
+use crate::error::{Error, Result, checked};
+use crate::retry::Attempts;
+use crate::txn::Tx;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use wire::resp::ClientReply;
+
+/// A failure to reach the server after so long a wait is the first of new ones.
+const LONG_WAIT: Duration = Duration::from_secs(1);
+
+/// How a lock is acquired.
+#[derive(Clone, Debug)]
+pub struct LockOptions {
+    /// How long the lock stays held if its holder is gone, and does not renew it any more.
+    pub lease: Duration,
+    /// How long to wait for it; `None` is for ever, nought not at all.
+    pub timeout: Option<Duration>,
+    /// Who `LOCK.HOLDERS` says has it.
+    pub owner: String,
+    /// With whom it is held.
+    pub share: Share,
+}
+
+/// With whom a lock is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Share {
+    /// With nobody.
+    #[default]
+    Alone,
+    /// With all who share it.
+    Shared,
+    /// With others who name a limit, so many in all.
+    Limit(u32),
+}
+
+impl Default for LockOptions {
+    fn default() -> Self {
+        let owner = format!("process {}", std::process::id());
+        Self { lease: Duration::from_secs(30), timeout: None, owner, share: Share::Alone }
+    }
+}
+
+impl LockOptions {
+    fn lease_ms(&self) -> u64 {
+        millis(self.lease)
+    }
+
+    /// What of a lease its holder relies on: clocks may differ in speed by a tenth.
+    fn trusted(&self) -> Duration {
+        self.lease.mul_f64(0.9)
+    }
+
+    fn acquisition(&self, name: &[u8], left: Option<Duration>) -> Command {
+        let tries = self.timeout.is_some_and(|timeout| timeout.is_zero());
+        let mut command = Command::new(if tries { "LOCK.TRY" } else { "LOCK.ACQUIRE" }).arg(name);
+        command = command.arg("LEASE").arg(self.lease_ms()).arg("OWNER").arg(self.owner.as_str());
+        if let Some(left) = left.filter(|_| !tries) {
+            command = command.arg("TIMEOUT").arg(millis(left));
+        }
+        match self.share {
+            Share::Alone => command,
+            Share::Shared => command.arg("SHARED"),
+            Share::Limit(most) => command.arg("LIMIT").arg(most),
+        }
+    }
+}
+
+/// Never nought, which would be for ever.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+/// What its guard and the task that renews it know of a lock.
+struct Lease {
+    client: Client,
+    name: Vec<u8>,
+    token: u64,
+    options: LockOptions,
+    /// Until when the holder may rely on it, by this machine's clock.
+    until: Mutex<Instant>,
+    lost: watch::Sender<bool>,
+}
+
+impl Lease {
+    fn until(&self) -> Instant {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn command(&self, name: &str) -> Command {
+        Command::new(name).arg(&self.name).arg(self.token)
+    }
+
+    /// Begins the lease anew; tells whether it was held.
+    async fn renew(&self) -> Result<bool> {
+        let asked = Instant::now();
+        let command = self.command("LOCK.RENEW").arg("LEASE").arg(self.options.lease_ms());
+        let held = self.client.send::<i64>(command).await? == 1;
+        if held {
+            let until = asked + self.options.trusted();
+            *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        }
+        Ok(held)
+    }
+
+    /// Renews the lease until it is lost.
+    async fn keep(self: Arc<Self>) {
+        let third = self.options.lease / 3;
+        let mut pause = third;
+        while Instant::now() < self.until() {
+            tokio::time::sleep_until(self.until().min(Instant::now() + pause)).await;
+            let renewed = tokio::time::timeout_at(self.until(), self.renew()).await;
+            pause = match renewed {
+                Ok(Ok(true)) => third,
+                Ok(Ok(false)) => break,
+                _ => third / 10,
+            };
+        }
+        self.lost.send_replace(true);
+    }
+}
+
+/// A lock that is held until it is released, dropped, or lost. A task renews its lease.
+///
+/// ```no_run
+/// # async fn example(client: client::Client) -> client::Result<()> {
+/// use client::{Command, LockOptions};
+///
+/// let lock = client.lock("lock:report", LockOptions::default()).await?;
+/// lock.fenced::<()>(Command::new("SET").arg("report").arg("done")).await?;
+/// lock.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Nobody can know for certain that it holds a lease at the very moment at which it writes: let the store
+/// judge, by [`Lock::fenced`] or by [`Lock::require_in`] a transaction.
+pub struct Lock {
+    lease: Arc<Lease>,
+    keeper: JoinHandle<()>,
+    released: bool,
+}
+
+impl Lock {
+    /// The fencing token: larger than those of all earlier holders.
+    pub fn token(&self) -> u64 {
+        self.lease.token
+    }
+
+    /// For how long the lock can be relied on, by this machine's monotonic clock.
+    pub fn left(&self) -> Duration {
+        if *self.lease.lost.borrow() {
+            return Duration::ZERO;
+        }
+        self.lease.until().saturating_duration_since(Instant::now())
+    }
+
+    /// Fails unless the lock can be relied on now.
+    ///
+    /// # Errors
+    /// [`Error::LockLost`].
+    pub fn require(&self) -> Result<()> {
+        if self.left().is_zero() { Err(self.is_lost()) } else { Ok(()) }
+    }
+
+    /// Waits until the lock must not be relied on any more, which is before its lease ends.
+    pub async fn lost(&self) {
+        let mut lost = self.lease.lost.subscribe();
+        // The sender is here, so that there is an answer.
+        let _ = lost.wait_for(|lost| *lost).await;
+    }
+
+    /// Does some work, which is stopped (at the next point where it waits) if the lock is lost.
+    ///
+    /// # Errors
+    /// [`Error::LockLost`] if it was stopped.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        tokio::select! {
+            done = work => Ok(done),
+            () = self.lost() => Err(self.is_lost()),
+        }
+    }
+
+    /// The command under this lock's token, which its shard refuses if it has seen a larger one.
+    #[must_use]
+    pub fn fence(&self, command: Command) -> Command {
+        command.behind(self.lease.command("FENCE"))
+    }
+
+    /// Carries out a command on keys of one hash slot, unless a later holder was there before.
+    ///
+    /// # Errors
+    /// [`Error::LockLost`] if so, and nothing was changed; otherwise as [`Client::send`].
+    pub async fn fenced<T: FromReply>(&self, command: Command) -> Result<T> {
+        self.lease.client.send(self.fence(command)).await
+    }
+
+    /// Lets a transaction take effect only if the lock is held: nobody else is granted it before the
+    /// commit.
+    ///
+    /// # Errors
+    /// [`Error::LockLost`], which is to end the transaction; otherwise as [`Tx::send`].
+    pub async fn require_in(&self, tx: &mut Tx) -> Result<()> {
+        match tx.send::<i64>(self.lease.command("LOCK.HELD")).await? {
+            1.. => Ok(()),
+            _ => Err(self.is_lost()),
+        }
+    }
+
+    /// Gives the lock back; tells whether it was still held.
+    ///
+    /// # Errors
+    /// As [`Client::once`]. The lock ends with its lease then.
+    pub async fn release(mut self) -> Result<bool> {
+        self.released = true;
+        self.keeper.abort();
+        let released = self.lease.client.send::<i64>(self.lease.command("LOCK.RELEASE")).await;
+        released.map(|count| count == 1)
+    }
+
+    fn is_lost(&self) -> Error {
+        let name = String::from_utf8_lossy(&self.lease.name);
+        Error::LockLost(format!("the lock {name} is not held any more"))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        self.keeper.abort();
+        let runtime = tokio::runtime::Handle::try_current();
+        if let Ok(runtime) = runtime
+            && !self.released
+        {
+            let lease = Arc::clone(&self.lease);
+            // If nobody hears it, the lock ends with its lease.
+            runtime.spawn(async move {
+                let _ = lease.client.send::<()>(lease.command("LOCK.RELEASE")).await;
+            });
+        }
+    }
+}
+
+impl Client {
+    /// Acquires a lock, and waits in turn for it. The acquisition has a request number: if the
+    /// connection breaks it is asked for again, and granted once.
+    ///
+    /// # Errors
+    /// [`Error::NotAcquired`] if it was not free in time; otherwise as [`Client::once`].
+    pub async fn lock(
+        &self,
+        name: impl crate::command::ToArg,
+        options: LockOptions,
+    ) -> Result<Lock> {
+        let mut bytes = Vec::new();
+        name.write(&mut bytes);
+        let name = bytes;
+        let policy = self.options().retry.clone();
+        let mut slot = self.waiting_slot();
+        let mut number = slot.next_number();
+        let (begun, mut again) = (Instant::now(), false);
+        let mut attempts = Attempts::new(&policy);
+        loop {
+            let asked = Instant::now();
+            let left = options.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
+            let mut out = Vec::new();
+            slot.push_number(number, &mut out);
+            options.acquisition(&name, left).encode(&mut out);
+            let token = match slot.exchange_or_close(&out, 2).await.and_then(granted) {
+                Ok(token) => token.ok_or(Error::NotAcquired)?,
+                Err(error) if error.is_retryable() || matches!(error, Error::Disconnected(_)) => {
+                    again = true;
+                    if asked.elapsed() > LONG_WAIT {
+                        attempts = Attempts::new(&policy);
+                    }
+                    attempts.pause(error).await?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let lease = Arc::new(Lease {
+                client: self.clone(),
+                name: name.clone(),
+                token,
+                until: Mutex::new(asked + options.trusted()),
+                options: options.clone(),
+                lost: watch::Sender::new(false),
+            });
+            // One that was waited for began some time after it was asked for; and what was asked for
+            // again may have been taken back, with the connection that had asked first.
+            let old = again || asked.elapsed() > options.lease - options.trusted();
+            if !old || lease.renew().await? {
+                let keeper = tokio::spawn(Arc::clone(&lease).keep());
+                return Ok(Lock { lease, keeper, released: false });
+            }
+            (number, again) = (slot.next_number(), false);
+        }
+    }
+}
+
+/// The token that was granted, if one was.
+fn granted(replies: Vec<ClientReply>) -> Result<Option<u64>> {
+    let mut token = None;
+    for reply in replies {
+        token = Some(checked(reply)?);
+    }
+    match token {
+        None | Some(ClientReply::Nil) => Ok(None),
+        Some(reply) => i64::from_reply(reply).map(|token| u64::try_from(token).ok()),
+    }
+}

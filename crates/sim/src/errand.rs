@@ -1,0 +1,243 @@
+//! What clients of the coordination service ask for, and what the checkers see of it.
+//!
+//! A few paths are enough: what is interesting is who meets whom there.
+
+use crate::random::Random;
+use adt::Blob;
+use check::coordination as seen;
+use engine::coordination::{
+    Acl, Change, Code, Create, Happened, Identity, Lasts, Mode, OfSession, Read, Reply, Stat,
+    Watch, WatcherType, Write, Zxid,
+};
+use engine::gateway::coordination::Asked;
+use seen::{Kind, Request};
+
+/// Paths that clients create and delete.
+const PATHS: [&str; 6] = ["/a", "/a/x", "/a/y", "/b", "/b/x", "/c"];
+/// What names of sequential nodes begin with.
+const QUEUES: [&str; 3] = ["/a/n-", "/q", "/b/n-"];
+
+/// What a client does how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Taste {
+    /// How many of a hundred requests change something.
+    pub writes_percent: u64,
+    /// How many of a hundred reads watch as well.
+    pub watches_percent: u64,
+    /// How many of a hundred nodes are ephemeral.
+    pub ephemeral_percent: u64,
+    /// How many of a hundred nodes are sequential.
+    pub sequential_percent: u64,
+}
+
+impl Taste {
+    /// The taste of all clients of a run.
+    pub fn draw(random: &mut Random) -> Self {
+        Self {
+            writes_percent: *random.pick(&[20, 50, 80]),
+            watches_percent: *random.pick(&[20, 60]),
+            ephemeral_percent: *random.pick(&[20, 60]),
+            sequential_percent: *random.pick(&[10, 50]),
+        }
+    }
+
+    /// The next request. `unique` is a word that nobody else writes.
+    pub fn next(&self, random: &mut Random, unique: &str) -> Request {
+        if random.percent(self.writes_percent) {
+            return match random.below(10) {
+                0 | 1 => {
+                    let count = random.between(1, 3);
+                    let change = |n| self.change(random, &format!("{unique}.{n}"));
+                    Request::Multi((0..count).map(change).collect())
+                }
+                _ => Request::Change(self.change(random, unique)),
+            };
+        }
+        let path = (*random.pick(&PATHS)).to_owned();
+        let watch = random.percent(self.watches_percent);
+        match random.below(20) {
+            0..=5 => Request::Exists(path, watch),
+            6..=11 => Request::Data(path, watch),
+            12..=16 => {
+                let path = *random.pick(&["/", "/a", "/b"]);
+                Request::Children(path.to_owned(), watch)
+            }
+            17 => {
+                let kind = *random.pick(&[Kind::Persistent, Kind::Recursive]);
+                let path = *random.pick(&["/", "/a", "/b", "/b/x"]);
+                Request::Watch(path.to_owned(), kind)
+            }
+            18 => Request::Unwatch(path),
+            _ => Request::Ping,
+        }
+    }
+
+    fn change(&self, random: &mut Random, unique: &str) -> seen::Change {
+        let data = unique.to_owned();
+        let path = (*random.pick(&PATHS)).to_owned();
+        let version = if random.percent(70) { -1 } else { random.below(3) as i32 };
+        match random.below(10) {
+            0..=4 => {
+                let sequential = random.percent(self.sequential_percent);
+                let ephemeral = random.percent(self.ephemeral_percent);
+                let path = if sequential { (*random.pick(&QUEUES)).to_owned() } else { path };
+                seen::Change::Create { path, data, ephemeral, sequential }
+            }
+            5..=6 => seen::Change::Delete { path, version },
+            7 => seen::Change::Check { path, version },
+            _ => seen::Change::Set { path, data, version },
+        }
+    }
+}
+
+/// Everybody may do everything.
+fn open() -> Vec<Acl> {
+    let who = Identity { scheme: Blob::from("world"), id: Blob::from("anyone") };
+    vec![Acl { perms: Acl::ALL, who }]
+}
+
+fn blob(text: &str) -> Blob {
+    Blob::from(text)
+}
+
+fn as_change(change: &seen::Change) -> Change {
+    match change {
+        seen::Change::Create { path, data, ephemeral, sequential } => {
+            let lasts = if *ephemeral { Lasts::Session } else { Lasts::Always };
+            let mode = Mode { lasts, sequential: *sequential };
+            let (path, data) = (blob(path), Some(blob(data)));
+            Change::Create(Create { path, data, acl: open(), mode, stat: false })
+        }
+        seen::Change::Delete { path, version } => {
+            Change::Delete { path: blob(path), version: *version }
+        }
+        seen::Change::Set { path, data, version } => {
+            Change::SetData { path: blob(path), data: Some(blob(data)), version: *version }
+        }
+        seen::Change::Check { path, version } => {
+            Change::Check { path: blob(path), version: *version }
+        }
+    }
+}
+
+/// A request as a gateway takes it.
+pub fn as_asked(request: &Request, identities: &[Identity]) -> Asked {
+    let read = |read, watch: &bool| {
+        let identities = identities.to_vec();
+        Asked::Of(OfSession::Read { identities, read, watch: *watch })
+    };
+    match request {
+        Request::Change(change) => Asked::Write(Write::Change(as_change(change))),
+        Request::Multi(changes) => {
+            Asked::Write(Write::Multi(changes.iter().map(as_change).collect()))
+        }
+        Request::Close => Asked::Write(Write::Close),
+        Request::Exists(path, watch) => read(Read::Exists(blob(path)), watch),
+        Request::Data(path, watch) => read(Read::Data(blob(path)), watch),
+        Request::Children(path, watch) => {
+            read(Read::Children { path: blob(path), stat: true }, watch)
+        }
+        Request::Ping => Asked::Of(OfSession::Ping),
+        Request::Watch(path, kind) => {
+            let watches = vec![(blob(path), as_watch(*kind))];
+            Asked::Of(OfSession::Watch { since: Zxid(i64::MAX), watches })
+        }
+        Request::Again(since, watches) => {
+            let watches = watches.iter().map(|(path, kind)| (blob(path), as_watch(*kind)));
+            Asked::Of(OfSession::Watch { since: Zxid(*since), watches: watches.collect() })
+        }
+        Request::Unwatch(path) => {
+            Asked::Of(OfSession::Unwatch { path: blob(path), which: WatcherType::Any })
+        }
+    }
+}
+
+fn as_watch(kind: Kind) -> Watch {
+    match kind {
+        Kind::Data => Watch::Data,
+        Kind::Exist => Watch::Exist,
+        Kind::Child => Watch::Child,
+        Kind::Persistent => Watch::Persistent,
+        Kind::Recursive => Watch::Recursive,
+    }
+}
+
+/// Bytes as text: everything in this world is.
+pub fn text(blob: &Blob) -> String {
+    String::from_utf8_lossy(blob).into_owned()
+}
+
+fn change_of(change: &Change) -> Option<seen::Change> {
+    Some(match change {
+        Change::Create(Create { path, data, mode, .. }) => seen::Change::Create {
+            path: text(path),
+            data: text(data.as_ref()?),
+            ephemeral: mode.lasts == Lasts::Session,
+            sequential: mode.sequential,
+        },
+        Change::Delete { path, version } => {
+            seen::Change::Delete { path: text(path), version: *version }
+        }
+        Change::SetData { path, data, version } => {
+            seen::Change::Set { path: text(path), data: text(data.as_ref()?), version: *version }
+        }
+        Change::Check { path, version } => {
+            seen::Change::Check { path: text(path), version: *version }
+        }
+        Change::SetAcl { .. } => return None,
+    })
+}
+
+/// A write of the log as the checkers see it; none for what no client of this world asks.
+pub fn request_of(write: &Write) -> Option<Request> {
+    Some(match write {
+        Write::Change(change) => Request::Change(change_of(change)?),
+        Write::Multi(changes) => {
+            Request::Multi(changes.iter().map(change_of).collect::<Option<_>>()?)
+        }
+        Write::Close => Request::Close,
+        Write::Open { .. } | Write::Reap => return None,
+    })
+}
+
+/// An answer as the checkers see it.
+pub fn answer_of(reply: &Result<Reply, Code>) -> seen::Answer {
+    let reply = reply.as_ref().map_err(|code| *code as i32)?;
+    Ok(match reply {
+        Reply::Created { path, .. } => seen::Reply::Created(text(path)),
+        Reply::Stat(stat) => seen::Reply::Stat(stat_of(stat)),
+        Reply::Data(data, stat) => {
+            seen::Reply::Data(data.as_ref().map(text).unwrap_or_default(), stat_of(stat))
+        }
+        Reply::Children(names, stat) => {
+            let mut names: Vec<String> = names.iter().map(text).collect();
+            names.sort_unstable();
+            seen::Reply::Children(names, stat.as_ref().map(stat_of).unwrap_or_default())
+        }
+        Reply::Multi(replies) => seen::Reply::Multi(replies.iter().map(answer_of).collect()),
+        _ => seen::Reply::Done,
+    })
+}
+
+fn stat_of(stat: &Stat) -> seen::Stat {
+    seen::Stat {
+        czxid: stat.czxid.0,
+        mzxid: stat.mzxid.0,
+        pzxid: stat.pzxid.0,
+        version: stat.version,
+        cversion: stat.cversion,
+        owner: stat.ephemeral_owner,
+        data_length: stat.data_length,
+        children: stat.num_children,
+    }
+}
+
+/// What has happened, as the checkers see it.
+pub fn happened_of(happened: Happened) -> seen::Happened {
+    match happened {
+        Happened::Created => seen::Happened::Created,
+        Happened::Deleted => seen::Happened::Deleted,
+        Happened::Data => seen::Happened::Data,
+        Happened::Children => seen::Happened::Children,
+    }
+}

@@ -1,0 +1,396 @@
+//! One simulated client of the coordination service: what ZooKeeper's clients do. It begins a session,
+//! asks without waiting, is heard of often enough, comes back to another machine when its connection
+//! is gone and says then what it watches; sometimes it ends its session, sometimes it falls silent.
+
+use crate::errand::{Taste, answer_of, as_asked, happened_of, text};
+use crate::random::Random;
+use check::coordination::{self as seen, Asked, Connection, Heard, Kind, Request, Session};
+use engine::coordination::{Identity, SessionId, Zxid};
+use engine::gateway::Said;
+use engine::gateway::coordination::Connect;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What the clients of a run are like.
+#[derive(Clone, Copy, Debug)]
+pub struct Habits {
+    /// How long they think, mostly.
+    think_us: u64,
+    /// How long their sessions may be silent.
+    timeout_ms: i32,
+    /// How many requests of one are under way at most.
+    pipelined: u64,
+    /// In how many of a thousand moments they lose their connection, fall silent, end the session.
+    leaves: u64,
+    falls_silent: u64,
+    closes: u64,
+    taste: Taste,
+}
+
+impl Habits {
+    /// The habits of all clients of a run.
+    pub fn draw(random: &mut Random) -> Self {
+        Self {
+            think_us: *random.pick(&[15_000, 60_000, 200_000]),
+            timeout_ms: *random.pick(&[4_000, 4_000, 5_500]),
+            pipelined: *random.pick(&[1, 4, 12]),
+            leaves: *random.pick(&[2, 10, 40]),
+            falls_silent: *random.pick(&[0, 2, 6]),
+            closes: *random.pick(&[0, 4]),
+            taste: Taste::draw(random),
+        }
+    }
+}
+
+/// What a client wants to be done.
+#[derive(Debug)]
+pub enum Wish {
+    /// Connect to some machine, and say this.
+    Connect(Connect),
+    /// Ask something.
+    Ask(engine::gateway::coordination::Asked),
+    /// Leave the connection.
+    Leave,
+}
+
+/// How it is connected.
+#[derive(Debug)]
+enum Line {
+    /// It is not.
+    Off,
+    /// It has said who it is, at this time.
+    Asking(u64),
+    /// It has its session.
+    On,
+}
+
+/// What a client knows of its session.
+#[derive(Debug)]
+struct Own {
+    id: SessionId,
+    password: [u8; 16],
+    timeout_us: u64,
+    /// The last change that an answer has shown.
+    last: i64,
+    /// What it watches.
+    watches: BTreeMap<String, BTreeSet<Kind>>,
+}
+
+/// A client.
+#[derive(Debug)]
+pub struct Guest {
+    id: u64,
+    habits: Habits,
+    random: Random,
+    line: Line,
+    own: Option<Own>,
+    /// What is not answered.
+    open: VecDeque<Request>,
+    heard_us: u64,
+    asked_us: u64,
+    /// It does nothing before this time.
+    silent_until_us: u64,
+    number: u64,
+    done: bool,
+    /// What it has seen.
+    pub sessions: Vec<Session>,
+    /// How often it has seen what is rare.
+    pub marks: BTreeMap<&'static str, u64>,
+}
+
+/// How long a client waits for its session before it tries another machine.
+const CONNECT_US: u64 = 1_500_000;
+
+impl Guest {
+    /// Client number `id`.
+    pub fn new(seed: u64, id: u64, habits: Habits) -> Self {
+        Self {
+            id,
+            habits,
+            random: Random::new(seed, &format!("guest {id}")),
+            line: Line::Off,
+            own: None,
+            open: VecDeque::new(),
+            heard_us: 0,
+            asked_us: 0,
+            silent_until_us: 0,
+            number: 0,
+            done: false,
+            sessions: Vec::new(),
+            marks: BTreeMap::new(),
+        }
+    }
+
+    /// Whether it still wants something.
+    pub fn is_busy(&self) -> bool {
+        !self.done
+    }
+
+    /// Who it is, as gateways see it.
+    pub fn identity() -> Identity {
+        Identity { scheme: adt::Blob::from("ip"), id: adt::Blob::from("10.0.1.1") }
+    }
+
+    fn mark(&mut self, kind: &'static str) {
+        *self.marks.entry(kind).or_default() += 1;
+    }
+
+    /// What it does now, and after how many microseconds it looks again, if ever. When all is `over`
+    /// it ends what it has begun.
+    pub fn go_on(&mut self, now_us: u64, over: bool) -> (Vec<Wish>, Option<u64>) {
+        if over {
+            self.silent_until_us = 0;
+        }
+        let wishes = if now_us < self.silent_until_us {
+            Vec::new()
+        } else {
+            match self.line {
+                Line::Off => self.connect(now_us, over),
+                Line::Asking(since) if now_us > since + CONNECT_US => self.leave(),
+                Line::Asking(_) => Vec::new(),
+                Line::On => self.act(now_us, over),
+            }
+        };
+        let longest_us = if over { 50_000 } else { 1_000_000 };
+        let pause_us = self.random.tail(self.habits.think_us).min(longest_us);
+        (wishes, self.is_busy().then_some(pause_us))
+    }
+
+    fn connect(&mut self, now_us: u64, over: bool) -> Vec<Wish> {
+        let Some(own) = &self.own else {
+            if over {
+                self.done = true;
+                return Vec::new();
+            }
+            let mut password = [0; 16];
+            password[..8].copy_from_slice(&self.random.next().to_le_bytes());
+            password[8..].copy_from_slice(&self.random.next().to_le_bytes());
+            self.line = Line::Asking(now_us);
+            let timeout_ms = self.habits.timeout_ms;
+            let (session, seen) = (None, Zxid(0));
+            return vec![Wish::Connect(Connect { session, password, timeout_ms, seen })];
+        };
+        self.line = Line::Asking(now_us);
+        let (session, password) = (Some(own.id), own.password);
+        let (timeout_ms, seen) = (self.habits.timeout_ms, Zxid(own.last));
+        vec![Wish::Connect(Connect { session, password, timeout_ms, seen })]
+    }
+
+    /// It leaves its connection, and comes back later.
+    fn leave(&mut self) -> Vec<Wish> {
+        self.broken();
+        vec![Wish::Leave]
+    }
+
+    fn act(&mut self, now_us: u64, over: bool) -> Vec<Wish> {
+        let timeout_us = self.own.as_ref().map_or(0, |own| own.timeout_us);
+        if !self.open.is_empty() && now_us > self.heard_us + timeout_us * 2 / 3 {
+            self.mark("guests_heard_nothing");
+            return self.leave();
+        }
+        let closing = self.open.iter().any(|request| *request == Request::Close);
+        if closing {
+            return Vec::new();
+        }
+        if over {
+            return self.finish(now_us);
+        }
+        let moment = self.random.below(1000);
+        let Habits { leaves, falls_silent, closes, .. } = self.habits;
+        if moment < leaves {
+            // Whatever is under way is lost, or comes late.
+            let mut wishes = self.requests(now_us);
+            wishes.extend(self.leave());
+            return wishes;
+        }
+        if moment < leaves + falls_silent {
+            self.mark("guests_fell_silent");
+            self.silent_until_us = now_us + self.random.between(1_000_000, 9_000_000);
+            return if self.random.percent(50) { self.leave() } else { Vec::new() };
+        }
+        if moment < leaves + falls_silent + closes {
+            return vec![self.ask(now_us, Request::Close)];
+        }
+        let wishes = self.requests(now_us);
+        if !wishes.is_empty() {
+            return wishes;
+        }
+        if now_us > self.asked_us + timeout_us / 3 {
+            return vec![self.ask(now_us, Request::Ping)];
+        }
+        Vec::new()
+    }
+
+    /// All is over: the session is ended, or left alone.
+    fn finish(&mut self, now_us: u64) -> Vec<Wish> {
+        if !self.open.is_empty() {
+            return Vec::new();
+        }
+        if self.random.percent(30) {
+            self.own = None;
+            return self.leave();
+        }
+        vec![self.ask(now_us, Request::Close)]
+    }
+
+    /// Some requests, unless too many are under way.
+    fn requests(&mut self, now_us: u64) -> Vec<Wish> {
+        let count = self.random.between(0, self.habits.pipelined);
+        let mut wishes = Vec::new();
+        for _ in 0..count.min(self.habits.pipelined.saturating_sub(self.open.len() as u64)) {
+            self.number += 1;
+            let unique = format!("{}-{}", self.id, self.number);
+            let request = self.habits.taste.next(&mut self.random, &unique);
+            wishes.push(self.ask(now_us, request));
+        }
+        wishes
+    }
+
+    fn ask(&mut self, now_us: u64, request: Request) -> Wish {
+        let asked = as_asked(&request, &[Self::identity()]);
+        if let Some(connection) = self.connection() {
+            let request = request.clone();
+            connection.asked.push(Asked { time_us: now_us, request, zxid: None });
+        }
+        self.open.push_back(request);
+        self.asked_us = now_us;
+        Wish::Ask(asked)
+    }
+
+    fn connection(&mut self) -> Option<&mut Connection> {
+        self.sessions.last_mut()?.connections.last_mut()
+    }
+
+    /// The connection is gone.
+    pub fn broken(&mut self) {
+        self.line = Line::Off;
+        self.open.clear();
+    }
+
+    /// It is told something; what it does at once.
+    pub fn said(&mut self, now_us: u64, said: Said) -> Vec<Wish> {
+        self.heard_us = now_us;
+        match said {
+            Said::Connected { session, timeout_ms, password } => {
+                self.connected(now_us, session, u64::from(timeout_ms.unsigned_abs()), password)
+            }
+            Said::Expired => {
+                self.mark("sessions_expired");
+                if let Some(session) = self.sessions.last_mut() {
+                    session.expired_us = Some(now_us);
+                }
+                self.own = None;
+                Vec::new()
+            }
+            Said::Answered { reply, zxid } => {
+                let answer = answer_of(&reply);
+                let heard = Heard::Answer { time_us: now_us, zxid: zxid.0, answer: answer.clone() };
+                self.hear(heard);
+                if let Some(request) = self.open.pop_front() {
+                    self.answered(&request, zxid.0, &answer);
+                }
+                Vec::new()
+            }
+            Said::Happened(event, zxid) => {
+                self.mark("watches_told");
+                let (happened, path) = (happened_of(event.happened), text(&event.path));
+                let (time_us, zxid) = (now_us, zxid.0);
+                self.spend(happened, &path);
+                self.hear(Heard::Told { time_us, zxid, happened, path });
+                Vec::new()
+            }
+            Said::Close => {
+                self.broken();
+                Vec::new()
+            }
+        }
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        if let Some(connection) = self.connection() {
+            connection.heard.push(heard);
+        }
+    }
+
+    fn connected(
+        &mut self,
+        now_us: u64,
+        session: SessionId,
+        timeout_ms: u64,
+        password: [u8; 16],
+    ) -> Vec<Wish> {
+        self.line = Line::On;
+        self.asked_us = now_us;
+        let connection = Connection { time_us: now_us, ..Connection::default() };
+        if let Some(own) = &self.own
+            && let Some(known) = self.sessions.last_mut().filter(|known| known.id == session.0)
+        {
+            known.connections.push(connection);
+            let again = |(path, kinds): (&String, &BTreeSet<Kind>)| {
+                kinds.iter().map(|kind| (path.clone(), *kind)).collect::<Vec<_>>()
+            };
+            let watches: Vec<_> = own.watches.iter().flat_map(again).collect();
+            let since = own.last;
+            self.mark("sessions_resumed");
+            if watches.is_empty() {
+                return Vec::new();
+            }
+            self.mark("watches_set_again");
+            return vec![self.ask(now_us, Request::Again(since, watches))];
+        }
+        self.mark("sessions_begun");
+        let timeout_us = timeout_ms * 1000;
+        let connections = vec![connection];
+        let (id, expired_us) = (session.0, None);
+        self.sessions.push(Session { id, timeout_us, connections, expired_us });
+        let (last, watches) = (session.0, BTreeMap::new());
+        self.own = Some(Own { id: session, password, timeout_us, last, watches });
+        Vec::new()
+    }
+
+    /// What a client's library makes of an answer.
+    fn answered(&mut self, request: &Request, zxid: i64, answer: &seen::Answer) {
+        let ended = *answer == Err(seen::code::SESSION_EXPIRED);
+        if ended || (*request == Request::Close && answer.is_ok()) {
+            if ended {
+                self.mark("sessions_expired");
+            }
+            self.own = None;
+            return;
+        }
+        let Some(own) = &mut self.own else { return };
+        if *request == Request::Ping {
+            return;
+        }
+        own.last = own.last.max(zxid);
+        let mut watch = |path: &String, kind| {
+            own.watches.entry(path.clone()).or_default().insert(kind);
+        };
+        match request {
+            Request::Exists(path, true) if answer.is_ok() => watch(path, Kind::Data),
+            Request::Exists(path, true) if *answer == Err(seen::code::NO_NODE) => {
+                watch(path, Kind::Exist);
+            }
+            Request::Data(path, true) if answer.is_ok() => watch(path, Kind::Data),
+            Request::Children(path, true) if answer.is_ok() => watch(path, Kind::Child),
+            Request::Watch(path, kind) if answer.is_ok() => watch(path, *kind),
+            Request::Unwatch(path) if answer.is_ok() => {
+                own.watches.remove(path);
+            }
+            _ => {}
+        }
+    }
+
+    /// Watches for one change end with what is told.
+    fn spend(&mut self, happened: seen::Happened, path: &str) {
+        let Some(own) = &mut self.own else { return };
+        let Some(kinds) = own.watches.get_mut(path) else { return };
+        kinds.retain(|kind| match kind {
+            Kind::Persistent | Kind::Recursive => true,
+            Kind::Child => !matches!(happened, seen::Happened::Deleted | seen::Happened::Children),
+            Kind::Data | Kind::Exist => happened == seen::Happened::Children,
+        });
+        if kinds.is_empty() {
+            own.watches.remove(path);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The clients of the coordination service at a worker: their connections, as a server keeps them.
+
+use crate::guest::Guest;
+use crate::plant::Plant;
+use engine::coordination::{Ask, SessionId};
+use engine::gateway::coordination::{Asked, Connect};
+use engine::gateway::{CoordinationClient, Gateway, Said};
+use engine::message::{Body, GatewayId, Now, Request, Token};
+use std::collections::BTreeMap;
+
+/// What such a client does.
+#[derive(Debug)]
+pub enum Visit {
+    /// It has connected.
+    Came,
+    /// It says who it is.
+    Connects(Box<Connect>),
+    /// It asks something.
+    Asks(Box<Asked>),
+    /// Its connection is gone.
+    Left,
+}
+
+/// All of a worker, by the numbers of their connections.
+#[derive(Debug, Default)]
+pub struct Visits {
+    clients: BTreeMap<u64, CoordinationClient>,
+    numbers: BTreeMap<CoordinationClient, u64>,
+    /// For planted bugs: notices that wait for an answer to go before them, and where sessions are.
+    late: BTreeMap<u64, Vec<Said>>,
+    homes: BTreeMap<SessionId, GatewayId>,
+}
+
+impl Visits {
+    /// Tells the gateway what a client does.
+    pub fn take(&mut self, gateway: &mut Gateway, now: Now, number: u64, visit: Visit) {
+        let client = self.clients.get(&number).copied();
+        match (visit, client) {
+            (Visit::Came, _) => {
+                let client = gateway.client_came(now, Guest::identity());
+                self.clients.insert(number, client);
+                self.numbers.insert(client, number);
+            }
+            (Visit::Connects(connect), Some(client)) => {
+                gateway.client_connects(now, client, *connect);
+            }
+            (Visit::Asks(asked), Some(client)) => gateway.client_asks(now, client, *asked),
+            (Visit::Left, Some(client)) => self.leave(gateway, now, number, client),
+            // The gateway has closed the connection, of which the client does not know yet.
+            (_, None) => {}
+        }
+    }
+
+    fn leave(&mut self, gateway: &mut Gateway, now: Now, number: u64, client: CoordinationClient) {
+        self.clients.remove(&number);
+        self.numbers.remove(&client);
+        gateway.client_left(now, client);
+    }
+
+    /// What goes out when the gateway says something to a client: the number of the connection, and
+    /// what is said on it.
+    pub fn say(
+        &mut self,
+        gateway: &mut Gateway,
+        now: Now,
+        (client, said): (CoordinationClient, Said),
+        plant: Option<Plant>,
+    ) -> Option<(u64, Vec<Said>)> {
+        let number = *self.numbers.get(&client)?;
+        if said == Said::Close {
+            self.leave(gateway, now, number, client);
+        }
+        let said = match plant {
+            Some(Plant::WatchAfterAnswer) => self.late(number, said),
+            _ => vec![said],
+        };
+        Some((number, said))
+    }
+
+    /// A planted bug: a notice goes out behind the answer before which it had to be told.
+    fn late(&mut self, number: u64, said: Said) -> Vec<Said> {
+        let late = self.late.entry(number).or_default();
+        if matches!(said, Said::Happened(..)) {
+            late.push(said);
+            return Vec::new();
+        }
+        std::iter::once(said).chain(std::mem::take(late)).collect()
+    }
+
+    /// A planted bug: a shard takes what a gateway asks for a session that is at another one by now.
+    pub fn misplace(&mut self, request: &mut Request) {
+        let Body::Coordinate(ask) = &request.body else { return };
+        match &**ask {
+            Ask::Resume { session, .. } => {
+                self.homes.insert(*session, request.gateway);
+            }
+            Ask::Write(command) => {
+                let home = self.homes.get(&command.session);
+                if let Some(home) = home.filter(|home| **home != request.gateway) {
+                    (request.gateway, request.token) = (*home, Token(u64::MAX));
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Where in the log each change of a session is: read from the bytes on the disk, not asked of the
+//! server. Who was answered knows it; who was not may have changed something all the same.
+
+use crate::disk::Disk;
+use crate::errand::request_of;
+use check::coordination::{History, Session, code};
+use engine::coordination::service::Command;
+use engine::coordination::{Write, Zxid};
+use engine::entry::{EntryCodec, LogRecord};
+use engine::message::ShardId;
+use raft::eraftpb::EntryType;
+use std::collections::{BTreeMap, VecDeque};
+use wire::entry::EntryFormat;
+
+/// A change in the log.
+type Logged = (i64, Command);
+
+/// All changes of the coordination service, in order.
+fn changes(disk: &Disk) -> Result<Vec<Logged>, String> {
+    let mut changes = Vec::new();
+    let mut last = Zxid::default();
+    for (shard, raft_entry) in disk.archive() {
+        let is_change = raft_entry.get_entry_type() != EntryType::EntryNormal;
+        if shard != ShardId(0) || raft_entry.data.is_empty() || is_change {
+            continue;
+        }
+        let entry = EntryFormat.decode(&raft_entry.data);
+        let entry = entry.map_err(|_| format!("entry {} does not read back", raft_entry.index))?;
+        let first = entry.ts;
+        for (index, record) in entry.records.into_iter().enumerate() {
+            if let LogRecord::Coordinate(command) = record {
+                let ts = adt::Timestamp(first.0 + index as u64);
+                last = Zxid::after(last, ts);
+                changes.push((last.0, *command));
+            }
+        }
+    }
+    Ok(changes)
+}
+
+/// Gives every change that was asked for its place in the log, if it has one, and finds the sessions
+/// that the service has ended and whatever else is there.
+pub fn stamp(history: &mut History, disk: &Disk) -> Result<(), String> {
+    let mut of: BTreeMap<i64, VecDeque<Logged>> = BTreeMap::new();
+    for (zxid, command) in changes(disk)? {
+        let session = command.session.0;
+        match command.write {
+            Write::Open { .. } => {}
+            // The service does not say who it is when it ends a session.
+            Write::Close if command.identities.is_empty() => history.ends.push((session, zxid)),
+            _ => of.entry(session).or_default().push_back((zxid, command)),
+        }
+    }
+    for session in &mut history.sessions {
+        let logged = of.remove(&session.id).unwrap_or_default();
+        let strays = stamp_session(session, logged);
+        history.strays.extend(strays.into_iter().map(|(zxid, _)| (session.id, zxid)));
+    }
+    Ok(())
+}
+
+/// A change that a session has asked for.
+struct Sought {
+    connection: usize,
+    place: usize,
+    /// It was answered, as this change, which is in the log unless the session had ended.
+    answered: Option<i64>,
+    ended: bool,
+}
+
+fn sought(session: &Session) -> Vec<Vec<Sought>> {
+    let mut all = Vec::new();
+    for (c, connection) in session.connections.iter().enumerate() {
+        let exchanges = connection.exchanges().enumerate();
+        let writes = exchanges.filter(|(_, (asked, _))| asked.request.is_write());
+        let sought = writes.map(|(place, (_, answered))| Sought {
+            connection: c,
+            place,
+            answered: answered.map(|(_, zxid, _)| zxid),
+            ended: answered.is_some_and(|(.., a)| *a == Err(code::SESSION_EXPIRED)),
+        });
+        all.push(sought.collect());
+    }
+    all
+}
+
+/// Finds out which of the requests are in the log; gives what no request can be.
+fn stamp_session(session: &mut Session, logged: VecDeque<Logged>) -> Vec<Logged> {
+    let sought = sought(session);
+    let logged = Vec::from(logged);
+    let mut taken = Vec::new();
+    let strays = if explain(session, &sought, &logged, &mut taken) {
+        Vec::new()
+    } else {
+        taken.clear();
+        take_what_fits(session, &sought, &logged, &mut taken)
+    };
+    for (connection, place, zxid) in taken {
+        session.connections[connection].asked[place].zxid = Some(zxid);
+    }
+    strays
+}
+
+fn fits(session: &Session, sought: &Sought, (zxid, command): &Logged) -> bool {
+    if let Some(answered) = sought.answered {
+        return answered == *zxid;
+    }
+    let asked = &session.connections[sought.connection].asked[sought.place];
+    request_of(&command.write).as_ref() == Some(&asked.request)
+}
+
+/// Whether the log is what the connections have asked, one after the other, each as far as some
+/// request: then no request is left out that one behind it was not.
+fn explain(
+    session: &Session,
+    sought: &[Vec<Sought>],
+    logged: &[Logged],
+    taken: &mut Vec<(usize, usize, i64)>,
+) -> bool {
+    let Some((first, rest)) = sought.split_first() else { return logged.is_empty() };
+    let must = first.iter().rposition(|s| s.answered.is_some() && !s.ended).map_or(0, |i| i + 1);
+    let fitting = first.iter().zip(logged).take_while(|(s, l)| fits(session, s, l)).count();
+    let before = taken.len();
+    for count in (must..=fitting).rev() {
+        let these = first[..count].iter().zip(logged);
+        taken.extend(these.map(|(s, (zxid, _))| (s.connection, s.place, *zxid)));
+        if explain(session, rest, &logged[count..], taken) {
+            return true;
+        }
+        taken.truncate(before);
+    }
+    false
+}
+
+/// The same where that is not so: whatever fits, in order; gives what is left.
+fn take_what_fits(
+    session: &Session,
+    sought: &[Vec<Sought>],
+    logged: &[Logged],
+    taken: &mut Vec<(usize, usize, i64)>,
+) -> Vec<Logged> {
+    let mut left = Vec::new();
+    let mut open: Vec<&Sought> = sought.iter().flatten().collect();
+    for change in logged {
+        let exactly = open.iter().position(|sought| sought.answered == Some(change.0));
+        let fitting = || {
+            let unanswered = |sought: &&Sought| sought.answered.is_none();
+            open.iter().position(|s| unanswered(s) && fits(session, s, change))
+        };
+        match exactly.or_else(fitting) {
+            Some(place) => {
+                let sought = open.remove(place);
+                taken.push((sought.connection, sought.place, change.0));
+            }
+            None => left.push(change.clone()),
+        }
+    }
+    left
+}

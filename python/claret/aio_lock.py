@@ -1,0 +1,146 @@
+"""Locks for asyncio; see :mod:`claret.lock`.
+
+Here the loss of a lock stops the work under it: the task in the ``async with`` block is cancelled
+before the lease ends, and the block raises :class:`LockLost`.
+"""
+
+import asyncio
+import time
+
+from redis.commands.core import AsyncCoreCommands
+from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+
+from .errors import LockLost, NotAcquired, translate
+from .hold import AGAIN, GRACE_S, WAIT_S_MAX, Failures, Hold, converted, granted_by
+from .script import OnDatabase, RetryPolicy
+
+
+class Lock(Hold):
+    """A lock, as an asynchronous context manager; see :class:`claret.Lock`."""
+
+    def __init__(self, db, *args, policy=RetryPolicy()):
+        super().__init__(*args)
+        self._db = db
+        self._policy = policy
+        self._keeper = None
+        # The task in the block, and whether it was cancelled because the lock was lost.
+        self._holder = None
+        self._cancelled = False
+
+    async def __aenter__(self):
+        if not await self.acquire():
+            raise NotAcquired(f"the lock {self.name!r} was not free in time")
+        self._holder, self._cancelled = asyncio.current_task(), False
+        return self
+
+    async def __aexit__(self, kind, error, trace):
+        lost, holder, self._holder = self.lost, self._holder, None
+        await self.release()
+        stopped = self._cancelled and kind is not None and issubclass(kind, asyncio.CancelledError)
+        if stopped and hasattr(holder, "uncancel"):
+            # Somebody else may have cancelled it as well.
+            stopped = holder.uncancel() == 0
+        if stopped or (lost and kind is None):
+            raise LockLost(f"the lock {self.name!r} was lost before the work under it was done")
+
+    async def acquire(self, timeout=...):
+        """Waits in turn for the lock; see :meth:`claret.Lock.acquire`."""
+        if self._keeper is not None:
+            raise RuntimeError("it is held already: a lock is held once")
+        with self._db.requests.borrow() as requests:
+            granted = await self._acquire(requests, self.timeout if timeout is ... else timeout)
+        if granted:
+            self._keeper = asyncio.ensure_future(self._keep())
+        return granted
+
+    async def _acquire(self, requests, timeout):
+        begun, failures = time.monotonic(), Failures(self._policy)
+        request, again = next(requests), False
+        while True:
+            asked = time.monotonic()
+            try:
+                token = await self._ask(request, self.wait_s(timeout, begun))
+            except AGAIN as error:
+                again = True
+                await asyncio.sleep(failures.pause(error, asked))
+                continue
+            if token is None:
+                return False
+            old = self.is_old(asked, again)
+            self.take(token, asked)
+            if not old or await self.renew():
+                return True
+            request, again = next(requests), False
+
+    async def _ask(self, request, wait_s):
+        lane = self._db.waiting_lane(WAIT_S_MAX if wait_s is None else wait_s + GRACE_S)
+        try:
+            commands = [["CLIENT", "REQUEST", *request], self.words(wait_s)]
+            replies = await lane.exchange(commands, first=True)
+        except BaseException:
+            # Also when the task is cancelled: the server takes back what comes too late.
+            await lane.abandon()
+            raise
+        await lane.close()
+        return granted_by(replies)
+
+    async def renew(self):
+        """Begins the lease anew, which a task does by itself; tells whether it was held."""
+        asked = time.monotonic()
+        if not int(await self._db.execute_command(*self.renewal())):
+            self.lose()
+            return False
+        self.take(self._token, asked)
+        return True
+
+    async def _keep(self):
+        failed = False
+        while not self.lost:
+            await asyncio.sleep(self.pause(failed))
+            try:
+                # Not for longer than the lease can be relied on.
+                failed = not await asyncio.wait_for(self.renew(), max(self.left, 0.001))
+            except (ConnectionError, TimeoutError, ResponseError, asyncio.TimeoutError):
+                failed = True
+        if self._holder is not None:
+            self._cancelled = True
+            self._holder.cancel()
+
+    async def release(self):
+        """Gives the lock back; see :meth:`claret.Lock.release`."""
+        token, keeper = self._token, self._keeper
+        self._keeper = None
+        if keeper is not None:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+        self._token = None
+        if token is None:
+            return False
+        for pause in self._policy.pauses():
+            await asyncio.sleep(pause)
+            try:
+                return bool(int(await self._db.execute_command("LOCK.RELEASE", self.name, token)))
+            except (ConnectionError, TimeoutError):
+                continue
+        return False
+
+    async def fence(self, *command):
+        """Carries out a command unless a later holder was there; see :meth:`claret.Lock.fence`."""
+        return await Fenced(self._db, self).execute_command(*command)
+
+
+class Fenced(OnDatabase, AsyncCoreCommands):
+    """Commands under a lock's fencing token, as methods; see :meth:`claret.Claret.fenced`."""
+
+    def __init__(self, db, lock):
+        self._db = db
+        self._lock = lock
+
+    async def execute_command(self, *args, **options):
+        """Carries a command out unless a later holder of the lock was there before."""
+        try:
+            words = ["FENCE", self._lock.name, self._lock.token, *args]
+            reply = await self._db.execute_command(*words)
+        except ResponseError as error:
+            raise translate(error) from error
+        return converted(self._db, args[0], reply, options)

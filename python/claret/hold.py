@@ -1,0 +1,146 @@
+"""What the holder of a lock knows, without any input or output.
+
+Shared by the blocking client and the one for asyncio.
+"""
+
+import os
+import socket
+import time
+
+from redis.exceptions import ConnectionError, TimeoutError
+
+from .errors import BusyError, CommitUnknown, LockLost, NotAcquired, translate
+
+# Longest wait for one reply, in seconds. After that the question is asked again.
+WAIT_S_MAX = 86_400
+# How long after its time the answer to a wait may come, in seconds.
+GRACE_S = 10
+# The part of a lease that its holder relies on: clocks may differ in speed by a tenth.
+TRUSTED = 0.9
+# What may be asked again: it had no effect, or has a request number.
+AGAIN = (BusyError, CommitUnknown, ConnectionError, TimeoutError)
+
+
+def default_owner():
+    """Who waits and holds, for people that look at ``LOCK.HOLDERS``."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+class Hold:
+    """What is known of one lock by its holder, without any input or output."""
+
+    def __init__(self, name, lease, owner, shared, limit, timeout):
+        if lease <= 0 or (shared and limit):
+            raise ValueError("a lease is longer than nothing, and a lock is shared or has a limit")
+        self.name = name
+        self.timeout = timeout
+        self._lease_ms = max(1, round(lease * 1000))
+        self._owner = default_owner() if owner is None else owner
+        self._share = ["SHARED"] if shared else ["LIMIT", limit] if limit else []
+        self._token = None
+        self._until = 0.0
+        self._lost = False
+
+    @property
+    def token(self):
+        """The fencing token of the last grant; raises :class:`NotAcquired` if there was none."""
+        if self._token is None:
+            raise NotAcquired(f"the lock {self.name!r} was not acquired")
+        return self._token
+
+    @property
+    def left(self):
+        """Seconds for which the holder may rely on the lock, by this machine's monotonic clock."""
+        held = self._token is not None and not self._lost
+        return max(0.0, self._until - time.monotonic()) if held else 0.0
+
+    @property
+    def lost(self):
+        """Whether the lock was held and must not be relied on any more."""
+        return self._token is not None and self.left == 0.0
+
+    def require(self):
+        """Raises :class:`LockLost` unless the lock can be relied on."""
+        if self._token is None or self.lost:
+            raise LockLost(f"the lock {self.name!r} is not held any more")
+
+    def words(self, wait_s):
+        """The command that acquires; ``None`` waits for ever, nought not at all."""
+        words = ["LOCK.TRY" if wait_s == 0 else "LOCK.ACQUIRE", self.name, "LEASE", self._lease_ms]
+        if wait_s:
+            words += ["TIMEOUT", max(1, round(wait_s * 1000))]
+        return words + ["OWNER", self._owner, *self._share]
+
+    def renewal(self):
+        """The command that begins the lease anew."""
+        return ["LOCK.RENEW", self.name, self.token, "LEASE", self._lease_ms]
+
+    def is_old(self, asked, again):
+        """Whether a grant may be older than is known, so that it must be renewed to be relied on.
+
+        One that was waited for began some time after it was asked for; and one that was asked for
+        again may have been taken back, because the connection that had asked first was gone.
+        """
+        return again or time.monotonic() - asked > self._lease_ms / 1000 * (1 - TRUSTED)
+
+    def take(self, token, asked):
+        """The lock was granted, or its lease begun anew, by what was asked then."""
+        self._token, self._lost = token, False
+        self._until = asked + self._lease_ms / 1000 * TRUSTED
+
+    def lose(self):
+        """The lock is not held any more."""
+        self._lost = True
+
+    def pause(self, failed):
+        """Seconds until the next renewal, the last of which has failed or not."""
+        third = self._lease_ms / 3000
+        return min(third / 10 if failed else third, self.left)
+
+    def wait_s(self, timeout, begun):
+        """Seconds that are left to wait; never nought unless nobody wants to wait."""
+        if not timeout:
+            return timeout
+        return max(0.001, timeout - (time.monotonic() - begun))
+
+
+class Failures:
+    """For how long nothing but failures has come."""
+
+    def __init__(self, policy):
+        self._policy = policy
+        self._count = 0
+        self._since = None
+
+    def pause(self, error, asked):
+        """Seconds to wait after an attempt has failed; raises its error if there were enough."""
+        now = time.monotonic()
+        # Who has waited for long has had a connection for long.
+        if self._since is None or now - asked > 1:
+            self._since, self._count = now, 0
+        self._count += 1
+        if now - self._since > self._policy.deadline_s:
+            raise error
+        return self._policy.pause(self._count)
+
+
+def granted_by(replies):
+    """The token that was granted, or ``None``; raises what was answered otherwise."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise translate(reply)
+    return None if replies[-1] is None else int(replies[-1])
+
+
+def converted(db, name, reply, options):
+    """A reply as redis-py gives it for a command."""
+    callback = db.response_callbacks.get(name)
+    options = {key: option for key, option in options.items() if key != "keys"}
+    return callback(reply, **options) if callback else reply
+
+
+def check_held(lock, left_ms):
+    """Raises :class:`LockLost` if the server says that nothing is left of a lock's lease."""
+    if int(left_ms) <= 0:
+        lock.lose()
+        raise LockLost(f"the lock {lock.name!r} is not held any more")

@@ -1,0 +1,167 @@
+"""Locks of the blocking client: leases that are renewed, fencing tokens, and what becomes of a loss.
+
+A lock is a lease: it ends by itself if its holder does not renew it, because the holder may be dead.
+Nobody can know for certain that it still holds one at the very moment at which it writes. So there
+are two ways to write under a lock, and both let the store judge: :meth:`Lock.fence` sends a command
+with the lock's *fencing token*, which is refused if a later holder has written there; and
+``tx.require(lock)`` in a transaction, which fails unless the lock is held.
+"""
+
+import threading
+import time
+
+from redis.commands.core import CoreCommands
+from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+
+from .errors import LockLost, NotAcquired, translate
+from .hold import AGAIN, GRACE_S, WAIT_S_MAX, Failures, Hold, converted, granted_by
+from .script import OnDatabase, RetryPolicy
+from .transaction import Lane
+
+
+class Waiting(Lane):
+    """A connection on which a reply may take longer than is usual."""
+
+    def __init__(self, db, wait_s):
+        super().__init__(db)
+        self._wait_s = WAIT_S_MAX if wait_s is None else min(WAIT_S_MAX, wait_s + GRACE_S)
+
+    def _read(self):
+        if not self._connection.can_read(timeout=self._wait_s):
+            raise TimeoutError("no answer to a wait for a lock")
+        return super()._read()
+
+
+class Lock(Hold):
+    """A lock, as a context manager; see :meth:`claret.Claret.lock`.
+
+    While it is held a thread renews its lease. :attr:`lost` becomes true, and :meth:`require`
+    raises, when that has failed for so long that the lease may end: by this machine's monotonic
+    clock, before it does.
+    """
+
+    def __init__(self, db, *args, policy=RetryPolicy()):
+        super().__init__(*args)
+        self._db = db
+        self._policy = policy
+        self._stop = None
+        self._thread = None
+
+    def __enter__(self):
+        if not self.acquire():
+            raise NotAcquired(f"the lock {self.name!r} was not free in time")
+        return self
+
+    def __exit__(self, kind, error, trace):
+        lost = self.lost
+        self.release()
+        if lost and kind is None:
+            raise LockLost(f"the lock {self.name!r} was lost before the work under it was done")
+
+    def acquire(self, timeout=...):
+        """Waits in turn for the lock, ``timeout`` seconds at most; tells whether it was granted.
+
+        ``None`` waits for ever, nought not at all. It carries a request number: if the connection
+        breaks it is asked again, and granted once.
+        """
+        if self._thread is not None:
+            raise RuntimeError("it is held already: a lock is held once")
+        with self._db.requests.borrow() as requests:
+            granted = self._acquire(requests, self.timeout if timeout is ... else timeout)
+        if granted:
+            self._stop = threading.Event()
+            self._thread = threading.Thread(target=self._keep, args=(self._stop,), daemon=True)
+            self._thread.start()
+        return granted
+
+    def _acquire(self, requests, timeout):
+        begun, failures = time.monotonic(), Failures(self._policy)
+        request, again = next(requests), False
+        while True:
+            asked = time.monotonic()
+            try:
+                token = self._ask(request, self.wait_s(timeout, begun))
+            except AGAIN as error:
+                again = True
+                time.sleep(failures.pause(error, asked))
+                continue
+            if token is None:
+                return False
+            old = self.is_old(asked, again)
+            self.take(token, asked)
+            if not old or self.renew():
+                return True
+            request, again = next(requests), False
+
+    def _ask(self, request, wait_s):
+        lane = Waiting(self._db, wait_s)
+        try:
+            commands = [["CLIENT", "REQUEST", *request], self.words(wait_s)]
+            replies = lane.exchange(commands, first=True)
+        except BaseException:
+            # Also when the program is interrupted: the server takes back what comes too late.
+            lane.abandon()
+            raise
+        lane.close()
+        return granted_by(replies)
+
+    def renew(self):
+        """Begins the lease anew, which a thread does by itself; tells whether it was held."""
+        asked = time.monotonic()
+        if not int(self._db.execute_command(*self.renewal())):
+            self.lose()
+            return False
+        self.take(self._token, asked)
+        return True
+
+    def _keep(self, stop):
+        failed = False
+        while not self.lost and not stop.wait(self.pause(failed)):
+            try:
+                failed = not self.renew()
+            except (ConnectionError, TimeoutError, ResponseError):
+                failed = True
+
+    def release(self):
+        """Gives the lock back; tells whether it was still held.
+
+        If the server cannot be reached the lock ends with its lease.
+        """
+        if self._thread is not None:
+            self._stop.set()
+            self._thread.join()
+            self._thread = None
+        token, self._token = self._token, None
+        if token is None:
+            return False
+        for pause in self._policy.pauses():
+            time.sleep(pause)
+            try:
+                return bool(int(self._db.execute_command("LOCK.RELEASE", self.name, token)))
+            except (ConnectionError, TimeoutError):
+                continue
+        return False
+
+    def fence(self, *command):
+        """Carries out a command on keys of one hash slot, unless a later holder was there before.
+
+        Raises :class:`LockLost` if so, and changes nothing.
+        """
+        return Fenced(self._db, self).execute_command(*command)
+
+
+class Fenced(OnDatabase, CoreCommands):
+    """Commands under a lock's fencing token, as methods; see :meth:`claret.Claret.fenced`."""
+
+    def __init__(self, db, lock):
+        self._db = db
+        self._lock = lock
+
+    def execute_command(self, *args, **options):
+        """Carries a command out unless a later holder of the lock was there before."""
+        try:
+            words = ["FENCE", self._lock.name, self._lock.token, *args]
+            reply = self._db.execute_command(*words)
+        except ResponseError as error:
+            raise translate(error) from error
+        return converted(self._db, args[0], reply, options)

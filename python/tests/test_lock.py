@@ -1,0 +1,170 @@
+"""Locks: what is sent when, what is made of the answers, and when a lock counts as lost."""
+
+import asyncio
+import os
+import time
+
+import pytest
+from fakes import BREAK, AsyncPool, Pool, error
+
+import claret
+from claret import aio, hold
+
+POLICY = claret.RetryPolicy(pause_s_max=0, deadline_s=5)
+ASK = "LOCK.ACQUIRE lock LEASE 30000 OWNER me"
+RENEW = "LOCK.RENEW lock 7 LEASE 30000"
+
+
+class Db(claret.Claret):
+    """A client of a pool with prepared replies, and others for commands by themselves."""
+
+    def __init__(self, *replies, others=()):
+        super().__init__()
+        self.connection_pool = Pool(*replies)
+        self.requests._names = (os.getpid(), "me", [])
+        self.others, self.said = list(others), []
+
+    def execute_command(self, *args, **options):
+        self.said.append(" ".join(map(str, args)))
+        reply = self.others.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    @property
+    def sent(self):
+        return self.connection_pool.sent
+
+
+class AsyncDb(aio.Claret):
+    """The same for asyncio."""
+
+    def __init__(self, *replies, others=()):
+        super().__init__()
+        self.connection_pool = AsyncPool(*replies)
+        self.requests._names = (os.getpid(), "me", [])
+        self.others, self.said = list(others), []
+
+    async def execute_command(self, *args, **options):
+        return Db.execute_command(self, *args, **options)
+
+
+def test_a_lock_is_asked_for_under_a_number_and_given_back():
+    db = Db([b"OK", 7], others=[b"OK", 1])
+    with db.lock("lock", owner="me", timeout=2.5, policy=POLICY) as lock:
+        assert lock.token == 7 and not lock.lost and 26 < lock.left < 27
+        lock.require()
+        assert db.fenced(lock).set("a", 1) is True
+    words = "LOCK.ACQUIRE lock LEASE 30000 TIMEOUT 2500 OWNER me"
+    assert db.sent == [["CLIENT REQUEST me-1 1", words]]
+    assert db.said == ["FENCE lock 7 SET a 1", "LOCK.RELEASE lock 7"]
+    assert (lock.left, lock.lost) == (0, False)
+    with pytest.raises(claret.NotAcquired):
+        lock.token
+    with pytest.raises(claret.LockLost):
+        lock.require()
+
+
+def test_what_is_shared_and_what_is_tried():
+    db = Db([b"OK", None, b"OK", 8], others=[1])
+    assert not db.lock("lock", lease=0.5, owner="me", shared=True).acquire(timeout=0)
+    lock = db.lock("lock", owner="me", limit=3)
+    assert lock.acquire() and lock.release() and not lock.release()
+    words = [sent[1] for sent in db.sent]
+    assert words == ["LOCK.TRY lock LEASE 500 OWNER me SHARED", ASK + " LIMIT 3"]
+    with pytest.raises(ValueError, match="shared or has a limit"):
+        db.lock("lock", shared=True, limit=3)
+
+
+def test_a_grant_that_was_asked_for_again_is_renewed_before_it_is_believed():
+    db = Db([b"OK", BREAK], [b"OK", 7], others=[1, 1])
+    with db.lock("lock", owner="me", policy=POLICY) as lock:
+        assert lock.token == 7
+    assert db.sent == [["CLIENT REQUEST me-1 1", ASK]] * 2
+    assert db.said == [RENEW, "LOCK.RELEASE lock 7"]
+    # It was granted to the connection that broke, and taken back: the next one has another number.
+    db = Db([b"OK", BREAK], [b"OK", 7, b"OK", 9], others=[0, 1])
+    with db.lock("lock", owner="me", policy=POLICY) as lock:
+        assert lock.token == 9
+    assert [sent[0][-4:] for sent in db.sent] == ["-1 1", "-1 1", "-1 2"]
+
+
+def test_a_refusal_is_raised_and_a_server_that_is_gone_is_given_up():
+    db = Db([b"OK", error("NOPERM no")])
+    with pytest.raises(Exception, match="NOPERM"):
+        db.lock("lock", policy=POLICY).acquire()
+    db = Db(*[[b"OK", BREAK]] * 3)
+    with pytest.raises(type(BREAK)):
+        db.lock("lock", policy=claret.RetryPolicy(deadline_s=0)).acquire()
+    assert db.connection_pool.out == 0
+
+
+def test_a_fenced_command_that_comes_too_late_says_so():
+    db = Db([b"OK", 7], others=[error("FENCED a larger token of this lock was seen"), 1])
+    with db.lock("lock") as lock, pytest.raises(claret.LockLost, match="larger token"):
+        lock.fence("SET", "a", 1)
+
+
+def test_a_lock_that_cannot_be_renewed_is_lost_before_its_lease_ends():
+    db = Db([b"OK", 7], others=[BREAK] * 100)
+    lock = db.lock("lock", lease=0.6, policy=claret.RetryPolicy(deadline_s=0))
+    begun = time.monotonic()
+    with pytest.raises(claret.LockLost), lock:
+        while not lock.lost:
+            time.sleep(0.01)
+    assert 0.5 < time.monotonic() - begun < 0.6
+    assert db.said[0] == "LOCK.RENEW lock 7 LEASE 600" and len(db.said) > 3
+
+
+def test_a_lock_that_somebody_else_has_is_lost_at_once():
+    db = Db([b"OK", 7], others=[1, 0, 0])
+    lock = db.lock("lock", lease=0.3)
+    assert lock.acquire()
+    time.sleep(0.25)
+    assert lock.lost and not lock.release()
+
+
+def test_a_task_whose_lock_is_lost_is_stopped():
+    async def story():
+        db = AsyncDb([b"OK", 7], others=[1, 0, 0])
+        begun = time.monotonic()
+        with pytest.raises(claret.LockLost):
+            async with db.lock("lock", lease=0.6):
+                await asyncio.sleep(60)
+        assert time.monotonic() - begun < 5
+        assert db.said[-1] == "LOCK.RELEASE lock 7"
+
+    asyncio.run(story())
+
+
+def test_a_task_that_gives_up_waiting_closes_its_connection():
+    class Silent(AsyncDb):
+        def waiting_lane(self, wait_s):
+            lane = super().waiting_lane(wait_s)
+
+            async def read():
+                await asyncio.sleep(60)
+
+            lane._read = read
+            return lane
+
+    async def story():
+        db = Silent([b"OK", 7])
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(db.lock("lock").acquire(), 0.05)
+        assert db.connection_pool.out == 0 and not db.connection_pool._connections
+
+    asyncio.run(story())
+
+
+def test_how_long_a_lock_is_relied_on():
+    lock = hold.Hold("lock", 10, "me", False, None, None)
+    asked = time.monotonic()
+    assert not lock.is_old(asked, False) and lock.is_old(asked, True)
+    assert lock.is_old(asked - 1.1, False), "it was waited for"
+    lock.take(7, asked - 8)
+    assert 0 < lock.left < 1 and lock.pause(False) == pytest.approx(lock.left, abs=0.01)
+    lock.take(7, asked - 9)
+    assert lock.lost
+    assert lock.wait_s(None, asked) is None and lock.wait_s(0, asked) == 0
+    assert lock.wait_s(1, asked - 5) == 0.001, "nought would be for ever"

@@ -1,0 +1,132 @@
+"""`claret bench smoke` and `claret bench locks`, tiny: against Claret and, where it is installed,
+against ZooKeeper beside it."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from harness import binary, until
+
+ZOOKEEPER = Path("/usr/share/java/zookeeper.jar").is_file()
+BACKENDS = ["claret", "zookeeper"] if ZOOKEEPER else ["claret"]
+RECIPES = ["sync-queue", "sync-queue-relist", "async-queue", "sync-tas", "async-tas", "tas-watch"]
+
+
+def bench(*words):
+    done = subprocess.run(
+        [binary(), "bench", *words, "--json"], capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_smoke_test_has_every_operation_of_every_service(tmp_path):
+    words = ["smoke", "--servers", "1", "--requests", "40", "--rounds", "1", "--warmup", "40"]
+    words += ["--outstanding", "16", "--waiters", "3", "--dir", str(tmp_path)]
+    told = bench(*words, *(["--vs", "zookeeper"] if ZOOKEEPER else []))
+    rows = {(row["backend"], row["operation"], row["mode"]): row for row in told["rows"]}
+    for backend in BACKENDS:
+        for operation in ("create-permanent", "set", "get", "delete", "create-ephemeral"):
+            one, many = (rows[backend, operation, mode] for mode in ("sync", "async"))
+            assert one["p50_ms"] > 0 and one["p99_ms"] >= one["p50_ms"] and one["mean_ms"] > 0
+            assert many["per_s"] > 0 and many["predicted_ms"] > 0
+        # Nobody is told of a node's end before it was asked for, nor after it was answered.
+        told_after = rows[backend, "watch-notification", "sync"]["p50_ms"]
+        assert 0 < told_after <= rows[backend, "delete-ephemeral", "sync"]["p50_ms"] * 1.5
+        assert rows[backend, "lock-unlock", "1 clients"]["p50_ms"] > 0
+        assert rows[backend, "hand-off", "3 clients"]["p50_ms"] > 0
+        assert rows[backend, "create-pipelined", "16 at a time"]["per_s"] > 0
+    ratios = [name for name in told["ratios"] if name.startswith("zookeeper_over_claret")]
+    assert bool(ratios) == ZOOKEEPER
+
+
+def test_locks_wait_as_long_as_their_links_are_and_are_measured_once(tmp_path):
+    file, picture = tmp_path / "rows.jsonl", tmp_path / "locks.svg"
+    words = ["locks", "--servers", "1", "--backend", ",".join(BACKENDS), "--scale", "1"]
+    words += ["--algorithm", ",".join([*RECIPES, "adaptive"]), "--client-rtt", "4ms,12ms"]
+    words += ["--service", "2ms", "--interarrival", "30ms", "--requests", "12", "--seeds", "1"]
+    words += ["--clients", "4", "--dir", str(tmp_path), "--resume", str(file)]
+    words += ["--plot", str(picture)]
+    told = bench(*words)
+    assert told["to_measure"] == len(told["rows"]) == 14 * len(BACKENDS)
+    for row in told["rows"]:
+        assert row["unfinished"] == 0 and row["state"] in ("stable", "critical", "overloaded")
+        # A write at least, and a read behind it in the queues that wait for one after the other.
+        trips = 2 if row["algorithm"].startswith("sync-queue") else 1
+        assert row["p50_ms"] >= trips * row["client_rtt_ms"], row
+        assert row["p99_ms"] <= row["max_ms"] and 0 < row["jain"] <= 1
+        # The create and the delete; who tries again and again writes more.
+        assert row["writes_per_acquisition"] >= 2
+        if "queue" in row["algorithm"]:
+            assert row["writes_per_acquisition"] == 2
+        assert row["predicted_ms"] > row["client_rtt_ms"]
+        assert row["error"] == pytest.approx(row["mean_ms"] / row["predicted_ms"] - 1, abs=0.01)
+    assert picture.read_text().startswith("<svg")
+    lines = file.read_text().splitlines()
+    assert [json.loads(line) for line in lines] == told["rows"]
+    # The last row was not written to its end.
+    file.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:40])
+    again = bench(*words)
+    assert again["to_measure"] == 1
+    assert again["rows"][:-1] == told["rows"][:-1]
+
+
+def test_three_servers_have_links_between_them(tmp_path):
+    words = ["locks", "--servers", "3", "--backend", "claret", "--algorithm", "sync-tas"]
+    words += ["--scale", "1", "--client-rtt", "10ms", "--server-rtt", "20ms", "--requests", "8"]
+    words += ["--interarrival", "150ms", "--seeds", "1", "--clients", "2", "--dir", str(tmp_path)]
+    (row,) = bench(*words)["rows"]
+    # To the leader and back, and from there to a follower and back.
+    assert row["stretched"] and row["p50_ms"] >= 30, row
+    assert row["unfinished"] == 0
+
+
+def test_whoever_waits_may_die_and_nobody_gets_a_lock_that_is_held(tmp_path):
+    words = ["locks", "--experiment", "E15", "--servers", "1", "--backend", "claret"]
+    words += ["--algorithm", "sync-queue,sync-queue-relist", "--dir", str(tmp_path)]
+    rows = {(row["algorithm"], row["story"]): row for row in bench(*words)["rows"]}
+    for story in ("holder-dies", "waiter-dies", "answer-lost"):
+        assert rows["sync-queue-relist", story]["safe"], story
+    for story in ("holder-dies", "answer-lost"):
+        assert rows["sync-queue-relist", story]["mean_ms"] >= 2_000
+    # As published, the queue gives the lock to whoever was behind the one that died.
+    assert not rows["sync-queue", "waiter-dies"]["safe"]
+
+
+def test_what_was_started_ends_with_ctrl_c(tmp_path):
+    words = [binary(), "bench", "locks", "--servers", "1", "--backend", ",".join(BACKENDS)]
+    words += ["--requests", "100000", "--dir", str(tmp_path)]
+    process = subprocess.Popen(words, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    try:
+        started = f"{binary()} serve"
+        until(lambda: started in running(process.pid), 30, "a server that was started")
+        time.sleep(0.5)
+        os.kill(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+        assert process.returncode == 1 and "stopped" in said
+        assert running(process.pid) == "", "a process stayed behind"
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+def running(session):
+    """The command lines of the processes of a session, but for the one that leads it."""
+    lines = []
+    for folder in Path("/proc").iterdir():
+        try:
+            if not folder.name.isdigit() or os.getsid(int(folder.name)) != session:
+                continue
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except (ProcessLookupError, FileNotFoundError):
+            continue
+        if int(folder.name) != session:
+            lines.append(b" ".join(words).decode())
+    return "\n".join(line for line in lines if line)

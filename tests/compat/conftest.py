@@ -1,0 +1,21 @@
+"""Claret and a real ZooKeeper, side by side."""
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "blackbox"))
+
+from zookeeper import Claret, Zookeeper  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def both(tmp_path_factory):
+    """The two servers, the real one first."""
+    folder = tmp_path_factory.mktemp("both")
+    servers = [Zookeeper(folder / "zookeeper"), Claret(folder / "claret")]
+    yield servers
+    for server in servers:
+        assert server.alive(), f"{server.name} has ended"
+        server.close()

@@ -1,0 +1,115 @@
+"""Where Claret and ZooKeeper 3.8.0 differ on purpose. Everything else that these tests ask must be the same.
+
+The table is in the user's guide as well (`docs/guide/zookeeper.md`); a difference that is gone fails here."""
+
+import jute
+import pytest
+from jute import Raw, buffer, integer
+from side import clean
+
+ROOT = "/d"
+
+
+def asked(session, number, *parts):
+    """The code of an answer; "silence" if there is none, "closed" if the connection ends."""
+    session.asked[77] = [None]
+    session.socket.settimeout(1)
+    try:
+        session.frame(integer(77), integer(number), *parts)
+        session.hear()
+    except jute.Closed:
+        return "closed"
+    except TimeoutError:
+        return "silence"
+    return session.heard[-1]["err"]
+
+
+def numbers_of_changes(server):
+    """Claret's are timestamps, ZooKeeper's are counted."""
+    session = Raw(server.port).connect()
+    first = session.do("create2", path=ROOT)["stat"]["czxid"]
+    second = session.do("create2", path=f"{ROOT}/a")["stat"]["czxid"]
+    return second - first == 1
+
+
+def a_wrong_password_for_somebody_elses_session(server):
+    """ZooKeeper ends the owner's connection, whoever tries. In Claret the owner notices nothing."""
+    owner = Raw(server.port).connect()
+    Raw(server.port).connect(session=owner.session, password=b"\1" * 16)
+    try:
+        return owner.do("ping")["err"]
+    except jute.Closed:
+        return "closed"
+
+
+def a_check_by_itself(server):
+    """Clients send it among several operations only. ZooKeeper does not answer it if it holds."""
+    session = Raw(server.port).connect()
+    return asked(session, 13, jute.body("check", path="/", version=-1))
+
+
+def sasl(server):
+    """Claret has no SASL. ZooKeeper without it answers with nothing in it."""
+    return asked(Raw(server.port).connect(), 102, buffer(b"token"))
+
+
+def sessions_are_created_among_requests(server):
+    """Opcode -10 is what ZooKeeper's servers tell each other; it answers any client with a second greeting."""
+    session = Raw(server.port).connect()
+    session.asked[0] = [None]
+    session.frame(integer(77), integer(-10), integer(10_000))
+    return session.next_frame()[:4] == integer(77)
+
+
+def an_empty_path_is_the_root(server):
+    """ZooKeeper keeps its root under two names."""
+    return Raw(server.port).connect().do("exists", path="")["err"]
+
+
+def whether_a_path_is_watched(server):
+    """ZooKeeper 3.8.0 says yes to everybody if anybody watches the path."""
+    ann, ben = Raw(server.port).connect(), Raw(server.port).connect()
+    ann.do("create", path=ROOT)
+    ann.do("getData", path=ROOT, watch=True)
+    return ben.do("checkWatches", path=ROOT, which=2)["err"]
+
+
+def a_watch_that_stays_and_one_that_does_not(server):
+    """At one path, in one session, ZooKeeper 3.8.0 loses the one that stays (ZOOKEEPER-4466)."""
+    session = Raw(server.port).connect()
+    session.do("create", path=ROOT)
+    session.do("addWatch", path=ROOT, mode=0)
+    session.do("getData", path=ROOT, watch=True)
+    session.heard.clear()
+    session.do("setData", path=ROOT, data=b"x")
+    session.do("setData", path=ROOT, data=b"y")
+    return sum("event" in told for told in session.heard)
+
+
+def text_beyond_the_basic_plane(server):
+    """ZooKeeper writes the halves of surrogate pairs one by one, which is no UTF-8."""
+    session = Raw(server.port).connect()
+    xid = session.ask("sync", path="/\U0001f600")
+    return buffer("/\U0001f600") in session.next_frame() and xid == 1
+
+
+# What each says, the real one first.
+DIFFERENCES = [
+    (numbers_of_changes, True, False),
+    (a_wrong_password_for_somebody_elses_session, "closed", 0),
+    (a_check_by_itself, "silence", -6),
+    (sasl, 0, -6),
+    (sessions_are_created_among_requests, False, True),
+    (an_empty_path_is_the_root, 0, -101),
+    (whether_a_path_is_watched, 0, -121),
+    (a_watch_that_stays_and_one_that_does_not, 1, 2),
+    (text_beyond_the_basic_plane, False, True),
+]
+
+
+@pytest.mark.parametrize(("ask", "theirs", "ours"), DIFFERENCES, ids=lambda value: getattr(value, "__name__", ""))
+def test_the_difference_is_the_one_that_is_meant(both, ask, theirs, ours):
+    try:
+        assert [ask(server) for server in both] == [theirs, ours]
+    finally:
+        clean(both, ROOT)
