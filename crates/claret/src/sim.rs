@@ -92,8 +92,13 @@ fn run_all(args: &SimArgs, plant: Option<Plant>, until_found: bool) -> Report {
                     if run.failure.is_some() {
                         found.fetch_min(seed, Ordering::Relaxed);
                     }
+                    // What a run leaves takes megabytes, and there may be many thousands.
+                    let mut shown = Report::default();
+                    shown.add(&run);
+                    let is_last = seed + 1 == seeds.end;
+                    let events = is_last.then_some(run.outcome.events);
                     let mut runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
-                    runs.insert(seed, run);
+                    runs.insert(seed, (shown, events));
                     progress(runs.len() as u64, total, plant);
                 }
             });
@@ -103,11 +108,13 @@ fn run_all(args: &SimArgs, plant: Option<Plant>, until_found: bool) -> Report {
     let last = if until_found { found.load(Ordering::Relaxed) } else { u64::MAX };
     let cpu_us = bench::process::cpu_us("self") - cpu_us;
     let mut report = Report { cpu_us, ..Report::default() };
-    for run in runs.values().filter(|run| run.seed <= last) {
-        report.add(run);
+    let mut history = None;
+    for (_, (shown, events)) in runs.into_iter().filter(|(seed, _)| *seed <= last) {
+        report.absorb(shown);
+        history = events.or(history);
     }
-    if let (Some(path), Some(run)) = (&args.history, runs.values().next_back()) {
-        let lines: Vec<String> = run.outcome.events.iter().map(|e| e.to_json_line()).collect();
+    if let (Some(path), Some(events)) = (&args.history, history) {
+        let lines: Vec<String> = events.iter().map(|e| e.to_json_line()).collect();
         if let Err(error) = std::fs::write(path, lines.join("\n") + "\n") {
             eprintln!("cannot write {}: {error}", path.display());
         }

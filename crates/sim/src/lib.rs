@@ -121,6 +121,24 @@ impl Report {
         }
     }
 
+    /// Adds what other seeds, which come after these, have shown.
+    pub fn absorb(&mut self, others: Self) {
+        self.seeds += others.seeds;
+        self.failures += others.failures;
+        self.trace_hash = others.trace_hash;
+        self.simulated_us += others.simulated_us;
+        self.transactions += others.transactions;
+        self.operations += others.operations;
+        for (kind, count) in others.faults {
+            *self.faults.entry(kind).or_default() += count;
+        }
+        for (kind, count) in others.marks {
+            *self.marks.entry(kind).or_default() += count;
+        }
+        self.failed.extend(others.failed);
+        self.first_failure = self.first_failure.take().or(others.first_failure);
+    }
+
     /// How many seconds were simulated in one second of a processor.
     pub fn speed(&self) -> f64 {
         self.simulated_us as f64 / self.cpu_us.max(1) as f64

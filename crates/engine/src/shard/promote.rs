@@ -93,7 +93,8 @@ impl Shard {
         let Some(apply) = promoted(body) else { return };
         self.move_clock(self.clock.next().max(Timestamp::from_micros(now.wall_us)));
         let age = Age { began: self.clock, gateway: GatewayId::LAST };
-        let txn = TxnId { age, attempt: 0 };
+        // Clocks of shards may agree.
+        let txn = TxnId { age, attempt: self.config.id.0.into() };
         let participants = SmallVec::from_iter([self.config.id]);
         let prepare = Prepare { txn, participants, apply };
         let body = Body::Prepare { prepare, floor: Timestamp::ZERO };
