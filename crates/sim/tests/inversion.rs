@@ -95,8 +95,10 @@ fn is_linearizable(told: &str) -> bool {
 
 #[test]
 fn who_has_an_answer_comes_before_whoever_begins_then() {
-    let told = told(Order::Constant);
-    assert!(is_linearizable(&told), "{told}");
+    for order in [Order::Constant, Order::Chain, Order::Single] {
+        let told = told(order);
+        assert!(is_linearizable(&told), "{order:?}: {told}");
+    }
 }
 
 #[test]
