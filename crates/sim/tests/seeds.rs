@@ -51,6 +51,7 @@ const MARKS: &[&str] = &[
     "draws",
     "entries_overwritten",
     "garbled_messages_noticed",
+    "groups_of_pipelines",
     "guests_fell_silent",
     "guests_heard_nothing",
     "indefinite_told",
@@ -71,6 +72,7 @@ const MARKS: &[&str] = &[
     "sessions_expired",
     "sessions_resumed",
     "transactions_abandoned",
+    "units_when_lead_changed",
     "watches_set_again",
     "watches_told",
 ];

@@ -9,6 +9,7 @@ use super::{Event, World};
 use crate::trace::Trace;
 use adt::{Blob, Record};
 use engine::coordination::tree::Node;
+use engine::entry::KeptGroup;
 use engine::message::{MachineId, ShardId};
 use engine::replication::Persist;
 use engine::shard::apply::State;
@@ -75,6 +76,10 @@ impl World {
             marks.extend(self.steps.leads(id, shard, lead)?);
             if !replica.shard().state().prepared().is_empty() && lead > 1 {
                 marks.push("prepared_when_lead_changed");
+            }
+            let mut streams = replica.shard().state().streams().values();
+            if lead > 1 && streams.any(|kept| !kept.groups.iter().all(KeptGroup::is_settled)) {
+                marks.push("units_when_lead_changed");
             }
         }
         marks.into_iter().for_each(|mark| self.mark(mark));
