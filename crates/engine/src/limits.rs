@@ -90,11 +90,9 @@ pub const ASK_UNITS_DOUBLED_MAX: u32 = 2;
 pub const UNITS_LATE_US: u64 = 1_000_000;
 /// How long a transaction waits for units of pipelines before it is refused, in microseconds.
 pub const UNITS_STUCK_US: u64 = 300_000;
-/// How long an operation in no stream waits for units of pipelines before it gets a place among them, in
+/// How long somebody in no stream waits for units of pipelines before no more of them are let in, in
 /// microseconds.
-pub const UNITS_YIELD_US: u64 = 10_000;
-/// How long an early lock waits for units of pipelines before no more of them are let in, in microseconds.
-pub const UNITS_OWE_US: u64 = 50_000;
+pub const UNITS_OWE_US: u64 = 20_000;
 /// How long a shard keeps what it was told about a pipeline of which it has nothing, in microseconds.
 pub const EARLY_WORDS_US: u64 = 1_000_000;
 /// How long a shard remembers a pipeline at least of which nobody has said that it is over, in

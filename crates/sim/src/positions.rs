@@ -23,9 +23,6 @@ struct Position {
     guarded: bool,
 }
 
-/// More commands than one transaction that a shard has made of a pipeline can have.
-const TIES: u64 = 1 << 20;
-
 /// Position of every unique value that is in the log and took effect.
 fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
     let mut values: BTreeMap<Vec<u8>, Position> = BTreeMap::new();
@@ -90,13 +87,10 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
     }
     // Transactions with equal timestamps take effect in the order of their ids, which is the
     // order of this map.
-    for (rank, (txn, written)) in (0..).zip(prepared) {
+    for (tie, (txn, written)) in (0..).zip(prepared) {
         let Some(ts) = outcomes.get(&txn) else { continue };
-        for (place, value) in (0..).zip(written) {
-            // One that a shard has made may be several commands of a pipeline.
-            let place = if txn.is_promoted() { place } else { 0 };
-            let tie = Some(rank * TIES + place);
-            values.entry(value).or_insert(Position { ts: *ts, tie, guarded: false });
+        for value in written {
+            values.entry(value).or_insert(Position { ts: *ts, tie: Some(tie), guarded: false });
         }
     }
     Ok(values)

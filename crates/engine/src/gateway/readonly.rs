@@ -12,7 +12,7 @@ use super::snapshot::{Part, instant, later};
 use super::txn::Cause;
 use super::{Gateway, Job};
 use crate::limits::SNAPSHOT_ROUNDS_MAX;
-use crate::message::{Answer, KeyedOp, Refusal, ShardId, TxnId};
+use crate::message::{Answer, KeyedOp, ShardId, TxnId};
 use adt::{Merge, Reply};
 use std::collections::VecDeque;
 
@@ -110,9 +110,6 @@ impl Gateway {
     pub(super) fn interval(&mut self, job: u64, query: Option<u64>, part: u32, answer: Answer) {
         if let Answer::Refused(refusal) = answer {
             return self.abort_intervals(job, Cause::Refused(refusal));
-        }
-        if matches!(answer, Answer::Replies(_)) {
-            return self.abort_intervals(job, Cause::Refused(Refusal::Conflict));
         }
         let Some(Job::Intervals(txn)) = self.jobs.get_mut(job) else { return };
         let Some(number) = query else { return self.asked_again(job, part, answer) };

@@ -123,9 +123,7 @@ impl Gateway {
 
     /// One shard has answered.
     pub(super) fn snapshot_part(&mut self, job: u64, index: u32, answer: Answer) {
-        // What was answered at a place in the order, because it had waited long, says nothing of the other
-        // shards.
-        if matches!(answer, Answer::Refused(_) | Answer::Replies(_)) {
+        if matches!(answer, Answer::Refused(_)) {
             return self.lock_instead(job);
         }
         let Some(Job::Snapshot(snapshot)) = self.jobs.get_mut(job) else { return };

@@ -48,10 +48,6 @@ impl Shard {
                 let TargetKind::Vote(txn) = target.kind else { return };
                 // If it was aborted in the meantime, the outcome is in the log behind it.
                 let open = self.state.confirm(txn);
-                if txn.is_promoted() && open {
-                    let from = (target.gateway, target.token);
-                    return self.decide(now, from, txn, Some(ctx.ts));
-                }
                 let Some(entry) = self.txns.get(&txn).filter(|_| open) else { return };
                 let prepared = Answer::Prepared { bound: ctx.ts };
                 self.answer(entry.gateway, target.token, prepared);

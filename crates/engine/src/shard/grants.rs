@@ -52,7 +52,7 @@ pub(super) fn claims_of(body: &Body) -> Claims {
             claims.extend(guards(apply, Class::Passing));
             claims
         }
-        Body::Prepare { prepare, .. } if prepare.is_alone() => {
+        Body::Prepare { prepare, .. } if prepare.participants.len() == 1 => {
             let mut claims = ops(&prepare.apply, Class::Apply);
             claims.extend(guards(&prepare.apply, Class::Passing));
             claims
@@ -302,7 +302,7 @@ impl Shard {
         let stuck: Vec<WaiterId> = self
             .waiters
             .iter()
-            .filter(|(_, w)| txn_of(&w.request.body).is_some_and(|txn| !txn.is_promoted()))
+            .filter(|(_, w)| txn_of(&w.request.body).is_some())
             .filter(|(_, w)| now.mono_us >= w.since_us + UNITS_STUCK_US && self.waits_for_units(w))
             .map(|(id, _)| *id)
             .collect();
@@ -415,7 +415,7 @@ impl Shard {
             return self.end_txn(txn);
         }
         self.move_clock(floor);
-        if prepare.is_alone() {
+        if prepare.participants.len() == 1 {
             if let Some(entry) = self.txns.get_mut(&txn) {
                 entry.committing = true;
             }

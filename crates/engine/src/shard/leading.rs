@@ -70,7 +70,6 @@ impl Shard {
             }
         }
         self.inherit_streams(now);
-        self.decide_promoted(now);
         self.watch_over_sessions(now);
         self.settle(now);
     }
@@ -129,20 +128,13 @@ impl Shard {
 
     /// Nothing of a request has happened here.
     pub(crate) fn turn_away(&mut self, gateway: GatewayId, token: Token, body: Body) {
-        let body = match body {
-            Body::Prepare { prepare, .. } if prepare.is_promoted() => Body::Apply(prepare.apply),
-            body => body,
-        };
         if let Some(answer) = body.not_taken() {
             self.answer(gateway, token, answer);
         }
     }
 
     fn give_up_txn(&mut self, txn: TxnId, entry: Txn) {
-        if let Some((prepare, target)) = entry.unlogged {
-            if prepare.is_promoted() {
-                return self.turn_away(target.gateway, target.token, Body::Apply(prepare.apply));
-            }
+        if let Some((_, target)) = entry.unlogged {
             self.answer(target.gateway, target.token, Answer::Refused(Refusal::LocksLost));
         }
         let commit = self.state.prepared().get(&txn).and_then(|p| p.commit);
@@ -166,9 +158,6 @@ impl Shard {
                     continue;
                 }
                 (LogRecord::Apply(apply), TargetKind::Replies) => Body::Apply(apply),
-                (LogRecord::Prepare(prepare), _) if prepare.is_promoted() => {
-                    Body::Apply(prepare.apply)
-                }
                 (LogRecord::Apply(apply), TargetKind::Turn) => {
                     let timeout_ms = self.turn_timeout_ms(gateway, token);
                     Body::Await { apply, timeout_ms }

@@ -18,7 +18,7 @@ mod inquiry;
 mod leading;
 mod locks;
 mod order;
-mod promote;
+mod owed;
 mod reads;
 mod recent;
 mod removals;
@@ -34,7 +34,7 @@ pub mod watermark;
 use crate::entry::{Apply, Entry, LogRecord};
 use crate::level::Level;
 use crate::limits::{
-    ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, OUTCOMES_WAIT_US, REAP_PER_TURN_MAX, UNITS_YIELD_US,
+    ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, OUTCOMES_WAIT_US, REAP_PER_TURN_MAX, UNITS_OWE_US,
 };
 use crate::map::Range;
 use crate::message::{
@@ -331,7 +331,7 @@ impl Shard {
         let prepared = self.config.home.is_some() && !self.state.prepared().is_empty();
         let watching = !self.waiters.is_empty() || prepared;
         let soon = !self.waiters.is_empty() && self.streams.hold_records();
-        let wait_us = if soon { UNITS_YIELD_US } else { 100_000 };
+        let wait_us = if soon { UNITS_OWE_US } else { 100_000 };
         let waiting = watching.then_some(now.mono_us + wait_us);
         let streams = self.streams_timeout(now);
         let sessions = self.coordination.next_us(self.state.coordination());
@@ -347,7 +347,7 @@ impl Shard {
         self.find_orphans(now);
         self.tick_streams(now);
         self.refuse_stuck(now);
-        self.promote_stuck(now);
+        self.note_owed(now);
         self.expire_cut(now);
         self.end_silent_sessions(now);
         self.tick_turns(now);
@@ -393,7 +393,6 @@ impl Shard {
         self.waiters.values().any(|waiter| is(&waiter.request))
             || self.behind.iter().any(is)
             || self.after.iter().any(|(_, request)| is(request))
-            || self.is_promoting(gateway, token)
     }
 
     /// Requests go on that had to let others of their sessions go first.

@@ -5,7 +5,7 @@ mod chains;
 mod coordination;
 mod idle;
 mod outcomes;
-mod promote;
+mod owed;
 mod streams;
 mod turns;
 

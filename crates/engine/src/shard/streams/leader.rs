@@ -488,7 +488,7 @@ impl Shard {
         }
         let own = match body {
             Body::Pipeline(group) => group.stream.unit(group.first()),
-            Body::Prepare { prepare, .. } if !prepare.is_alone() => prepare.txn,
+            Body::Prepare { prepare, .. } if prepare.participants.len() > 1 => prepare.txn,
             _ => return false,
         };
         claims.iter().any(|(key, claim)| {

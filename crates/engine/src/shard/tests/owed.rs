@@ -2,9 +2,8 @@
 
 use super::*;
 use crate::level::Level;
-use crate::limits::{UNITS_OWE_US, UNITS_YIELD_US};
+use crate::limits::UNITS_OWE_US;
 use crate::pipeline::{Group, StreamId, Unit, Word};
-use adt::record;
 use std::sync::Arc;
 
 fn ordered() -> Story {
@@ -49,76 +48,30 @@ fn an_operation_gets_its_turn_among_ever_new_units() {
     story.ask(unit(0));
     story.sync();
     let write = story.ask(one("s", add("a")));
-    for number in 1..5 {
-        story.ask(unit(number));
-        story.pass(UNITS_YIELD_US / 2);
-        story.sync();
-        closes_elsewhere(&mut story, number - 1);
-    }
-    // Those that came before it are over, those that came later are not.
-    assert_eq!(answers_but_units(&mut story), [format!("{write} done 1")]);
-    assert!(story.shard.streams.hold_records());
-}
-
-#[test]
-fn what_is_promoted_comes_after_units_that_were_there_and_before_those_that_come() {
-    let mut story = ordered();
-    let earlier = story.ask(unit(0));
+    story.ask(unit(1));
     story.sync();
-    let write = story.ask(one("s", add("a")));
-    story.pass(UNITS_YIELD_US);
+    story.pass(UNITS_OWE_US);
+    let refused = story.ask(unit(2));
     story.sync();
-    let later = story.ask(unit(1));
-    story.sync();
-    closes_elsewhere(&mut story, 1);
-    assert_eq!(answers_but_units(&mut story), Vec::<String>::new(), "the first unit has no place");
-    closes_elsewhere(&mut story, 0);
     let answers = story.answers();
-    let replies = |asked: u64| {
-        let (_, answer) = answers.iter().find(|(token, _)| *token == asked)?;
-        match answer {
-            Answer::Replies(replies) => Some(replies.to_vec()),
-            Answer::Units(units) => units[0].clone().map(|(_, replies)| replies.to_vec()),
-            _ => None,
-        }
-    };
-    let members = [earlier, write, later].map(replies);
-    assert_eq!(members, [0, 1, 1].map(|members| Some(vec![Reply::Int(members)])), "{answers:?}");
-}
-
-#[test]
-fn the_next_leader_carries_out_what_was_promoted_and_is_in_the_log() {
-    let mut story = ordered();
-    story.ask(unit(0));
-    story.sync();
-    story.ask(one("s", add("a")));
-    story.pass(UNITS_YIELD_US);
-    story.sync();
-    story.shard.step_down();
-    story.answers();
-    story.shard.lead(story.now, 2);
-    story.sync();
+    assert!(
+        matches!(answers[..], [(to, Answer::Units(ref units))] if to == refused && units[..] == [None])
+    );
     closes_elsewhere(&mut story, 0);
-    let open = story.shard.state().prepared().values().filter(|p| !p.is_unit()).count();
-    assert_eq!(open, 0);
-    let members = record::query(story.shard.state().get(b"s"), &card(), &adt::Ctx::default());
-    assert_eq!(members, Reply::Int(1));
-}
-
-#[test]
-fn who_sends_what_is_promoted_and_not_in_the_log_may_send_it_to_the_next_leader() {
-    let mut story = ordered();
-    // The probe is not answered: the unit hangs on it, and so does whoever comes to stand behind.
-    story.ask(prepare(1, &[("s", card())]));
-    story.ask(unit(0));
+    assert_eq!(
+        answers_but_units(&mut story),
+        Vec::<String>::new(),
+        "one of those before it is left"
+    );
+    closes_elsewhere(&mut story, 1);
     story.sync();
-    let write = story.ask(one("s", add("a")));
-    story.pass(UNITS_YIELD_US);
-    story.answers();
-    story.shard.step_down();
-    let turned = story.answers().into_iter().find(|(token, _)| *token == write);
-    let Some((_, Answer::NotTaken(body))) = turned else { panic!("{turned:?}") };
-    assert!(matches!(*body, Body::Apply(_)));
+    assert_eq!(answers_but_units(&mut story), [format!("{write} done 1")]);
+    // It has gone ahead, and nobody is owed anything.
+    story.ask(unit(3));
+    story.pass(UNITS_OWE_US);
+    story.ask(unit(4));
+    story.sync();
+    assert!(story.answers().is_empty());
 }
 
 #[test]
