@@ -115,8 +115,9 @@ impl Shard {
             return self.answer(asker.0, asker.1, Streams::failed(group));
         }
         let elsewhere = self.is_elsewhere(&request.body);
-        let owed = |key: &Blob| self.streams.owed.contains(key);
-        let yields = !self.streams.owed.is_empty() && group.ops().any(|(key, _)| owed(key));
+        let whole = Arc::clone(group);
+        let yields = self.is_owed(now, &whole);
+        let Body::Pipeline(ref group) = request.body else { return };
         if kept || elsewhere || yields || self.is_frozen() || !group.is_sound(self.config.id) {
             let group = Arc::clone(group);
             return self.refuse_group(asker, &group);
