@@ -5,6 +5,7 @@ use crate::command::{Command, FromReply};
 use crate::error::{Error, Result, checked};
 use crate::retry::Attempts;
 use crate::txn::Tx;
+pub use adt::lock::Share;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -26,18 +27,6 @@ pub struct LockOptions {
     pub owner: String,
     /// With whom it is held.
     pub share: Share,
-}
-
-/// With whom a lock is held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Share {
-    /// With nobody.
-    #[default]
-    Alone,
-    /// With all who share it.
-    Shared,
-    /// With others who name a limit, so many in all.
-    Limit(u32),
 }
 
 impl Default for LockOptions {

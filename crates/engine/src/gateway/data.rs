@@ -7,7 +7,7 @@ use super::streams::Planned;
 use super::work::{Finish, Form, Program, Step, Work};
 use crate::entry::Apply;
 use crate::limits::KEY_BYTES_MAX;
-use crate::message::{Body, Guard, RequestId, ShardId};
+use crate::message::{Body, Fence, Guard, RequestId, ShardId};
 use crate::slot::slot;
 use adt::{Blob, Command, ErrorReply, Op, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
@@ -104,6 +104,17 @@ impl Gateway {
             self.reply(id, error.into());
             return true;
         }
+        self.launch_in_turn(id, steps, Vec::new())
+    }
+
+    /// Carries out a command outside of transactions that is a program of its own, under these fencing
+    /// tokens. Tells whether it went ahead.
+    pub(super) fn launch_in_turn(
+        &mut self,
+        id: SessionId,
+        steps: Vec<Step>,
+        fences: Vec<Fence>,
+    ) -> bool {
         let route = self.route(&steps, &[]);
         if !self.may_launch(id, &steps, route) {
             return false;
@@ -111,14 +122,8 @@ impl Gateway {
         let request = self.sessions.get(id.0).and_then(|session| session.request.clone());
         // Its place is taken when it goes ahead.
         let target = Target { session: id, seq: 0, item: WHOLE };
-        let mut program = Program {
-            target,
-            steps,
-            form: Form::One,
-            guards: Vec::new(),
-            fences: Vec::new(),
-            request,
-        };
+        let guards = Vec::new();
+        let mut program = Program { target, steps, form: Form::One, guards, fences, request };
         if self.loses_order(&program, route) {
             return false;
         }

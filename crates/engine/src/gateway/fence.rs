@@ -9,9 +9,8 @@ use super::api::SessionId;
 use super::data::{key_too_long, long_key};
 use super::dispatch::Handled;
 use super::gather::What;
-use super::mail::{Target, WHOLE};
 use super::session::{Mode, Session};
-use super::work::{Form, Program, Step};
+use super::work::Step;
 use crate::limits::FENCES_PER_REQUEST_MAX;
 use crate::message::{Body, Fence};
 use crate::slot::slot;
@@ -86,21 +85,7 @@ impl Gateway {
         if let Some(error) = long_key(&steps) {
             return error.into();
         }
-        let route = self.route(&steps, &[]);
-        if !self.may_launch(id, &steps, route) {
-            return Handled::Hold;
-        }
-        let request = self.sessions.get(id.0).and_then(|session| session.request.clone());
-        let target = Target { session: id, seq: 0, item: WHOLE };
-        let (guards, fences) = (Vec::new(), vec![fence]);
-        let mut program = Program { target, steps, form: Form::One, guards, fences, request };
-        if self.loses_order(&program, route) {
-            return Handled::Hold;
-        }
-        program.request = self.take_request(id);
-        program.target = self.place(id, None);
-        self.launch(program, route);
-        Handled::Later
+        if self.launch_in_turn(id, steps, vec![fence]) { Handled::Later } else { Handled::Hold }
     }
 
     /// `FENCE` between `MULTI` and `EXEC`.

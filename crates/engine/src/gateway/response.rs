@@ -84,6 +84,7 @@ impl Gateway {
 
     /// A shard has sent a request back: its leader is another machine now.
     fn not_taken(&mut self, token: u64, body: Body) {
+        let body = self.with_time_left(token, body);
         if let Some(ways) = &mut self.mail.ways {
             ways.take_back(token, body);
         }

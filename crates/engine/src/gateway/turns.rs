@@ -1,5 +1,5 @@
-//! Commands that wait for their turn (`LOCK.ACQUIRE`): the shard has the queue and the time, the gateway
-//! only somebody who is not answered yet.
+//! Commands that wait for their turn (`LOCK.ACQUIRE`): the shard has the queue, the gateway somebody who is
+//! not answered, and how long that one has waited at all leaders together.
 
 use super::api::SessionId;
 use super::data::key_too_long;
@@ -67,7 +67,8 @@ impl Gateway {
         Some(turn)
     }
 
-    /// A request that is asked again, because its leader was lost, waits no longer in all than it was to.
+    /// A request that is asked again, because its leader was lost or is another one, waits no longer in all
+    /// than it was to.
     pub(super) fn with_time_left(&self, token: u64, mut body: Body) -> Body {
         if let Body::Await { timeout_ms, .. } = &mut body
             && let Some(Pending::Turn { job }) = self.mail.pending.get(token)

@@ -282,8 +282,8 @@ impl State {
         }
         // Whoever still waits has no outcome that would have to be remembered.
         let waits =
-            matches!((&apply.ops[..], &replies[..]), ([(_, op)], [Reply::Nil]) if op.waits());
-        if let Some(request) = apply.request.as_ref().filter(|_| !waits) {
+            || matches!((&apply.ops[..], &replies[..]), ([(_, op)], [Reply::Nil]) if op.waits());
+        if let Some(request) = apply.request.as_ref().filter(|_| !waits()) {
             self.requests.remember(request.clone(), ctx.ts, replies.to_vec());
         }
         replies

@@ -141,11 +141,9 @@ impl Shard {
                 guard.version = Version::NONE;
             }
         }
-        let lets_go = apply.ops.iter().any(|(_, op)| op.lets_go()).then(|| apply.clone());
+        let awaited = self.awaited(&apply);
         self.log(LogRecord::Apply(apply), Target { gateway, token, kind });
-        if let Some(apply) = lets_go {
-            self.let_in_behind(now, &apply);
-        }
+        self.let_in_behind(now, &awaited);
     }
 
     /// A request that needs locks: granted at once, refused, or put into the queues.

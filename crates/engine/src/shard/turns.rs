@@ -10,7 +10,9 @@ use super::split::is_in;
 use super::{Shard, Target, TargetKind};
 use crate::entry::{Apply, LogRecord};
 use crate::limits::TURNS_MAX;
-use crate::message::{Answer, Body, GatewayId, MachineId, Now, Refusal, Request, RequestId, Token};
+use crate::message::{
+    Answer, Body, GatewayId, KeyedOp, MachineId, Now, Refusal, Request, RequestId, Token,
+};
 use adt::collections::Map;
 use adt::{Blob, Op, Reply, record};
 use smallvec::SmallVec;
@@ -44,14 +46,6 @@ impl Turn {
 
     fn op(&self) -> &Op {
         &self.apply.ops[0].1
-    }
-
-    fn body(self, now_us: u64) -> Body {
-        let waited_ms = now_us.saturating_sub(self.since_us) / 1000;
-        // Nought would be for ever.
-        let left = |timeout_ms: u64| timeout_ms.saturating_sub(waited_ms).max(1);
-        let timeout_ms = if self.timeout_ms == 0 { 0 } else { left(self.timeout_ms) };
-        Body::Await { apply: self.apply, timeout_ms }
     }
 }
 
@@ -213,15 +207,19 @@ impl Shard {
         }
     }
 
-    /// A release is in the log: whoever can go on then comes right behind it.
-    pub(super) fn let_in_behind(&mut self, now: Now, apply: &Apply) {
+    /// Operations that somebody waits for.
+    pub(super) fn awaited(&self, apply: &Apply) -> SmallVec<[KeyedOp; 1]> {
         if self.turns.is_empty() {
-            return;
+            return SmallVec::new();
         }
-        for (key, op) in &apply.ops {
-            if op.lets_go() && self.turns.has_waiting(key) {
-                self.let_in(now, key, Some(op));
-            }
+        let awaited = |(key, op): &&KeyedOp| op.lets_go() && self.turns.has_waiting(key);
+        apply.ops.iter().filter(awaited).cloned().collect()
+    }
+
+    /// They are in the log: whoever can go on then comes right behind.
+    pub(super) fn let_in_behind(&mut self, now: Now, awaited: &[KeyedOp]) {
+        for (key, op) in awaited {
+            self.let_in(now, key, Some(op));
         }
     }
 
@@ -315,8 +313,9 @@ impl Shard {
             // It was granted to somebody who is gone.
             let ops = SmallVec::from_iter([(turn.key().clone(), op)]);
             let undo = Apply { ops, ..Apply::default() };
-            self.log(LogRecord::Apply(undo.clone()), Target::nobody());
-            self.let_in_behind(now, &undo);
+            let awaited = self.awaited(&undo);
+            self.log(LogRecord::Apply(undo), Target::nobody());
+            self.let_in_behind(now, &awaited);
         }
         self.answer(target.gateway, target.token, answer);
         // Whoever has asked the same need not wait to hear what has come of it.
@@ -352,14 +351,13 @@ impl Shard {
         number.and_then(|number| self.turns.turns.get(number)).map_or(0, |turn| turn.timeout_ms)
     }
 
-    /// The lead ends: those who wait are sent to the next leader. Others are on their way, and are told
-    /// there.
+    /// The lead ends: those who wait are sent to the next leader, by gateways who know how long they have
+    /// waited. Others are on their way, and are told there.
     pub(super) fn turn_all_away(&mut self) {
-        let now_us = self.state.mono_us();
         for turn in std::mem::take(&mut self.turns).turns.into_values() {
             if !turn.goes {
-                let (gateway, token) = (turn.gateway, turn.token);
-                self.turn_away(gateway, token, turn.body(now_us));
+                let body = Body::Await { apply: turn.apply, timeout_ms: turn.timeout_ms };
+                self.turn_away(turn.gateway, turn.token, body);
             }
         }
     }

@@ -113,7 +113,7 @@ impl Dialogue {
         count(&mut self.share);
     }
 
-    /// Whether nothing more should be read for now.
+    /// Whether reading should wait until something is answered.
     pub fn must_wait(&self, gateway: &Gateway) -> bool {
         gateway.client_is_busy(self.client)
     }

@@ -131,6 +131,22 @@ fn an_acquisition_under_a_request_number_is_asked_again_with_the_time_that_is_le
 }
 
 #[test]
+fn a_wait_that_another_leader_takes_over_is_no_longer_in_all() {
+    for (timeout_ms, left_ms) in [(900, 600), (200, 1), (0, 0)] {
+        let mut story = Story::with_locks();
+        story.says(&format!("LOCK.ACQUIRE a TIMEOUT {timeout_ms}"));
+        let (token, body) = story.asked();
+        story.now.mono_us += 300_000;
+        story.answer(token, Answer::NotTaken(Box::new(body)));
+        assert!(story.sent().is_empty());
+        story.leads(2);
+        let (_, body) = story.asked();
+        let Body::Await { timeout_ms: left, .. } = body else { panic!("{body:?}") };
+        assert_eq!(left, left_ms);
+    }
+}
+
+#[test]
 fn without_a_request_number_nobody_knows_what_a_lost_leader_has_granted() {
     let mut story = Story::with_locks();
     story.says("LOCK.ACQUIRE a");

@@ -13,7 +13,7 @@ use crate::message::{
 use crate::pipeline::{Group, Place, StreamId, Word};
 use crate::shard::apply::Replies;
 use crate::shard::grants::Claims;
-use crate::shard::locks::{Claim, Class};
+use crate::shard::locks::{Claim, Class, WaiterId};
 use crate::shard::{Shard, Target};
 use adt::collections::Map;
 use adt::{Blob, Timestamp};
@@ -32,8 +32,8 @@ pub(in crate::shard) struct Streams {
     /// Units of an earlier leader that have no place yet: nobody is let in who conflicts with them.
     unplaced: BTreeSet<TxnId>,
     held: Vec<Request>,
-    /// Records for which somebody has waited so long that no more units of other streams are let in.
-    pub(in crate::shard) owed: BTreeSet<Blob>,
+    /// Records for which somebody has waited so long that no more units are let in, and who.
+    pub(in crate::shard) owed: BTreeMap<Blob, WaiterId>,
     /// Streams that are about to be refused: from which unit on, and whom that concerns.
     pub(super) refusing: BTreeMap<StreamId, (u32, SmallVec<[ShardId; 4]>)>,
     pub(super) keeping: Map<StreamId, super::memory::Keeping>,
@@ -115,9 +115,7 @@ impl Shard {
             return self.answer(asker.0, asker.1, Streams::failed(group));
         }
         let elsewhere = self.is_elsewhere(&request.body);
-        let whole = Arc::clone(group);
-        let yields = self.is_owed(now, &whole);
-        let Body::Pipeline(ref group) = request.body else { return };
+        let yields = self.is_owed(group);
         if kept || elsewhere || yields || self.is_frozen() || !group.is_sound(self.config.id) {
             let group = Arc::clone(group);
             return self.refuse_group(asker, &group);
