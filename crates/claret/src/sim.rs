@@ -1,7 +1,7 @@
 //! `claret sim`: run seeds under virtual time and let the checkers judge.
 
 use clap::Args;
-use sim::{Plant, Report};
+use sim::{Focus, Plant, Report};
 use std::cell::Cell;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -24,12 +24,22 @@ pub struct SimArgs {
     /// notice.
     #[arg(long, value_name = "NAME")]
     plant: Option<String>,
+    /// Run clusters whose clients send pipelines over several shards while leaders change, instead
+    /// of everything.
+    #[arg(long)]
+    pipelines: bool,
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
     /// Write the history of the (last) seed to this file, for `claret check`.
     #[arg(long, value_name = "FILE")]
     history: Option<std::path::PathBuf>,
+}
+
+impl SimArgs {
+    fn focus(&self) -> Focus {
+        if self.pipelines { Focus::Pipelines } else { Focus::Everything }
+    }
 }
 
 thread_local! {
@@ -88,7 +98,7 @@ fn run_all(args: &SimArgs, plant: Option<Plant>, until_found: bool) -> Report {
                         return;
                     }
                     SEED.set(Some(seed));
-                    let run = sim::run(seed, plant);
+                    let run = sim::run(seed, args.focus(), plant);
                     if run.failure.is_some() {
                         found.fetch_min(seed, Ordering::Relaxed);
                     }
@@ -172,7 +182,7 @@ fn all_plants(args: &SimArgs) -> ExitCode {
 
 fn print(args: &SimArgs, report: &Report, plant: Option<Plant>) {
     if args.json {
-        return say(&report.to_json(plant).to_string());
+        return say(&report.to_json(args.focus(), plant).to_string());
     }
     say(&format!(
         "{} seeds, {} failures, {:.1} s simulated, {} transactions, {} operations",

@@ -60,6 +60,7 @@ pub fn recover(
             concurrency: options.concurrency,
             seed: u64::from_le_bytes(random()),
             home: identity.home(shard),
+            broken: None,
         };
         let membership = identity.membership(map, shard);
         let setup = Setup { shard: config, membership };

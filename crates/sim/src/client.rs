@@ -320,6 +320,8 @@ impl Client {
         let last = running.replies.len() == running.expected;
         let (kind, replies) = match reply {
             Reply::Error(error) if error.code() == "INDEFINITE" => (EventKind::Info, Vec::new()),
+            // It took effect, and what it has answered is lost.
+            Reply::Error(error) if error.code() == "REPEATED" => (EventKind::Ok, vec![None]),
             Reply::Error(_) => (EventKind::Fail, Vec::new()),
             reply => (EventKind::Ok, vec![Some(value_of(reply))]),
         };

@@ -25,6 +25,7 @@ mod world;
 mod zxids;
 
 pub use plant::Plant;
+pub use swarm::Focus;
 pub use world::Outcome;
 
 use check::{Bank, History, Verdict};
@@ -45,9 +46,10 @@ pub struct Run {
     pub failure: Option<String>,
 }
 
-/// Runs one seed.
-pub fn run(seed: u64, plant: Option<Plant>) -> Run {
-    let mut outcome = World::new(seed, plant).run();
+/// Runs one seed. A planted bug that takes pipelines has runs that are about these.
+pub fn run(seed: u64, focus: Focus, plant: Option<Plant>) -> Run {
+    let focus = if plant.is_some_and(Plant::needs_pipelines) { Focus::Pipelines } else { focus };
+    let mut outcome = World::new(seed, focus, plant).run();
     let mut failure = outcome.failure.take();
     let mut verdicts = Vec::new();
     match judge(&mut outcome) {
@@ -145,7 +147,7 @@ impl Report {
     }
 
     /// The report as one JSON document, in the form that scripts rely on.
-    pub fn to_json(&self, plant: Option<Plant>) -> serde_json::Value {
+    pub fn to_json(&self, focus: Focus, plant: Option<Plant>) -> serde_json::Value {
         let mut document = serde_json::json!({
             "seeds": self.seeds,
             "failures": self.failures,
@@ -163,6 +165,9 @@ impl Report {
         }
         if let Some((seed, why)) = &self.first_failure {
             let mut command = format!("claret sim --seed {seed}");
+            if focus == Focus::Pipelines {
+                command.push_str(" --pipelines");
+            }
             if let Some(plant) = plant {
                 command.push_str(&format!(" --plant {}", plant.name()));
             }

@@ -1,5 +1,6 @@
-//! Planted bugs: each breaks one promise that the product relies on, from outside, by doing to a
-//! message, a disk or a start what a bug in that mechanism would do. The checkers must notice.
+//! Planted bugs: each breaks one promise that the product relies on. The checkers must notice. Mostly
+//! that is done from outside, by doing to a message, a disk or a start what a bug in that mechanism would
+//! do; rules of the order of pipelines are broken by the shards themselves, which are told to.
 
 use crate::build::Build;
 use adt::{Blob, Reply};
@@ -7,7 +8,9 @@ use engine::coordination::service::Command;
 use engine::coordination::{Ask, Change, Lasts, OfSession, Write, Zxid};
 use engine::message::{Answer, Body, CutStep, Fate, Notice, Request, Response, Token};
 use engine::node::{Node, Parcel};
+use engine::shard::Rule;
 use raft::eraftpb::{Message, MessageType};
+use std::sync::Arc;
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,11 +75,26 @@ pub enum Plant {
     EarlyExpiry,
     /// In a cluster with sessions: a gateway goes on writing for a session that is elsewhere by now.
     MovedSession,
+    /// In a cluster with pipelines: whoever comes later on a record does not wait until what the pipeline
+    /// has issued before is closed on other shards.
+    EarlyRead,
+    /// In a cluster with pipelines: clocks do not go up to the places that they have given.
+    StandingClock,
+    /// In a cluster with pipelines: what is not durable yet is not waited for, however low its proposal.
+    UndurableIgnored,
+    /// In a cluster with pipelines: proposals are told before they are durable.
+    EarlyProposal,
+    /// In a cluster with pipelines: that something is refused is kept in memory only.
+    ForgottenRefusal,
+    /// In a cluster with pipelines: a new leader lets everybody in at once.
+    EarlyNewcomer,
+    /// In a cluster with pipelines: what was answered before counts for nothing.
+    DroppedFloor,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 37] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -107,6 +125,13 @@ impl Plant {
         Self::ReusedSequence,
         Self::EarlyExpiry,
         Self::MovedSession,
+        Self::EarlyRead,
+        Self::StandingClock,
+        Self::UndurableIgnored,
+        Self::EarlyProposal,
+        Self::ForgottenRefusal,
+        Self::EarlyNewcomer,
+        Self::DroppedFloor,
     ];
 
     /// Name for the command line.
@@ -142,6 +167,13 @@ impl Plant {
             Self::ReusedSequence => "reused-sequence",
             Self::EarlyExpiry => "early-expiry",
             Self::MovedSession => "moved-session",
+            Self::EarlyRead => "early-read",
+            Self::StandingClock => "standing-clock",
+            Self::UndurableIgnored => "undurable-ignored",
+            Self::EarlyProposal => "early-proposal",
+            Self::ForgottenRefusal => "forgotten-refusal",
+            Self::EarlyNewcomer => "early-newcomer",
+            Self::DroppedFloor => "dropped-floor",
         }
     }
 
@@ -152,7 +184,25 @@ impl Plant {
 
     /// Whether it takes clients of the coordination service to notice.
     pub fn needs_sessions(self) -> bool {
-        self >= Self::WatchAfterAnswer
+        (Self::WatchAfterAnswer..=Self::MovedSession).contains(&self)
+    }
+
+    /// Whether it takes pipelines over several shards to notice.
+    pub fn needs_pipelines(self) -> bool {
+        self >= Self::EarlyRead
+    }
+
+    /// The rule of the order of pipelines that is broken, if it is one that shards see to.
+    pub fn rule(self) -> Option<Rule> {
+        match self {
+            Self::EarlyRead => Some(Rule::LaterWait),
+            Self::StandingClock => Some(Rule::ClocksFollow),
+            Self::UndurableIgnored => Some(Rule::UndurableCounts),
+            Self::EarlyProposal => Some(Rule::ProposalsAreDurable),
+            Self::ForgottenRefusal => Some(Rule::RefusalsAreDurable),
+            Self::EarlyNewcomer => Some(Rule::NewcomersWait),
+            _ => None,
+        }
     }
 
     /// The bug called `name`.
@@ -187,6 +237,9 @@ impl Plant {
                 let again =
                     Request { gateway, token, after: None, body: Body::Apply(apply.clone()) };
                 return vec![request, again];
+            }
+            (Self::DroppedFloor, Body::Pipeline(group)) => {
+                Arc::make_mut(group).floor = adt::Timestamp::ZERO;
             }
             (_, Body::Coordinate(ask)) => self.coordinates(ask, request.token.0),
             _ => {}

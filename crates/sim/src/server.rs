@@ -203,7 +203,9 @@ pub fn start(
         let (bytes, recovered) = disk.read(id);
         let parts = decode_snapshot(&bytes)?;
         let home = shape.is_cluster().then(|| id_of(id.0 % shape.workers));
-        let config = shard::Config { id, concurrency: shape.concurrency, seed: own_seed, home };
+        let broken = plant.and_then(Plant::rule);
+        let concurrency = shape.concurrency;
+        let config = shard::Config { id, concurrency, seed: own_seed, home, broken };
         let membership = shape.membership(machine, map.as_ref(), id);
         let setup = Setup { shard: config, membership };
         let replica = Replica::recover(setup, build, now, parts, recovered);

@@ -21,6 +21,20 @@ const MACHINES_MAX: u64 = 9;
 const GUESTS_PERCENT: u64 = 35;
 /// Most shards.
 const SHARDS_MAX: u64 = 9;
+/// What takes a lead from a machine, and how often a run about pipelines has it at most.
+const DEPOSING: [(Fault, u64); 4] =
+    [(Fault::Crash, 3), (Fault::Pause, 3), (Fault::Isolation, 4), (Fault::StandBack, 2)];
+
+/// What runs are about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Focus {
+    /// Everything.
+    #[default]
+    Everything,
+    /// Pipelines over several shards, most of them in constant time and some long, of clusters whose
+    /// leaders change again and again.
+    Pipelines,
+}
 
 /// Something that goes wrong, or that somebody does at a bad moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,7 +152,7 @@ pub struct Swarm {
 
 impl Swarm {
     /// The run of a seed.
-    pub fn new(seed: u64, plant: Option<Plant>) -> Self {
+    pub fn new(seed: u64, focus: Focus, plant: Option<Plant>) -> Self {
         let mut random = Random::new(seed, "shape");
         let shape = shape(&mut random, plant);
         let level = founders_level(seed, shape, plant);
@@ -147,12 +161,24 @@ impl Swarm {
             _ => order(seed),
         };
         let shape = Shape { level, order, ..shape };
+        let shape = match focus {
+            Focus::Everything => shape,
+            Focus::Pipelines => of_pipelines(seed, shape, plant),
+        };
         let mut faults = faults(&mut Random::new(seed, "swarm"), shape.is_cluster());
+        if focus == Focus::Pipelines {
+            let mut random = Random::new(seed, "leaders");
+            faults.push((Fault::HandOver, random.between(1, 12)));
+            for (fault, most) in DEPOSING {
+                let count = random.between(1, most);
+                faults.extend(random.percent(40).then_some((fault, count)));
+            }
+        }
         // What is wrong with a cut shows in one that is made.
         faults.extend((plant == Some(Plant::TornCut)).then_some((Fault::Backup, 40)));
         Self {
             shape,
-            guests: guests(seed, plant),
+            guests: if focus == Focus::Pipelines { 0 } else { guests(seed, plant) },
             habits: Habits::draw(&mut Random::new(seed, "habits")),
             clients: random.between(2, 10),
             skew_us: *random.pick(&[0, 50, 20_000, 2_000_000]),
@@ -164,7 +190,10 @@ impl Swarm {
             uneven_links: random.percent(30),
             faults,
             manners: Manners::draw(&mut Random::new(seed, "manners"), shape.is_cluster()),
-            mix: Mix::draw(&mut Random::new(seed, "mix")),
+            mix: match focus {
+                Focus::Everything => Mix::draw(&mut Random::new(seed, "mix")),
+                Focus::Pipelines => Mix::of_pipelines(&mut Random::new(seed, "mix")),
+            },
         }
     }
 
@@ -213,6 +242,18 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
 fn order(seed: u64) -> Order {
     let orders = [Order::Constant, Order::Constant, Order::Chain, Order::Single, Order::None];
     *Random::new(seed, "order").pick(&orders)
+}
+
+/// A cluster of several shards, whose build knows what there is to know of pipelines.
+fn of_pipelines(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
+    let mut random = Random::new(seed, "pipelines");
+    let founders = *random.pick(&[3, 3, 3, 5]);
+    let shards = *random.pick(&[2, 2, 3, 4, SHARDS_MAX as u16]);
+    let workers = random.between(1, u64::from(shards.min(3))) as u16;
+    let orders = [Order::Constant, Order::Constant, Order::Constant, Order::Chain];
+    let order = if plant.is_some() { Order::Constant } else { *random.pick(&orders) };
+    let (machines, clustered, level) = (founders, true, Level::NEWEST);
+    Shape { machines, founders, clustered, workers, shards, level, order, ..shape }
 }
 
 /// How many clients of the coordination service there are: none in most runs.

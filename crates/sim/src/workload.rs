@@ -49,6 +49,8 @@ pub struct Mix {
     /// How many of a hundred plain operations only read.
     reads_percent: u64,
     keys: u64,
+    /// How many commands a pipeline has at most.
+    longest: u64,
 }
 
 impl Mix {
@@ -65,7 +67,17 @@ impl Mix {
             kinds: some_of(random, &["l", "s", "r"]),
             reads_percent: *random.pick(&[20, 45, 45, 70]),
             keys: random.between(1, 6),
+            longest: 4,
         }
+    }
+
+    /// A mix in which most is pipelines, with some of everything beside them.
+    pub fn of_pipelines(random: &mut Random) -> Self {
+        let mix = Self::draw(random);
+        let pipelines = 2 * mix.forms.len();
+        let forms = [mix.forms, vec![Form::Pipeline; pipelines]].concat();
+        let keys = random.between(2, 8);
+        Self { forms, keys, longest: *random.pick(&[4, 4, 8, 40]), ..mix }
     }
 }
 
@@ -137,7 +149,11 @@ impl Workload {
     }
 
     fn plain(&mut self, form: Form) -> Vec<Vec<String>> {
-        let count = if form == Form::Single { 1 } else { self.random.between(1, 4) };
+        let count = match form {
+            Form::Single => 1,
+            Form::Pipeline => self.random.between(1, self.mix.longest),
+            _ => self.random.between(1, 4),
+        };
         (0..count).map(|_| self.operation(form == Form::ReadOnly)).collect()
     }
 

@@ -25,11 +25,13 @@ use crate::swarm::{Fault, Swarm};
 use crate::trace::Trace;
 use adt::Reply;
 use clients::Connection;
+use engine::entry::KeptGroup;
 use engine::gateway::Said;
-use engine::limits::IDLE_HOLDER_US_MAX;
+use engine::limits::{IDLE_HOLDER_US_MAX, STREAM_KEPT_US};
 use engine::map::ShardMap;
 use engine::message::{MachineId, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 use steps::Steps;
 use wire::peer::PeerFormat;
 
@@ -266,6 +268,7 @@ impl World {
             return self.final_restart();
         }
         self.agree()?;
+        self.forget_pipelines()?;
         self.check_sessions()?;
         // What is on each disk must be enough as well.
         for machine in self.present() {
@@ -292,7 +295,40 @@ impl World {
                 }
             }
         }
+        self.forget_pipelines()?;
         self.check_sessions()
+    }
+
+    /// What is known of pipelines is forgotten when nobody can ask about it any more. After a clock has
+    /// leapt, that may be a day later: then all of them must be settled at least.
+    fn forget_pipelines(&mut self) -> Result<(), String> {
+        let leapt = self.outcome.faults.contains_key("clock_leaps");
+        let until = self.now_us + STREAM_KEPT_US + AGREE_US;
+        loop {
+            let mut found = String::new();
+            for machine in self.machines.iter().filter(|machine| machine.is_up()) {
+                for replica in machine.workers.iter().flat_map(|worker| worker.node().replicas()) {
+                    let streams = replica.shard().state().streams();
+                    let mut each = streams.iter();
+                    let open = each.find(|(_, k)| !k.groups.iter().all(KeptGroup::is_settled));
+                    if replica.shard().knows_streams() && (!leapt || open.is_some()) {
+                        let (id, shard, term) = (machine.id.0, replica.id().0, replica.leading());
+                        let what = open.or_else(|| streams.first());
+                        let _ = writeln!(
+                            found,
+                            "machine {id}, shard {shard}, leads {term:?}: {what:?}"
+                        );
+                    }
+                }
+            }
+            if found.is_empty() {
+                return Ok(());
+            }
+            if self.now_us > until {
+                return Err(format!("pipelines are still known at the end:\n{found}"));
+            }
+            self.go_on_for(AGREE_US / 10)?;
+        }
     }
 
     /// After a while without faults, all machines must hold the same.

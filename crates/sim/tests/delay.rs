@@ -66,6 +66,7 @@ impl World {
                     concurrency: Concurrency::named("full").unwrap(),
                     seed: seed * 10 + u64::from(own.0),
                     home: Some(GatewayId { machine: own, ..GATEWAY }),
+                    broken: None,
                 },
                 membership: Membership::clustered(own, voters.clone()),
             };

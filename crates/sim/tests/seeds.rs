@@ -1,7 +1,7 @@
 //! What every change has to survive: seeds without a failure, the same run from the same seed, rare
 //! things that are still come across, and planted bugs that are noticed.
 
-use sim::{Plant, Report, run};
+use sim::{Focus, Plant, Report, run};
 
 /// Seeds in which everything that goes wrong goes wrong, and everything rare is seen.
 const SEEDS: u64 = 80;
@@ -81,7 +81,7 @@ const MARKS: &[&str] = &[
 fn seeds_pass_and_see_what_is_rare() {
     let mut report = Report::default();
     for seed in 1..=SEEDS {
-        let run = run(seed, None);
+        let run = run(seed, Focus::Everything, None);
         assert_eq!(run.failure, None, "claret sim --seed {seed}");
         report.add(&run);
     }
@@ -93,19 +93,23 @@ fn seeds_pass_and_see_what_is_rare() {
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in [3, 4, 5] {
-        let (one, two) = (run(seed, None), run(seed, None));
+        let (one, two) = (run(seed, Focus::Everything, None), run(seed, Focus::Everything, None));
         assert_eq!(one.outcome.trace_hash, two.outcome.trace_hash);
         assert_eq!(one.outcome.events, two.outcome.events);
         assert_eq!(one.verdicts, two.verdicts);
         assert_eq!(one.outcome.marks, two.outcome.marks);
     }
-    assert_ne!(run(3, None).outcome.trace_hash, run(4, None).outcome.trace_hash);
+    assert_ne!(
+        run(3, Focus::Everything, None).outcome.trace_hash,
+        run(4, Focus::Everything, None).outcome.trace_hash
+    );
 }
 
 #[test]
 fn planted_bugs_are_noticed() {
     for plant in Plant::ALL {
-        let found = (1..=200).find(|seed| run(*seed, Some(plant)).failure.is_some());
+        let found =
+            (1..=200).find(|seed| run(*seed, Focus::Everything, Some(plant)).failure.is_some());
         assert!(found.is_some(), "{} stays unnoticed for 200 seeds", plant.name());
     }
 }

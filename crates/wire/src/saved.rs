@@ -51,6 +51,12 @@ const CODES: &[&str] = &[
     "ABORTED",
     "INDEFINITE",
     "FATAL",
+    "REPEATED",
+    "VOIDED",
+    "FENCED",
+    "TXNABORT",
+    "NOCUT",
+    "CHANGED",
 ];
 
 /// Statuses that read back as themselves, besides the names of the data types. An unknown one

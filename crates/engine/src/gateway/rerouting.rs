@@ -189,11 +189,9 @@ impl Gateway {
                 shards.extend(apply.ops.iter().map(|(key, _)| self.mail.shard_of(key)));
                 shards.extend(apply.guards.iter().map(|g| self.mail.shard_of(&g.key)));
             }
-            // Others know where its units belong: it begins anew.
-            Body::Pipeline(group) => {
-                let stays = group.ops().all(|(key, _)| self.mail.shard_of(key) == here);
-                return if stays { Place::Here } else { Place::Nowhere };
-            }
+            // The shard that was split knows whether its units have taken effect there, and refuses them if
+            // they have not and cannot any more.
+            Body::Pipeline(_) => return Place::Here,
             Body::KeysInSlot { slot, .. } => {
                 shards.insert(self.mail.routes.shard_of_slot(*slot));
             }

@@ -296,13 +296,7 @@ impl Shard {
             let waiter = self.waiters.get(id);
             waiter.is_some_and(|w| matches!(w.request.body, Body::Prepare { .. }))
         });
-        let of_it = |request: &Request| match &request.body {
-            Body::Prepare { prepare, .. } => prepare.txn == txn,
-            _ => false,
-        };
-        for request in self.take_newcomers(of_it) {
-            self.answer(request.gateway, request.token, Answer::Refused(why));
-        }
+        self.refuse_newcomer(txn, why);
         let Some(id) = prepare else { return };
         let Some(waiter) = self.waiters.remove(&id) else { return };
         self.leave_queues(id, &waiter);

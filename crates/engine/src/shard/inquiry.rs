@@ -46,6 +46,7 @@ impl Shard {
         let unlogged = entry.unlogged.take();
         let waiters = std::mem::take(&mut entry.waiters);
         let refused = || Answer::Refused(Refusal::LocksLost);
+        self.refuse_newcomer(txn, Refusal::LocksLost);
         if let Some((_, target)) = unlogged {
             self.answer(target.gateway, target.token, refused());
         }

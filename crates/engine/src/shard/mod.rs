@@ -67,6 +67,27 @@ pub struct Config {
     /// In a cluster: the gateway next to it, which finds out what became of transactions whose own
     /// gateway is silent. A server that is alone settles them when it starts.
     pub home: Option<GatewayId>,
+    /// A rule of the order of pipelines that it breaks. A server's shards break none.
+    pub broken: Option<Rule>,
+}
+
+/// Rules of the order of pipelines over several shards (`docs/internals/order.md`), to be broken one at a
+/// time: the simulator shows by that what each is needed for, and that it would notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Who comes later on a record waits until all is closed, on all shards, that its pipeline has issued
+    /// before.
+    LaterWait,
+    /// A clock goes up to the places that it has given.
+    ClocksFollow,
+    /// What has a lower proposal and is not durable yet comes first as well.
+    UndurableCounts,
+    /// Proposals are told when they are durable.
+    ProposalsAreDurable,
+    /// That nothing more of a pipeline is let in is in the log before it is told.
+    RefusalsAreDurable,
+    /// A new leader lets nobody in who conflicts with what has no place yet.
+    NewcomersWait,
 }
 
 /// How long after the last lock operations in the log are still noted in the lock table. Without

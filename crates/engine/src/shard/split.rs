@@ -121,8 +121,10 @@ impl Shard {
         let mut in_state = self.state.prepared().values().flat_map(|p| &p.prepare.apply.ops);
         let free =
             !keys.any(|key| is_in(key, range)) && !in_state.any(|(key, _)| is_in(key, range));
-        // Nor may there be units that have still to get their places.
-        free && !self.state.all_contents().any(|(key, _)| is_in(key, range))
+        // Nor may there be units that have still to get their places, or are on their way to the log.
+        let mut contents = self.state.all_contents().map(|(key, _)| key);
+        let units = free && !contents.any(|key| is_in(key, range));
+        units && !self.streams.open_keys().any(|key| is_in(key, range))
     }
 
     /// Puts the split into an entry of its own, behind everything else.
@@ -173,7 +175,8 @@ mod tests {
     #[test]
     fn records_go_where_their_slots_go_and_both_know_what_was_done() {
         let concurrency = crate::message::Concurrency::FULL;
-        let config = super::super::Config { id: ShardId(0), concurrency, seed: 1, home: None };
+        let config =
+            super::super::Config { id: ShardId(0), concurrency, seed: 1, home: None, broken: None };
         let (mut shard, now) = (Shard::new(config), Now::default());
         let (stays, goes) = ("b", "foo");
         let at = slot(goes.as_bytes());
@@ -198,7 +201,8 @@ mod tests {
     #[test]
     fn who_asks_in_the_wrong_place_is_told() {
         let concurrency = crate::message::Concurrency::FULL;
-        let config = super::super::Config { id: ShardId(0), concurrency, seed: 1, home: None };
+        let config =
+            super::super::Config { id: ShardId(0), concurrency, seed: 1, home: None, broken: None };
         let (mut shard, now) = (Shard::new(config), Now::default());
         let split = LogRecord::Split { child: ShardId(1), first: 0, at: 5000, last: 16_383 };
         shard.replay(now, entry(30, split));

@@ -29,7 +29,8 @@ impl Story {
     }
 
     fn with(concurrency: Concurrency) -> Self {
-        let shard = Shard::new(Config { id: ShardId(0), concurrency, seed: 7, home: None });
+        let shard =
+            Shard::new(Config { id: ShardId(0), concurrency, seed: 7, home: None, broken: None });
         Self { shard, now: Now { wall_us: 1_000_000_000, mono_us: 5_000_000 }, token: 0 }
     }
 

@@ -85,7 +85,7 @@ impl World {
         };
         let shard = |id| {
             let (id, concurrency, seed) = (ShardId(id), shape.concurrency, shape.seed);
-            Shard::new(shard::Config { id, concurrency, seed, home: None })
+            Shard::new(shard::Config { id, concurrency, seed, home: None, broken: None })
         };
         Self {
             gateways: (0..shape.gateways).map(gateway).collect(),

@@ -7,7 +7,7 @@ use crate::machine::Machine;
 use crate::network::Network;
 use crate::plant::Plant;
 use crate::random::Random;
-use crate::swarm::Swarm;
+use crate::swarm::{Focus, Swarm};
 use crate::trace::Trace;
 use crate::workload::{ACCOUNTS, DEPOSIT, account};
 use adt::Reply;
@@ -18,8 +18,8 @@ use wire::peer::PeerFormat;
 
 impl World {
     /// The run of a seed.
-    pub fn new(seed: u64, plant: Option<Plant>) -> Self {
-        let swarm = Swarm::new(seed, plant);
+    pub fn new(seed: u64, focus: Focus, plant: Option<Plant>) -> Self {
+        let swarm = Swarm::new(seed, focus, plant);
         let shape = swarm.shape;
         let understood = !shape.is_cluster() || shape.level.suffices_for(shape.order.level());
         let ordered = understood && shape.order != Order::None;

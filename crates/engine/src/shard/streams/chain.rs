@@ -140,10 +140,12 @@ impl Shard {
     }
 
     /// Whether a leader may rest something on places: nobody has given one of them who is not listened to
-    /// any more.
+    /// any more. Those that something rests on already were told when that was promised.
     fn takes(&self, id: StreamId, chain: &Chain, links: &[Link]) -> bool {
         let Some(group) = &chain.group else { return true };
-        links.iter().all(|link| {
+        let is_known =
+            |link: &Link| chain.links.get(&link.seq).is_some_and(|known| known.place == link.place);
+        links.iter().filter(|link| !is_known(link)).all(|link| {
             let home = group.homes.get(link.seq as usize);
             home.is_some_and(|home| link.term >= self.listens_from(id, *home))
         })
@@ -249,14 +251,15 @@ impl Shard {
         before: Vec<Link>,
         ops: SmallVec<[KeyedOp; 1]>,
     ) {
-        for (key, _) in ops.iter().filter(|(_, op)| op.is_write()) {
+        for (key, _) in &ops {
             *self.streams.ordering.entry(key.clone()).or_default() += 1;
         }
         self.log(LogRecord::Ordered { stream, link, before, ops }, Target::nobody());
     }
 
     /// Whether a read must wait for what is on its way to the log: others may have seen already what comes
-    /// after that. (Of single commands nobody has seen anything before they are durable.)
+    /// after that. (Of single commands nobody has seen anything before they are durable, but when a unit
+    /// comes after them.)
     #[inline]
     pub(in crate::shard) fn waits_for_ordered(&self, body: &Body) -> bool {
         let ordering = &self.streams.ordering;
@@ -287,7 +290,7 @@ impl Shard {
         ctx: &Ctx,
     ) {
         self.before_ordered(id, link.seq);
-        for (key, _) in ops.iter().filter(|(_, op)| op.is_write()) {
+        for (key, _) in ops {
             if let Some(count) = self.streams.ordering.get_mut(key) {
                 *count -= 1;
                 if *count == 0 {

@@ -4,20 +4,18 @@
 //! has become possible for the marked ones.
 
 use super::chain::is_own;
-use super::live::{Live, Progress, Stream, answer_of, lost, own_proposal};
+use super::live::{Live, Progress, Stream, answer_of, own_proposal};
 use super::recovery::Recovery;
 use crate::entry::{KeptGroup, LogRecord};
-use crate::message::{
-    Answer, Body, GatewayId, KeyedOp, MachineId, Now, Request, ShardId, Token, TxnId,
-};
+use crate::message::{Answer, Body, GatewayId, KeyedOp, Now, Request, ShardId, Token, TxnId};
 use crate::pipeline::{Group, Place, StreamId, Word};
 use crate::shard::apply::Replies;
 use crate::shard::grants::Claims;
 use crate::shard::locks::{Claim, Class, WaiterId};
-use crate::shard::{Shard, Target};
+use crate::shard::{Rule, Shard, Target};
 use adt::collections::Map;
 use adt::{Blob, Timestamp};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -30,8 +28,8 @@ pub(in crate::shard) struct Streams {
     /// What is to be said to other shards.
     pub(super) words: Vec<(ShardId, Word)>,
     /// Units of an earlier leader that have no place yet: nobody is let in who conflicts with them.
-    unplaced: BTreeSet<TxnId>,
-    held: Vec<Request>,
+    pub(super) unplaced: BTreeSet<TxnId>,
+    pub(super) held: Vec<Request>,
     /// Records for which somebody has waited so long that no more units are let in, and who.
     pub(in crate::shard) owed: BTreeMap<Blob, WaiterId>,
     /// Streams that are about to be refused: from which unit on, and whom that concerns.
@@ -40,7 +38,7 @@ pub(in crate::shard) struct Streams {
     pub(super) forgotten: Vec<StreamId>,
     pub(super) outlived: Vec<StreamId>,
     /// Units whose places are in the log, and that wait for others before they are carried out.
-    settled: BTreeMap<TxnId, SmallVec<[Blob; 1]>>,
+    pub(super) settled: BTreeMap<TxnId, SmallVec<[Blob; 1]>>,
     /// How many units hold records.
     pub(super) holding: usize,
     /// The term in which this replica leads.
@@ -48,7 +46,7 @@ pub(in crate::shard) struct Streams {
     /// Promises to other shards that are on their way to the log.
     pub(super) promising: BTreeMap<(StreamId, ShardId), u64>,
     pub(super) recovery: Option<Recovery>,
-    /// Records that units change that have been handed on and are not durable, with how many do.
+    /// Records of units that have been handed on and are not durable, with how many there are of each.
     pub(super) ordering: Map<Blob, u32>,
 }
 
@@ -74,6 +72,16 @@ impl Streams {
     #[inline]
     pub(in crate::shard) fn is_recovering(&self) -> bool {
         self.recovery.is_some()
+    }
+
+    /// The records of units that are not settled, as far as they are to go into the log or are there.
+    pub(in crate::shard) fn open_keys(&self) -> impl Iterator<Item = &Blob> {
+        let groups = self.live.values().flat_map(|stream| {
+            let chained = stream.chain.as_ref().and_then(|chain| chain.group.as_deref());
+            let groups = stream.groups.iter().filter(|live| live.logged);
+            groups.map(|live| &*live.group).chain(chained)
+        });
+        groups.flat_map(Group::ops).map(|(key, _)| key)
     }
 
     pub(super) fn mark(&mut self, stream: StreamId) {
@@ -171,7 +179,7 @@ impl Shard {
         self.streams.live.entry(id).or_insert_with(|| Stream { since_us, ..Stream::default() })
     }
 
-    fn hold_unit(&mut self, unit: TxnId, ops: &[KeyedOp]) {
+    pub(super) fn hold_unit(&mut self, unit: TxnId, ops: &[KeyedOp]) {
         for (key, op) in ops {
             self.hold(unit, key, Claim::new(op.clone(), Class::Prepared));
         }
@@ -208,7 +216,18 @@ impl Shard {
     /// A group is in an entry that is closed, with this timestamp.
     pub(in crate::shard) fn announce_group(&mut self, group: &Arc<Group>, proposal: Timestamp) {
         self.before_units(group);
+        if self.breaks(Rule::UndurableCounts) {
+            return;
+        }
         self.state.announce_units(group, proposal);
+        if self.breaks(Rule::ProposalsAreDurable) {
+            self.tell_proposal(group, proposal);
+        }
+    }
+
+    /// Whether this shard breaks a rule on purpose.
+    pub(super) fn breaks(&self, rule: Rule) -> bool {
+        self.config.broken == Some(rule)
     }
 
     /// Records that units may change go into snapshots as they are.
@@ -218,16 +237,25 @@ impl Shard {
 
     /// The proposal of a group is durable: others may know of it.
     pub(in crate::shard) fn proposed(&mut self, group: &Arc<Group>, proposal: Timestamp) {
-        let (id, own) = (group.stream, self.config.id);
+        let id = group.stream;
+        if self.breaks(Rule::UndurableCounts) {
+            self.state.announce_units(group, proposal);
+        }
         for unit in &group.units {
             self.state.confirm(id.unit(unit.seq));
         }
         self.state.keep_group(group, proposal);
         self.remember_stream(id);
-        let Some(stream) = self.streams.live.get_mut(&id) else { return };
-        if let Some(live) = stream.group_mut(group.first()) {
+        if let Some(live) = self.streams.group_mut(id, group.first()) {
             live.durable = true;
         }
+        self.tell_proposal(group, proposal);
+        self.streams.mark(id);
+    }
+
+    fn tell_proposal(&mut self, group: &Group, proposal: Timestamp) {
+        let (id, own) = (group.stream, self.config.id);
+        let Some(stream) = self.streams.live.get(&id) else { return };
         let mut to = group.later_homes();
         to.extend(stream.listeners.iter().copied());
         to.retain(|shard| *shard != own);
@@ -238,7 +266,6 @@ impl Shard {
             let word = Word::Proposed { stream: id, shard: own, units, proposal };
             self.streams.say(shard, word);
         }
-        self.streams.mark(id);
     }
 
     /// Does what has become possible for a stream; tells whether there was one to look at.
@@ -297,7 +324,9 @@ impl Shard {
         for (seq, place) in placed {
             let unit = id.unit(seq);
             self.streams.unplaced.remove(&unit);
-            self.move_clock(place);
+            if !self.breaks(Rule::ClocksFollow) {
+                self.move_clock(place);
+            }
             let executed = self.state.place_unit(unit, place);
             self.finish(now, executed);
         }
@@ -342,7 +371,7 @@ impl Shard {
     /// Whether a unit of another or of this shard is closed, as far as it is known here.
     fn is_closed(&self, id: StreamId, stream: &Stream, home: ShardId, seq: u32) -> bool {
         if home != self.config.id {
-            return stream.told.is_closed(home, seq);
+            return stream.told.is_closed(home, seq) || self.breaks(Rule::LaterWait);
         }
         match stream.group_of(seq) {
             Some((live, at)) => live.units[at].is_closed(),
@@ -478,163 +507,6 @@ impl Shard {
             let word = Word::Asks { stream: id, shard: own, hurries, units };
             self.streams.say(home, word);
         }
-    }
-
-    /// Whether something that an earlier leader has left without a place stands in the way.
-    pub(in crate::shard) fn waits_for_places(&self, body: &Body, claims: &Claims) -> bool {
-        if self.streams.unplaced.is_empty() {
-            return false;
-        }
-        let own = match body {
-            Body::Pipeline(group) => group.stream.unit(group.first()),
-            Body::Prepare { prepare, .. } if prepare.participants.len() > 1 => prepare.txn,
-            _ => return false,
-        };
-        claims.iter().any(|(key, claim)| {
-            let record = self.state.get(key);
-            self.locks
-                .prepared_conflicts(key, claim, own, record)
-                .any(|unit| unit.age != own.age && self.streams.unplaced.contains(&unit))
-        })
-    }
-
-    /// Keeps a request until what an earlier leader has left has its place.
-    pub(in crate::shard) fn hold_newcomer(&mut self, request: Request) {
-        self.streams.held.push(request);
-    }
-
-    pub(super) fn let_newcomers_in(&mut self, now: Now) {
-        if self.streams.held.is_empty() {
-            return;
-        }
-        for request in std::mem::take(&mut self.streams.held) {
-            let ended = match &request.body {
-                Body::Prepare { prepare, .. } => !self.txns.contains_key(&prepare.txn),
-                _ => false,
-            };
-            if !ended {
-                self.begin_locking(now, request);
-            }
-        }
-    }
-
-    /// Takes out requests that are held and of which `is` says yes.
-    pub(in crate::shard) fn take_newcomers(
-        &mut self,
-        is: impl Fn(&Request) -> bool,
-    ) -> Vec<Request> {
-        let held = std::mem::take(&mut self.streams.held);
-        let (taken, held) = held.into_iter().partition(is);
-        self.streams.held = held;
-        taken
-    }
-
-    /// Nothing more comes from the gateways of a machine.
-    pub(in crate::shard) fn forget_newcomers(&mut self, machine: MachineId) {
-        self.streams.held.retain(|request| request.gateway.machine != machine);
-    }
-
-    /// This replica leads from now on: what an earlier leader has left is gone on with.
-    pub(in crate::shard) fn inherit_streams(&mut self, now: Now) {
-        let open: Vec<(StreamId, u32)> = self
-            .state
-            .streams()
-            .iter()
-            .filter(|(_, kept)| kept.chain.is_none())
-            .flat_map(|(id, kept)| kept.groups.iter().map(move |group| (id, group)))
-            .filter(|(_, group)| !group.is_settled())
-            .map(|(id, group)| (*id, group.range().0))
-            .collect();
-        if !open.is_empty() {
-            self.track(now);
-        }
-        for (id, first) in open {
-            let Some(live) = self.inherited(id, first) else { continue };
-            let kept = self.state.streams().get(&id).and_then(|kept| kept.group(first));
-            let open = kept.into_iter().flat_map(|group| &group.units).filter(|(_, p)| p.is_none());
-            let ahead = open.filter_map(|(seq, _)| {
-                let unit = id.unit(*seq);
-                let is_over = !self.state.prepared().contains_key(&unit);
-                self.state.ahead_of_log(unit).filter(|_| is_over).map(|place| (*seq, place))
-            });
-            let ahead: Vec<(u32, Place)> = ahead.collect();
-            self.log_settled(id, &ahead);
-            for (unit, progress) in live.group.units.iter().zip(&live.units) {
-                let name = id.unit(unit.seq);
-                if progress.is_over() {
-                    continue;
-                }
-                self.hold_unit(name, &unit.ops);
-                if progress.is_closed() {
-                    unit.ops.iter().for_each(|(key, _)| self.locks.carry_out(key, name));
-                }
-                if *progress == Progress::Open {
-                    self.streams.unplaced.insert(name);
-                }
-            }
-            let placed = live.units().filter(|(_, progress)| **progress == Progress::Placed);
-            let placed: Vec<u32> = placed.map(|(seq, _)| seq).collect();
-            self.stream_mut(now, id).groups.push(live);
-            self.streams.mark(id);
-            for seq in placed {
-                let unit = id.unit(seq);
-                let place = self.state.prepared().get(&unit).and_then(|p| p.commit);
-                let executed = self.state.place_unit(unit, place.unwrap_or_default());
-                self.finish(now, executed);
-            }
-        }
-        let settled = self.state.prepared().iter().filter(|(_, p)| p.is_unit() && p.free);
-        let settled: Vec<_> =
-            settled.map(|(unit, p)| (*unit, p.prepare.apply.ops.clone())).collect();
-        for (unit, ops) in settled {
-            self.track(now);
-            self.hold_unit(unit, &ops);
-            let keys = ops.into_iter().map(|(key, _)| key).collect();
-            self.streams.settled.insert(unit, keys);
-        }
-        self.inherit_chains(now);
-        self.keep_inherited(now);
-    }
-
-    /// A group that is in the log, as its new leader begins with it.
-    fn inherited(&self, id: StreamId, first: u32) -> Option<Live> {
-        let kept = self.state.streams().get(&id)?.group(first)?;
-        let prepared = |seq: u32| self.state.prepared().get(&id.unit(seq));
-        let unit = |(seq, _): &(u32, Option<Place>)| {
-            let ops = prepared(*seq).map(|p| p.prepare.apply.ops.clone()).unwrap_or_default();
-            crate::pipeline::Unit { seq: *seq, ops }
-        };
-        let group = Group {
-            stream: id,
-            base: kept.base,
-            fresh: kept.base,
-            homes: kept.homes.clone(),
-            floor: kept.floor,
-            chained: false,
-            units: kept.units.iter().map(unit).collect(),
-        };
-        let mut live = Live::new(Arc::new(group), None);
-        (live.durable, live.logged, live.inherited) = (true, true, true);
-        for ((seq, settled), progress) in kept.units.iter().zip(&mut live.units) {
-            let unit = prepared(*seq);
-            // This replica has led before, and acted ahead of the log.
-            let ahead = self.state.ahead_of_log(id.unit(*seq)).filter(|_| unit.is_none());
-            let settled = settled.or(ahead);
-            let done = unit.filter(|p| p.done).and_then(|done| done.commit);
-            *progress = match (settled, done) {
-                (Some(None), _) => Progress::Failed,
-                (None, None) if unit.is_some_and(|p| p.commit.is_some()) => Progress::Placed,
-                (None, None) => Progress::Open,
-                (settled, done) => {
-                    let released = settled.is_some();
-                    let place = settled.flatten().or(done).unwrap_or_default();
-                    let replies = self.state.replies_of(id.unit(*seq)).cloned();
-                    let replies = replies.unwrap_or_else(|| smallvec![lost()]);
-                    Progress::Closed { place, replies, released }
-                }
-            };
-        }
-        Some(live)
     }
 
     /// This replica does not lead any more: whoever waits for an answer asks the next leader.

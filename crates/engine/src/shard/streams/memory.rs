@@ -13,7 +13,7 @@ use crate::entry::{KeptGroup, LogRecord};
 use crate::limits::{ASK_UNITS_US, EARLY_WORDS_US, STREAM_KEPT_US, UNITS_LATE_US};
 use crate::message::{Body, GatewayId, Now, Request, ShardId, Token};
 use crate::pipeline::{Group, Place, StreamId, Word};
-use crate::shard::{Shard, Target};
+use crate::shard::{Rule, Shard, Target};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -121,17 +121,20 @@ impl Shard {
         if !stream.listeners.contains(&shard) && shard != own {
             stream.listeners.push(shard);
         }
-        let logged = |seq: &u32| {
-            let mut groups = stream.groups.iter().filter(|live| live.logged);
-            groups.any(|live| live.group.units.iter().any(|unit| unit.seq == *seq))
-        };
-        unknown.retain(|seq| !logged(seq));
-        unknown.retain(|seq| !self.has_chained(id, *seq));
+        unknown.retain(|seq| !self.has_unit(id, *seq));
         let Some(seq) = unknown.first().copied() else { return };
         if hurries {
             return self.refuse_late(now, id, seq);
         }
         self.stream_mut(now, id).late.get_or_insert((now.mono_us, seq));
+    }
+
+    /// Whether a unit is in the log here, or on its way there.
+    fn has_unit(&self, id: StreamId, seq: u32) -> bool {
+        let live = self.streams.live.get(&id).and_then(|stream| stream.group_of(seq));
+        live.is_some_and(|(live, _)| live.logged)
+            || self.has_chained(id, seq)
+            || own_proposal(self.state.streams().get(&id), seq).is_some()
     }
 
     /// Up to which unit all of a stream is closed here, as far as it has come.
@@ -171,7 +174,8 @@ impl Shard {
         self.answer(gateway, token, Streams::failed(group));
     }
 
-    /// From now on nothing of a stream is let in, which is said once it is durable.
+    /// From now on nothing of a stream is let in, which is said once it is durable. What has come and has not
+    /// got as far as the log does not get there any more.
     fn refuse_stream(&mut self, id: StreamId, seq: u32) {
         if self.state.streams().get(&id).is_some_and(|kept| kept.refused) {
             return;
@@ -185,32 +189,44 @@ impl Shard {
             return;
         }
         self.streams.refusing.insert(id, (seq, SmallVec::new()));
+        self.drop_waiting(id);
+        self.drop_unlogged(id);
+        if self.breaks(Rule::RefusalsAreDurable) {
+            return self.stream_refused(id);
+        }
         self.log(LogRecord::Refuse(id), Target::nobody());
     }
 
     /// Others have waited long enough for something that has not come, or not got as far as the log.
     fn refuse_late(&mut self, now: Now, id: StreamId, seq: u32) {
-        let waiters = self.waiters.iter().filter(|(_, waiter)| is_of(id, &waiter.request));
+        self.stream_mut(now, id).late = None;
+        if self.has_unit(id, seq) {
+            // It has come meanwhile.
+            return;
+        }
+        self.refuse_stream(id, seq);
+        let listeners = self.stream_mut(now, id).listeners.clone();
+        if let Some((_, to)) = self.streams.refusing.get_mut(&id) {
+            to.extend(listeners);
+        }
+    }
+
+    /// Groups that wait for records, or for the places of others, do so no more.
+    fn drop_waiting(&mut self, id: StreamId) {
+        let is_of = |request: &Request| is_of(id, request) && !is_own(&request.body);
+        let waiters = self.waiters.iter().filter(|(_, waiter)| is_of(&waiter.request));
         let waiting: Vec<_> = waiters.map(|(number, _)| *number).collect();
-        let mut dropped = self.take_newcomers(|request| is_of(id, request));
+        let mut dropped = self.take_newcomers(is_of);
         for number in waiting {
             if let Some(waiter) = self.waiters.remove(&number) {
                 self.leave_queues(number, &waiter);
                 dropped.push(waiter.request);
             }
         }
-        self.refuse_stream(id, seq);
         for Request { gateway, token, body, .. } in dropped {
             if let Body::Pipeline(group) = body {
                 self.refuse_group((gateway, token), &group);
             }
-        }
-        self.drop_unlogged(id);
-        let stream = self.stream_mut(now, id);
-        stream.late = None;
-        let listeners = stream.listeners.clone();
-        if let Some((_, to)) = self.streams.refusing.get_mut(&id) {
-            to.extend(listeners);
         }
     }
 
@@ -251,10 +267,7 @@ impl Shard {
         self.remember_stream(id);
         let Some((seq, mut to)) = self.streams.refusing.remove(&id) else { return };
         if let Some(stream) = self.streams.live.get_mut(&id) {
-            let is_missing = own_proposal(self.state.streams().get(&id), seq).is_none();
-            if is_missing {
-                stream.told.hear(&Word::Refused { stream: id, seq });
-            }
+            stream.told.hear(&Word::Refused { stream: id, seq });
             to.extend(stream.listeners.iter().copied());
             self.streams.mark(id);
         }
@@ -376,6 +389,11 @@ impl Shard {
         let last = units.filter_map(|(_, place)| place.flatten());
         self.config.home.is_none()
             || self.state.all_passed(keeping.since_us, last.max().unwrap_or_default())
+    }
+
+    /// Whether anything is known here of pipelines, but that nobody can tell any more what became of some.
+    pub fn knows_streams(&self) -> bool {
+        !self.streams.is_quiet() || !self.state.streams().is_empty()
     }
 
     /// Whether units of a stream wait for records here.

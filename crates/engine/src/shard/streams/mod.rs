@@ -2,6 +2,7 @@
 //! became of them. What their units do is in the state as it is for prepared transactions.
 
 mod chain;
+mod inherit;
 mod kept_chain;
 mod leader;
 mod live;
