@@ -43,6 +43,8 @@ pub(super) struct Chain {
     pub steps: Vec<Step>,
     /// Places that were handed on to this shard and that nothing rests on, by the last unit of each.
     pub heard: BTreeMap<u32, Vec<Link>>,
+    /// Places that were handed on by somebody who is listened to about them, be it with others that are not.
+    pub vouched: BTreeMap<u32, Link>,
     /// Places that are in the log, or on the way there.
     pub links: BTreeMap<u32, Link>,
     /// Up to which of its units this shard has handed on.
@@ -132,23 +134,44 @@ impl Shard {
     pub(super) fn hear_chain(&mut self, now: Now, id: StreamId, links: Vec<Link>) {
         let Some(last) = links.last().map(|link| link.seq) else { return };
         let whole = links.iter().zip(0..).all(|(link, seq)| link.seq == seq);
-        if !whole || self.chain(id).is_some_and(|chain| !self.takes(id, chain, &links)) {
+        if !whole || !self.takes_some(id, &links) {
             return;
         }
         self.stream_mut(now, id).chain.get_or_insert_default().heard.insert(last, links);
         self.streams.mark(id);
     }
 
+    /// Keeps those places about which somebody who is listened to speaks; tells whether all of the others may
+    /// be rested on as well.
+    fn takes_some(&mut self, id: StreamId, links: &[Link]) -> bool {
+        let Some(chain) = self.chain(id) else { return true };
+        let heard: Vec<Link> =
+            links.iter().filter(|link| self.listens(id, chain, link)).copied().collect();
+        if let Some(chain) = self.chain_mut(id) {
+            chain.vouched.extend(heard.into_iter().map(|link| (link.seq, link)));
+        }
+        self.chain(id).is_none_or(|chain| self.takes(id, chain, links))
+    }
+
+    /// Whether the leader who has given a place is still listened to.
+    fn listens(&self, id: StreamId, chain: &Chain, link: &Link) -> bool {
+        let home = chain.group.as_ref().and_then(|group| group.homes.get(link.seq as usize));
+        home.is_some_and(|home| link.term >= self.listens_from(id, *home))
+    }
+
     /// Whether a leader may rest something on places: nobody has given one of them who is not listened to
-    /// any more. Those that something rests on already were told when that was promised.
+    /// any more. Those that something rests on already were told when that was promised; and of others
+    /// somebody may have spoken who is listened to.
     fn takes(&self, id: StreamId, chain: &Chain, links: &[Link]) -> bool {
-        let Some(group) = &chain.group else { return true };
         let is_known =
             |link: &Link| chain.links.get(&link.seq).is_some_and(|known| known.place == link.place);
-        links.iter().filter(|link| !is_known(link)).all(|link| {
-            let home = group.homes.get(link.seq as usize);
-            home.is_some_and(|home| link.term >= self.listens_from(id, *home))
-        })
+        let is_vouched = |link: &Link| {
+            let vouched = chain.vouched.get(&link.seq);
+            vouched.is_some_and(|v| v.place == link.place && self.listens(id, chain, v))
+        };
+        let is_taken =
+            |link: &Link| is_known(link) || self.listens(id, chain, link) || is_vouched(link);
+        chain.group.is_none() || links.iter().all(is_taken)
     }
 
     /// The places before a unit that are not in the log here, if all are known.
@@ -370,9 +393,29 @@ impl Shard {
         } else if now.mono_us >= stream.asked_us + stream.pause_us() {
             stream.asked_us = now.mono_us;
             stream.reminders += 1;
-            let word = Word::Asks { stream: id, shard: own, hurries: false, units: vec![last] };
-            self.streams.say(home, word);
+            let mut asks = vec![(home, last)];
+            asks.extend(self.doubted(id, last));
+            for (home, seq) in asks {
+                let word = Word::Asks { stream: id, shard: own, hurries: false, units: vec![seq] };
+                self.streams.say(home, word);
+            }
         }
+    }
+
+    /// Other shards that have a new leader, whose word counts only, each with its last unit before this one.
+    fn doubted(&self, id: StreamId, last: u32) -> Vec<(ShardId, u32)> {
+        let chain = self.chain(id);
+        let homes = chain.and_then(|chain| chain.group.as_ref()).map_or(&[][..], |g| &g.homes);
+        let mut doubted: Vec<(ShardId, u32)> = Vec::new();
+        for (seq, home) in
+            (0..last).zip(homes.iter().copied()).collect::<Vec<_>>().into_iter().rev()
+        {
+            let is_doubted = home != self.config.id && self.listens_from(id, home) > 0;
+            if is_doubted && doubted.iter().all(|(other, _)| *other != home) {
+                doubted.push((home, seq));
+            }
+        }
+        doubted
     }
 
     /// Whether units of a stream are here and not in the log.
