@@ -37,6 +37,11 @@ impl Manners {
         }
     }
 
+    /// They think for so long at least.
+    pub fn slower(self, think_us: u64) -> Self {
+        Self { think_us: self.think_us.max(think_us), ..self }
+    }
+
     /// Whether others may have to wait for locks because of them, for however long.
     pub fn keep_locks(&self) -> bool {
         self.dawdles_percent > 0 || self.abandons_percent > 0
@@ -94,8 +99,6 @@ pub struct Client {
     /// connection for instance.
     issued: u64,
     connections: u64,
-    /// One of them in the present pipeline was answered with a doubt.
-    in_doubt: bool,
     manners: Manners,
     /// What it has seen.
     pub events: Vec<Event>,
@@ -122,7 +125,6 @@ impl Client {
             ordered: false,
             issued: 0,
             connections: 0,
-            in_doubt: false,
             manners,
             events: Vec::new(),
             marks: BTreeMap::new(),
@@ -332,24 +334,30 @@ impl Client {
         self.events.push(event);
         if kind == EventKind::Info {
             self.mark("indefinite_told");
-        }
-        if kind == EventKind::Info {
-            self.in_doubt = true;
+            self.begin_anew((process, seq));
         }
         if last {
-            // What is in doubt may still take effect, behind whatever comes now.
-            self.connections += u64::from(std::mem::take(&mut self.in_doubt));
             self.running = None;
             return vec![Wish::Sleep(self.random.tail(self.manners.think_us))];
         }
         Vec::new()
     }
 
+    /// What is in doubt may still take effect, behind whatever was issued after it: that has an order of its
+    /// own.
+    fn begin_anew(&mut self, (process, doubtful): (u64, Option<u64>)) {
+        self.connections += 1;
+        let renamed = PIPELINED * (self.id + 1) + self.connections;
+        let of_it = |event: &&mut Event| event.process == process && event.session_seq > doubtful;
+        for event in self.events.iter_mut().filter(of_it) {
+            event.process = renamed;
+        }
+    }
+
     /// The connection is gone.
     pub fn disconnected(&mut self, now_us: u64) {
         self.lose(now_us);
         self.connections += 1;
-        self.in_doubt = false;
     }
 
     fn lose(&mut self, now_us: u64) {

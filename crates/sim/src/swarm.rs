@@ -176,6 +176,16 @@ impl Swarm {
         }
         // What is wrong with a cut shows in one that is made.
         faults.extend((plant == Some(Plant::TornCut)).then_some((Fault::Backup, 40)));
+        let manners = Manners::draw(&mut Random::new(seed, "manners"), shape.is_cluster());
+        let mut random_mix = Random::new(seed, "mix");
+        let (manners, mix) = match focus {
+            Focus::Everything => (manners, Mix::draw(&mut random_mix)),
+            Focus::Pipelines => {
+                let mix = Mix::of_pipelines(&mut random_mix);
+                // As many commands as with shorter ones.
+                (manners.slower(mix.longest() * 1_000), mix)
+            }
+        };
         Self {
             shape,
             guests: if focus == Focus::Pipelines { 0 } else { guests(seed, plant) },
@@ -189,11 +199,8 @@ impl Swarm {
             link_us: *random.pick(&[20, 200, 5000]),
             uneven_links: random.percent(30),
             faults,
-            manners: Manners::draw(&mut Random::new(seed, "manners"), shape.is_cluster()),
-            mix: match focus {
-                Focus::Everything => Mix::draw(&mut Random::new(seed, "mix")),
-                Focus::Pipelines => Mix::of_pipelines(&mut Random::new(seed, "mix")),
-            },
+            manners,
+            mix,
         }
     }
 

@@ -71,6 +71,11 @@ impl Mix {
         }
     }
 
+    /// How many commands a pipeline has at most.
+    pub fn longest(&self) -> u64 {
+        self.longest
+    }
+
     /// A mix in which most is pipelines, with some of everything beside them.
     pub fn of_pipelines(random: &mut Random) -> Self {
         let mix = Self::draw(random);

@@ -3,7 +3,6 @@
 use super::api::{Output, SessionId};
 use super::mail::{ATTEMPT, Mail, Target, WHOLE};
 use super::session::{Mode, Replies, Session, Slot, SlotState};
-use super::ways::is_indefinite;
 use super::{Gateway, Held};
 use adt::Reply;
 
@@ -36,7 +35,6 @@ impl Gateway {
             }
             return;
         }
-        let doubtful = !session.gathered.is_empty() && is_indefinite(&reply);
         let index = target.seq.wrapping_sub(session.base) as usize;
         let Some(slot) = session.queue.get_mut(index) else { return };
         match &mut slot.state {
@@ -64,9 +62,7 @@ impl Gateway {
         if !session.held.is_empty() && session.barrier.is_none() && session.queue.is_empty() {
             self.resumable.push(target.session);
         }
-        if doubtful {
-            self.give_up_gathered(target.session);
-        } else if gathered {
+        if gathered {
             self.dispatch_soon(target.session);
         }
     }

@@ -18,7 +18,7 @@ use crate::level::Level;
 use crate::limits::{STREAM_UNITS_MAX, WINDOW_UNITS_MAX};
 use crate::message::{Answer, Body, KeyedOp, MachineId, ShardId};
 use crate::pipeline::{Answered, Group, StreamId, Unit};
-use adt::{ErrorReply, Timestamp};
+use adt::Timestamp;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -186,18 +186,6 @@ impl Gateway {
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         session.gathered.push_back(planned);
         self.dispatch_soon(id);
-    }
-
-    /// Nobody knows what became of a command of the session: it may still take effect, and then whatever
-    /// was issued behind it would have come before it. So that has no effect.
-    pub(super) fn give_up_gathered(&mut self, id: SessionId) {
-        let session = self.sessions.get_mut(id.0).filter(|session| session.ordered);
-        let Some(session) = session.filter(|_| self.ordered) else { return };
-        for planned in std::mem::take(&mut session.gathered) {
-            let text =
-                "it had no effect: nobody knows what became of a command that was sent before it";
-            self.finish(planned.target, ErrorReply::new("TRYAGAIN", text).into());
-        }
     }
 
     /// Dispatches what the session has gathered when all that is there was looked at.

@@ -15,8 +15,8 @@ use super::mail::{Mail, Pending};
 use super::txn::{Cause, Stage};
 use super::{Gateway, Job};
 use crate::message::{Answer, Body, MachineId, Now, Refusal, ShardId};
+use adt::ErrorReply;
 use adt::collections::Map;
-use adt::{ErrorReply, Reply};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A request that is not answered.
@@ -269,11 +269,6 @@ pub(super) fn indefinite() -> ErrorReply {
     let text = "the machine that led this shard was lost before it answered: the request may have \
                 taken effect or not; look, or send it under a request number to be able to repeat it";
     ErrorReply::new("INDEFINITE", text)
-}
-
-/// Whether that is what is answered.
-pub(super) fn is_indefinite(reply: &Reply) -> bool {
-    matches!(reply, Reply::Error(error) if error.code() == "INDEFINITE")
 }
 
 impl Gateway {
