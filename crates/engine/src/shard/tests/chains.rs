@@ -222,3 +222,38 @@ fn a_place_that_nobody_has_heard_of_is_given_anew() {
     assert_eq!(story.handed().len(), 1);
     assert!(story.shard.state().get(b"s").is_some());
 }
+
+#[test]
+fn a_read_waits_for_what_a_unit_that_was_handed_on_has_read() {
+    let mut story = chained();
+    let write = story.ask(one("s", add("a")));
+    story.ask(unit(1, &[1, 0, 2], ("s", card())));
+    story.sync();
+    story.answers();
+    let lost = story.ask(one("s", add("b")));
+    story.is_handed(vec![link(0, LATER, 1)]);
+    story.proposes();
+    assert_eq!(story.handed().len(), 1, "shard 2 knows of a unit that has read `b`");
+    let read = story.ask(read("s", card()));
+    assert!(story.seen().is_empty(), "{write} and {lost}: the second may still be lost");
+    story.sync();
+    assert!(story.seen().contains(&format!("{read} = 2")));
+}
+
+#[test]
+fn a_place_counts_when_the_new_leader_of_its_shard_has_told_it_itself() {
+    let mut story = chained();
+    story.ask(unit(2, &[1, 2, 0], ("s", add("a"))));
+    story.sync();
+    // Shard 1 has a new leader: what an earlier one has said is not rested on.
+    story.hears(Word::AsksPlaces { stream: STREAM, shard: ShardId(1), term: 3 });
+    story.sync();
+    story.is_handed(vec![link(0, LATER, 1), link(1, LATER + 1, 1)]);
+    story.sync();
+    assert!(story.answers().is_empty());
+    // Shard 2 hands on what it has heard before that; shard 1 itself knows better.
+    story.is_handed(vec![link(0, LATER, 3)]);
+    story.is_handed(vec![link(0, LATER, 1), link(1, LATER + 1, 1)]);
+    story.sync();
+    assert_eq!(story.answers().len(), 1);
+}

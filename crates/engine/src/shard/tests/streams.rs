@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::level::Level;
-use crate::limits::STREAM_KEPT_US;
+use crate::limits::{ASK_UNITS_US, STREAM_KEPT_US, UNITS_LATE_US};
 use crate::pipeline::{Group, StreamId, Unit, Word};
 use std::sync::Arc;
 
@@ -24,7 +24,41 @@ fn unit(seq: u32, fresh: u32, homes: &[u16], op: (&str, Op)) -> Body {
     Body::Pipeline(Arc::new(Group { stream: STREAM, fresh, homes, units, ..Group::default() }))
 }
 
+/// The first unit of another stream, behind which nothing comes.
+fn other_unit(key: &str, op: Op) -> Body {
+    let stream = StreamId(Age { began: Timestamp(60), gateway: G });
+    let Body::Pipeline(group) = unit(0, 0, &[0], (key, op)) else { return Body::Count };
+    Body::Pipeline(Arc::new(Group { stream, ..(*group).clone() }))
+}
+
+/// Groups of one unit that have failed.
+fn failed(answers: &[(u64, Answer)]) -> Vec<u64> {
+    let failed = |answer: &Answer| matches!(answer, Answer::Units(units) if units[..] == [None]);
+    answers.iter().filter(|(_, answer)| failed(answer)).map(|(token, _)| *token).collect()
+}
+
 impl Story {
+    /// Shard 1 waits for a unit of this one.
+    fn is_asked_for(&mut self, seq: u32) {
+        let (shard, units) = (ShardId(1), vec![seq]);
+        let word = Word::Asks { stream: STREAM, shard, hurries: false, units };
+        self.shard.hear(self.now, std::iter::once(word));
+    }
+
+    /// What shard 1 has of the stream up to here is closed.
+    fn closes_elsewhere(&mut self, upto: u32) {
+        let word = Word::Closed { stream: STREAM, shard: ShardId(1), upto };
+        self.shard.hear(self.now, std::iter::once(word));
+    }
+
+    /// This replica loses the lead and gets it again: it knows what is in the log.
+    fn led_anew(mut self) -> Self {
+        self.shard.step_down();
+        self.answers();
+        self.shard.lead(self.now, 2);
+        self
+    }
+
     fn words(&mut self) -> Vec<Word> {
         self.shard.take_words().into_iter().map(|(_, word)| word).collect()
     }
@@ -138,4 +172,175 @@ fn what_became_of_a_pipeline_that_was_forgotten_is_not_known_and_it_does_not_tak
     story.ask(Body::Pipeline(Arc::new(Group { stream: younger, ..(*group).clone() })));
     story.sync();
     assert!(matches!(story.answers()[..], [(3, Answer::Units(ref units))] if units[0].is_some()));
+}
+
+#[test]
+fn nothing_of_a_refused_pipeline_gets_into_the_log_behind_that() {
+    let mut story = ordered();
+    // Not decided: the first unit waits until it is known that it may come before this.
+    story.ask(prepare(1, &[("s", add("a"))]));
+    story.sync();
+    let first = story.ask(unit(1, 1, &[1, 0], ("s", card())));
+    let later = story.ask(unit(3, 3, &[1, 0, 1, 0], ("t", add("a"))));
+    story.sync();
+    story.seen();
+    story.is_asked_for(5);
+    story.pass(UNITS_LATE_US);
+    assert_eq!(failed(&story.answers()), [first], "it waits, and does not any more");
+    story.ask(Body::ProbeAck { txn: txn(1) });
+    story.sync();
+    let refused = |word: Word| match word {
+        Word::Refused { seq, .. } => Some(seq),
+        _ => None,
+    };
+    let refused: Vec<u32> = story.words().into_iter().filter_map(refused).collect();
+    assert!(!refused.is_empty() && refused.iter().all(|seq| *seq == 1), "{refused:?}");
+    assert_eq!(failed(&story.answers()), [later], "it comes after what has failed");
+    assert!(story.shard.state().streams()[&STREAM].group(1).is_none());
+}
+
+#[test]
+fn a_unit_that_came_late_is_not_refused() {
+    let mut story = ordered();
+    story.ask(prepare(1, &[("s", add("a"))]));
+    story.sync();
+    story.ask(unit(1, 1, &[1, 0], ("s", card())));
+    // It waits for the transaction and is not in the log.
+    story.is_asked_for(1);
+    story.ask(Body::ProbeAck { txn: txn(1) });
+    story.sync();
+    story.words();
+    story.pass(UNITS_LATE_US);
+    story.sync();
+    let told = story.words();
+    assert!(!told.iter().any(|word| matches!(word, Word::Refused { .. })), "{told:?}");
+    assert!(!story.shard.state().streams()[&STREAM].refused);
+}
+
+#[test]
+fn slots_are_not_given_away_while_a_unit_is_on_its_way_to_the_log() {
+    let mut story = ordered();
+    let all = (0, crate::limits::SLOTS - 1);
+    assert!(story.shard.begin_giving(all));
+    let mut story = ordered();
+    story.ask(unit(0, 0, &[0, 1], ("s", add("a"))));
+    assert!(!story.shard.begin_giving(all), "nothing of it is in the log");
+    story.sync();
+    assert!(!story.shard.begin_giving(all), "it is not settled");
+}
+
+#[test]
+fn a_transaction_that_is_held_back_and_never_will_be_prepared_is_told_so() {
+    let mut story = ordered();
+    story.ask(unit(1, 1, &[1, 0], ("s", add("a"))));
+    story.sync();
+    // The next leader does not know which place the unit had.
+    let mut story = story.led_anew();
+    let held = story.ask(prepare(1, &[("s", card())]));
+    assert!(story.seen().is_empty());
+    let asked = story.ask(Body::Inquire { txn: txn(1) });
+    story.sync();
+    assert_eq!(story.seen(), [format!("{held} refused LocksLost"), format!("{asked} Fate(Void)")]);
+}
+
+#[test]
+fn a_new_leader_asks_for_what_the_places_of_units_hang_on_and_keeps_the_rest_waiting() {
+    let mut story = ordered();
+    story.ask(unit(1, 1, &[1, 0], ("s", card())));
+    story.sync();
+    let mut story = story.led_anew();
+    story.pass(1);
+    let hurries =
+        |word: &Word| matches!(word, Word::Asks { hurries: true, units, .. } if units[..] == [0]);
+    let words = story.words();
+    assert!(words.iter().any(hurries), "{words:?}");
+    let newcomer = story.ask(other_unit("s", add("a")));
+    story.sync();
+    assert!(story.answers().is_empty(), "an earlier leader may have given the first one any place");
+    story.is_proposed_elsewhere(0, 1);
+    story.closes_elsewhere(0);
+    story.sync();
+    story.sync();
+    let answered: Vec<u64> = story.answers().into_iter().map(|(token, _)| token).collect();
+    assert_eq!(answered, [newcomer], "the gateway has not asked the new leader for the first");
+}
+
+#[test]
+fn a_proposal_that_got_lost_is_asked_for_again_and_again() {
+    let mut story = ordered();
+    story.ask(unit(1, 0, &[1, 0], ("s", add("a"))));
+    story.sync();
+    let asks = |word: &Word| matches!(word, Word::Asks { units, .. } if units[..] == [0]);
+    for times in 0..3_u32 {
+        story.words();
+        story.pass(ASK_UNITS_US << (times + 1));
+        let words = story.words();
+        assert!(words.iter().any(asks), "time {times}: {words:?}");
+    }
+    story.is_proposed_elsewhere(0, 1);
+    story.sync();
+    assert_eq!(story.answers().len(), 1);
+    assert_eq!(story.words().iter().filter(|word| asks(word)).count(), 0);
+}
+
+#[test]
+fn words_that_come_twice_or_late_change_nothing() {
+    let mut story = ordered();
+    story.is_proposed_elsewhere(0, 1);
+    story.closes_elsewhere(0);
+    story.ask(unit(1, 0, &[1, 0], ("s", add("a"))));
+    story.sync();
+    assert_eq!(story.answers().len(), 1, "what has come before the unit counts");
+    for _ in 0..2 {
+        story.is_proposed_elsewhere(0, 1);
+        story.closes_elsewhere(0);
+        story.sync();
+    }
+    assert!(story.answers().is_empty());
+    let read = story.ask(read("s", card()));
+    assert_eq!(story.seen(), [format!("{read} = 1")]);
+}
+
+#[test]
+fn a_group_that_is_sent_again_is_answered_as_it_was_and_takes_effect_once() {
+    let mut story = ordered();
+    let group = unit(0, 0, &[0, 1], ("s", add("a")));
+    let Body::Pipeline(again) = &group else { panic!() };
+    let again = Arc::clone(again);
+    story.ask(group);
+    story.sync();
+    let first = story.seen();
+    // To the same leader, and to the next one, which has only the log.
+    story.ask(Body::Pipeline(Arc::clone(&again)));
+    story.sync();
+    assert_eq!(story.seen()[0].replace("2 ", "1 "), first[0]);
+    let mut story = story.led_anew();
+    story.ask(Body::Pipeline(again));
+    story.sync();
+    story.sync();
+    let answers = story.answers();
+    assert!(
+        matches!(&answers[..], [(_, Answer::Units(units))] if units[0].is_some()),
+        "{answers:?}"
+    );
+    let read = story.ask(read("s", card()));
+    assert_eq!(story.seen(), [format!("{read} = 1")]);
+}
+
+#[test]
+fn a_stream_is_forgotten_when_its_gateway_and_all_its_shards_have_said_so() {
+    let mut story = ordered();
+    story.ask(unit(0, 0, &[0, 1], ("s", add("a"))));
+    story.sync();
+    story.sync();
+    let shards = vec![ShardId(0), ShardId(1)];
+    story.ask(Body::EndStream { stream: STREAM, shards });
+    story.sync();
+    let settled = |word: &Word| matches!(word, Word::Settled { shard: ShardId(0), .. });
+    assert!(story.words().iter().any(settled));
+    assert!(story.shard.knows_streams(), "a new leader of the other shard may ask");
+    story.shard.hear(story.now, [Word::Settled { stream: STREAM, shard: ShardId(1) }].into_iter());
+    story.pass(1);
+    story.sync();
+    assert!(!story.shard.knows_streams());
 }
