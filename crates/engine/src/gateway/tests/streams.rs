@@ -180,6 +180,32 @@ fn commands_whose_shard_was_split_between_them_are_dispatched_anew() {
     assert_eq!(sent, [(ShardId(1), vec![1, 2]), (ShardId(2), vec![0])], "as a stream");
 }
 
+#[test]
+fn units_whose_shard_was_split_are_asked_for_where_they_may_have_taken_effect() {
+    let mut story = Story::clustered_with(Order::Constant);
+    let machines = [1, 2].map(|n| (MachineId(n), format!("10.0.0.{n}:7001")));
+    let map = ShardMap::founded(machines.into(), 2);
+    story.gateway.map_changed(story.now, map.clone());
+    story.leads(2);
+    let sent = story.all(&["INCR a", "INCR b"]);
+    let numbers = |sent: &[Sent]| {
+        let of_one = |(shard, _, body): &Sent| (*shard, group(body).stream, group(body).first());
+        sent.iter().map(of_one).collect::<Vec<_>>()
+    };
+    let before = numbers(&sent);
+    // The leader has carried the unit out, has given the slot of `a` away and leads no more.
+    let split = map.split(ShardId(1), Some(15_400)).unwrap();
+    story.gateway.map_changed(story.now, split);
+    for (_, token, body) in sent {
+        story.answer(token, body.not_taken().unwrap());
+    }
+    story.gateway.shard_led(story.now, ShardId(0), Some((MachineId(2), 0)));
+    story.gateway.shard_led(story.now, ShardId(1), Some((MachineId(2), 1)));
+    story.gateway.shard_led(story.now, ShardId(2), Some((MachineId(2), 0)));
+    let again = numbers(&story.sent());
+    assert!(again.contains(&before[0]), "as another stream it could take effect again: {again:?}");
+}
+
 /// A machine that has no map is told that machine 2, whose build understands a level, leads both shards.
 fn told_of_leaders_before_the_map(level: Level) -> Story {
     let mut story = Story::clustered_with(Order::Constant);
