@@ -36,23 +36,38 @@ const SWAPS_MAX: usize = 64;
 pub fn check(history: &History) -> Option<Verdict> {
     let (first, mut contradictions) = attempt(history)?;
     let mut changed = history.clone();
+    // By the one that comes before now; they do not change places once more.
+    let mut swapped: BTreeSet<(usize, usize)> = BTreeSet::new();
     for swaps in 1..=SWAPS_MAX {
-        let Some((a, b)) = contradictions.swappable(&changed.txns) else { break };
-        // The one with fewer keys, because it takes its new place on all of them; with as many the second,
-        // because others of the first one's session may stand between them.
-        let ahead = keys(&changed.txns[b]).len() <= keys(&changed.txns[a]).len();
-        let ts = changed.txns[if ahead { a } else { b }].ts;
-        let tie = changed.txns[if ahead { a } else { b }].tie.unwrap_or_default();
-        (changed.txns[b].ts, changed.txns[b].tie) = (ts, Some(tie));
-        (changed.txns[a].ts, changed.txns[a].tie) = (ts, Some(tie + 1));
-        let (mut verdict, left) = attempt(&changed)?;
-        if verdict.valid {
-            verdict.count("places_changed", swaps);
-            return Some(verdict);
+        let Some((a, b)) = contradictions.swappable(&changed.txns, &swapped) else { break };
+        swapped.insert((b, a));
+        // Others of their sessions may stand between them, of one of the two.
+        let mut best: Option<(History, Contradictions)> = None;
+        for moves_ahead in [true, false] {
+            let tried = change_places(&changed, (a, b), moves_ahead);
+            let (mut verdict, left) = attempt(&tried)?;
+            if verdict.valid {
+                verdict.count("places_changed", swaps);
+                return Some(verdict);
+            }
+            if best.as_ref().is_none_or(|(_, known)| left.count() < known.count()) {
+                best = Some((tried, left));
+            }
         }
-        contradictions = left;
+        (changed, contradictions) = best?;
     }
     Some(first)
+}
+
+/// The first of two writers comes after the second: that one moves ahead, or the first one moves back.
+fn change_places(history: &History, (a, b): (usize, usize), moves_ahead: bool) -> History {
+    let mut changed = history.clone();
+    let txns = &mut changed.txns;
+    let at = if moves_ahead { a } else { b };
+    let (ts, tie) = (txns[at].ts, txns[at].tie.unwrap_or_default());
+    (txns[b].ts, txns[b].tie) = (ts, Some(tie));
+    (txns[a].ts, txns[a].tie) = (ts, Some(tie + 1));
+    changed
 }
 
 /// What stands against the order of the timestamps.
@@ -64,13 +79,22 @@ struct Contradictions {
 }
 
 impl Contradictions {
+    fn count(&self) -> usize {
+        self.cycles.len() + self.overtaken.len()
+    }
+
     /// Two writers that may change places: the first has the smaller timestamp.
-    fn swappable(&self, txns: &[Txn]) -> Option<(usize, usize)> {
+    fn swappable(
+        &self,
+        txns: &[Txn],
+        swapped: &BTreeSet<(usize, usize)>,
+    ) -> Option<(usize, usize)> {
         let by_timestamp =
             |edge: &Edge| edge.kind == Kind::Timestamp && edge.note == reads::BY_TIMESTAMP;
         let steps = self.cycles.iter().flatten().filter(|(_, edge)| by_timestamp(edge));
         let pairs = steps.map(|(from, edge)| (*from, edge.to));
-        pairs.chain(self.overtaken.iter().copied()).find(|&(a, b)| may_swap(txns, a, b))
+        let mut pairs = pairs.chain(self.overtaken.iter().copied());
+        pairs.find(|&(a, b)| !swapped.contains(&(a, b)) && may_swap(txns, a, b))
     }
 }
 
