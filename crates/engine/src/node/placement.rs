@@ -254,6 +254,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.replicas[index] = None;
         self.local.retain(|local| *local != index);
         self.active.forget(index);
+        self.told.retain(|told| *told != index);
         self.polled = 0;
         self.forget_shard(shard, promises);
         if let Some(placement) = &mut self.placement {

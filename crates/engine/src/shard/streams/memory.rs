@@ -7,7 +7,7 @@
 //! all watermarks have passed).
 
 use super::chain::is_own;
-use super::leader::Streams;
+use super::leader::{Refusing, Streams};
 use super::live::{Live, own_proposal};
 use crate::entry::{KeptGroup, LogRecord};
 use crate::limits::{ASK_UNITS_US, EARLY_WORDS_US, STREAM_KEPT_US, UNITS_LATE_US};
@@ -164,13 +164,12 @@ impl Shard {
         let own = self.config.id;
         self.refuse_stream(group.stream, group.first());
         let to = group.later_homes().into_iter().filter(|shard| *shard != own);
-        match self.streams.refusing.get_mut(&group.stream) {
-            Some((_, told)) => told.extend(to),
-            None => {
-                let word = Word::Refused { stream: group.stream, seq: group.first() };
-                to.for_each(|shard| self.streams.say(shard, word.clone()));
-            }
+        if let Some(refusing) = self.streams.refusing.get_mut(&group.stream) {
+            refusing.to.extend(to);
+            return refusing.failed.push((gateway, token, Arc::clone(group)));
         }
+        let word = Word::Refused { stream: group.stream, seq: group.first() };
+        to.for_each(|shard| self.streams.say(shard, word.clone()));
         self.answer(gateway, token, Streams::failed(group));
     }
 
@@ -180,15 +179,16 @@ impl Shard {
         if self.state.streams().get(&id).is_some_and(|kept| kept.refused) {
             return;
         }
-        if let Some((first, _)) = self.streams.refusing.get_mut(&id) {
-            *first = seq.min(*first);
+        if let Some(refusing) = self.streams.refusing.get_mut(&id) {
+            refusing.seq = seq.min(refusing.seq);
             return;
         }
         if !self.logs_streams {
             // Whoever asks will do so again.
             return;
         }
-        self.streams.refusing.insert(id, (seq, SmallVec::new()));
+        let refusing = Refusing { seq, to: SmallVec::new(), failed: Vec::new() };
+        self.streams.refusing.insert(id, refusing);
         self.drop_waiting(id);
         self.drop_unlogged(id);
         if self.breaks(Rule::RefusalsAreDurable) {
@@ -206,8 +206,8 @@ impl Shard {
         }
         self.refuse_stream(id, seq);
         let listeners = self.stream_mut(now, id).listeners.clone();
-        if let Some((_, to)) = self.streams.refusing.get_mut(&id) {
-            to.extend(listeners);
+        if let Some(refusing) = self.streams.refusing.get_mut(&id) {
+            refusing.to.extend(listeners);
         }
     }
 
@@ -265,7 +265,12 @@ impl Shard {
         let own = self.config.id;
         self.state.refuse_stream(id);
         self.remember_stream(id);
-        let Some((seq, mut to)) = self.streams.refusing.remove(&id) else { return };
+        let Some(Refusing { seq, mut to, failed }) = self.streams.refusing.remove(&id) else {
+            return;
+        };
+        for (gateway, token, group) in failed {
+            self.answer(gateway, token, Streams::failed(&group));
+        }
         if let Some(stream) = self.streams.live.get_mut(&id) {
             stream.told.hear(&Word::Refused { stream: id, seq });
             to.extend(stream.listeners.iter().copied());
