@@ -20,6 +20,7 @@ mod simulation;
 mod test;
 mod tidy;
 
+use simulation::PIPELINES;
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -30,7 +31,8 @@ usage: cargo xtask <task>
   setup            only the first step of `test`: install what the tests need
   tidy             only the rules about the repository itself (also: cargo test -p xtask)
   docs [--check]   write docs/reference/commands.md from the binary, or compare it
-  night [MINUTES]  simulate new seeds for so long (480 unless told), add a row to the ledger
+  night [pipelines] [MINUTES]
+                   simulate new seeds for so long (480 unless told), add a row to the ledger
   fuzz [SECONDS]   run every fuzz target for so long (60 unless told)
 ";
 
@@ -43,8 +45,12 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["docs"] => docs::write(),
         ["docs", "--check"] => docs::check(),
-        ["night"] => night::run(480),
-        ["night", minutes] => number("MINUTES", minutes).and_then(night::run),
+        ["night"] => night::run(480, &[]),
+        ["night", "pipelines"] => night::run(480, PIPELINES),
+        ["night", minutes] => number("MINUTES", minutes).and_then(|m| night::run(m, &[])),
+        ["night", "pipelines", minutes] => {
+            number("MINUTES", minutes).and_then(|m| night::run(m, PIPELINES))
+        }
         ["fuzz"] => fuzz::run(60),
         ["fuzz", seconds] => number("SECONDS", seconds).and_then(fuzz::run),
         ["help" | "--help" | "-h"] => {

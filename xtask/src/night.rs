@@ -31,15 +31,16 @@ faults survived | unexplained failures |
 
 /// Simulates seeds that no night had before, for `minutes`. The row is written after every batch, so
 /// a night that is interrupted counts for as long as it was.
-pub fn run(minutes: u64) -> Result<(), String> {
+/// The runs are about what these arguments of `claret sim` say, or about everything.
+pub fn run(minutes: u64, about: &'static [&'static str]) -> Result<(), String> {
     start(&mut cargo(&["build", "--release", "--locked", "--package", "claret"]))?;
     let (ledger, commit, date) = (read()?, commit()?, date(unix_seconds()));
     let first = next_seed(&ledger);
     let begin = Instant::now();
     let end = Duration::from_secs(minutes * 60);
-    let mut night = Night::default();
+    let mut night = Night { about, ..Night::default() };
     while begin.elapsed() < end {
-        night.add(batch(first + night.seeds)?);
+        night.add(batch(first + night.seeds, about)?);
         let minutes = begin.elapsed().as_secs() / 60;
         write(&format!("{ledger}{}", night.row(&date, &commit, minutes, first)))?;
         println!(
@@ -58,9 +59,10 @@ pub fn run(minutes: u64) -> Result<(), String> {
 }
 
 /// One call of the simulator, which uses all cores, from `first` on.
-fn batch(first: u64) -> Result<Summary, String> {
+fn batch(first: u64, about: &[&str]) -> Result<Summary, String> {
     let (first, count) = (first.to_string(), BATCH.to_string());
-    simulation::run(&["--first", &first, "--seeds", &count]).map(|(_, summary)| summary)
+    let words = [&["--first", &first, "--seeds", &count], about].concat();
+    simulation::run(&words).map(|(_, summary)| summary)
 }
 
 /// The seed after those of the last row.
@@ -76,6 +78,8 @@ fn next_seed(ledger: &str) -> u64 {
 /// Sums over a night.
 #[derive(Default)]
 struct Night {
+    /// What `claret sim` is told besides the seeds.
+    about: &'static [&'static str],
     seeds: u64,
     simulated_s: f64,
     cpu_s: f64,
@@ -99,7 +103,8 @@ impl Night {
     }
 
     fn commands(&self) -> Vec<String> {
-        self.failed.iter().map(|seed| format!("claret sim --seed {seed}")).collect()
+        let about: String = self.about.iter().map(|word| format!(" {word}")).collect();
+        self.failed.iter().map(|seed| format!("claret sim --seed {seed}{about}")).collect()
     }
 
     fn row(&self, date: &str, commit: &str, minutes: u64, first: u64) -> String {
@@ -108,8 +113,9 @@ impl Night {
             [] => "0".to_owned(),
             commands => format!("{} (`{}`)", commands.len(), commands.join("`, `")),
         };
+        let about: String = self.about.iter().map(|w| w.replace("--", ", ")).collect();
         format!(
-            "| {date} | {commit} | {minutes} | {} ({first}) | {:.1} | {} | {} | {} | {failures} |\n",
+            "| {date}{about} | {commit} | {minutes} | {} ({first}) | {:.1} | {} | {} | {} | {failures} |\n",
             self.seeds,
             self.simulated_s / 3600.0,
             self.transactions,

@@ -13,9 +13,21 @@ const RUN_SECONDS: u64 = 600;
 /// `cargo xtask night`.
 const SEEDS: &str = "200";
 
+/// Runs that are about pipelines over several shards.
+pub const PIPELINES: &[&str] = &["--pipelines"];
+
 /// The short simulation; a failing seed is shown with the command that repeats it.
 pub fn short() -> Result<Outcome, String> {
-    let (status, summary) = run(&["--seeds", SEEDS])?;
+    judged(&["--seeds", SEEDS])
+}
+
+/// The same of runs that are about pipelines.
+pub fn short_of_pipelines() -> Result<Outcome, String> {
+    judged(&[&["--seeds", SEEDS], PIPELINES].concat())
+}
+
+fn judged(words: &[&str]) -> Result<Outcome, String> {
+    let (status, summary) = run(words)?;
     let Summary { seeds, failures, simulated_s, transactions, cpu_s, .. } = summary;
     println!(
         "{seeds} seeds, {simulated_s:.0} simulated seconds in {cpu_s:.0} of a processor, \

@@ -29,6 +29,7 @@ pub fn run() -> Result<(), String> {
         report.step("command reference", || one(crate::docs::check()));
         report.step("black-box tests", black_box);
         report.step("simulation", simulation::short);
+        report.step("simulation of pipelines", simulation::short_of_pipelines);
         report.step("planted bugs", simulation::planted_bugs);
     }
     report.finish()
