@@ -151,11 +151,6 @@ pub fn splits_of(lead: u64) -> u16 {
     (lead >> SPLITS_SHIFT) as u16
 }
 
-/// The term of a lead.
-fn term_of(lead: u64) -> u64 {
-    lead & ((1 << SPLITS_SHIFT) - 1)
-}
-
 impl<C: EntryCodec> Replica<C> {
     /// A replica with what a start has read back: the parts of the newest snapshot (none at the
     /// first start) and the log after it. Drive it with [`Replica::take_persist`],
@@ -565,12 +560,13 @@ impl<C: EntryCodec> Replica<C> {
         Ok(step)
     }
 
-    /// Whether nothing that this replica has acknowledged or promised is needed any more: the leader
-    /// of `term`, which has carried out the log up to an entry (its index and term), says that this
-    /// machine does not belong to the group. See `docs/internals/replication.md`.
-    pub fn is_dismissed(&self, term: u64, (index, of): (u64, u64)) -> bool {
+    /// Whether nothing that this replica has acknowledged is needed any more: a leader which has carried
+    /// out the log up to an entry (its index and term) says that this machine does not belong to the
+    /// group. This replica may be in a later term, if it has stood for election while it was cut off; what
+    /// it has promised there is kept. See `docs/internals/replication.md`.
+    pub fn is_dismissed(&self, (index, of): (u64, u64)) -> bool {
         let (last, last_term) = self.group.last();
-        term_of(term) >= self.group.term() && (of, index) >= (last_term, last)
+        (of, index) >= (last_term, last)
     }
 
     /// What this replica has said to others, and the machine must not forget with it.

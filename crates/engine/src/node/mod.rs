@@ -356,7 +356,7 @@ impl<C: EntryCodec + Clone> Node<C> {
                     let members = again.clone();
                     Parcel::Members { shard, term, applied, members }
                 });
-                self.hear_members(shard, term, applied, *members);
+                self.hear_members(shard, applied, *members);
             }
             Parcel::Watermarks(told) => {
                 self.spread(from, || Parcel::Watermarks(told.clone()));

@@ -217,20 +217,14 @@ impl<C: EntryCodec + Clone> Node<C> {
     }
 
     /// The leader of a shard says who holds it.
-    pub(super) fn hear_members(
-        &mut self,
-        shard: ShardId,
-        term: u64,
-        applied: (u64, u64),
-        members: Members,
-    ) {
+    pub(super) fn hear_members(&mut self, shard: ShardId, applied: (u64, u64), members: Members) {
         let own = self.id.machine;
         let wanted = self.map().is_none_or(|map| map.places(own, shard));
         // Only once the map is kept: who starts without it may take itself for a founder.
         let kept = self.placement.as_ref().is_some_and(|placement| !placement.fresh);
         let is_out = kept && !wanted && !members.contains(own) && !members.is_joint();
         self.events.push_back(Event::Members(shard, Box::new(members)));
-        let dismissed = self.replica(shard).is_some_and(|r| r.is_dismissed(term, applied));
+        let dismissed = self.replica(shard).is_some_and(|r| r.is_dismissed(applied));
         if is_out && dismissed {
             self.drop_replica(shard);
         }

@@ -37,13 +37,6 @@ impl World {
         Ok(())
     }
 
-    /// In which term a shard is led.
-    fn leading_term(&self, shard: ShardId) -> Option<u64> {
-        let workers = self.machines.iter().flat_map(|machine| &machine.workers);
-        let replicas = workers.filter_map(|worker| worker.node().replica(shard));
-        replicas.filter(|r| r.leading().is_some()).map(|r| r.promises().term).max()
-    }
-
     fn check_shard(&self, map: &ShardMap, shard: ShardId) -> Result<(), String> {
         let worker = usize::from(shard.0 % self.shape.workers);
         let mut first = None;
@@ -54,10 +47,7 @@ impl World {
             let replica = worker.node().replica(shard);
             let holds = map.places(machine.id, shard);
             let Some(replica) = replica.filter(|_| holds) else {
-                // Whoever stood for election while it was cut off waits for a leader of as late a term.
-                let term = replica.map(|replica| replica.promises().term);
-                let waits = term.is_some() && term > self.leading_term(shard);
-                if holds != replica.is_some() && !waits {
+                if holds != replica.is_some() {
                     let what = if holds { "does not hold" } else { "still holds" };
                     return Err(format!(
                         "machine {} {what} shard {} at the end, members {:?}, in {map}",
