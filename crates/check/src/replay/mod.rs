@@ -35,7 +35,7 @@ const SWAPS_MAX: usize = 64;
 /// Replays a history by its commit timestamps. `None` if it has none.
 pub fn check(history: &History) -> Option<Verdict> {
     let (first, mut contradictions) = attempt(history)?;
-    let mut changed = history.clone();
+    let mut changed = roomy(history);
     // By the one that comes before now; they do not change places once more.
     let mut swapped: BTreeSet<(usize, usize)> = BTreeSet::new();
     for swaps in 1..=SWAPS_MAX {
@@ -44,7 +44,7 @@ pub fn check(history: &History) -> Option<Verdict> {
         // Others of their sessions may stand between them, of one of the two.
         let mut best: Option<(History, Contradictions)> = None;
         for moves_ahead in [true, false] {
-            let tried = change_places(&changed, (a, b), moves_ahead);
+            let tried = change_places(&changed, (a, b), (moves_ahead, swaps as u64));
             let (mut verdict, left) = attempt(&tried)?;
             if verdict.valid {
                 verdict.count("places_changed", swaps);
@@ -59,14 +59,34 @@ pub fn check(history: &History) -> Option<Verdict> {
     Some(first)
 }
 
+/// Room between any two places with one timestamp, for those that are moved there.
+const ROOM: u64 = 4 * SWAPS_MAX as u64;
+
+/// The same with room between all places.
+fn roomy(history: &History) -> History {
+    let mut roomy = history.clone();
+    for txn in &mut roomy.txns {
+        txn.tie = txn.tie.map(|tie| tie.saturating_mul(ROOM).saturating_add(ROOM / 2));
+    }
+    roomy
+}
+
 /// The first of two writers comes after the second: that one moves ahead, or the first one moves back.
-fn change_places(history: &History, (a, b): (usize, usize), moves_ahead: bool) -> History {
+/// Nobody is `away` from the other yet.
+fn change_places(
+    history: &History,
+    (a, b): (usize, usize),
+    (moves_ahead, away): (bool, u64),
+) -> History {
     let mut changed = history.clone();
     let txns = &mut changed.txns;
-    let at = if moves_ahead { a } else { b };
-    let (ts, tie) = (txns[at].ts, txns[at].tie.unwrap_or_default());
-    (txns[b].ts, txns[b].tie) = (ts, Some(tie));
-    (txns[a].ts, txns[a].tie) = (ts, Some(tie + 1));
+    let tie = |id: usize| txns[id].tie.unwrap_or(ROOM / 2);
+    let (moved, beside, tie) =
+        if moves_ahead { (b, a, tie(a) - away) } else { (a, b, tie(b) + away) };
+    if txns[beside].tie.is_none() {
+        txns[beside].tie = Some(ROOM / 2);
+    }
+    (txns[moved].ts, txns[moved].tie) = (txns[beside].ts, Some(tie));
     changed
 }
 
@@ -260,9 +280,9 @@ fn make_way(cycles: &[Cycle], seats: &mut Vec<reads::Seat>, guessed: &mut bool) 
 }
 
 /// Whether two writers, of which the first has the smaller timestamp, may have it the other way round:
-/// they are concurrent and commute.
+/// that one was not answered before the other was invoked, and they commute.
 fn may_swap(txns: &[Txn], a: usize, b: usize) -> bool {
-    let concurrent = !txns[b].precedes(&txns[a]) && txns[a].process != txns[b].process;
+    let concurrent = !txns[a].precedes(&txns[b]) && txns[a].process != txns[b].process;
     let (of_a, of_b) = (keys(&txns[a]), keys(&txns[b]));
     concurrent && of_a.intersection(&of_b).all(|key| commute(txns, key, a, b))
 }

@@ -655,8 +655,10 @@ impl Group {
         let ready = |machine: MachineId| {
             let found = progress.get(u64::from(machine.0));
             found.is_some_and(|p| {
-                // It has answered: what it has is known.
-                let follows = machine == own || p.state == ProgressState::Replicate;
+                // It has answered: what it has is known. (After a snapshot it is sent nothing, and does not
+                // count as following, before there is a new entry.)
+                let has_all = p.matched == last;
+                let follows = machine == own || p.state == ProgressState::Replicate || has_all;
                 // A machine that was in the group before has by then what it had then, so that it
                 // votes, and it is known that the answer is not its earlier replica's.
                 let is_back = machine == own || p.matched >= self.changed_at;

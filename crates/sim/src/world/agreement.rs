@@ -37,6 +37,24 @@ impl World {
         Ok(())
     }
 
+    /// What every machine knows of a shard's group.
+    fn standings(&self, shard: ShardId) -> String {
+        let workers = self
+            .machines
+            .iter()
+            .flat_map(|machine| machine.workers.iter().map(move |worker| (machine.id.0, worker)));
+        let replicas = workers.filter_map(|(id, worker)| Some((id, worker.node().replica(shard)?)));
+        let line = |(id, r): (u16, &engine::replica::Replica<_>)| {
+            let (members, applied, leads) = (r.members(), r.applied(), r.leading());
+            let (promises, standing, rests) = (r.promises(), r.standing(), r.rests());
+            format!(
+                "machine {id}: {members:?}, applied {applied:?}, leads {leads:?}, rests {rests}, \
+                 {promises:?}, {standing:?}"
+            )
+        };
+        replicas.map(line).collect::<Vec<_>>().join("\n")
+    }
+
     fn check_shard(&self, map: &ShardMap, shard: ShardId) -> Result<(), String> {
         let worker = usize::from(shard.0 % self.shape.workers);
         let mut first = None;
@@ -60,10 +78,9 @@ impl World {
             };
             if replica.members().voters != map.holders_of(shard) {
                 return Err(format!(
-                    "shard {} is held by {:?} at the end, says machine {}, in {map}",
+                    "shard {} is held by others at the end, in {map}\n{}",
                     shard.0,
-                    replica.members(),
-                    machine.id.0
+                    self.standings(shard)
                 ));
             }
             let state = replica.shard().state();
