@@ -75,9 +75,6 @@ pub enum Plant {
     EarlyExpiry,
     /// In a cluster with sessions: a gateway goes on writing for a session that is elsewhere by now.
     MovedSession,
-    /// In a cluster with pipelines: whoever comes later on a record does not wait until what the pipeline
-    /// has issued before is closed on other shards.
-    EarlyRead,
     /// In a cluster with pipelines: clocks do not go up to the places that they have given.
     StandingClock,
     /// In a cluster with pipelines: what is not durable yet is not waited for, however low its proposal.
@@ -86,15 +83,13 @@ pub enum Plant {
     EarlyProposal,
     /// In a cluster with pipelines: that something is refused is kept in memory only.
     ForgottenRefusal,
-    /// In a cluster with pipelines: a new leader lets everybody in at once.
-    EarlyNewcomer,
     /// In a cluster with pipelines: what was answered before counts for nothing.
     DroppedFloor,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 35] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -125,12 +120,10 @@ impl Plant {
         Self::ReusedSequence,
         Self::EarlyExpiry,
         Self::MovedSession,
-        Self::EarlyRead,
         Self::StandingClock,
         Self::UndurableIgnored,
         Self::EarlyProposal,
         Self::ForgottenRefusal,
-        Self::EarlyNewcomer,
         Self::DroppedFloor,
     ];
 
@@ -167,12 +160,10 @@ impl Plant {
             Self::ReusedSequence => "reused-sequence",
             Self::EarlyExpiry => "early-expiry",
             Self::MovedSession => "moved-session",
-            Self::EarlyRead => "early-read",
             Self::StandingClock => "standing-clock",
             Self::UndurableIgnored => "undurable-ignored",
             Self::EarlyProposal => "early-proposal",
             Self::ForgottenRefusal => "forgotten-refusal",
-            Self::EarlyNewcomer => "early-newcomer",
             Self::DroppedFloor => "dropped-floor",
         }
     }
@@ -189,18 +180,16 @@ impl Plant {
 
     /// Whether it takes pipelines over several shards to notice.
     pub fn needs_pipelines(self) -> bool {
-        self >= Self::EarlyRead
+        self >= Self::StandingClock
     }
 
     /// The rule of the order of pipelines that is broken, if it is one that shards see to.
     pub fn rule(self) -> Option<Rule> {
         match self {
-            Self::EarlyRead => Some(Rule::LaterWait),
             Self::StandingClock => Some(Rule::ClocksFollow),
             Self::UndurableIgnored => Some(Rule::UndurableCounts),
             Self::EarlyProposal => Some(Rule::ProposalsAreDurable),
             Self::ForgottenRefusal => Some(Rule::RefusalsAreDurable),
-            Self::EarlyNewcomer => Some(Rule::NewcomersWait),
             _ => None,
         }
     }

@@ -75,9 +75,6 @@ pub struct Config {
 /// time: the simulator shows by that what each is needed for, and that it would notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Who comes later on a record waits until all is closed, on all shards, that its pipeline has issued
-    /// before.
-    LaterWait,
     /// A clock goes up to the places that it has given.
     ClocksFollow,
     /// What has a lower proposal and is not durable yet comes first as well.
@@ -86,8 +83,6 @@ pub enum Rule {
     ProposalsAreDurable,
     /// That nothing more of a pipeline is let in is in the log before it is told.
     RefusalsAreDurable,
-    /// A new leader lets nobody in who conflicts with what has no place yet.
-    NewcomersWait,
 }
 
 /// How long after the last lock operations in the log are still noted in the lock table. Without

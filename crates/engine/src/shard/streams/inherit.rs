@@ -4,15 +4,15 @@
 use super::live::{Live, Progress, lost};
 use crate::message::{Answer, Body, MachineId, Now, Refusal, Request, TxnId};
 use crate::pipeline::{Group, Place, StreamId};
+use crate::shard::Shard;
 use crate::shard::grants::Claims;
-use crate::shard::{Rule, Shard};
 use smallvec::smallvec;
 use std::sync::Arc;
 
 impl Shard {
     /// Whether something that an earlier leader has left without a place stands in the way.
     pub(in crate::shard) fn waits_for_places(&self, body: &Body, claims: &Claims) -> bool {
-        if self.streams.unplaced.is_empty() || self.breaks(Rule::NewcomersWait) {
+        if self.streams.unplaced.is_empty() {
             return false;
         }
         let own = match body {

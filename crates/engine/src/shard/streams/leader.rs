@@ -383,7 +383,7 @@ impl Shard {
     /// Whether a unit of another or of this shard is closed, as far as it is known here.
     fn is_closed(&self, id: StreamId, stream: &Stream, home: ShardId, seq: u32) -> bool {
         if home != self.config.id {
-            return stream.told.is_closed(home, seq) || self.breaks(Rule::LaterWait);
+            return stream.told.is_closed(home, seq);
         }
         match stream.group_of(seq) {
             Some((live, at)) => live.units[at].is_closed(),
