@@ -145,7 +145,7 @@ fn cycles_agrees_with_exhaustive_search() {
 fn replay_agrees_with_plain_simulation() {
     for workload in [Workload::Lists, Workload::Unique, Workload::Everything, Workload::Counters] {
         let mut score = Score::default();
-        for seed in 0..2_500 {
+        for seed in 0..3_000 {
             let mut random = SplitMix64(seed ^ 0xabcd_0000);
             let mut options = small(workload, 6 + random.below(20));
             options.dispatch = random.percent(30);
@@ -167,7 +167,7 @@ fn replay_agrees_with_plain_simulation() {
             assert!(!deserved || verdict.valid, "seed {seed}: {}", explain(&verdict, &history));
             assert!(deserved || !verdict.valid, "seed {seed}: {}", explain(&verdict, &history));
         }
-        assert!(score.invalid > 250 && score.valid > 100, "{workload:?}: {score:?}");
+        assert!(score.invalid > 300 && score.valid > 100, "{workload:?}: {score:?}");
         assert_eq!(score.missed, 0, "{workload:?}: {score:?}");
     }
 }

@@ -3,6 +3,7 @@
 //! do; rules of the order of pipelines are broken by the shards themselves, which are told to.
 
 use crate::build::Build;
+use crate::swarm::Fault;
 use adt::{Blob, Reply};
 use engine::coordination::service::Command;
 use engine::coordination::{Ask, Change, Lasts, OfSession, Write, Zxid};
@@ -181,6 +182,18 @@ impl Plant {
     /// Whether it takes pipelines over several shards to notice.
     pub fn needs_pipelines(self) -> bool {
         self >= Self::StandingClock
+    }
+
+    /// What has to happen often for it to show, if it is rare in other runs: what is wrong with a cut shows in
+    /// one that is made, with a clock in one that stands still where something is led, and with what is not
+    /// durable where that gets lost.
+    pub fn shows_under(self) -> &'static [(Fault, u64)] {
+        match self {
+            Self::TornCut => &[(Fault::Backup, 40)],
+            Self::FrozenClock => &[(Fault::Move, 12)],
+            Self::EarlyProposal => &[(Fault::Crash, 20), (Fault::Clog, 40)],
+            _ => &[],
+        }
     }
 
     /// The rule of the order of pipelines that is broken, if it is one that shards see to.

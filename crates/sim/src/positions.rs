@@ -86,8 +86,8 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
         }
     }
     // Transactions with equal timestamps take effect in the order of their ids, which is the
-    // order of this map.
-    for (tie, (txn, written)) in (0..).zip(prepared) {
+    // order of this map. What one of them shares with a single record commutes with that.
+    for (tie, (txn, written)) in (1 << 32..).zip(prepared) {
         let Some(ts) = outcomes.get(&txn) else { continue };
         for value in written {
             values.entry(value).or_insert(Position { ts: *ts, tie: Some(tie), guarded: false });

@@ -174,8 +174,7 @@ impl Swarm {
                 faults.extend(random.percent(40).then_some((fault, count)));
             }
         }
-        // What is wrong with a cut shows in one that is made.
-        faults.extend((plant == Some(Plant::TornCut)).then_some((Fault::Backup, 40)));
+        faults.extend(plant.map_or(&[][..], Plant::shows_under));
         let manners = Manners::draw(&mut Random::new(seed, "manners"), shape.is_cluster());
         let mut random_mix = Random::new(seed, "mix");
         let (manners, mix) = match focus {
