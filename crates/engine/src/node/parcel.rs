@@ -69,7 +69,7 @@ pub enum Parcel {
     Members {
         /// The shard.
         shard: ShardId,
-        /// The term.
+        /// The term. Older builds compare it with their own.
         term: u64,
         /// Index and term of the last entry that the sender has carried out.
         applied: (u64, u64),

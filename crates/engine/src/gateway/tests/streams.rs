@@ -154,13 +154,19 @@ fn of_a_long_pipeline_only_so_much_is_in_flight() {
     assert_eq!((in_flight, replies.len()), (600, WINDOW_UNITS_MAX));
 }
 
-#[test]
-fn commands_whose_shard_was_split_between_them_are_dispatched_anew() {
+/// A gateway of machine 1 of two, with the map; machine 2 leads.
+fn led_by_machine_2() -> (Story, ShardMap) {
     let mut story = Story::clustered_with(Order::Constant);
     let machines = [1, 2].map(|n| (MachineId(n), format!("10.0.0.{n}:7001")));
     let map = ShardMap::founded(machines.into(), 2);
     story.gateway.map_changed(story.now, map.clone());
     story.leads(2);
+    (story, map)
+}
+
+#[test]
+fn commands_whose_shard_was_split_between_them_are_dispatched_anew() {
+    let (mut story, map) = led_by_machine_2();
     let first = story.all(&["INCR a"]);
     let second = story.all(&["INCR e", "INCR e"]);
     assert!(matches!((&first[..], &second[..]), ([_], [(ShardId(1), _, Body::Apply(_))])));
@@ -182,11 +188,7 @@ fn commands_whose_shard_was_split_between_them_are_dispatched_anew() {
 
 #[test]
 fn units_whose_shard_was_split_are_asked_for_where_they_may_have_taken_effect() {
-    let mut story = Story::clustered_with(Order::Constant);
-    let machines = [1, 2].map(|n| (MachineId(n), format!("10.0.0.{n}:7001")));
-    let map = ShardMap::founded(machines.into(), 2);
-    story.gateway.map_changed(story.now, map.clone());
-    story.leads(2);
+    let (mut story, map) = led_by_machine_2();
     let sent = story.all(&["INCR a", "INCR b"]);
     let numbers = |sent: &[Sent]| {
         let of_one = |(shard, _, body): &Sent| (*shard, group(body).stream, group(body).first());

@@ -3,7 +3,7 @@
 
 use super::live::{Live, Progress, lost};
 use crate::message::{Answer, Body, MachineId, Now, Refusal, Request, TxnId};
-use crate::pipeline::{Group, Place, StreamId};
+use crate::pipeline::{Group, Place, StreamId, Unit};
 use crate::shard::Shard;
 use crate::shard::grants::Claims;
 use smallvec::smallvec;
@@ -49,10 +49,7 @@ impl Shard {
     }
 
     /// Takes out requests that are held and of which `is` says yes.
-    pub(in crate::shard) fn take_newcomers(
-        &mut self,
-        is: impl Fn(&Request) -> bool,
-    ) -> Vec<Request> {
+    pub(super) fn take_newcomers(&mut self, is: impl Fn(&Request) -> bool) -> Vec<Request> {
         let held = std::mem::take(&mut self.streams.held);
         let (taken, held) = held.into_iter().partition(is);
         self.streams.held = held;
@@ -143,7 +140,7 @@ impl Shard {
         let prepared = |seq: u32| self.state.prepared().get(&id.unit(seq));
         let unit = |(seq, _): &(u32, Option<Place>)| {
             let ops = prepared(*seq).map(|p| p.prepare.apply.ops.clone()).unwrap_or_default();
-            crate::pipeline::Unit { seq: *seq, ops }
+            Unit { seq: *seq, ops }
         };
         let group = Group {
             stream: id,

@@ -33,7 +33,7 @@ pub(in crate::shard) struct Streams {
     /// Records for which somebody has waited so long that no more units are let in, and who.
     pub(in crate::shard) owed: BTreeMap<Blob, WaiterId>,
     /// Streams that are about to be refused.
-    pub(super) refusing: BTreeMap<StreamId, Refusing>,
+    pub(super) refusing: BTreeMap<StreamId, super::memory::Refusing>,
     pub(super) keeping: Map<StreamId, super::memory::Keeping>,
     pub(super) forgotten: Vec<StreamId>,
     pub(super) outlived: Vec<StreamId>,
@@ -48,18 +48,6 @@ pub(in crate::shard) struct Streams {
     pub(super) recovery: Option<Recovery>,
     /// Records of units that have been handed on and are not durable, with how many there are of each.
     pub(super) ordering: Map<Blob, u32>,
-}
-
-/// A stream of which nothing more is let in, as soon as that is durable.
-#[derive(Debug)]
-pub(super) struct Refusing {
-    /// The first unit that this concerns.
-    pub seq: u32,
-    /// Other shards that want to know.
-    pub to: SmallVec<[ShardId; 4]>,
-    /// Groups that are not let in, with whoever has sent them. That they have failed is no news before it is
-    /// durable: the log of another leader may have them.
-    pub failed: Vec<(GatewayId, Token, Arc<Group>)>,
 }
 
 impl Streams {

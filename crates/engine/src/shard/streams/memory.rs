@@ -7,7 +7,7 @@
 //! all watermarks have passed).
 
 use super::chain::is_own;
-use super::leader::{Refusing, Streams};
+use super::leader::Streams;
 use super::live::{Live, own_proposal};
 use crate::entry::{KeptGroup, LogRecord};
 use crate::limits::{ASK_UNITS_US, EARLY_WORDS_US, STREAM_KEPT_US, UNITS_LATE_US};
@@ -42,6 +42,18 @@ impl Keeping {
         let ended = self.ended.as_ref();
         ended.is_some_and(|shards| shards.iter().all(|shard| self.settled.contains(shard)))
     }
+}
+
+/// A stream of which nothing more is let in, as soon as that is durable.
+#[derive(Debug)]
+pub(in crate::shard) struct Refusing {
+    /// The first unit that this concerns.
+    pub seq: u32,
+    /// Other shards that want to know.
+    pub to: SmallVec<[ShardId; 4]>,
+    /// Groups that are not let in, with whoever has sent them. That they have failed is no news before it is
+    /// durable: the log of another leader may have them.
+    pub failed: Vec<(GatewayId, Token, Arc<Group>)>,
 }
 
 fn is_of(id: StreamId, request: &Request) -> bool {
