@@ -184,9 +184,9 @@ impl Plant {
         self >= Self::StandingClock
     }
 
-    /// What has to happen often for it to show, if it is rare in other runs: what is wrong with a cut shows in
-    /// one that is made, with a clock in one that stands still where something is led, and with what is not
-    /// durable where that gets lost.
+    /// What has to happen often for it to show, if it is rare in other runs: what is wrong with a cut
+    /// shows in one that is made, what is wrong with a clock where it stands still and something is led,
+    /// and what counts too early where it gets lost.
     pub fn shows_under(self) -> &'static [(Fault, u64)] {
         match self {
             Self::TornCut => &[(Fault::Backup, 40)],
