@@ -41,10 +41,9 @@ pub(super) struct Chain {
     /// They are in the log.
     pub durable: bool,
     pub steps: Vec<Step>,
-    /// Places that were handed on to this shard and that nothing rests on, by the last unit of each.
+    /// Places that were handed on to this shard and that nothing rests on, by the last unit of each, whether
+    /// they may be rested on or not.
     pub heard: BTreeMap<u32, Vec<Link>>,
-    /// Places that were handed on by somebody who is listened to about them, be it with others that are not.
-    pub vouched: BTreeMap<u32, Link>,
     /// Places that are in the log, or on the way there.
     pub links: BTreeMap<u32, Link>,
     /// Up to which of its units this shard has handed on.
@@ -134,23 +133,15 @@ impl Shard {
     pub(super) fn hear_chain(&mut self, now: Now, id: StreamId, links: Vec<Link>) {
         let Some(last) = links.last().map(|link| link.seq) else { return };
         let whole = links.iter().zip(0..).all(|(link, seq)| link.seq == seq);
-        if !whole || !self.takes_some(id, &links) {
+        let has_better = |chain: &Chain| {
+            let heard = chain.heard.get(&last);
+            heard.is_some_and(|heard| self.takes(id, chain, heard))
+        };
+        if !whole || self.chain(id).is_some_and(has_better) {
             return;
         }
         self.stream_mut(now, id).chain.get_or_insert_default().heard.insert(last, links);
         self.streams.mark(id);
-    }
-
-    /// Keeps those places about which somebody who is listened to speaks; tells whether all of the others may
-    /// be rested on as well.
-    fn takes_some(&mut self, id: StreamId, links: &[Link]) -> bool {
-        let Some(chain) = self.chain(id) else { return true };
-        let heard: Vec<Link> =
-            links.iter().filter(|link| self.listens(id, chain, link)).copied().collect();
-        if let Some(chain) = self.chain_mut(id) {
-            chain.vouched.extend(heard.into_iter().map(|link| (link.seq, link)));
-        }
-        self.chain(id).is_none_or(|chain| self.takes(id, chain, links))
     }
 
     /// Whether the leader who has given a place is still listened to.
@@ -161,16 +152,16 @@ impl Shard {
 
     /// Whether a leader may rest something on places: nobody has given one of them who is not listened to
     /// any more. Those that something rests on already were told when that was promised; and of others
-    /// somebody may have spoken who is listened to.
+    /// somebody may have spoken who is listened to, be it together with some that he is not.
     fn takes(&self, id: StreamId, chain: &Chain, links: &[Link]) -> bool {
         let is_known =
             |link: &Link| chain.links.get(&link.seq).is_some_and(|known| known.place == link.place);
         let is_vouched = |link: &Link| {
-            let vouched = chain.vouched.get(&link.seq);
-            vouched.is_some_and(|v| v.place == link.place && self.listens(id, chain, v))
+            let mut heard = chain.heard.values().filter_map(|heard| heard.get(link.seq as usize));
+            heard.any(|heard| heard.place == link.place && self.listens(id, chain, heard))
         };
         let is_taken =
-            |link: &Link| is_known(link) || self.listens(id, chain, link) || is_vouched(link);
+            |link: &Link| self.listens(id, chain, link) || is_known(link) || is_vouched(link);
         chain.group.is_none() || links.iter().all(is_taken)
     }
 
@@ -407,12 +398,10 @@ impl Shard {
         let chain = self.chain(id);
         let homes = chain.and_then(|chain| chain.group.as_ref()).map_or(&[][..], |g| &g.homes);
         let mut doubted: Vec<(ShardId, u32)> = Vec::new();
-        for (seq, home) in
-            (0..last).zip(homes.iter().copied()).collect::<Vec<_>>().into_iter().rev()
-        {
+        for (seq, home) in homes.iter().copied().take(last as usize).enumerate().rev() {
             let is_doubted = home != self.config.id && self.listens_from(id, home) > 0;
             if is_doubted && doubted.iter().all(|(other, _)| *other != home) {
-                doubted.push((home, seq));
+                doubted.push((home, seq as u32));
             }
         }
         doubted
