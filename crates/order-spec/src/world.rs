@@ -13,6 +13,9 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::hash::Hash;
 
+/// The property that there is one order of all operations which agrees with all that was seen.
+pub const ORDER: &str = "one order";
+
 /// What a state is made of.
 pub trait Data: Clone + Debug + Ord + Hash + Send + Sync + 'static {}
 impl<T: Clone + Debug + Ord + Hash + Send + Sync + 'static> Data for T {}
@@ -343,7 +346,7 @@ impl<P: Protocol> Model for Spec<P> {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("one order", |spec: &Self, state: &State<P>| {
+            Property::always(ORDER, |spec: &Self, state: &State<P>| {
                 judge(&spec.story, &state.clients.seen(state.results())).is_none()
             }),
             Property::always("nobody waits for ever", |spec: &Self, state: &State<P>| {

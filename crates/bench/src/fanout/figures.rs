@@ -57,10 +57,13 @@ impl Figures {
             ("bytes_per_op", per_op(self.bytes)),
             ("log_appends_per_op", per_op(self.appends)),
         ]);
-        if let Load::Keys { fanout, zipf } = cell.load {
-            row.insert("fanout".into(), fanout.into());
-            row.insert("zipf".into(), rounded(zipf));
-        }
+        // An application draws how many commands a request has: there is a field, and no number.
+        let (fanout, zipf) = match cell.load {
+            Load::Keys { fanout, zipf } => (fanout.into(), rounded(zipf)),
+            Load::Retwis => (Value::Null, Value::Null),
+        };
+        row.insert("fanout".into(), fanout);
+        row.insert("zipf".into(), zipf);
         if kinds.len() > 1 {
             let done = kinds.iter().zip(&self.recorder.committed);
             let done = done.map(|(kind, count)| ((*kind).to_owned(), Value::from(*count)));

@@ -7,7 +7,7 @@ mod chain;
 mod constant;
 
 use order_spec::story::Story;
-use order_spec::world::{Protocol, Spec};
+use order_spec::world::{ORDER, Protocol, Spec};
 use stateright::{Checker, HasDiscoveries, Model};
 
 /// Goes through every course.
@@ -17,13 +17,14 @@ fn holds<P: Protocol>(protocol: P, story: Story) {
     println!("{:>9} states: {story}", checker.unique_state_count());
 }
 
-/// Finds a course in which a broken rule does harm.
+/// Finds a course in which a broken rule leaves no one order of what happened. Every rule that can be
+/// broken here is there for that order; that somebody waits for ever would be another harm, and not this
+/// proof.
 fn breaks<P: Protocol>(protocol: P, story: Story) {
     let name = format!("{protocol:?}");
     let checker = Spec { story: story.clone(), protocol }.checker().threads(2);
-    let checker = checker.finish_when(HasDiscoveries::AnyFailures).spawn_dfs().join();
-    let failures = ["one order", "nobody waits for ever"];
-    let found = failures.into_iter().find_map(|name| Some((name, checker.discovery(name)?)));
-    let (property, course) = found.unwrap_or_else(|| panic!("{name} does no harm in {story}"));
-    println!("{name} breaks \"{property}\": {:?}", course.into_actions());
+    let checker = checker.finish_when(HasDiscoveries::AnyOf([ORDER].into())).spawn_dfs().join();
+    let course = checker.discovery(ORDER);
+    let course = course.unwrap_or_else(|| panic!("{name} leaves an order in {story}"));
+    println!("{name} breaks \"{ORDER}\": {:?}", course.into_actions());
 }
