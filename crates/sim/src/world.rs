@@ -340,7 +340,7 @@ impl World {
                 self.wake_worker(machine, worker, self.now_us);
             }
         }
-        let changed = ["reshapings", "lost_disks"];
+        let changed = ["reshapings", "lost_disks", "flipped_bits"];
         let reshaped = changed.iter().any(|fault| self.outcome.faults.contains_key(fault));
         let rounds = if reshaped { RESHAPED_ROUNDS } else { 1 };
         for _ in 1..rounds {
