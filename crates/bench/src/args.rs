@@ -1,6 +1,7 @@
 //! What a bench is told on the command line.
 
 use crate::coordination::args::{LocksArgs, SmokeArgs};
+use crate::coordination::crowd::CrowdArgs;
 use crate::fanout::args::FanoutArgs;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
@@ -102,6 +103,17 @@ pub enum Bench {
     ///   claret bench locks --experiment E5 --backend claret --algorithm async-tas --seeds 1
     #[command(verbatim_doc_comment)]
     Locks(LocksArgs),
+    /// Coordination: many sessions that do little, and what they cost.
+    ///
+    /// Begins sessions, lets each make an ephemeral node and watch others, and measures the memory
+    /// that each of these takes, the processor time of ten thousand programs that say nothing but
+    /// that they are there, how long it takes until the last of them has heard of a change that all
+    /// watch (this process hears for all of them, which takes its time as well), and how long until
+    /// all have ended, with their nodes.
+    ///
+    ///   claret bench crowd --vs zookeeper
+    #[command(verbatim_doc_comment)]
+    Crowd(CrowdArgs),
 }
 
 /// Another server to measure single commands against in the same run.

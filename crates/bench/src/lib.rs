@@ -61,6 +61,9 @@ pub fn run(bench: &Bench, program: &Path) -> io::Result<(Report, &'static [&'sta
         Bench::Locks(args) => {
             (coordination::locks::run(args, program)?, &coordination::locks::COLUMNS, args.json)
         }
+        Bench::Crowd(args) => {
+            (coordination::crowd::run(args, program)?, &coordination::crowd::COLUMNS, args.json)
+        }
         Bench::Ops(args) => (ops::run(args, program)?, &ops::COLUMNS, args.json),
     })
 }

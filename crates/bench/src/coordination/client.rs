@@ -23,6 +23,11 @@ const TIMER: Token = Token(usize::MAX);
 const READ_BYTES: usize = 64 << 10;
 /// How long a server may take to begin or end a session, and for an answer that is waited for.
 const PATIENCE_NS: u64 = 60_000_000_000;
+/// Signs of life are spread over the time between two of a session, as those of so many programs.
+const PING_SLICES: usize = 64;
+/// So many sessions begin at the same time. Servers accept no more connections at once than some
+/// tens, and end those that ask for no session for a while.
+const BEGUN_TOGETHER: usize = 32;
 /// The longest sleep: somebody may have pressed Ctrl-C.
 const IDLE_NS: u64 = 100_000_000;
 
@@ -113,8 +118,10 @@ pub struct Client {
     /// Sessions that have something to send.
     dirty: Vec<usize>,
     counts: Counts,
+    /// Time between the signs of life of one slice of the sessions and the next.
     ping_every_ns: u64,
     next_ping_ns: u64,
+    ping_slice: usize,
     may_be_lost: bool,
     scratch: Vec<u8>,
 }
@@ -136,7 +143,7 @@ impl Client {
         let (poll, timers) = (Poll::new()?, Timers::new()?);
         let descriptor = timers.descriptor();
         poll.registry().register(&mut SourceFd(&descriptor), TIMER, Interest::READABLE)?;
-        let ping_every_ns = (timeout_ms.max(300) as u64) * 1_000_000 / 3;
+        let ping_every_ns = (timeout_ms.max(300) as u64) * 1_000_000 / 3 / PING_SLICES as u64;
         let mut client = Self {
             poll,
             events: Events::with_capacity(1024),
@@ -146,22 +153,31 @@ impl Client {
             counts: Counts::default(),
             ping_every_ns,
             next_ping_ns: ping_every_ns,
+            ping_slice: 0,
             may_be_lost: false,
             scratch: vec![0; READ_BYTES],
         };
-        for server in servers {
-            client.begin(*server, timeout_ms)?;
-        }
-        let until_ns = client.now_ns() + PATIENCE_NS;
-        let mut nothing = Vec::new();
-        while client.sessions.iter().any(|session| session.id.is_none()) {
-            if client.now_ns() > until_ns {
-                return Err(io::Error::other("a server does not begin a session"));
+        for some in servers.chunks(BEGUN_TOGETHER) {
+            for server in some {
+                client.begin(*server, timeout_ms)?;
             }
-            client.turn(until_ns, &mut nothing)?;
+            client.wait_for_beginnings()?;
         }
         client.counts = Counts::default();
         Ok(client)
+    }
+
+    /// Waits until every session has begun for which there is a connection.
+    fn wait_for_beginnings(&mut self) -> io::Result<()> {
+        let until_ns = self.now_ns() + PATIENCE_NS;
+        let mut nothing = Vec::new();
+        while self.sessions.iter().any(|session| session.id.is_none()) {
+            if self.now_ns() > until_ns {
+                return Err(io::Error::other("a server does not begin a session"));
+            }
+            self.turn(until_ns, &mut nothing)?;
+        }
+        Ok(())
     }
 
     fn begin(&mut self, server: SocketAddr, timeout_ms: i32) -> io::Result<()> {
@@ -369,7 +385,9 @@ impl Client {
 
     fn ping(&mut self, now_ns: u64) {
         self.next_ping_ns = now_ns + self.ping_every_ns;
-        for (number, session) in self.sessions.iter_mut().enumerate() {
+        self.ping_slice = (self.ping_slice + 1) % PING_SLICES;
+        let sessions = self.sessions.iter_mut().enumerate();
+        for (number, session) in sessions.skip(self.ping_slice).step_by(PING_SLICES) {
             if session.id.is_some() && !session.ended {
                 let ping = Request { xid: PING_XID, what: Ask::Ping };
                 ping.encode(&mut session.out).expect("a ping can be said");

@@ -1,4 +1,5 @@
-//! The study of the price of coordination: `claret bench smoke` and `claret bench locks`.
+//! The study of the price of coordination: `claret bench smoke`, `claret bench locks` and
+//! `claret bench crowd`.
 //!
 //! Two versions of a paper on the cost of consensus measure locks on ZooKeeper under added delays.
 //! This repeats their experiments on Claret, and on ZooKeeper beside it, by the same client, with
@@ -10,6 +11,7 @@
 //! | [`recipes`], [`znodes`] | the lock recipes on it |
 //! | [`adaptive`] | a lock that changes its recipe as the model recommends |
 //! | [`locker`] | what the generator knows of a way to lock: other protocols are other lockers |
+//! | [`crowd`] | many sessions that do little |
 //! | [`generator`] | requests that come and go, and the check that nobody overlaps |
 //! | [`backend`], [`zookeeper`] | the services, with links that can be made longer |
 //! | [`plan`], [`resume`] | what is measured, and what was already |
@@ -20,6 +22,7 @@ pub mod args;
 pub mod backend;
 mod barrier;
 pub mod client;
+pub mod crowd;
 mod echoes;
 mod failure;
 pub mod figures;

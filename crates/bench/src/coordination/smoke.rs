@@ -53,7 +53,8 @@ struct Turns {
     data: Vec<u8>,
 }
 
-fn set(path: &str, data: &[u8]) -> Ask {
+/// Writing a node's data, whatever its version.
+pub fn set(path: &str, data: &[u8]) -> Ask {
     Ask::Write(Write::Change(Change::SetData {
         path: path.into(),
         data: Some(data.into()),

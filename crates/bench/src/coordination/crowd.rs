@@ -1,0 +1,311 @@
+//! `claret bench crowd`: many sessions at one service that do little, and what they cost.
+//!
+//! Who runs a coordination service knows it by its crowds: thousands of programs that hold a session
+//! and an ephemeral node each, watch a few nodes, and say nothing but that they are there, until
+//! something changes that all of them watch. One number of each is what a machine is bought for:
+//! memory for a session, a node and a watch, processor time for signs of life, and how long it takes
+//! until the last one has heard of a change.
+
+use super::backend::{Attach, Backend, DISTANCES, Ensemble};
+use super::client::{Answer, Client, Heard, exists, get};
+use super::locks::Services;
+use super::operations::quantile;
+use super::recipes::create;
+use super::smoke::set;
+use super::{stop, zookeeper};
+use crate::args::parse_seconds;
+use crate::coordination::args::SmokePeer;
+use crate::process::{cpu_us, resident_bytes};
+use crate::report::{Report, fields, ratio, rounded};
+use clap::Args;
+use indicatif::ProgressBar;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::{Map, Value};
+use std::io;
+use std::path::{Path, PathBuf};
+use wire::jute::{Ask, Lasts, Mode};
+
+/// Columns of the table for people.
+pub const COLUMNS: [&str; 12] = [
+    "servers",
+    "backend",
+    "sessions",
+    "session_bytes",
+    "ephemeral_bytes",
+    "watch_bytes",
+    "rss_mb",
+    "heartbeat_cpu_percent",
+    "notify_p50_ms",
+    "notify_last_ms",
+    "create_per_s",
+    "close_s",
+];
+
+/// What the answers are told by that all sessions wait for.
+const ONE_OF_ALL: u64 = 1;
+
+/// Files that a process has open besides its connections.
+const FILES_BESIDE: u64 = 256;
+
+/// Options of `crowd`.
+#[derive(Clone, Debug, Args)]
+pub struct CrowdArgs {
+    /// Sessions.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=11_000))]
+    pub sessions: u32,
+    /// Ephemeral nodes, which belong to the sessions in turn.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub ephemerals: u32,
+    /// Watches. The first of each session is on one node that all watch, the others are on ephemeral
+    /// nodes of other sessions.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub watches: u32,
+    /// How often the node is changed that all watch; between changes all watch it again.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub changes: u32,
+    /// For how long nothing but signs of life is sent while processor time is measured. A session
+    /// sends one every ten seconds.
+    #[arg(long, default_value_t = 20.0, value_parser = parse_seconds)]
+    pub seconds: f64,
+    /// Servers of each service; sessions go to all of them in turn.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=5))]
+    pub servers: u16,
+    /// Another service to measure after this one.
+    #[arg(long, value_enum)]
+    pub vs: Option<SmokePeer>,
+    /// Where the servers' data directories are made.
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    pub dir: PathBuf,
+    /// Print one JSON document instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What the processes of a service hold and have used.
+#[derive(Clone, Copy)]
+struct Used {
+    resident_bytes: u64,
+    cpu_us: u64,
+}
+
+impl Used {
+    fn by(ensemble: &Ensemble) -> Self {
+        let processes: Vec<String> = ensemble.processes().iter().map(u32::to_string).collect();
+        Self {
+            resident_bytes: processes.iter().map(|id| resident_bytes(id)).sum(),
+            cpu_us: processes.iter().map(|id| cpu_us(id)).sum(),
+        }
+    }
+
+    /// Bytes that each of `count` things has added since `before`.
+    fn bytes_each(self, before: Self, count: u32) -> Value {
+        let more = self.resident_bytes as f64 - before.resident_bytes as f64;
+        rounded(more.max(0.0) / f64::from(count))
+    }
+}
+
+/// The sessions of one service, and what they do together.
+struct Crowd<'a> {
+    args: &'a CrowdArgs,
+    client: Client,
+    /// The node under which everything is.
+    base: String,
+}
+
+impl Crowd<'_> {
+    fn hot(&self) -> String {
+        format!("{}/hot", self.base)
+    }
+
+    fn ephemeral(&self, number: u32) -> String {
+        format!("{}/e-{number}", self.base)
+    }
+
+    /// Asks for `count` things, told by their number, in the sessions in turn; gives the
+    /// nanoseconds until all are answered.
+    fn all(&mut self, count: u32, ask: impl Fn(&Self, u32) -> Ask) -> io::Result<u64> {
+        let begin_ns = self.client.now_ns();
+        for number in 0..count {
+            let what = ask(self, number);
+            self.client.ask((number % self.args.sessions) as usize, ONE_OF_ALL, what);
+        }
+        let (mut missing, mut heard) = (count, Vec::new());
+        while missing > 0 {
+            self.wait(&mut heard)?;
+            for heard in heard.drain(..) {
+                // The answer to a change may come after all have heard of it.
+                let Heard::Answer(Answer { tag: ONE_OF_ALL, result, .. }) = heard else { continue };
+                result.map_err(|code| io::Error::other(format!("refused: {code:?}")))?;
+                missing -= 1;
+            }
+        }
+        Ok(self.client.now_ns() - begin_ns)
+    }
+
+    fn wait(&mut self, heard: &mut Vec<Heard>) -> io::Result<()> {
+        let patience_ns = self.client.now_ns() + 60_000_000_000;
+        self.client.wait(patience_ns, heard)?;
+        match heard.is_empty() {
+            true => Err(io::Error::other("the service does not answer")),
+            false => Ok(()),
+        }
+    }
+
+    fn make_ephemerals(&mut self) -> io::Result<u64> {
+        let ephemeral = Mode { lasts: Lasts::Session, sequential: false };
+        self.all(self.args.ephemerals, |own, n| create(&own.ephemeral(n), b"", ephemeral))
+    }
+
+    fn watch(&mut self) -> io::Result<u64> {
+        let (sessions, ephemerals) = (self.args.sessions, self.args.ephemerals);
+        self.all(self.args.watches, |own, n| match n / sessions {
+            0 => get(&own.hot(), true),
+            layer => exists(&own.ephemeral((n % sessions + layer) % ephemerals), true),
+        })
+    }
+
+    /// Says nothing but that the sessions are there.
+    fn rest(&mut self) -> io::Result<()> {
+        let until_ns = self.client.now_ns() + (self.args.seconds * 1e9) as u64;
+        let mut heard = Vec::new();
+        while self.client.now_ns() < until_ns {
+            self.client.wait(until_ns, &mut heard)?;
+            heard.clear();
+        }
+        Ok(())
+    }
+
+    /// Changes the node that all watch; gives the nanoseconds after which each of them has heard
+    /// of it.
+    fn change(&mut self) -> io::Result<Vec<u64>> {
+        let watchers = self.args.sessions.min(self.args.watches) as usize;
+        let begin_ns = self.client.now_ns();
+        self.client.ask(0, 0, set(&self.hot(), b"other"));
+        let (mut times, mut heard) = (Vec::with_capacity(watchers), Vec::new());
+        while times.len() < watchers {
+            self.wait(&mut heard)?;
+            let now_ns = self.client.now_ns() - begin_ns;
+            for heard in heard.drain(..) {
+                if let Heard::Event { .. } = heard {
+                    times.push(now_ns);
+                }
+            }
+        }
+        self.all(watchers as u32, |own, _| get(&own.hot(), true))?;
+        Ok(times)
+    }
+}
+
+/// Lets this process have as many connections as there are to be sessions.
+fn allow(sessions: u32) -> io::Result<()> {
+    let (limit, needed) = (getrlimit(Resource::Nofile), u64::from(sessions) + FILES_BESIDE);
+    if limit.current.is_some_and(|current| current < needed) {
+        let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
+        setrlimit(Resource::Nofile, raised).map_err(|error| {
+            let what = format!("{sessions} sessions need {needed} open files (ulimit -n): {error}");
+            io::Error::other(what)
+        })?;
+    }
+    Ok(())
+}
+
+/// Measures a service.
+fn measure(
+    args: &CrowdArgs,
+    backend: Backend,
+    program: &Path,
+    bar: &ProgressBar,
+) -> io::Result<Map<String, Value>> {
+    let say = |what: &str| {
+        bar.set_message(format!("{}: {what}", backend.name()));
+        bar.inc(1);
+    };
+    say("starts");
+    let mut services = Services::new(program, &args.dir, 60_000_000_000);
+    let base = services.name("crowd");
+    let ensemble = services.ensemble(backend, args.servers, false)?;
+    ensemble.stretch([0; DISTANCES], 0)?;
+    let empty = Used::by(ensemble);
+    say("sessions begin");
+    let client = Client::connect(&ensemble.entrances(args.sessions as usize, Attach::Any))?;
+    let mut crowd = Crowd { args, client, base };
+    for path in [crowd.base.clone(), crowd.hot()] {
+        let made = crowd.client.call(0, create(&path, b"one", Mode::default()))?;
+        made.map_err(|code| io::Error::other(format!("{path} was not created: {code:?}")))?;
+    }
+    let there = Used::by(ensemble);
+    say("ephemeral nodes are made");
+    let create_ns = crowd.make_ephemerals()?;
+    let made = Used::by(ensemble);
+    say("all watch");
+    let watch_ns = crowd.watch()?;
+    let watched = Used::by(ensemble);
+    say("nobody says anything");
+    let before = Used::by(ensemble);
+    crowd.rest()?;
+    let heartbeat_us = Used::by(ensemble).cpu_us.saturating_sub(before.cpu_us);
+    say("something changes");
+    let (mut times, mut lasts, before) = (Vec::new(), Vec::new(), Used::by(ensemble));
+    for _ in 0..args.changes {
+        let mut heard_ns = crowd.change()?;
+        lasts.extend(heard_ns.last());
+        times.append(&mut heard_ns);
+    }
+    let change_us = Used::by(ensemble).cpu_us.saturating_sub(before.cpu_us);
+    say("sessions end");
+    let begin_ns = std::time::Instant::now();
+    crowd.client.close()?;
+    let close_s = begin_ns.elapsed().as_secs_f64();
+    let per_s = |count: u32, ns: u64| rounded(f64::from(count) / (ns as f64 / 1e9));
+    // A session sends a sign of life every ten seconds.
+    let heartbeats = f64::from(args.sessions) * args.seconds / 10.0;
+    Ok(fields([
+        ("servers", args.servers.into()),
+        ("backend", backend.name().into()),
+        ("sessions", args.sessions.into()),
+        ("ephemerals", args.ephemerals.into()),
+        ("watches", args.watches.into()),
+        ("empty_rss_mb", rounded(empty.resident_bytes as f64 / 1e6)),
+        ("rss_mb", rounded(watched.resident_bytes as f64 / 1e6)),
+        ("session_bytes", there.bytes_each(empty, args.sessions)),
+        ("ephemeral_bytes", made.bytes_each(there, args.ephemerals)),
+        ("watch_bytes", watched.bytes_each(made, args.watches)),
+        ("create_per_s", per_s(args.ephemerals, create_ns)),
+        ("watch_per_s", per_s(args.watches, watch_ns)),
+        ("heartbeat_cpu_percent", rounded(heartbeat_us as f64 / args.seconds / 1e4)),
+        ("heartbeat_cpu_us", rounded(heartbeat_us as f64 / heartbeats)),
+        ("notify_p50_ms", rounded(quantile(&times, 0.5) / 1e6)),
+        ("notify_last_ms", rounded(quantile(&lasts, 0.5) / 1e6)),
+        ("notify_and_watch_cpu_us", rounded(change_us as f64 / times.len().max(1) as f64)),
+        ("close_s", rounded(close_s)),
+    ]))
+}
+
+/// Runs the bench.
+///
+/// # Errors
+/// A service cannot be started or fails, this process may not have so many connections, or Ctrl-C
+/// was pressed.
+pub fn run(args: &CrowdArgs, program: &Path) -> io::Result<Report> {
+    stop::listen()?;
+    allow(args.sessions)?;
+    let mut backends = vec![Backend::Claret];
+    if args.vs.is_some() {
+        zookeeper::is_installed()?;
+        backends.push(Backend::Zookeeper);
+    }
+    let bar = crate::sweep::progress(backends.len() * 7);
+    let mut report = Report::default();
+    for backend in &backends {
+        report.rows.push(measure(args, *backend, program, &bar)?);
+    }
+    bar.finish_and_clear();
+    if let [own, other] = &report.rows[..] {
+        let of = |row: &Map<String, Value>, what: &str| row.get(what).and_then(Value::as_f64);
+        for what in ["rss_mb", "heartbeat_cpu_percent", "notify_last_ms"] {
+            let name = format!("zookeeper_over_claret {what}");
+            report.ratios.insert(name, ratio(of(other, what), of(own, what)));
+        }
+    }
+    Ok(report)
+}
