@@ -93,6 +93,33 @@ fn a_transaction_that_a_unit_waits_for_is_to_give_way() {
 }
 
 #[test]
+fn what_a_program_was_told_before_its_transaction_was_prepared_holds_under_the_next_leader() {
+    let mut story = ordered();
+    story.ask(lock(1, "s", add("a")));
+    story.ask(prepare(1, &[("s", add("a"))]));
+    story.sync();
+    assert_eq!(story.seen(), ["1 locked 1", "2 prepared"]);
+    // The locks were in the memory of the leader before; the log knows nothing of them.
+    let mut story = story.led_anew();
+    let unit = story.ask(other_unit("s", add("a")));
+    let other = story.ask(prepare(2, &[("s", card())]));
+    // Its gateway is asked, and has not decided yet.
+    story.ask(Body::ProbeAck { txn: txn(1) });
+    story.sync();
+    let later = Timestamp::from_micros(story.now.wall_us + 5).0;
+    let decided = story.ask(decide(1, Some(later)));
+    story.sync();
+    story.sync();
+    let seen = story.seen();
+    let at = |token: u64, what: &str| {
+        let wanted = format!("{token} {what}");
+        seen.iter().position(|answer| answer.starts_with(&wanted)).expect(&wanted)
+    };
+    assert!(at(decided, "done 1") < at(other, "prepared"), "{seen:?}");
+    assert!(seen[at(unit, "Units")].contains("Int(0)"), "{seen:?}");
+}
+
+#[test]
 fn a_decided_transaction_that_waits_for_a_unit_keeps_nobody_from_what_it_has_read() {
     let mut story = ordered();
     story.ask(unit(1, 0, &[1, 0], ("t", card())));
