@@ -47,7 +47,7 @@ pub enum Plant {
     LooseOrder,
     /// With locks: tokens are shown and nobody looks at them, as if writes came without.
     UnfencedWrites,
-    /// With locks: the largest tokens are not in snapshots.
+    /// With locks: the largest tokens that were seen are lost with the log before a snapshot.
     ForgottenTokens,
     /// With locks: leases end after a quarter of their time.
     EarlyLeaseEnd,
@@ -284,9 +284,11 @@ impl Plant {
     }
 
     /// What becomes of a snapshot that is read back.
-    pub fn snapshot(self, parts: &mut Vec<SnapshotPart>) {
-        if self == Self::ForgottenTokens {
-            parts.retain(|part| !matches!(part, SnapshotPart::Fence { .. }));
+    pub fn snapshot(self, parts: &mut [SnapshotPart]) {
+        for part in parts {
+            if let (Self::ForgottenTokens, SnapshotPart::Fence { token, .. }) = (self, part) {
+                *token = 0;
+            }
         }
     }
 
