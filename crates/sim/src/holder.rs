@@ -31,6 +31,8 @@ pub struct Habits {
     /// How many of a hundred acquisitions share the lock, and how many have a request number.
     shared_percent: u64,
     numbered_percent: u64,
+    /// What they write they write in transactions that read the lock, and not under fences.
+    requires: bool,
     /// How many of a hundred holders somebody takes the lock away from.
     breaks_percent: u64,
 }
@@ -40,6 +42,9 @@ impl Habits {
     pub fn draw(random: &mut Random, cluster: bool) -> Self {
         let leases = if cluster { [100, 400, 1_500, 4_000] } else { [20, 50, 200, 500] };
         let lease_ms = *random.pick(&leases);
+        let requires = random.percent(25);
+        // Who shares a lock holds it with smaller and larger tokens.
+        let shared_percent = *random.pick(&[0, 0, 0, 40]);
         Self {
             locks: random.between(1, 3),
             places: random.between(1, 2),
@@ -49,23 +54,29 @@ impl Habits {
             stands_percent: *random.pick(&[0, 5, 30]),
             renews_percent: *random.pick(&[0, 20, 60]),
             forgets_percent: *random.pick(&[0, 5, 30]),
-            shared_percent: *random.pick(&[0, 0, 0, 40]),
+            shared_percent: if requires { 0 } else { shared_percent },
+            requires,
             numbered_percent: *random.pick(&[0, 50, 100]),
             breaks_percent: *random.pick(&[0, 0, 0, 5]),
         }
     }
 
-    /// The keys of what a lock guards in one of its places: they are in one slot, as what is done under one
-    /// token in one step must be.
-    fn keys(place: &str) -> (String, String) {
-        (format!("reg{{{place}}}"), format!("jou{{{place}}}"))
+    /// The keys of what a lock guards in one of its places: they are in one slot, as what is fenced together
+    /// must be, but for transactions.
+    fn keys(&self, place: &str) -> (String, String) {
+        let elsewhere = if self.requires { "-elsewhere" } else { "" };
+        (format!("reg{{{place}}}"), format!("jou{{{place}{elsewhere}}}"))
     }
 
     /// Every place with its register and its journal.
     pub fn all(&self) -> Vec<(String, String, String)> {
         let places = (0..self.locks).flat_map(|lock| (0..self.places).map(move |n| (lock, n)));
         let named = places.map(|(lock, n)| place(lock, n));
-        named.map(|place| (place.clone(), Self::keys(&place).0, Self::keys(&place).1)).collect()
+        let with_keys = named.map(|place| {
+            let (register, journal) = self.keys(&place);
+            (place, register, journal)
+        });
+        with_keys.collect()
     }
 }
 
@@ -116,6 +127,25 @@ struct Open {
     act: usize,
     /// How many replies are missing; the last one counts.
     left: usize,
+    /// The rest of a transaction, of which each command is sent when the one before it is answered; the
+    /// first asks whether the lock is held.
+    unsent: VecDeque<Vec<String>>,
+    asks: Asks,
+}
+
+/// Whether the lock of a transaction is held.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Asks {
+    /// Nobody asks.
+    Nothing,
+    /// It begins, and is to ask next.
+    Next,
+    /// The next reply tells.
+    Now,
+    /// It is, as far as it is known.
+    Held,
+    /// It is not: the transaction is to be ended.
+    Lost,
 }
 
 /// A client.
@@ -210,8 +240,20 @@ impl Holder {
     }
 
     fn send(&mut self, act: usize, commands: Vec<Vec<String>>) -> Vec<Wish> {
-        self.open.push_back(Open { act, left: commands.len() });
+        let (left, unsent, asks) = (commands.len(), VecDeque::new(), Asks::Nothing);
+        self.open.push_back(Open { act, left, unsent, asks });
         commands.into_iter().map(Wish::Send).collect()
+    }
+
+    /// A transaction that goes on as long as the lock is held.
+    fn transact(&mut self, act: usize, held: String, writes: Vec<String>) -> Vec<Wish> {
+        let unsent: VecDeque<_> =
+            [held].iter().chain(&writes).map(|command| words(command)).collect();
+        let mut unsent = unsent;
+        unsent.push_back(words("txn commit"));
+        let left = unsent.len() + 1;
+        self.open.push_back(Open { act, left, unsent, asks: Asks::Next });
+        vec![Wish::Send(words("txn begin"))]
     }
 
     fn ask(&mut self, act: usize, number: Option<u64>) -> Vec<Wish> {
@@ -242,6 +284,7 @@ impl Holder {
                 vec![Wish::Sleep(us)]
             }
             Some(Step::Write(count)) => {
+                let count = if self.habits.requires { 1 } else { count };
                 (0..count).flat_map(|_| self.write(now_us, lock, token)).collect()
             }
             Some(Step::Read) => self.read(now_us, lock, Some(token)),
@@ -275,12 +318,19 @@ impl Holder {
     /// A value into the register or the journal of a place or both, fenced.
     fn write(&mut self, now_us: u64, lock: u64, token: u64) -> Vec<Wish> {
         let place = place(lock, self.random.below(self.habits.places));
-        let (lock, (register_key, journal_key)) = (lock_name(lock), Habits::keys(&place));
+        let (lock, (register_key, journal_key)) = (lock_name(lock), self.habits.keys(&place));
         let value = format!("{token}.{}.{}", self.id, self.acts.len());
         let (register, journal) = *self.random.pick(&[(true, false), (false, true), (true, true)]);
         let set = format!("set {register_key} {value}");
         let push = format!("rpush {journal_key} {value}");
         let fence = format!("fence {lock} {token}");
+        if self.habits.requires {
+            let held = format!("lock.held {lock} {token}");
+            let writes = [register.then_some(set), journal.then_some(push)];
+            let what = What::Write { place, lock, token, value, register, journal };
+            let act = self.act(now_us, what);
+            return self.transact(act, held, writes.into_iter().flatten().collect());
+        }
         let commands = match (register, journal) {
             (true, true) => vec!["multi".to_owned(), fence, set, push, "exec".to_owned()],
             (true, _) => vec![format!("{fence} {set}")],
@@ -293,9 +343,10 @@ impl Holder {
 
     fn read(&mut self, now_us: u64, lock: u64, token: Option<u64>) -> Vec<Wish> {
         let place = place(lock, self.random.below(self.habits.places));
-        let (register_key, journal_key) = Habits::keys(&place);
+        let (register_key, journal_key) = self.habits.keys(&place);
         let journal = self.random.percent(50);
-        let token = token.filter(|_| self.random.percent(50));
+        let fences = !self.habits.requires && self.random.percent(50);
+        let token = token.filter(|_| fences);
         let fence = token.map(|token| (lock_name(lock), token));
         let prefix = fence.as_ref().map(|(lock, token)| format!("fence {lock} {token} "));
         let prefix = prefix.unwrap_or_default();
@@ -310,13 +361,21 @@ impl Holder {
     /// A reply has come; what it does at once.
     pub fn reply(&mut self, now_us: u64, reply: &Reply, over: bool) -> Vec<Wish> {
         let Some(open) = self.open.front_mut() else { return Vec::new() };
-        open.left -= 1;
+        if let Some(command) = open.next(reply) {
+            return vec![Wish::Send(command)];
+        }
         if open.left > 0 {
             return Vec::new();
         }
-        let act = open.act;
+        let (act, lost) = (open.act, open.asks == Asks::Lost);
         self.open.pop_front();
-        let outcome = outcome(&self.acts[act].what, reply);
+        let outcome = match lost {
+            true => Outcome::Refused,
+            false => outcome(&self.acts[act].what, reply),
+        };
+        if lost {
+            self.mark("locks_found_lost");
+        }
         if let (Outcome::Unknown, Stage::Asking(_, Some(_))) = (&outcome, &self.stage) {
             return self.again(now_us);
         }
@@ -350,6 +409,7 @@ impl Holder {
                 "locks_not_granted"
             }
             (What::Acquire { .. }, _) => "locks_not_granted",
+            (What::Write { .. }, Outcome::Done) if self.habits.requires => "writes_with_lock_held",
             (What::Write { .. }, Outcome::Done) => "fenced_writes",
             (What::Write { .. }, Outcome::Fenced) => "old_tokens_refused",
             (What::Renew { .. }, Outcome::Refused) => "leases_found_ended",
@@ -414,6 +474,32 @@ impl Holder {
             (Some(_), What::Acquire { again, .. }) => *again = true,
             _ => self.stage = Stage::Idle,
         }
+    }
+}
+
+impl Open {
+    /// A reply has come; the command that is sent then, if it is a transaction that goes on.
+    fn next(&mut self, reply: &Reply) -> Option<Vec<String>> {
+        self.left -= 1;
+        if self.asks == Asks::Nothing {
+            return None;
+        }
+        let ends = |code| ["TXNABORT", "INDEFINITE"].contains(&code);
+        if matches!(reply, Reply::Error(error) if ends(error.code())) {
+            self.left = 0;
+            return None;
+        }
+        self.asks = match (self.asks, reply) {
+            (Asks::Next, _) => Asks::Now,
+            (Asks::Now, Reply::Int(1..)) => Asks::Held,
+            (Asks::Now, _) => Asks::Lost,
+            (asks, _) => asks,
+        };
+        if self.asks == Asks::Lost && self.left > 1 {
+            (self.left, self.unsent) = (1, VecDeque::new());
+            return Some(words("txn abort"));
+        }
+        self.unsent.pop_front()
     }
 }
 

@@ -56,10 +56,10 @@ fn held_until_us(history: &History, grant: &Act, granted: Token) -> u64 {
     let mut given_back_us = u64::MAX;
     for act in history.acts.iter().filter(|act| act.outcome != Outcome::Refused) {
         match &act.what {
-            What::Renew { lock, token } if (lock, *token) == (own, granted) => {
-                if act.outcome == Outcome::Done {
-                    lease_end_us = lease_end_us.max(act.asked_us + least_us);
-                }
+            What::Renew { lock, token }
+                if (lock, *token) == (own, granted) && act.outcome == Outcome::Done =>
+            {
+                lease_end_us = lease_end_us.max(act.asked_us + least_us);
             }
             What::Release { lock, token } if (lock, *token) == (own, granted) => {
                 given_back_us = given_back_us.min(act.asked_us);

@@ -59,7 +59,8 @@ pub enum What {
         /// Which one.
         lock: String,
     },
-    /// Writes a value under a token.
+    /// Writes a value under a token, which the store compares with the largest that it has seen, or in a
+    /// transaction that has found the lock to be held with it.
     Write {
         /// Where.
         place: String,

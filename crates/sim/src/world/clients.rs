@@ -105,7 +105,7 @@ impl World {
         } else if self.clients.get(client as usize).is_some_and(Client::is_waiting) {
             return;
         }
-        if client >= HOLDERS && client < KEEPER {
+        if (HOLDERS..KEEPER).contains(&client) {
             return self.holder_goes_on(client);
         }
         let wishes = self.clients[client as usize].go_on(self.now_us);
