@@ -200,9 +200,11 @@ impl Swarm {
         if focus == Focus::Locks {
             faults.retain(|(fault, _)| !matches!(fault, Fault::ClockLeap | Fault::Lull));
             let mut random = Random::new(seed, "holders' faults");
+            let alone = [Fault::Crash, Fault::Disconnect, Fault::Vanish, Fault::ClockJump];
             for (fault, most) in HOLDING {
                 let count = random.between(1, most);
-                faults.extend(random.percent(40).then_some((fault, count)));
+                let possible = shape.is_cluster() || alone.contains(&fault);
+                faults.extend((random.percent(40) && possible).then_some((fault, count)));
             }
         }
         faults.extend(plant.map_or(&[][..], Plant::shows_under));
