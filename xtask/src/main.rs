@@ -20,7 +20,7 @@ mod simulation;
 mod test;
 mod tidy;
 
-use simulation::PIPELINES;
+use simulation::{LOCKS, PIPELINES};
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -31,7 +31,7 @@ usage: cargo xtask <task>
   setup            only the first step of `test`: install what the tests need
   tidy             only the rules about the repository itself (also: cargo test -p xtask)
   docs [--check]   write docs/reference/commands.md from the binary, or compare it
-  night [pipelines] [MINUTES]
+  night [pipelines | locks] [MINUTES]
                    simulate new seeds for so long (480 unless told), add a row to the ledger
   fuzz [SECONDS]   run every fuzz target for so long (60 unless told)
 ";
@@ -47,9 +47,13 @@ fn main() -> ExitCode {
         ["docs", "--check"] => docs::check(),
         ["night"] => night::run(480, &[]),
         ["night", "pipelines"] => night::run(480, PIPELINES),
+        ["night", "locks"] => night::run(480, LOCKS),
         ["night", minutes] => number("MINUTES", minutes).and_then(|m| night::run(m, &[])),
         ["night", "pipelines", minutes] => {
             number("MINUTES", minutes).and_then(|m| night::run(m, PIPELINES))
+        }
+        ["night", "locks", minutes] => {
+            number("MINUTES", minutes).and_then(|m| night::run(m, LOCKS))
         }
         ["fuzz"] => fuzz::run(60),
         ["fuzz", seconds] => number("SECONDS", seconds).and_then(fuzz::run),

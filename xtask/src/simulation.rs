@@ -16,6 +16,9 @@ const SEEDS: &str = "200";
 /// Runs that are about pipelines over several shards.
 pub const PIPELINES: &[&str] = &["--pipelines"];
 
+/// Runs that are about locks.
+pub const LOCKS: &[&str] = &["--locks"];
+
 /// The short simulation; a failing seed is shown with the command that repeats it.
 pub fn short() -> Result<Outcome, String> {
     judged(&["--seeds", SEEDS])
@@ -24,6 +27,11 @@ pub fn short() -> Result<Outcome, String> {
 /// The same of runs that are about pipelines.
 pub fn short_of_pipelines() -> Result<Outcome, String> {
     judged(&[&["--seeds", SEEDS], PIPELINES].concat())
+}
+
+/// The same of runs that are about locks.
+pub fn short_of_locks() -> Result<Outcome, String> {
+    judged(&[&["--seeds", SEEDS], LOCKS].concat())
 }
 
 fn judged(words: &[&str]) -> Result<Outcome, String> {

@@ -30,6 +30,7 @@ pub fn run() -> Result<(), String> {
         report.step("black-box tests", black_box);
         report.step("simulation", simulation::short);
         report.step("simulation of pipelines", simulation::short_of_pipelines);
+        report.step("simulation of locks", simulation::short_of_locks);
         report.step("planted bugs", simulation::planted_bugs);
     }
     report.finish()

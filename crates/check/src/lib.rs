@@ -24,6 +24,7 @@ pub mod dialogue;
 mod graph;
 pub mod history;
 pub mod linear;
+pub mod locks;
 pub mod model;
 pub mod replay;
 mod value;

@@ -28,6 +28,10 @@ pub struct SimArgs {
     /// of everything.
     #[arg(long)]
     pipelines: bool,
+    /// Run clients that hold locks, stand still, leave, and write under their tokens, instead of
+    /// everything.
+    #[arg(long, conflicts_with = "pipelines")]
+    locks: bool,
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
@@ -38,7 +42,11 @@ pub struct SimArgs {
 
 impl SimArgs {
     fn focus(&self) -> Focus {
-        if self.pipelines { Focus::Pipelines } else { Focus::Everything }
+        match (self.pipelines, self.locks) {
+            (true, _) => Focus::Pipelines,
+            (_, true) => Focus::Locks,
+            _ => Focus::Everything,
+        }
     }
 }
 

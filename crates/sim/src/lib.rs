@@ -10,6 +10,7 @@ mod client;
 mod disk;
 mod errand;
 mod guest;
+mod holder;
 pub mod lab;
 mod machine;
 mod network;
@@ -46,9 +47,9 @@ pub struct Run {
     pub failure: Option<String>,
 }
 
-/// Runs one seed. A planted bug that takes pipelines has runs that are about these.
+/// Runs one seed. A planted bug that takes pipelines or locks has runs that are about these.
 pub fn run(seed: u64, focus: Focus, plant: Option<Plant>) -> Run {
-    let focus = if plant.is_some_and(Plant::needs_pipelines) { Focus::Pipelines } else { focus };
+    let focus = plant.and_then(Plant::focus).unwrap_or(focus);
     let mut outcome = World::new(seed, focus, plant).run();
     let mut failure = outcome.failure.take();
     let mut verdicts = Vec::new();
@@ -71,6 +72,7 @@ fn judge(outcome: &mut Outcome) -> Result<Vec<Verdict>, String> {
         zxids::stamp(sessions, &outcome.disk)?;
         verdicts.push(check::coordination::check(sessions));
     }
+    verdicts.extend(outcome.locks.as_ref().map(check::locks::check));
     Ok(verdicts)
 }
 
@@ -165,9 +167,11 @@ impl Report {
         }
         if let Some((seed, why)) = &self.first_failure {
             let mut command = format!("claret sim --seed {seed}");
-            if focus == Focus::Pipelines {
-                command.push_str(" --pipelines");
-            }
+            command.push_str(match focus {
+                Focus::Everything => "",
+                Focus::Pipelines => " --pipelines",
+                Focus::Locks => " --locks",
+            });
             if let Some(plant) = plant {
                 command.push_str(&format!(" --plant {}", plant.name()));
             }

@@ -85,6 +85,12 @@ impl Machine {
         us.saturating_add_signed(us as i64 * self.drift_ppm / 1_000_000)
     }
 
+    /// How far the wall clock of each worker is from true time.
+    pub fn deviations_us(&self, now_us: u64) -> impl Iterator<Item = i64> {
+        let drifted_us = self.passed_us(now_us) as i64 - now_us as i64;
+        self.wall_offsets_us.iter().map(move |offset_us| offset_us + drifted_us)
+    }
+
     /// It does nothing for a while. `frozen` (a planted bug): its monotonic clock stops as well.
     pub fn pause(&mut self, now_us: u64, length_us: u64, frozen: bool) {
         if frozen {

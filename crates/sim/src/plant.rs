@@ -3,10 +3,11 @@
 //! do; rules of the order of pipelines are broken by the shards themselves, which are told to.
 
 use crate::build::Build;
-use crate::swarm::Fault;
+use crate::swarm::{Fault, Focus};
 use adt::{Blob, Reply};
 use engine::coordination::service::Command;
 use engine::coordination::{Ask, Change, Lasts, OfSession, Write, Zxid};
+use engine::entry::SnapshotPart;
 use engine::message::{Answer, Body, CutStep, Fate, Notice, Request, Response, Token};
 use engine::node::{Node, Parcel};
 use engine::shard::Rule;
@@ -44,6 +45,14 @@ pub enum Plant {
     TornCut,
     /// Pipelines go out as if nobody had promised an order across shards.
     LooseOrder,
+    /// With locks: tokens are shown and nobody looks at them, as if writes came without.
+    UnfencedWrites,
+    /// With locks: the largest tokens that were seen are lost with the log before a snapshot.
+    ForgottenTokens,
+    /// With locks: leases end after a quarter of their time.
+    EarlyLeaseEnd,
+    /// With locks: grants have the tokens of others.
+    RepeatedToken,
     /// In a cluster: leases are counted on a clock that stands still while the machine does.
     FrozenClock,
     /// In a cluster: a snapshot that another machine has sent counts before it is on disk.
@@ -90,7 +99,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 39] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -105,6 +114,10 @@ impl Plant {
         Self::LostOwnWrites,
         Self::TornCut,
         Self::LooseOrder,
+        Self::UnfencedWrites,
+        Self::ForgottenTokens,
+        Self::EarlyLeaseEnd,
+        Self::RepeatedToken,
         Self::FrozenClock,
         Self::LostSnapshot,
         Self::WrongFate,
@@ -145,6 +158,10 @@ impl Plant {
             Self::LostOwnWrites => "lost-own-writes",
             Self::TornCut => "torn-cut",
             Self::LooseOrder => "loose-order",
+            Self::UnfencedWrites => "unfenced-writes",
+            Self::ForgottenTokens => "forgotten-tokens",
+            Self::EarlyLeaseEnd => "early-lease-end",
+            Self::RepeatedToken => "repeated-token",
             Self::FrozenClock => "frozen-clock",
             Self::LostSnapshot => "lost-snapshot",
             Self::WrongFate => "wrong-fate",
@@ -179,9 +196,13 @@ impl Plant {
         (Self::WatchAfterAnswer..=Self::MovedSession).contains(&self)
     }
 
-    /// Whether it takes pipelines over several shards to notice.
-    pub fn needs_pipelines(self) -> bool {
-        self >= Self::StandingClock
+    /// What runs are about that can notice it, if it takes such.
+    pub fn focus(self) -> Option<Focus> {
+        if self >= Self::StandingClock {
+            return Some(Focus::Pipelines);
+        }
+        let of_locks = (Self::UnfencedWrites..=Self::RepeatedToken).contains(&self);
+        of_locks.then_some(Focus::Locks)
     }
 
     /// What has to happen often for it to show, if it is rare in other runs: what is wrong with a cut
@@ -190,6 +211,7 @@ impl Plant {
     pub fn shows_under(self) -> &'static [(Fault, u64)] {
         match self {
             Self::TornCut => &[(Fault::Backup, 40)],
+            Self::ForgottenTokens => &[(Fault::Snapshot, 60), (Fault::Crash, 20)],
             Self::FrozenClock => &[(Fault::Move, 12)],
             Self::EarlyProposal => &[(Fault::Crash, 20), (Fault::Clog, 40)],
             _ => &[],
@@ -220,6 +242,7 @@ impl Plant {
             (Self::ForgottenRequest, Body::Prepare { prepare, .. }) => prepare.apply.request = None,
             (Self::DroppedGuard, Body::Apply(apply)) => apply.guards.clear(),
             (Self::DroppedGuard, Body::Prepare { prepare, .. }) => prepare.apply.guards.clear(),
+            (Self::UnfencedWrites, Body::Apply(apply)) => apply.fences.clear(),
             (Self::LostOwnWrites, Body::Lock { own, .. }) => own.clear(),
             (Self::LostRelease, Body::Release { .. }) => return Vec::new(),
             (Self::EarlyRelease, Body::Lock { txn, .. }) => {
@@ -247,6 +270,26 @@ impl Plant {
             _ => {}
         }
         vec![request]
+    }
+
+    /// What becomes of a client's command.
+    pub fn command(self, words: &mut [String]) {
+        if self == Self::EarlyLeaseEnd
+            && words[0] == "lock.acquire"
+            && let Some(at) = words.iter().position(|word| word == "lease")
+            && let Ok(lease_ms) = words[at + 1].parse::<u64>()
+        {
+            words[at + 1] = (lease_ms / 4).to_string();
+        }
+    }
+
+    /// What becomes of a snapshot that is read back.
+    pub fn snapshot(self, parts: &mut [SnapshotPart]) {
+        for part in parts {
+            if let (Self::ForgottenTokens, SnapshotPart::Fence { token, .. }) = (self, part) {
+                *token = 0;
+            }
+        }
     }
 
     /// What becomes of a request about the coordination service, which is the `nth`.
@@ -306,6 +349,13 @@ impl Plant {
                 *until = adt::Timestamp(u64::MAX);
             }
             (Self::TornCut, Answer::Reply(reply)) if is_no_cut(reply) => *reply = Reply::Ok,
+            (Self::RepeatedToken, Answer::Replies(replies)) => {
+                for reply in replies {
+                    if let Reply::Int(token @ TOKENS..) = reply {
+                        *token -= *token % TOKENS;
+                    }
+                }
+            }
             (Self::WrongFate, Answer::Fate(fate)) => *fate = Fate::Void,
             (Self::LostWound, Answer::Notice(Notice::Wound { .. })) => return None,
             _ => {}
@@ -316,6 +366,9 @@ impl Plant {
         Some(response)
     }
 }
+
+/// Tokens of locks are larger, and other numbers of a run are not.
+const TOKENS: i64 = 1 << 24;
 
 /// Says that what was offered is there.
 fn acknowledge(message: &mut Message) {

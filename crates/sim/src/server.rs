@@ -201,7 +201,10 @@ pub fn start(
             continue;
         }
         let (bytes, recovered) = disk.read(id);
-        let parts = decode_snapshot(&bytes)?;
+        let mut parts = decode_snapshot(&bytes)?;
+        if let Some(plant) = plant {
+            plant.snapshot(&mut parts);
+        }
         let home = shape.is_cluster().then(|| id_of(id.0 % shape.workers));
         let broken = plant.and_then(Plant::rule);
         let concurrency = shape.concurrency;
@@ -399,7 +402,10 @@ impl Worker {
                 self.sessions.insert(client, session);
                 self.clients.insert(session, client);
             }
-            Input::Command(client, words) => {
+            Input::Command(client, mut words) => {
+                if let Some(plant) = self.plant {
+                    plant.command(&mut words);
+                }
                 if let Some(session) = self.sessions.get(&client) {
                     let words = ArgBuf::of(words);
                     self.gateway.command(now, *session, &words.args());

@@ -6,6 +6,7 @@
 
 use crate::client::Manners;
 use crate::guest::Habits;
+use crate::holder;
 use crate::plant::Plant;
 use crate::random::Random;
 use crate::server::Shape;
@@ -19,11 +20,25 @@ use engine::message::Concurrency;
 const MACHINES_MAX: u64 = 9;
 /// In how many of a hundred runs there are clients of the coordination service.
 const GUESTS_PERCENT: u64 = 35;
+/// In how many of a hundred runs there are clients of locks.
+const HOLDERS_PERCENT: u64 = 25;
 /// Most shards.
 const SHARDS_MAX: u64 = 9;
 /// What takes a lead from a machine, and how often a run about pipelines has it at most.
 const DEPOSING: [(Fault, u64); 4] =
     [(Fault::Crash, 3), (Fault::Pause, 3), (Fault::Isolation, 4), (Fault::StandBack, 2)];
+
+/// What parts a lock from its holder, and how often a run about locks has it at most.
+const HOLDING: [(Fault, u64); 8] = [
+    (Fault::Crash, 3),
+    (Fault::Pause, 3),
+    (Fault::Isolation, 3),
+    (Fault::HandOver, 8),
+    (Fault::Disconnect, 30),
+    (Fault::Vanish, 20),
+    (Fault::ClockJump, 3),
+    (Fault::ClockLeap, 1),
+];
 
 /// What runs are about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +49,9 @@ pub enum Focus {
     /// Pipelines over several shards, most of them in constant time and some long, of clusters whose
     /// leaders change again and again.
     Pipelines,
+    /// Locks with fencing tokens, whose holders stand still and leave, on machines and links that do so
+    /// as well.
+    Locks,
 }
 
 /// Something that goes wrong, or that somebody does at a bad moment.
@@ -136,6 +154,10 @@ pub struct Swarm {
     pub guests: u64,
     /// What those are like.
     pub habits: Habits,
+    /// Number of clients of locks.
+    pub holders: u64,
+    /// What those are like.
+    pub holding: holder::Habits,
     /// By how much wall clocks differ at the beginning, in microseconds.
     pub skew_us: u64,
     /// By how much the speed of a machine's clocks may be off, in millionths.
@@ -164,6 +186,7 @@ impl Swarm {
         let shape = match focus {
             Focus::Everything => shape,
             Focus::Pipelines => of_pipelines(seed, shape, plant),
+            Focus::Locks => of_locks(seed, shape, plant),
         };
         let mut faults = faults(&mut Random::new(seed, "swarm"), shape.is_cluster());
         if focus == Focus::Pipelines {
@@ -174,11 +197,21 @@ impl Swarm {
                 faults.extend(random.percent(40).then_some((fault, count)));
             }
         }
+        if focus == Focus::Locks {
+            faults.retain(|(fault, _)| !matches!(fault, Fault::ClockLeap | Fault::Lull));
+            let mut random = Random::new(seed, "holders' faults");
+            let alone = [Fault::Crash, Fault::Disconnect, Fault::Vanish, Fault::ClockJump];
+            for (fault, most) in HOLDING {
+                let count = random.between(1, most);
+                let possible = shape.is_cluster() || alone.contains(&fault);
+                faults.extend((random.percent(40) && possible).then_some((fault, count)));
+            }
+        }
         faults.extend(plant.map_or(&[][..], Plant::shows_under));
         let manners = Manners::draw(&mut Random::new(seed, "manners"), shape.is_cluster());
         let mut random_mix = Random::new(seed, "mix");
         let (manners, mix) = match focus {
-            Focus::Everything => (manners, Mix::draw(&mut random_mix)),
+            Focus::Everything | Focus::Locks => (manners, Mix::draw(&mut random_mix)),
             Focus::Pipelines => {
                 let mix = Mix::of_pipelines(&mut random_mix);
                 // As many commands as with shorter ones.
@@ -187,9 +220,11 @@ impl Swarm {
         };
         Self {
             shape,
-            guests: if focus == Focus::Pipelines { 0 } else { guests(seed, plant) },
+            guests: if focus == Focus::Everything { guests(seed, plant) } else { 0 },
+            holders: holders(seed, focus, plant),
+            holding: holder::Habits::draw(&mut Random::new(seed, "holding"), shape.is_cluster()),
             habits: Habits::draw(&mut Random::new(seed, "habits")),
-            clients: random.between(2, 10),
+            clients: if focus == Focus::Locks { 1 } else { random.between(2, 10) },
             skew_us: *random.pick(&[0, 50, 20_000, 2_000_000]),
             // Less than ten percent between any two, as the guide asks for.
             drift_ppm: *random.pick(&[0, 200, 45_000]),
@@ -260,6 +295,35 @@ fn of_pipelines(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
     let order = if plant.is_some() { Order::Constant } else { *random.pick(&orders) };
     let (machines, clustered, level) = (founders, true, Level::NEWEST);
     Shape { machines, founders, clustered, workers, shards, level, order, ..shape }
+}
+
+/// A cluster mostly, whose build knows locks mostly.
+fn of_locks(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
+    let mut random = Random::new(seed, "locks");
+    let shards = *random.pick(&[1, 2, 3, 4]);
+    let workers = random.between(1, u64::from(shards.min(3))) as u16;
+    let level = match random.percent(10) && plant.is_none() {
+        true => shape.level,
+        false => Level::NEWEST,
+    };
+    let shape = Shape { workers, shards, level, ..shape };
+    if plant.is_some() || random.percent(15) {
+        return shape;
+    }
+    let founders = *random.pick(&[3, 3, 3, 5]);
+    let machines = shape.machines.max(founders);
+    Shape { machines, founders, clustered: true, ..shape }
+}
+
+/// How many clients of locks there are: none in most runs.
+fn holders(seed: u64, focus: Focus, plant: Option<Plant>) -> u64 {
+    let mut random = Random::new(seed, "holders");
+    let some = match plant {
+        _ if focus == Focus::Locks => true,
+        Some(_) => false,
+        None => focus == Focus::Everything && random.percent(HOLDERS_PERCENT),
+    };
+    if some { random.between(2, 6) } else { 0 }
 }
 
 /// How many clients of the coordination service there are: none in most runs.

@@ -7,6 +7,7 @@ mod carry;
 mod clients;
 mod faults;
 mod guests;
+mod holders;
 mod losses;
 mod operator;
 mod steps;
@@ -16,6 +17,7 @@ mod upgrade;
 use crate::client::Client;
 use crate::disk::Disk;
 use crate::guest::Guest;
+use crate::holder::Holder;
 use crate::machine::Machine;
 use crate::network::{Frame, Network};
 use crate::plant::Plant;
@@ -66,6 +68,8 @@ pub struct Outcome {
     pub events: Vec<check::Event>,
     /// What clients of the coordination service have seen, if there were any.
     pub sessions: Option<check::coordination::History>,
+    /// What clients of locks have done, if there were any.
+    pub locks: Option<check::locks::History>,
     /// What the disks hold at the end.
     pub disk: Disk,
     /// Why the run could not go on, if it could not.
@@ -193,6 +197,10 @@ pub struct World {
     guests: Vec<Guest>,
     lines: BTreeMap<u64, Connection>,
     visits: Random,
+    /// Clients of locks, whose connections are among the others.
+    holders: Vec<Holder>,
+    /// How far wall clocks were from true time, at least and at most.
+    deviations_us: Option<(i64, i64)>,
     network: Random,
     disks: Random,
     faults: Random,
@@ -221,6 +229,7 @@ impl World {
             }
         }
         self.note_guests();
+        self.note_holders();
         let overwritten = self.machines.iter().map(|machine| machine.disk.overwritten as u64).sum();
         if overwritten > 0 {
             self.outcome.marks.insert("entries_overwritten", overwritten);
@@ -251,7 +260,9 @@ impl World {
             }
             if self.now_us > self.faults_end_us + PATIENCE_US {
                 let guests = self.guests.iter().filter(|guest| guest.is_busy()).count();
-                let stuck = self.clients.iter().filter(|c| c.is_busy()).count() + guests;
+                let holders = self.holders.iter().filter(|holder| holder.is_busy()).count();
+                let clients = self.clients.iter().filter(|c| c.is_busy()).count();
+                let stuck = clients + guests + holders;
                 return Err(format!("{stuck} clients are still waiting long after the last fault"));
             }
         }
@@ -260,7 +271,8 @@ impl World {
 
     /// Whether some client waits for something.
     fn is_busy(&self) -> bool {
-        self.clients.iter().any(Client::is_busy) || self.guests.iter().any(Guest::is_busy)
+        let holds = self.holders.iter().any(Holder::is_busy);
+        holds || self.clients.iter().any(Client::is_busy) || self.guests.iter().any(Guest::is_busy)
     }
 
     fn end(&mut self) -> Result<(), String> {

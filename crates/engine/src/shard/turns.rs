@@ -304,9 +304,11 @@ impl Shard {
         }
         let Some(turn) = self.turns.end(number) else { return };
         let same = self.turns.same(&turn);
+        // What is repeated was granted to another copy of the request, over a connection on which its
+        // client may have been told, and may have renewed it since: only the lease ends that.
         if turn.given_up
             && same.is_empty()
-            && let Answer::Replies(replies) | Answer::Repeated(replies) = &answer
+            && let Answer::Replies(replies) = &answer
             && let [reply] = &replies[..]
             && let Some(op) = turn.op().undone(reply)
         {

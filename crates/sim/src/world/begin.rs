@@ -1,8 +1,10 @@
 //! How a run begins: everything is drawn, machines start, accounts are filled.
 
+use super::holders::HOLDERS;
 use super::{CLUSTER_FAULTS_US, Event, FAULTS_US, Outcome, PATIENCE_US, Steps, World};
 use crate::client::Client;
 use crate::guest::Guest;
+use crate::holder::Holder;
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::plant::Plant;
@@ -47,6 +49,8 @@ impl World {
             connection_numbers: 0,
             guests: (0..swarm.guests).map(|id| Guest::new(seed, id, swarm.habits)).collect(),
             lines: BTreeMap::new(),
+            holders: (0..swarm.holders).map(|id| Holder::new(seed, id, swarm.holding)).collect(),
+            deviations_us: None,
             visits: Random::new(seed, "visits"),
             network: Random::new(seed, "network"),
             disks: Random::new(seed, "disk"),
@@ -80,6 +84,7 @@ impl World {
             machine.drift_ppm = -700_000;
         }
         self.machines.push(machine);
+        self.note_clocks();
         number - 1
     }
 
@@ -100,6 +105,12 @@ impl World {
         }
         for guest in 0..self.guests.len() as u64 {
             self.at(self.now_us + guest, Event::WakeGuest { guest });
+        }
+        for holder in 0..self.holders.len() as u64 {
+            let client = HOLDERS + holder;
+            self.at(self.now_us + holder, Event::Wake { client });
+            // Who waits for a lock then does so no longer.
+            self.at(self.faults_end_us + 1, Event::Wake { client });
         }
         for client in 0..self.clients.len() as u64 {
             let at = self.now_us + self.network.between(0, 1000);

@@ -1,8 +1,9 @@
 //! Clients and their connections.
 
 use super::backups::KEEPER;
+use super::holders::HOLDERS;
 use super::{Event, WAIT_US_MAX, World};
-use crate::client::Wish;
+use crate::client::{Client, Wish};
 use crate::machine::Machine;
 use crate::server::Input;
 use adt::Reply;
@@ -41,7 +42,8 @@ impl World {
     /// A client that waits for a reply does not wait for it any longer, and asks again under the
     /// same number somewhere else. The server may still be busy with the first one.
     pub(super) fn lose_patience(&mut self, client: u64) {
-        if !self.clients[client as usize].may_ask_again() {
+        let asks = self.clients.get(client as usize).is_some_and(Client::may_ask_again);
+        if !asks {
             return;
         }
         let us = self.faults.between(0, UNNOTICED_US);
@@ -62,14 +64,31 @@ impl World {
     }
 
     fn forsake(&mut self, client: u64, most_us: u64) {
-        self.clients[client as usize].disconnected(self.now_us);
+        self.lose_connection(client);
         let time = self.now_us + self.network.between(100, most_us);
         self.at(time, Event::Wake { client });
     }
 
+    /// A client has no connection any more, and knows it.
+    fn lose_connection(&mut self, client: u64) {
+        let now_us = self.now_us;
+        if let Some(holder) = self.holder(client) {
+            holder.disconnected();
+        } else if let Some(found) = self.clients.get_mut(client as usize) {
+            found.disconnected(now_us);
+        }
+    }
+
+    /// Whether a client is in the middle of something.
+    fn has_begun(&mut self, client: u64) -> bool {
+        let holds = self.holder(client).map(|holder| holder.is_busy());
+        holds.unwrap_or_else(|| self.clients[client as usize].is_busy())
+    }
+
     pub(super) fn wake_client(&mut self, client: u64) {
         let over = self.ending || self.now_us > self.faults_end_us;
-        if over && !self.clients[client as usize].is_busy() {
+        let busy = self.has_begun(client);
+        if over && !busy {
             return;
         }
         if !self.machines.iter().any(Machine::is_up) {
@@ -77,20 +96,23 @@ impl World {
             return self.at(time, Event::Wake { client });
         }
         let lull_us = self.lull_until_us.min(self.faults_end_us);
-        if self.now_us < lull_us && !self.clients[client as usize].is_busy() {
+        if self.now_us < lull_us && !busy {
             let time = lull_us + self.network.between(0, 5_000);
             return self.at(time, Event::Wake { client });
         }
         if !self.connections.contains_key(&client) {
             self.connect(client);
-        } else if self.clients[client as usize].is_waiting() {
+        } else if self.clients.get(client as usize).is_some_and(Client::is_waiting) {
             return;
+        }
+        if (HOLDERS..KEEPER).contains(&client) {
+            return self.holder_goes_on(client);
         }
         let wishes = self.clients[client as usize].go_on(self.now_us);
         self.grant(client, wishes);
     }
 
-    fn grant(&mut self, client: u64, wishes: Vec<Wish>) {
+    pub(super) fn grant(&mut self, client: u64, wishes: Vec<Wish>) {
         for wish in wishes {
             match wish {
                 Wish::Send(words) => self.send(client, words),
@@ -110,6 +132,10 @@ impl World {
     pub(super) fn told(&mut self, client: u64, reply: Reply) -> Result<(), String> {
         if client == KEEPER {
             return self.keeper_told(reply);
+        }
+        if client >= HOLDERS {
+            self.tell_holder(client, &reply);
+            return Ok(());
         }
         let waited_us = self.clients[client as usize].waits_us(self.now_us);
         // Where clients keep locks, or have gone with them, others wait for as long.
@@ -161,8 +187,9 @@ impl World {
             self.connections.iter().map(|(client, c)| (*client, *c)).collect();
         for (client, _) in all.iter().filter(here) {
             self.connections.remove(client);
-            if let Some(c) = self.clients.get_mut(*client as usize) {
-                c.disconnected(self.now_us);
+            let holds = self.holder(*client).is_some();
+            if holds || (*client as usize) < self.clients.len() {
+                self.lose_connection(*client);
                 let time = self.now_us + self.network.between(1000, 20_000);
                 self.at(time, Event::Wake { client: *client });
             }

@@ -1,5 +1,6 @@
 //! What goes wrong in a world: crashes, pauses, cuts, snapshots at bad moments.
 
+use super::holders::HOLDERS;
 use super::{Event, World};
 use crate::network::SILENCE_US;
 use crate::plant::Plant;
@@ -72,7 +73,9 @@ impl World {
     }
 
     fn any_client(&mut self) -> u64 {
-        self.faults.below(self.clients.len() as u64)
+        let clients = self.clients.len() as u64;
+        let any = self.faults.below(clients + self.holders.len() as u64);
+        if any < clients { any } else { HOLDERS + any - clients }
     }
 
     /// Two that are not lost, if there are two.
@@ -109,7 +112,9 @@ impl World {
         let machine = usize::from(self.any_machine());
         let worker = self.faults.below(u64::from(self.shape.workers)) as usize;
         let jump = self.faults.between(0, 2 * most_us) as i64 - most_us as i64;
+        self.note_clocks();
         self.machines[machine].wall_offsets_us[worker] += jump;
+        self.note_clocks();
     }
 
     fn begin_snapshot(&mut self) {

@@ -229,6 +229,33 @@ fn what_was_asked_again_over_another_connection_is_granted_once_and_told_to_both
 }
 
 #[test]
+fn a_copy_that_comes_late_and_whose_client_is_gone_takes_nothing_back() {
+    let mut story = Story::new();
+    let request = Some(RequestId { client: Blob::from("ann"), number: 1 });
+    let numbered = || {
+        let apply = Apply { request: request.clone(), ..apply_of("lock.acquire k") };
+        Body::Await { apply, timeout_ms: 0 }
+    };
+    story.ask(numbered());
+    story.sync();
+    let (_, token) = granted(&mut story);
+    let renewed = story.ask(call(&format!("lock.renew k {token}")));
+    story.sync();
+    assert_eq!(told(&mut story), [(renewed, Reply::Int(1))]);
+    // What was asked first, over a connection that has broken, has stood still in the network, and so has
+    // the word that nobody waits for it.
+    let late = Token(story.ask(numbered()));
+    let unblock = Request { gateway: G, token: late, after: None, body: Body::Unblock };
+    story.shard.handle(story.now, unblock);
+    story.sync();
+    story.sync();
+    story.answers();
+    let held = story.ask(call(&format!("lock.renew k {token}")));
+    story.sync();
+    assert_eq!(told(&mut story), [(held, Reply::Int(1))], "its lease has just begun");
+}
+
+#[test]
 fn who_is_refused_on_the_way_does_not_stand_in_the_way_of_others() {
     let mut story = Story::new();
     story.ask(acquire(""));

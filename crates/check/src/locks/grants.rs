@@ -1,0 +1,118 @@
+//! Who was granted a lock, and when.
+
+use super::{Act, History, Outcome, Token, What, report};
+use crate::verdict::Verdict;
+use std::collections::BTreeMap;
+
+/// A grant that somebody was told.
+struct Grant<'a> {
+    token: Token,
+    act: &'a Act,
+    shared: bool,
+    /// Nobody else may be let in before, in microseconds.
+    until_us: u64,
+}
+
+/// Reports tokens that do not grow, and grants while somebody else must have held the lock.
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
+    for (lock, grants) in granted(history) {
+        verdict.count("grants", grants.len());
+        let held = grants.iter().filter(|grant| grant.until_us > grant.act.ended_us).count();
+        verdict.count("leases counted", held);
+        for (place, one) in grants.iter().enumerate() {
+            for other in &grants[place + 1..] {
+                if in_order(lock, one, other, verdict) {
+                    apart(lock, one, other, verdict);
+                }
+            }
+        }
+    }
+}
+
+/// All grants by lock, in the order of their tokens.
+fn granted(history: &History) -> BTreeMap<&str, Vec<Grant<'_>>> {
+    let mut locks: BTreeMap<&str, Vec<Grant<'_>>> = BTreeMap::new();
+    for act in &history.acts {
+        if let What::Acquire { lock, shared, .. } = &act.what
+            && let Outcome::Granted(token) = act.outcome
+        {
+            let until_us = held_until_us(history, act, token);
+            let grant = Grant { token, act, shared: *shared, until_us };
+            locks.entry(lock).or_default().push(grant);
+        }
+    }
+    for grants in locks.values_mut() {
+        grants.sort_by_key(|grant| (grant.token, grant.act.asked_us));
+    }
+    locks
+}
+
+/// Until when a grant holds at least. Its lease begins when it was asked for at the earliest, and anew
+/// with each renewal.
+fn held_until_us(history: &History, grant: &Act, granted: Token) -> u64 {
+    let What::Acquire { lock: own, lease_us, again, .. } = &grant.what else { return 0 };
+    let least_us = lease_us.saturating_sub(history.clocks_us);
+    let mut lease_end_us = if *again { 0 } else { grant.asked_us + least_us };
+    let mut given_back_us = u64::MAX;
+    for act in history.acts.iter().filter(|act| act.outcome != Outcome::Refused) {
+        match &act.what {
+            What::Renew { lock, token }
+                if (lock, *token) == (own, granted) && act.outcome == Outcome::Done =>
+            {
+                lease_end_us = lease_end_us.max(act.asked_us + least_us);
+            }
+            What::Release { lock, token } if (lock, *token) == (own, granted) => {
+                given_back_us = given_back_us.min(act.asked_us);
+            }
+            What::Break { lock } if lock == own && !act.precedes(grant) => {
+                given_back_us = given_back_us.min(act.asked_us);
+            }
+            _ => {}
+        }
+    }
+    lease_end_us.min(given_back_us)
+}
+
+/// Whether their tokens are in the order of the grants, as far as that is known.
+fn in_order(lock: &str, one: &Grant<'_>, other: &Grant<'_>, verdict: &mut Verdict) -> bool {
+    if one.token == other.token {
+        let text = format!(
+            "{lock} was granted to {} and to {} with the token {}",
+            one.act.who, other.act.who, one.token
+        );
+        report(verdict, "token-twice", text);
+    } else if other.act.precedes(one.act) {
+        let text = format!(
+            "{lock} was granted to {} with token {} by {}; {} asked for it at {} and got {}",
+            other.act.who,
+            other.token,
+            other.act.ended_us,
+            one.act.who,
+            one.act.asked_us,
+            one.token
+        );
+        report(verdict, "token-falls", text);
+    } else {
+        return true;
+    }
+    false
+}
+
+/// The other one was granted later, for tokens grow.
+fn apart(lock: &str, one: &Grant<'_>, other: &Grant<'_>, verdict: &mut Verdict) {
+    if one.shared && other.shared || other.act.ended_us >= one.until_us {
+        return;
+    }
+    let text = format!(
+        "{lock} was granted to {} with token {}, asked for at {} and held until {} at least; {} had \
+         token {} by {}",
+        one.act.who,
+        one.token,
+        one.act.asked_us,
+        one.until_us,
+        other.act.who,
+        other.token,
+        other.act.ended_us
+    );
+    report(verdict, "two-holders", text);
+}

@@ -1,0 +1,165 @@
+//! Has a lock service kept its promises? Locks with leases and fencing tokens, and places that are
+//! written to under them.
+//!
+//! No lock can promise that its holder still holds it when it writes: it may have stood still for longer
+//! than its lease (Kleppmann, "How to do distributed locking", 2016). What can be promised is judged here:
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`grants`] | tokens of a lock grow with its grants, none is given twice, and nobody else is let in before a lease can have ended or was given back |
+//! | [`places`] | nothing is accepted under a token after something under a larger one was, in whatever order one looks: the order in which it took effect, real time, reads, what is there at the end |
+//!
+//! A [`History`] has what clients did, each act with its time. Every value is written once only, so that
+//! whoever sees one knows by whom it was written, and under which token. Each place is a *journal*, to
+//! which values are added, and a *register*, which has the last one; the journal at the end shows in which
+//! order writes took effect, and whether one whose answer was lost did.
+
+mod grants;
+mod places;
+#[cfg(test)]
+mod tests;
+
+use crate::verdict::{Anomaly, Verdict};
+use std::collections::BTreeMap;
+
+/// The number that comes with a grant.
+pub type Token = u64;
+
+/// What somebody does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Asks for a lock and waits for it.
+    Acquire {
+        /// Which one.
+        lock: String,
+        /// For how long, in microseconds.
+        lease_us: u64,
+        /// With others who share it.
+        shared: bool,
+        /// It was asked more than once, under one request number: what was granted may have been taken
+        /// back since, and counts from the next renewal on.
+        again: bool,
+    },
+    /// Begins the lease anew.
+    Renew {
+        /// Of which lock.
+        lock: String,
+        /// The grant.
+        token: Token,
+    },
+    /// Gives a lock back.
+    Release {
+        /// Which one.
+        lock: String,
+        /// The grant.
+        token: Token,
+    },
+    /// Takes a lock away from whoever holds it.
+    Break {
+        /// Which one.
+        lock: String,
+    },
+    /// Writes a value under a token, which the store compares with the largest that it has seen, or in a
+    /// transaction that has found the lock to be held with it.
+    Write {
+        /// Where.
+        place: String,
+        /// The lock that guards the place.
+        lock: String,
+        /// The token.
+        token: Token,
+        /// What, written by nobody else.
+        value: String,
+        /// Into the register.
+        register: bool,
+        /// At the end of the journal.
+        journal: bool,
+    },
+    /// Looks.
+    Read {
+        /// Where.
+        place: String,
+        /// Under a token of a lock, which counts as seen then.
+        fence: Option<(String, Token)>,
+        /// At the journal, else at the register.
+        journal: bool,
+    },
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nobody knows: it may have taken effect, and may still.
+    #[default]
+    Unknown,
+    /// It had no effect: the lock was not to be had or not held, or the server could do nothing.
+    Refused,
+    /// It had no effect, for the server has seen a larger token.
+    Fenced,
+    /// It was done.
+    Done,
+    /// The lock was granted.
+    Granted(Token),
+    /// What was read: all of a journal, or the one value of a register, if there is one.
+    Read(Vec<String>),
+}
+
+/// One act of one client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Act {
+    /// Who.
+    pub who: u64,
+    /// When it was asked, in microseconds on the history's clock.
+    pub asked_us: u64,
+    /// When the answer was there; the largest number if there was none.
+    pub ended_us: u64,
+    /// What.
+    pub what: What,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What is there at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The last value of the register.
+    pub register: Option<String>,
+    /// All values of the journal.
+    pub journal: Vec<String>,
+}
+
+/// Everything that was done with locks and with what they guard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// All acts, in whichever order.
+    pub acts: Vec<Act>,
+    /// Every place at the end, if that is known.
+    pub last: Option<BTreeMap<String, Place>>,
+    /// By how much a lease may seem too short: the clocks that leases are counted on were no further from
+    /// each other, nor from themselves at another time, in microseconds.
+    pub clocks_us: u64,
+}
+
+/// The verdict about a history of locks.
+pub fn check(history: &History) -> Verdict {
+    let mut verdict = Verdict::new("locks");
+    grants::check(history, &mut verdict);
+    places::check(history, &mut verdict);
+    verdict
+}
+
+fn report(verdict: &mut Verdict, kind: &'static str, text: String) {
+    verdict.report(Anomaly::new(kind, text, Vec::new()));
+}
+
+impl Act {
+    /// Whether it was over before another one was asked.
+    fn precedes(&self, other: &Self) -> bool {
+        self.ended_us < other.asked_us
+    }
+
+    /// Whether it is known to have had no effect.
+    fn failed(&self) -> bool {
+        matches!(self.outcome, Outcome::Refused | Outcome::Fenced)
+    }
+}

@@ -1,0 +1,252 @@
+//! What was written under which token.
+
+use super::{Act, History, Outcome, Place, Token, What, report};
+use crate::verdict::Verdict;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A write with its token and where it went.
+#[derive(Clone, Copy)]
+struct Write<'a> {
+    act: &'a Act,
+    token: Token,
+    value: &'a str,
+    register: bool,
+    journal: bool,
+}
+
+/// What concerns one place.
+#[derive(Default)]
+struct Guarded<'a> {
+    lock: &'a str,
+    writes: BTreeMap<&'a str, Write<'a>>,
+    /// Reads of the journal and of the register.
+    journals: Vec<(&'a Act, &'a [String])>,
+    registers: Vec<(&'a Act, Option<&'a str>)>,
+    /// Whatever came with a token and was let through.
+    admitted: Vec<(&'a Act, Token)>,
+}
+
+/// Reports what was accepted under an old token, and what was refused for no reason.
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
+    for (place, guarded) in &guarded(history) {
+        verdict.count("writes", guarded.writes.len());
+        let unknown = |write: &&Write<'_>| write.act.outcome == Outcome::Unknown;
+        verdict.count("unknown writes", guarded.writes.values().filter(unknown).count());
+        let looks = guarded.journals.len() + guarded.registers.len();
+        verdict.count("reads", looks);
+        let last = history.last.as_ref().map(|last| last.get(*place).cloned().unwrap_or_default());
+        let seen = guarded.seen(place, last.as_ref(), verdict);
+        guarded.real_time(place, &seen, verdict);
+        guarded.check_journal(place, last.as_ref(), verdict);
+        guarded.check_register(place, last.as_ref(), verdict);
+    }
+    founded(history, verdict);
+}
+
+fn guarded(history: &History) -> BTreeMap<&str, Guarded<'_>> {
+    let mut places: BTreeMap<&str, Guarded<'_>> = BTreeMap::new();
+    for act in &history.acts {
+        match &act.what {
+            What::Write { place, lock, token, value, register, journal } => {
+                let guarded = places.entry(place).or_default();
+                guarded.lock = lock;
+                let (token, register, journal) = (*token, *register, *journal);
+                let write = Write { act, token, value, register, journal };
+                guarded.writes.insert(value, write);
+                if act.outcome == Outcome::Done {
+                    guarded.admitted.push((act, token));
+                }
+            }
+            What::Read { place, fence, journal } => {
+                let Outcome::Read(values) = &act.outcome else { continue };
+                let guarded = places.entry(place).or_default();
+                match journal {
+                    true => guarded.journals.push((act, values)),
+                    false => guarded.registers.push((act, values.first().map(String::as_str))),
+                }
+                guarded.admitted.extend(fence.as_ref().map(|(_, token)| (act, *token)));
+            }
+            _ => {}
+        }
+    }
+    places
+}
+
+impl<'a> Guarded<'a> {
+    /// The values that somebody has seen, which must all have been written, and not refused.
+    fn seen(
+        &self,
+        place: &str,
+        last: Option<&'a Place>,
+        verdict: &mut Verdict,
+    ) -> BTreeSet<&'a str> {
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        seen.extend(self.journals.iter().flat_map(|(_, values)| *values).map(String::as_str));
+        seen.extend(self.registers.iter().filter_map(|(_, value)| *value));
+        if let Some(last) = last {
+            seen.extend(last.journal.iter().chain(&last.register).map(String::as_str));
+        }
+        for value in &seen {
+            let failed = match self.writes.get(value) {
+                None => "was written by nobody",
+                Some(write) if write.act.failed() => "was refused",
+                Some(_) => continue,
+            };
+            report(verdict, "seen-from-nowhere", format!("{value} in {place} {failed}"));
+        }
+        seen
+    }
+
+    /// Whatever was asked after something under a larger token was answered must be refused.
+    fn real_time(&self, place: &str, seen: &BTreeSet<&str>, verdict: &mut Verdict) {
+        let taken =
+            |write: &&Write<'_>| write.act.outcome == Outcome::Done || seen.contains(write.value);
+        let writes = self.writes.values().filter(taken).map(|write| (write.act, write.token));
+        let reads = self.admitted.iter().copied();
+        let reads = reads.filter(|(act, _)| matches!(act.what, What::Read { .. }));
+        for (act, token) in writes.chain(reads) {
+            let newer =
+                self.admitted.iter().find(|(other, larger)| *larger > token && other.precedes(act));
+            let Some((other, larger)) = newer else { continue };
+            let text = format!(
+                "{} was let through to {place} under token {larger} of {} by {}; what {} asked at {} \
+                 under token {token} was let through as well",
+                other.who, self.lock, other.ended_us, act.who, act.asked_us
+            );
+            report(verdict, "old-token", text);
+        }
+    }
+
+    /// A journal is in the order in which writes took effect.
+    fn check_journal(&self, place: &str, last: Option<&Place>, verdict: &mut Verdict) {
+        let longest = self.journals.iter().map(|(_, values)| *values).max_by_key(|v| v.len());
+        let whole = last.map(|last| &last.journal[..]).or(longest).unwrap_or_default();
+        let mut positions = BTreeMap::new();
+        for (position, value) in whole.iter().enumerate() {
+            if positions.insert(value.as_str(), position).is_some() {
+                report(verdict, "written-twice", format!("{value} is in {place} twice"));
+            }
+        }
+        let token = |value: &String| self.writes.get(value.as_str()).map(|write| write.token);
+        for pair in whole.windows(2) {
+            if token(&pair[0]) > token(&pair[1]) {
+                let text = format!(
+                    "{} is behind {} in {place}: the tokens are {:?} and {:?}",
+                    pair[1],
+                    pair[0],
+                    token(&pair[1]),
+                    token(&pair[0])
+                );
+                report(verdict, "token-goes-back", text);
+            }
+        }
+        let ends = last.map(|_| (u64::MAX, whole));
+        let looks = self.journals.iter().map(|(act, values)| (act.ended_us, *values));
+        for (_, values) in looks.chain(ends) {
+            if !whole.starts_with(values) {
+                let text = format!("{place} was seen as {values:?}, and is {whole:?} in the end");
+                report(verdict, "journal-changed", text);
+            }
+        }
+        let written = self.writes.values().filter(|write| write.journal);
+        for write in written.filter(|write| write.act.outcome == Outcome::Done) {
+            self.check_seen(place, write, last, verdict);
+        }
+        let mut before: Option<Write<'_>> = None;
+        for write in whole.iter().filter_map(|value| self.writes.get(value.as_str())) {
+            // Of those so far the one that was asked last comes before it.
+            if let Some(before) = before.filter(|before| write.act.precedes(before.act)) {
+                let text = format!(
+                    "{} was written to {place} by {}; {} was asked at {} and is in front of it",
+                    write.value, write.act.ended_us, before.value, before.act.asked_us
+                );
+                report(verdict, "out-of-order", text);
+            }
+            before = before.filter(|b| b.act.asked_us > write.act.asked_us).or(Some(*write));
+        }
+    }
+
+    /// What was written is there for everybody who looks afterwards, and for nobody who looked before.
+    fn check_seen(
+        &self,
+        place: &str,
+        write: &Write<'_>,
+        last: Option<&Place>,
+        verdict: &mut Verdict,
+    ) {
+        let has = |values: &[String]| values.iter().any(|value| value == write.value);
+        let lost = |(act, values): &&(&Act, &[String])| write.act.precedes(act) && !has(values);
+        if let Some((act, _)) = self.journals.iter().find(lost) {
+            let text = format!(
+                "{} was written to {place} by {}, and {} did not see it who looked at {}",
+                write.value, write.act.ended_us, act.who, act.asked_us
+            );
+            report(verdict, "lost-write", text);
+        }
+        if last.is_some_and(|last| !has(&last.journal)) {
+            let text =
+                format!("{} was written to {place} and is not there at the end", write.value);
+            report(verdict, "lost-write", text);
+        }
+        let early = |(act, values): &&(&Act, &[String])| act.precedes(write.act) && has(values);
+        if let Some((act, _)) = self.journals.iter().find(early) {
+            let text = format!("{} saw {} in {place} before it was asked", act.who, write.value);
+            report(verdict, "seen-early", text);
+        }
+    }
+
+    /// The tokens of a register do not go back, for whoever looks after somebody wrote or looked.
+    fn check_register(&self, place: &str, last: Option<&Place>, verdict: &mut Verdict) {
+        let token = |value: Option<&str>| {
+            value.and_then(|value| self.writes.get(value)).map_or(0, |write| write.token)
+        };
+        let written = self.writes.values().filter(|write| write.register);
+        let written = written.filter(|write| write.act.outcome == Outcome::Done);
+        let mut known: Vec<(u64, Token)> =
+            written.map(|write| (write.act.ended_us, write.token)).collect();
+        known.extend(self.registers.iter().map(|(act, value)| (act.ended_us, token(*value))));
+        known.sort_unstable();
+        let ends = last.map(|last| (u64::MAX, last.register.as_deref()));
+        let mut looks: Vec<_> =
+            self.registers.iter().map(|(act, value)| (act.asked_us, *value)).chain(ends).collect();
+        looks.sort_unstable();
+        let (mut known, mut largest) = (known.into_iter().peekable(), 0);
+        for (asked_us, value) in looks {
+            while let Some((_, seen)) = known.next_if(|(ended_us, _)| *ended_us < asked_us) {
+                largest = largest.max(seen);
+            }
+            if token(value) < largest {
+                let text = format!(
+                    "{place} was {value:?} for somebody who looked at {asked_us}, which is of token \
+                     {}; token {largest} was known by then",
+                    token(value)
+                );
+                report(verdict, "register-goes-back", text);
+            }
+        }
+    }
+}
+
+/// Who was told that a larger token was seen: somebody must have shown one.
+fn founded(history: &History, verdict: &mut Verdict) {
+    let shown = |act: &'_ Act| match &act.what {
+        What::Write { lock, token, .. } => Some((lock.clone(), *token)),
+        What::Read { fence, .. } => fence.clone(),
+        _ => None,
+    };
+    let all: Vec<_> = history.acts.iter().filter_map(|act| Some((act, shown(act)?))).collect();
+    let fenced = |act: &Act| act.outcome == Outcome::Fenced;
+    verdict.count("fenced", history.acts.iter().filter(|act| fenced(act)).count());
+    for (act, (lock, token)) in all.iter().filter(|(act, _)| fenced(act)) {
+        let larger = |(other, (of, shown)): &(&Act, (String, Token))| {
+            of == lock && shown > token && other.asked_us <= act.ended_us
+        };
+        if !all.iter().any(larger) {
+            let text = format!(
+                "{} was refused at {} under token {token} of {lock}, and nobody had shown a larger one",
+                act.who, act.ended_us
+            );
+            report(verdict, "fenced-for-nothing", text);
+        }
+    }
+}

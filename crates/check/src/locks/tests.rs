@@ -1,0 +1,186 @@
+use super::*;
+
+/// Acts that follow each other, one begins when the one before it has ended.
+#[derive(Default)]
+struct Story {
+    history: History,
+    now_us: u64,
+}
+
+impl Story {
+    /// An act of so many microseconds; without an answer it lasts for ever, and others go on.
+    fn act(mut self, who: u64, lasts_us: u64, what: What, outcome: Outcome) -> Self {
+        let asked_us = self.now_us;
+        self.now_us += lasts_us;
+        let ended_us = if outcome == Outcome::Unknown { u64::MAX } else { self.now_us };
+        self.history.acts.push(Act { who, asked_us, ended_us, what, outcome });
+        self.now_us += 1;
+        self
+    }
+
+    fn wait(mut self, us: u64) -> Self {
+        self.now_us += us;
+        self
+    }
+
+    fn grant(self, who: u64, token: Token) -> Self {
+        self.grant_as(who, token, false, false)
+    }
+
+    fn grant_as(self, who: u64, token: Token, shared: bool, again: bool) -> Self {
+        let lock = "k".to_owned();
+        let what = What::Acquire { lock, lease_us: 1000, shared, again };
+        self.act(who, 10, what, Outcome::Granted(token))
+    }
+
+    fn renew(self, who: u64, token: Token) -> Self {
+        self.act(who, 10, What::Renew { lock: "k".into(), token }, Outcome::Done)
+    }
+
+    fn release(self, who: u64, token: Token, outcome: Outcome) -> Self {
+        self.act(who, 10, What::Release { lock: "k".into(), token }, outcome)
+    }
+
+    fn write(self, token: Token, value: &str, outcome: Outcome) -> Self {
+        let (place, lock, value) = ("p".to_owned(), "k".to_owned(), value.to_owned());
+        let what = What::Write { place, lock, token, value, register: true, journal: true };
+        self.act(token, 10, what, outcome)
+    }
+
+    fn read(self, journal: bool, values: &[&str]) -> Self {
+        let values = values.iter().map(|value| (*value).to_owned()).collect();
+        let what = What::Read { place: "p".to_owned(), fence: None, journal };
+        self.act(99, 10, what, Outcome::Read(values))
+    }
+
+    fn show(self, token: Token) -> Self {
+        let fence = Some(("k".to_owned(), token));
+        let what = What::Read { place: "p".to_owned(), fence, journal: true };
+        self.act(token, 10, what, Outcome::Read(Vec::new()))
+    }
+
+    fn ends(mut self, journal: &[&str]) -> Verdict {
+        let register = journal.last().map(|value| (*value).to_owned());
+        let journal = journal.iter().map(|value| (*value).to_owned()).collect();
+        let last = BTreeMap::from([("p".to_owned(), Place { register, journal })]);
+        self.history.last = Some(last);
+        check(&self.history)
+    }
+
+    fn verdict(self) -> Verdict {
+        check(&self.history)
+    }
+}
+
+fn kinds(verdict: &Verdict) -> Vec<&str> {
+    verdict.anomalies.iter().map(|anomaly| anomaly.kind.as_str()).collect()
+}
+
+use Outcome::{Done, Fenced, Refused, Unknown};
+
+#[test]
+fn one_after_the_other_is_as_it_should_be() {
+    let story = Story::default().grant(1, 5).write(5, "a", Done).release(1, 5, Done);
+    let story = story.grant(2, 7).write(5, "late", Refused).write(7, "b", Done);
+    let story = story.write(5, "later", Fenced).read(true, &["a", "b"]).read(false, &["b"]);
+    let verdict = story.ends(&["a", "b"]);
+    assert_eq!(kinds(&verdict), Vec::<&str>::new());
+    assert_eq!((verdict.counts["grants"], verdict.counts["fenced"]), (2, 1));
+}
+
+#[test]
+fn tokens_grow_and_are_given_once() {
+    let twice = Story::default().grant(1, 5).release(1, 5, Done).grant(2, 5).verdict();
+    assert_eq!(kinds(&twice), ["token-twice"]);
+    let falls = Story::default().grant(1, 5).wait(5000).grant(2, 4).verdict();
+    assert_eq!(kinds(&falls), ["token-falls"]);
+}
+
+#[test]
+fn nobody_is_let_in_before_the_lease_can_have_ended() {
+    let held = Story::default().grant(1, 5).wait(500);
+    assert_eq!(kinds(&held.grant(2, 7).verdict()), ["two-holders"]);
+    assert!(Story::default().grant(1, 5).wait(1000).grant(2, 7).verdict().valid);
+    let renewed = Story::default().grant(1, 5).wait(800).renew(1, 5).wait(800);
+    assert_eq!(kinds(&renewed.grant(2, 7).verdict()), ["two-holders"]);
+    // Clocks may be apart by as much.
+    let mut story = Story::default().grant(1, 5).wait(500).grant(2, 7);
+    story.history.clocks_us = 500;
+    assert!(story.verdict().valid);
+}
+
+#[test]
+fn whoever_may_have_lost_the_lock_is_in_nobodys_way() {
+    for outcome in [Done, Unknown] {
+        assert!(Story::default().grant(1, 5).release(1, 5, outcome).grant(2, 7).verdict().valid);
+    }
+    let not_held = Story::default().grant(1, 5).release(1, 5, Refused).grant(2, 7).verdict();
+    assert_eq!(kinds(&not_held), ["two-holders"]);
+    let broken = What::Break { lock: "k".into() };
+    assert!(Story::default().grant(1, 5).act(3, 10, broken, Unknown).grant(2, 7).verdict().valid);
+    assert!(
+        Story::default().grant_as(1, 5, true, false).grant_as(2, 7, true, false).verdict().valid
+    );
+    // It was asked twice, and believed before it was renewed.
+    assert!(Story::default().grant_as(1, 5, false, true).grant(2, 7).verdict().valid);
+    let renewed = Story::default().grant_as(1, 5, false, true).renew(1, 5).grant(2, 7).verdict();
+    assert_eq!(kinds(&renewed), ["two-holders"]);
+}
+
+#[test]
+fn an_old_token_is_refused_as_soon_as_a_larger_one_was_let_through() {
+    let after_write = Story::default().write(7, "b", Done).write(5, "a", Done);
+    assert_eq!(
+        kinds(&after_write.ends(&["b", "a"])),
+        ["old-token", "token-goes-back", "register-goes-back"]
+    );
+    let after_read = Story::default().show(7).write(5, "a", Done);
+    assert_eq!(kinds(&after_read.ends(&["a"])), ["old-token"]);
+    // Nobody knows what became of it, but for somebody who has seen it.
+    let unknown = || Story::default().write(7, "b", Done).write(5, "a", Unknown);
+    assert!(unknown().ends(&["b"]).valid);
+    assert!(kinds(&unknown().ends(&["b", "a"])).contains(&"old-token"));
+}
+
+#[test]
+fn writes_at_the_same_time_are_in_the_order_of_their_tokens() {
+    let both = || Story::default().write(7, "b", Unknown).write(5, "a", Unknown);
+    assert!(both().ends(&["a", "b"]).valid);
+    assert_eq!(kinds(&both().ends(&["b", "a"])), ["token-goes-back"]);
+}
+
+#[test]
+fn what_was_acknowledged_is_there_and_what_was_refused_is_not() {
+    let lost = Story::default().write(5, "a", Done).write(5, "b", Done).ends(&["b"]);
+    assert_eq!(kinds(&lost), ["lost-write"]);
+    let unseen = Story::default().write(5, "a", Done).read(true, &[]).ends(&["a"]);
+    assert_eq!(kinds(&unseen), ["lost-write"]);
+    let back = Story::default()
+        .write(8, "a", Done)
+        .write(7, "b", Fenced)
+        .write(8, "c", Done)
+        .ends(&["a", "b", "c"]);
+    assert!(kinds(&back).contains(&"seen-from-nowhere"));
+    let nobody = Story::default().read(false, &["x"]).verdict();
+    assert_eq!(kinds(&nobody), ["seen-from-nowhere"]);
+    let moved = Story::default().write(5, "a", Done).write(5, "b", Done).ends(&["b", "a"]);
+    assert_eq!(kinds(&moved), ["out-of-order"]);
+    let twice = Story::default().write(5, "a", Done).ends(&["a", "a"]);
+    assert_eq!(kinds(&twice), ["written-twice"]);
+}
+
+#[test]
+fn a_register_does_not_go_back_for_whoever_looks_later() {
+    let story = Story::default().write(5, "a", Unknown).write(7, "b", Unknown);
+    let story = story.read(false, &["b"]).read(false, &["a"]);
+    assert_eq!(kinds(&story.ends(&["a", "b"])), ["register-goes-back"]);
+    let story = Story::default().write(5, "a", Done).read(false, &[]);
+    assert_eq!(kinds(&story.ends(&["a"])), ["register-goes-back"]);
+}
+
+#[test]
+fn nobody_is_refused_for_nothing() {
+    let alone = Story::default().write(5, "a", Fenced).ends(&[]);
+    assert_eq!(kinds(&alone), ["fenced-for-nothing"]);
+    assert!(Story::default().write(7, "b", Unknown).write(5, "a", Fenced).ends(&[]).valid);
+}

@@ -1,0 +1,97 @@
+//! Clients of locks, and what is left of what they wrote.
+
+use super::World;
+use crate::holder::Holder;
+use crate::machine::Machine;
+use adt::{ArgBuf, Blob, Ctx, Reply, record};
+use check::locks::{History, Place};
+
+/// Numbers of the connections of such clients begin here, after those of others.
+pub(super) const HOLDERS: u64 = 1 << 32;
+/// Timestamps run ahead of the clock where many are given in one microsecond.
+const SLACK_US: u64 = 20_000;
+
+impl World {
+    /// The holder that a connection belongs to, if it belongs to one.
+    pub(super) fn holder(&mut self, client: u64) -> Option<&mut Holder> {
+        self.holders.get_mut(client.checked_sub(HOLDERS)? as usize)
+    }
+
+    /// What a holder does now.
+    pub(super) fn holder_goes_on(&mut self, client: u64) {
+        let over = self.ending || self.now_us > self.faults_end_us;
+        let now_us = self.now_us;
+        let Some(holder) = self.holder(client) else { return };
+        let wishes = holder.go_on(now_us, over);
+        self.grant(client, wishes);
+    }
+
+    pub(super) fn tell_holder(&mut self, client: u64, reply: &Reply) {
+        let over = self.ending || self.now_us > self.faults_end_us;
+        let now_us = self.now_us;
+        let Some(holder) = self.holder(client) else { return };
+        let wishes = holder.reply(now_us, reply, over);
+        self.grant(client, wishes);
+    }
+
+    /// How far wall clocks are from true time at this moment.
+    pub(super) fn note_clocks(&mut self) {
+        let now_us = self.now_us;
+        for machine in &self.machines {
+            for offset in machine.deviations_us(now_us) {
+                let (least, most) = self.deviations_us.get_or_insert((offset, offset));
+                (*least, *most) = ((*least).min(offset), (*most).max(offset));
+            }
+        }
+    }
+
+    /// What they have done goes into the outcome, with what is there at the end.
+    pub(super) fn note_holders(&mut self) {
+        if self.holders.is_empty() {
+            return;
+        }
+        self.note_clocks();
+        let (least, most) = self.deviations_us.unwrap_or_default();
+        let clocks_us = most.abs_diff(least) + SLACK_US;
+        let mut history = History { clocks_us, ..History::default() };
+        for holder in &mut self.holders {
+            history.acts.append(&mut holder.acts);
+            for (mark, count) in &holder.marks {
+                *self.outcome.marks.entry(mark).or_default() += count;
+            }
+        }
+        if self.outcome.failure.is_none() {
+            let all = self.swarm.holding.all();
+            let places = all.into_iter().map(|(place, register, journal)| {
+                let register = self.read_any(&["get", &register]).pop();
+                let journal = self.read_any(&["lrange", &journal, "0", "-1"]);
+                (place, Place { register, journal })
+            });
+            history.last = Some(places.collect());
+        }
+        self.outcome.locks = Some(history);
+    }
+
+    /// What some machine has, for a command that reads: when all agree it does not matter which.
+    fn read_any(&self, words: &[&str]) -> Vec<String> {
+        let Ok((key, op)) = record::decode(&ArgBuf::of(words.iter().copied()).args()) else {
+            return Vec::new();
+        };
+        let present = self.machines.iter().filter(|machine: &&Machine| !machine.is_retired);
+        let replicas = present.flat_map(|machine| &machine.workers);
+        let states = replicas.flat_map(|worker| worker.node().replicas());
+        let found = states.filter_map(|replica| replica.shard().state().get(&key)).next();
+        let text = |bytes: &Blob| String::from_utf8_lossy(bytes).into_owned();
+        match record::query(found, &op, &Ctx::default()) {
+            Reply::Bulk(bytes) => vec![text(&bytes)],
+            Reply::Array(items) => {
+                let items = items.iter().filter_map(|item| match item {
+                    Reply::Bulk(bytes) => Some(text(bytes)),
+                    _ => None,
+                });
+                items.collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
