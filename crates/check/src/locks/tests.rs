@@ -1,3 +1,5 @@
+//! Stories of locks that the judge has to tell apart.
+
 use super::*;
 
 /// Acts that follow each other, one begins when the one before it has ended.
