@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`client`] | many sessions of ZooKeeper's protocol in one thread |
 //! | [`recipes`], [`znodes`] | the lock recipes on it |
+//! | [`grants`] | the lock that the server itself knows, over the Redis protocol |
 //! | [`adaptive`] | a lock that changes its recipe as the model recommends |
 //! | [`locker`] | what the generator knows of a way to lock: other protocols are other lockers |
 //! | [`generator`] | requests that come and go, and the check that nobody overlaps |
@@ -25,6 +26,7 @@ mod failure;
 pub mod figures;
 pub mod forecast;
 pub mod generator;
+pub mod grants;
 pub mod locker;
 pub mod locks;
 pub mod operations;
