@@ -40,8 +40,13 @@ def test_the_smoke_test_has_every_operation_of_every_service(tmp_path):
         assert rows[backend, "lock-unlock", "1 clients"]["p50_ms"] > 0
         assert rows[backend, "hand-off", "3 clients"]["p50_ms"] > 0
         assert rows[backend, "create-pipelined", "16 at a time"]["per_s"] > 0
+        # The lock that the service itself knows: Claret alone has one.
+        for operation, mode in (("grant-lock-unlock", "1 clients"), ("grant-hand-off", "3 clients")):
+            row = rows.get((backend, operation, mode))
+            assert row["p50_ms"] > 0 if backend == "claret" else row is None
     ratios = [name for name in told["ratios"] if name.startswith("zookeeper_over_claret")]
     assert bool(ratios) == ZOOKEEPER
+    assert ("zookeeper_over_grant 1 hand-off 3 clients" in told["ratios"]) == ZOOKEEPER
 
 
 def test_locks_wait_as_long_as_their_links_are_and_are_measured_once(tmp_path):
@@ -73,6 +78,30 @@ def test_locks_wait_as_long_as_their_links_are_and_are_measured_once(tmp_path):
     again = bench(*words)
     assert again["to_measure"] == 1
     assert again["rows"][:-1] == told["rows"][:-1]
+
+
+def test_a_grant_takes_one_round_trip_and_shares_its_log_entry_with_the_release(tmp_path):
+    words = ["locks", "--servers", "1", "--backend", ",".join(BACKENDS), "--scale", "1"]
+    words += ["--algorithm", "grant", "--client-rtt", "20ms", "--requests", "40", "--seeds", "1"]
+    words += ["--dir", str(tmp_path)]
+    # Requests that come faster than the lock can be handed over: a client has several at a time.
+    told = bench(*words, "--clients", "3", "--interarrival", "10ms", "--service", "1ms")
+    (row,) = told["rows"]
+    assert row["backend"] == "claret" and row["unfinished"] == 0 and row["state"] == "overloaded"
+    assert told.get("on_claret_only") == (["grant"] if ZOOKEEPER else None)
+    assert 20 <= row["hand_off_p50_ms"] < 40, row
+    # An entry for each release, one for the first grant, and what else the server has to write.
+    assert 1 <= row["writes_per_acquisition"] < 1.6, row
+    assert row["messages_per_acquisition"] == 4
+    (row,) = bench(*words, "--closed", "1", "--think", "5ms")["rows"]
+    assert 20 <= row["p50_ms"] < 40 and row["hand_off_p50_ms"] is None
+    assert row["predicted_messages"] == 4 and 2 <= row["writes_per_acquisition"] < 2.6, row
+
+
+def test_where_nobody_knows_locks_there_is_nothing_to_measure():
+    words = [binary(), "bench", "locks", "--backend", "zookeeper", "--algorithm", "grant"]
+    done = subprocess.run([*words, "--dry-run"], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and (not ZOOKEEPER or "only claret does" in done.stderr)
 
 
 def test_three_servers_have_links_between_them(tmp_path):

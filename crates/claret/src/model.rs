@@ -39,7 +39,7 @@ enum Question {
     /// What does a lock cost, with each algorithm?
     ///
     ///   claret model lock --rtt 100ms --disk 1ms --load 5 --service 50ms
-    ///   claret model lock --rtt 100ms --load 5 --algorithm push,async-tas --requests 1000 --json
+    ///   claret model lock --rtt 100ms --load 5 --algorithm grant,async-tas --requests 1000 --json
     #[command(verbatim_doc_comment)]
     Lock(LockArgs),
     /// Which lock algorithm should it be, and why?
@@ -434,11 +434,11 @@ mod tests {
         let found = ask_json("lock --rtt 100ms --load 2 --service 1ms --json");
         assert_eq!(found["inputs"]["interarrival_ms"], 500.0);
         assert_eq!(found["predictions"].as_array().unwrap().len(), Algorithm::ALL.len());
-        let line = "lock --rtt 100ms --load 2 --algorithm push,async-tas --requests 100";
-        let push = &ask_json(&format!("{line} --json"))["predictions"][0];
-        assert_eq!((&push["algorithm"], &push["state"]), (&json!("push"), &json!("stable")));
-        assert!((push["mean_ms"].as_f64().unwrap() - 114.0).abs() < 1.0);
-        assert_eq!(push["run"]["requests"], 100);
+        let line = "lock --rtt 100ms --load 2 --algorithm grant,async-tas --requests 100";
+        let grant = &ask_json(&format!("{line} --json"))["predictions"][0];
+        assert_eq!((&grant["algorithm"], &grant["state"]), (&json!("grant"), &json!("stable")));
+        assert!((grant["mean_ms"].as_f64().unwrap() - 114.0).abs() < 1.0);
+        assert_eq!(grant["run"]["requests"], 100);
         assert_eq!(ask(line).unwrap().lines().count(), 3);
     }
 
@@ -471,7 +471,7 @@ mod tests {
     #[test]
     fn impossible_questions_are_answered_with_what_is_possible() {
         assert!(ask("lock --rtt 1ms --load 0").unwrap_err().contains("per second"));
-        assert!(ask("lock --rtt 1ms --load 1 --algorithm mutex").unwrap_err().contains("push"));
+        assert!(ask("lock --rtt 1ms --load 1 --algorithm mutex").unwrap_err().contains("grant"));
         assert!(ask("recommend --rtt 1ms --load 1 --gateway").is_err());
     }
 }

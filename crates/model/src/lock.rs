@@ -14,7 +14,7 @@
 //! | sync TAS | W | W + about W / (k + 1) |
 //! | async TAS | W | W + p / (k + 1) |
 //! | TAS with watch | W | 2 W |
-//! | push | W | W |
+//! | grant | W | W |
 //! | tentative grant | C | C |
 //! | successor | W | C |
 //! | cohort of b | c | ((b - 1) c + W) / b |
@@ -64,10 +64,10 @@ pub enum Algorithm {
     /// Create the node; watch it when that fails.
     TasWatch,
     /// The server keeps the queue; the release and the next grant are one log entry.
-    Push,
-    /// As push, but the next one begins before the grant is committed; its effects wait for that.
+    Grant,
+    /// As grant, but the next one begins before the grant is committed; its effects wait for that.
     Tentative,
-    /// As push, but who is next is committed while the lock is held, so that a release needs no
+    /// As grant, but who is next is committed while the lock is held, so that a release needs no
     /// log write before it is passed on.
     Successor,
     /// A gateway near the clients holds the lock for a number of them before it lets it go.
@@ -153,18 +153,23 @@ pub struct Prediction {
 }
 
 /// Costs of one acquisition and its release.
-struct Cost {
-    messages: f64,
-    quorum_writes: f64,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Messages to and from clients, each way counting.
+    pub messages: f64,
+    /// Log entries, refused tries included.
+    pub quorum_writes: f64,
 }
 
 /// What is known of how long requests wait.
-struct Wait {
-    mean_ms: f64,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wait {
+    /// Mean wait for others.
+    pub mean_ms: f64,
     /// How likely a request waits at all.
-    contended: f64,
+    pub contended: f64,
     /// How many wait at a release.
-    waiting: f64,
+    pub waiting: f64,
 }
 
 /// Means that formulas are made of.
@@ -182,7 +187,7 @@ impl Algorithm {
         Self::SyncTas,
         Self::AsyncTas,
         Self::TasWatch,
-        Self::Push,
+        Self::Grant,
         Self::Tentative,
         Self::Successor,
         Self::Cohort,
@@ -199,7 +204,7 @@ impl Algorithm {
             Self::SyncTas => "sync-tas",
             Self::AsyncTas => "async-tas",
             Self::TasWatch => "tas-watch",
-            Self::Push => "push",
+            Self::Grant => "grant",
             Self::Tentative => "tentative",
             Self::Successor => "successor",
             Self::Cohort => "cohort",
@@ -447,7 +452,10 @@ impl Setting {
     }
 
     /// What an acquisition and its release send and write, with waits like this.
-    fn cost(&self, algorithm: Algorithm, wait: &Wait) -> Result<Cost, Invalid> {
+    ///
+    /// # Errors
+    /// Something in the setting is not possible.
+    pub fn cost(&self, algorithm: Algorithm, wait: &Wait) -> Result<Cost, Invalid> {
         let means = self.means()?;
         let contended = wait.contended;
         // Whoever does not wait for replies has sent on until the good one is there.
@@ -471,7 +479,7 @@ impl Setting {
                 let watches = 2.0 * contended + wait.waiting;
                 Cost { messages: tries.messages + watches, ..tries }
             }
-            Algorithm::Push | Algorithm::Successor => granted,
+            Algorithm::Grant | Algorithm::Successor => granted,
             // The grant is confirmed when it is committed.
             Algorithm::Tentative => Cost { messages: 5.0, ..granted },
             Algorithm::Cohort => {
@@ -536,7 +544,7 @@ mod tests {
         (Algorithm::SyncQueueRelist, 301.0, 301.0),
         (Algorithm::SyncQueue, 301.0, 201.0),
         (Algorithm::AsyncQueue, 201.0, 206.0),
-        (Algorithm::Push, 201.0, 201.0),
+        (Algorithm::Grant, 201.0, 201.0),
         (Algorithm::Tentative, 100.0, 100.0),
         (Algorithm::Successor, 201.0, 100.0),
         (Algorithm::Cohort, 1.0, 1.0),
@@ -572,7 +580,7 @@ mod tests {
 
     #[test]
     fn service_and_hand_off_decide_together_what_is_stable() {
-        let state = |service| setting(100.0, 0.0, 200.0, service).predict(Algorithm::Push);
+        let state = |service| setting(100.0, 0.0, 200.0, service).predict(Algorithm::Grant);
         assert_eq!(state(50.0).unwrap().state, State::Stable);
         assert_eq!(state(90.0).unwrap().state, State::Critical);
         let overloaded = state(110.0).unwrap();
@@ -599,22 +607,28 @@ mod tests {
         let constant = setting(20.0, 0.0, 50.0, 1.0);
         let mut varying = constant.clone();
         varying.timing.client_rtt = Law::exponential(20.0).unwrap();
-        let mean = |setting: &Setting| setting.predict(Algorithm::Push).unwrap().mean_ms.unwrap();
+        let mean = |setting: &Setting| setting.predict(Algorithm::Grant).unwrap().mean_ms.unwrap();
         let (s, h) = (1.0, 21.0);
         // The square of the hand-off grows by its variance.
         let square = 2.0 * s * s + 2.0 * s * h + h * h + 400.0;
         let wait = crate::queue::mg1_wait_ms(50.0, s + h, square).unwrap();
         assert!((mean(&varying) - 21.0 - wait).abs() < 0.03 * wait, "{}", mean(&varying));
         assert!(mean(&varying) > mean(&constant) + 4.0);
-        let p99 = varying.predict(Algorithm::Push).unwrap().p99_ms.unwrap();
-        assert!(p99 > varying.free(Algorithm::Push).unwrap().quantile(0.99));
+        let p99 = varying.predict(Algorithm::Grant).unwrap().p99_ms.unwrap();
+        assert!(p99 > varying.free(Algorithm::Grant).unwrap().quantile(0.99));
     }
 
     #[test]
     fn those_who_try_write_and_those_who_wait_in_turn_do_not() {
         let setting = setting(100.0, 0.0, 200.0, 50.0);
         let writes = |one| setting.predict(one).unwrap().quorum_writes.unwrap();
-        assert!(writes(Algorithm::Push) < 2.0);
+        assert!(writes(Algorithm::Grant) < 2.0);
+        // A release that somebody waits for takes the next grant along.
+        let wait = |contended| Wait { mean_ms: 100.0, contended, waiting: 3.0 };
+        for (contended, entries) in [(0.0, 2.0), (1.0, 1.0)] {
+            let cost = setting.cost(Algorithm::Grant, &wait(contended)).unwrap();
+            assert_eq!((cost.messages, cost.quorum_writes), (4.0, entries));
+        }
         assert!((writes(Algorithm::AsyncQueue) - 2.0).abs() < 1e-9);
         assert!(writes(Algorithm::SyncTas) > 5.0);
         assert!(writes(Algorithm::AsyncTas) > 30.0);
@@ -641,7 +655,7 @@ mod tests {
             Setting { requests: Some(0), ..good },
         ];
         for setting in wrong {
-            assert!(setting.predict(Algorithm::Push).is_err(), "{setting:?}");
+            assert!(setting.predict(Algorithm::Grant).is_err(), "{setting:?}");
         }
     }
 }

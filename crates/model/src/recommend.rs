@@ -84,7 +84,7 @@ pub fn rank(
 
 fn can_be_had(algorithm: Algorithm, setting: &Setting, available: Available) -> bool {
     match algorithm {
-        Algorithm::Push | Algorithm::Successor => available.native,
+        Algorithm::Grant | Algorithm::Successor => available.native,
         Algorithm::Tentative => available.native && available.fenced,
         Algorithm::Cohort => available.native && available.gateway,
         // Without a user who comes again the lock would be recalled every time.
@@ -139,7 +139,7 @@ fn hand_over(prediction: &Prediction) -> String {
         Algorithm::SyncTas => "whoever's next try comes first has the lock",
         Algorithm::AsyncTas => "whoever's next try comes first has the lock; tries do not wait",
         Algorithm::TasWatch => "all who wait are told and try, and one of them has the lock",
-        Algorithm::Push => "the release and the next grant are one log entry",
+        Algorithm::Grant => "the release and the next grant are one log entry",
         Algorithm::Tentative => "the next one begins when the release reaches the leader",
         Algorithm::Successor => "the next one is known before the release, which is only passed on",
         Algorithm::Cohort => "the gateway passes the lock on among its clients",
@@ -213,7 +213,7 @@ const fn in_return(algorithm: Algorithm) -> Option<&'static str> {
              end first",
         ),
         Algorithm::Retained => Some("a user who is gone must be recalled, which takes a lease"),
-        Algorithm::SyncQueueRelist | Algorithm::Push | Algorithm::Successor | Algorithm::Fused => {
+        Algorithm::SyncQueueRelist | Algorithm::Grant | Algorithm::Successor | Algorithm::Fused => {
             None
         }
     }
@@ -256,7 +256,7 @@ mod tests {
             let setting = setting(client, server, interarrival, service);
             for matters in [Matters::Mean, Matters::P99, Matters::ServerLoad] {
                 let best = order(&setting, NATIVE, matters)[0];
-                assert!(matches!(best, Algorithm::Push | Algorithm::Successor), "{best:?}");
+                assert!(matches!(best, Algorithm::Grant | Algorithm::Successor), "{best:?}");
             }
         }
     }

@@ -20,7 +20,7 @@ const PUBLISHED_RUNS: f64 = 5.0;
 
 /// Algorithms in the columns, with the accuracy that is claimed for their means.
 const COLUMNS: [(Algorithm, Recipe, f64); 6] = [
-    (Algorithm::Push, Recipe::Push, 0.01),
+    (Algorithm::Grant, Recipe::Grant, 0.01),
     (Algorithm::SyncQueue, Recipe::SyncQueue { again: false }, 0.01),
     (Algorithm::SyncQueueRelist, Recipe::SyncQueue { again: true }, 0.01),
     (Algorithm::AsyncQueue, Recipe::AsyncQueue, 0.01),
@@ -104,17 +104,17 @@ fn means_are_those_of_simulations_within_their_scatter() {
 }
 
 #[test]
-fn what_recipes_add_to_a_push_queue_is_met_without_scatter() {
+fn what_recipes_add_to_granting_in_turn_is_met_without_scatter() {
     // With the same arrivals and services most of the scatter is common, and cancels.
     for row in ROWS.iter().filter(|row| (row.3 + row.0 + row.1) / row.2 < 0.8) {
-        let push = setting(row).predict(Algorithm::Push).unwrap().run.unwrap().mean_ms;
-        let base = simulated(Recipe::Push, row);
+        let grant = setting(row).predict(Algorithm::Grant).unwrap().run.unwrap().mean_ms;
+        let base = simulated(Recipe::Grant, row);
         for (algorithm, recipe, accuracy) in COLUMNS {
             let prediction = setting(row).predict(algorithm).unwrap();
             if prediction.load > 0.8 {
                 continue;
             }
-            let predicted = prediction.run.unwrap().mean_ms - push;
+            let predicted = prediction.run.unwrap().mean_ms - grant;
             let with = simulated(recipe, row);
             let added: Vec<f64> = with.iter().zip(&base).map(|(with, base)| with - base).collect();
             let tolerance = accuracy * mean(&with) + 3.0 * deviation(&added) / (RUNS as f64).sqrt();

@@ -2,14 +2,16 @@
 
 use super::backend::{Attach, Backend};
 use super::generator::Arrivals;
+use super::grants;
 use super::plan::Experiment;
 use crate::args::parse_duration;
 use clap::{Args, ValueEnum};
 use model::Algorithm;
 use std::path::PathBuf;
 
-/// The recipes that there are, by the model's names, and the choice among them.
-pub const ALGORITHMS: [&str; 7] = [
+/// The recipes that there are, by the model's names, the choice among them, and the lock that Claret
+/// itself knows.
+pub const ALGORITHMS: [&str; 8] = [
     "sync-queue",
     "sync-queue-relist",
     "async-queue",
@@ -17,6 +19,7 @@ pub const ALGORITHMS: [&str; 7] = [
     "async-tas",
     "tas-watch",
     "adaptive",
+    grants::NAME,
 ];
 
 /// Another service to measure in the same run.
@@ -95,7 +98,8 @@ pub struct LocksArgs {
     /// Services, separated by commas; they run at the same time and are measured in turns.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "claret,zookeeper")]
     pub backend: Vec<Backend>,
-    /// Ways to take the lock, separated by commas [default: the six recipes].
+    /// Ways to take the lock, separated by commas [default: the six recipes]. grant is Claret's own
+    /// lock, over the Redis protocol: it is measured there only.
     #[arg(long, value_delimiter = ',', value_parser = ALGORITHMS)]
     pub algorithm: Vec<String>,
     /// Servers of each service [default: 3].
@@ -170,7 +174,7 @@ pub struct LocksArgs {
     pub json: bool,
 }
 
-/// The recipe with this name; none for the choice among them.
+/// The way with this name; none for the choice among them.
 pub fn recipe(name: &str) -> Option<Algorithm> {
     Algorithm::named(name)
 }

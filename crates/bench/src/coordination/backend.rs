@@ -39,6 +39,15 @@ impl Backend {
     }
 }
 
+/// What clients speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// ZooKeeper's, as all services do.
+    Zookeeper,
+    /// That of Redis, as Claret does.
+    Redis,
+}
+
 /// Which server sessions are connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -57,15 +66,21 @@ pub struct LineUp {
     pub reached: Vec<SocketAddr>,
 }
 
+/// Where the servers are reached by one protocol.
+struct Doors {
+    /// Where clients connect that are next to the servers.
+    near: Vec<SocketAddr>,
+    /// Where clients connect that are not: by distance, then by server.
+    far: Vec<Vec<SocketAddr>>,
+}
+
 /// A service that ends with this value, with links to it and inside it that can be made longer.
 pub struct Ensemble {
     /// Which service.
     pub backend: Backend,
     server: Server,
-    /// Where clients connect that are next to the servers.
-    near: Vec<SocketAddr>,
-    /// Where clients connect that are not: by distance, then by server.
-    far: Vec<Vec<SocketAddr>>,
+    /// By protocol, those of ZooKeeper and, if it is spoken, of Redis.
+    doors: Vec<Doors>,
     /// Which server orders writes.
     leader: usize,
     to_clients: Arc<Lines>,
@@ -116,18 +131,24 @@ impl Ensemble {
             Backend::Zookeeper => zookeeper::start(count, &line_up, dir)?,
             Backend::Network => return Err(io::Error::other("the network is no service")),
         };
-        let (near, leader) = match backend {
-            Backend::Claret | Backend::Network => (server.zookeeper_addresses(), 0),
-            Backend::Zookeeper => (server.addresses(), zookeeper::leader(&server)?),
+        let (spoken, leader) = match backend {
+            Backend::Claret | Backend::Network => {
+                (vec![server.zookeeper_addresses(), server.addresses()], 0)
+            }
+            Backend::Zookeeper => (vec![server.addresses()], zookeeper::leader(&server)?),
         };
-        if near.len() != count {
+        if spoken[0].len() != count {
             return Err(io::Error::other("a server has no port for ZooKeeper's protocol"));
         }
-        let (mut far, mut relayed) = (Vec::new(), Vec::new());
-        for _ in 0..DISTANCES {
-            let relays = listeners(count)?;
-            far.push(addresses(&relays)?);
-            relayed.extend(relays.into_iter().zip(near.iter().copied()));
+        let (mut doors, mut relayed) = (Vec::new(), Vec::new());
+        for near in spoken {
+            let mut far = Vec::new();
+            for _ in 0..DISTANCES {
+                let relays = listeners(count)?;
+                far.push(addresses(&relays)?);
+                relayed.extend(relays.into_iter().zip(near.iter().copied()));
+            }
+            doors.push(Doors { near, far });
         }
         let to_clients = Lines::new(relayed.len());
         links.push(Links::start(relayed, Delays::Lines(to_clients.clone()))?);
@@ -135,8 +156,7 @@ impl Ensemble {
         let ensemble = Self {
             backend,
             server,
-            near,
-            far,
+            doors,
             leader,
             to_clients,
             between,
@@ -148,7 +168,7 @@ impl Ensemble {
 
     /// How many servers there are.
     pub fn servers(&self) -> usize {
-        self.near.len()
+        self.doors[0].near.len()
     }
 
     /// Sets the round trips of clients, by distance, and between servers, in nanoseconds.
@@ -158,17 +178,19 @@ impl Ensemble {
     pub fn stretch(&mut self, clients_ns: [u64; DISTANCES], servers_ns: u64) -> io::Result<()> {
         match &self.between {
             Some(lines) => {
-                (0..self.near.len()).for_each(|line| lines.set_round_trip(line, servers_ns));
+                (0..self.servers()).for_each(|line| lines.set_round_trip(line, servers_ns));
             }
-            None if servers_ns > 0 && self.near.len() > 1 => {
+            None if servers_ns > 0 && self.servers() > 1 => {
                 return Err(io::Error::other("there are no lines between the servers"));
             }
             None => {}
         }
-        for (distance, round_trip_ns) in clients_ns.iter().enumerate() {
-            for server in 0..self.near.len() {
-                let line = distance * self.near.len() + server;
-                self.to_clients.set_round_trip(line, *round_trip_ns);
+        // Lines by protocol, then by distance, then by server.
+        let of_protocols = (0..self.doors.len()).flat_map(|_| clients_ns);
+        for (place, round_trip_ns) in of_protocols.enumerate() {
+            for server in 0..self.servers() {
+                let line = place * self.servers() + server;
+                self.to_clients.set_round_trip(line, round_trip_ns);
             }
         }
         self.round_trips_ns = clients_ns;
@@ -177,20 +199,41 @@ impl Ensemble {
 
     /// Where a session connects, by its number: to the leader or to all servers in turn, and at its
     /// distance. Who is next to the servers takes no detour.
-    pub fn entrance(&self, session: usize, attach: Attach, distance: usize) -> SocketAddr {
+    ///
+    /// # Panics
+    /// The service does not speak the protocol.
+    pub fn entrance(
+        &self,
+        protocol: Protocol,
+        session: usize,
+        attach: Attach,
+        distance: usize,
+    ) -> SocketAddr {
+        let doors = &self.doors[protocol as usize];
         let server = match attach {
             Attach::Leader => self.leader,
-            Attach::Any => session % self.near.len(),
+            Attach::Any => session % doors.near.len(),
         };
         match self.round_trips_ns[distance] {
-            0 => self.near[server],
-            _ => self.far[distance][server],
+            0 => doors.near[server],
+            _ => doors.far[distance][server],
         }
     }
 
-    /// Where `count` sessions connect that are all at the first distance.
+    /// Where `count` sessions of ZooKeeper's protocol connect that are all at the first distance.
     pub fn entrances(&self, count: usize, attach: Attach) -> Vec<SocketAddr> {
-        (0..count).map(|session| self.entrance(session, attach, 0)).collect()
+        let at = |session| self.entrance(Protocol::Zookeeper, session, attach, 0);
+        (0..count).map(at).collect()
+    }
+
+    /// Log entries that its leader has proposed so far; `None` if it does not tell.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn log_entries(&self) -> io::Result<Option<u64>> {
+        let Some(doors) = self.doors.get(Protocol::Redis as usize) else { return Ok(None) };
+        let fields = Control::connect(doors.near[self.leader])?.info(&["stats"])?;
+        Ok(fields.get("log_appends").and_then(|count| count.parse().ok()))
     }
 
     /// Its processes.
@@ -205,7 +248,7 @@ impl Ensemble {
 
     /// The servers that do not order writes.
     pub fn followers(&self) -> Vec<usize> {
-        (0..self.near.len()).filter(|server| *server != self.leader).collect()
+        (0..self.servers()).filter(|server| *server != self.leader).collect()
     }
 }
 

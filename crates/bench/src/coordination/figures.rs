@@ -64,6 +64,8 @@ pub fn of_lock(point: &Point, outcomes: &[Outcome], forecast: &Forecast) -> Map<
     let mean = ms(served.iter().sum::<u64>() as f64 / served.len() as f64);
     let acquisitions = served.len() as f64;
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>() as f64;
+    // A recipe's requests that change something are an entry each, also those that are refused.
+    let writes = |outcome: &Outcome| outcome.log_entries.unwrap_or(outcome.counts.writes);
     let fair: Vec<f64> =
         outcomes.iter().filter_map(|outcome| jain(&shares(point, outcome))).collect();
     let option = |value: Option<f64>| value.map_or(Value::Null, rounded);
@@ -83,9 +85,13 @@ pub fn of_lock(point: &Point, outcomes: &[Outcome], forecast: &Forecast) -> Map<
         ("hand_off_p50_ms", rounded(ms(quantile(&hand_offs, 0.5)))),
         ("lock_unlock_p50_ms", rounded(ms(quantile(&cycles, 0.5)))),
         ("jain", option((!fair.is_empty()).then(|| fair.iter().sum::<f64>() / fair.len() as f64))),
-        ("writes_per_acquisition", ratio(Some(sum(|o| o.counts.writes)), Some(acquisitions))),
+        (
+            "writes_per_acquisition",
+            ratio(Some(outcomes.iter().map(writes).sum::<u64>() as f64), Some(acquisitions)),
+        ),
         ("predicted_writes", option(forecast.writes)),
         ("messages_per_acquisition", ratio(Some(sum(|o| o.counts.messages())), Some(acquisitions))),
+        ("predicted_messages", option(forecast.messages)),
         ("bytes_per_acquisition", ratio(Some(sum(|o| o.counts.bytes)), Some(acquisitions))),
         ("unfinished", outcomes.iter().map(Outcome::unfinished).sum::<usize>().into()),
         ("growth_ms_per_request", option(forecast.growth_ms)),

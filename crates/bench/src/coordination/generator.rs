@@ -63,6 +63,9 @@ pub struct Outcome {
     pub hand_off_ns: Vec<u64>,
     /// What all this took.
     pub counts: Counts,
+    /// Log entries of the service meanwhile, where they are no matter of what was asked: a grant and
+    /// the release before it are one.
+    pub log_entries: Option<u64>,
     /// What must never be, in words: two holders at a time, a token that does not grow.
     pub wrong: Option<String>,
 }

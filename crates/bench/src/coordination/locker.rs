@@ -1,7 +1,7 @@
 //! What the generator of load knows of a way to take locks.
 //!
 //! Everything below it is one file per way: [`super::znodes`] has the recipes on nodes of
-//! ZooKeeper's protocol. A way that speaks another protocol is another implementation of [`Locker`].
+//! ZooKeeper's protocol, [`super::grants`] the server's own lock, over the Redis protocol.
 
 use super::client::Counts;
 use std::io;

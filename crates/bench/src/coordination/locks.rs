@@ -3,22 +3,27 @@
 
 use super::adaptive::Adaptive;
 use super::args::{LocksArgs, recipe};
-use super::backend::{Backend, DISTANCES, Ensemble};
+use super::backend::{Attach, Backend, DISTANCES, Ensemble, Protocol};
 use super::client::{Client, get};
 use super::figures::{Watch, of_lock};
 use super::forecast::{self, Base};
 use super::generator::{Load, Outcome, run as generate};
+use super::grants::Grants;
 use super::operations::{Timed, each};
-use super::plan::{Measure, Point, points};
+use super::plan::{self, Measure, Point, points};
 use super::recipes::create;
 use super::znodes::Znodes;
 use super::{barrier, echoes, failure, plot, regions, resume, smoke, stop, zookeeper};
+use crate::control::Control;
 use crate::report::{Report, fields, rounded};
+use model::Algorithm;
 use model::operation::Operation;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Instant;
 use wire::jute::Mode;
 
 /// Columns of the table for people.
@@ -127,8 +132,10 @@ pub fn base(services: &mut Services<'_>, point: &Point) -> io::Result<Base> {
     let node = services.name("base");
     let ensemble = services.ensemble(point.backend, point.servers, point.stretched)?;
     ensemble.stretch(round_trips(point, true), 0)?;
-    let entrances = ensemble.entrances(1, super::backend::Attach::Leader);
-    let mut client = Client::connect(&entrances)?;
+    if recipe(&point.algorithm) == Some(Algorithm::Grant) {
+        return base_of_redis(ensemble, &node);
+    }
+    let mut client = Client::connect(&ensemble.entrances(1, Attach::Leader))?;
     let made = client.call(0, create(&node, b"", Mode::default()))?;
     made.map_err(|code| io::Error::other(format!("{node} was not created: {code:?}")))?;
     let child = |number: usize| create(&format!("{node}/{number}"), b"", Mode::default());
@@ -149,6 +156,26 @@ pub fn base(services: &mut Services<'_>, point: &Point) -> io::Result<Base> {
     }
     client.close()?;
     Ok(base)
+}
+
+/// The same over the Redis protocol, by commands that have nothing to do with locks.
+fn base_of_redis(ensemble: &Ensemble, key: &str) -> io::Result<Base> {
+    let mut control = Control::connect(ensemble.entrance(Protocol::Redis, 0, Attach::Leader, 0))?;
+    let mut mean_ms = |words: &[&str]| {
+        let begun = Instant::now();
+        for _ in 0..BASE_OPERATIONS {
+            control.call(words)?;
+        }
+        Ok::<f64, io::Error>(begun.elapsed().as_secs_f64() * 1e3 / BASE_OPERATIONS as f64)
+    };
+    let write_ms = mean_ms(&["SET", key, "x"])?;
+    let read_ms = mean_ms(&["GET", key])?;
+    Ok(Base {
+        read_ms,
+        write_ms: write_ms.max(read_ms),
+        reads_per_s: f64::INFINITY,
+        writes_per_s: f64::INFINITY,
+    })
 }
 
 /// Makes the links of a point's service as long as it says.
@@ -200,8 +227,10 @@ fn failures(
     point: &Point,
     base: &Base,
 ) -> io::Result<Vec<Map<String, Value>>> {
-    let algorithm = recipe(&point.algorithm)
-        .ok_or_else(|| io::Error::other("what becomes of one recipe is asked, not of a choice"))?;
+    let on_nodes = |algorithm: &Algorithm| algorithm.needs_nodes_only();
+    let algorithm = recipe(&point.algorithm).filter(on_nodes).ok_or_else(|| {
+        io::Error::other("what becomes of one recipe on nodes is asked, not of a choice or a grant")
+    })?;
     let mut names: Vec<String> = (0..3).map(|_| services.name("failure")).collect();
     let ensemble = stretch(services, point)?;
     failure::measure(ensemble, point, algorithm, base, || names.pop().unwrap_or_default())
@@ -262,10 +291,14 @@ fn one_run(
     let ensemble = stretch(services, point)?;
     let distances = point.distances_ms.len().clamp(1, DISTANCES);
     let clients = point.clients as usize;
+    let algorithm = recipe(&point.algorithm);
+    let protocol = match algorithm {
+        Some(Algorithm::Grant) => Protocol::Redis,
+        _ => Protocol::Zookeeper,
+    };
     let entrances: Vec<_> = (0..clients)
-        .map(|session| ensemble.entrance(session, point.attach, session % distances))
+        .map(|session| ensemble.entrance(protocol, session, point.attach, session % distances))
         .collect();
-    let client = Client::connect(&entrances)?;
     let poll_ns = real_ns(point, point.poll_ms);
     let load = Load {
         requests: point.requests as usize,
@@ -277,7 +310,11 @@ fn one_run(
         limit_ns,
         seed,
     };
-    let Some(algorithm) = recipe(&point.algorithm) else {
+    if algorithm == Some(Algorithm::Grant) {
+        return grants(ensemble, &entrances, &node, &load);
+    }
+    let client = Client::connect(&entrances)?;
+    let Some(algorithm) = algorithm else {
         let mut locker = Adaptive::new(client, &node, poll_ns, point.ephemeral)?;
         let outcome = generate(&mut locker, &load)?;
         let (changes, used) = locker.history();
@@ -294,6 +331,24 @@ fn one_run(
     Ok(outcome)
 }
 
+/// One run with the service's own lock, by commands of the Redis protocol, with the log entries that
+/// the service has proposed meanwhile.
+///
+/// # Errors
+/// The service fails.
+pub fn grants(
+    ensemble: &Ensemble,
+    entrances: &[SocketAddr],
+    key: &str,
+    load: &Load,
+) -> io::Result<Outcome> {
+    let mut locker = Grants::connect(entrances, key, load.closed_think_ns.is_none())?;
+    let before = ensemble.log_entries()?;
+    let mut outcome = generate(&mut locker, load)?;
+    outcome.log_entries = ensemble.log_entries()?.zip(before).map(|(now, before)| now - before);
+    Ok(outcome)
+}
+
 fn creates(
     services: &mut Services<'_>,
     point: &Point,
@@ -302,8 +357,8 @@ fn creates(
     let node = services.name("creates");
     let ensemble = stretch(services, point)?;
     let sessions = match point.attach {
-        super::backend::Attach::Leader => 1,
-        super::backend::Attach::Any => ensemble.servers(),
+        Attach::Leader => 1,
+        Attach::Any => ensemble.servers(),
     };
     let mut client = Client::connect(&ensemble.entrances(sessions, point.attach))?;
     let made = client.call(0, create(&node, b"", Mode::default()))?;
@@ -346,11 +401,21 @@ pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
         zookeeper::is_installed()?;
     }
     let points = points(args);
+    if points.is_empty() {
+        let what = "none of these services knows locks itself (grant): only claret does";
+        return Err(io::Error::new(ErrorKind::InvalidInput, what));
+    }
     let mut report = Report::default();
     let mut file = resume::Rows::open(args.resume.as_deref())?;
     report.rows.extend(file.of(&points));
     let todo: Vec<&Point> = points.iter().filter(|point| !file.has(point)).collect();
     let expected_s: f64 = todo.iter().map(|point| point.expected_s()).sum();
+    let asked = args.algorithm.iter().map(String::as_str);
+    let lacks = |name: &str| args.backend.iter().any(|backend| !plan::has(*backend, name));
+    let left_out: Vec<&str> = asked.filter(|name| lacks(name)).collect();
+    if !left_out.is_empty() {
+        report.more.insert("on_claret_only".into(), left_out.into());
+    }
     report.more.insert("points".into(), points.len().into());
     report.more.insert("to_measure".into(), todo.len().into());
     report.more.insert("expected_s".into(), rounded(expected_s));

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`client`] | many sessions of ZooKeeper's protocol in one thread |
 //! | [`recipes`], [`znodes`] | the lock recipes on it |
+//! | [`grants`] | the lock that the server itself knows, over the Redis protocol |
 //! | [`adaptive`] | a lock that changes its recipe as the model recommends |
 //! | [`locker`] | what the generator knows of a way to lock: other protocols are other lockers |
 //! | [`crowd`] | many sessions that do little |
@@ -28,6 +29,7 @@ mod failure;
 pub mod figures;
 pub mod forecast;
 pub mod generator;
+pub mod grants;
 pub mod locker;
 pub mod locks;
 pub mod operations;

@@ -3,6 +3,7 @@
 use super::args::{ALGORITHMS, LocksArgs};
 use super::backend::{Attach, Backend};
 use super::generator::Arrivals;
+use super::grants;
 use clap::ValueEnum;
 use model::Algorithm;
 use serde::Serialize;
@@ -46,6 +47,8 @@ pub enum Experiment {
     E15,
     /// Barriers: parties that wait for each other.
     E16,
+    /// The lock that Claret itself knows, beside recipes, where E8, E10 and E11 are stable for it.
+    E17,
 }
 
 /// What is measured at a point.
@@ -181,6 +184,7 @@ impl Point {
 /// What an experiment says about the parameters; the command line goes over it.
 struct Preset {
     measure: Measure,
+    algorithms: Vec<&'static str>,
     client_ms: Vec<f64>,
     server_ms: Vec<f64>,
     service_ms: Vec<f64>,
@@ -196,6 +200,21 @@ impl Experiment {
     /// Its name in the study.
     pub fn name(self) -> String {
         format!("{self:?}")
+    }
+
+    /// What it says, in one or several grids.
+    fn presets(self) -> Vec<Preset> {
+        if self != Self::E17 {
+            return vec![self.preset()];
+        }
+        let cut = |whole: Self, client_ms_max: f64, service_ms_max: f64| {
+            let mut preset = whole.preset();
+            preset.client_ms.retain(|ms| *ms <= client_ms_max);
+            preset.service_ms.retain(|ms| *ms <= service_ms_max);
+            Preset { algorithms: vec![grants::NAME, "sync-queue-relist", "async-queue"], ..preset }
+        };
+        // A round trip and the service must fit between two requests, with a log write.
+        vec![cut(Self::E8, 100.0, 90.0), cut(Self::E10, 250.0, 1.0), cut(Self::E11, 40.0, 150.0)]
     }
 
     fn preset(self) -> Preset {
@@ -240,8 +259,8 @@ impl Experiment {
                 seeds: 1,
                 ..preset
             },
-            // Its rows are made of those of E8 to E11.
-            Self::E12 => preset,
+            // Made of others.
+            Self::E12 | Self::E17 => preset,
             of_something_else => of_something_else.without_load(preset),
         }
     }
@@ -298,6 +317,7 @@ impl Experiment {
 fn custom() -> Preset {
     Preset {
         measure: Measure::Lock,
+        algorithms: ALGORITHMS[..6].to_vec(),
         client_ms: vec![0.0],
         server_ms: vec![0.0],
         service_ms: vec![1.0],
@@ -319,8 +339,9 @@ pub fn points(args: &LocksArgs) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::new();
     let mut presets = Vec::new();
     for experiment in &args.experiment {
-        let parts = experiment.parts().into_iter();
-        presets.extend(parts.map(|part| (part.name(), part.preset())));
+        for part in experiment.parts() {
+            presets.extend(part.presets().into_iter().map(|preset| (part.name(), preset)));
+        }
     }
     if presets.is_empty() {
         presets.push(("custom".to_owned(), custom()));
@@ -351,7 +372,7 @@ fn vary<T>(points: Vec<Point>, values: &[T], set: impl Fn(&mut Point, &T)) -> Ve
 
 fn add(args: &LocksArgs, experiment: &str, preset: Preset, points: &mut Vec<Point>) {
     let measure = preset.measure;
-    let recipes: Vec<String> = ALGORITHMS[..6].iter().map(|name| (*name).to_owned()).collect();
+    let recipes = preset.algorithms.iter().map(|name| (*name).to_owned()).collect();
     let algorithms =
         if measure.locks() { or(&args.algorithm, recipes) } else { vec!["none".to_owned()] };
     let backends = if measure.is_network() { vec![Backend::Network] } else { args.backend.clone() };
@@ -402,7 +423,13 @@ fn add(args: &LocksArgs, experiment: &str, preset: Preset, points: &mut Vec<Poin
     grid = vary(grid, &algorithms, |point, name| point.algorithm.clone_from(name));
     grid = vary(grid, &polls, |point, ms| point.poll_ms = *ms);
     grid.retain(|point| point.poll_ms == polls[0] || polls_for(&point.algorithm));
-    points.extend(vary(grid, &backends, |point, backend| point.backend = *backend));
+    let grid = vary(grid, &backends, |point, backend| point.backend = *backend);
+    points.extend(grid.into_iter().filter(|point| has(point.backend, &point.algorithm)));
+}
+
+/// Whether a service has this way to take a lock: only Claret knows locks itself.
+pub fn has(backend: Backend, algorithm: &str) -> bool {
+    algorithm != grants::NAME || backend == Backend::Claret
 }
 
 /// Whether the poll interval makes a difference.
@@ -456,6 +483,23 @@ mod tests {
         let found = points_of(&["--poll", "5ms,10ms", "--backend", "claret"]);
         let polls = |name: &str| found.iter().filter(|point| point.algorithm == name).count();
         assert_eq!((polls("async-tas"), polls("async-queue"), polls("sync-tas")), (2, 2, 1));
+    }
+
+    #[test]
+    fn the_servers_own_lock_is_measured_where_there_is_one() {
+        let e17 = points_of(&["--experiment", "e17"]);
+        let by = |algorithm: &str, backend: Backend| {
+            e17.iter().filter(|p| (p.algorithm.as_str(), p.backend) == (algorithm, backend)).count()
+        };
+        // Of E8, E10 and E11 those that a grant is quick enough for.
+        let each = 5 + 7 + 4;
+        assert_eq!((by("grant", Backend::Claret), by("grant", Backend::Zookeeper)), (each, 0));
+        assert_eq!(by("sync-queue-relist", Backend::Zookeeper), each);
+        assert_eq!(e17.len(), each * 5);
+        assert!(e17.iter().all(|point| point.experiment == "E17" && point.seeds == 5));
+        assert_eq!(points_of(&["--backend", "zookeeper", "--algorithm", "grant"]).len(), 0);
+        let e14 = points_of(&["--experiment", "E14", "--algorithm", "grant"]);
+        assert_eq!(e14.len(), 5, "it does not poll");
     }
 
     #[test]

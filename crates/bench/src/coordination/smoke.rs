@@ -2,16 +2,16 @@
 //! others want, on services that run at the same time and take turns.
 
 use super::args::SmokeArgs;
-use super::backend::{Attach, Backend};
+use super::backend::{Attach, Backend, Protocol};
 use super::client::{Client, exists, get};
 use super::forecast::{self, Base};
 use super::generator::{Arrivals, Load, Outcome, run as generate};
-use super::locks::{Services, base, stretch};
+use super::locks::{self, Services, base, stretch};
 use super::operations::{Timed, each, quantile, watched};
-use super::plan::{Measure, Point};
+use super::plan::{self, Measure, Point};
 use super::recipes::{create, delete};
 use super::znodes::Znodes;
-use super::{stop, zookeeper};
+use super::{grants, stop, zookeeper};
 use crate::report::{Report, fields, ratio, rounded};
 use model::Algorithm;
 use model::operation::Operation;
@@ -200,8 +200,8 @@ struct Contestant {
     timed: BTreeMap<(usize, usize), Timed>,
     /// By number under way: creates and deletes.
     pipelined: BTreeMap<(u32, &'static str), Timed>,
-    /// By number of clients.
-    locks: BTreeMap<u32, Vec<Outcome>>,
+    /// By way to take the lock and number of clients.
+    locks: BTreeMap<(Algorithm, u32), Vec<Outcome>>,
 }
 
 impl Contestant {
@@ -230,8 +230,8 @@ impl Contestant {
         for ((outstanding, name), timed) in &self.pipelined {
             rows.push(row(point, &format!("{outstanding} at a time"), name, timed));
         }
-        for (clients, outcomes) in &self.locks {
-            rows.push(lock_row(point, *clients, outcomes));
+        for ((algorithm, clients), outcomes) in &self.locks {
+            rows.push(lock_row(point, *algorithm, *clients, outcomes));
         }
         for row in &mut rows {
             row.insert("client_rtt_ms".into(), rounded(point.client_rtt_ms));
@@ -244,7 +244,12 @@ impl Contestant {
 }
 
 /// Without others, lock and unlock one after the other; with others, from one holder to the next.
-fn lock_row(point: &Point, clients: u32, outcomes: &[Outcome]) -> Map<String, Value> {
+fn lock_row(
+    point: &Point,
+    algorithm: Algorithm,
+    clients: u32,
+    outcomes: &[Outcome],
+) -> Map<String, Value> {
     let all = |of: fn(&Outcome) -> &Vec<u64>| -> Vec<u64> {
         outcomes.iter().flat_map(|outcome| of(outcome).iter().copied()).collect()
     };
@@ -256,7 +261,11 @@ fn lock_row(point: &Point, clients: u32, outcomes: &[Outcome]) -> Map<String, Va
     let timed = Timed { elapsed_ns, latency_ns: times };
     let grants: usize = outcomes.iter().map(|outcome| outcome.served_ns().count()).sum();
     let mean_ms = elapsed_ns as f64 / 1e6 / grants.max(1) as f64;
-    let mut row = row(point, &format!("{clients} clients"), name, &timed);
+    let name = match algorithm {
+        Algorithm::Grant => format!("{}-{name}", grants::NAME),
+        _ => name.to_owned(),
+    };
+    let mut row = row(point, &format!("{clients} clients"), &name, &timed);
     row.insert("mean_ms".into(), rounded(mean_ms));
     row.insert("per_s".into(), rounded(1e3 / mean_ms));
     row.insert("p50_ms".into(), rounded(quantile(&timed.latency_ns, 0.5) / 1e6));
@@ -275,12 +284,20 @@ fn warm_up(services: &mut Services<'_>, args: &SmokeArgs, point: &Point) -> io::
     turns.client.close()
 }
 
-fn lock_run(services: &mut Services<'_>, point: &Point, clients: u32) -> io::Result<Outcome> {
+/// The ways to take the lock that a service has: the recipe of client libraries, and its own.
+fn ways(backend: Backend) -> impl Iterator<Item = Algorithm> {
+    let ways = [Algorithm::SyncQueueRelist, Algorithm::Grant].into_iter();
+    ways.filter(move |way| plan::has(backend, way.name()))
+}
+
+fn lock_run(
+    services: &mut Services<'_>,
+    point: &Point,
+    algorithm: Algorithm,
+    clients: u32,
+) -> io::Result<Outcome> {
     let node = services.name("lock");
     let ensemble = stretch(services, point)?;
-    let client = Client::connect(&ensemble.entrances(clients as usize, point.attach))?;
-    let recipe = Algorithm::SyncQueueRelist;
-    let mut locker = Znodes::new(client, recipe, &node, 10_000_000, true)?;
     let load = Load {
         requests: (point.requests as usize / 4).max(clients as usize),
         clients: clients as usize,
@@ -291,8 +308,17 @@ fn lock_run(services: &mut Services<'_>, point: &Point, clients: u32) -> io::Res
         limit_ns: 60_000_000_000,
         seed: 1,
     };
-    let outcome = generate(&mut locker, &load)?;
-    locker.close()?;
+    let outcome = if algorithm == Algorithm::Grant {
+        let at = |session| ensemble.entrance(Protocol::Redis, session, point.attach, 0);
+        let entrances: Vec<_> = (0..clients as usize).map(at).collect();
+        locks::grants(ensemble, &entrances, &node, &load)?
+    } else {
+        let client = Client::connect(&ensemble.entrances(clients as usize, point.attach))?;
+        let mut locker = Znodes::new(client, algorithm, &node, 10_000_000, true)?;
+        let outcome = generate(&mut locker, &load)?;
+        locker.close()?;
+        outcome
+    };
     if let Some(wrong) = &outcome.wrong {
         let backend = point.backend.name();
         return Err(io::Error::other(format!("{backend}: mutual exclusion is broken: {wrong}")));
@@ -364,8 +390,10 @@ fn take_turns(
     }
     for &clients in [1].iter().chain(&args.waiters) {
         for contestant in &mut *contestants {
-            let outcome = lock_run(services, &contestant.point, clients)?;
-            contestant.locks.entry(clients).or_default().push(outcome);
+            for way in ways(contestant.point.backend) {
+                let outcome = lock_run(services, &contestant.point, way, clients)?;
+                contestant.locks.entry((way, clients)).or_default().push(outcome);
+            }
         }
     }
     Ok(())
@@ -395,6 +423,12 @@ fn ratios(rows: &[Map<String, Value>]) -> Map<String, Value> {
         if backend == "zookeeper" {
             let name = format!("zookeeper_over_claret {servers} {operation} {mode}");
             ratios.insert(name, ratio(at("zookeeper", &mode), at("claret", &mode)));
+            let own = format!("{}-{operation}", grants::NAME);
+            let granted = mean(&servers, "claret", &own, &mode);
+            if granted.is_some() {
+                let name = format!("zookeeper_over_{} {servers} {operation} {mode}", grants::NAME);
+                ratios.insert(name, ratio(at("zookeeper", &mode), granted));
+            }
         }
         if mode == "async" && matches!(operation.as_str(), "create-permanent" | "get") {
             let name = format!("sync_over_async {servers} {operation} {backend}");

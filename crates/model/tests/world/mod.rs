@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Recipe {
     /// The server keeps the queue and tells the next one.
-    Push,
+    Grant,
     /// Sequential nodes; the next one is told, and believes it at once or lists again.
     SyncQueue { again: bool },
     /// Sequential nodes; everybody lists again and again.
@@ -141,7 +141,7 @@ impl World {
 
     fn step(&mut self, now: u64, event: Event, id: usize) {
         match self.recipe {
-            Recipe::Push => self.push(now, event, id),
+            Recipe::Grant => self.push(now, event, id),
             Recipe::SyncQueue { .. } | Recipe::AsyncQueue => self.queue(now, event, id),
             Recipe::SyncTas | Recipe::AsyncTas | Recipe::WatchTas => self.tas(now, event, id),
         }

@@ -1,0 +1,462 @@
+//! Locks that the server itself knows: `LOCK.ACQUIRE` is answered when it is the request's turn,
+//! and `LOCK.RELEASE` hands the lock to the next one by the same log entry.
+//!
+//! A connection whose acquisition waits is served nothing else, so each request that is under way
+//! has a connection of its client for itself, from its acquisition to the answer to its release:
+//! two requests of one client stand in the server's queue like those of two, and the release of one
+//! never waits behind the other. A client has one connection to begin with. In an open loop it keeps
+//! one to spare, which is dialled in advance, since a connection over a line takes a round trip
+//! longer and a request must not pay for that.
+
+use super::client::Counts;
+use super::locker::{Locker, Told};
+use crate::resp::{Frame, command, frame_len};
+use crate::timers::Timers;
+use mio::net::TcpStream;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::time::Duration;
+use wire::resp::ClientReply;
+
+/// Its name on the command line and in the model.
+pub const NAME: &str = "grant";
+
+const TIMER: Token = Token(usize::MAX);
+const READ_BYTES: usize = 16 << 10;
+/// How long a server may take until it answers a new connection.
+const PATIENCE_NS: u64 = 60_000_000_000;
+/// The longest sleep: somebody may have pressed Ctrl-C.
+const IDLE_NS: u64 = 100_000_000;
+/// A lease longer than any critical section of a bench, in which nobody dies.
+const LEASE_MS: &[u8] = b"86400000";
+
+/// What a connection's last command was, and so what its next reply is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    /// It was dialled and has not been answered yet.
+    Greeting,
+    /// Nothing.
+    Idle,
+    /// A request waits for its turn.
+    Acquiring(usize),
+    /// It has the lock.
+    Holding(usize),
+    /// It gives the lock back.
+    Releasing(usize),
+}
+
+struct Connection {
+    stream: TcpStream,
+    client: usize,
+    doing: Doing,
+    out: Vec<u8>,
+    written: usize,
+    input: Vec<u8>,
+}
+
+/// A locker by the commands of the server's own lock.
+pub struct Grants {
+    poll: Poll,
+    events: Events,
+    timers: Timers,
+    key: Vec<u8>,
+    /// By client, where it connects.
+    entrances: Vec<SocketAddr>,
+    /// Whether clients keep a connection to spare.
+    spare: bool,
+    connections: Vec<Connection>,
+    /// By client, its connections without a request.
+    idle: Vec<Vec<usize>>,
+    /// Requests that have come and were not sent yet, with their clients.
+    wanted: Vec<(usize, usize)>,
+    /// By request, its connection, and its token once it has the lock.
+    requests: BTreeMap<usize, (usize, i64)>,
+    /// Connections that have something to send.
+    dirty: Vec<usize>,
+    counts: Counts,
+    scratch: Vec<u8>,
+}
+
+fn broken(why: &str) -> io::Error {
+    io::Error::new(ErrorKind::ConnectionReset, format!("a connection was lost: {why}"))
+}
+
+impl Grants {
+    /// A lock that nobody has used, for clients that connect here, and waits until all are
+    /// connected. In an open loop, in which a client may have several requests at a time, `spare`
+    /// connections are kept.
+    ///
+    /// # Errors
+    /// A server cannot be reached, or does not answer.
+    pub fn connect(entrances: &[SocketAddr], key: &str, spare: bool) -> io::Result<Self> {
+        let (poll, timers) = (Poll::new()?, Timers::new()?);
+        let descriptor = timers.descriptor();
+        poll.registry().register(&mut SourceFd(&descriptor), TIMER, Interest::READABLE)?;
+        let mut grants = Self {
+            poll,
+            events: Events::with_capacity(1024),
+            timers,
+            key: key.as_bytes().to_vec(),
+            entrances: entrances.to_vec(),
+            spare,
+            connections: Vec::new(),
+            idle: vec![Vec::new(); entrances.len()],
+            wanted: Vec::new(),
+            requests: BTreeMap::new(),
+            dirty: Vec::new(),
+            counts: Counts::default(),
+            scratch: vec![0; READ_BYTES],
+        };
+        for client in 0..entrances.len() {
+            for _ in 0..=usize::from(spare) {
+                let connection = grants.dial(client)?;
+                grants.idle[client].push(connection);
+            }
+        }
+        let until_ns = grants.now_ns() + PATIENCE_NS;
+        let mut nothing = Vec::new();
+        while grants.connections.iter().any(|one| one.doing == Doing::Greeting) {
+            if grants.now_ns() > until_ns {
+                return Err(io::Error::other("a server does not answer a new connection"));
+            }
+            grants.turn(until_ns, &mut nothing)?;
+        }
+        Ok(grants)
+    }
+
+    /// One more connection of a client. It greets, so that the line is known to be there; what is
+    /// asked of it meanwhile comes behind that.
+    fn dial(&mut self, client: usize) -> io::Result<usize> {
+        let stream = std::net::TcpStream::connect(self.entrances[client])?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let mut stream = TcpStream::from_std(stream);
+        let number = self.connections.len();
+        let both = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(&mut stream, Token(number), both)?;
+        let mut out = Vec::new();
+        command(&mut out, &[b"PING"]);
+        let (doing, input) = (Doing::Greeting, Vec::new());
+        self.connections.push(Connection { stream, client, doing, out, written: 0, input });
+        self.dirty.push(number);
+        Ok(number)
+    }
+
+    /// Sends a command that changes something; its reply is about what the connection does now.
+    fn say(&mut self, number: usize, doing: Doing, words: &[&[u8]]) {
+        let connection = &mut self.connections[number];
+        let before = connection.out.len();
+        command(&mut connection.out, words);
+        self.counts.bytes += (connection.out.len() - before) as u64;
+        self.counts.writes += 1;
+        connection.doing = doing;
+        self.dirty.push(number);
+    }
+
+    /// Sends an acquisition on a connection that has nothing else to do.
+    fn ask_for(&mut self, request: usize, client: usize) -> io::Result<()> {
+        let number = match self.idle[client].pop() {
+            Some(number) => number,
+            None => self.dial(client)?,
+        };
+        let key = std::mem::take(&mut self.key);
+        let owner = format!("client-{client}");
+        let words: [&[u8]; 6] =
+            [b"LOCK.ACQUIRE", &key, b"LEASE", LEASE_MS, b"OWNER", owner.as_bytes()];
+        self.say(number, Doing::Acquiring(request), &words);
+        self.key = key;
+        self.requests.insert(request, (number, 0));
+        if self.spare && self.idle[client].is_empty() {
+            let another = self.dial(client)?;
+            self.idle[client].push(another);
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, until_ns: u64, told: &mut Vec<Told>) -> io::Result<()> {
+        super::stop::check()?;
+        for (request, client) in std::mem::take(&mut self.wanted) {
+            self.ask_for(request, client)?;
+        }
+        for number in std::mem::take(&mut self.dirty) {
+            self.flush(number)?;
+        }
+        self.timers.arm(until_ns.min(self.now_ns() + IDLE_NS))?;
+        let mut events = std::mem::replace(&mut self.events, Events::with_capacity(1));
+        match self.poll.poll(&mut events, Some(Duration::from_nanos(IDLE_NS))) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+            Ok(()) => {
+                for event in events.iter().filter(|event| event.token() != TIMER) {
+                    let Token(number) = event.token();
+                    if event.is_readable() {
+                        self.receive(number, told)?;
+                    }
+                    if event.is_writable() {
+                        self.flush(number)?;
+                    }
+                }
+            }
+        }
+        self.events = events;
+        Ok(())
+    }
+
+    fn flush(&mut self, number: usize) -> io::Result<()> {
+        let connection = &mut self.connections[number];
+        while connection.written < connection.out.len() {
+            match connection.stream.write(&connection.out[connection.written..]) {
+                Ok(written) if written > 0 => connection.written += written,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(_) => return Err(broken("nothing can be written")),
+                Err(error) => return Err(broken(&error.to_string())),
+            }
+        }
+        connection.out.clear();
+        connection.written = 0;
+        Ok(())
+    }
+
+    fn receive(&mut self, number: usize, told: &mut Vec<Told>) -> io::Result<()> {
+        loop {
+            match self.connections[number].stream.read(&mut self.scratch) {
+                Ok(0) => return Err(broken("the server closed it")),
+                Ok(read) => {
+                    let said = &self.scratch[..read];
+                    self.connections[number].input.extend_from_slice(said);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(broken(&error.to_string())),
+            }
+            let mut input = std::mem::take(&mut self.connections[number].input);
+            let mut taken = 0;
+            while let Some(len) = frame_len(&input[taken..]).map_err(io::Error::other)? {
+                let reply = Frame(&input[taken..taken + len]).decode();
+                self.reply(number, &reply, len, told)?;
+                taken += len;
+            }
+            input.drain(..taken);
+            self.connections[number].input = input;
+        }
+    }
+
+    fn reply(
+        &mut self,
+        number: usize,
+        reply: &ClientReply,
+        len: usize,
+        told: &mut Vec<Told>,
+    ) -> io::Result<()> {
+        let connection = &mut self.connections[number];
+        let client = connection.client;
+        // The greeting's reply is the first one, whatever was asked since.
+        if matches!(reply, ClientReply::Status(text) if **text == *b"PONG") {
+            if connection.doing == Doing::Greeting {
+                connection.doing = Doing::Idle;
+            }
+            return Ok(());
+        }
+        self.counts.heard += 1;
+        self.counts.bytes += len as u64;
+        match (connection.doing, reply) {
+            (Doing::Acquiring(request), ClientReply::Int(token)) => {
+                connection.doing = Doing::Holding(request);
+                self.requests.insert(request, (number, *token));
+                told.push(Told::Granted { request, token: *token });
+                Ok(())
+            }
+            (Doing::Releasing(request), ClientReply::Int(1)) => {
+                connection.doing = Doing::Idle;
+                self.requests.remove(&request);
+                self.idle[client].push(number);
+                told.push(Told::Released { request });
+                Ok(())
+            }
+            (doing, reply) => {
+                Err(io::Error::other(format!("the server answers {reply:?} while {doing:?}")))
+            }
+        }
+    }
+}
+
+impl Locker for Grants {
+    fn now_ns(&self) -> u64 {
+        self.timers.now_ns()
+    }
+
+    fn acquire(&mut self, request: usize, client: usize) {
+        self.wanted.push((request, client));
+    }
+
+    fn release(&mut self, request: usize) {
+        let (number, token) = self.requests[&request];
+        let key = std::mem::take(&mut self.key);
+        let token = token.to_string();
+        let words: [&[u8]; 3] = [b"LOCK.RELEASE", &key, token.as_bytes()];
+        self.say(number, Doing::Releasing(request), &words);
+        self.key = key;
+    }
+
+    fn wait(&mut self, until_ns: u64, told: &mut Vec<Told>) -> io::Result<()> {
+        while told.is_empty() {
+            self.turn(until_ns, told)?;
+            if self.now_ns() >= until_ns {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::sync::{Arc, Condvar, Mutex};
+
+    /// A server that knows one lock: who holds it is a number that grows with every grant.
+    #[derive(Default)]
+    struct Lock {
+        /// Arrivals and grants so far; it is free when what was granted was given back.
+        came: i64,
+        granted: i64,
+        given_back: i64,
+    }
+
+    type Shared = Arc<(Mutex<Lock>, Condvar)>;
+
+    fn answer(words: &[ClientReply], (lock, changed): &(Mutex<Lock>, Condvar)) -> String {
+        let word = |at: usize| match &words[at] {
+            ClientReply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            other => panic!("a command has no {other:?}"),
+        };
+        let mut lock = lock.lock().unwrap();
+        match word(0).as_str() {
+            "PING" => "+PONG\r\n".to_owned(),
+            "LOCK.ACQUIRE" => {
+                assert_eq!((word(1), word(2)), ("/lock-1".to_owned(), "LEASE".to_owned()));
+                lock.came += 1;
+                let place = lock.came;
+                while lock.given_back + 1 < place {
+                    lock = changed.wait(lock).unwrap();
+                }
+                lock.granted = place;
+                format!(":{place}\r\n")
+            }
+            "LOCK.RELEASE" if word(2) == lock.granted.to_string() => {
+                lock.given_back += 1;
+                changed.notify_all();
+                ":1\r\n".to_owned()
+            }
+            "LOCK.RELEASE" => ":0\r\n".to_owned(),
+            other => panic!("{other}"),
+        }
+    }
+
+    /// Serves every connection in a thread that ends with it.
+    fn serve() -> (SocketAddr, Shared) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Shared::default();
+        let all = shared.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, shared) = (stream.unwrap(), all.clone());
+                std::thread::spawn(move || {
+                    let (mut input, mut chunk) = (Vec::new(), [0; 512]);
+                    while let Ok(read @ 1..) = stream.read(&mut chunk) {
+                        input.extend_from_slice(&chunk[..read]);
+                        while let Some(len) = frame_len(&input).unwrap() {
+                            let ClientReply::Array(words) = Frame(&input[..len]).decode() else {
+                                panic!("a command is an array")
+                            };
+                            input.drain(..len);
+                            let _ = stream.write_all(answer(&words, &shared).as_bytes());
+                        }
+                    }
+                });
+            }
+        });
+        (address, shared)
+    }
+
+    /// The next so many things that are told, in any order.
+    fn hear(grants: &mut Grants, count: usize) -> Vec<Told> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            let mut told = Vec::new();
+            grants.wait(grants.now_ns() + PATIENCE_NS, &mut told).unwrap();
+            assert!(!told.is_empty(), "nothing is told any more after {all:?}");
+            all.append(&mut told);
+        }
+        assert_eq!(all.len(), count, "{all:?}");
+        all
+    }
+
+    fn next(grants: &mut Grants) -> Told {
+        hear(grants, 1)[0]
+    }
+
+    #[test]
+    fn requests_of_one_client_wait_side_by_side_and_its_release_is_not_held_up() {
+        let (server, lock) = serve();
+        let mut grants = Grants::connect(&[server], "/lock-1", true).unwrap();
+        assert_eq!(grants.counts(), Counts::default(), "a greeting counts for nothing");
+        grants.acquire(0, 0);
+        assert_eq!(next(&mut grants), Told::Granted { request: 0, token: 1 });
+        // The same client asks twice more: neither stands before the release.
+        for request in 1..3 {
+            grants.acquire(request, 0);
+            while lock.0.lock().unwrap().came <= request as i64 {
+                grants.wait(grants.now_ns() + 1_000_000, &mut Vec::new()).unwrap();
+            }
+        }
+        for request in 0..3 {
+            grants.release(request);
+            let told = hear(&mut grants, if request < 2 { 2 } else { 1 });
+            let token = request as i64 + 2;
+            assert!(told.contains(&Told::Released { request }), "{told:?}");
+            let then = Told::Granted { request: request + 1, token };
+            assert!(request == 2 || told.contains(&then), "{told:?}");
+        }
+        let counts = grants.counts();
+        assert_eq!((counts.writes, counts.heard, counts.messages()), (6, 6, 12));
+        assert!(grants.requests.is_empty());
+        assert_eq!(grants.idle[0].len(), grants.connections.len(), "all have nothing to do");
+    }
+
+    #[test]
+    fn a_closed_loop_needs_one_connection_for_each_client() {
+        let (server, _) = serve();
+        let mut grants = Grants::connect(&[server, server], "/lock-1", false).unwrap();
+        for request in 0..6 {
+            grants.acquire(request, request % 2);
+            let token = request as i64 + 1;
+            assert_eq!(next(&mut grants), Told::Granted { request, token });
+            grants.release(request);
+            assert_eq!(next(&mut grants), Told::Released { request });
+        }
+        assert_eq!(grants.connections.len(), 2);
+    }
+
+    #[test]
+    fn an_answer_that_must_not_be_is_an_error() {
+        let mut grants = Grants::connect(&[serve().0], "/lock-1", false).unwrap();
+        grants.acquire(0, 0);
+        next(&mut grants);
+        // A lease that has ended: the server does not know the token any more.
+        grants.requests.insert(0, (0, 99));
+        grants.release(0);
+        let error = grants.wait(grants.now_ns() + PATIENCE_NS, &mut Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("Int(0) while Releasing(0)"), "{error}");
+    }
+}
