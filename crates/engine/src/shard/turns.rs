@@ -339,11 +339,15 @@ impl Shard {
         self.report_changes();
     }
 
-    /// The connections of a machine are gone.
+    /// The connections of a machine are gone. Its gateways ask again for what has a request number, if they
+    /// are there, and their clients do not hear of that: what is on its way for them is not taken back.
     pub(super) fn forget_turns(&mut self, machine: MachineId) {
-        let gone = self.turns.of.keys().filter(|(gateway, _)| gateway.machine == machine);
-        for (gateway, token) in gone.copied().collect::<Vec<_>>() {
-            self.give_up_turn(gateway, token);
+        let gone = self.turns.of.iter().filter(|((gateway, _), _)| gateway.machine == machine);
+        for ((gateway, token), number) in gone.map(|(who, n)| (*who, *n)).collect::<Vec<_>>() {
+            match self.turns.turns.get_mut(&number) {
+                Some(turn) if turn.goes && turn.apply.request.is_some() => turn.late = true,
+                _ => self.give_up_turn(gateway, token),
+            }
         }
     }
 

@@ -256,6 +256,35 @@ fn a_copy_that_comes_late_and_whose_client_is_gone_takes_nothing_back() {
 }
 
 #[test]
+fn what_a_gateway_asks_again_by_itself_was_not_taken_back() {
+    for number in [None, Some(1)] {
+        let mut story = Story::new();
+        let request = number.map(|number| RequestId { client: Blob::from("ann"), number });
+        let asked = || {
+            let apply = Apply { request: request.clone(), ..apply_of("lock.acquire k") };
+            Body::Await { apply, timeout_ms: 0 }
+        };
+        story.ask(asked());
+        // The connection between the machines breaks while the grant is on its way into the log.
+        story.shard.machine_gone(story.now, G.machine);
+        story.sync();
+        story.sync();
+        story.answers();
+        let again = story.ask(asked());
+        story.sync();
+        let answers = story.answers();
+        let [(to, Answer::Replies(replies) | Answer::Repeated(replies))] = &answers[..] else {
+            panic!("{answers:?}")
+        };
+        let Reply::Int(token) = replies[0] else { panic!("{replies:?}") };
+        assert_eq!(*to, again);
+        let held = story.ask(call(&format!("lock.renew k {token}")));
+        story.sync();
+        assert_eq!(told(&mut story), [(held, Reply::Int(1))], "{number:?}");
+    }
+}
+
+#[test]
 fn who_is_refused_on_the_way_does_not_stand_in_the_way_of_others() {
     let mut story = Story::new();
     story.ask(acquire(""));
