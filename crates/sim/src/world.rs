@@ -352,6 +352,11 @@ impl World {
                 self.wake_worker(machine, worker, self.now_us);
             }
         }
+        // A machine that is down for long may be the only one that holds something.
+        let down = |machine: &Machine| !machine.is_retired && !machine.is_up();
+        while self.machines.iter().any(down) && self.now_us < self.faults_end_us + PATIENCE_US {
+            self.go_on_for(AGREE_US / 10)?;
+        }
         let changed = ["reshapings", "lost_disks", "flipped_bits"];
         let reshaped = changed.iter().any(|fault| self.outcome.faults.contains_key(fault));
         let rounds = if reshaped { RESHAPED_ROUNDS } else { 1 };
