@@ -98,6 +98,19 @@ def test_a_grant_takes_one_round_trip_and_shares_its_log_entry_with_the_release(
     assert row["predicted_messages"] == 4 and 2 <= row["writes_per_acquisition"] < 2.6, row
 
 
+def test_a_crowd_has_what_it_was_asked_for_and_costs_something(tmp_path):
+    words = ["crowd", "--sessions", "40", "--ephemerals", "60", "--watches", "400", "--changes", "3"]
+    words += ["--seconds", "1", "--dir", str(tmp_path)] + ["--vs", "zookeeper"] * ZOOKEEPER
+    told = bench(*words)
+    assert [row["backend"] for row in told["rows"]] == BACKENDS
+    for row in told["rows"]:
+        assert (row["sessions"], row["ephemerals"], row["watches"]) == (40, 60, 400)
+        assert row["rss_mb"] >= row["empty_rss_mb"] > 0
+        assert 0 < row["notify_p50_ms"] <= row["notify_last_ms"] < 10_000, row
+        assert row["create_per_s"] > 0 and row["watch_per_s"] > 0 and row["close_s"] > 0
+    assert ("zookeeper_over_claret rss_mb" in told["ratios"]) == ZOOKEEPER
+
+
 def test_where_nobody_knows_locks_there_is_nothing_to_measure():
     words = [binary(), "bench", "locks", "--backend", "zookeeper", "--algorithm", "grant"]
     done = subprocess.run([*words, "--dry-run"], capture_output=True, text=True, timeout=60)

@@ -39,22 +39,15 @@ usage: cargo xtask <task>
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let result = match words[..] {
+    let result = match words.as_slice() {
         ["test"] => test::run(),
         ["setup"] => setup::run(),
         ["tidy"] => tidy::run(),
         ["docs"] => docs::write(),
         ["docs", "--check"] => docs::check(),
-        ["night"] => night::run(480, &[]),
-        ["night", "pipelines"] => night::run(480, PIPELINES),
-        ["night", "locks"] => night::run(480, LOCKS),
-        ["night", minutes] => number("MINUTES", minutes).and_then(|m| night::run(m, &[])),
-        ["night", "pipelines", minutes] => {
-            number("MINUTES", minutes).and_then(|m| night::run(m, PIPELINES))
-        }
-        ["night", "locks", minutes] => {
-            number("MINUTES", minutes).and_then(|m| night::run(m, LOCKS))
-        }
+        ["night", "pipelines", rest @ ..] => night(rest, PIPELINES),
+        ["night", "locks", rest @ ..] => night(rest, LOCKS),
+        ["night", rest @ ..] => night(rest, &[]),
         ["fuzz"] => fuzz::run(60),
         ["fuzz", seconds] => number("SECONDS", seconds).and_then(fuzz::run),
         ["help" | "--help" | "-h"] => {
@@ -70,6 +63,15 @@ fn main() -> ExitCode {
             eprintln!("xtask: {why}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// A night about this, of so many minutes if that is told.
+fn night(words: &[&str], about: &'static [&'static str]) -> Result<(), String> {
+    match words {
+        [] => night::run(480, about),
+        [minutes] => number("MINUTES", minutes).and_then(|minutes| night::run(minutes, about)),
+        _ => Err(format!("a night has nothing beside its minutes\n\n{HELP}")),
     }
 }
 

@@ -7,11 +7,11 @@
 //! is moved by the half that its reply would have travelled.
 
 use crate::resp::{Frame, NoReply, frame_len};
+use crate::stream::Stream;
 use crate::timers::Timers;
-use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::SocketAddr;
 
 const TIMER: Token = Token(usize::MAX);
@@ -53,22 +53,15 @@ pub enum DriveError {
     /// The server sent no RESP.
     #[error("{0}")]
     NoReply(#[from] NoReply),
-    /// The server closed a connection.
-    #[error("the server closed a connection")]
-    Closed,
     /// A fleet gave up.
     #[error("{0}")]
     Fleet(String),
 }
 
 struct Connection {
-    stream: TcpStream,
-    out: Vec<u8>,
-    written: usize,
-    /// Bytes that the server sent and that are no whole reply yet.
-    input: Vec<u8>,
+    stream: Stream,
     awaited: u32,
-    /// What is in `out` may be sent.
+    /// What is to be sent may be sent.
     released: bool,
 }
 
@@ -99,20 +92,8 @@ impl Driver {
         poll.registry().register(&mut SourceFd(&descriptor), TIMER, Interest::READABLE)?;
         let mut connections = Vec::with_capacity(clients);
         for (client, server) in servers.iter().cycle().take(clients).enumerate() {
-            let stream = std::net::TcpStream::connect(server)?;
-            stream.set_nodelay(true)?;
-            stream.set_nonblocking(true)?;
-            let mut stream = TcpStream::from_std(stream);
-            let both = Interest::READABLE | Interest::WRITABLE;
-            poll.registry().register(&mut stream, Token(client), both)?;
-            connections.push(Connection {
-                stream,
-                out: Vec::with_capacity(1024),
-                written: 0,
-                input: Vec::new(),
-                awaited: 0,
-                released: true,
-            });
+            let stream = Stream::dial(*server, &poll, Token(client))?;
+            connections.push(Connection { stream, awaited: 0, released: true });
         }
         let events = Events::with_capacity(1024);
         let scratch = vec![0; READ_BYTES];
@@ -152,7 +133,7 @@ impl Driver {
             let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
             for event in events.iter().filter(|event| event.token() != TIMER) {
                 let client = event.token().0;
-                if event.is_writable() && !self.connections[client].out.is_empty() {
+                if event.is_writable() && !self.connections[client].stream.out.is_empty() {
                     self.flush(client)?;
                 }
                 if event.is_readable() {
@@ -171,7 +152,7 @@ impl Driver {
         travel_ns: u64,
     ) -> Result<(), DriveError> {
         let connection = &mut self.connections[client];
-        let turn = fleet.turn(client, now_ns, &mut connection.out);
+        let turn = fleet.turn(client, now_ns, &mut connection.stream.out);
         connection.awaited = turn.replies;
         let wait_ns = travel_ns + turn.hold_ns;
         if wait_ns == 0 {
@@ -187,31 +168,15 @@ impl Driver {
         if !connection.released {
             return Ok(());
         }
-        while connection.written < connection.out.len() {
-            match connection.stream.write(&connection.out[connection.written..]) {
-                Ok(0) => return Err(DriveError::Closed),
-                Ok(written) => connection.written += written,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        connection.out.clear();
-        connection.written = 0;
-        Ok(())
+        Ok(connection.stream.flush()?)
     }
 
     fn receive(&mut self, fleet: &mut impl Fleet, client: usize) -> Result<(), DriveError> {
         loop {
-            let read = match self.connections[client].stream.read(&mut self.scratch) {
-                Ok(0) => return Err(DriveError::Closed),
-                Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error.into()),
-            };
+            let read = self.connections[client].stream.read(&mut self.scratch)?;
+            let Some(read) = read else { return Ok(()) };
             // The usual case: whole replies, taken from where they were read to.
-            let mut input = std::mem::take(&mut self.connections[client].input);
+            let mut input = std::mem::take(&mut self.connections[client].stream.input);
             let scratch = std::mem::take(&mut self.scratch);
             let taken = if input.is_empty() {
                 let taken = self.take_replies(fleet, client, &scratch[..read])?;
@@ -223,7 +188,7 @@ impl Driver {
             };
             self.scratch = scratch;
             input.drain(..taken);
-            self.connections[client].input = input;
+            self.connections[client].stream.input = input;
             if read < READ_BYTES {
                 // Nothing more was there; what comes later is a new event.
                 return Ok(());

@@ -30,6 +30,7 @@ pub mod retwis;
 pub mod rubis;
 pub mod runner;
 pub mod sample;
+mod stream;
 pub mod sweep;
 pub mod timers;
 pub mod workload;

@@ -247,10 +247,8 @@ impl Holder {
 
     /// A transaction that goes on as long as the lock is held.
     fn transact(&mut self, act: usize, held: String, writes: Vec<String>) -> Vec<Wish> {
-        let unsent: VecDeque<_> =
-            [held].iter().chain(&writes).map(|command| words(command)).collect();
-        let mut unsent = unsent;
-        unsent.push_back(words("txn commit"));
+        let commands = [held].into_iter().chain(writes).chain(["txn commit".to_owned()]);
+        let unsent: VecDeque<_> = commands.map(|command| words(&command)).collect();
         let left = unsent.len() + 1;
         self.open.push_back(Open { act, left, unsent, asks: Asks::Next });
         vec![Wish::Send(words("txn begin"))]

@@ -318,11 +318,8 @@ fn of_locks(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
 /// How many clients of locks there are: none in most runs.
 fn holders(seed: u64, focus: Focus, plant: Option<Plant>) -> u64 {
     let mut random = Random::new(seed, "holders");
-    let some = match plant {
-        _ if focus == Focus::Locks => true,
-        Some(_) => false,
-        None => focus == Focus::Everything && random.percent(HOLDERS_PERCENT),
-    };
+    let among_others = focus == Focus::Everything && plant.is_none();
+    let some = focus == Focus::Locks || (among_others && random.percent(HOLDERS_PERCENT));
     if some { random.between(2, 6) } else { 0 }
 }
 

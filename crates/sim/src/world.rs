@@ -357,8 +357,8 @@ impl World {
         while self.machines.iter().any(down) && self.now_us < self.faults_end_us + PATIENCE_US {
             self.go_on_for(AGREE_US / 10)?;
         }
-        let changed = ["reshapings", "lost_disks", "flipped_bits"];
-        let reshaped = changed.iter().any(|fault| self.outcome.faults.contains_key(fault));
+        // An operator has more to see to then.
+        let reshaped = self.outcome.faults.contains_key("reshapings") || !self.lost().is_empty();
         let rounds = if reshaped { RESHAPED_ROUNDS } else { 1 };
         for _ in 1..rounds {
             self.go_on_for(AGREE_US)?;

@@ -4,9 +4,11 @@ use super::backend::{Attach, Backend};
 use super::generator::Arrivals;
 use super::grants;
 use super::plan::Experiment;
+use super::zookeeper;
 use crate::args::parse_duration;
 use clap::{Args, ValueEnum};
 use model::Algorithm;
+use std::io;
 use std::path::PathBuf;
 
 /// The recipes that there are, by the model's names, the choice among them, and the lock that Claret
@@ -27,6 +29,20 @@ pub const ALGORITHMS: [&str; 8] = [
 pub enum SmokePeer {
     /// Apache ZooKeeper, of the Debian package `zookeeper`.
     Zookeeper,
+}
+
+/// Claret, and the other service if there is to be one.
+///
+/// # Errors
+/// That is not installed.
+pub fn backends(vs: Option<SmokePeer>) -> io::Result<Vec<Backend>> {
+    Ok(match vs {
+        None => vec![Backend::Claret],
+        Some(SmokePeer::Zookeeper) => {
+            zookeeper::is_installed()?;
+            vec![Backend::Claret, Backend::Zookeeper]
+        }
+    })
 }
 
 /// A time in milliseconds, from a number with a unit.

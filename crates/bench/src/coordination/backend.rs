@@ -241,6 +241,16 @@ impl Ensemble {
         self.server.processes()
     }
 
+    /// Memory that they hold, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        self.server.resident_bytes()
+    }
+
+    /// Processor time that they have used, in microseconds.
+    pub fn cpu_us(&self) -> u64 {
+        self.server.cpu_us()
+    }
+
     /// Ends the leader at once.
     pub fn kill_leader(&mut self) {
         self.server.kill(self.leader);

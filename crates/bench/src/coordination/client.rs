@@ -5,12 +5,12 @@
 //! the requests of their session, and watches in between. There is no going back to a session whose
 //! connection is lost: a measurement during which that happens is worthless, so it is an error.
 
+use crate::stream::Stream;
 use crate::timers::Timers;
-use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
 use wire::jute::{
@@ -96,12 +96,9 @@ impl Counts {
 }
 
 struct Session {
-    stream: TcpStream,
+    stream: Stream,
     /// Number and operation of requests that are not answered yet, and what to tell them by.
     asked: VecDeque<(i32, Op, u64)>,
-    out: Vec<u8>,
-    written: usize,
-    input: Vec<u8>,
     last_xid: i32,
     /// Set as soon as the server has begun the session.
     id: Option<SessionId>,
@@ -181,14 +178,8 @@ impl Client {
     }
 
     fn begin(&mut self, server: SocketAddr, timeout_ms: i32) -> io::Result<()> {
-        let stream = std::net::TcpStream::connect(server)?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        let mut stream = TcpStream::from_std(stream);
         let token = Token(self.sessions.len());
-        let both = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(&mut stream, token, both)?;
-        let mut out = Vec::new();
+        let mut stream = Stream::dial(server, &self.poll, token)?;
         let request = ConnectRequest {
             protocol_version: 0,
             last_zxid_seen: Zxid(0),
@@ -197,14 +188,11 @@ impl Client {
             password: Some([0; 16]),
             read_only: Some(false),
         };
-        request.encode(&mut out);
+        request.encode(&mut stream.out);
         self.dirty.push(self.sessions.len());
         self.sessions.push(Session {
             stream,
             asked: VecDeque::new(),
-            out,
-            written: 0,
-            input: Vec::new(),
             last_xid: 0,
             id: None,
             ended: false,
@@ -237,7 +225,7 @@ impl Client {
     pub fn drop_connection(&mut self, session: usize) {
         let session = &mut self.sessions[session];
         session.ended = true;
-        let _ = session.stream.shutdown(std::net::Shutdown::Both);
+        session.stream.end();
     }
 
     /// Asks for something; `tag` comes back with the answer. It is sent by the next
@@ -255,9 +243,10 @@ impl Client {
         own.last_xid = own.last_xid.wrapping_add(1).max(1);
         let xid = own.last_xid;
         let request = Request { xid, what };
-        let before = own.out.len();
-        request.encode(&mut own.out).expect("the request can be said");
-        self.counts.bytes += (own.out.len() - before) as u64;
+        let out = &mut own.stream.out;
+        let before = out.len();
+        request.encode(out).expect("the request can be said");
+        self.counts.bytes += (out.len() - before) as u64;
         own.asked.push_back((xid, op, tag));
         self.counts.writes += u64::from(is_write);
         self.counts.reads += u64::from(!is_write);
@@ -390,7 +379,7 @@ impl Client {
         for (number, session) in sessions.skip(self.ping_slice).step_by(PING_SLICES) {
             if session.id.is_some() && !session.ended {
                 let ping = Request { xid: PING_XID, what: Ask::Ping };
-                ping.encode(&mut session.out).expect("a ping can be said");
+                ping.encode(&mut session.stream.out).expect("a ping can be said");
                 self.dirty.push(number);
             }
         }
@@ -398,18 +387,13 @@ impl Client {
 
     fn flush(&mut self, number: usize, heard: &mut Vec<Heard>) -> io::Result<()> {
         let session = &mut self.sessions[number];
-        while session.written < session.out.len() && !session.ended {
-            match session.stream.write(&session.out[session.written..]) {
-                Ok(written) if written > 0 => session.written += written,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Ok(_) => return self.lost(number, "the connection was closed", heard),
-                Err(error) => return self.lost(number, &error.to_string(), heard),
-            }
+        if session.ended {
+            return Ok(());
         }
-        session.out.clear();
-        session.written = 0;
-        Ok(())
+        match session.stream.flush() {
+            Err(error) => self.lost(number, &error.to_string(), heard),
+            Ok(()) => Ok(()),
+        }
     }
 
     fn receive(&mut self, number: usize, heard: &mut Vec<Heard>) -> io::Result<()> {
@@ -419,13 +403,11 @@ impl Client {
                 return Ok(());
             }
             match session.stream.read(&mut self.scratch) {
-                Ok(0) => return self.lost(number, "the server closed the connection", heard),
-                Ok(read) => session.input.extend_from_slice(&self.scratch[..read]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Ok(None) => return Ok(()),
+                Ok(Some(read)) => session.stream.input.extend_from_slice(&self.scratch[..read]),
                 Err(error) => return self.lost(number, &error.to_string(), heard),
             }
-            let mut input = std::mem::take(&mut self.sessions[number].input);
+            let mut input = std::mem::take(&mut session.stream.input);
             let mut taken = 0;
             loop {
                 let next =
@@ -435,7 +417,7 @@ impl Client {
                 taken += len;
             }
             input.drain(..taken);
-            self.sessions[number].input = input;
+            self.sessions[number].stream.input = input;
         }
     }
 

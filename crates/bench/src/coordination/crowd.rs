@@ -6,16 +6,15 @@
 //! memory for a session, a node and a watch, processor time for signs of life, and how long it takes
 //! until the last one has heard of a change.
 
-use super::backend::{Attach, Backend, DISTANCES, Ensemble};
-use super::client::{Answer, Client, Heard, exists, get};
+use super::args::{SmokePeer, backends};
+use super::backend::{Attach, Backend};
+use super::client::{Answer, Client, Heard, SESSION_TIMEOUT_MS, exists, get};
 use super::locks::Services;
 use super::operations::quantile;
 use super::recipes::create;
 use super::smoke::set;
-use super::{stop, zookeeper};
+use super::stop;
 use crate::args::parse_seconds;
-use crate::coordination::args::SmokePeer;
-use crate::process::{cpu_us, resident_bytes};
 use crate::report::{Report, fields, ratio, rounded};
 use clap::Args;
 use indicatif::ProgressBar;
@@ -23,6 +22,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Map, Value};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 use wire::jute::{Ask, Lasts, Mode};
 
 /// Columns of the table for people.
@@ -44,6 +44,8 @@ pub const COLUMNS: [&str; 12] = [
 /// What the answers are told by that all sessions wait for.
 const ONE_OF_ALL: u64 = 1;
 
+/// How often a session sends a sign of life, in seconds: three times in the time that it is given.
+const HEARTBEAT_S: f64 = SESSION_TIMEOUT_MS as f64 / 3e3;
 /// Files that a process has open besides its connections.
 const FILES_BESIDE: u64 = 256;
 
@@ -79,29 +81,6 @@ pub struct CrowdArgs {
     /// Print one JSON document instead of a table.
     #[arg(long)]
     pub json: bool,
-}
-
-/// What the processes of a service hold and have used.
-#[derive(Clone, Copy)]
-struct Used {
-    resident_bytes: u64,
-    cpu_us: u64,
-}
-
-impl Used {
-    fn by(ensemble: &Ensemble) -> Self {
-        let processes: Vec<String> = ensemble.processes().iter().map(u32::to_string).collect();
-        Self {
-            resident_bytes: processes.iter().map(|id| resident_bytes(id)).sum(),
-            cpu_us: processes.iter().map(|id| cpu_us(id)).sum(),
-        }
-    }
-
-    /// Bytes that each of `count` things has added since `before`.
-    fn bytes_each(self, before: Self, count: u32) -> Value {
-        let more = self.resident_bytes as f64 - before.resident_bytes as f64;
-        rounded(more.max(0.0) / f64::from(count))
-    }
 }
 
 /// The sessions of one service, and what they do together.
@@ -224,8 +203,7 @@ fn measure(
     let mut services = Services::new(program, &args.dir, 60_000_000_000);
     let base = services.name("crowd");
     let ensemble = services.ensemble(backend, args.servers, false)?;
-    ensemble.stretch([0; DISTANCES], 0)?;
-    let empty = Used::by(ensemble);
+    let mut resident_bytes = vec![ensemble.resident_bytes()];
     say("sessions begin");
     let client = Client::connect(&ensemble.entrances(args.sessions as usize, Attach::Any))?;
     let mut crowd = Crowd { args, client, base };
@@ -233,52 +211,66 @@ fn measure(
         let made = crowd.client.call(0, create(&path, b"one", Mode::default()))?;
         made.map_err(|code| io::Error::other(format!("{path} was not created: {code:?}")))?;
     }
-    let there = Used::by(ensemble);
+    resident_bytes.push(ensemble.resident_bytes());
     say("ephemeral nodes are made");
     let create_ns = crowd.make_ephemerals()?;
-    let made = Used::by(ensemble);
+    resident_bytes.push(ensemble.resident_bytes());
     say("all watch");
     let watch_ns = crowd.watch()?;
-    let watched = Used::by(ensemble);
+    resident_bytes.push(ensemble.resident_bytes());
     say("nobody says anything");
-    let before = Used::by(ensemble);
+    let before_us = ensemble.cpu_us();
     crowd.rest()?;
-    let heartbeat_us = Used::by(ensemble).cpu_us.saturating_sub(before.cpu_us);
+    let rest_us = ensemble.cpu_us().saturating_sub(before_us);
     say("something changes");
-    let (mut times, mut lasts, before) = (Vec::new(), Vec::new(), Used::by(ensemble));
+    let (mut times, mut lasts, before_us) = (Vec::new(), Vec::new(), ensemble.cpu_us());
     for _ in 0..args.changes {
         let mut heard_ns = crowd.change()?;
         lasts.extend(heard_ns.last());
         times.append(&mut heard_ns);
     }
-    let change_us = Used::by(ensemble).cpu_us.saturating_sub(before.cpu_us);
+    let change_us = ensemble.cpu_us().saturating_sub(before_us);
     say("sessions end");
-    let begin_ns = std::time::Instant::now();
+    let begun = Instant::now();
     crowd.client.close()?;
-    let close_s = begin_ns.elapsed().as_secs_f64();
+    let close_s = begun.elapsed().as_secs_f64();
     let per_s = |count: u32, ns: u64| rounded(f64::from(count) / (ns as f64 / 1e9));
-    // A session sends a sign of life every ten seconds.
-    let heartbeats = f64::from(args.sessions) * args.seconds / 10.0;
-    Ok(fields([
+    let heartbeats = f64::from(args.sessions) * args.seconds / HEARTBEAT_S;
+    let mut row = memory(args, &resident_bytes);
+    row.extend(fields([
         ("servers", args.servers.into()),
         ("backend", backend.name().into()),
-        ("sessions", args.sessions.into()),
-        ("ephemerals", args.ephemerals.into()),
-        ("watches", args.watches.into()),
-        ("empty_rss_mb", rounded(empty.resident_bytes as f64 / 1e6)),
-        ("rss_mb", rounded(watched.resident_bytes as f64 / 1e6)),
-        ("session_bytes", there.bytes_each(empty, args.sessions)),
-        ("ephemeral_bytes", made.bytes_each(there, args.ephemerals)),
-        ("watch_bytes", watched.bytes_each(made, args.watches)),
         ("create_per_s", per_s(args.ephemerals, create_ns)),
         ("watch_per_s", per_s(args.watches, watch_ns)),
-        ("heartbeat_cpu_percent", rounded(heartbeat_us as f64 / args.seconds / 1e4)),
-        ("heartbeat_cpu_us", rounded(heartbeat_us as f64 / heartbeats)),
+        ("heartbeat_cpu_percent", rounded(rest_us as f64 / args.seconds / 1e4)),
+        ("heartbeat_cpu_us", rounded(rest_us as f64 / heartbeats)),
         ("notify_p50_ms", rounded(quantile(&times, 0.5) / 1e6)),
         ("notify_last_ms", rounded(quantile(&lasts, 0.5) / 1e6)),
         ("notify_and_watch_cpu_us", rounded(change_us as f64 / times.len().max(1) as f64)),
         ("close_s", rounded(close_s)),
-    ]))
+    ]));
+    Ok(row)
+}
+
+/// What there is, and what each of it has added to the memory of a service: `resident_bytes` is that
+/// of nothing, with the sessions, with their nodes, and with the watches.
+fn memory(args: &CrowdArgs, resident_bytes: &[u64]) -> Map<String, Value> {
+    let counts = [
+        ("sessions", "session_bytes", args.sessions),
+        ("ephemerals", "ephemeral_bytes", args.ephemerals),
+        ("watches", "watch_bytes", args.watches),
+    ];
+    let mega = |bytes: Option<&u64>| bytes.map_or(Value::Null, |b| rounded(*b as f64 / 1e6));
+    let mut row = fields([
+        ("empty_rss_mb", mega(resident_bytes.first())),
+        ("rss_mb", mega(resident_bytes.last())),
+    ]);
+    for ((what, each, count), steps) in counts.into_iter().zip(resident_bytes.windows(2)) {
+        let more = steps[1].saturating_sub(steps[0]) as f64;
+        row.insert(what.to_owned(), count.into());
+        row.insert(each.to_owned(), rounded(more / f64::from(count)));
+    }
+    row
 }
 
 /// Runs the bench.
@@ -289,11 +281,7 @@ fn measure(
 pub fn run(args: &CrowdArgs, program: &Path) -> io::Result<Report> {
     stop::listen()?;
     allow(args.sessions)?;
-    let mut backends = vec![Backend::Claret];
-    if args.vs.is_some() {
-        zookeeper::is_installed()?;
-        backends.push(Backend::Zookeeper);
-    }
+    let backends = backends(args.vs)?;
     let bar = crate::sweep::progress(backends.len() * 7);
     let mut report = Report::default();
     for backend in &backends {

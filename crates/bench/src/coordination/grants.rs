@@ -11,13 +11,14 @@
 use super::client::Counts;
 use super::locker::{Locker, Told};
 use crate::resp::{Frame, command, frame_len};
+use crate::stream::Stream;
 use crate::timers::Timers;
-use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 use wire::resp::ClientReply;
 
@@ -49,12 +50,9 @@ enum Doing {
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     client: usize,
     doing: Doing,
-    out: Vec<u8>,
-    written: usize,
-    input: Vec<u8>,
 }
 
 /// A locker by the commands of the server's own lock.
@@ -62,7 +60,7 @@ pub struct Grants {
     poll: Poll,
     events: Events,
     timers: Timers,
-    key: Vec<u8>,
+    key: Rc<[u8]>,
     /// By client, where it connects.
     entrances: Vec<SocketAddr>,
     /// Whether clients keep a connection to spare.
@@ -80,10 +78,6 @@ pub struct Grants {
     scratch: Vec<u8>,
 }
 
-fn broken(why: &str) -> io::Error {
-    io::Error::new(ErrorKind::ConnectionReset, format!("a connection was lost: {why}"))
-}
-
 impl Grants {
     /// A lock that nobody has used, for clients that connect here, and waits until all are
     /// connected. In an open loop, in which a client may have several requests at a time, `spare`
@@ -99,7 +93,7 @@ impl Grants {
             poll,
             events: Events::with_capacity(1024),
             timers,
-            key: key.as_bytes().to_vec(),
+            key: key.as_bytes().into(),
             entrances: entrances.to_vec(),
             spare,
             connections: Vec::new(),
@@ -130,17 +124,10 @@ impl Grants {
     /// One more connection of a client. It greets, so that the line is known to be there; what is
     /// asked of it meanwhile comes behind that.
     fn dial(&mut self, client: usize) -> io::Result<usize> {
-        let stream = std::net::TcpStream::connect(self.entrances[client])?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        let mut stream = TcpStream::from_std(stream);
         let number = self.connections.len();
-        let both = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(&mut stream, Token(number), both)?;
-        let mut out = Vec::new();
-        command(&mut out, &[b"PING"]);
-        let (doing, input) = (Doing::Greeting, Vec::new());
-        self.connections.push(Connection { stream, client, doing, out, written: 0, input });
+        let mut stream = Stream::dial(self.entrances[client], &self.poll, Token(number))?;
+        command(&mut stream.out, &[b"PING"]);
+        self.connections.push(Connection { stream, client, doing: Doing::Greeting });
         self.dirty.push(number);
         Ok(number)
     }
@@ -148,9 +135,10 @@ impl Grants {
     /// Sends a command that changes something; its reply is about what the connection does now.
     fn say(&mut self, number: usize, doing: Doing, words: &[&[u8]]) {
         let connection = &mut self.connections[number];
-        let before = connection.out.len();
-        command(&mut connection.out, words);
-        self.counts.bytes += (connection.out.len() - before) as u64;
+        let out = &mut connection.stream.out;
+        let before = out.len();
+        command(out, words);
+        self.counts.bytes += (out.len() - before) as u64;
         self.counts.writes += 1;
         connection.doing = doing;
         self.dirty.push(number);
@@ -162,12 +150,11 @@ impl Grants {
             Some(number) => number,
             None => self.dial(client)?,
         };
-        let key = std::mem::take(&mut self.key);
+        let key = self.key.clone();
         let owner = format!("client-{client}");
         let words: [&[u8]; 6] =
             [b"LOCK.ACQUIRE", &key, b"LEASE", LEASE_MS, b"OWNER", owner.as_bytes()];
         self.say(number, Doing::Acquiring(request), &words);
-        self.key = key;
         self.requests.insert(request, (number, 0));
         if self.spare && self.idle[client].is_empty() {
             let another = self.dial(client)?;
@@ -182,7 +169,7 @@ impl Grants {
             self.ask_for(request, client)?;
         }
         for number in std::mem::take(&mut self.dirty) {
-            self.flush(number)?;
+            self.connections[number].stream.flush()?;
         }
         self.timers.arm(until_ns.min(self.now_ns() + IDLE_NS))?;
         let mut events = std::mem::replace(&mut self.events, Events::with_capacity(1));
@@ -196,7 +183,7 @@ impl Grants {
                         self.receive(number, told)?;
                     }
                     if event.is_writable() {
-                        self.flush(number)?;
+                        self.connections[number].stream.flush()?;
                     }
                 }
             }
@@ -205,35 +192,12 @@ impl Grants {
         Ok(())
     }
 
-    fn flush(&mut self, number: usize) -> io::Result<()> {
-        let connection = &mut self.connections[number];
-        while connection.written < connection.out.len() {
-            match connection.stream.write(&connection.out[connection.written..]) {
-                Ok(written) if written > 0 => connection.written += written,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Ok(_) => return Err(broken("nothing can be written")),
-                Err(error) => return Err(broken(&error.to_string())),
-            }
-        }
-        connection.out.clear();
-        connection.written = 0;
-        Ok(())
-    }
-
     fn receive(&mut self, number: usize, told: &mut Vec<Told>) -> io::Result<()> {
         loop {
-            match self.connections[number].stream.read(&mut self.scratch) {
-                Ok(0) => return Err(broken("the server closed it")),
-                Ok(read) => {
-                    let said = &self.scratch[..read];
-                    self.connections[number].input.extend_from_slice(said);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(broken(&error.to_string())),
-            }
-            let mut input = std::mem::take(&mut self.connections[number].input);
+            let stream = &mut self.connections[number].stream;
+            let Some(read) = stream.read(&mut self.scratch)? else { return Ok(()) };
+            stream.input.extend_from_slice(&self.scratch[..read]);
+            let mut input = std::mem::take(&mut stream.input);
             let mut taken = 0;
             while let Some(len) = frame_len(&input[taken..]).map_err(io::Error::other)? {
                 let reply = Frame(&input[taken..taken + len]).decode();
@@ -241,7 +205,7 @@ impl Grants {
                 taken += len;
             }
             input.drain(..taken);
-            self.connections[number].input = input;
+            self.connections[number].stream.input = input;
         }
     }
 
@@ -295,11 +259,10 @@ impl Locker for Grants {
 
     fn release(&mut self, request: usize) {
         let (number, token) = self.requests[&request];
-        let key = std::mem::take(&mut self.key);
+        let key = self.key.clone();
         let token = token.to_string();
         let words: [&[u8]; 3] = [b"LOCK.RELEASE", &key, token.as_bytes()];
         self.say(number, Doing::Releasing(request), &words);
-        self.key = key;
     }
 
     fn wait(&mut self, until_ns: u64, told: &mut Vec<Told>) -> io::Result<()> {
@@ -320,6 +283,7 @@ impl Locker for Grants {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::sync::{Arc, Condvar, Mutex};
 

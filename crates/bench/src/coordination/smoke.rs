@@ -1,7 +1,7 @@
 //! `claret bench smoke`: single operations, pipelines of them, and a lock that nobody else or many
 //! others want, on services that run at the same time and take turns.
 
-use super::args::SmokeArgs;
+use super::args::{SmokeArgs, backends};
 use super::backend::{Attach, Backend, Protocol};
 use super::client::{Client, exists, get};
 use super::forecast::{self, Base};
@@ -11,7 +11,7 @@ use super::operations::{Timed, each, quantile, watched};
 use super::plan::{self, Measure, Point};
 use super::recipes::{create, delete};
 use super::znodes::Znodes;
-use super::{grants, stop, zookeeper};
+use super::{grants, stop};
 use crate::report::{Report, fields, ratio, rounded};
 use model::Algorithm;
 use model::operation::Operation;
@@ -332,11 +332,7 @@ fn lock_run(
 /// A service cannot be started or fails, or Ctrl-C was pressed.
 pub fn run(args: &SmokeArgs, program: &Path) -> io::Result<Report> {
     stop::listen()?;
-    let mut backends = vec![Backend::Claret];
-    if args.vs.is_some() {
-        zookeeper::is_installed()?;
-        backends.push(Backend::Zookeeper);
-    }
+    let backends = backends(args.vs)?;
     let mut report = Report::default();
     let steps = args.servers.len() as u64 * u64::from(args.rounds);
     let bar = crate::sweep::progress(steps as usize);

@@ -113,7 +113,7 @@ impl World {
     }
 
     /// The machines that will not come back.
-    fn lost(&self) -> BTreeSet<MachineId> {
+    pub(super) fn lost(&self) -> BTreeSet<MachineId> {
         let gone = |machine: &&crate::machine::Machine| machine.is_retired || machine.is_damaged;
         self.machines.iter().filter(gone).map(|machine| machine.id).collect()
     }
