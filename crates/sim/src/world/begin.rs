@@ -157,6 +157,9 @@ impl World {
                     replies = items.iter().map(|r| Some(crate::workload::value_of(r))).collect();
                     break;
                 }
+                if let Reply::Error(error) = reply {
+                    return Err(format!("the accounts are not filled: {error}"));
+                }
                 continue;
             }
             self.happen(event)?;
