@@ -10,8 +10,9 @@ use crate::entry::LogRecord;
 use crate::message::{Answer, Body, GatewayId, KeyedOp, Now, Request, ShardId, Token};
 use crate::pipeline::{Answered, Group, Link, Place, StreamId, Unit, Word};
 use crate::shard::apply::Replies;
+use crate::shard::locks::{Claim, Class};
 use crate::shard::{Shard, Target};
-use adt::{Ctx, Timestamp};
+use adt::{Blob, Ctx, Op, Timestamp};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -235,7 +236,7 @@ impl Shard {
     }
 
     /// The records of units are free: they go into the log with their places.
-    pub(in crate::shard) fn place_run(&mut self, group: &Group) {
+    pub(in crate::shard) fn place_run(&mut self, now: Now, group: &Group) {
         let (id, first) = (group.stream, group.first());
         let Some(chain) = self.chain(id) else { return };
         let Some(mut before) = self.before(id, chain, first) else {
@@ -253,36 +254,44 @@ impl Shard {
         }
         for unit in &group.units {
             let link = Link { seq: unit.seq, place: Timestamp::ZERO, term };
-            self.log_ordered(id, link, std::mem::take(&mut before), unit.ops.clone());
+            self.log_ordered(now, id, link, std::mem::take(&mut before), unit.ops.clone());
         }
         self.set_steps(id, &group.units, &Step::Placed);
     }
 
     pub(super) fn log_ordered(
         &mut self,
+        now: Now,
         stream: StreamId,
         link: Link,
         before: Vec<Link>,
         ops: SmallVec<[KeyedOp; 1]>,
     ) {
-        for (key, _) in &ops {
-            *self.streams.ordering.entry(key.clone()).or_default() += 1;
-        }
+        self.track(now);
+        self.streams.ordering += 1;
         self.log(LogRecord::Ordered { stream, link, before, ops }, Target::nobody());
     }
 
     /// Whether a read must wait for what is on its way to the log: others may have seen already what comes
     /// after that. (Of single commands nobody has seen anything before they are durable, but when a unit
-    /// comes after them.)
+    /// comes after them. It need not be on the same record: who has issued a command that the unit comes
+    /// after has others before that.)
     #[inline]
     pub(in crate::shard) fn waits_for_ordered(&self, body: &Body) -> bool {
-        let ordering = &self.streams.ordering;
-        !ordering.is_empty()
+        self.streams.ordering > 0
             && match body {
-                Body::Read { key, .. } => ordering.contains_key(key),
-                Body::Snapshot { ops, .. } => ops.iter().any(|(key, _)| ordering.contains_key(key)),
+                Body::Read { key, op, .. } => self.is_changing(key, op),
+                Body::Snapshot { ops, .. } => ops.iter().any(|(key, op)| self.is_changing(key, op)),
                 _ => false,
             }
+    }
+
+    /// Whether what is on its way to the log changes what is read. (Where units go into the log, it is noted
+    /// what does.)
+    fn is_changing(&self, key: &Blob, op: &Op) -> bool {
+        let claim = Claim::new(op.clone(), Class::Passing);
+        let record = self.state.get(key);
+        self.locks.in_flight_against(key, &claim, self.config.concurrency, record).is_some()
     }
 
     /// A unit is in an entry that is closed, which has given it its place.
@@ -304,14 +313,7 @@ impl Shard {
         ctx: &Ctx,
     ) {
         self.before_ordered(id, link.seq);
-        for (key, _) in ops {
-            if let Some(count) = self.streams.ordering.get_mut(key) {
-                *count -= 1;
-                if *count == 0 {
-                    self.streams.ordering.swap_remove(key);
-                }
-            }
-        }
+        self.streams.ordering -= 1;
         self.stats.operations += ops.len() as u64;
         self.recent.iter_mut().for_each(|recent| recent.note_written(ops, now.mono_us));
         let replies = self.state.carry_out_in_order(id, link, before, ctx);

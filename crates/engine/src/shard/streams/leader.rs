@@ -46,8 +46,8 @@ pub(in crate::shard) struct Streams {
     /// Promises to other shards that are on their way to the log.
     pub(super) promising: BTreeMap<(StreamId, ShardId), u64>,
     pub(super) recovery: Option<Recovery>,
-    /// Records of units that have been handed on and are not durable, with how many there are of each.
-    pub(super) ordering: Map<Blob, u32>,
+    /// How many units have been handed on and are not durable.
+    pub(super) ordering: usize,
 }
 
 impl Streams {
@@ -159,7 +159,7 @@ impl Shard {
     pub(in crate::shard) fn grant_group(&mut self, now: Now, request: Request, claims: Claims) {
         let Body::Pipeline(group) = request.body else { return };
         if group.chained {
-            return self.place_run(&group);
+            return self.place_run(now, &group);
         }
         let (id, first) = (group.stream, group.first());
         self.track(now);

@@ -203,7 +203,7 @@ impl Shard {
             return false;
         }
         let ops = ops.iter().cloned().collect();
-        self.place_again(id, Link { seq, place, term: self.streams.term }, ops);
+        self.place_again(now, id, Link { seq, place, term: self.streams.term }, ops);
         true
     }
 
@@ -217,7 +217,7 @@ impl Shard {
         })
     }
 
-    fn place_again(&mut self, id: StreamId, link: Link, ops: SmallVec<[KeyedOp; 1]>) {
+    fn place_again(&mut self, now: Now, id: StreamId, link: Link, ops: SmallVec<[KeyedOp; 1]>) {
         let Some(recovery) = &mut self.streams.recovery else { return };
         if let Some(known) = &mut recovery.known {
             known.pop_first();
@@ -231,7 +231,7 @@ impl Shard {
         chain.links.extend(before.iter().map(|link| (link.seq, *link)));
         chain.step_of(link.seq).into_iter().for_each(|step| *step = Step::Placed);
         self.move_clock(link.place);
-        self.log_ordered(id, link, before, ops);
+        self.log_ordered(now, id, link, before, ops);
     }
 
     /// All is known: whoever has waited can go.

@@ -241,6 +241,24 @@ fn a_read_waits_for_what_a_unit_that_was_handed_on_has_read() {
 }
 
 #[test]
+fn a_read_of_another_record_waits_for_what_the_log_has_before_a_unit_that_was_handed_on() {
+    let mut story = chained();
+    story.ask(unit(1, &[1, 0, 2], ("s", add("b"))));
+    story.sync();
+    // Commands that one session has sent together: the unit comes after the read, and so after `t`.
+    let both = story.ask(Body::Apply(apply(&[("t", add("a")), ("s", card())])));
+    story.is_handed(vec![link(0, LATER, 1)]);
+    story.proposes();
+    assert_eq!(story.handed().len(), 1, "shard 2 knows of the unit");
+    let behind = story.ask(read("t", card()));
+    let other = story.ask(read("u", card()));
+    assert_eq!(story.seen(), [format!("{other} = 0")], "whoever asks may have seen the end");
+    story.sync();
+    let seen = story.seen();
+    assert!(seen.contains(&format!("{behind} = 1")), "{seen:?} ({both})");
+}
+
+#[test]
 fn a_place_counts_when_the_new_leader_of_its_shard_has_told_it_itself() {
     let mut story = chained();
     story.ask(unit(2, &[1, 2, 0], ("s", add("a"))));
