@@ -465,9 +465,17 @@ impl Shard {
     fn log_prepare_if_ready(&mut self, txn: TxnId) {
         let Some(entry) = self.txns.get_mut(&txn) else { return };
         if entry.probes.is_empty()
-            && let Some((prepare, target)) = entry.unlogged.take()
+            && let Some((mut prepare, target)) = entry.unlogged.take()
         {
             entry.prepared = true;
+            let guards = &mut prepare.apply.guards;
+            for key in &entry.keys {
+                // What its program was told of a record must hold until the commit under the next leader
+                // as well, which knows only of locks that follow from this record.
+                if self.locks.is_told(key, txn) && guards.iter().all(|guard| guard.key != *key) {
+                    guards.push(Guard { key: key.clone(), version: self.state.version(key) });
+                }
+            }
             self.log(LogRecord::Prepare(prepare), target);
         }
     }

@@ -7,7 +7,7 @@
 use super::blocked::Blocked;
 use super::coordination::Leader;
 use super::grants::claims_of;
-use super::locks::{Claim, Class, LockTable};
+use super::locks::LockTable;
 use super::streams::is_own;
 use super::{Batch, Shard, Target, TargetKind, Txn};
 use crate::coordination::Ask;
@@ -63,12 +63,6 @@ impl Shard {
             }
             let claims = claims_of(&Body::Prepare { prepare, floor: Timestamp::ZERO });
             for (key, claim) in claims {
-                if inherited.commit.is_none() {
-                    // Its program may have been told what these come to, under locks of which the
-                    // log knows nothing: nobody may get a place before its own any more.
-                    let told = Class::Early { observed: true };
-                    self.hold(txn, &key, Claim::new(claim.op.clone(), told));
-                }
                 self.hold(txn, &key, claim);
             }
             if inherited.commit.is_some() {

@@ -326,6 +326,12 @@ impl LockTable {
         self.records.entry(key.clone()).or_default().holders.push(Holder { txn, claim });
     }
 
+    /// Whether the program of `txn` may have been told what it holds `key` for.
+    pub fn is_told(&self, key: &[u8], txn: TxnId) -> bool {
+        let told = |h: &Holder| h.txn == txn && h.claim.class == Class::Early { observed: true };
+        self.records.get(key).is_some_and(|lock| lock.holders.iter().any(told))
+    }
+
     /// What `txn` holds `key` for is carried out, and not to be seen yet.
     pub fn carry_out(&mut self, key: &[u8], txn: TxnId) {
         if let Some(lock) = self.records.get_mut(key) {

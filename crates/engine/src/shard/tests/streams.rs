@@ -99,10 +99,10 @@ fn what_a_program_was_told_before_its_transaction_was_prepared_holds_under_the_n
     story.ask(prepare(1, &[("s", add("a"))]));
     story.sync();
     assert_eq!(story.seen(), ["1 locked 1", "2 prepared"]);
-    // The locks were in the memory of the leader before; the log knows nothing of them.
+    // The locks were in the memory of the leader before.
     let mut story = story.led_anew();
     let unit = story.ask(other_unit("s", add("a")));
-    let other = story.ask(prepare(2, &[("s", card())]));
+    let other = story.ask(prepare(2, &[("s", add("a"))]));
     // Its gateway is asked, and has not decided yet.
     story.ask(Body::ProbeAck { txn: txn(1) });
     story.sync();
@@ -117,6 +117,24 @@ fn what_a_program_was_told_before_its_transaction_was_prepared_holds_under_the_n
     };
     assert!(at(decided, "done 1") < at(other, "prepared"), "{seen:?}");
     assert!(seen[at(unit, "Units")].contains("Int(0)"), "{seen:?}");
+}
+
+#[test]
+fn what_a_program_has_read_here_before_it_wrote_elsewhere_holds_under_the_next_leader() {
+    let mut story = ordered();
+    story.ask(lock(1, "s", card()));
+    story.ask(prepare(1, &[]));
+    story.sync();
+    assert_eq!(story.seen(), ["1 locked 0", "2 prepared"]);
+    let mut story = story.led_anew();
+    let write = story.ask(one("s", add("a")));
+    let other = story.ask(one("t", add("a")));
+    story.sync();
+    assert_eq!(story.seen(), [format!("{other} done 1")], "it would come before the commit");
+    let later = Timestamp::from_micros(story.now.wall_us + 5).0;
+    story.ask(decide(1, Some(later)));
+    story.sync();
+    assert!(story.seen().contains(&format!("{write} done 1")));
 }
 
 #[test]
