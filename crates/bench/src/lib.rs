@@ -20,6 +20,7 @@ pub mod graph;
 pub mod idle;
 mod links;
 pub mod ops;
+mod picture;
 pub mod process;
 pub mod random;
 pub mod rawmix;

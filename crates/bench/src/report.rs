@@ -21,6 +21,20 @@ pub fn fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> 
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
+/// A field of a row as text; empty if it has none.
+pub fn text(row: &Map<String, Value>, field: &str) -> String {
+    match row.get(field) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => String::new(),
+    }
+}
+
+/// A field of a row as a number, if it has one.
+pub fn number(row: &Map<String, Value>, field: &str) -> Option<f64> {
+    row.get(field)?.as_f64()
+}
+
 /// A number rounded to four significant digits, so that reports can be read.
 pub fn rounded(value: f64) -> Value {
     if value == 0.0 || !value.is_finite() {
