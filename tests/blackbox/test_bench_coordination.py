@@ -164,6 +164,27 @@ def test_what_is_missing_for_etcd_is_told_before_anything_starts(tmp_path):
         assert done.returncode != 0 and "Debian package etcd-server" in done.stderr
 
 
+def test_rows_that_were_measured_are_compared_with_the_model(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    words = ["locks", "--servers", "1", "--backend", "claret", "--scale", "1", "--requests", "20"]
+    words += ["--algorithm", "async-tas,grant", "--client-rtt", "5ms,10ms", "--seeds", "2"]
+    words += ["--interarrival", "40ms", "--clients", "4", "--dir", str(tmp_path)]
+    measured = bench(*words, "--resume", str(file))["rows"]
+    before = file.read_text()
+    report = bench("locks", "--report", str(file))
+    lines = {(row["algorithm"], row["backend"]): row for row in report["rows"]}
+    assert set(lines) == {("async-tas", "claret"), ("grant", "claret"), ("all", "claret"), ("all", "all")}
+    errors = [abs(row["error"]) for row in measured if row["state"] == "stable"]
+    every = lines["all", "all"]
+    assert every["points"] == len(errors) and every["points"] + every["left_out"] == 4
+    assert every["above"] == len(report["above"]) == sum(error > 0.2 for error in errors)
+    assert file.read_text() == before
+    done = subprocess.run(
+        [binary(), "bench", "locks", "--report", str(file)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0 and "median_abs_error" in done.stdout
+
+
 def test_a_crowd_has_what_it_was_asked_for_and_costs_something(tmp_path):
     words = ["crowd", "--sessions", "40", "--ephemerals", "60", "--watches", "400", "--changes", "3"]
     words += ["--seconds", "1", "--dir", str(tmp_path)] + ["--vs", "zookeeper"] * ZOOKEEPER

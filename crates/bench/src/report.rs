@@ -11,6 +11,9 @@ pub struct Report {
     pub rows: Vec<Map<String, Value>>,
     /// Figures that compare rows; `null` where one side was not measured.
     pub ratios: Map<String, Value>,
+    /// Lines for people below the table; the document has what they say among the further results.
+    #[serde(skip)]
+    pub notes: Vec<String>,
     /// Further results that belong to no single row.
     #[serde(flatten)]
     pub more: Map<String, Value>,
@@ -59,7 +62,7 @@ pub fn ratio(over: Option<f64>, under: Option<f64>) -> Value {
 }
 
 impl Report {
-    /// The report for people: the given columns of all rows, then the ratios.
+    /// The report for people: the given columns of all rows, then the ratios and the notes.
     pub fn table(&self, columns: &[&str]) -> String {
         let text = |value: Option<&Value>| match value {
             None | Some(Value::Null) => "-".to_owned(),
@@ -90,6 +93,12 @@ impl Report {
         }
         for (name, value) in &self.ratios {
             let _ = writeln!(out, "{name}: {}", text(Some(value)));
+        }
+        if !self.notes.is_empty() {
+            out.push('\n');
+        }
+        for note in &self.notes {
+            let _ = writeln!(out, "{note}");
         }
         out
     }

@@ -187,6 +187,9 @@ pub struct LocksArgs {
     /// it has are not measured again.
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
+    /// Measure nothing: say how far the model is from the rows of such a file.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "plot", "dry_run"])]
+    pub report: Option<PathBuf>,
     /// Draw what was measured beside what the model predicts into this file (SVG).
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,

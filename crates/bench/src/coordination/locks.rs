@@ -13,7 +13,7 @@ use super::operations::Timed;
 use super::plan::{self, Measure, Point, points};
 use super::sessions::Sessions;
 use super::tasks::Task;
-use super::{barrier, echoes, failure, plot, regions, resume, smoke, stop};
+use super::{agreement, barrier, echoes, failure, plot, regions, resume, smoke, stop};
 use crate::control::Control;
 use crate::report::{Report, fields, rounded};
 use model::Algorithm;
@@ -382,11 +382,19 @@ fn creates(
     ]))
 }
 
+/// Columns of the table for people that these options ask for.
+pub fn columns(args: &LocksArgs) -> &'static [&'static str] {
+    if args.report.is_some() { &agreement::COLUMNS } else { &COLUMNS }
+}
+
 /// Runs the bench.
 ///
 /// # Errors
 /// A service cannot be started or fails, two had a lock at a time, or Ctrl-C was pressed.
 pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
+    if let Some(file) = &args.report {
+        return agreement::of_file(file);
+    }
     stop::listen()?;
     for backend in &args.backend {
         backend.is_installed(program)?;

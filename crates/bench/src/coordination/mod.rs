@@ -18,9 +18,10 @@
 //! | [`generator`] | requests that come and go, and the check that nobody overlaps |
 //! | [`backend`], [`zookeeper`] | the services, with links that can be made longer |
 //! | [`experiments`], [`plan`], [`resume`] | what is measured, and what was already |
-//! | [`forecast`], [`figures`] | what is expected, and what was found |
+//! | [`forecast`], [`figures`], [`agreement`] | what is expected, what was found, and how far they are apart |
 
 pub mod adaptive;
+mod agreement;
 pub mod args;
 pub mod backend;
 mod barrier;
