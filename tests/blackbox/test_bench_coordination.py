@@ -1,8 +1,9 @@
-"""`claret bench smoke` and `claret bench locks`, tiny: against Claret and, where it is installed,
-against ZooKeeper beside it."""
+"""`claret bench smoke` and `claret bench locks`, tiny: against Claret and, where they are installed,
+against ZooKeeper and etcd beside it."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -13,6 +14,9 @@ from harness import binary, until
 
 ZOOKEEPER = Path("/usr/share/java/zookeeper.jar").is_file()
 BACKENDS = ["claret", "zookeeper"] if ZOOKEEPER else ["claret"]
+# The program that speaks etcd's protocol is built by itself, beside the one that is tested.
+LOAD = Path(os.environ.get("CLARET_BIN", "claret")).parent / "claret-etcd-load"
+ETCD = shutil.which("etcd") is not None and LOAD.is_file()
 RECIPES = ["sync-queue", "sync-queue-relist", "async-queue", "sync-tas", "async-tas", "tas-watch"]
 
 
@@ -98,6 +102,89 @@ def test_a_grant_takes_one_round_trip_and_shares_its_log_entry_with_the_release(
     assert row["predicted_messages"] == 4 and 2 <= row["writes_per_acquisition"] < 2.6, row
 
 
+needs_etcd = pytest.mark.skipif(not ETCD, reason="etcd or claret-etcd-load is missing")
+
+
+@needs_etcd
+def test_etcd_takes_part_in_the_smoke_test(tmp_path):
+    words = ["smoke", "--servers", "1", "--requests", "20", "--rounds", "1", "--warmup", "20"]
+    words += ["--outstanding", "16", "--waiters", "3", "--vs", "etcd", "--dir", str(tmp_path)]
+    told = bench(*words)
+    rows = {(row["backend"], row["operation"], row["mode"]): row for row in told["rows"]}
+    operations = {operation for backend, operation, _ in rows if backend == "claret"}
+    own = {"grant-lock-unlock", "grant-hand-off"}
+    mutex = {"etcd-mutex-lock-unlock", "etcd-mutex-hand-off"}
+    assert {name for backend, name, _ in rows if backend == "etcd"} == operations - own | mutex
+    for row in told["rows"]:
+        assert row["p50_ms"] > 0 and row["per_s"] > 0, row
+    told_after = rows["etcd", "watch-notification", "sync"]["p50_ms"]
+    assert told_after <= rows["etcd", "delete-ephemeral", "sync"]["p50_ms"] * 1.5
+    # Whoever waits with etcd's own lock waits for a loop that wakes every 100 ms; three clients
+    # share its rounds.
+    assert rows["etcd", "etcd-mutex-hand-off", "3 clients"]["mean_ms"] > 10
+    assert "etcd_over_claret 1 set sync" in told["ratios"]
+    assert "etcd_mutex_over_grant 1 hand-off 3 clients" in told["ratios"]
+
+
+@needs_etcd
+def test_recipes_and_the_lock_of_its_library_run_on_etcd_over_long_links(tmp_path):
+    words = ["locks", "--servers", "1,3", "--backend", "claret,etcd", "--scale", "1"]
+    words += ["--algorithm", ",".join([*RECIPES, "etcd-mutex", "grant", "adaptive"])]
+    words += ["--client-rtt", "10ms", "--server-rtt", "20ms", "--service", "2ms"]
+    words += ["--interarrival", "120ms", "--requests", "8", "--seeds", "1", "--clients", "3"]
+    told = bench(*words, "--dir", str(tmp_path))
+    assert (told["on_claret_only"], told["on_etcd_only"]) == (["grant"], ["etcd-mutex"])
+    assert told["not_on_etcd"] == ["adaptive"]
+    rows = {(row["backend"], row["algorithm"], row["servers"]): row for row in told["rows"]}
+    assert len(rows) == 2 * (len(RECIPES) + 2 + len(RECIPES) + 1)
+    for (backend, algorithm, servers), row in rows.items():
+        # To the leader and back, and from there to a follower and back.
+        assert row["p50_ms"] >= (30 if servers == 3 else 10), row
+        assert row["unfinished"] == 0 and row["writes_per_acquisition"] >= 1, row
+        assert row["bytes_per_acquisition"] > 0, row
+        # The model does not know what reads and watches of etcd wait for.
+        known = backend == "claret" or algorithm in ("sync-tas", "async-tas")
+        assert (row["predicted_ms"] is not None) == (row["state"] is not None) == known, row
+        if algorithm == "etcd-mutex" or "queue" in algorithm:
+            assert row["writes_per_acquisition"] == 2, row
+
+
+@needs_etcd
+def test_what_is_missing_for_etcd_is_told_before_anything_starts(tmp_path):
+    # A copy of the binary with nothing beside it.
+    alone = shutil.copy(binary(), tmp_path / "claret")
+    for words in (["locks", "--backend", "etcd"], ["smoke", "--vs", "etcd"]):
+        done = subprocess.run([alone, "bench", *words], capture_output=True, text=True, timeout=60)
+        assert done.returncode != 0
+        assert "build it with `cargo build --release -p claret-etcd-load`" in done.stderr
+        nowhere = {**os.environ, "PATH": str(tmp_path)}
+        done = subprocess.run(
+            [alone, "bench", *words], capture_output=True, text=True, timeout=60, env=nowhere
+        )
+        assert done.returncode != 0 and "Debian package etcd-server" in done.stderr
+
+
+def test_rows_that_were_measured_are_compared_with_the_model(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    words = ["locks", "--servers", "1", "--backend", "claret", "--scale", "1", "--requests", "20"]
+    words += ["--algorithm", "async-tas,grant", "--client-rtt", "5ms,10ms", "--seeds", "2"]
+    words += ["--interarrival", "40ms", "--clients", "4", "--dir", str(tmp_path)]
+    measured = bench(*words, "--resume", str(file))["rows"]
+    before = file.read_text()
+    report = bench("locks", "--report", str(file))
+    lines = {(row["algorithm"], row["backend"]): row for row in report["rows"]}
+    assert set(lines) == {("async-tas", "claret"), ("grant", "claret"), ("all", "claret"), ("all", "all")}
+    errors = [abs(row["error"]) for row in measured if row["state"] == "stable"]
+    every = lines["all", "all"]
+    assert every["points"] == len(errors) and every["points"] + every["left_out"] == 4
+    assert every["above"] == len(report["above"]) == sum(error > 0.2 for error in errors)
+    assert file.read_text() == before
+    done = subprocess.run(
+        [binary(), "bench", "locks", "--report", str(file)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0 and "median_abs_error" in done.stdout
+
+
 def test_a_crowd_has_what_it_was_asked_for_and_costs_something(tmp_path):
     words = ["crowd", "--sessions", "40", "--ephemerals", "60", "--watches", "400", "--changes", "3"]
     words += ["--seconds", "1", "--dir", str(tmp_path)] + ["--vs", "zookeeper"] * ZOOKEEPER
@@ -114,7 +201,7 @@ def test_a_crowd_has_what_it_was_asked_for_and_costs_something(tmp_path):
 def test_where_nobody_knows_locks_there_is_nothing_to_measure():
     words = [binary(), "bench", "locks", "--backend", "zookeeper", "--algorithm", "grant"]
     done = subprocess.run([*words, "--dry-run"], capture_output=True, text=True, timeout=60)
-    assert done.returncode != 0 and (not ZOOKEEPER or "only claret does" in done.stderr)
+    assert done.returncode != 0 and (not ZOOKEEPER or "only claret knows locks" in done.stderr)
 
 
 def test_three_servers_have_links_between_them(tmp_path):

@@ -26,6 +26,9 @@ pub fn run() -> Result<(), String> {
     report.step("older build", older::build);
     let build = ["build", "--release", "--locked", "--package", "claret"];
     if report.step("release build", || one(start(&mut cargo(&build)))) {
+        // By itself: built together, each would have what only the other needs.
+        let load = ["build", "--release", "--locked", "--package", "claret-etcd-load"];
+        report.step("release build of the load for etcd", || one(start(&mut cargo(&load))));
         report.step("command reference", || one(crate::docs::check()));
         report.step("black-box tests", black_box);
         report.step("simulation", simulation::short);

@@ -128,7 +128,7 @@ pub fn run<W: Workload>(
     if let Some(worst) = worst.reduce(f64::min) {
         ratios.insert("full_worst_5s_over_mean".into(), rounded(worst));
     }
-    Ok(Report { rows, ratios, more: Map::new() })
+    Ok(Report { rows, ratios, ..Report::default() })
 }
 
 /// Columns of the table for people.

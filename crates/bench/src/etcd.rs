@@ -51,7 +51,7 @@ pub fn run(
     let processes: Vec<String> = server.processes().iter().map(u32::to_string).collect();
     let machines: Vec<String> = machines.iter().map(SocketAddr::to_string).collect();
     let done = Command::new(program)
-        .args(["--command", load.command])
+        .args(["ops", "--command", load.command])
         .args(["--clients", &load.clients.to_string()])
         .args(["--seconds", &load.seconds.to_string()])
         .args(["--seed", &load.seed.to_string()])
@@ -90,30 +90,43 @@ pub fn version() -> io::Result<String> {
 /// # Errors
 /// It is not installed, or does not become ready; the end of what it wrote is told.
 pub fn start(members: u16, parent: &Path) -> io::Result<Server> {
+    let peers = free(usize::from(members))?;
+    start_at(&peers, &peers, parent)
+}
+
+/// So many addresses at which nobody listens, no two the same.
+fn free(count: usize) -> io::Result<Vec<SocketAddr>> {
     // Held until all are known, so that none is given out twice.
-    let mut held = Vec::new();
-    let mut port = || -> io::Result<u16> {
-        held.push(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?);
-        Ok(held[held.len() - 1].local_addr()?.port())
-    };
-    let mut ports = Vec::new();
-    for _ in 0..members {
-        ports.push((port()?, port()?));
-    }
-    drop(held);
-    let named = |(number, (_, peer)): (usize, &(u16, u16))| format!("m{number}={}", url(*peer));
-    let cluster: Vec<String> = ports.iter().enumerate().map(named).collect();
+    let held: Vec<TcpListener> = (0..count)
+        .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
+        .collect::<io::Result<_>>()?;
+    held.iter().map(TcpListener::local_addr).collect()
+}
+
+/// The same with members that listen for each other at these addresses, one each, and tell each
+/// other that they are reached at those: the beginnings of lines, if they are other ones.
+///
+/// # Errors
+/// As for [`start`].
+pub fn start_at(
+    listens: &[SocketAddr],
+    reached: &[SocketAddr],
+    parent: &Path,
+) -> io::Result<Server> {
+    let clients = free(listens.len())?;
+    let named = |(number, peer): (usize, &SocketAddr)| format!("m{number}={}", url(*peer));
+    let cluster: Vec<String> = reached.iter().enumerate().map(named).collect();
     let cluster = cluster.join(",");
     let (mut machines, mut logs) = (Vec::new(), Vec::new());
-    for (number, (client, peer)) in ports.iter().enumerate() {
+    for (number, client) in clients.into_iter().enumerate() {
         let dir = tempfile::Builder::new().prefix("etcd-bench-").tempdir_in(parent)?;
         logs.push(dir.path().join("stderr.log"));
         let child = Command::new("etcd")
             .args(["--name", &format!("m{number}"), "--initial-cluster", &cluster])
-            .args(["--listen-client-urls", &url(*client)])
-            .args(["--advertise-client-urls", &url(*client)])
-            .args(["--listen-peer-urls", &url(*peer)])
-            .args(["--initial-advertise-peer-urls", &url(*peer)])
+            .args(["--listen-client-urls", &url(client)])
+            .args(["--advertise-client-urls", &url(client)])
+            .args(["--listen-peer-urls", &url(listens[number])])
+            .args(["--initial-advertise-peer-urls", &url(reached[number])])
             .args(["--quota-backend-bytes", QUOTA_BYTES, "--logger", "zap", "--log-level", "error"])
             .arg("--data-dir")
             .arg(dir.path().join("data"))
@@ -122,8 +135,7 @@ pub fn start(members: u16, parent: &Path) -> io::Result<Server> {
             .stderr(fs::File::create(&logs[number])?)
             .spawn()
             .map_err(not_started)?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, *client));
-        machines.push(Machine::new(child, address, dir));
+        machines.push(Machine::new(child, client, dir));
     }
     let server = Server::of(machines);
     for (address, log) in server.addresses().into_iter().zip(&logs) {
@@ -136,8 +148,8 @@ pub fn start(members: u16, parent: &Path) -> io::Result<Server> {
     Ok(server)
 }
 
-fn url(port: u16) -> String {
-    format!("http://{}:{port}", Ipv4Addr::LOCALHOST)
+fn url(address: SocketAddr) -> String {
+    format!("http://{address}")
 }
 
 fn not_started(error: io::Error) -> io::Error {
@@ -165,12 +177,29 @@ fn wait_until_ready(address: SocketAddr) -> io::Result<()> {
 
 /// Asks the page that `etcd` has for this; it answers after a read through the leader.
 fn is_healthy(address: SocketAddr) -> io::Result<bool> {
+    Ok(page(address, "health")?.contains(r#""health":"true""#))
+}
+
+/// Which of the members leads the others, as each says of itself.
+///
+/// # Errors
+/// None does.
+pub fn leader(server: &Server) -> io::Result<usize> {
+    let leads = |address: &SocketAddr| {
+        let metrics = page(*address, "metrics");
+        metrics.is_ok_and(|page| page.lines().any(|line| line == "etcd_server_is_leader 1"))
+    };
+    let leader = server.addresses().iter().position(leads);
+    leader.ok_or_else(|| io::Error::other("no member of etcd leads"))
+}
+
+fn page(address: SocketAddr, name: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
+    stream.write_all(format!("GET /{name} HTTP/1.0\r\n\r\n").as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    Ok(answer.contains(r#""health":"true""#))
+    Ok(answer)
 }
 
 #[cfg(test)]

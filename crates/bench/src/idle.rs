@@ -86,5 +86,9 @@ pub fn run(args: &IdleArgs, program: &Path) -> io::Result<Report> {
     let groups = f64::from(args.shards.max(2) - 1) * f64::from(args.replicas);
     let more = many.resident_bytes.saturating_sub(few.resident_bytes) as f64;
     let ratios = fields([("memory_bytes_per_replica_of_a_group", rounded(more / groups))]);
-    Ok(Report { rows: seen.into_iter().map(|seen| seen.row).collect(), ratios, more: Map::new() })
+    Ok(Report {
+        rows: seen.into_iter().map(|seen| seen.row).collect(),
+        ratios,
+        ..Report::default()
+    })
 }

@@ -20,6 +20,7 @@ pub mod graph;
 pub mod idle;
 mod links;
 pub mod ops;
+mod picture;
 pub mod process;
 pub mod random;
 pub mod rawmix;
@@ -59,9 +60,11 @@ pub fn run(bench: &Bench, program: &Path) -> io::Result<(Report, &'static [&'sta
         Bench::Smoke(args) => {
             (coordination::smoke::run(args, program)?, &coordination::smoke::COLUMNS, args.json)
         }
-        Bench::Locks(args) => {
-            (coordination::locks::run(args, program)?, &coordination::locks::COLUMNS, args.json)
-        }
+        Bench::Locks(args) => (
+            coordination::locks::run(args, program)?,
+            coordination::locks::columns(args),
+            args.json,
+        ),
         Bench::Crowd(args) => {
             (coordination::crowd::run(args, program)?, &coordination::crowd::COLUMNS, args.json)
         }

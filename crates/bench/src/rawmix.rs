@@ -224,5 +224,5 @@ pub fn run(args: &RawmixArgs, program: &Path) -> io::Result<Report> {
             ratios.insert(name.into(), ratio(peak(true, ours), peak(false, theirs)));
         }
     }
-    Ok(Report { rows, ratios, more: Map::new() })
+    Ok(Report { rows, ratios, ..Report::default() })
 }

@@ -11,6 +11,9 @@ pub struct Report {
     pub rows: Vec<Map<String, Value>>,
     /// Figures that compare rows; `null` where one side was not measured.
     pub ratios: Map<String, Value>,
+    /// Lines for people below the table; the document has what they say among the further results.
+    #[serde(skip)]
+    pub notes: Vec<String>,
     /// Further results that belong to no single row.
     #[serde(flatten)]
     pub more: Map<String, Value>,
@@ -19,6 +22,20 @@ pub struct Report {
 /// Named values as part of a row.
 pub fn fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// A field of a row as text; empty if it has none.
+pub fn text(row: &Map<String, Value>, field: &str) -> String {
+    match row.get(field) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => String::new(),
+    }
+}
+
+/// A field of a row as a number, if it has one.
+pub fn number(row: &Map<String, Value>, field: &str) -> Option<f64> {
+    row.get(field)?.as_f64()
 }
 
 /// A number rounded to four significant digits, so that reports can be read.
@@ -45,7 +62,7 @@ pub fn ratio(over: Option<f64>, under: Option<f64>) -> Value {
 }
 
 impl Report {
-    /// The report for people: the given columns of all rows, then the ratios.
+    /// The report for people: the given columns of all rows, then the ratios and the notes.
     pub fn table(&self, columns: &[&str]) -> String {
         let text = |value: Option<&Value>| match value {
             None | Some(Value::Null) => "-".to_owned(),
@@ -76,6 +93,12 @@ impl Report {
         }
         for (name, value) in &self.ratios {
             let _ = writeln!(out, "{name}: {}", text(Some(value)));
+        }
+        if !self.notes.is_empty() {
+            out.push('\n');
+        }
+        for note in &self.notes {
+            let _ = writeln!(out, "{note}");
         }
         out
     }

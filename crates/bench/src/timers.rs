@@ -44,6 +44,15 @@ impl Timers {
         self.kernel.as_raw_fd()
     }
 
+    /// Another descriptor of the same timer, for somebody who wants to own it. Reading from it says
+    /// how often the timer has fired, if it has.
+    ///
+    /// # Errors
+    /// There are too many descriptors.
+    pub fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.kernel.try_clone()
+    }
+
     /// Remembers that `what` is due at a moment.
     pub fn add(&mut self, at_ns: u64, what: usize) {
         self.due.push(Reverse((at_ns, what)));

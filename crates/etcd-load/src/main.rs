@@ -1,25 +1,40 @@
-//! The load that `claret bench ops --vs etcd` puts on etcd: as many connections as asked for, each
-//! with one request at a time, and one JSON document with what came of it.
+//! The load that is put on etcd by `claret bench ops --vs etcd`, and the sessions with it that
+//! `claret bench locks` and `claret bench smoke` have.
 //!
 //! It is a program of its own because etcd speaks gRPC, whose libraries nobody should have to build
 //! who wants a server. One thread drives all connections, as for the other side of the comparison.
 
 mod load;
+mod messages;
+mod mutex;
+mod nodes;
 mod rpc;
+mod sessions;
 
+use bench::coordination::args::ETCD_MUTEX;
+use bench::coordination::generator::run as generate;
+use bench::coordination::tasks::{Done, Task, carry_out};
 use bench::sample::{Load, Sample};
-use clap::Parser;
+use clap::{Args, Parser};
+use sessions::Sessions;
 use std::error::Error;
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-/// Puts a closed loop of requests on the members of an etcd cluster and prints one JSON document.
-///
-/// Usually started by `claret bench ops --vs etcd`.
+/// Puts load on the members of an etcd cluster; usually started by `claret bench`.
 #[derive(Parser, Debug)]
 #[command(name = "claret-etcd-load", version)]
-struct Options {
+enum Options {
+    /// A closed loop of requests; prints one JSON document with what came of it.
+    Ops(OpsOptions),
+    /// Sessions that do what they are told: a line when they have begun, then, for each line of JSON
+    /// with a task, one with what came of it.
+    Tasks(TasksOptions),
+}
+
+#[derive(Args, Debug)]
+struct OpsOptions {
     /// What every connection does over and over: GET (a linearizable Range of one key) or SET (a
     /// Put); or FILL, which puts every key once.
     #[arg(long, value_parser = ["GET", "SET", "FILL"])]
@@ -41,7 +56,14 @@ struct Options {
     processes: Vec<u32>,
 }
 
-fn run(options: &Options) -> Result<Sample, Box<dyn Error>> {
+#[derive(Args, Debug)]
+struct TasksOptions {
+    /// Where each session connects, separated by commas.
+    #[arg(long, value_delimiter = ',', required = true)]
+    machines: Vec<SocketAddr>,
+}
+
+fn ops(options: &OpsOptions) -> Result<Sample, Box<dyn Error>> {
     let load = Load {
         command: &options.command,
         pipeline: 1,
@@ -55,13 +77,37 @@ fn run(options: &Options) -> Result<Sample, Box<dyn Error>> {
     Ok(tasks.block_on(&runtime, done)?)
 }
 
+fn tasks(options: &TasksOptions) -> Result<(), Box<dyn Error>> {
+    let mut sessions = Sessions::begin(&options.machines)?;
+    say(&format!("{} sessions have begun", options.machines.len()))?;
+    for line in std::io::stdin().lock().lines() {
+        let task: Task = serde_json::from_str(&line?)?;
+        let done = match &task {
+            Task::Lock { way, node, load, .. } if way == ETCD_MUTEX => {
+                Done::Lock(generate(&mut mutex::Mutex::new(&mut sessions, node), load)?)
+            }
+            task => carry_out(&mut nodes::Keys::new(&mut sessions), task)?,
+        };
+        say(&serde_json::to_string(&done)?)?;
+    }
+    Ok(sessions.close()?)
+}
+
+fn say(line: &str) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{line}")?;
+    stdout.flush()
+}
+
+fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    match options {
+        Options::Ops(options) => Ok(say(&serde_json::to_string(&ops(options)?)?)?),
+        Options::Tasks(options) => tasks(options),
+    }
+}
+
 fn main() -> ExitCode {
-    let written = run(&Options::parse()).and_then(|sample| {
-        let mut text = serde_json::to_string(&sample)?;
-        text.push('\n');
-        Ok(std::io::stdout().write_all(text.as_bytes())?)
-    });
-    match written {
+    match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{}: {error}", bench::etcd::PROGRAM);

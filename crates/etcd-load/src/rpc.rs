@@ -1,22 +1,24 @@
-//! The two calls of etcd that are measured, over one connection of HTTP/2.
+//! Calls of etcd over one connection of HTTP/2, and its stream of watches.
 //!
-//! The messages are written by hand from etcd's `rpc.proto`: fields that nobody here looks at are
-//! left out, and the decoder skips them. The connection is used as it is, without the queue, the
+//! The connection is used as it is, without the queue, the
 //! balancer and the reconnecting of a ready-made channel: what the generator spends, the servers on
 //! the same machine lack. For the same reason a request is known as a whole before its first byte
 //! is sent: it then takes one packet, which etcd reads at once, and not two.
 
-use bytes::Bytes;
-use h2::RecvStream;
-use h2::client::SendRequest;
+use crate::messages::{Call, PutRequest, RangeRequest, WatchRequest, WatchResponse};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{RecvStream, SendStream};
 use http::Uri;
 use http::uri::PathAndQuery;
 use http_body::Frame;
 use http_body_util::BodyExt;
 use prost::Message;
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::net::TcpStream;
 use tonic::body::Body;
@@ -25,57 +27,14 @@ use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder
 use tonic::{Request, Status};
 use tower_service::Service;
 
-const PUT: &str = "/etcdserverpb.KV/Put";
-const RANGE: &str = "/etcdserverpb.KV/Range";
+const WATCH: &str = "/etcdserverpb.Watch/Watch";
+/// What precedes a message: whether it is packed, which none is here, and its length.
+const HEAD_BYTES: usize = 5;
 /// Room for one message; tonic would allocate 8 KiB for each.
 const BUFFER_BYTES: usize = 256;
 
-/// Sets a key.
-#[derive(Clone, PartialEq, Message)]
-pub struct PutRequest {
-    /// The key.
-    #[prost(bytes = "vec", tag = "1")]
-    pub key: Vec<u8>,
-    /// What it gets.
-    #[prost(bytes = "vec", tag = "2")]
-    pub value: Vec<u8>,
-}
-
-/// The key is set, and on the disks of a majority.
-#[derive(Clone, PartialEq, Message)]
-pub struct PutResponse {}
-
-/// Reads a key.
-#[derive(Clone, PartialEq, Message)]
-pub struct RangeRequest {
-    /// The key.
-    #[prost(bytes = "vec", tag = "1")]
-    pub key: Vec<u8>,
-    /// What this member has will do, whatever the others know. Never set here.
-    #[prost(bool, tag = "7")]
-    pub serializable: bool,
-}
-
-/// What was read.
-#[derive(Clone, PartialEq, Message)]
-pub struct RangeResponse {
-    /// The key with its value, if it was there.
-    #[prost(message, repeated, tag = "2")]
-    pub pairs: Vec<KeyValue>,
-}
-
-/// A key with its value.
-#[derive(Clone, PartialEq, Message)]
-pub struct KeyValue {
-    /// The key.
-    #[prost(bytes = "vec", tag = "1")]
-    pub key: Vec<u8>,
-    /// What it has.
-    #[prost(bytes = "vec", tag = "5")]
-    pub value: Vec<u8>,
-}
-
 /// A connection as the service that tonic calls.
+#[derive(Clone)]
 struct Plain(SendRequest<Bytes>);
 
 impl Service<http::Request<Body>> for Plain {
@@ -129,8 +88,15 @@ impl http_body::Body for Answer {
     }
 }
 
-/// One TCP connection to a member.
-pub struct Connection(Grpc<Plain>);
+/// One TCP connection to a member; whoever clones it shares it.
+#[derive(Clone)]
+pub struct Connection {
+    grpc: Grpc<Plain>,
+    sender: SendRequest<Bytes>,
+    origin: String,
+    /// Bytes of messages in both directions, without what HTTP/2 adds.
+    bytes: Rc<Cell<u64>>,
+}
 
 impl Connection {
     /// Connects. A task of the runtime moves the bytes from now on.
@@ -141,12 +107,22 @@ impl Connection {
         let told = |error: &dyn std::fmt::Display| format!("{machine}: {error}");
         let stream = TcpStream::connect(machine).await.map_err(|error| told(&error))?;
         stream.set_nodelay(true).map_err(|error| told(&error))?;
-        let handshake = h2::client::handshake(stream).await;
+        // etcd answers in very many small frames when it is asked for very much at a time.
+        let mut settings = h2::client::Builder::new();
+        settings.data_frame_budget(usize::MAX);
+        let handshake = settings.handshake::<_, Bytes>(stream).await;
         let (sender, connection) = handshake.map_err(|error| told(&error))?;
         // When it breaks, the request that is waiting says so.
         tokio::spawn(async move { drop(connection.await) });
-        let origin: Uri = format!("http://{machine}").parse().map_err(|error| told(&error))?;
-        Ok(Self(Grpc::with_origin(Plain(sender), origin)))
+        let origin = format!("http://{machine}");
+        let uri: Uri = origin.parse().map_err(|error| told(&error))?;
+        let grpc = Grpc::with_origin(Plain(sender.clone()), uri);
+        Ok(Self { grpc, sender, origin, bytes: Rc::default() })
+    }
+
+    /// Bytes of all messages so far, without what HTTP/2 adds to them.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.get()
     }
 
     /// Sets a key.
@@ -154,8 +130,7 @@ impl Connection {
     /// # Errors
     /// What etcd or the connection says.
     pub async fn put(&mut self, key: Vec<u8>, value: Vec<u8>) -> Result<(), Status> {
-        let request = PutRequest { key, value };
-        self.call::<_, PutResponse>(PUT, request).await.map(|_| ())
+        self.call(PutRequest { key, value, lease: 0 }).await.map(|_| ())
     }
 
     /// Reads a key, linearizably: the member asks the leader how far it must be.
@@ -163,21 +138,106 @@ impl Connection {
     /// # Errors
     /// What etcd or the connection says.
     pub async fn get(&mut self, key: Vec<u8>) -> Result<Option<Vec<u8>>, Status> {
-        let request = RangeRequest { key, serializable: false };
-        let response: RangeResponse = self.call(RANGE, request).await?;
+        let response = self.call(RangeRequest { key, ..RangeRequest::default() }).await?;
         Ok(response.pairs.into_iter().next().map(|pair| pair.value))
     }
 
-    async fn call<Q, A>(&mut self, path: &'static str, request: Q) -> Result<A, Status>
-    where
-        Q: Message + 'static,
-        A: Message + Default + 'static,
-    {
-        self.0.ready().await?;
-        let path = PathAndQuery::from_static(path);
+    /// Asks and waits for the answer.
+    ///
+    /// # Errors
+    /// What etcd or the connection says.
+    pub async fn call<Q: Call>(&mut self, request: Q) -> Result<Q::Answer, Status> {
+        self.grpc.ready().await?;
+        let path = PathAndQuery::from_static(Q::PATH);
         let codec = Prost(PhantomData);
-        Ok(self.0.unary(Request::new(request), path, codec).await?.into_inner())
+        let sent = request.encoded_len() + HEAD_BYTES;
+        let answer = self.grpc.unary(Request::new(request), path, codec).await?;
+        let (answer, received) = answer.into_inner();
+        self.bytes.set(self.bytes.get() + (sent + received) as u64);
+        Ok(answer)
     }
+
+    /// Begins a stream of watches.
+    ///
+    /// # Errors
+    /// What the connection says.
+    pub async fn watches(&self) -> Result<(Watcher, Watched), Status> {
+        let head = http::Request::post(format!("{}{WATCH}", self.origin))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(())
+            .map_err(|error| Status::internal(error.to_string()))?;
+        let mut sender = self.sender.clone().ready().await.map_err(broken)?;
+        let (answer, stream) = sender.send_request(head, false).map_err(broken)?;
+        let (bytes, input) = (self.bytes.clone(), BytesMut::new());
+        let watched = Watched { answer: Some(answer), body: None, input, bytes };
+        Ok((Watcher { stream, bytes: self.bytes.clone() }, watched))
+    }
+}
+
+/// The end of a stream of watches at which they are asked for.
+pub struct Watcher {
+    stream: SendStream<Bytes>,
+    bytes: Rc<Cell<u64>>,
+}
+
+impl Watcher {
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub fn ask(&mut self, request: &WatchRequest) -> Result<(), Status> {
+        let mut bytes = BytesMut::with_capacity(BUFFER_BYTES);
+        bytes.put_u8(0);
+        bytes.put_u32(request.encoded_len() as u32);
+        request.encode(&mut bytes).map_err(|error| Status::internal(error.to_string()))?;
+        self.bytes.set(self.bytes.get() + bytes.len() as u64);
+        self.stream.send_data(bytes.freeze(), false).map_err(broken)
+    }
+}
+
+/// The end at which they are heard.
+pub struct Watched {
+    answer: Option<ResponseFuture>,
+    body: Option<RecvStream>,
+    input: BytesMut,
+    bytes: Rc<Cell<u64>>,
+}
+
+impl Watched {
+    /// The next message.
+    ///
+    /// # Errors
+    /// The stream has ended, or the message cannot be read.
+    pub async fn next(&mut self) -> Result<WatchResponse, Status> {
+        if let Some(answer) = self.answer.take() {
+            self.body = Some(answer.await.map_err(broken)?.into_body());
+        }
+        let ended = || Status::unavailable("etcd has ended the stream of watches");
+        let body = self.body.as_mut().ok_or_else(ended)?;
+        loop {
+            if let Some(message) = message(&mut self.input) {
+                self.bytes.set(self.bytes.get() + (HEAD_BYTES + message.len()) as u64);
+                let read = WatchResponse::decode(message);
+                return read.map_err(|error| Status::internal(error.to_string()));
+            }
+            let bytes = body.data().await.ok_or_else(ended)?.map_err(broken)?;
+            body.flow_control().release_capacity(bytes.len()).map_err(broken)?;
+            self.input.extend_from_slice(&bytes);
+        }
+    }
+}
+
+/// The first message of these bytes, if it is there as a whole. Whoever has sent it is the etcd that
+/// this program was started for: how long it says that a message is, is believed.
+fn message(input: &mut BytesMut) -> Option<Bytes> {
+    let head = input.get(1..HEAD_BYTES)?;
+    let len = u32::from_be_bytes(head.try_into().ok()?) as usize;
+    if input.len() < HEAD_BYTES + len {
+        return None;
+    }
+    input.advance(HEAD_BYTES);
+    Some(input.split_to(len).freeze())
 }
 
 /// Messages to bytes and back, with small buffers.
@@ -189,7 +249,7 @@ where
     A: Message + Default + 'static,
 {
     type Encode = Q;
-    type Decode = A;
+    type Decode = (A, usize);
     type Encoder = Prost<Q>;
     type Decoder = Prost<A>;
 
@@ -216,11 +276,15 @@ impl<Q: Message> Encoder for Prost<Q> {
 }
 
 impl<A: Message + Default> Decoder for Prost<A> {
-    type Item = A;
+    /// A message and how many bytes it had.
+    type Item = (A, usize);
     type Error = Status;
 
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<A>, Status> {
-        A::decode(from).map(Some).map_err(|error| Status::internal(error.to_string()))
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Self::Item>, Status> {
+        let len = from.remaining() + HEAD_BYTES;
+        A::decode(from)
+            .map(|read| Some((read, len)))
+            .map_err(|error| Status::internal(error.to_string()))
     }
 
     fn buffer_settings(&self) -> BufferSettings {
@@ -233,20 +297,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_have_the_bytes_of_the_published_format() {
-        let put = PutRequest { key: b"k".to_vec(), value: b"vw".to_vec() };
-        assert_eq!(put.encode_to_vec(), b"\x0a\x01k\x12\x02vw");
-        let range = RangeRequest { key: b"k".to_vec(), serializable: true };
-        assert_eq!(range.encode_to_vec(), b"\x0a\x01k\x38\x01");
-    }
-
-    #[test]
-    fn answers_are_read_past_what_nobody_looks_at() {
-        // A header, a pair with its revisions, and the number of pairs.
-        let bytes = b"\x0a\x02\x18\x07\x12\x0a\x0a\x01k\x10\x05\x20\x01\x2a\x01v\x20\x01";
-        let response = RangeResponse::decode(&bytes[..]).expect("valid");
-        let pair = KeyValue { key: b"k".to_vec(), value: b"v".to_vec() };
-        assert_eq!(response.pairs, [pair]);
-        assert_eq!(PutResponse::decode(&b"\x0a\x02\x18\x07"[..]), Ok(PutResponse {}));
+    fn messages_are_taken_from_a_stream_when_they_are_whole() {
+        let mut input = BytesMut::from(&b"\0\0\0\0\x02\x10\x07\0\0\0"[..]);
+        assert_eq!(message(&mut input).as_deref(), Some(&b"\x10\x07"[..]));
+        assert_eq!(message(&mut input), None);
+        input.extend_from_slice(b"\0\0");
+        assert_eq!(message(&mut input).as_deref(), Some(&b""[..]));
+        assert!(input.is_empty());
     }
 }

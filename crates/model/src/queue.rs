@@ -80,12 +80,6 @@ impl Mm1 {
         second - self.mean_wait_ms().powi(2)
     }
 
-    /// How likely a wait in order of arrival is longer than `t_ms`.
-    pub fn tail_fifo(&self, t_ms: f64) -> f64 {
-        let rho = self.load();
-        rho * (-self.services_per_ms * (1.0 - rho) * t_ms.max(0.0)).exp()
-    }
-
     /// The wait in order of arrival that is not exceeded with probability `p`.
     pub fn quantile_fifo(&self, p: f64) -> f64 {
         let rho = self.load();

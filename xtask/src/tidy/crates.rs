@@ -17,7 +17,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("sim", &["adt", "engine", "wire", "check"]),
     ("bench", &["adt", "wire", "client", "sim", "check", "model"]),
     ("order-spec", &[]),
-    ("etcd-load", &["bench"]),
+    ("etcd-load", &["bench", "wire"]),
     (
         "claret",
         &["adt", "engine", "wire", "server", "client", "probe", "model", "check", "sim", "bench"],

@@ -14,6 +14,7 @@
 use super::client::{Answer, Client, Counts, Heard, get};
 use super::forecast::eligible;
 use super::locker::{Locker, Told};
+use super::nodes::Nodes;
 use super::recipes::{FOREIGN_TAGS, Recipes, create};
 use model::recommend::{Available, Choice, Matters, rank};
 use model::{Algorithm, Law, Setting, Timing};
@@ -368,12 +369,7 @@ impl Locker for Adaptive {
                         self.known[session] = None;
                         self.client.ask(session, LOOK, get(&self.base, true));
                     }
-                    Heard::Event { session, event } => {
-                        let client = &mut self.client;
-                        self.recipes.event(client, session, &event, &mut from_recipes);
-                    }
-                    Heard::Due(attempt) => self.recipes.due(&mut self.client, attempt),
-                    Heard::Lost(_) => {}
+                    other => self.recipes.hear(&mut self.client, other, &mut from_recipes)?,
                 }
                 self.pass_on(from_recipes, told);
             }

@@ -1,19 +1,18 @@
 //! What `claret bench smoke` and `claret bench locks` are told on the command line.
 
 use super::backend::{Attach, Backend};
+use super::experiments::Experiment;
 use super::generator::Arrivals;
 use super::grants;
-use super::plan::Experiment;
-use super::zookeeper;
 use crate::args::parse_duration;
 use clap::{Args, ValueEnum};
 use model::Algorithm;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// The recipes that there are, by the model's names, the choice among them, and the lock that Claret
-/// itself knows.
-pub const ALGORITHMS: [&str; 8] = [
+/// The recipes that there are, by the model's names, the choice among them, the lock that Claret
+/// itself knows, and that of etcd's library.
+pub const ALGORITHMS: [&str; 9] = [
     "sync-queue",
     "sync-queue-relist",
     "async-queue",
@@ -22,27 +21,38 @@ pub const ALGORITHMS: [&str; 8] = [
     "tas-watch",
     "adaptive",
     grants::NAME,
+    ETCD_MUTEX,
 ];
+
+/// The lock of etcd's own client library.
+pub const ETCD_MUTEX: &str = "etcd-mutex";
 
 /// Another service to measure in the same run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SmokePeer {
     /// Apache ZooKeeper, of the Debian package `zookeeper`.
     Zookeeper,
+    /// etcd, of the Debian package `etcd-server`; needs the program claret-etcd-load beside this one.
+    Etcd,
 }
 
-/// Claret, and the other service if there is to be one.
+/// Claret, and the other services if there are to be any.
 ///
 /// # Errors
-/// That is not installed.
-pub fn backends(vs: Option<SmokePeer>) -> io::Result<Vec<Backend>> {
-    Ok(match vs {
-        None => vec![Backend::Claret],
-        Some(SmokePeer::Zookeeper) => {
-            zookeeper::is_installed()?;
-            vec![Backend::Claret, Backend::Zookeeper]
+/// One cannot be started here.
+pub fn backends(vs: &[SmokePeer], program: &Path) -> io::Result<Vec<Backend>> {
+    let mut backends = vec![Backend::Claret];
+    for peer in vs {
+        let backend = match peer {
+            SmokePeer::Zookeeper => Backend::Zookeeper,
+            SmokePeer::Etcd => Backend::Etcd,
+        };
+        backend.is_installed(program)?;
+        if !backends.contains(&backend) {
+            backends.push(backend);
         }
-    })
+    }
+    Ok(backends)
 }
 
 /// A time in milliseconds, from a number with a unit.
@@ -64,9 +74,9 @@ pub struct SmokeArgs {
     #[arg(long, value_delimiter = ',', default_value = "1,3",
         value_parser = clap::value_parser!(u16).range(1..=5))]
     pub servers: Vec<u16>,
-    /// Another service to measure beside, in turns.
-    #[arg(long, value_enum)]
-    pub vs: Option<SmokePeer>,
+    /// Other services to measure beside, in turns, separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub vs: Vec<SmokePeer>,
     /// Operations of each kind and round.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub requests: u32,
@@ -115,7 +125,8 @@ pub struct LocksArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "claret,zookeeper")]
     pub backend: Vec<Backend>,
     /// Ways to take the lock, separated by commas [default: the six recipes]. grant is Claret's own
-    /// lock, over the Redis protocol: it is measured there only.
+    /// lock, over the Redis protocol, and etcd-mutex that of etcd's library: each is measured there
+    /// only.
     #[arg(long, value_delimiter = ',', value_parser = ALGORITHMS)]
     pub algorithm: Vec<String>,
     /// Servers of each service [default: 3].
@@ -176,6 +187,9 @@ pub struct LocksArgs {
     /// it has are not measured again.
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
+    /// Measure nothing: say how far the model is from the rows of such a file.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "plot", "dry_run"])]
+    pub report: Option<PathBuf>,
     /// Draw what was measured beside what the model predicts into this file (SVG).
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,

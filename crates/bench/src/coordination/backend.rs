@@ -2,13 +2,14 @@
 
 use super::zookeeper;
 use crate::control::Control;
+use crate::etcd;
 use crate::links::{Delays, Lines, Links};
 use crate::process::{ClaretOptions, Machine, Server};
 use clap::ValueEnum;
 use serde::Serialize;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub enum Backend {
     Claret,
     /// Apache ZooKeeper, of the Debian package.
     Zookeeper,
+    /// etcd, of the Debian package; needs the program claret-etcd-load beside this one.
+    Etcd,
     /// None: what is measured is about the network alone.
     #[value(skip)]
     Network,
@@ -34,7 +37,23 @@ impl Backend {
         match self {
             Self::Claret => "claret",
             Self::Zookeeper => "zookeeper",
+            Self::Etcd => "etcd",
             Self::Network => "network",
+        }
+    }
+
+    /// Whether it can be started here.
+    ///
+    /// # Errors
+    /// It cannot; what is to be installed or built is told.
+    pub fn is_installed(self, program: &Path) -> io::Result<()> {
+        match self {
+            Self::Claret | Self::Network => Ok(()),
+            Self::Zookeeper => zookeeper::is_installed(),
+            Self::Etcd => {
+                etcd::version()?;
+                etcd::load_program(program).map(|_| ())
+            }
         }
     }
 }
@@ -42,8 +61,8 @@ impl Backend {
 /// What clients speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// ZooKeeper's, as all services do.
-    Zookeeper,
+    /// That by which the service has nodes: ZooKeeper's, or etcd's own.
+    Nodes,
     /// That of Redis, as Claret does.
     Redis,
 }
@@ -79,13 +98,17 @@ pub struct Ensemble {
     /// Which service.
     pub backend: Backend,
     server: Server,
-    /// By protocol, those of ZooKeeper and, if it is spoken, of Redis.
+    /// By protocol, that of nodes and, if it is spoken, of Redis.
     doors: Vec<Doors>,
     /// Which server orders writes.
     leader: usize,
     to_clients: Arc<Lines>,
     between: Option<Arc<Lines>>,
     round_trips_ns: [u64; DISTANCES],
+    /// What has sessions with it, if this process cannot.
+    load_program: Option<PathBuf>,
+    /// Processor time that such a program has used, in microseconds.
+    pub elsewhere_us: u64,
     _links: Vec<Links>,
 }
 
@@ -129,6 +152,7 @@ impl Ensemble {
         let server = match backend {
             Backend::Claret => claret(count, &line_up, program, dir)?,
             Backend::Zookeeper => zookeeper::start(count, &line_up, dir)?,
+            Backend::Etcd => etcd::start_at(&line_up.listens, &line_up.reached, dir)?,
             Backend::Network => return Err(io::Error::other("the network is no service")),
         };
         let (spoken, leader) = match backend {
@@ -136,6 +160,11 @@ impl Ensemble {
                 (vec![server.zookeeper_addresses(), server.addresses()], 0)
             }
             Backend::Zookeeper => (vec![server.addresses()], zookeeper::leader(&server)?),
+            Backend::Etcd => (vec![server.addresses()], etcd::leader(&server)?),
+        };
+        let load_program = match backend {
+            Backend::Etcd => Some(etcd::load_program(program)?),
+            _ => None,
         };
         if spoken[0].len() != count {
             return Err(io::Error::other("a server has no port for ZooKeeper's protocol"));
@@ -161,9 +190,16 @@ impl Ensemble {
             to_clients,
             between,
             round_trips_ns,
+            load_program,
+            elsewhere_us: 0,
             _links: links,
         };
         Ok(ensemble)
+    }
+
+    /// The program that has sessions with it, if this process cannot.
+    pub fn load_program(&self) -> Option<&Path> {
+        self.load_program.as_deref()
     }
 
     /// How many servers there are.
@@ -220,9 +256,9 @@ impl Ensemble {
         }
     }
 
-    /// Where `count` sessions of ZooKeeper's protocol connect that are all at the first distance.
+    /// Where `count` sessions connect that are all at the first distance.
     pub fn entrances(&self, count: usize, attach: Attach) -> Vec<SocketAddr> {
-        let at = |session| self.entrance(Protocol::Zookeeper, session, attach, 0);
+        let at = |session| self.entrance(Protocol::Nodes, session, attach, 0);
         (0..count).map(at).collect()
     }
 

@@ -5,7 +5,7 @@
 use super::client::{Answer, Client, Heard, exists, list};
 use super::operations::quantile;
 use super::plan::Point;
-use super::recipes::create;
+use super::recipes::{create, make};
 use crate::report::{fields, rounded};
 use model::operation::{Operation, Party, barrier};
 use model::{Law, Timing};
@@ -22,8 +22,7 @@ const OPENED: u64 = 3;
 /// nanoseconds.
 fn meet(client: &mut Client, base: &str) -> io::Result<Vec<u64>> {
     let parties = client.sessions();
-    let made = client.call(0, create(base, b"", Mode::default()))?;
-    made.map_err(|code| io::Error::other(format!("{base} was not created: {code:?}")))?;
+    make(client, base)?;
     let gate = format!("{base}-open");
     let begin_ns = client.now_ns();
     for session in 0..parties {

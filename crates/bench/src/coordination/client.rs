@@ -9,6 +9,7 @@ use crate::stream::Stream;
 use crate::timers::Timers;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -66,7 +67,7 @@ pub struct Answer {
 }
 
 /// What was sent and received so far, by all sessions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Requests that change something, whether they were refused or not.
     pub writes: u64,
@@ -283,26 +284,6 @@ impl Client {
             self.flush(session, &mut nothing)?;
         }
         Ok(())
-    }
-
-    /// Asks for something and waits for the answer, in which nothing else is heard.
-    ///
-    /// # Errors
-    /// As for [`Client::wait`], and if the answer takes too long.
-    pub fn call(&mut self, session: usize, what: Ask) -> io::Result<Result<Reply, Code>> {
-        const TAG: u64 = u64::MAX;
-        self.ask(session, TAG, what);
-        let until_ns = self.now_ns() + PATIENCE_NS;
-        let mut heard = Vec::new();
-        while self.now_ns() < until_ns {
-            self.wait(until_ns, &mut heard)?;
-            for heard in heard.drain(..) {
-                if let Heard::Answer(Answer { tag: TAG, result, .. }) = heard {
-                    return Ok(result);
-                }
-            }
-        }
-        Err(io::Error::new(ErrorKind::TimedOut, "a server does not answer"))
     }
 
     /// Ends all sessions, and with them their ephemeral nodes, and waits for that.

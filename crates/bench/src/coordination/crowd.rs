@@ -10,13 +10,14 @@ use super::args::{SmokePeer, backends};
 use super::backend::{Attach, Backend};
 use super::client::{Answer, Client, Heard, SESSION_TIMEOUT_MS, exists, get};
 use super::locks::Services;
+use super::nodes::Nodes;
 use super::operations::quantile;
 use super::recipes::create;
-use super::smoke::set;
 use super::stop;
+use super::tasks::set;
 use crate::args::parse_seconds;
 use crate::report::{Report, fields, ratio, rounded};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Map, Value};
@@ -49,6 +50,13 @@ const HEARTBEAT_S: f64 = SESSION_TIMEOUT_MS as f64 / 3e3;
 /// Files that a process has open besides its connections.
 const FILES_BESIDE: u64 = 256;
 
+/// Another service that has crowds of sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CrowdPeer {
+    /// Apache ZooKeeper, of the Debian package `zookeeper`.
+    Zookeeper,
+}
+
 /// Options of `crowd`.
 #[derive(Clone, Debug, Args)]
 pub struct CrowdArgs {
@@ -74,7 +82,7 @@ pub struct CrowdArgs {
     pub servers: u16,
     /// Another service to measure after this one.
     #[arg(long, value_enum)]
-    pub vs: Option<SmokePeer>,
+    pub vs: Option<CrowdPeer>,
     /// Where the servers' data directories are made.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub dir: PathBuf,
@@ -281,7 +289,11 @@ fn memory(args: &CrowdArgs, resident_bytes: &[u64]) -> Map<String, Value> {
 pub fn run(args: &CrowdArgs, program: &Path) -> io::Result<Report> {
     stop::listen()?;
     allow(args.sessions)?;
-    let backends = backends(args.vs)?;
+    let others: &[SmokePeer] = match args.vs {
+        Some(CrowdPeer::Zookeeper) => &[SmokePeer::Zookeeper],
+        None => &[],
+    };
+    let backends = backends(others, program)?;
     let bar = crate::sweep::progress(backends.len() * 7);
     let mut report = Report::default();
     for backend in &backends {

@@ -2,16 +2,15 @@
 //! close, and the service ends their sessions when it has heard nothing of them for long enough.
 
 use super::backend::Ensemble;
-use super::client::{Client, Heard, SESSION_TIMEOUT_MS};
+use super::client::{Client, SESSION_TIMEOUT_MS};
 use super::forecast::Base;
 use super::locker::Told;
 use super::plan::Point;
-use super::recipes::{Recipes, create};
+use super::recipes::{Recipes, make};
 use crate::report::{fields, rounded};
 use model::Algorithm;
 use serde_json::{Map, Value};
 use std::io;
-use wire::jute::Mode;
 
 /// The shortest session that both services grant.
 const TIMEOUT_MS: i32 = 4_000;
@@ -39,8 +38,7 @@ impl Scene {
         let entrances = ensemble.entrances(3, point.attach);
         let mut client = Client::connect_for(&entrances, TIMEOUT_MS)?;
         client.expect_loss();
-        let made = client.call(0, create(base, b"", Mode::default()))?;
-        made.map_err(|code| io::Error::other(format!("{base} was not created: {code:?}")))?;
+        make(&mut client, base)?;
         let recipes = Recipes::new((point.poll_ms / point.scale * 1e6) as u64, true);
         Ok(Self { client, recipes, algorithm, base: base.to_owned() })
     }
@@ -57,16 +55,7 @@ impl Scene {
         while self.client.now_ns() < begin_ns + for_ns {
             self.client.wait(begin_ns + for_ns, &mut heard)?;
             for heard in heard.drain(..) {
-                match heard {
-                    Heard::Answer(answer) => {
-                        self.recipes.answer(&mut self.client, answer, &mut told)?;
-                    }
-                    Heard::Event { session, event } => {
-                        self.recipes.event(&mut self.client, session, &event, &mut told);
-                    }
-                    Heard::Due(request) => self.recipes.due(&mut self.client, request),
-                    Heard::Lost(_) => {}
-                }
+                self.recipes.hear(&mut self.client, heard, &mut told)?;
             }
             for told in told.drain(..) {
                 if let Told::Granted { request, .. } = told {

@@ -48,8 +48,13 @@ fn shares(point: &Point, outcome: &Outcome) -> Vec<f64> {
     means.map(|(sum, count)| sum / count).collect()
 }
 
-/// The figures of a lock, from all runs of its point, in the experiment's milliseconds.
-pub fn of_lock(point: &Point, outcomes: &[Outcome], forecast: &Forecast) -> Map<String, Value> {
+/// The figures of a lock, from all runs of its point, in the experiment's milliseconds. Without a
+/// forecast, what it would say is null.
+pub fn of_lock(
+    point: &Point,
+    outcomes: &[Outcome],
+    forecast: Option<&Forecast>,
+) -> Map<String, Value> {
     let ms = |ns: f64| ns / 1e6 * point.scale;
     let mean_of = |outcome: &Outcome| {
         let served: Vec<u64> = outcome.served_ns().collect();
@@ -69,18 +74,20 @@ pub fn of_lock(point: &Point, outcomes: &[Outcome], forecast: &Forecast) -> Map<
     let fair: Vec<f64> =
         outcomes.iter().filter_map(|outcome| jain(&shares(point, outcome))).collect();
     let option = |value: Option<f64>| value.map_or(Value::Null, rounded);
-    let predicted = forecast.mean_ms;
-    let state = serde_json::to_value(forecast.state).unwrap_or_default();
+    let expected = |of: fn(&Forecast) -> Option<f64>| forecast.and_then(of);
+    let predicted = expected(|forecast| forecast.mean_ms);
+    let state = forecast.map(|forecast| forecast.state);
+    let state = serde_json::to_value(state).unwrap_or_default();
     let mut row = fields([
         ("state", state),
-        ("load", rounded(forecast.load)),
+        ("load", option(expected(|forecast| Some(forecast.load)))),
         ("mean_ms", rounded(mean)),
         ("predicted_ms", option(predicted)),
         ("error", option(predicted.map(|predicted| mean / predicted - 1.0))),
         ("mean_95_ms", option(interval(&means))),
         ("p50_ms", rounded(ms(quantile(&served, 0.5)))),
         ("p99_ms", rounded(ms(quantile(&served, 0.99)))),
-        ("predicted_p99_ms", option(forecast.p99_ms)),
+        ("predicted_p99_ms", option(expected(|forecast| forecast.p99_ms))),
         ("max_ms", rounded(ms(quantile(&served, 1.0)))),
         ("hand_off_p50_ms", rounded(ms(quantile(&hand_offs, 0.5)))),
         ("lock_unlock_p50_ms", rounded(ms(quantile(&cycles, 0.5)))),
@@ -89,12 +96,12 @@ pub fn of_lock(point: &Point, outcomes: &[Outcome], forecast: &Forecast) -> Map<
             "writes_per_acquisition",
             ratio(Some(outcomes.iter().map(writes).sum::<u64>() as f64), Some(acquisitions)),
         ),
-        ("predicted_writes", option(forecast.writes)),
+        ("predicted_writes", option(expected(|forecast| forecast.writes))),
         ("messages_per_acquisition", ratio(Some(sum(|o| o.counts.messages())), Some(acquisitions))),
-        ("predicted_messages", option(forecast.messages)),
+        ("predicted_messages", option(expected(|forecast| forecast.messages))),
         ("bytes_per_acquisition", ratio(Some(sum(|o| o.counts.bytes)), Some(acquisitions))),
         ("unfinished", outcomes.iter().map(Outcome::unfinished).sum::<usize>().into()),
-        ("growth_ms_per_request", option(forecast.growth_ms)),
+        ("growth_ms_per_request", option(expected(|forecast| forecast.growth_ms))),
         ("acquisitions_per_s", rounded(acquisitions / (sum(|o| o.elapsed_ns) / 1e9 * point.scale))),
     ]);
     if !point.distances_ms.is_empty() {
@@ -116,6 +123,7 @@ pub fn of_lock(point: &Point, outcomes: &[Outcome], forecast: &Forecast) -> Map<
 /// Processor time that others used while something was measured.
 pub struct Watch {
     costs: crate::sample::Costs,
+    elsewhere_us: u64,
     begun: std::time::Instant,
 }
 
@@ -123,7 +131,8 @@ impl Watch {
     /// From now on.
     pub fn begin(ensemble: &Ensemble) -> Self {
         let costs = crate::sample::Costs::now(&ensemble.processes());
-        Self { costs, begun: std::time::Instant::now() }
+        let elsewhere_us = ensemble.elsewhere_us;
+        Self { costs, elsewhere_us, begun: std::time::Instant::now() }
     }
 
     /// How many processors were busy with something else than the service and its load.
@@ -131,8 +140,10 @@ impl Watch {
         let after = crate::sample::Costs::now(&ensemble.processes());
         let recorder = crate::recorder::Recorder::new(1, 0);
         let elapsed_ns = self.begun.elapsed().as_nanos() as u64;
-        crate::sample::Sample::new(&recorder, 1, elapsed_ns.max(1), (self.costs, after))
-            .foreign_cpus()
+        let costs = (self.costs, after);
+        let mut sample = crate::sample::Sample::new(&recorder, 1, elapsed_ns.max(1), costs);
+        sample.client_cpu_us += ensemble.elsewhere_us - self.elsewhere_us;
+        sample.foreign_cpus()
     }
 }
 

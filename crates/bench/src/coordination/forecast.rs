@@ -1,6 +1,7 @@
 //! What the model expects of a point, from two figures that are measured just before: what a read
 //! and a write take without anything added.
 
+use super::args::{ETCD_MUTEX, recipe};
 use super::backend::{Attach, Backend};
 use super::generator::Arrivals;
 use super::plan::Point;
@@ -74,7 +75,7 @@ pub fn timing(point: &Point, base: &Base) -> Result<Timing, Invalid> {
             timing(client_ms + away_ms, server_ms, disk_ms, Attachment::Leader)
         }
         // A follower's round trip that is that much shorter, and a commit that is as much longer.
-        (Attach::Any, Backend::Zookeeper | Backend::Network) => {
+        (Attach::Any, Backend::Zookeeper | Backend::Etcd | Backend::Network) => {
             timing(client_ms, away_ms, disk_ms + server_ms - away_ms, Attachment::Follower)
         }
     }
@@ -123,6 +124,25 @@ pub fn setting(point: &Point, base: &Base) -> Result<Setting, Invalid> {
         requests: (point.requests <= RUN_MAX).then_some(point.requests),
         ..setting
     })
+}
+
+/// What is expected of the lock of a point; nothing where the model does not know what happens.
+///
+/// That is so for etcd's own lock, and for recipes that read or watch there: reads ask the other
+/// servers, a list behind a create may be answered before it, and a watch that begins at a change
+/// which is no longer the latest one is served by a loop that wakes every 100 ms.
+///
+/// # Errors
+/// A figure is no time.
+pub fn of(point: &Point, base: &Base) -> Result<Option<Forecast>, Invalid> {
+    let writes_only = |algorithm| matches!(algorithm, Algorithm::SyncTas | Algorithm::AsyncTas);
+    match recipe(&point.algorithm) {
+        Some(algorithm) if point.backend != Backend::Etcd || writes_only(algorithm) => {
+            lock(point, base, algorithm).map(Some)
+        }
+        None if point.algorithm != ETCD_MUTEX => best(point, base).map(Some),
+        _ => Ok(None),
+    }
 }
 
 /// What is expected of a lock. In a closed loop of m clients the service and the hand-off come m
@@ -250,6 +270,18 @@ mod tests {
         assert!((at("leader") - 131.5).abs() < 1e-9);
         // Two of three sessions are 30 ms further away.
         assert!((at("any") - 151.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nothing_is_said_of_what_the_model_does_not_know_about_etcd() {
+        let known = |backend: &str, algorithm: &str| {
+            let point = point(&["--backend", backend, "--algorithm", algorithm]);
+            of(&point, &BASE).unwrap().is_some()
+        };
+        assert!(known("etcd", "sync-tas") && known("etcd", "async-tas"));
+        assert!(!known("etcd", "etcd-mutex") && !known("etcd", "tas-watch"));
+        assert!(!known("etcd", "async-queue") && known("zookeeper", "async-queue"));
+        assert!(known("claret", "adaptive"));
     }
 
     #[test]

@@ -12,13 +12,13 @@ use super::client::Counts;
 use super::locker::{Locker, Told};
 use crate::random::Rng;
 use clap::ValueEnum;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 
 /// How the times between requests are spread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
     /// At random: exponential times between them.
@@ -28,7 +28,7 @@ pub enum Arrivals {
 }
 
 /// What is asked of a locker. Times are nanoseconds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// How many requests there are.
     pub requests: usize,
@@ -49,7 +49,7 @@ pub struct Load {
 }
 
 /// What became of the requests.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// By request, how long it took from its arrival until it had the lock; `None` if it never had.
     pub latency_ns: Vec<Option<u64>>,

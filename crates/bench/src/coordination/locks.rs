@@ -2,18 +2,18 @@
 //! expects of it.
 
 use super::adaptive::Adaptive;
-use super::args::{LocksArgs, recipe};
+use super::args::{ETCD_MUTEX, LocksArgs, recipe};
 use super::backend::{Attach, Backend, DISTANCES, Ensemble, Protocol};
-use super::client::{Client, get};
+use super::client::Client;
 use super::figures::{Watch, of_lock};
 use super::forecast::{self, Base};
 use super::generator::{Load, Outcome, run as generate};
 use super::grants::Grants;
-use super::operations::{Timed, each};
+use super::operations::Timed;
 use super::plan::{self, Measure, Point, points};
-use super::recipes::create;
-use super::znodes::Znodes;
-use super::{barrier, echoes, failure, plot, regions, resume, smoke, stop, zookeeper};
+use super::sessions::Sessions;
+use super::tasks::Task;
+use super::{agreement, barrier, echoes, failure, plot, regions, resume, smoke, stop};
 use crate::control::Control;
 use crate::report::{Report, fields, rounded};
 use model::Algorithm;
@@ -24,7 +24,6 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Instant;
-use wire::jute::Mode;
 
 /// Columns of the table for people.
 pub const COLUMNS: [&str; 22] = [
@@ -52,10 +51,8 @@ pub const COLUMNS: [&str; 22] = [
     "unfinished",
 ];
 
-/// Operations whose mean is what a service takes by itself.
+/// Operations over the Redis protocol whose mean is what it takes by itself.
 const BASE_OPERATIONS: usize = 40;
-/// Operations of a pipeline that tells how many it can do at most.
-const BASE_PIPELINE: usize = 1_000;
 
 /// Services that were started, and what they were given so far.
 pub struct Services<'a> {
@@ -135,27 +132,19 @@ pub fn base(services: &mut Services<'_>, point: &Point) -> io::Result<Base> {
     if recipe(&point.algorithm) == Some(Algorithm::Grant) {
         return base_of_redis(ensemble, &node);
     }
-    let mut client = Client::connect(&ensemble.entrances(1, Attach::Leader))?;
-    let made = client.call(0, create(&node, b"", Mode::default()))?;
-    made.map_err(|code| io::Error::other(format!("{node} was not created: {code:?}")))?;
-    let child = |number: usize| create(&format!("{node}/{number}"), b"", Mode::default());
-    let write = each(&mut client, 0, BASE_OPERATIONS, 1, child)?;
-    let read = each(&mut client, 0, BASE_OPERATIONS, 1, |_| get(&node, false))?;
-    let mut base = Base {
-        read_ms: read.mean_ms(),
-        write_ms: write.mean_ms().max(read.mean_ms()),
-        reads_per_s: f64::INFINITY,
-        writes_per_s: f64::INFINITY,
-    };
-    if point.measure != Measure::Lock {
-        let more = |number: usize| create(&format!("{node}/m{number}"), b"", Mode::default());
-        let writes = each(&mut client, 0, BASE_PIPELINE, usize::MAX, more)?;
-        let reads = each(&mut client, 0, BASE_PIPELINE, usize::MAX, |_| get(&node, false))?;
-        base.writes_per_s = 1e3 / writes.per_operation_ms();
-        base.reads_per_s = 1e3 / reads.per_operation_ms();
-    }
-    client.close()?;
-    Ok(base)
+    let mut sessions = Sessions::begin(ensemble, &ensemble.entrances(1, Attach::Leader))?;
+    let pipelined = point.measure != Measure::Lock;
+    let timed = sessions.carry_out(&Task::Base { node, pipelined })?.timed()?;
+    sessions.close()?;
+    let of = |which: usize| timed.iter().find(|(what, _)| *what == which).map(|(_, timed)| timed);
+    let mean_ms = |which| of(which).map_or(f64::NAN, |timed| timed.mean_ms());
+    let per_s = |which| of(which).map_or(f64::INFINITY, |timed| 1e3 / timed.per_operation_ms());
+    Ok(Base {
+        read_ms: mean_ms(1),
+        write_ms: mean_ms(0).max(mean_ms(1)),
+        reads_per_s: per_s(3),
+        writes_per_s: per_s(2),
+    })
 }
 
 /// The same over the Redis protocol, by commands that have nothing to do with locks.
@@ -253,12 +242,7 @@ fn barriers(
 }
 
 fn lock(services: &mut Services<'_>, point: &Point, base: &Base) -> io::Result<Map<String, Value>> {
-    let algorithm = recipe(&point.algorithm);
-    let forecast = match algorithm {
-        Some(algorithm) => forecast::lock(point, base, algorithm),
-        None => forecast::best(point, base),
-    };
-    let forecast = forecast.map_err(invalid)?;
+    let forecast = forecast::of(point, base).map_err(invalid)?;
     let mut chosen = BTreeMap::new();
     let mut outcomes = Vec::new();
     let watch = Watch::begin(services.ensemble(point.backend, point.servers, point.stretched)?);
@@ -270,8 +254,8 @@ fn lock(services: &mut Services<'_>, point: &Point, base: &Base) -> io::Result<M
         }
         outcomes.push(outcome);
     }
-    let mut row = of_lock(point, &outcomes, &forecast);
-    if algorithm.is_none() {
+    let mut row = of_lock(point, &outcomes, forecast.as_ref());
+    if !chosen.is_empty() {
         row.insert("chosen".into(), serde_json::to_value(&chosen).unwrap_or_default());
     }
     let ensemble = services.ensemble(point.backend, point.servers, point.stretched)?;
@@ -294,7 +278,7 @@ fn one_run(
     let algorithm = recipe(&point.algorithm);
     let protocol = match algorithm {
         Some(Algorithm::Grant) => Protocol::Redis,
-        _ => Protocol::Zookeeper,
+        _ => Protocol::Nodes,
     };
     let entrances: Vec<_> = (0..clients)
         .map(|session| ensemble.entrance(protocol, session, point.attach, session % distances))
@@ -313,8 +297,8 @@ fn one_run(
     if algorithm == Some(Algorithm::Grant) {
         return grants(ensemble, &entrances, &node, &load);
     }
-    let client = Client::connect(&entrances)?;
-    let Some(algorithm) = algorithm else {
+    if algorithm.is_none() && point.algorithm != ETCD_MUTEX {
+        let client = Client::connect(&entrances)?;
         let mut locker = Adaptive::new(client, &node, poll_ns, point.ephemeral)?;
         let outcome = generate(&mut locker, &load)?;
         let (changes, used) = locker.history();
@@ -324,10 +308,24 @@ fn one_run(
         }
         locker.close()?;
         return Ok(outcome);
-    };
-    let mut locker = Znodes::new(client, algorithm, &node, poll_ns, point.ephemeral)?;
-    let outcome = generate(&mut locker, &load)?;
-    locker.close()?;
+    }
+    let (way, ephemeral) = (point.algorithm.clone(), point.ephemeral);
+    let task = Task::Lock { way, node, poll_ns, ephemeral, load };
+    on_nodes(ensemble, &entrances, &task)
+}
+
+/// One run with nodes, by sessions of its own.
+///
+/// # Errors
+/// The service fails.
+pub fn on_nodes(
+    ensemble: &mut Ensemble,
+    entrances: &[SocketAddr],
+    task: &Task,
+) -> io::Result<Outcome> {
+    let mut sessions = Sessions::begin(ensemble, entrances)?;
+    let outcome = sessions.carry_out(task)?.outcome()?;
+    ensemble.elsewhere_us += sessions.close()?;
     Ok(outcome)
 }
 
@@ -360,22 +358,15 @@ fn creates(
         Attach::Leader => 1,
         Attach::Any => ensemble.servers(),
     };
-    let mut client = Client::connect(&ensemble.entrances(sessions, point.attach))?;
-    let made = client.call(0, create(&node, b"", Mode::default()))?;
-    made.map_err(|code| io::Error::other(format!("{node} was not created: {code:?}")))?;
+    let mut begun = Sessions::begin(ensemble, &ensemble.entrances(sessions, point.attach))?;
     let outstanding = if point.measure == Measure::CreateSync { 1 } else { usize::MAX };
-    let data = [b'x'; 25];
-    let mut timed = Timed::default();
     let count = (point.requests as usize).div_ceil(sessions);
-    for seed in 0..point.seeds {
-        for session in 0..sessions {
-            let child = |number: usize| {
-                create(&format!("{node}/{seed}-{session}-{number}"), &data, Mode::default())
-            };
-            timed.add(each(&mut client, session, count, outstanding, child)?);
-        }
+    let task = Task::Creates { node, count, rounds: point.seeds, outstanding };
+    let mut timed = Timed::default();
+    for (_, some) in begun.carry_out(&task)?.timed()? {
+        timed.add(some);
     }
-    client.close()?;
+    begun.close()?;
     let predicted = match point.measure {
         Measure::CreateSync => forecast::operation_ms(point, base, Operation::Write),
         _ => forecast::pipelined_ms(point, base, Operation::Write),
@@ -391,18 +382,27 @@ fn creates(
     ]))
 }
 
+/// Columns of the table for people that these options ask for.
+pub fn columns(args: &LocksArgs) -> &'static [&'static str] {
+    if args.report.is_some() { &agreement::COLUMNS } else { &COLUMNS }
+}
+
 /// Runs the bench.
 ///
 /// # Errors
 /// A service cannot be started or fails, two had a lock at a time, or Ctrl-C was pressed.
 pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
+    if let Some(file) = &args.report {
+        return agreement::of_file(file);
+    }
     stop::listen()?;
-    if args.backend.contains(&Backend::Zookeeper) {
-        zookeeper::is_installed()?;
+    for backend in &args.backend {
+        backend.is_installed(program)?;
     }
     let points = points(args);
     if points.is_empty() {
-        let what = "none of these services knows locks itself (grant): only claret does";
+        let what = "none of these services has what was asked for: only claret knows locks itself \
+            (grant), only etcd has etcd-mutex, and it has neither adaptive nor E15 and E16";
         return Err(io::Error::new(ErrorKind::InvalidInput, what));
     }
     let mut report = Report::default();
@@ -411,10 +411,8 @@ pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
     let todo: Vec<&Point> = points.iter().filter(|point| !file.has(point)).collect();
     let expected_s: f64 = todo.iter().map(|point| point.expected_s()).sum();
     let asked = args.algorithm.iter().map(String::as_str);
-    let lacks = |name: &str| args.backend.iter().any(|backend| !plan::has(*backend, name));
-    let left_out: Vec<&str> = asked.filter(|name| lacks(name)).collect();
-    if !left_out.is_empty() {
-        report.more.insert("on_claret_only".into(), left_out.into());
+    for (only, ways) in plan::left_out(asked, &args.backend) {
+        report.more.insert(only.into(), ways.into());
     }
     report.more.insert("points".into(), points.len().into());
     report.more.insert("to_measure".into(), todo.len().into());

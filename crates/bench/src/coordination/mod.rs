@@ -2,29 +2,33 @@
 //! `claret bench crowd`.
 //!
 //! Two versions of a paper on the cost of consensus measure locks on ZooKeeper under added delays.
-//! This repeats their experiments on Claret, and on ZooKeeper beside it, by the same client, with
-//! what [`model`] predicts beside every figure. `docs/study/` says how to repeat each of them.
+//! This repeats their experiments on Claret, and on ZooKeeper and etcd beside it, by the same code,
+//! with what [`model`] predicts beside the figures. `docs/study/` says how to repeat each of them.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`client`] | many sessions of ZooKeeper's protocol in one thread |
-//! | [`recipes`], [`znodes`] | the lock recipes on it |
+//! | [`nodes`] | what is needed of a service that has nodes, whatever it speaks |
+//! | [`recipes`], [`znodes`] | the lock recipes on them |
+//! | [`tasks`], [`sessions`] | what a run's sessions do, in this process or in another program |
 //! | [`grants`] | the lock that the server itself knows, over the Redis protocol |
 //! | [`adaptive`] | a lock that changes its recipe as the model recommends |
 //! | [`locker`] | what the generator knows of a way to lock: other protocols are other lockers |
 //! | [`crowd`] | many sessions that do little |
 //! | [`generator`] | requests that come and go, and the check that nobody overlaps |
 //! | [`backend`], [`zookeeper`] | the services, with links that can be made longer |
-//! | [`plan`], [`resume`] | what is measured, and what was already |
-//! | [`forecast`], [`figures`] | what is expected, and what was found |
+//! | [`experiments`], [`plan`], [`resume`] | what is measured, and what was already |
+//! | [`forecast`], [`figures`], [`agreement`] | what is expected, what was found, and how far they are apart |
 
 pub mod adaptive;
+mod agreement;
 pub mod args;
 pub mod backend;
 mod barrier;
 pub mod client;
 pub mod crowd;
 mod echoes;
+pub mod experiments;
 mod failure;
 pub mod figures;
 pub mod forecast;
@@ -32,14 +36,17 @@ pub mod generator;
 pub mod grants;
 pub mod locker;
 pub mod locks;
+pub mod nodes;
 pub mod operations;
 pub mod plan;
 mod plot;
 pub mod recipes;
 mod regions;
 pub mod resume;
+mod sessions;
 pub mod smoke;
 mod stop;
+pub mod tasks;
 pub mod znodes;
 pub mod zookeeper;
 

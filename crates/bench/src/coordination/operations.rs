@@ -1,11 +1,13 @@
 //! Single operations of a session, one by one or many at a time, and how long they take.
 
-use super::client::{Client, Heard};
+use super::client::Heard;
+use super::nodes::Nodes;
+use serde::{Deserialize, Serialize};
 use std::io;
 use wire::jute::Ask;
 
 /// Operations that were timed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Timed {
     /// From the first request to the last answer.
     pub elapsed_ns: u64,
@@ -50,7 +52,7 @@ pub fn quantile(values: &[u64], share: f64) -> f64 {
 /// # Errors
 /// The service fails or refuses something.
 pub fn each(
-    client: &mut Client,
+    client: &mut impl Nodes,
     session: usize,
     count: usize,
     outstanding: usize,
@@ -65,7 +67,7 @@ pub fn each(
 /// # Errors
 /// As for [`each`], and if events are missing.
 pub fn watched(
-    client: &mut Client,
+    client: &mut impl Nodes,
     session: usize,
     count: usize,
     outstanding: usize,

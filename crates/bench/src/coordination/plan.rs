@@ -1,55 +1,17 @@
-//! Which points are measured: the study's experiments, and what is said on the command line.
+//! Which points are measured: what the study's experiments say, and over that the command line.
 
-use super::args::{ALGORITHMS, LocksArgs};
+use super::args::{ETCD_MUTEX, LocksArgs};
 use super::backend::{Attach, Backend};
+use super::experiments::{Preset, custom};
 use super::generator::Arrivals;
 use super::grants;
-use clap::ValueEnum;
 use model::Algorithm;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
-/// Round trips of the study's grids.
-const GRID_MS: [f64; 7] = [0.0, 25.0, 50.0, 100.0, 150.0, 200.0, 250.0];
-
-/// An experiment of the study, or one that was added to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum Experiment {
-    /// Round trips by themselves, on this machine and over a line with a heavy tail.
-    E0,
-    /// Waiting for one of several replies, for a majority, for all.
-    E1,
-    /// Smoke test: single operations, one by one and all at once.
-    E2,
-    /// Pipelined creates over both round trips.
-    E3,
-    /// Creates one by one over both round trips.
-    E4,
-    /// Heat maps: locks over both round trips.
-    E5,
-    /// Locks over the round trip between servers, clients 50 ms away.
-    E6,
-    /// Locks over the time they are held, clients 100 ms away.
-    E8,
-    /// Locks over the time they are held, clients close by.
-    E9,
-    /// Locks over the round trip of clients, held for a short time.
-    E10,
-    /// Locks over the round trip of clients, held for most of the time.
-    E11,
-    /// The best way per quadrant, from E8 to E11.
-    E12,
-    /// Clients at three distances: who gets the lock.
-    E13,
-    /// More and more clients: what a lock costs, and when polling collapses.
-    E14,
-    /// A holder dies, one who waits dies, an answer is lost.
-    E15,
-    /// Barriers: parties that wait for each other.
-    E16,
-    /// The lock that Claret itself knows, beside recipes, where E8, E10 and E11 are stable for it.
-    E17,
-}
+/// The choice among the recipes.
+const ADAPTIVE: &str = "adaptive";
 
 /// What is measured at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -181,155 +143,6 @@ impl Point {
     }
 }
 
-/// What an experiment says about the parameters; the command line goes over it.
-struct Preset {
-    measure: Measure,
-    algorithms: Vec<&'static str>,
-    client_ms: Vec<f64>,
-    server_ms: Vec<f64>,
-    service_ms: Vec<f64>,
-    interarrival_ms: Vec<f64>,
-    poll_ms: Vec<f64>,
-    closed: Vec<u32>,
-    distances_ms: Vec<f64>,
-    requests: u32,
-    seeds: u32,
-}
-
-impl Experiment {
-    /// Its name in the study.
-    pub fn name(self) -> String {
-        format!("{self:?}")
-    }
-
-    /// What it says, in one or several grids.
-    fn presets(self) -> Vec<Preset> {
-        if self != Self::E17 {
-            return vec![self.preset()];
-        }
-        let cut = |whole: Self, client_ms_max: f64, service_ms_max: f64| {
-            let mut preset = whole.preset();
-            preset.client_ms.retain(|ms| *ms <= client_ms_max);
-            preset.service_ms.retain(|ms| *ms <= service_ms_max);
-            Preset { algorithms: vec![grants::NAME, "sync-queue-relist", "async-queue"], ..preset }
-        };
-        // A round trip and the service must fit between two requests, with a log write.
-        vec![cut(Self::E8, 100.0, 90.0), cut(Self::E10, 250.0, 1.0), cut(Self::E11, 40.0, 150.0)]
-    }
-
-    fn preset(self) -> Preset {
-        let preset = custom();
-        let far = [0.2, 25.0, 50.0, 100.0, 150.0, 200.0, 250.0];
-        let services = [1.0, 25.0, 50.0, 75.0, 90.0, 100.0, 110.0, 130.0, 150.0];
-        let grid = GRID_MS.to_vec();
-        let rarely = vec![500.0];
-        match self {
-            Self::E5 => Preset {
-                client_ms: grid.clone(),
-                server_ms: grid,
-                interarrival_ms: rarely,
-                ..preset
-            },
-            Self::E6 => {
-                Preset { client_ms: vec![50.0], server_ms: grid, interarrival_ms: rarely, ..preset }
-            }
-            Self::E8 => Preset { client_ms: vec![100.0], service_ms: services.to_vec(), ..preset },
-            Self::E9 => {
-                let service_ms = [&services[..], &[170.0, 190.0]].concat();
-                Preset { client_ms: vec![0.2], service_ms, ..preset }
-            }
-            Self::E10 => Preset { client_ms: far.to_vec(), interarrival_ms: rarely, ..preset },
-            Self::E11 => Preset {
-                client_ms: vec![0.2, 10.0, 25.0, 40.0, 50.0, 75.0, 100.0],
-                service_ms: vec![150.0],
-                ..preset
-            },
-            Self::E13 => Preset {
-                distances_ms: vec![1.0, 20.0, 100.0],
-                service_ms: vec![20.0],
-                closed: vec![12],
-                ..preset
-            },
-            Self::E14 => Preset {
-                client_ms: vec![20.0],
-                service_ms: vec![5.0],
-                poll_ms: vec![5.0, 10.0, 25.0, 50.0],
-                closed: vec![5, 20, 50, 100, 200],
-                requests: 400,
-                seeds: 1,
-                ..preset
-            },
-            // Made of others.
-            Self::E12 | Self::E17 => preset,
-            of_something_else => of_something_else.without_load(preset),
-        }
-    }
-
-    /// The experiments that are not about requests for one lock.
-    fn without_load(self, preset: Preset) -> Preset {
-        let preset = Preset { seeds: 1, ..preset };
-        let grid = GRID_MS.to_vec();
-        match self {
-            Self::E0 => Preset {
-                measure: Measure::RoundTrips,
-                client_ms: vec![0.0, 20.0],
-                requests: 10_000,
-                ..preset
-            },
-            Self::E1 => Preset { measure: Measure::Replies, client_ms: vec![20.0], ..preset },
-            Self::E3 => Preset {
-                measure: Measure::CreateAsync,
-                client_ms: grid.clone(),
-                server_ms: grid,
-                seeds: 5,
-                ..preset
-            },
-            Self::E4 => Preset {
-                measure: Measure::CreateSync,
-                client_ms: grid.clone(),
-                server_ms: grid,
-                requests: 200,
-                ..preset
-            },
-            Self::E15 => Preset { measure: Measure::Failure, ..preset },
-            Self::E16 => Preset {
-                measure: Measure::Barrier,
-                client_ms: vec![0.2, 20.0, 100.0],
-                server_ms: vec![0.0, 20.0],
-                closed: vec![3, 8, 32],
-                requests: 50,
-                ..preset
-            },
-            _ => Preset { measure: Measure::Smoke, ..preset },
-        }
-    }
-
-    /// The experiments that it consists of.
-    fn parts(self) -> Vec<Self> {
-        match self {
-            Self::E12 => vec![Self::E8, Self::E9, Self::E10, Self::E11],
-            one => vec![one],
-        }
-    }
-}
-
-/// What holds if nothing else is said.
-fn custom() -> Preset {
-    Preset {
-        measure: Measure::Lock,
-        algorithms: ALGORITHMS[..6].to_vec(),
-        client_ms: vec![0.0],
-        server_ms: vec![0.0],
-        service_ms: vec![1.0],
-        interarrival_ms: vec![200.0],
-        poll_ms: vec![10.0],
-        closed: Vec::new(),
-        distances_ms: Vec::new(),
-        requests: 1_000,
-        seeds: 5,
-    }
-}
-
 fn or<T: Clone>(asked: &[T], preset: Vec<T>) -> Vec<T> {
     if asked.is_empty() { preset } else { asked.to_vec() }
 }
@@ -424,19 +237,49 @@ fn add(args: &LocksArgs, experiment: &str, preset: Preset, points: &mut Vec<Poin
     grid = vary(grid, &polls, |point, ms| point.poll_ms = *ms);
     grid.retain(|point| point.poll_ms == polls[0] || polls_for(&point.algorithm));
     let grid = vary(grid, &backends, |point, backend| point.backend = *backend);
-    points.extend(grid.into_iter().filter(|point| has(point.backend, &point.algorithm)));
+    points.extend(grid.into_iter().filter(is_possible));
 }
 
-/// Whether a service has this way to take a lock: only Claret knows locks itself.
+/// Whether a service has this way to take a lock: only Claret knows locks itself, and only etcd has
+/// the lock of its library; what changes its recipe is written for ZooKeeper's protocol.
 pub fn has(backend: Backend, algorithm: &str) -> bool {
-    algorithm != grants::NAME || backend == Backend::Claret
+    match algorithm {
+        grants::NAME => backend == Backend::Claret,
+        ETCD_MUTEX => backend == Backend::Etcd,
+        ADAPTIVE => backend != Backend::Etcd,
+        _ => true,
+    }
+}
+
+/// Whether a point can be measured: sessions that die and barriers are those of ZooKeeper's protocol.
+fn is_possible(point: &Point) -> bool {
+    let foreign = matches!(point.measure, Measure::Failure | Measure::Barrier);
+    has(point.backend, &point.algorithm) && !(foreign && point.backend == Backend::Etcd)
+}
+
+/// The ways among those that were asked for that some of these services lack, by what is said of
+/// them in a report.
+pub fn left_out<'a>(
+    asked: impl Iterator<Item = &'a str>,
+    backends: &[Backend],
+) -> BTreeMap<&'static str, Vec<&'a str>> {
+    let mut left_out: BTreeMap<&'static str, Vec<&str>> = BTreeMap::new();
+    for name in asked.filter(|name| backends.iter().any(|backend| !has(*backend, name))) {
+        let only = match name {
+            grants::NAME => "on_claret_only",
+            ETCD_MUTEX => "on_etcd_only",
+            _ => "not_on_etcd",
+        };
+        left_out.entry(only).or_default().push(name);
+    }
+    left_out
 }
 
 /// Whether the poll interval makes a difference.
 fn polls_for(algorithm: &str) -> bool {
     match Algorithm::named(algorithm) {
         Some(algorithm) => matches!(algorithm, Algorithm::AsyncQueue | Algorithm::AsyncTas),
-        None => algorithm == "adaptive",
+        None => algorithm == ADAPTIVE,
     }
 }
 
@@ -500,6 +343,28 @@ mod tests {
         assert_eq!(points_of(&["--backend", "zookeeper", "--algorithm", "grant"]).len(), 0);
         let e14 = points_of(&["--experiment", "E14", "--algorithm", "grant"]);
         assert_eq!(e14.len(), 5, "it does not poll");
+    }
+
+    #[test]
+    fn etcd_has_the_recipes_and_the_lock_of_its_library_and_no_part_in_what_is_not_about_it() {
+        let ways = ["--algorithm", "tas-watch,adaptive,grant,etcd-mutex", "--backend"];
+        let of = |backends: &str, more: &[&str]| -> Vec<String> {
+            let points = points_of(&[&ways[..], &[backends], more].concat());
+            points.iter().map(|p| format!("{} {}", p.backend.name(), p.algorithm)).collect()
+        };
+        assert_eq!(of("etcd", &[]), ["etcd tas-watch", "etcd etcd-mutex"]);
+        assert_eq!(of("zookeeper", &[]), ["zookeeper tas-watch", "zookeeper adaptive"]);
+        assert!(of("etcd", &["--experiment", "E15,E16"]).is_empty());
+        let asked = ["tas-watch", "adaptive", "grant", "etcd-mutex"];
+        let left_out = left_out(asked.into_iter(), &[Backend::Claret, Backend::Etcd]);
+        let expected = [
+            ("not_on_etcd", vec!["adaptive"]),
+            ("on_claret_only", vec!["grant"]),
+            ("on_etcd_only", vec!["etcd-mutex"]),
+        ];
+        assert_eq!(left_out, expected.into());
+        let e17 = points_of(&["--experiment", "e17", "--backend", "claret,etcd"]);
+        assert_eq!(e17.iter().filter(|point| point.algorithm == ETCD_MUTEX).count(), 16);
     }
 
     #[test]

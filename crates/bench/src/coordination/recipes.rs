@@ -1,5 +1,5 @@
-//! The papers' lock recipes on nodes of ZooKeeper's protocol, as state machines: what is asked next
-//! after each answer. The same code runs against every service.
+//! The papers' lock recipes on nodes, as state machines: what is asked next after each answer. The
+//! same code runs against every service.
 //!
 //! | recipe | the lock is had when | while it is not |
 //! |---|---|---|
@@ -14,8 +14,9 @@
 //! waits for ever; here it lists again. What is unsafe in it is left as it is: a predecessor that
 //! has died while it waited is taken for one that has had the lock.
 
-use super::client::{Answer, Client, exists, list};
+use super::client::{Answer, Heard, exists, list};
 use super::locker::Told;
+use super::nodes::Nodes;
 use adt::Blob;
 use model::Algorithm;
 use std::collections::BTreeMap;
@@ -96,6 +97,16 @@ pub fn delete(path: &str) -> Ask {
     Ask::Write(Write::Change(Change::Delete { path: path.into(), version: -1 }))
 }
 
+/// Makes a node for good that others will lie below.
+///
+/// # Errors
+/// It cannot be made.
+pub fn make(nodes: &mut impl Nodes, path: &str) -> io::Result<()> {
+    let made = nodes.call(0, create(path, b"", Mode::default()))?;
+    made.map_err(|code| io::Error::other(format!("{path} was not created: {code:?}")))?;
+    Ok(())
+}
+
 fn is_queue(algorithm: Algorithm) -> bool {
     matches!(algorithm, Algorithm::SyncQueue | Algorithm::SyncQueueRelist | Algorithm::AsyncQueue)
 }
@@ -134,7 +145,7 @@ impl Recipes {
     /// A session wants the lock below the node `base`, in this way.
     pub fn begin(
         &mut self,
-        client: &mut Client,
+        client: &mut impl Nodes,
         request: usize,
         session: usize,
         algorithm: Algorithm,
@@ -164,7 +175,7 @@ impl Recipes {
         self.attempts[request] = Some(attempt);
     }
 
-    fn create(&self, client: &mut Client, request: usize, attempt: &Attempt) {
+    fn create(&self, client: &mut impl Nodes, request: usize, attempt: &Attempt) {
         let sequential = is_queue(attempt.algorithm);
         let name = if sequential { PREFIX } else { HELD };
         let path = format!("{}/{name}", attempt.base);
@@ -177,7 +188,7 @@ impl Recipes {
     ///
     /// # Panics
     /// The request does not have it.
-    pub fn leave(&mut self, client: &mut Client, request: usize) {
+    pub fn leave(&mut self, client: &mut impl Nodes, request: usize) {
         let attempt = self.attempt(request).expect("only who has come leaves");
         assert_eq!(attempt.stage, Stage::Holding, "only who has the lock gives it back");
         attempt.stage = Stage::Leaving;
@@ -189,7 +200,7 @@ impl Recipes {
 
     /// A request that does not have the lock wants it no more. That is done when it is told to be
     /// released, if anything has to be undone.
-    pub fn cancel(&mut self, client: &mut Client, request: usize) {
+    pub fn cancel(&mut self, client: &mut impl Nodes, request: usize) {
         let Some(attempt) = self.attempt(request) else { return };
         attempt.stage = Stage::Cancelled;
         if let Some(node) = attempt.node.clone() {
@@ -199,7 +210,7 @@ impl Recipes {
     }
 
     /// A moment has come that was asked for: a request that still waits polls.
-    pub fn due(&mut self, client: &mut Client, request: usize) {
+    fn due(&mut self, client: &mut impl Nodes, request: usize) {
         let poll_ns = self.poll_ns;
         let Some(attempt) = self.attempt(request) else { return };
         if attempt.stage != Stage::Asking {
@@ -217,10 +228,29 @@ impl Recipes {
         }
     }
 
-    /// Something has happened that a session has watched.
-    pub fn event(
+    /// Something was heard.
+    ///
+    /// # Errors
+    /// The service refuses what it must not refuse.
+    pub fn hear(
         &mut self,
-        client: &mut Client,
+        client: &mut impl Nodes,
+        heard: Heard,
+        told: &mut Vec<Told>,
+    ) -> io::Result<()> {
+        match heard {
+            Heard::Answer(answer) => self.answer(client, answer, told)?,
+            Heard::Event { session, event } => self.event(client, session, &event, told),
+            Heard::Due(request) => self.due(client, request),
+            Heard::Lost(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Something has happened that a session has watched.
+    fn event(
+        &mut self,
+        client: &mut impl Nodes,
         session: usize,
         event: &Event,
         told: &mut Vec<Told>,
@@ -232,7 +262,7 @@ impl Recipes {
     }
 
     /// What a request has watched, or is about to, has changed.
-    fn fire(&mut self, client: &mut Client, request: usize, told: &mut Vec<Told>) {
+    fn fire(&mut self, client: &mut impl Nodes, request: usize, told: &mut Vec<Told>) {
         let Some(attempt) = self.attempt(request) else { return };
         if attempt.stage != Stage::Watching {
             attempt.fired = attempt.stage == Stage::Asking;
@@ -256,7 +286,7 @@ impl Recipes {
     /// The service refuses what it must not refuse.
     pub fn answer(
         &mut self,
-        client: &mut Client,
+        client: &mut impl Nodes,
         answer: Answer,
         told: &mut Vec<Told>,
     ) -> io::Result<()> {
@@ -312,7 +342,7 @@ impl Recipes {
 
     fn listed(
         &mut self,
-        client: &mut Client,
+        client: &mut impl Nodes,
         request: usize,
         names: &[Blob],
         told: &mut Vec<Told>,
@@ -331,7 +361,7 @@ impl Recipes {
     }
 
     /// Asks for a node and to be told what happens to it.
-    fn watch(&mut self, client: &mut Client, request: usize, session: usize, path: &str) {
+    fn watch(&mut self, client: &mut impl Nodes, request: usize, session: usize, path: &str) {
         self.watchers.entry((session, path.into())).or_default().push(request);
         if let Some(attempt) = self.attempt(request) {
             attempt.fired = false;
@@ -342,7 +372,7 @@ impl Recipes {
 
 /// A request's node was created.
 fn created(
-    client: &mut Client,
+    client: &mut impl Nodes,
     request: usize,
     attempt: &mut Attempt,
     path: &Blob,

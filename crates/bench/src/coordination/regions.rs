@@ -2,7 +2,7 @@
 //! E8 to E11 that are not overloaded.
 
 use super::plan::Point;
-use crate::report::rounded;
+use crate::report::{rounded, text};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -25,10 +25,6 @@ fn quadrant(row: &Map<String, Value>) -> Option<String> {
     let far = if far { "high" } else { "low" };
     let contended = if contended { "high" } else { "low" };
     Some(format!("{far} round trip, {contended} contention"))
-}
-
-fn text(row: &Map<String, Value>, field: &str) -> String {
-    row.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// By service and quadrant, the best way for each measure and how the others compare with it: the

@@ -23,20 +23,7 @@ impl Rows {
         let Some(path) = path else { return Ok(Self::default()) };
         let mut options = OpenOptions::new();
         let mut file = options.read(true).write(true).create(true).truncate(false).open(path)?;
-        let (mut known, mut whole_bytes, mut line) = (Vec::new(), 0, String::new());
-        let mut reader = BufReader::new(&file);
-        loop {
-            line.clear();
-            let read = reader.read_line(&mut line)?;
-            if read == 0 || !line.ends_with('\n') {
-                break;
-            }
-            let row = serde_json::from_str(&line).map_err(|error| {
-                io::Error::other(format!("{}: not a row: {error}", path.display()))
-            })?;
-            known.push(row);
-            whole_bytes += read as u64;
-        }
+        let (known, whole_bytes) = whole_lines(&file, path)?;
         file.set_len(whole_bytes)?;
         file.seek(SeekFrom::End(0))?;
         Ok(Self { known, file: Some(file) })
@@ -66,6 +53,33 @@ impl Rows {
         }
         file.write_all(&lines)?;
         file.flush()
+    }
+}
+
+/// The rows of a file that nobody writes to from here. A last line that is not whole is passed over.
+///
+/// # Errors
+/// It cannot be read, or has a line that is no row.
+pub fn read(path: &Path) -> io::Result<Vec<Map<String, Value>>> {
+    let file = File::open(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    whole_lines(&file, path).map(|(rows, _)| rows)
+}
+
+/// The rows in the lines of a file that are whole, and how many bytes those lines have.
+fn whole_lines(file: &File, path: &Path) -> io::Result<(Vec<Map<String, Value>>, u64)> {
+    let (mut rows, mut whole_bytes, mut line) = (Vec::new(), 0, String::new());
+    let mut reader = BufReader::new(file);
+    loop {
+        line.clear();
+        let read = reader.read_line(&mut line)?;
+        if read == 0 || !line.ends_with('\n') {
+            return Ok((rows, whole_bytes));
+        }
+        let row = serde_json::from_str(&line)
+            .map_err(|error| io::Error::other(format!("{}: not a row: {error}", path.display())))?;
+        rows.push(row);
+        whole_bytes += read as u64;
     }
 }
 

@@ -2,7 +2,8 @@
 //! `single` takes, latency by throughput, the share by how uneven keys are; each if the rows differ in
 //! it, with a line for each protocol.
 
-use crate::report::Report;
+use crate::picture::{FONT, Failure, LABEL, colour, figure, legend, mark, short};
+use crate::report::{Report, text};
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use serde_json::{Map, Value};
@@ -13,19 +14,6 @@ use std::path::Path;
 
 /// Width and height of one figure.
 const SIZE: (u32, u32) = (620, 460);
-const FONT: &str = "sans-serif";
-/// Distinct without colours too: lines are labelled.
-const COLOURS: [RGBColor; 9] = [
-    RGBColor(31, 119, 180),
-    RGBColor(214, 39, 40),
-    RGBColor(44, 160, 44),
-    RGBColor(148, 103, 189),
-    RGBColor(140, 86, 75),
-    RGBColor(127, 127, 127),
-    RGBColor(255, 127, 14),
-    RGBColor(23, 190, 207),
-    RGBColor(227, 119, 194),
-];
 /// What tells lines apart, besides the protocol, if rows differ in it.
 const LABELS: [&str; 5] = ["topology", "shards", "zipf", "fanout", "clients"];
 
@@ -84,15 +72,6 @@ const FIGURES: [Figure; 4] = [
 type Rows = [Map<String, Value>];
 /// Lines by their names: points in the order of the rows.
 type Lines = BTreeMap<String, Vec<(f64, f64)>>;
-type Failure = Box<dyn std::error::Error>;
-
-fn text(row: &Map<String, Value>, field: &str) -> String {
-    match row.get(field) {
-        Some(Value::String(text)) => text.clone(),
-        Some(value) => value.to_string(),
-        None => String::new(),
-    }
-}
 
 fn differ(rows: &Rows, field: &str) -> bool {
     rows.iter().any(|row| row.get(field) != rows[0].get(field))
@@ -150,28 +129,21 @@ impl Figure {
         Y: AsRangedCoord<Value = f64>,
         Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {
-        let mut chart = ChartBuilder::on(area)
-            .caption(self.title, (FONT, 18))
-            .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(84)
-            .build_cartesian_2d(x, y)?;
+        let mut chart = figure(area, self.title).build_cartesian_2d(x, y)?;
         chart
             .configure_mesh()
             .x_desc(self.x_says)
             .y_desc(self.y_says)
-            .x_label_formatter(&|value| number(*value))
-            .y_label_formatter(&|value| number(*value))
+            .x_label_formatter(&|value| short(*value))
+            .y_label_formatter(&|value| short(*value))
             .x_labels(7)
-            .label_style((FONT, 13))
+            .label_style((FONT, LABEL))
             .light_line_style(TRANSPARENT)
             .draw()?;
         for (number, (name, points)) in lines.iter().enumerate() {
-            let colour = COLOURS[number % COLOURS.len()];
+            let colour = colour(number);
             let line = LineSeries::new(points.iter().copied(), colour.stroke_width(2));
-            chart.draw_series(line)?.label(name).legend(move |(x, y)| {
-                PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
-            });
+            chart.draw_series(line)?.label(name).legend(move |at| mark(at, colour.stroke_width(2)));
             let dots = points.iter().map(|point| Circle::new(*point, 3, colour.filled()));
             chart.draw_series(dots)?;
         }
@@ -179,21 +151,8 @@ impl Figure {
         let falls = self.y == "normalized_p50" && self.varies == "fanout";
         let corner =
             if falls { SeriesLabelPosition::LowerLeft } else { SeriesLabelPosition::UpperLeft };
-        chart
-            .configure_series_labels()
-            .position(corner)
-            .background_style(WHITE.mix(0.8))
-            .border_style(RGBColor(200, 200, 200))
-            .label_font((FONT, 12))
-            .draw()?;
-        Ok(())
+        legend(&mut chart, corner)
     }
-}
-
-/// A coordinate as short as it can be said.
-fn number(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// From where to where an axis goes on which these values lie.

@@ -1,6 +1,8 @@
 //! Operations beside each other, and how round trips are spread.
 
-use super::{Area, COLOURS, FONT, Failure, Row, by, number, range, short, text};
+use super::{Area, Row, by, range};
+use crate::picture::{FONT, Failure, LABEL, colour, figure, legend, short};
+use crate::report::{number, text};
 use plotters::prelude::*;
 use serde_json::Value;
 
@@ -17,12 +19,8 @@ pub fn operations(area: &Area<'_>, title: &str, rows: &[&Row]) -> Result<(), Fai
     let groups = by(rows, &["backend", "mode"]);
     let y = range(rows.iter().filter_map(|row| number(row, "mean_ms")));
     let floor = y.start;
-    let mut chart = ChartBuilder::on(area)
-        .caption(title, (FONT, 16))
-        .margin(10)
-        .x_label_area_size(40)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..names.len() as f64, y.log_scale())?;
+    let mut chart =
+        figure(area, title).build_cartesian_2d(0.0..names.len() as f64, y.log_scale())?;
     let name = |at: f64| {
         let inside = (at.fract() - 0.5).abs() < 1e-9 && at >= 0.0;
         names.get(at as usize).filter(|_| inside).cloned().unwrap_or_default()
@@ -39,7 +37,7 @@ pub fn operations(area: &Area<'_>, title: &str, rows: &[&Row]) -> Result<(), Fai
         .draw()?;
     let width = 0.84 / groups.len() as f64;
     for (group, (key, rows)) in groups.iter().enumerate() {
-        let colour = COLOURS[group % COLOURS.len()];
+        let colour = colour(group);
         let place = |row: &Row| {
             let own = names.iter().position(|name| *name == text(row, "operation"));
             own.map(|own| own as f64 + 0.08 + width * group as f64)
@@ -60,13 +58,7 @@ pub fn operations(area: &Area<'_>, title: &str, rows: &[&Row]) -> Result<(), Fai
             .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled()));
         chart.draw_series(strokes)?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.8))
-        .label_font((FONT, 11))
-        .draw()?;
-    Ok(())
+    legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
 
 /// Draws how often which round trip was seen.
@@ -81,23 +73,18 @@ pub fn density(area: &Area<'_>, title: &str, row: &Row) -> Result<(), Failure> {
     let end = bins.last().map_or(1.0, |bin| bin.0 + step);
     let start = bins.first().map_or(0.0, |bin| bin.0);
     let most = bins.iter().map(|bin| bin.1).fold(0.0, f64::max);
-    let mut chart = ChartBuilder::on(area)
-        .caption(title, (FONT, 16))
-        .margin(10)
-        .x_label_area_size(40)
-        .y_label_area_size(64)
-        .build_cartesian_2d(start..end, 0.0..most * 1.1)?;
+    let mut chart = figure(area, title).build_cartesian_2d(start..end, 0.0..most * 1.1)?;
     chart
         .configure_mesh()
         .x_desc("round trip, ms")
         .y_desc("share")
         .x_label_formatter(&|value| short(*value))
         .y_label_formatter(&|value| short(*value))
-        .label_style((FONT, 12))
+        .label_style((FONT, LABEL))
         .light_line_style(TRANSPARENT)
         .draw()?;
     let bar = |(at, share): &(f64, f64)| {
-        Rectangle::new([(*at, 0.0), (at + step, *share)], COLOURS[0].filled())
+        Rectangle::new([(*at, 0.0), (at + step, *share)], colour(0).filled())
     };
     chart.draw_series(bins.iter().map(bar))?;
     Ok(())

@@ -1,6 +1,8 @@
 //! Latency along one parameter: measured as a line with dots, predicted as a broken one.
 
-use super::{Area, COLOURS, FONT, Failure, Row, by, is_overloaded, number, range, short};
+use super::{Area, Row, by, is_overloaded, range};
+use crate::picture::{FONT, Failure, LABEL, colour, figure, legend, mark, short};
+use crate::report::number;
 use plotters::prelude::*;
 
 /// Draws the mean over a field, a line for each algorithm or, without one, for each measure.
@@ -11,12 +13,8 @@ pub fn draw(area: &Area<'_>, title: &str, along: &str, rows: &[&Row]) -> Result<
     let most = xs.iter().copied().fold(0.0, f64::max);
     let both = |row: &&Row| [number(row, "mean_ms"), number(row, "predicted_ms")];
     let y = range(drawn.iter().flat_map(both).flatten());
-    let mut chart = ChartBuilder::on(area)
-        .caption(title, (FONT, 16))
-        .margin(10)
-        .x_label_area_size(40)
-        .y_label_area_size(64)
-        .build_cartesian_2d(-most * 0.03..most * 1.05, y.log_scale())?;
+    let mut chart =
+        figure(area, title).build_cartesian_2d(-most * 0.03..most * 1.05, y.log_scale())?;
     chart
         .configure_mesh()
         .x_desc(along.replace('_', " "))
@@ -24,11 +22,11 @@ pub fn draw(area: &Area<'_>, title: &str, along: &str, rows: &[&Row]) -> Result<
         .x_label_formatter(&|value| short(*value))
         .y_label_formatter(&|value| short(*value))
         .x_labels(7)
-        .label_style((FONT, 12))
+        .label_style((FONT, LABEL))
         .light_line_style(TRANSPARENT)
         .draw()?;
     for (number_of, (key, rows)) in by(&drawn, &["algorithm", "measure"]).iter().enumerate() {
-        let colour = COLOURS[number_of % COLOURS.len()];
+        let colour = colour(number_of);
         let points = |field: &str| -> Vec<(f64, f64)> {
             let mut points: Vec<(f64, f64)> =
                 rows.iter().filter_map(|row| x(row).zip(number(row, field))).collect();
@@ -38,24 +36,14 @@ pub fn draw(area: &Area<'_>, title: &str, along: &str, rows: &[&Row]) -> Result<
         let name = if key[1] == "lock" { &key[0] } else { &key[1] };
         let measured = points("mean_ms");
         let line = LineSeries::new(measured.iter().copied(), colour.stroke_width(2));
-        chart
-            .draw_series(line)?
-            .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+        chart.draw_series(line)?.label(name).legend(move |at| mark(at, colour.stroke_width(2)));
         let predicted = points("predicted_ms");
         let broken = DashedLineSeries::new(predicted, 4, 4, colour.stroke_width(1));
         chart.draw_series(broken)?;
         let dots = measured.iter().map(|point| Circle::new(*point, 3, colour.filled()));
         chart.draw_series(dots)?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.8))
-        .border_style(RGBColor(200, 200, 200))
-        .label_font((FONT, 11))
-        .draw()?;
-    Ok(())
+    legend(&mut chart, SeriesLabelPosition::UpperLeft)
 }
 
 /// Draws where points lie: round trip of clients across, contention (the part of the time between
@@ -64,11 +52,7 @@ pub fn plan(area: &Area<'_>, rows: &[&Row]) -> Result<(), Failure> {
     let across = |row: &Row| number(row, "client_rtt_ms");
     let upwards = |row: &Row| Some(number(row, "service_ms")? / number(row, "interarrival_ms")?);
     let most = rows.iter().filter_map(|row| across(row)).fold(1.0, f64::max);
-    let mut chart = ChartBuilder::on(area)
-        .caption("Where the cuts lie", (FONT, 16))
-        .margin(10)
-        .x_label_area_size(40)
-        .y_label_area_size(64)
+    let mut chart = figure(area, "Where the cuts lie")
         .build_cartesian_2d(-most * 0.03..most * 1.05, -0.03..1.05)?;
     chart
         .configure_mesh()
@@ -76,27 +60,22 @@ pub fn plan(area: &Area<'_>, rows: &[&Row]) -> Result<(), Failure> {
         .y_desc("service over interarrival")
         .x_label_formatter(&|value| short(*value))
         .y_label_formatter(&|value| short(*value))
-        .label_style((FONT, 12))
+        .label_style((FONT, LABEL))
         .light_line_style(TRANSPARENT)
         .draw()?;
     for (number_of, (key, rows)) in by(rows, &["experiment"]).iter().enumerate() {
-        let colour = COLOURS[number_of % COLOURS.len()];
+        let colour = colour(number_of);
         let mut points: Vec<(f64, f64)> =
             rows.iter().filter_map(|row| across(row).zip(upwards(row))).collect();
         points.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
         points.dedup();
         let line = LineSeries::new(points.iter().copied(), colour.mix(0.4).stroke_width(8));
-        chart.draw_series(line)?.label(&key[0]).legend(move |(x, y)| {
-            PathElement::new([(x, y), (x + 18, y)], colour.mix(0.4).stroke_width(8))
-        });
+        chart
+            .draw_series(line)?
+            .label(&key[0])
+            .legend(move |at| mark(at, colour.mix(0.4).stroke_width(8)));
         let dots = points.iter().map(|point| Circle::new(*point, 3, colour.filled()));
         chart.draw_series(dots)?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.8))
-        .label_font((FONT, 11))
-        .draw()?;
-    Ok(())
+    legend(&mut chart, SeriesLabelPosition::UpperRight)
 }

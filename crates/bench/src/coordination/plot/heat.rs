@@ -1,6 +1,8 @@
 //! Latency over both round trips: a field of colours with its figure in each.
 
-use super::{Area, FONT, Failure, Row, is_overloaded, number, short};
+use super::{Area, Row, is_overloaded};
+use crate::picture::{FONT, Failure, LABEL, figure, short};
+use crate::report::number;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::ops::Range;
@@ -31,12 +33,8 @@ pub fn draw(
     range: Range<f64>,
 ) -> Result<(), Failure> {
     let (xs, ys) = (steps(rows, "client_rtt_ms"), steps(rows, "server_rtt_ms"));
-    let mut chart = ChartBuilder::on(area)
-        .caption(title, (FONT, 16))
-        .margin(10)
-        .x_label_area_size(40)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..xs.len() as f64, 0.0..ys.len() as f64)?;
+    let mut chart =
+        figure(area, title).build_cartesian_2d(0.0..xs.len() as f64, 0.0..ys.len() as f64)?;
     let name = |steps: &[f64], at: f64| {
         let inside = at.fract() == 0.0 && at >= 0.0;
         steps.get(at as usize).filter(|_| inside).map_or(String::new(), |ms| short(*ms))
@@ -50,7 +48,7 @@ pub fn draw(
         .y_labels(ys.len() + 1)
         .x_label_formatter(&|at| name(&xs, *at))
         .y_label_formatter(&|at| name(&ys, *at))
-        .label_style((FONT, 12))
+        .label_style((FONT, LABEL))
         .draw()?;
     let place = |steps: &[f64], value: f64| steps.iter().position(|step| *step == value);
     for row in rows {

@@ -8,7 +8,8 @@ mod bars;
 mod cut;
 mod heat;
 
-use crate::report::Report;
+use crate::picture::Failure;
+use crate::report::{Report, number, text};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use serde_json::{Map, Value};
@@ -17,41 +18,9 @@ use std::io;
 use std::path::Path;
 
 type Row = Map<String, Value>;
-type Failure = Box<dyn std::error::Error>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 const SIZE: (u32, u32) = (560, 420);
-const FONT: &str = "sans-serif";
-/// Distinct without colours too: lines are labelled.
-const COLOURS: [RGBColor; 8] = [
-    RGBColor(31, 119, 180),
-    RGBColor(214, 39, 40),
-    RGBColor(44, 160, 44),
-    RGBColor(148, 103, 189),
-    RGBColor(255, 127, 14),
-    RGBColor(127, 127, 127),
-    RGBColor(23, 190, 207),
-    RGBColor(140, 86, 75),
-];
-
-fn text(row: &Row, field: &str) -> String {
-    match row.get(field) {
-        Some(Value::String(text)) => text.clone(),
-        Some(value) => value.to_string(),
-        None => String::new(),
-    }
-}
-
-fn number(row: &Row, field: &str) -> Option<f64> {
-    row.get(field)?.as_f64()
-}
-
-/// A coordinate as short as it can be said.
-fn short(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
 fn differ(rows: &[&Row], field: &str) -> bool {
     rows.iter().any(|row| row.get(field) != rows[0].get(field))
 }

@@ -1,0 +1,103 @@
+//! Sessions that do what they are told, against a real etcd with one member.
+
+use bench::coordination::args::ETCD_MUTEX;
+use bench::coordination::generator::{Arrivals, Load};
+use bench::coordination::tasks::{Done, OPERATIONS, Task};
+use bench::etcd;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// The program, with so many sessions at one member.
+struct Program {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Program {
+    fn start(machine: &str, sessions: usize) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_claret-etcd-load"))
+            .args(["tasks", "--machines", &vec![machine; sessions].join(",")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut program = Self { stdin: child.stdin.take(), stdout, child };
+        assert_eq!(program.line(), format!("{sessions} sessions have begun\n"));
+        program
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line
+    }
+
+    fn carry_out(&mut self, task: &Task) -> Done {
+        writeln!(self.stdin.as_mut().unwrap(), "{}", serde_json::to_string(task).unwrap()).unwrap();
+        serde_json::from_str(&self.line()).unwrap()
+    }
+
+    /// Tells it nothing more; gives what it says about that.
+    fn end(mut self) -> (bool, String) {
+        drop(self.stdin.take());
+        let done = self.child.wait_with_output().unwrap();
+        (done.status.success(), String::from_utf8_lossy(&done.stderr).into_owned())
+    }
+}
+
+#[test]
+fn nobody_overlaps_with_any_way_to_lock_and_everybody_gets_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = etcd::start(1, dir.path()).unwrap();
+    let mut program = Program::start(&server.address().to_string(), 3);
+    let recipes =
+        ["sync-queue", "sync-queue-relist", "async-queue", "sync-tas", "async-tas", "tas-watch"];
+    for way in recipes.into_iter().chain([ETCD_MUTEX]) {
+        let load = Load {
+            requests: 12,
+            clients: 3,
+            arrivals: Arrivals::Poisson,
+            interarrival_ns: 1e6,
+            closed_think_ns: None,
+            service_ns: 1e6,
+            limit_ns: 60_000_000_000,
+            seed: 1,
+        };
+        let (way, node) = (way.to_owned(), format!("/{way}"));
+        let task = Task::Lock { way, node, poll_ns: 5_000_000, ephemeral: true, load };
+        let outcome = program.carry_out(&task).outcome().unwrap();
+        assert_eq!((&outcome.wrong, outcome.unfinished()), (&None, 0), "{task:?}");
+        // Each has a key of its own made and deleted, at least.
+        assert!(outcome.counts.writes >= 24 && outcome.counts.bytes > 0, "{outcome:?}");
+        assert!(outcome.counts.heard >= outcome.counts.writes, "{outcome:?}");
+    }
+    assert_eq!(program.end(), (true, String::new()));
+}
+
+#[test]
+fn every_operation_of_the_smoke_test_is_done_so_often_as_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = etcd::start(1, dir.path()).unwrap();
+    let mut program = Program::start(&server.address().to_string(), 1);
+    let base = "/smoke".to_owned();
+    program.carry_out(&Task::Make { node: base.clone() });
+    // More at a time than HTTP/2 has room for in one window.
+    for (count, outstanding) in [(5, 1), (3_000, usize::MAX)] {
+        for operation in 0..OPERATIONS.len() - 1 {
+            let task =
+                Task::Operation { base: base.clone(), operation, count, outstanding, data: 25 };
+            let timed = program.carry_out(&task).timed().unwrap();
+            // The deletes of ephemeral nodes come with the notifications of those who watch them.
+            assert_eq!(timed.len(), if operation == 6 { 2 } else { 1 });
+            assert!(timed.iter().all(|(_, timed)| timed.latency_ns.len() == count), "{operation}");
+        }
+    }
+    // What is made twice is refused, which ends the program with a reason.
+    let again = serde_json::to_string(&Task::Make { node: base }).unwrap();
+    writeln!(program.stdin.as_mut().unwrap(), "{again}").unwrap();
+    let (succeeded, said) = program.end();
+    assert!(!succeeded && said.contains("/smoke was not created: NodeExists"), "{said}");
+}
