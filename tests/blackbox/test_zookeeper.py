@@ -45,7 +45,7 @@ class Zookeeper:
 
     def send(self, data):
         """What a connection is told that says this."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=2 * WAIT_S) as connection:
             connection.sendall(data)
             told = b""
             while more := connection.recv(4096):
@@ -285,3 +285,9 @@ def test_nonsense_ends_the_connection_that_it_came_over_and_nothing_else(zookeep
     for nonsense in [b"\xff" * 64, struct.pack(">i", 1 << 30), struct.pack(">i", 3) + b"abc"]:
         assert zookeeper.send(nonsense) == b""
     assert client.create("/fine") == "/fine"
+
+
+def test_who_connects_and_says_nothing_is_closed(zookeeper):
+    begun = time.monotonic()
+    assert zookeeper.send(b"\x00") == b""
+    assert 9 < time.monotonic() - begun < 20
