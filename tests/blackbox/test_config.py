@@ -201,6 +201,20 @@ def test_clients_may_have_to_show_a_certificate(make_server, certificates):
     assert encrypted(port, **options).ping()
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
+@pytest.mark.parametrize("more", ["", 'client_ca = "{}/ca.pem"'], ids=["anybody", "certificate"])
+def test_a_client_waits_for_the_end_of_the_handshake_in_each_version(make_server, certificates, version, more):
+    port = free_port()
+    make_server(config=tls_config(certificates, port, more.format(certificates))).start()
+    context = ssl.create_default_context(cafile=certificates / "ca.pem")
+    context.minimum_version = context.maximum_version = version
+    context.load_cert_chain(certificates / "client.pem", certificates / "client.key")
+    with socket.create_connection(("127.0.0.1", port), 5) as plain:
+        with context.wrap_socket(plain, server_hostname="localhost") as connection:
+            connection.sendall(command("PING"))
+            assert connection.recv(100) == b"+PONG\r\n"
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_old_versions_of_tls_are_refused(make_server, certificates):
     port = free_port()

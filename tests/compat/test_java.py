@@ -6,7 +6,9 @@ import shutil
 import subprocess
 
 import pytest
-from zookeeper import SCRIPTS, environment
+from certificates import Authority
+from harness import Server, free_port
+from zookeeper import JARS, SCRIPTS, environment, jars
 
 PROJECT = pathlib.Path(__file__).parent / "curator" / "pom.xml"
 WAIT_S = 300
@@ -59,6 +61,31 @@ get /zookeeper/quota/cli/deep/zookeeper_limits
 get /zookeeper/quota/cli/deep/zookeeper_stats
 delquota /cli/deep
 listquota /cli/deep
+create /cli/full aaa
+create /cli/full/a bb
+setquota -N 3 /cli/full
+setquota -B 10 /cli/full
+listquota /cli/full
+get /zookeeper/quota/cli/full/zookeeper_limits
+create /cli/full/b c
+create /cli/full/c
+create -s -e /cli/full/c-
+set /cli/full/a 1234567
+set /cli/full/a 123456
+ls /cli/full
+listquota /cli/full
+setquota -n 1 /cli/full/a
+setquota -n 1 /cli
+setquota -N 0 /cli/full
+delquota -N /cli/full
+create /cli/full/c
+set /cli/full/c x
+delquota -B /cli/full
+set /cli/full/c x
+listquota /cli/full
+delquota /cli/full
+listquota /cli/full
+delquota /cli/full
 sync /cli
 config
 reconfig -add server.9=127.0.0.1:1:2;3
@@ -66,6 +93,8 @@ deleteall /cli
 ls /
 quit
 """
+
+FILES = [("cert", "server.pem"), ("key", "server.key"), ("client_ca", "ca.pem")]
 
 # What differs from run to run: numbers of changes, times, sessions, ports.
 NUMBERS = [
@@ -101,6 +130,40 @@ def test_zookeepers_shell_prints_the_same(both):
     assert len(real[0]) > 100 and "Created /cli" in real[0]
     for theirs, mine in zip(real, ours):
         assert mine == theirs
+
+
+def test_zookeepers_shell_speaks_tls(tmp_path):
+    if not shutil.which("java") or not (JARS / "netty-resolver.jar").exists():
+        pytest.skip("Debian's packages `zookeeper` and `libnetty-java`, and Java, are not installed")
+    authority = Authority(tmp_path / "tls")
+    for name in ("server", "client"):
+        authority.issue(name)
+    folder = authority.folder
+    # Java wants both in one file.
+    (folder / "both.pem").write_text((folder / "client.key").read_text() + (folder / "client.pem").read_text())
+    port = free_port()
+    config = ["[tls]", f"port = {free_port()}", f"zookeeper_port = {port}"]
+    config += [f'{name} = "{folder}/{file}"' for name, file in FILES]
+    server = Server(tmp_path, config="\n".join([*config, ""])).start()
+    options = {
+        "client.secure": "true",
+        "clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
+        "ssl.keyStore.location": folder / "both.pem",
+        "ssl.trustStore.location": folder / "ca.pem",
+    }
+    # Debian's script does not name all that this takes.
+    more = [str(JARS / f"netty-{name}.jar") for name in ("codec", "resolver")]
+    words = ["java", "-Xmx128m", "-cp", ":".join([jars(), *more])]
+    words += [f"-Dzookeeper.{name}={value}" for name, value in options.items()]
+    words += ["org.apache.zookeeper.ZooKeeperMain", "-waitforconnection", "-server", f"localhost:{port}"]
+    text = "create /tls secret\nget /tls\nls /\nquit\n"
+    try:
+        both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        done = subprocess.run(words, input=text, text=True, timeout=WAIT_S, **both)
+        lines = done.stdout.splitlines()
+        assert "Created /tls" in lines and "secret" in lines and "[tls, zookeeper]" in lines, done.stdout
+    finally:
+        server.kill()
 
 
 def maven(port, *more):

@@ -6,6 +6,7 @@
 pub mod cluster;
 pub mod peer_tls;
 
+use crate::listen::Port;
 use crate::secret::Secret;
 use cluster::{ClusterOptions, ClusterSettings};
 use engine::gateway::Order;
@@ -105,6 +106,8 @@ impl<'de> Deserialize<'de> for Bytes {
 pub struct TlsSettings {
     /// TCP port.
     pub port: u16,
+    /// TCP port for clients that speak ZooKeeper's protocol; 0 for any.
+    pub zookeeper_port: Option<u16>,
     /// Certificate chain, PEM.
     pub cert: PathBuf,
     /// Private key, PEM.
@@ -354,10 +357,21 @@ impl Options {
                 self.bind
             )));
         }
-        if self.tls.is_none() && !self.insecure {
+        if self.insecure {
+            return Ok(());
+        }
+        let Some(tls) = &self.tls else {
             return Err(ConfigError::new(format!(
                 "bind = {} lets other machines connect, so set up TLS ([tls] with port, cert and \
                  key), or say insecure = true if the network is trusted",
+                self.bind
+            )));
+        };
+        if tls.zookeeper_port.is_some() && tls.client_ca.is_none() {
+            return Err(ConfigError::new(format!(
+                "bind = {} lets other machines connect, and ZooKeeper's protocol knows no password \
+                 that would let them in, so say whose certificates clients must show (client_ca in \
+                 [tls]), or say insecure = true if the network is trusted",
                 self.bind
             )));
         }
@@ -373,6 +387,19 @@ impl Options {
     /// Where plain connections are accepted.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::new(self.bind, self.port)
+    }
+
+    /// Where connections of clients are accepted, and what is spoken there.
+    pub fn ports(&self) -> Vec<(Port, SocketAddr)> {
+        let tls = self.tls.as_ref();
+        let ports = [
+            (Port::Redis, Some(self.port)),
+            (Port::RedisTls, tls.map(|tls| tls.port)),
+            (Port::Zookeeper, self.zookeeper_port),
+            (Port::ZookeeperTls, tls.and_then(|tls| tls.zookeeper_port)),
+        ];
+        let open = ports.into_iter().filter_map(|(port, number)| Some((port, number?)));
+        open.map(|(port, number)| (port, SocketAddr::new(self.bind, number))).collect()
     }
 
     /// Number of shards of a new data directory.
@@ -493,8 +520,8 @@ mod tests {
         assert!(order.is_some() && zookeeper_port.is_some());
         assert!(maxclients.is_some() && password.is_some() && insecure.is_some());
         assert!(metrics_port.is_some() && snapshot_log_bytes.is_some() && log_level.is_some());
-        let TlsSettings { port: _, cert: _, key: _, client_ca } = tls.unwrap();
-        assert!(client_ca.is_some());
+        let TlsSettings { port: _, zookeeper_port, cert: _, key: _, client_ca } = tls.unwrap();
+        assert!(zookeeper_port.is_some() && client_ca.is_some());
         let ClusterSettings { name, node, nodes, bind, announce, join, tls } = cluster;
         assert!(name.is_some() && node.is_some() && nodes.len() == 3 && announce.is_some());
         assert!(bind.is_some() && join.is_some());
@@ -552,8 +579,22 @@ mod tests {
         assert!(refused(open.clone()).contains("password"));
         let with_password = Settings { password: Some(Secret::new("x")), ..open };
         assert!(refused(with_password.clone()).contains("insecure"));
-        let insecure = Settings { insecure: Some(true), ..with_password };
+        let insecure = Settings { insecure: Some(true), ..with_password.clone() };
         assert!(Options::resolve(insecure).is_ok());
+        let [encrypted, for_zookeeper, with_certificates] = [
+            "port = 7001",
+            "port = 7001\nzookeeper_port = 7002",
+            "port = 7001\nzookeeper_port = 7002\nclient_ca = 'a'",
+        ]
+        .map(|more| {
+            let tls = file(&format!("[tls]\ncert = 'c'\nkey = 'k'\n{more}\n")).unwrap();
+            tls.over(with_password.clone())
+        });
+        assert!(Options::resolve(encrypted).is_ok());
+        assert!(refused(for_zookeeper.clone()).contains("client_ca"));
+        assert!(Options::resolve(with_certificates).is_ok());
+        let trusted = Settings { insecure: Some(true), ..for_zookeeper };
+        assert!(Options::resolve(trusted).is_ok());
     }
 
     #[test]

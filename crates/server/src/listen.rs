@@ -23,10 +23,8 @@ const RETRY: Duration = Duration::from_millis(50);
 /// After so much silence the kernel asks whether the client still exists.
 const KEEPALIVE: Duration = Duration::from_secs(300);
 
-const PLAIN: Token = Token(0);
-const ENCRYPTED: Token = Token(1);
-const ZOOKEEPER: Token = Token(2);
-const WAKE: Token = Token(3);
+const ACCEPT: Token = Token(0);
+const WAKE: Token = Token(1);
 
 const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
 const DENIED: &[u8] =
@@ -44,6 +42,20 @@ pub enum Port {
     RedisTls,
     /// ZooKeeper's protocol.
     Zookeeper,
+    /// The same, encrypted.
+    ZookeeperTls,
+}
+
+impl Port {
+    /// Whether nobody on the way can read what is said.
+    fn is_encrypted(self) -> bool {
+        matches!(self, Self::RedisTls | Self::ZookeeperTls)
+    }
+
+    /// Whether clients of the coordination service come here.
+    pub fn is_for_coordination(self) -> bool {
+        matches!(self, Self::Zookeeper | Self::ZookeeperTls)
+    }
 }
 
 /// A connection that was accepted.
@@ -52,7 +64,7 @@ pub struct Accepted {
     pub port: Port,
     /// The socket, not blocking.
     pub stream: TcpStream,
-    /// The encrypting side, for a connection to the TLS port.
+    /// The encrypting side, for a connection to a TLS port.
     pub tls: Option<ServerConnection>,
     /// Address of the client.
     pub peer: SocketAddr,
@@ -73,13 +85,9 @@ pub struct Connections {
 
 /// What the thread needs to know.
 pub struct Listening {
-    /// Where plain connections are accepted.
-    pub address: SocketAddr,
-    /// Where encrypted connections are accepted.
-    pub tls_address: Option<SocketAddr>,
-    /// Where clients of the coordination service are accepted.
-    pub zookeeper_address: Option<SocketAddr>,
-    /// Certificates.
+    /// Where connections are accepted, and what is spoken there.
+    pub ports: Vec<(Port, SocketAddr)>,
+    /// Certificates; a TLS port needs them.
     pub tls: Option<Arc<Tls>>,
     /// Serve other machines without encryption.
     pub insecure: bool,
@@ -96,12 +104,7 @@ pub struct Listener {
     thread: JoinHandle<()>,
     stop: Arc<AtomicBool>,
     waker: Waker,
-    /// Where plain connections are accepted.
-    pub address: SocketAddr,
-    /// Where encrypted connections are accepted.
-    pub tls_address: Option<SocketAddr>,
-    /// Where clients of the coordination service are accepted.
-    pub zookeeper_address: Option<SocketAddr>,
+    addresses: Vec<(Port, SocketAddr)>,
 }
 
 impl Listener {
@@ -111,22 +114,24 @@ impl Listener {
     /// If a port cannot be had.
     pub fn start(listening: Listening) -> io::Result<Self> {
         let poll = Poll::new()?;
-        let plain = open(&poll, listening.address, PLAIN)?;
-        let encrypted = listening.tls_address.map(|address| open(&poll, address, ENCRYPTED));
-        let encrypted = encrypted.transpose()?;
-        let zookeeper = listening.zookeeper_address.map(|address| open(&poll, address, ZOOKEEPER));
-        let zookeeper = zookeeper.transpose()?;
+        let mut listeners = Vec::new();
+        let mut addresses = Vec::new();
+        for (port, address) in &listening.ports {
+            let listener = open(&poll, *address)?;
+            addresses.push((*port, listener.local_addr()?));
+            listeners.push((*port, listener));
+        }
         let waker = Waker::new(poll.registry(), WAKE)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let address = plain.local_addr()?;
-        let tls_address = encrypted.as_ref().map(TcpListener::local_addr).transpose()?;
-        let zookeeper_address = zookeeper.as_ref().map(TcpListener::local_addr).transpose()?;
-        let stopped = stop.clone();
-        let mut acceptor =
-            Acceptor { poll, plain, encrypted, zookeeper, listening, stop: stopped, next: 0 };
+        let mut acceptor = Acceptor { poll, listeners, listening, stop: stop.clone(), next: 0 };
         let thread =
             std::thread::Builder::new().name("accept".to_owned()).spawn(move || acceptor.run())?;
-        Ok(Self { thread, stop, waker, address, tls_address, zookeeper_address })
+        Ok(Self { thread, stop, waker, addresses })
+    }
+
+    /// Where this is spoken.
+    pub fn address(&self, of: Port) -> Option<SocketAddr> {
+        self.addresses.iter().find(|(port, _)| *port == of).map(|(_, address)| *address)
     }
 
     /// Closes the ports and ends the thread.
@@ -139,7 +144,7 @@ impl Listener {
 }
 
 /// A listening socket that `poll` watches.
-fn open(poll: &Poll, address: SocketAddr, token: Token) -> io::Result<TcpListener> {
+fn open(poll: &Poll, address: SocketAddr) -> io::Result<TcpListener> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -147,15 +152,13 @@ fn open(poll: &Poll, address: SocketAddr, token: Token) -> io::Result<TcpListene
     socket.bind(&address.into()).map_err(named)?;
     socket.listen(BACKLOG).map_err(named)?;
     let mut listener = TcpListener::from_std(socket.into());
-    poll.registry().register(&mut listener, token, Interest::READABLE)?;
+    poll.registry().register(&mut listener, ACCEPT, Interest::READABLE)?;
     Ok(listener)
 }
 
 struct Acceptor {
     poll: Poll,
-    plain: TcpListener,
-    encrypted: Option<TcpListener>,
-    zookeeper: Option<TcpListener>,
+    listeners: Vec<(Port, TcpListener)>,
     listening: Listening,
     stop: Arc<AtomicBool>,
     /// The worker that gets the next connection.
@@ -175,23 +178,18 @@ impl Acceptor {
             }
             // Events come once per change only, so all ports are emptied every time.
             retry = false;
-            for port in [Port::Redis, Port::RedisTls, Port::Zookeeper] {
-                retry |= self.accept_all(port);
+            for index in 0..self.listeners.len() {
+                retry |= self.accept_all(index);
             }
         }
     }
 
     /// Accepts everything that waits on a port. Tells whether to try again soon.
-    fn accept_all(&mut self, port: Port) -> bool {
+    fn accept_all(&mut self, index: usize) -> bool {
         loop {
-            let listener = match port {
-                Port::Redis => Some(&self.plain),
-                Port::RedisTls => self.encrypted.as_ref(),
-                Port::Zookeeper => self.zookeeper.as_ref(),
-            };
-            let Some(listener) = listener else { return false };
+            let (port, listener) = &self.listeners[index];
             match listener.accept() {
-                Ok((stream, peer)) => self.deal(stream, peer, port),
+                Ok((stream, peer)) => self.deal(stream, peer, *port),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return false,
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
@@ -210,7 +208,7 @@ impl Acceptor {
     fn deal(&mut self, mut stream: TcpStream, peer: SocketAddr, port: Port) {
         let counters = &self.listening.connections;
         let full = counters.open.load(Ordering::Relaxed) >= self.listening.connections_max as u64;
-        let protected = port != Port::RedisTls && !self.listening.insecure;
+        let protected = !port.is_encrypted() && !self.listening.insecure;
         if let Some(reason) = refusal(full, protected, peer.ip()) {
             counters.refused.fetch_add(1, Ordering::Relaxed);
             if port == Port::Redis {
@@ -237,7 +235,7 @@ impl Acceptor {
         SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
         let local = stream.local_addr()?;
         let tls = match &self.listening.tls {
-            Some(tls) if port == Port::RedisTls => Some(tls.accept().map_err(io::Error::other)?),
+            Some(tls) if port.is_encrypted() => Some(tls.accept().map_err(io::Error::other)?),
             _ => None,
         };
         Ok(Accepted { port, stream, tls, peer, local })

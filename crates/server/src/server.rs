@@ -6,7 +6,7 @@ use crate::control::{Control, Notice, Runner};
 use crate::datadir::{DataDir, DirError, random};
 use crate::http::HttpThread;
 use crate::identity::{Identity, purpose};
-use crate::listen::{Connections, Listener, Listening};
+use crate::listen::{Connections, Listener, Listening, Port};
 use crate::log::files::stop_process;
 use crate::log::{LogError, LogOptions, LogStore, LogThread};
 use crate::mail::{Inbox, Mail, Mailbox, inbox};
@@ -76,6 +76,7 @@ pub struct Handle {
     address: SocketAddr,
     tls_address: Option<SocketAddr>,
     zookeeper_address: Option<SocketAddr>,
+    zookeeper_tls_address: Option<SocketAddr>,
     metrics_address: Option<SocketAddr>,
     dir: PathBuf,
     shards: u16,
@@ -139,6 +140,7 @@ impl Handle {
         let more = [
             ("TLS", self.tls_address),
             ("ZooKeeper's protocol", self.zookeeper_address),
+            ("ZooKeeper's protocol in TLS", self.zookeeper_tls_address),
             ("metrics", self.metrics_address),
         ];
         for (what, address) in more {
@@ -259,8 +261,11 @@ impl Starting {
         let (control, notices) = channel();
         let connections = Arc::new(Connections::default());
         let listener = self.listen(&mailboxes, connections.clone()).map_err(StartError::Listen)?;
-        let (address, tls_address) = (listener.address, listener.tls_address);
-        let zookeeper_address = listener.zookeeper_address;
+        let [tls_address, zookeeper_address, zookeeper_tls_address] =
+            [Port::RedisTls, Port::Zookeeper, Port::ZookeeperTls]
+                .map(|port| listener.address(port));
+        // This port is always there.
+        let address = listener.address(Port::Redis).unwrap_or(self.options.address());
         let peer_listener = self.listen_peers()?;
         let linked = Arc::<Linked>::default();
         let http = match self.options.metrics_port {
@@ -286,7 +291,7 @@ impl Starting {
             map: self.map.clone(),
         };
         let facts = self.facts(address);
-        let zookeeper = zookeeper_address.map(|address| self.place(address));
+        let zookeeper = self.place(zookeeper_address, zookeeper_tls_address);
         let workers =
             self.workers(seats, replicas, address, traffic.iter().map(peers).collect())?;
         helpers.peers = self.meet(peer_listener, address, linked.clone(), &mailboxes)?;
@@ -322,6 +327,7 @@ impl Starting {
             address,
             tls_address,
             zookeeper_address,
+            zookeeper_tls_address,
             metrics_address,
             dir: self.options.dir,
             shards: self.shards,
@@ -332,14 +338,16 @@ impl Starting {
         })
     }
 
-    fn place(&self, zookeeper: SocketAddr) -> words::Place {
-        words::Place {
-            port: zookeeper.port(),
+    fn place(&self, plain: Option<SocketAddr>, tls: Option<SocketAddr>) -> Option<words::Place> {
+        plain.or(tls)?;
+        Some(words::Place {
+            port: plain.map(|address| address.port()),
+            tls_port: tls.map(|address| address.port()),
             dir: self.dir.path().to_path_buf(),
             log: self.dir.log(),
             machine: self.identity.gateway(0).machine.0,
             clustered: self.identity.is_clustered(),
-        }
+        })
     }
 
     fn listen(
@@ -347,15 +355,8 @@ impl Starting {
         mailboxes: &[Mailbox],
         connections: Arc<Connections>,
     ) -> std::io::Result<Listener> {
-        let tls_address =
-            self.options.tls.as_ref().map(|tls| SocketAddr::new(self.options.bind, tls.port));
         Listener::start(Listening {
-            address: self.options.address(),
-            tls_address,
-            zookeeper_address: self
-                .options
-                .zookeeper_port
-                .map(|port| SocketAddr::new(self.options.bind, port)),
+            ports: self.options.ports(),
             tls: self.tls.clone(),
             insecure: self.options.insecure,
             connections_max: self.options.connections_max,

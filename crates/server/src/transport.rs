@@ -22,12 +22,44 @@ pub enum Received {
     End,
 }
 
+/// What may share a record of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Records {
+    /// Whatever is to be sent.
+    Anything,
+    /// One frame at most, which begins with its length in four bytes; of the one that was begun, so
+    /// many bytes are left. kazoo takes one frame after the other, and only when the socket has
+    /// something; a second one in a record that it has read already would wait for the next.
+    Frame {
+        /// Bytes that belong to the frame that was begun.
+        left: usize,
+    },
+}
+
+impl Records {
+    /// How many of these bytes may go into the next record; `took` says how many have.
+    fn next(&mut self, bytes: &[u8]) -> usize {
+        let Self::Frame { left } = self else { return bytes.len() };
+        if *left == 0 {
+            let length = bytes.first_chunk().map(|length| u32::from_be_bytes(*length));
+            *left = length.map_or(bytes.len(), |length| length as usize + 4);
+        }
+        bytes.len().min(*left)
+    }
+
+    fn took(&mut self, count: usize) {
+        if let Self::Frame { left } = self {
+            *left -= count;
+        }
+    }
+}
+
 /// A socket, and what encrypts if something does.
 pub enum Transport {
     /// Bytes as they are.
     Plain(TcpStream),
     /// Bytes in TLS.
-    Tls(TcpStream, Box<Connection>),
+    Tls(TcpStream, Box<Connection>, Records),
 }
 
 impl Transport {
@@ -38,15 +70,23 @@ impl Transport {
             None => Self::Plain(stream),
             Some(mut tls) => {
                 tls.set_buffer_limit(Some(batch_bytes));
-                Self::Tls(stream, Box::new(tls))
+                Self::Tls(stream, Box::new(tls), Records::Anything)
             }
+        }
+    }
+
+    /// The same for bytes that are frames with their lengths before them: a record has one at most.
+    pub fn in_frames(self) -> Self {
+        match self {
+            Self::Tls(stream, tls, _) => Self::Tls(stream, tls, Records::Frame { left: 0 }),
+            plain => plain,
         }
     }
 
     /// The socket.
     pub fn stream(&mut self) -> &mut TcpStream {
         match self {
-            Self::Plain(stream) | Self::Tls(stream, _) => stream,
+            Self::Plain(stream) | Self::Tls(stream, ..) => stream,
         }
     }
 
@@ -59,7 +99,7 @@ impl Transport {
     pub fn is_handshaking(&self) -> bool {
         match self {
             Self::Plain(_) => false,
-            Self::Tls(_, tls) => tls.is_handshaking(),
+            Self::Tls(_, tls, _) => tls.is_handshaking(),
         }
     }
 
@@ -67,7 +107,7 @@ impl Transport {
     pub fn holds_back(&self) -> bool {
         match self {
             Self::Plain(_) => false,
-            Self::Tls(_, tls) => tls.wants_write(),
+            Self::Tls(_, tls, _) => tls.wants_write(),
         }
     }
 
@@ -78,7 +118,7 @@ impl Transport {
     pub fn shake_hands(&mut self) -> io::Result<bool> {
         loop {
             self.send(&[])?;
-            let Self::Tls(stream, tls) = self else { return Ok(true) };
+            let Self::Tls(stream, tls, _) = self else { return Ok(true) };
             if !tls.is_handshaking() {
                 return Ok(true);
             }
@@ -105,7 +145,7 @@ impl Transport {
                 // when that changes. An end that follows was told already, hence `hangup`.
                 Some(count) => Ok(Received::Bytes { count, more: count == buffer.len() || hangup }),
             },
-            Self::Tls(stream, tls) => receive_tls(stream, tls, buffer),
+            Self::Tls(stream, tls, _) => receive_tls(stream, tls, buffer),
         }
     }
 
@@ -125,14 +165,14 @@ impl Transport {
                     }
                 }
             }
-            Self::Tls(stream, tls) => {
+            Self::Tls(stream, tls, records) => {
                 while tls.wants_write() || taken < bytes.len() {
                     if tls.wants_write() {
                         if retry(|| tls.write_tls(stream))?.is_none() {
                             break;
                         }
                     } else {
-                        match tls.writer().write(&bytes[taken..])? {
+                        match seal(tls, records, &bytes[taken..])? {
                             0 => break,
                             count => taken += count,
                         }
@@ -166,6 +206,22 @@ fn read_packets(stream: &mut TcpStream, tls: &mut Connection) -> io::Result<Opti
         return Err(io::Error::new(ErrorKind::InvalidData, error));
     }
     Ok(read)
+}
+
+/// Encrypts as much as may wait for the socket; gives how many bytes that were.
+fn seal(tls: &mut Connection, records: &mut Records, bytes: &[u8]) -> io::Result<usize> {
+    let mut taken = 0;
+    while taken < bytes.len() {
+        let rest = &bytes[taken..];
+        let piece = records.next(rest);
+        let count = tls.writer().write(&rest[..piece])?;
+        records.took(count);
+        taken += count;
+        if count < piece {
+            break;
+        }
+    }
+    Ok(taken)
 }
 
 fn receive_tls(
@@ -202,4 +258,36 @@ fn receive_tls(
         break;
     }
     Ok(Received::Bytes { count, more: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(mut records: Records, mut bytes: &[u8], at_once: usize) -> Vec<usize> {
+        let mut pieces = Vec::new();
+        while !bytes.is_empty() {
+            let count = records.next(bytes).min(at_once);
+            records.took(count);
+            pieces.push(count);
+            bytes = &bytes[count..];
+        }
+        pieces
+    }
+
+    #[test]
+    fn a_frame_shares_its_record_with_no_other() {
+        let frames = [&[0, 0, 0, 3], b"abc".as_slice(), &[0; 4], &[0, 0, 0, 1], b"d"].concat();
+        assert_eq!(pieces(Records::Frame { left: 0 }, &frames, 100), [7, 4, 5]);
+        assert_eq!(
+            pieces(Records::Frame { left: 0 }, &frames, 5),
+            [5, 2, 4, 5],
+            "not all is taken at once"
+        );
+        assert_eq!(pieces(Records::Anything, &frames, 100), [16]);
+        // Text that answers four letters is no frame.
+        for text in [b"imok".as_slice(), b"rw", b"Zookeeper version"] {
+            assert_eq!(pieces(Records::Frame { left: 0 }, text, 100), [text.len()]);
+        }
+    }
 }

@@ -19,8 +19,10 @@ const TICK_MS: i32 = SESSION_TIMEOUT_MS_MIN / 2;
 /// What does not change while the server runs.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The port.
-    pub port: u16,
+    /// The port, if there is one.
+    pub port: Option<u16>,
+    /// The one for TLS.
+    pub tls_port: Option<u16>,
     /// The data directory.
     pub dir: PathBuf,
     /// The directory of the log in it.
@@ -181,8 +183,11 @@ fn monitor(sources: &Sources<'_>, sum: &Clients, out: &mut String) -> std::fmt::
 }
 
 fn configuration(place: &Place, out: &mut String) -> std::fmt::Result {
-    let Place { port, dir, log, machine, .. } = place;
-    writeln!(out, "clientPort={port}\ndataDir={}", dir.display())?;
+    let Place { port, tls_port, dir, log, machine, .. } = place;
+    for (name, port) in [("clientPort", port), ("secureClientPort", tls_port)] {
+        writeln!(out, "{name}={}", port.map_or(-1, i32::from))?;
+    }
+    writeln!(out, "dataDir={}", dir.display())?;
     writeln!(out, "dataDirSize={}\ndataLogDir={}", data_bytes(place), log.display())?;
     writeln!(out, "dataLogSize={}\ntickTime={TICK_MS}", bytes_below(log))?;
     writeln!(out, "minSessionTimeout={SESSION_TIMEOUT_MS_MIN}")?;
@@ -303,13 +308,23 @@ mod tests {
     fn place(clustered: bool) -> Place {
         let dir = PathBuf::from("/nowhere");
         let log = dir.join("log");
-        Place { port: 2181, dir, log, machine: 3, clustered }
+        Place { port: Some(2181), tls_port: None, dir, log, machine: 3, clustered }
     }
 
     fn details() -> Details {
         let watched = Some(Watched { sessions: 1, paths: 2, watches: 2 });
         let (nodes, last) = (9, Zxid(0x1f));
-        let survey = Survey { nodes, ephemerals: 1, bytes: 80, sessions: 2, last, watched };
+        let (quotas, quotas_exceeded) = (0, 0);
+        let survey = Survey {
+            nodes,
+            ephemerals: 1,
+            bytes: 80,
+            sessions: 2,
+            last,
+            quotas,
+            quotas_exceeded,
+            watched,
+        };
         let mut talk = Talk::default();
         (talk.received, talk.sent) = (4, 5);
         [1_000, 2_000].into_iter().for_each(|us| talk.answer(us));

@@ -27,6 +27,7 @@ fn tls(dir: &Path) -> Settings {
     Settings {
         tls: Some(TlsSettings {
             port: 0,
+            zookeeper_port: None,
             cert: dir.join("cert.pem"),
             key: dir.join("key.pem"),
             client_ca: None,

@@ -43,6 +43,8 @@ pub struct Connection {
     transport: Transport,
     /// The gateway's name for it.
     pub session: SessionId,
+    /// Tells it from others that have its place after it.
+    pub number: u64,
     /// Finds commands in the input.
     pub decoder: RequestDecoder,
     /// Bytes that were received and hold no complete command yet, or wait for their turn.
@@ -76,11 +78,17 @@ pub struct Connection {
 
 impl Connection {
     /// A connection that was just accepted.
-    pub fn new(accepted: Accepted, session: SessionId) -> Self {
+    pub fn new(accepted: Accepted, session: SessionId, number: u64) -> Self {
         let tls = accepted.tls.map(Into::into);
+        let port = accepted.port;
+        let mut transport = Transport::new(accepted.stream, tls, TLS_CHUNK_BYTES);
+        if port.is_for_coordination() {
+            transport = transport.in_frames();
+        }
         Self {
-            transport: Transport::new(accepted.stream, tls, TLS_CHUNK_BYTES),
+            transport,
             session,
+            number,
             decoder: RequestDecoder::new(),
             input: Vec::new(),
             output: Vec::new(),
@@ -107,6 +115,11 @@ impl Connection {
     /// Whether the keys are still being agreed on.
     pub fn is_handshaking(&self) -> bool {
         self.transport.is_handshaking()
+    }
+
+    /// Whether there is something to be sent that nobody has put into `output`.
+    pub fn holds_back(&self) -> bool {
+        self.transport.holds_back()
     }
 
     /// Bytes that are to be sent.

@@ -91,6 +91,11 @@ impl Dialogue {
         self.state = State::Ended;
     }
 
+    /// Whether the client has said what it wants.
+    pub fn has_begun(&self) -> bool {
+        self.state != State::New
+    }
+
     /// How many requests are not answered.
     pub fn outstanding(&self) -> usize {
         self.expected.len()

@@ -18,7 +18,7 @@ pub mod talk;
 
 use crate::clock::Clock;
 use crate::control::Notice;
-use crate::listen::{Accepted, Connections, Port};
+use crate::listen::{Accepted, Connections};
 use crate::log::{Completion, LogSender, REMOVED};
 use crate::mail::{Batch, Inbox, Mail, Mailbox, Report};
 use crate::mapfile::MapFile;
@@ -141,11 +141,14 @@ pub struct Worker {
     lingering: Vec<usize>,
     /// Connections whose commands wait until earlier ones are answered.
     paused: Vec<usize>,
-    /// Connections that may be unauthenticated, in the order of their deadlines (µs).
-    unproven: VecDeque<(u64, usize, SessionId)>,
+    /// Connections that may be unauthenticated, in the order of their deadlines (µs), with their
+    /// numbers.
+    unproven: VecDeque<(u64, usize, u64)>,
     /// Connections whose client sends nothing more, with the time until which it may have
-    /// requests under way (µs).
-    leaving: VecDeque<(u64, usize, SessionId)>,
+    /// requests under way (µs), and their numbers.
+    leaving: VecDeque<(u64, usize, u64)>,
+    /// Connections so far; the last one's number.
+    accepted: u64,
     /// What this turn has for the other workers.
     outbound: Vec<Batch>,
     scratch: Vec<u8>,
@@ -216,6 +219,7 @@ impl Worker {
             paused: Vec::new(),
             unproven: VecDeque::new(),
             leaving: VecDeque::new(),
+            accepted: 0,
             outbound,
             scratch: vec![0; READ_BYTES],
             received_bytes: 0,
@@ -456,34 +460,36 @@ impl Worker {
             self.peers.connections.open.fetch_sub(1, Ordering::Relaxed);
             return;
         }
-        if accepted.port == Port::Zookeeper {
+        self.accepted += 1;
+        let number = self.accepted;
+        let connection = if accepted.port.is_for_coordination() {
             let dialogue = Dialogue::new(&mut self.gateway, now, accepted.peer);
             self.clients.insert(dialogue.client, slot);
-            let mut connection = Connection::new(accepted, SessionId::default());
+            let mut connection = Connection::new(accepted, SessionId::default(), number);
             connection.dialogue = Some(Box::new(dialogue));
-            entry.insert(connection);
-            return;
-        }
-        let session = self.gateway.open(now, opening);
-        let mut connection = Connection::new(accepted, session);
-        connection.authenticated = self.gateway.authenticated(session);
-        if !connection.authenticated || connection.is_handshaking() {
-            let deadline = now.mono_us + UNAUTHENTICATED_MS_MAX * 1000;
-            self.unproven.push_back((deadline, slot, session));
+            connection
+        } else {
+            let session = self.gateway.open(now, opening);
+            self.sessions.insert(session, slot);
+            let mut connection = Connection::new(accepted, session, number);
+            connection.authenticated = self.gateway.authenticated(session);
+            connection
+        };
+        if is_unproven(&connection, &self.gateway) {
+            self.unproven.push_back((now.mono_us + UNAUTHENTICATED_MS_MAX * 1000, slot, number));
         }
         entry.insert(connection);
-        self.sessions.insert(session, slot);
     }
 
-    /// Closes connections that have not authenticated themselves in time.
+    /// Closes connections that have not authenticated themselves in time, or that have not begun to
+    /// speak where that is what is expected.
     fn expire_unproven(&mut self, now: Now) {
-        while let Some(&(deadline, slot, session)) = self.unproven.front()
+        while let Some(&(deadline, slot, number)) = self.unproven.front()
             && deadline <= now.mono_us
         {
             self.unproven.pop_front();
             let Some(connection) = self.connections.get(slot) else { continue };
-            let proven = self.gateway.authenticated(session) && !connection.is_handshaking();
-            if connection.session == session && !proven {
+            if connection.number == number && is_unproven(connection, &self.gateway) {
                 tracing::debug!("closed a connection that did not authenticate in time");
                 self.close(now, slot);
             }
@@ -518,25 +524,26 @@ impl Worker {
             return self.close(now, slot);
         }
         connection.deaf = true;
-        self.leaving.push_back((now.mono_us + LEAVING_US_MAX, slot, connection.session));
+        self.leaving.push_back((now.mono_us + LEAVING_US_MAX, slot, connection.number));
     }
 
     /// Closes connections of clients that send nothing more and have got everything.
     fn close_leaving(&mut self, now: Now) {
         for _ in 0..self.leaving.len() {
-            let Some((deadline, slot, session)) = self.leaving.pop_front() else { return };
+            let Some((deadline, slot, number)) = self.leaving.pop_front() else { return };
             let Some(connection) = self.connections.get(slot) else { continue };
-            if connection.session != session {
+            if connection.number != number {
                 continue;
             }
-            let done = self.gateway.in_progress(session) == 0;
+            let done =
+                connection.dialogue.is_some() || self.gateway.in_progress(connection.session) == 0;
             if done && connection.unsent() == 0 || !done && deadline <= now.mono_us {
                 self.close(now, slot);
             } else if done {
                 // Sending goes on when the socket takes more, or the connection breaks.
-                self.leaving.push_back((u64::MAX, slot, session));
+                self.leaving.push_back((u64::MAX, slot, number));
             } else {
-                self.leaving.push_back((deadline, slot, session));
+                self.leaving.push_back((deadline, slot, number));
             }
         }
     }
@@ -611,6 +618,16 @@ impl Worker {
             let _ = self.peers.control.send(Notice::Drained);
         }
     }
+}
+
+/// Whether a connection is still anybody's: its keys are being agreed on, or the client has not said
+/// who it is, or nothing yet where nobody is asked.
+fn is_unproven(connection: &Connection, gateway: &Gateway) -> bool {
+    let known = match &connection.dialogue {
+        Some(dialogue) => dialogue.has_begun(),
+        None => gateway.authenticated(connection.session),
+    };
+    !known || connection.is_handshaking()
 }
 
 /// A shard cannot go on: neither can the process, for nobody else has its data.

@@ -117,7 +117,8 @@ impl Worker {
                     return taken;
                 }
             }
-            if connection.is_handshaking() {
+            // The other side may wait for what agreeing on keys takes, in TLS 1.2 at its very end.
+            if connection.holds_back() {
                 self.mark_dirty(slot);
             }
         }
