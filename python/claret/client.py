@@ -10,6 +10,7 @@ from .dispatch import Dispatch
 from .errors import BusyError, CommitUnknown, ConflictError
 from .lock import Fenced, Lock
 from .script import Requests, RetryPolicy, writers
+from .section import Section
 from .transaction import Batch, Lane, Transaction
 
 
@@ -60,6 +61,18 @@ class Claret(redis.Redis):
         ``LOCK.HOLDERS`` says has it.
         """
         return Lock(self, name, lease, owner, shared, limit, timeout, policy=policy)
+
+    def section(
+        self, name, owner=None, shared=False, limit=None, timeout=None, policy=RetryPolicy()
+    ):
+        """Commands that are carried out under a lock which nobody holds afterwards.
+
+        ``db.section("{report}").set("{report}:newest", day)`` waits in turn for the lock, sets, and
+        gives the lock back, in one round trip. The keys must be of the lock's hash slot. Raises
+        :class:`NotAcquired` if the lock was not free in time; :class:`CommitUnknown` if nobody knows
+        whether that is so, for the connection broke in between. For the words, see :meth:`lock`.
+        """
+        return Section(self, name, owner, shared, limit, timeout, policy=policy)
 
     def fenced(self, lock):
         """Commands on keys that are refused if a later holder of the lock has written there.

@@ -105,6 +105,14 @@ macro_rules! registry {
                 }
             }
 
+            /// Whether what is asked behind it depends on its reply: see [`DataType::opens_section`].
+            pub fn opens_section(&self) -> bool {
+                match self {
+                    Self::Key(_) => false,
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::opens_section(op)),*
+                }
+            }
+
             /// Whether somebody who waits may go on after it: see [`DataType::lets_go`].
             pub fn lets_go(&self) -> bool {
                 match self {
@@ -412,11 +420,16 @@ fn lookup(
     table.get(&*lower).copied()
 }
 
+/// Forms that only the log uses.
+fn internal() -> impl Iterator<Item = &'static CommandSpec> {
+    key::INTERNAL.iter().chain(crate::lock::INTERNAL)
+}
+
 /// Reads an operation back from the words that [`Op::encode`] wrote.
 pub fn decode(args: &Args<'_>) -> Result<(crate::Blob, Op), ErrorReply> {
     let name = args.get(0).unwrap_or_default();
     let spec = command(name)
-        .or_else(|| key::INTERNAL.iter().find(|c| c.name.as_bytes() == name))
+        .or_else(|| internal().find(|c| c.name.as_bytes() == name))
         .ok_or_else(|| ErrorReply::err("unknown operation in the log"))?;
     spec.check_arity(args.len())?;
     let Handler::Data(parse) = spec.handler else {

@@ -154,6 +154,12 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
         false
     }
 
+    /// Whether what is asked together with `op`, behind it, is carried out only if the reply of `op` is a
+    /// number, which is then the fencing token of all of it.
+    fn opens_section(_op: &Self::Op) -> bool {
+        false
+    }
+
     /// What takes back what was granted to somebody who has waited and is gone, from the reply.
     fn undone(_op: &Self::Op, _reply: &Reply) -> Option<Self::Op> {
         None

@@ -6,6 +6,7 @@ mod coordination;
 mod idle;
 mod outcomes;
 mod owed;
+mod sections;
 mod streams;
 mod turns;
 

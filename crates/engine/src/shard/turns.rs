@@ -4,7 +4,7 @@
 //! again if its reply is nil: nothing rests on what the leader thinks will happen. What it thinks saves
 //! a round, though: behind a release in the log comes the operation of whoever is next, in the same
 //! entry, so that the hand-over of a lock costs one write and one message to whoever gets it. To wait
-//! costs no messages. See "Locks" in `docs/internals/coordination.md`.
+//! costs no messages. A *section* is a turn that brings along what is to be done under the lock. See "Locks" in `docs/internals/coordination.md`.
 
 use super::split::is_in;
 use super::{Shard, Target, TargetKind};
@@ -33,6 +33,8 @@ struct Turn {
     timeout_ms: u64,
     /// It is on its way through locks and log.
     goes: bool,
+    /// It is in the log.
+    logged: bool,
     /// The wait is over as soon as it comes back.
     late: bool,
     /// Nobody wants it any more.
@@ -55,6 +57,9 @@ struct Queue {
     waiting: BTreeSet<Number>,
     /// How many are on their way.
     going: u32,
+    /// How many of them are not in the log: a section may have to wait for the records that it is about.
+    /// Nobody overtakes them.
+    unlogged: u32,
 }
 
 /// All turns of a shard.
@@ -110,16 +115,30 @@ impl Turns {
         let queue = self.queues.get_mut(turn.key())?;
         queue.waiting.remove(&number);
         queue.going += 1;
+        queue.unlogged += 1;
         turn.goes = true;
         let (gateway, token, apply) = (turn.gateway, turn.token, turn.apply.clone());
         let body = Body::Await { apply, timeout_ms: turn.timeout_ms };
         Some(Request { gateway, token, after: None, body })
     }
 
-    /// A turn that had set out is back.
+    /// A turn that had set out is in the log.
+    pub fn has_place(&mut self, gateway: GatewayId, token: Token) {
+        let number = self.of.get(&(gateway, token));
+        let Some(turn) = number.and_then(|number| self.turns.get_mut(number)) else { return };
+        if let Some(queue) = self.queues.get_mut(&turn.apply.ops[0].0)
+            && turn.goes
+            && !turn.logged
+        {
+            turn.logged = true;
+            queue.unlogged -= 1;
+        }
+    }
+
+    /// A turn that had set out is back from the log.
     fn come_back(&mut self, number: Number) {
         let Some(turn) = self.turns.get_mut(&number) else { return };
-        turn.goes = false;
+        (turn.goes, turn.logged) = (false, false);
         let key = turn.key().clone();
         let Some(queue) = self.queues.get_mut(&key) else { return };
         queue.going -= 1;
@@ -146,6 +165,7 @@ impl Turns {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.waiting.remove(&number);
             queue.going -= u32::from(turn.goes);
+            queue.unlogged -= u32::from(turn.goes && !turn.logged);
             if queue.going == 0 && queue.waiting.is_empty() {
                 self.queues.swap_remove(key);
                 self.look.remove(key);
@@ -176,12 +196,23 @@ impl Shard {
     pub(super) fn take_turn(&mut self, now: Now, request: Request) {
         let Request { gateway, token, body, .. } = request;
         let Body::Await { apply, timeout_ms } = body else { return };
-        if apply.ops.len() != 1 || self.turns.turns.len() >= TURNS_MAX {
+        let section = apply.ops.first().is_some_and(|(_, op)| op.opens_section());
+        let fits = apply.ops.len() == 1 || section;
+        if !fits || self.turns.turns.len() >= TURNS_MAX {
             self.stats.refused += 1;
             return self.answer(gateway, token, Answer::Refused(Refusal::Busy));
         }
-        let (since_us, goes, late, given_up) = (now.mono_us, false, false, false);
-        let turn = Turn { gateway, token, apply, since_us, timeout_ms, goes, late, given_up };
+        let turn = Turn {
+            gateway,
+            token,
+            apply,
+            since_us: now.mono_us,
+            timeout_ms,
+            goes: false,
+            logged: false,
+            late: false,
+            given_up: false,
+        };
         let key = turn.key().clone();
         let request = turn.apply.request.as_ref();
         let known = request.is_some_and(|request| self.state.requests().get(request).is_some());
@@ -227,7 +258,7 @@ impl Shard {
     fn let_in(&mut self, now: Now, key: &Blob, behind: Option<&Op>) {
         let Some(queue) = self.turns.queues.get(key) else { return };
         // Whoever is on the way is looked at again when it is back, or has changed the record.
-        if behind.is_none() && queue.going > 0 {
+        if queue.unlogged > 0 || behind.is_none() && queue.going > 0 {
             return;
         }
         // After a split the record may be elsewhere; those who wait are sent there with the new lead.
@@ -241,6 +272,7 @@ impl Shard {
             record::apply(&mut scratch, op, &ctx);
         }
         while let Some(queue) = self.turns.queues.get(key)
+            && queue.unlogged == 0
             && let Some(number) = queue.waiting.first().copied()
             && let Some(turn) = self.turns.turns.get(&number)
             && record::apply(&mut scratch, turn.op(), &ctx) != Reply::Nil
