@@ -29,14 +29,15 @@ def default_owner():
 class Hold:
     """What is known of one lock by its holder, without any input or output."""
 
-    def __init__(self, name, lease, owner, shared, limit, timeout):
+    def __init__(self, name, lease, owner, shared, limit, timeout, detect=False):
         if lease <= 0:
             raise ValueError("a lease is longer than nothing")
         self.name = name
         self.timeout = timeout
         self._lease_ms = max(1, round(lease * 1000))
-        self._owner = default_owner() if owner is None else owner
+        self._owner = named(owner, detect)
         self._share = share_words(shared, limit)
+        self._detect = detect
         self._token = None
         self._until = 0.0
         self._lost = False
@@ -69,6 +70,8 @@ class Hold:
         words = ["LOCK.TRY" if wait_s == 0 else "LOCK.ACQUIRE", self.name, "LEASE", self._lease_ms]
         if wait_s:
             words += ["TIMEOUT", max(1, round(wait_s * 1000))]
+        if self._detect and wait_s != 0:
+            words.append("DETECT")
         return words + ["OWNER", self._owner, *self._share]
 
     def renewal(self):
@@ -120,6 +123,13 @@ class Failures:
         if now - self._since > self._policy.deadline_s:
             raise error
         return self._policy.pause(self._count)
+
+
+def named(owner, detect):
+    """Who waits and holds."""
+    if detect and not owner:
+        raise ValueError("detect needs an owner: a name of its own for each that holds and waits")
+    return default_owner() if owner is None else owner
 
 
 def share_words(shared, limit):

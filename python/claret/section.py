@@ -8,7 +8,7 @@ import time
 from redis.commands.core import CoreCommands
 
 from .errors import CommitUnknown, NotAcquired
-from .hold import AGAIN, Failures, converted, default_owner, last_of, share_words, time_left
+from .hold import AGAIN, Failures, converted, last_of, named, share_words, time_left
 from .lock import Waiting
 from .script import OnDatabase, RetryPolicy
 
@@ -16,13 +16,13 @@ from .script import OnDatabase, RetryPolicy
 class Wish:
     """How a section is asked for, without any input or output."""
 
-    def __init__(self, name, owner, shared, limit, timeout):
+    def __init__(self, name, owner, shared, limit, timeout, detect):
         self.name = name
         self.timeout = timeout
         # The fencing token of the last section, for what is told to others.
         self.token = None
-        self._options = ["OWNER", default_owner() if owner is None else owner]
-        self._options += share_words(shared, limit)
+        self._options = ["OWNER", named(owner, detect), *share_words(shared, limit)]
+        self._options += ["DETECT"] if detect else []
 
     def commands(self, request, wait_s, command):
         """What is sent: a transaction, which tells a value that is not there from a wait in vain."""

@@ -75,8 +75,10 @@ pub struct Grant {
     pub lease_ms: u64,
     /// With whom.
     pub share: Share,
-    /// Who that is, for people.
+    /// Who that is.
     pub owner: Blob,
+    /// To be refused rather than to wait in a circle.
+    pub detect: bool,
 }
 
 /// What somebody asks for who needs the lock for a section only.
@@ -84,8 +86,10 @@ pub struct Grant {
 pub struct Passage {
     /// With whom.
     pub share: Share,
-    /// Who that is, for people.
+    /// Who that is.
     pub owner: Blob,
+    /// To be refused rather than to wait in a circle.
+    pub detect: bool,
 }
 
 /// What can be done with a lock.
@@ -195,9 +199,22 @@ fn token_reply(token: u64) -> Reply {
     Reply::Int(i64::try_from(token).unwrap_or(i64::MAX))
 }
 
-fn put_wish(owner: &Blob, share: Share, out: &mut ArgBuf) {
+/// Who wants a lock, with whom, and whether to be refused rather than to wait in a circle.
+fn wanted(op: &Op) -> Option<(&Blob, Share, bool)> {
+    match op {
+        Op::Acquire(grant) => Some((&grant.owner, grant.share, grant.detect)),
+        Op::Pass(passage) => Some((&passage.owner, passage.share, passage.detect)),
+        _ => None,
+    }
+}
+
+fn put_wish(op: &Op, out: &mut ArgBuf) {
+    let Some((owner, share, detect)) = wanted(op) else { return };
     if !owner.is_empty() {
         out.push("owner").push(owner);
+    }
+    if detect {
+        out.push("detect");
     }
     match share {
         Share::Alone => {}
@@ -267,12 +284,29 @@ impl DataType for Value {
     }
 
     fn wish(op: &Op) -> Vec<Reply> {
-        let (owner, share) = match op {
-            Op::Acquire(grant) => (&grant.owner, grant.share),
-            Op::Pass(passage) => (&passage.owner, passage.share),
-            _ => return Vec::new(),
-        };
+        let Some((owner, share, _)) = wanted(op) else { return Vec::new() };
         vec![Reply::Bulk(owner.clone()), Reply::bulk(share.to_string())]
+    }
+
+    fn waiter(op: &Op) -> Option<&Blob> {
+        wanted(op).map(|(owner, ..)| owner).filter(|owner| !owner.is_empty())
+    }
+
+    fn detects(op: &Op) -> bool {
+        wanted(op).is_some_and(|(.., detect)| detect)
+    }
+
+    fn in_the_way(&self, op: &Op, now_ms: u64) -> Vec<Blob> {
+        let live = self.holders.iter().filter(|holder| holder.until_ms > now_ms);
+        let bars = |holder: &&Holder| match wanted(op) {
+            Some((_, Share::Alone, _)) => true,
+            Some((_, Share::Shared, _)) => holder.share != Share::Shared,
+            // If there are too many, any one of them need go, and not all.
+            Some((_, Share::Limit(_), _)) => !matches!(holder.share, Share::Limit(_)),
+            None => false,
+        };
+        let named = live.filter(bars).filter(|holder| !holder.owner.is_empty());
+        named.map(|holder| holder.owner.clone()).collect()
     }
 
     fn may_be_idle(op: &Op) -> bool {
@@ -325,11 +359,11 @@ impl DataType for Value {
             Op::Acquire(grant) => {
                 out.push(if grant.wait { "lock.acquire" } else { "lock.try" }).push(key);
                 out.push("lease").push_int(grant.lease_ms as i64);
-                put_wish(&grant.owner, grant.share, out);
+                put_wish(op, out);
             }
-            Op::Pass(passage) => {
+            Op::Pass(_) => {
                 out.push("lock.pass").push(key);
-                put_wish(&passage.owner, passage.share, out);
+                put_wish(op, out);
             }
             Op::Release(token) => {
                 out.push("lock.release").push(key).push_int(*token as i64);

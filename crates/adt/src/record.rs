@@ -130,6 +130,22 @@ macro_rules! registry {
                 }
             }
 
+            /// Who waits with it: see [`DataType::waiter`].
+            pub fn waiter(&self) -> Option<&Blob> {
+                match self {
+                    Self::Key(_) => None,
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::waiter(op)),*
+                }
+            }
+
+            /// Whether it is refused rather than to wait in a circle: see [`DataType::detects`].
+            pub fn detects(&self) -> bool {
+                match self {
+                    Self::Key(_) => false,
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::detects(op)),*
+                }
+            }
+
             /// What is told about somebody who waits: see [`DataType::wish`].
             pub fn wish(&self) -> Vec<Reply> {
                 match self {
@@ -248,6 +264,13 @@ macro_rules! registry {
                         }
                     }
                 }),*
+            }
+        }
+
+        fn in_the_way_by_type(value: &Value, op: &Op, now_ms: u64) -> Vec<Blob> {
+            match (value, op) {
+                $((Value::$variant(value), Op::$variant(op)) => value.in_the_way(op, now_ms),)*
+                _ => Vec::new(),
             }
         }
 
@@ -380,6 +403,11 @@ pub fn apply(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> Reply {
 /// 1970: see [`DataType::idle`].
 pub fn idle(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
     if op.may_be_idle() { idle_by_type(record.map(|r| &r.value), op, now_ms) } else { None }
+}
+
+/// Who must go before an operation can be carried out that waits: see [`DataType::in_the_way`].
+pub fn in_the_way(record: Option<&Record>, op: &Op, now_ms: u64) -> Vec<Blob> {
+    record.map_or_else(Vec::new, |record| in_the_way_by_type(&record.value, op, now_ms))
 }
 
 /// Whether two accesses to the record under a key commute: see [`DataType::commutes`].

@@ -165,6 +165,21 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
         None
     }
 
+    /// Who waits with `op`, if that one has a name: whoever has it waits for nothing else at the same time.
+    fn waiter(_op: &Self::Op) -> Option<&Blob> {
+        None
+    }
+
+    /// Whether `op` is to be refused rather than to wait in a circle.
+    fn detects(_op: &Self::Op) -> bool {
+        false
+    }
+
+    /// Those with names who must all go before `op`, which waits, can be carried out.
+    fn in_the_way(&self, _op: &Self::Op, _now_ms: u64) -> Vec<Blob> {
+        Vec::new()
+    }
+
     /// What is told about somebody who waits, to whoever asks.
     fn wish(_op: &Self::Op) -> Vec<Reply> {
         Vec::new()

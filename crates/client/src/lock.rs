@@ -27,12 +27,21 @@ pub struct LockOptions {
     pub owner: String,
     /// With whom it is held.
     pub share: Share,
+    /// To fail with [`Error::Deadlock`] rather than to wait in a circle with other owners. It needs an
+    /// `owner` of its own for each that holds and waits.
+    pub detect: bool,
 }
 
 impl Default for LockOptions {
     fn default() -> Self {
         let owner = format!("process {}", std::process::id());
-        Self { lease: Duration::from_secs(30), timeout: None, owner, share: Share::Alone }
+        Self {
+            lease: Duration::from_secs(30),
+            timeout: None,
+            owner,
+            share: Share::Alone,
+            detect: false,
+        }
     }
 }
 
@@ -53,7 +62,7 @@ impl LockOptions {
         if let Some(left) = left.filter(|_| !tries) {
             command = command.arg("TIMEOUT").arg(millis(left));
         }
-        self.shared(command)
+        self.shared(if self.detect && !tries { command.arg("DETECT") } else { command })
     }
 
     fn shared(&self, command: Command) -> Command {
@@ -70,6 +79,9 @@ impl LockOptions {
         section = section.arg("OWNER").arg(self.owner.as_str());
         if let Some(left) = left {
             section = section.arg("TIMEOUT").arg(millis(left));
+        }
+        if self.detect {
+            section = section.arg("DETECT");
         }
         Command::new("MULTI").encode(out);
         self.shared(section).encode(out);

@@ -5,7 +5,7 @@ mod hex;
 mod parcels;
 mod stream;
 
-use adt::{Blob, Corrupt, Reply};
+use adt::{Blob, Corrupt, ErrorReply, Reply};
 use engine::coordination::acl::Rules;
 use engine::coordination::service::Command;
 use engine::coordination::{
@@ -131,9 +131,14 @@ fn about_locks() -> Vec<Parcel> {
     let ops = smallvec![op("lock.acquire lock lease 500 owner ann")];
     let wait = Body::Await { apply: Apply { ops, ..Apply::default() }, timeout_ms: 900 };
     let waiting = Body::Waiting { key: Blob::from("lock") };
-    let ops = smallvec![op("lock.pass {a} owner ann shared"), op("set {a}1 x")];
+    let ops = smallvec![op("lock.pass {a} owner ann shared detect"), op("set {a}1 x")];
     let section = Body::Await { apply: Apply { ops, ..Apply::default() }, timeout_ms: 0 };
-    let told = [Answer::Fenced, Answer::Replies(smallvec![Reply::Int(8)])];
+    let circle = Reply::Error(ErrorReply::new("DEADLOCK", "ann waits for x behind ann"));
+    let told = [
+        Answer::Fenced,
+        Answer::Replies(smallvec![Reply::Int(8)]),
+        Answer::Replies(smallvec![circle]),
+    ];
     let asked = [Body::Apply(write), wait, section, waiting].map(asked);
     asked.into_iter().chain(told.map(answered)).collect()
 }

@@ -4,8 +4,7 @@ use super::{Grant, HOLDERS_MAX, LEASE_MS, LEASE_MS_MAX, OWNER_BYTES_MAX, Op, Pas
 use crate::command::commands;
 use crate::{Args, Awaiting, Blob, Command, CommandSpec, ErrorReply, Flags, Keys, Op as AnyOp};
 
-const SYNTAX: &str =
-    "key [TIMEOUT milliseconds] [LEASE milliseconds] [OWNER name] [SHARED | LIMIT holders]";
+const SYNTAX: &str = "key [TIMEOUT milliseconds] [LEASE milliseconds] [OWNER name] [SHARED | LIMIT holders] [DETECT]";
 const TRY_SYNTAX: &str = "key [LEASE milliseconds] [OWNER name] [SHARED | LIMIT holders]";
 const TAKES: Flags =
     Flags::WRITE.and(Flags::GROWS).and(Flags::FAST).and(Flags::NO_MULTI).and(Flags::COORDINATION);
@@ -43,7 +42,7 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "lock";
 pub(crate) const INTERNAL: &[CommandSpec] = commands! { "lock";
     ("lock.pass", -2, Flags::WRITE, Keys::ONE,
         "Passes through a lock for what is carried out with it.",
-        "key [OWNER name] [SHARED | LIMIT holders]", "O(n) in those who hold it") =>
+        "key [OWNER name] [SHARED | LIMIT holders] [DETECT]", "O(n) in those who hold it") =>
         parse_pass;
 };
 
@@ -83,13 +82,19 @@ enum Options {
 
 fn parse_options(args: &Args<'_>, which: Options) -> Result<Asked, ErrorReply> {
     let wait = which != Options::Try;
-    let grant = Grant { wait, lease_ms: LEASE_MS, share: Share::Alone, owner: Blob::default() };
+    let (share, owner) = (Share::Alone, Blob::default());
+    let grant = Grant { wait, lease_ms: LEASE_MS, share, owner, detect: false };
     let mut asked = Asked { grant, timeout_ms: 0, words: 2 };
     let grant = &mut asked.grant;
     while asked.words < args.len() {
         let i = asked.words;
         if args.is(i, "SHARED") && grant.share == Share::Alone {
             grant.share = Share::Shared;
+            asked.words += 1;
+            continue;
+        }
+        if wait && args.is(i, "DETECT") && !grant.detect {
+            grant.detect = true;
             asked.words += 1;
             continue;
         }
@@ -114,12 +119,16 @@ fn parse_options(args: &Args<'_>, which: Options) -> Result<Asked, ErrorReply> {
         }
         asked.words += 2;
     }
+    if grant.detect && grant.owner.is_empty() {
+        let text = "DETECT needs an OWNER, one name for each that holds and waits by itself";
+        return Err(ErrorReply::err(text));
+    }
     Ok(asked)
 }
 
 /// Whether a word is no command's name: it is an option, in a place where it cannot be.
 fn is_option(args: &Args<'_>, at: usize) -> bool {
-    ["SHARED", "LIMIT", "LEASE"].iter().any(|word| args.is(at, word))
+    ["SHARED", "LIMIT", "LEASE", "DETECT"].iter().any(|word| args.is(at, word))
 }
 
 fn limit(args: &Args<'_>, at: usize) -> Result<Share, ErrorReply> {
@@ -138,7 +147,7 @@ fn parse_try(args: &Args<'_>) -> Result<Command, ErrorReply> {
 pub fn section(args: &Args<'_>) -> Result<(Awaiting, usize), ErrorReply> {
     let key = args.blob(1)?;
     let Asked { grant, timeout_ms, words } = parse_options(args, Options::Section)?;
-    let passage = Passage { share: grant.share, owner: grant.owner };
+    let passage = Passage { share: grant.share, owner: grant.owner, detect: grant.detect };
     let op = AnyOp::Lock(Op::Pass(Box::new(passage)));
     Ok((Awaiting { key, op, timeout_ms }, words))
 }

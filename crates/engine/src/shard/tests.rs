@@ -2,6 +2,7 @@
 
 mod absence;
 mod chains;
+mod circles;
 mod coordination;
 mod idle;
 mod outcomes;

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A turn, in the order of arrival.
-type Number = u64;
+pub(super) type Number = u64;
 
 /// How often those who wait look whether time alone has let them in, in microseconds.
 const LOOK_US: u64 = 100_000;
@@ -71,6 +71,8 @@ pub(super) struct Turns {
     /// By request number: a client whose connection has broken asks again over another one,
     /// while the first is not known to be gone.
     numbered: BTreeMap<RequestId, SmallVec<[Number; 1]>>,
+    /// By the name of whoever waits.
+    named: BTreeMap<Blob, SmallVec<[Number; 1]>>,
     deadlines: BTreeSet<(u64, Number)>,
     next: Number,
     /// Records whose queues are to be looked at.
@@ -88,6 +90,24 @@ impl Turns {
         waiting.filter_map(|number| self.turns.get(number))
     }
 
+    /// What somebody waits for, who is first in turn first among several of the same name.
+    pub fn of_name(&self, name: &Blob) -> impl Iterator<Item = (Number, &Blob, &Op)> {
+        let numbers = self.named.get(name).into_iter().flatten();
+        numbers.filter_map(|number| self.what(*number))
+    }
+
+    /// What a turn waits for, if it does.
+    pub fn what(&self, number: Number) -> Option<(Number, &Blob, &Op)> {
+        let turn = self.turns.get(&number).filter(|turn| !turn.goes)?;
+        Some((number, turn.key(), turn.op()))
+    }
+
+    /// Those with names who are in front of a turn.
+    pub fn ahead(&self, key: &Blob, number: Number) -> impl Iterator<Item = &Blob> {
+        let ahead = self.queues.get(key).into_iter().flat_map(move |q| q.waiting.range(..number));
+        ahead.filter_map(|number| self.turns.get(number)?.op().waiter())
+    }
+
     /// Whether somebody waits for a record.
     pub fn has_waiting(&self, key: &Blob) -> bool {
         self.queues.get(key).is_some_and(|queue| !queue.waiting.is_empty())
@@ -103,6 +123,9 @@ impl Turns {
         }
         if let Some(request) = &turn.apply.request {
             self.numbered.entry(request.clone()).or_default().push(number);
+        }
+        if let Some(waiter) = turn.op().waiter() {
+            self.named.entry(waiter.clone()).or_default().push(number);
         }
         self.queues.entry(turn.key().clone()).or_default().waiting.insert(number);
         self.turns.insert(number, turn);
@@ -155,6 +178,14 @@ impl Turns {
             numbers.retain(|other| *other != number);
             if numbers.is_empty() {
                 self.numbered.remove(request);
+            }
+        }
+        if let Some(waiter) = turn.op().waiter()
+            && let Some(numbers) = self.named.get_mut(waiter)
+        {
+            numbers.retain(|other| *other != number);
+            if numbers.is_empty() {
+                self.named.remove(waiter);
             }
         }
         if turn.timeout_ms > 0 {
@@ -223,6 +254,10 @@ impl Shard {
             self.set_out(now, number);
         } else {
             self.let_in(now, &key, None);
+            if let Some(circle) = self.circle(now, number) {
+                self.stats.refused += 1;
+                self.end_turn_with(number, circle.into());
+            }
         }
     }
 
