@@ -10,7 +10,8 @@ Everything that works with redis-py goes on working: :class:`Claret` *is* a ``re
   once even if the connection breaks.
 * :meth:`Claret.dispatch`: commands that are sent without waiting for replies, and take effect in
   their order.
-* :meth:`Claret.lock`: a lock that is renewed while it is held, with a fencing token.
+* :meth:`Claret.lock`: a lock that is renewed while it is held, with a fencing token;
+  :meth:`Claret.section`: one command under a lock, in one round trip.
 * :meth:`Claret.snapshot`: reads at one instant that never wait for writers' locks.
 * handles (:class:`Register`, :class:`Map`, :class:`Members`, :class:`Scores`, :class:`Queue`,
   :class:`Counter`, :class:`Best`, :class:`Log`) that work on a database and in a transaction.
@@ -24,6 +25,7 @@ from .errors import (
     ClaretError,
     CommitUnknown,
     ConflictError,
+    DeadlockError,
     LockLost,
     NotAcquired,
     OrderError,
@@ -45,6 +47,7 @@ __all__ = [
     "CommitUnknown",
     "ConflictError",
     "Counter",
+    "DeadlockError",
     "Deferred",
     "Dispatch",
     "Future",

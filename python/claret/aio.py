@@ -15,6 +15,7 @@ from redis.exceptions import ConnectionError, RedisError, ResponseError, Timeout
 from . import rules
 from .aio_dispatch import Dispatch
 from .aio_lock import Fenced, Lock
+from .aio_section import Section
 from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
 from .hold import check_held
 from .script import (
@@ -275,13 +276,27 @@ class Claret(redis.asyncio.Redis):
         shared=False,
         limit=None,
         timeout=None,
+        detect=False,
         policy=RetryPolicy(),
     ):
         """A lock, as an asynchronous context manager; see :meth:`claret.Claret.lock`.
 
         If it is lost the task in the block is cancelled, and the block raises :class:`LockLost`.
         """
-        return Lock(self, name, lease, owner, shared, limit, timeout, policy=policy)
+        return Lock(self, name, lease, owner, shared, limit, timeout, detect, policy=policy)
+
+    def section(
+        self,
+        name,
+        owner=None,
+        shared=False,
+        limit=None,
+        timeout=None,
+        detect=False,
+        policy=RetryPolicy(),
+    ):
+        """Commands that are carried out under a lock; see :meth:`claret.Claret.section`."""
+        return Section(self, name, owner, shared, limit, timeout, detect, policy=policy)
 
     def fenced(self, lock):
         """Commands that are refused if a later holder was there; see :meth:`claret.Claret.fenced`."""

@@ -10,6 +10,7 @@ from .dispatch import Dispatch
 from .errors import BusyError, CommitUnknown, ConflictError
 from .lock import Fenced, Lock
 from .script import Requests, RetryPolicy, writers
+from .section import Section
 from .transaction import Batch, Lane, Transaction
 
 
@@ -50,6 +51,7 @@ class Claret(redis.Redis):
         shared=False,
         limit=None,
         timeout=None,
+        detect=False,
         policy=RetryPolicy(),
     ):
         """A lock, as a context manager; see :class:`Lock`. Not that of redis-py, which needs scripts.
@@ -57,9 +59,29 @@ class Claret(redis.Redis):
         ``lease`` is how long it stays held if the holder is gone, in seconds; while the holder is
         there, the lease is renewed. ``shared`` shares it with others who do so, ``limit`` with so
         many in all. ``timeout`` is how long to wait in seconds, ``None`` for ever. ``owner`` is who
-        ``LOCK.HOLDERS`` says has it.
+        ``LOCK.HOLDERS`` says has it. ``detect`` raises :class:`DeadlockError` rather than to wait in a
+        circle with other owners; it needs an ``owner`` that no other thread uses.
         """
-        return Lock(self, name, lease, owner, shared, limit, timeout, policy=policy)
+        return Lock(self, name, lease, owner, shared, limit, timeout, detect, policy=policy)
+
+    def section(
+        self,
+        name,
+        owner=None,
+        shared=False,
+        limit=None,
+        timeout=None,
+        detect=False,
+        policy=RetryPolicy(),
+    ):
+        """Commands that are carried out under a lock which nobody holds afterwards.
+
+        ``db.section("{report}").set("{report}:newest", day)`` waits in turn for the lock, sets, and
+        gives the lock back, in one round trip. The keys must be of the lock's hash slot. Raises
+        :class:`NotAcquired` if the lock was not free in time; :class:`CommitUnknown` if nobody knows
+        whether that is so, for the connection broke in between. For the words, see :meth:`lock`.
+        """
+        return Section(self, name, owner, shared, limit, timeout, detect, policy=policy)
 
     def fenced(self, lock):
         """Commands on keys that are refused if a later holder of the lock has written there.

@@ -62,6 +62,15 @@ class NotAcquired(ClaretError):
     retryable = True
 
 
+class DeadlockError(ClaretError, ResponseError):
+    """To wait for the lock would have closed a circle of those who wait for each other.
+
+    It had no effect. Give back the locks that you hold, and begin anew.
+    """
+
+    retryable = True
+
+
 class LockLost(ClaretError, ResponseError):
     """The lock is not held any more: its lease has ended, and somebody else may hold it.
 
@@ -84,6 +93,7 @@ def translate(error):
     kinds = {
         "TXNABORT": ConflictError,
         "BUSY": BusyError,
+        "DEADLOCK": DeadlockError,
         "FENCED": LockLost,
         "REPEATED": RepeatedError,
         "INDEFINITE": CommitUnknown,

@@ -29,14 +29,15 @@ def default_owner():
 class Hold:
     """What is known of one lock by its holder, without any input or output."""
 
-    def __init__(self, name, lease, owner, shared, limit, timeout):
-        if lease <= 0 or (shared and limit):
-            raise ValueError("a lease is longer than nothing, and a lock is shared or has a limit")
+    def __init__(self, name, lease, owner, shared, limit, timeout, detect=False):
+        if lease <= 0:
+            raise ValueError("a lease is longer than nothing")
         self.name = name
         self.timeout = timeout
         self._lease_ms = max(1, round(lease * 1000))
-        self._owner = default_owner() if owner is None else owner
-        self._share = ["SHARED"] if shared else ["LIMIT", limit] if limit else []
+        self._owner = named(owner, detect)
+        self._share = share_words(shared, limit)
+        self._detect = detect
         self._token = None
         self._until = 0.0
         self._lost = False
@@ -69,6 +70,8 @@ class Hold:
         words = ["LOCK.TRY" if wait_s == 0 else "LOCK.ACQUIRE", self.name, "LEASE", self._lease_ms]
         if wait_s:
             words += ["TIMEOUT", max(1, round(wait_s * 1000))]
+        if self._detect and wait_s != 0:
+            words.append("DETECT")
         return words + ["OWNER", self._owner, *self._share]
 
     def renewal(self):
@@ -99,9 +102,7 @@ class Hold:
 
     def wait_s(self, timeout, begun):
         """Seconds that are left to wait; never nought unless nobody wants to wait."""
-        if not timeout:
-            return timeout
-        return max(0.001, timeout - (time.monotonic() - begun))
+        return time_left(timeout, begun)
 
 
 class Failures:
@@ -124,12 +125,39 @@ class Failures:
         return self._policy.pause(self._count)
 
 
-def granted_by(replies):
-    """The token that was granted, or ``None``; raises what was answered otherwise."""
+def named(owner, detect):
+    """Who waits and holds."""
+    if detect and not owner:
+        raise ValueError("detect needs an owner: a name of its own for each that holds and waits")
+    return default_owner() if owner is None else owner
+
+
+def share_words(shared, limit):
+    """With whom a lock is held."""
+    if shared and limit:
+        raise ValueError("a lock is shared or has a limit")
+    return ["SHARED"] if shared else ["LIMIT", limit] if limit else []
+
+
+def time_left(timeout, begun):
+    """Seconds that are left to wait; ``None`` is for ever, nought only if that was asked for."""
+    if not timeout:
+        return timeout
+    return max(0.001, timeout - (time.monotonic() - begun))
+
+
+def last_of(replies):
+    """The last reply; raises the first error among them."""
     for reply in replies:
         if isinstance(reply, Exception):
             raise translate(reply)
-    return None if replies[-1] is None else int(replies[-1])
+    return replies[-1]
+
+
+def granted_by(replies):
+    """The token that was granted, or ``None``; raises what was answered otherwise."""
+    token = last_of(replies)
+    return None if token is None else int(token)
 
 
 def converted(db, name, reply, options):

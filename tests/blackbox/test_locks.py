@@ -410,8 +410,8 @@ def test_those_who_wait_get_the_lock_from_the_next_leader(make_cluster):
         assert first.get("count") == "54"
 
 
-def waiters_of_next(client):
+def waiters_of_next(client, key="lock"):
     try:
-        return waiters(client)
+        return waiters(client, key)
     except (ConnectionError, ResponseError):
         return []

@@ -10,10 +10,18 @@
 //! is not part of the state: whoever cannot be granted the lock is answered nil, and the shard keeps
 //! who asked to wait in the order of their arrival ([`DataType::waits`]).
 //!
+//! A *section* is an acquisition, what is done under it, and the release in one: it is let in as an
+//! acquisition would be, has a token as a grant has, and leaves no holder behind, for nothing can come
+//! between its parts.
+//!
 //! A lease ends by the time that the leader has written into the log. A clock that leaps ends leases
 //! early or late; the tokens keep what they protect right.
 
 mod table;
+
+pub(crate) use table::INTERNAL;
+pub use table::section;
+
 #[cfg(test)]
 mod tests;
 
@@ -67,8 +75,21 @@ pub struct Grant {
     pub lease_ms: u64,
     /// With whom.
     pub share: Share,
-    /// Who that is, for people.
+    /// Who that is.
     pub owner: Blob,
+    /// To be refused rather than to wait in a circle.
+    pub detect: bool,
+}
+
+/// What somebody asks for who needs the lock for a section only.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Passage {
+    /// With whom.
+    pub share: Share,
+    /// Who that is.
+    pub owner: Blob,
+    /// To be refused rather than to wait in a circle.
+    pub detect: bool,
 }
 
 /// What can be done with a lock.
@@ -76,6 +97,9 @@ pub struct Grant {
 pub enum Op {
     /// Takes the lock; answers the token, or nil if it cannot be had.
     Acquire(Box<Grant>),
+    /// Passes through the lock without holding it afterwards; answers the token of a section, or nil if the
+    /// lock cannot be had. What is done under the lock comes with it.
+    Pass(Box<Passage>),
     /// Gives back what was granted with a token; answers whether it was held.
     Release(u64),
     /// Begins the lease of a token anew, with another length if one is given; answers whether it was
@@ -111,12 +135,21 @@ impl Value {
         self.live(now_ms) < HOLDERS_MAX
     }
 
+    /// Larger than those of all grants before.
+    fn next_token(&self, ctx: &Ctx) -> u64 {
+        let last = self.holders.last().map_or(0, |holder| holder.token);
+        ctx.ts.since_2026().max(last + 1)
+    }
+
+    fn pass(&self, share: Share, ctx: &Ctx) -> Reply {
+        if self.lets_in(share, ctx.now_ms) { token_reply(self.next_token(ctx)) } else { Reply::Nil }
+    }
+
     fn acquire(&mut self, grant: &Grant, ctx: &Ctx) -> Reply {
         if !self.lets_in(grant.share, ctx.now_ms) {
             return Reply::Nil;
         }
-        let last = self.holders.last().map_or(0, |holder| holder.token);
-        let token = ctx.ts.since_2026().max(last + 1);
+        let token = self.next_token(ctx);
         self.holders.retain(|holder| holder.until_ms > ctx.now_ms);
         self.holders.push(Holder {
             token,
@@ -166,6 +199,34 @@ fn token_reply(token: u64) -> Reply {
     Reply::Int(i64::try_from(token).unwrap_or(i64::MAX))
 }
 
+/// Who wants a lock, with whom, and whether to be refused rather than to wait in a circle.
+fn wanted(op: &Op) -> Option<(&Blob, Share, bool)> {
+    match op {
+        Op::Acquire(grant) => Some((&grant.owner, grant.share, grant.detect)),
+        Op::Pass(passage) => Some((&passage.owner, passage.share, passage.detect)),
+        _ => None,
+    }
+}
+
+fn put_wish(op: &Op, out: &mut ArgBuf) {
+    let Some((owner, share, detect)) = wanted(op) else { return };
+    if !owner.is_empty() {
+        out.push("owner").push(owner);
+    }
+    if detect {
+        out.push("detect");
+    }
+    match share {
+        Share::Alone => {}
+        Share::Shared => {
+            out.push("shared");
+        }
+        Share::Limit(most) => {
+            out.push("limit").push_int(most.into());
+        }
+    }
+}
+
 impl std::fmt::Display for Share {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -184,7 +245,7 @@ impl DataType for Value {
     const SHARED: [u8; 8] = [0b1, 0, 0, 0, 0, 0, 0, 0];
 
     fn is_write(op: &Op) -> bool {
-        matches!(op, Op::Acquire(_) | Op::Release(_) | Op::Renew(..))
+        matches!(op, Op::Acquire(_) | Op::Pass(_) | Op::Release(_) | Op::Renew(..))
     }
 
     fn is_empty(&self) -> bool {
@@ -200,7 +261,15 @@ impl DataType for Value {
     }
 
     fn waits(op: &Op) -> bool {
-        matches!(op, Op::Acquire(grant) if grant.wait)
+        match op {
+            Op::Acquire(grant) => grant.wait,
+            Op::Pass(_) => true,
+            _ => false,
+        }
+    }
+
+    fn opens_section(op: &Op) -> bool {
+        matches!(op, Op::Pass(_))
     }
 
     fn lets_go(op: &Op) -> bool {
@@ -215,12 +284,29 @@ impl DataType for Value {
     }
 
     fn wish(op: &Op) -> Vec<Reply> {
-        match op {
-            Op::Acquire(grant) => {
-                vec![Reply::Bulk(grant.owner.clone()), Reply::bulk(grant.share.to_string())]
-            }
-            _ => Vec::new(),
-        }
+        let Some((owner, share, _)) = wanted(op) else { return Vec::new() };
+        vec![Reply::Bulk(owner.clone()), Reply::bulk(share.to_string())]
+    }
+
+    fn waiter(op: &Op) -> Option<&Blob> {
+        wanted(op).map(|(owner, ..)| owner).filter(|owner| !owner.is_empty())
+    }
+
+    fn detects(op: &Op) -> bool {
+        wanted(op).is_some_and(|(.., detect)| detect)
+    }
+
+    fn in_the_way(&self, op: &Op, now_ms: u64) -> Vec<Blob> {
+        let live = self.holders.iter().filter(|holder| holder.until_ms > now_ms);
+        let bars = |holder: &&Holder| match wanted(op) {
+            Some((_, Share::Alone, _)) => true,
+            Some((_, Share::Shared, _)) => holder.share != Share::Shared,
+            // If there are too many, any one of them need go, and not all.
+            Some((_, Share::Limit(_), _)) => !matches!(holder.share, Share::Limit(_)),
+            None => false,
+        };
+        let named = live.filter(bars).filter(|holder| !holder.owner.is_empty());
+        named.map(|holder| holder.owner.clone()).collect()
     }
 
     fn may_be_idle(op: &Op) -> bool {
@@ -245,6 +331,7 @@ impl DataType for Value {
     fn apply(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
         let reply = match op {
             Op::Acquire(grant) => self.acquire(grant, ctx),
+            Op::Pass(passage) => return self.pass(passage.share, ctx),
             Op::Release(token) => self.release(*token, ctx.now_ms),
             Op::Renew(token, lease_ms) => self.renew(*token, *lease_ms, ctx.now_ms),
             read => return self.query(read, ctx),
@@ -272,18 +359,11 @@ impl DataType for Value {
             Op::Acquire(grant) => {
                 out.push(if grant.wait { "lock.acquire" } else { "lock.try" }).push(key);
                 out.push("lease").push_int(grant.lease_ms as i64);
-                if !grant.owner.is_empty() {
-                    out.push("owner").push(&grant.owner);
-                }
-                match grant.share {
-                    Share::Alone => {}
-                    Share::Shared => {
-                        out.push("shared");
-                    }
-                    Share::Limit(most) => {
-                        out.push("limit").push_int(most.into());
-                    }
-                }
+                put_wish(op, out);
+            }
+            Op::Pass(_) => {
+                out.push("lock.pass").push(key);
+                put_wish(op, out);
             }
             Op::Release(token) => {
                 out.push("lock.release").push(key).push_int(*token as i64);

@@ -105,6 +105,14 @@ macro_rules! registry {
                 }
             }
 
+            /// Whether what is asked behind it depends on its reply: see [`DataType::opens_section`].
+            pub fn opens_section(&self) -> bool {
+                match self {
+                    Self::Key(_) => false,
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::opens_section(op)),*
+                }
+            }
+
             /// Whether somebody who waits may go on after it: see [`DataType::lets_go`].
             pub fn lets_go(&self) -> bool {
                 match self {
@@ -119,6 +127,22 @@ macro_rules! registry {
                     Self::Key(_) => None,
                     $(Self::$variant(op) => <crate::$module::Value as DataType>::undone(op, reply)
                         .map(Self::$variant)),*
+                }
+            }
+
+            /// Who waits with it: see [`DataType::waiter`].
+            pub fn waiter(&self) -> Option<&Blob> {
+                match self {
+                    Self::Key(_) => None,
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::waiter(op)),*
+                }
+            }
+
+            /// Whether it is refused rather than to wait in a circle: see [`DataType::detects`].
+            pub fn detects(&self) -> bool {
+                match self {
+                    Self::Key(_) => false,
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::detects(op)),*
                 }
             }
 
@@ -240,6 +264,13 @@ macro_rules! registry {
                         }
                     }
                 }),*
+            }
+        }
+
+        fn in_the_way_by_type(value: &Value, op: &Op, now_ms: u64) -> Vec<Blob> {
+            match (value, op) {
+                $((Value::$variant(value), Op::$variant(op)) => value.in_the_way(op, now_ms),)*
+                _ => Vec::new(),
             }
         }
 
@@ -374,6 +405,11 @@ pub fn idle(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
     if op.may_be_idle() { idle_by_type(record.map(|r| &r.value), op, now_ms) } else { None }
 }
 
+/// Who must go before an operation can be carried out that waits: see [`DataType::in_the_way`].
+pub fn in_the_way(record: Option<&Record>, op: &Op, now_ms: u64) -> Vec<Blob> {
+    record.map_or_else(Vec::new, |record| in_the_way_by_type(&record.value, op, now_ms))
+}
+
 /// Whether two accesses to the record under a key commute: see [`DataType::commutes`].
 pub fn commutes(record: Option<&Record>, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {
     match (a.op.is_write(), b.op.is_write()) {
@@ -412,11 +448,16 @@ fn lookup(
     table.get(&*lower).copied()
 }
 
+/// Forms that only the log uses.
+fn internal() -> impl Iterator<Item = &'static CommandSpec> {
+    key::INTERNAL.iter().chain(crate::lock::INTERNAL)
+}
+
 /// Reads an operation back from the words that [`Op::encode`] wrote.
 pub fn decode(args: &Args<'_>) -> Result<(crate::Blob, Op), ErrorReply> {
     let name = args.get(0).unwrap_or_default();
     let spec = command(name)
-        .or_else(|| key::INTERNAL.iter().find(|c| c.name.as_bytes() == name))
+        .or_else(|| internal().find(|c| c.name.as_bytes() == name))
         .ok_or_else(|| ErrorReply::err("unknown operation in the log"))?;
     spec.check_arity(args.len())?;
     let Handler::Data(parse) = spec.handler else {

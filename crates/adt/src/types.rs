@@ -154,9 +154,30 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
         false
     }
 
+    /// Whether what is asked together with `op`, behind it, is carried out only if the reply of `op` is a
+    /// number, which is then the fencing token of all of it.
+    fn opens_section(_op: &Self::Op) -> bool {
+        false
+    }
+
     /// What takes back what was granted to somebody who has waited and is gone, from the reply.
     fn undone(_op: &Self::Op, _reply: &Reply) -> Option<Self::Op> {
         None
+    }
+
+    /// Who waits with `op`, if that one has a name: whoever has it waits for nothing else at the same time.
+    fn waiter(_op: &Self::Op) -> Option<&Blob> {
+        None
+    }
+
+    /// Whether `op` is to be refused rather than to wait in a circle.
+    fn detects(_op: &Self::Op) -> bool {
+        false
+    }
+
+    /// Those with names who must all go before `op`, which waits, can be carried out.
+    fn in_the_way(&self, _op: &Self::Op, _now_ms: u64) -> Vec<Blob> {
+        Vec::new()
     }
 
     /// What is told about somebody who waits, to whoever asks.

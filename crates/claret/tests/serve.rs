@@ -222,6 +222,32 @@ async fn a_client_in_rust_dispatches_commands_in_order() {
 }
 
 #[tokio::test]
+async fn a_client_in_rust_does_something_in_a_section() {
+    use client::{Client, Command as Words, Error, LockOptions};
+    let temp = tempfile::tempdir().unwrap();
+    let server = serve(&temp.path().join("data"), &["--shards", "2"]);
+    let client = Client::connect(&format!("redis://{}", server.address)).await.unwrap();
+    let section = |command, timeout| {
+        let options = LockOptions { timeout, ..LockOptions::default() };
+        client.section::<Option<i64>>("lock{a}", options, command)
+    };
+    let count = || Words::new("INCR").arg("{a}count");
+    assert_eq!(section(count(), None).await, Ok(Some(1)));
+    let nothing = Words::new("HGET").arg("{a}map").arg("nothing");
+    assert_eq!(section(nothing, None).await, Ok(None));
+    let held = client.lock("lock{a}", LockOptions::default()).await.unwrap();
+    let in_vain = section(count(), Some(Duration::from_millis(50))).await;
+    assert_eq!(in_vain, Err(Error::NotAcquired));
+    let (waited, released) = tokio::join!(section(count(), None), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        held.release().await
+    });
+    assert_eq!((waited, released), (Ok(Some(2)), Ok(true)));
+    let elsewhere = section(Words::new("INCR").arg("elsewhere"), None).await;
+    assert!(matches!(elsewhere, Err(Error::Refused(line)) if line.starts_with("CROSSSLOT")));
+}
+
+#[tokio::test]
 async fn a_client_in_rust_holds_a_lock_renews_it_and_is_fenced_when_it_has_lost_it() {
     use client::{Client, Command as Words, Error, LockOptions};
     let temp = tempfile::tempdir().unwrap();

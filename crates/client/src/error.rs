@@ -63,6 +63,10 @@ pub enum Error {
     /// The lock was not free in time.
     #[error("the lock was not free in time")]
     NotAcquired,
+    /// To wait for the lock would have closed a circle of those who wait for each other; nothing happened.
+    /// Give back what you hold, and begin anew.
+    #[error("{0}")]
+    Deadlock(String),
     /// The lock is not held any more, and somebody else may hold it; a fenced command had no effect.
     #[error("{0}")]
     LockLost(String),
@@ -115,6 +119,7 @@ impl Error {
             "TXNABORT" => Self::Aborted(line.to_owned()),
             "BUSY" => Self::Busy(line.to_owned()),
             "REPEATED" => Self::ReplyLost,
+            "DEADLOCK" => Self::Deadlock(line.to_owned()),
             "FENCED" => Self::LockLost(line.to_owned()),
             "INDEFINITE" => Self::CommitUnknown(line.to_owned()),
             _ => Self::Refused(line.to_owned()),

@@ -27,12 +27,21 @@ pub struct LockOptions {
     pub owner: String,
     /// With whom it is held.
     pub share: Share,
+    /// To fail with [`Error::Deadlock`] rather than to wait in a circle with other owners. It needs an
+    /// `owner` of its own for each that holds and waits.
+    pub detect: bool,
 }
 
 impl Default for LockOptions {
     fn default() -> Self {
         let owner = format!("process {}", std::process::id());
-        Self { lease: Duration::from_secs(30), timeout: None, owner, share: Share::Alone }
+        Self {
+            lease: Duration::from_secs(30),
+            timeout: None,
+            owner,
+            share: Share::Alone,
+            detect: false,
+        }
     }
 }
 
@@ -53,11 +62,31 @@ impl LockOptions {
         if let Some(left) = left.filter(|_| !tries) {
             command = command.arg("TIMEOUT").arg(millis(left));
         }
+        self.shared(if self.detect && !tries { command.arg("DETECT") } else { command })
+    }
+
+    fn shared(&self, command: Command) -> Command {
         match self.share {
             Share::Alone => command,
             Share::Shared => command.arg("SHARED"),
             Share::Limit(most) => command.arg("LIMIT").arg(most),
         }
+    }
+
+    /// A transaction that is a section, so that a value that is not there is told from a wait in vain.
+    fn section(&self, name: &[u8], left: Option<Duration>, command: &Command, out: &mut Vec<u8>) {
+        let mut section = Command::new("LOCK.SECTION").arg(name);
+        section = section.arg("OWNER").arg(self.owner.as_str());
+        if let Some(left) = left {
+            section = section.arg("TIMEOUT").arg(millis(left));
+        }
+        if self.detect {
+            section = section.arg("DETECT");
+        }
+        Command::new("MULTI").encode(out);
+        self.shared(section).encode(out);
+        command.encode(out);
+        Command::new("EXEC").encode(out);
     }
 }
 
@@ -289,6 +318,66 @@ impl Client {
             }
             (number, again) = (slot.next_number(), false);
         }
+    }
+}
+
+impl Client {
+    /// Carries one command out under a lock, which nobody holds afterwards, in one round trip: it waits in
+    /// turn for the lock as [`Client::lock`] does, and needs no lease. The command's keys must be of the
+    /// lock's hash slot. Asked again after a broken connection it is carried out once.
+    ///
+    /// # Errors
+    /// [`Error::NotAcquired`] if the lock was not free in time, [`Error::CommitUnknown`] if it was asked
+    /// for more than once then; otherwise as [`Client::once`].
+    pub async fn section<T: FromReply>(
+        &self,
+        name: impl crate::command::ToArg,
+        options: LockOptions,
+        command: Command,
+    ) -> Result<T> {
+        let mut bytes = Vec::new();
+        name.write(&mut bytes);
+        let policy = self.options().retry.clone();
+        let mut slot = self.waiting_slot();
+        let number = slot.next_number();
+        let (begun, mut again) = (Instant::now(), false);
+        let mut attempts = Attempts::new(&policy);
+        loop {
+            let asked = Instant::now();
+            let left = options.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
+            let mut out = Vec::new();
+            slot.push_number(number, &mut out);
+            options.section(&bytes, left, &command, &mut out);
+            match slot.exchange_or_close(&out, 5).await.and_then(carried_out) {
+                Ok(Some(reply)) => return T::from_reply(checked(reply)?),
+                Ok(None) if again => {
+                    let text = "the lock was not free in time, and it was asked for more than once";
+                    return Err(Error::CommitUnknown(text.to_owned()));
+                }
+                Ok(None) => return Err(Error::NotAcquired),
+                Err(error) if error.is_retryable() || matches!(error, Error::Disconnected(_)) => {
+                    again = true;
+                    if asked.elapsed() > LONG_WAIT {
+                        attempts = Attempts::new(&policy);
+                    }
+                    attempts.pause(error).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The reply of a section's command, if the section was let in.
+fn carried_out(replies: Vec<ClientReply>) -> Result<Option<ClientReply>> {
+    let mut last = ClientReply::Nil;
+    for reply in replies {
+        last = checked(reply)?;
+    }
+    match last {
+        ClientReply::Nil => Ok(None),
+        ClientReply::Array(mut items) if items.len() == 2 => Ok(items.pop()),
+        other => Err(Error::unexpected("a token and a reply", &other)),
     }
 }
 

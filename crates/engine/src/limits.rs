@@ -41,6 +41,9 @@ pub const BLOCKED_MAX: usize = 50_000;
 pub const OUTLIVED_MAX: usize = 10_000;
 /// Most operations of a shard that wait for their turn (`LOCK.ACQUIRE`).
 pub const TURNS_MAX: usize = 100_000;
+/// Most that is looked at to find out whether somebody who waits for its turn waits in a circle: whoever
+/// waits behind more than this waits.
+pub const CIRCLE_STEPS_MAX: usize = 10_000;
 /// Most locks of which a shard remembers the largest fencing token that it has seen.
 pub const FENCES_MAX: usize = 1 << 16;
 /// Most locks whose tokens one command or transaction presents (`FENCE`).

@@ -1,98 +1,21 @@
 //! One simulated client of locks: it asks for a lock, works under it, and writes to what the lock guards,
-//! with its token. Sometimes it stands still for longer than its lease, goes on although the lock is lost,
+//! with its token; or for a section, in which it writes. Sometimes it stands still for longer than its lease, goes on although the lock is lost,
 //! forgets to give it back, or leaves.
+
+mod habits;
+mod open;
 
 use crate::client::Wish;
 use crate::random::Random;
 use adt::Reply;
 use check::locks::{Act, Outcome, What};
+pub use habits::{Habits, is_of_locks};
+use habits::{lock_name, place};
+use open::{Asks, Open, outcome, words};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How long a client waits before it sends a request in doubt once more.
 const RETRY_US: u64 = 50_000;
-
-/// What the clients of a run are like.
-#[derive(Clone, Copy, Debug)]
-pub struct Habits {
-    /// How many locks there are, and how many places each guards.
-    locks: u64,
-    places: u64,
-    lease_ms: u64,
-    /// How long they wait for a lock at most; nought is for ever.
-    timeout_ms: u64,
-    /// How long they work between two steps, mostly.
-    work_us: u64,
-    /// How many of a hundred steps they stand still at, for up to three leases.
-    stands_percent: u64,
-    /// How many of a hundred steps they renew the lease before.
-    renews_percent: u64,
-    /// How many of a hundred times they do not give the lock back, or leave it with the connection.
-    forgets_percent: u64,
-    /// How many of a hundred acquisitions share the lock, and how many have a request number.
-    shared_percent: u64,
-    numbered_percent: u64,
-    /// What they write they write in transactions that read the lock, and not under fences.
-    requires: bool,
-    /// How many of a hundred holders somebody takes the lock away from.
-    breaks_percent: u64,
-}
-
-impl Habits {
-    /// The habits of all clients of a run.
-    pub fn draw(random: &mut Random, cluster: bool) -> Self {
-        let leases = if cluster { [100, 400, 1_500, 4_000] } else { [20, 50, 200, 500] };
-        let lease_ms = *random.pick(&leases);
-        let requires = random.percent(25);
-        // Who shares a lock holds it with smaller and larger tokens.
-        let shared_percent = *random.pick(&[0, 0, 0, 40]);
-        Self {
-            locks: random.between(1, 3),
-            places: random.between(1, 2),
-            lease_ms,
-            timeout_ms: *random.pick(&[0, 0, lease_ms, 3 * lease_ms, 10]),
-            work_us: *random.pick(&[lease_ms * 10, lease_ms * 50, lease_ms * 200]),
-            stands_percent: *random.pick(&[0, 5, 30]),
-            renews_percent: *random.pick(&[0, 20, 60]),
-            forgets_percent: *random.pick(&[0, 5, 30]),
-            shared_percent: if requires { 0 } else { shared_percent },
-            requires,
-            numbered_percent: *random.pick(&[0, 50, 100]),
-            breaks_percent: *random.pick(&[0, 0, 0, 5]),
-        }
-    }
-
-    /// The keys of what a lock guards in one of its places: they are in one slot, as what is fenced together
-    /// must be, but for transactions.
-    fn keys(&self, place: &str) -> (String, String) {
-        let elsewhere = if self.requires { "-elsewhere" } else { "" };
-        (format!("reg{{{place}}}"), format!("jou{{{place}{elsewhere}}}"))
-    }
-
-    /// Every place with its register and its journal.
-    pub fn all(&self) -> Vec<(String, String, String)> {
-        let places = (0..self.locks).flat_map(|lock| (0..self.places).map(move |n| (lock, n)));
-        let named = places.map(|(lock, n)| place(lock, n));
-        let with_keys = named.map(|place| {
-            let (register, journal) = self.keys(&place);
-            (place, register, journal)
-        });
-        with_keys.collect()
-    }
-}
-
-/// Whether a key is a lock, or what one guards.
-pub fn is_of_locks(key: &str) -> bool {
-    ["lock", "reg{", "jou{"].iter().any(|prefix| key.starts_with(prefix))
-}
-
-fn lock_name(lock: u64) -> String {
-    format!("lock{lock}")
-}
-
-/// The first place of a lock is where the lock is; others may be anywhere.
-fn place(lock: u64, n: u64) -> String {
-    if n == 0 { lock_name(lock) } else { format!("place{lock}-{n}") }
-}
 
 /// What it does next.
 #[derive(Clone, Copy, Debug)]
@@ -119,33 +42,6 @@ enum Stage {
         lock: u64,
         token: u64,
     },
-}
-
-/// Something that is not answered.
-#[derive(Debug)]
-struct Open {
-    act: usize,
-    /// How many replies are missing; the last one counts.
-    left: usize,
-    /// The rest of a transaction, of which each command is sent when the one before it is answered; the
-    /// first asks whether the lock is held.
-    unsent: VecDeque<Vec<String>>,
-    asks: Asks,
-}
-
-/// Whether the lock of a transaction is held.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Asks {
-    /// Nobody asks.
-    Nothing,
-    /// It begins, and is to ask next.
-    Next,
-    /// The next reply tells.
-    Now,
-    /// It is, as far as it is known.
-    Held,
-    /// It is not: the transaction is to be ended.
-    Lost,
 }
 
 /// A client.
@@ -227,8 +123,30 @@ impl Holder {
         let number = numbered.then_some(self.numbers);
         let (lease_us, again) = (self.habits.lease_ms * 1000, false);
         let shared = self.random.percent(self.habits.shared_percent);
+        if self.random.percent(self.habits.sections_percent) {
+            return self.begin_section(now_us, lock, shared, number);
+        }
         let act =
             self.act(now_us, What::Acquire { lock: lock_name(lock), lease_us, shared, again });
+        self.stage = Stage::Asking(act, number);
+        self.ask(act, number)
+    }
+
+    /// It asks for something to be written in a section.
+    fn begin_section(
+        &mut self,
+        now_us: u64,
+        lock: u64,
+        shared: bool,
+        number: Option<u64>,
+    ) -> Vec<Wish> {
+        let value = format!("section.{}.{}", self.id, self.acts.len());
+        // What it is about is where the lock is; a journal may be elsewhere.
+        let journal = !self.habits.requires && self.random.percent(50);
+        let register = !journal || self.random.percent(50);
+        let (lock, place, again) = (lock_name(lock), place(lock, 0), false);
+        let what = What::Section { lock, shared, again, place, value, register, journal };
+        let act = self.act(now_us, what);
         self.stage = Stage::Asking(act, number);
         self.ask(act, number)
     }
@@ -255,17 +173,33 @@ impl Holder {
     }
 
     fn ask(&mut self, act: usize, number: Option<u64>) -> Vec<Wish> {
-        let What::Acquire { lock, shared, .. } = &self.acts[act].what else { return Vec::new() };
         let Habits { lease_ms, timeout_ms, .. } = self.habits;
-        let shared = if *shared { " shared" } else { "" };
-        let mut commands = Vec::new();
-        if let Some(number) = number {
-            commands.push(words(&format!("client request holder-{} {number}", self.id)));
-        }
-        commands.push(words(&format!(
-            "lock.acquire {lock} timeout {timeout_ms} lease {lease_ms} owner {}{shared}",
-            self.id
-        )));
+        let wish = |shared: &bool| {
+            let shared = if *shared { " shared" } else { "" };
+            format!("timeout {timeout_ms} owner {}{shared}", self.id)
+        };
+        let asked = match &self.acts[act].what {
+            What::Acquire { lock, shared, .. } => {
+                vec![format!("lock.acquire {lock} lease {lease_ms} {}", wish(shared))]
+            }
+            What::Section { lock, shared, place, value, register, journal, .. } => {
+                let section = format!("lock.section {lock} {}", wish(shared));
+                let (register_key, journal_key) = self.habits.keys(place);
+                let set = format!("set {register_key} {value}");
+                let push = format!("rpush {journal_key} {value}");
+                match (register, journal) {
+                    (true, true) => {
+                        ["multi", &section, &set, &push, "exec"].map(str::to_owned).into()
+                    }
+                    // Whoever asks for one command is not told the token.
+                    (true, _) => vec![format!("{section} {set}")],
+                    _ => ["multi", &section, &push, "exec"].map(str::to_owned).into(),
+                }
+            }
+            _ => return Vec::new(),
+        };
+        let request = number.map(|number| format!("client request holder-{} {number}", self.id));
+        let commands = request.iter().chain(&asked).map(|command| words(command)).collect();
         self.send(act, commands)
     }
 
@@ -384,7 +318,8 @@ impl Holder {
     /// What was asked for under a number is asked for once more, and takes effect once.
     fn again(&mut self, now_us: u64) -> Vec<Wish> {
         if let Stage::Asking(act, _) = self.stage
-            && let What::Acquire { again, .. } = &mut self.acts[act].what
+            && let What::Acquire { again, .. } | What::Section { again, .. } =
+                &mut self.acts[act].what
         {
             *again = true;
             self.mark("locks_asked_again");
@@ -401,12 +336,15 @@ impl Holder {
                 granted = Some((lock.clone(), *again, *token));
                 "locks_granted"
             }
+            (What::Section { .. }, Outcome::Granted(_) | Outcome::Done) => "sections",
+            (What::Section { .. }, Outcome::Fenced) => "sections_fenced",
             // An attempt before this one may have been granted.
-            (What::Acquire { again: true, .. }, _) => {
+            (What::Acquire { again: true, .. } | What::Section { again: true, .. }, _) => {
                 (done.ended_us, done.outcome) = (u64::MAX, Outcome::Unknown);
                 "locks_not_granted"
             }
             (What::Acquire { .. }, _) => "locks_not_granted",
+            (What::Section { .. }, Outcome::Refused) => "sections_not_let_in",
             (What::Write { .. }, Outcome::Done) if self.habits.requires => "writes_with_lock_held",
             (What::Write { .. }, Outcome::Done) => "fenced_writes",
             (What::Write { .. }, Outcome::Fenced) => "old_tokens_refused",
@@ -469,62 +407,8 @@ impl Holder {
         self.open.clear();
         let Stage::Asking(act, number) = self.stage else { return };
         match (number, &mut self.acts[act].what) {
-            (Some(_), What::Acquire { again, .. }) => *again = true,
+            (Some(_), What::Acquire { again, .. } | What::Section { again, .. }) => *again = true,
             _ => self.stage = Stage::Idle,
         }
-    }
-}
-
-impl Open {
-    /// A reply has come; the command that is sent then, if it is a transaction that goes on.
-    fn next(&mut self, reply: &Reply) -> Option<Vec<String>> {
-        self.left -= 1;
-        if self.asks == Asks::Nothing {
-            return None;
-        }
-        let ends = |code| ["TXNABORT", "INDEFINITE"].contains(&code);
-        if matches!(reply, Reply::Error(error) if ends(error.code())) {
-            self.left = 0;
-            return None;
-        }
-        self.asks = match (self.asks, reply) {
-            (Asks::Next, _) => Asks::Now,
-            (Asks::Now, Reply::Int(1..)) => Asks::Held,
-            (Asks::Now, _) => Asks::Lost,
-            (asks, _) => asks,
-        };
-        if self.asks == Asks::Lost && self.left > 1 {
-            (self.left, self.unsent) = (1, VecDeque::new());
-            return Some(words("txn abort"));
-        }
-        self.unsent.pop_front()
-    }
-}
-
-fn words(command: &str) -> Vec<String> {
-    command.split(' ').map(str::to_owned).collect()
-}
-
-/// What a reply says of an act.
-fn outcome(what: &What, reply: &Reply) -> Outcome {
-    let text = |reply: &Reply| match reply {
-        Reply::Bulk(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        _ => None,
-    };
-    match (what, reply) {
-        (_, Reply::Error(error)) => match error.code() {
-            "FENCED" => Outcome::Fenced,
-            // It took effect, and what it has answered is lost.
-            "INDEFINITE" | "REPEATED" => Outcome::Unknown,
-            _ => Outcome::Refused,
-        },
-        (What::Acquire { .. }, Reply::Int(token)) => Outcome::Granted(token.unsigned_abs()),
-        (What::Acquire { .. }, _) => Outcome::Refused,
-        (What::Renew { .. } | What::Release { .. }, Reply::Int(0)) => Outcome::Refused,
-        (What::Read { .. }, Reply::Array(items)) => {
-            Outcome::Read(items.iter().filter_map(text).collect())
-        }
-        (What::Read { .. }, reply) => Outcome::Read(text(reply).into_iter().collect()),
-        _ => Outcome::Done,
     }
 }

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 const SEEDS: u64 = 40;
 
 /// What the judge must have had to look at in these seeds, and how often at least.
-const LOOKED_AT: [(&str, u64); 6] = [
+const LOOKED_AT: [(&str, u64); 7] = [
     ("grants", 500),
     ("leases counted", 200),
+    ("sections", 200),
     ("writes", 1_000),
     ("unknown writes", 10),
     ("reads", 500),
@@ -31,6 +32,8 @@ const MARKS: &[&str] = &[
     "locks_taken_away",
     "old_tokens_refused",
     "releases_too_late",
+    "sections",
+    "sections_not_let_in",
     "writes_with_lock_held",
 ];
 

@@ -54,6 +54,7 @@ const CODES: &[&str] = &[
     "REPEATED",
     "VOIDED",
     "FENCED",
+    "DEADLOCK",
     "TXNABORT",
     "NOCUT",
     "CHANGED",

@@ -5,7 +5,7 @@ mod hex;
 mod parcels;
 mod stream;
 
-use adt::{Blob, Corrupt, Reply};
+use adt::{Blob, Corrupt, ErrorReply, Reply};
 use engine::coordination::acl::Rules;
 use engine::coordination::service::Command;
 use engine::coordination::{
@@ -131,9 +131,29 @@ fn about_locks() -> Vec<Parcel> {
     let ops = smallvec![op("lock.acquire lock lease 500 owner ann")];
     let wait = Body::Await { apply: Apply { ops, ..Apply::default() }, timeout_ms: 900 };
     let waiting = Body::Waiting { key: Blob::from("lock") };
-    let told = [Answer::Fenced, Answer::Replies(smallvec![Reply::Int(8)])];
-    let asked = [Body::Apply(write), wait, waiting].map(asked);
+    let ops = smallvec![op("lock.pass {a} owner ann shared detect"), op("set {a}1 x")];
+    let section = Body::Await { apply: Apply { ops, ..Apply::default() }, timeout_ms: 0 };
+    let circle = Reply::Error(ErrorReply::new("DEADLOCK", "ann waits for x behind ann"));
+    let told = [
+        Answer::Fenced,
+        Answer::Replies(smallvec![Reply::Int(8)]),
+        Answer::Replies(smallvec![circle]),
+    ];
+    let asked = [Body::Apply(write), wait, section, waiting].map(asked);
     asked.into_iter().chain(told.map(answered)).collect()
+}
+
+#[test]
+fn what_waits_for_its_turn_is_one_operation_or_a_section() {
+    for (ops, fits) in [
+        (smallvec![], false),
+        (smallvec![op("lock.acquire lock owner ann"), op("set a 1")], false),
+        (smallvec![op("set a 1"), op("lock.pass lock")], false),
+        (smallvec![op("lock.pass lock"), op("set a 1"), op("get a")], true),
+    ] {
+        let wait = Body::Await { apply: Apply { ops, ..Apply::default() }, timeout_ms: 0 };
+        assert_eq!(decoded(&encoded(&asked(wait))).is_ok(), fits);
+    }
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! The commands of locks, and how their words become operations.
 
-use super::{Grant, LEASE_MS, LEASE_MS_MAX, OWNER_BYTES_MAX, Op, Share};
+use super::{Grant, HOLDERS_MAX, LEASE_MS, LEASE_MS_MAX, OWNER_BYTES_MAX, Op, Passage, Share};
 use crate::command::commands;
 use crate::{Args, Awaiting, Blob, Command, CommandSpec, ErrorReply, Flags, Keys, Op as AnyOp};
 
-const SYNTAX: &str =
-    "key [TIMEOUT milliseconds] [LEASE milliseconds] [OWNER name] [SHARED | LIMIT holders]";
+const SYNTAX: &str = "key [TIMEOUT milliseconds] [LEASE milliseconds] [OWNER name] [SHARED | LIMIT holders] [DETECT]";
 const TRY_SYNTAX: &str = "key [LEASE milliseconds] [OWNER name] [SHARED | LIMIT holders]";
 const TAKES: Flags =
     Flags::WRITE.and(Flags::GROWS).and(Flags::FAST).and(Flags::NO_MULTI).and(Flags::COORDINATION);
@@ -20,7 +19,7 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "lock";
     ("lock.try", -2, TAKES, Keys::ONE,
         "Takes a lock if it is free, and returns its fencing token, or nil.",
         TRY_SYNTAX, "O(1); O(n) in those who hold it with others") =>
-        |a| Ok(single(a.blob(1)?, Op::Acquire(Box::new(parse_grant(a, false)?.0))));
+        parse_try;
     ("lock.release", 3, WRITES, Keys::ONE,
         "Gives a lock back that was granted with this token; 0 if it is not held with it.",
         "key token", "O(1); O(n) in those who hold it with others") =>
@@ -39,6 +38,14 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "lock";
         |a| Ok(single(a.blob(1)?, Op::Holders));
 };
 
+/// Forms that only the log uses; clients cannot send them.
+pub(crate) const INTERNAL: &[CommandSpec] = commands! { "lock";
+    ("lock.pass", -2, Flags::WRITE, Keys::ONE,
+        "Passes through a lock for what is carried out with it.",
+        "key [OWNER name] [SHARED | LIMIT holders] [DETECT]", "O(n) in those who hold it") =>
+        parse_pass;
+};
+
 fn single(key: Blob, op: Op) -> Command {
     Command::Single(key, AnyOp::Lock(op))
 }
@@ -55,21 +62,47 @@ fn lease(args: &Args<'_>, at: usize) -> Result<u64, ErrorReply> {
     })
 }
 
-/// What is asked for, and how long to wait in milliseconds; 0 means for ever.
-fn parse_grant(args: &Args<'_>, wait: bool) -> Result<(Grant, u64), ErrorReply> {
-    let mut grant = Grant { wait, lease_ms: LEASE_MS, share: Share::Alone, owner: Blob::default() };
-    let (mut timeout_ms, mut i) = (0, 2);
-    while i < args.len() {
+/// What is asked for, and how long to wait.
+struct Asked {
+    grant: Grant,
+    /// In milliseconds; 0 means for ever.
+    timeout_ms: u64,
+    /// The words of it, with those before.
+    words: usize,
+}
+
+/// Which options there are.
+#[derive(Clone, Copy, PartialEq)]
+enum Options {
+    Acquire,
+    Try,
+    /// What stands behind them is a command.
+    Section,
+}
+
+fn parse_options(args: &Args<'_>, which: Options) -> Result<Asked, ErrorReply> {
+    let wait = which != Options::Try;
+    let (share, owner) = (Share::Alone, Blob::default());
+    let grant = Grant { wait, lease_ms: LEASE_MS, share, owner, detect: false };
+    let mut asked = Asked { grant, timeout_ms: 0, words: 2 };
+    let grant = &mut asked.grant;
+    while asked.words < args.len() {
+        let i = asked.words;
         if args.is(i, "SHARED") && grant.share == Share::Alone {
             grant.share = Share::Shared;
-            i += 1;
+            asked.words += 1;
+            continue;
+        }
+        if wait && args.is(i, "DETECT") && !grant.detect {
+            grant.detect = true;
+            asked.words += 1;
             continue;
         }
         if wait && args.is(i, "TIMEOUT") {
             let timeout = args.int(i + 1).ok().and_then(|timeout| u64::try_from(timeout).ok());
-            timeout_ms = timeout
+            asked.timeout_ms = timeout
                 .ok_or_else(|| ErrorReply::err("TIMEOUT is in milliseconds, 0 for no limit"))?;
-        } else if args.is(i, "LEASE") {
+        } else if which != Options::Section && args.is(i, "LEASE") {
             grant.lease_ms = lease(args, i + 1)?;
         } else if args.is(i, "OWNER") {
             grant.owner = args.blob(i + 1)?;
@@ -78,22 +111,58 @@ fn parse_grant(args: &Args<'_>, wait: bool) -> Result<(Grant, u64), ErrorReply> 
                 return Err(ErrorReply::err(text));
             }
         } else if args.is(i, "LIMIT") && grant.share == Share::Alone {
-            let most = args.int(i + 1).ok().and_then(|most| u32::try_from(most).ok());
-            let most = most.filter(|most| (1..=super::HOLDERS_MAX as u32).contains(most));
-            grant.share = Share::Limit(most.ok_or_else(|| {
-                ErrorReply::err(format!("LIMIT is from 1 to {}", super::HOLDERS_MAX))
-            })?);
+            grant.share = limit(args, i + 1)?;
+        } else if which == Options::Section && !is_option(args, i) {
+            break;
         } else {
             return Err(ErrorReply::syntax());
         }
-        i += 2;
+        asked.words += 2;
     }
-    Ok((grant, timeout_ms))
+    if grant.detect && grant.owner.is_empty() {
+        let text = "DETECT needs an OWNER, one name for each that holds and waits by itself";
+        return Err(ErrorReply::err(text));
+    }
+    Ok(asked)
+}
+
+/// Whether a word is no command's name: it is an option, in a place where it cannot be.
+fn is_option(args: &Args<'_>, at: usize) -> bool {
+    ["SHARED", "LIMIT", "LEASE", "DETECT"].iter().any(|word| args.is(at, word))
+}
+
+fn limit(args: &Args<'_>, at: usize) -> Result<Share, ErrorReply> {
+    let most = args.int(at).ok().and_then(|most| u32::try_from(most).ok());
+    let most = most.filter(|most| (1..=HOLDERS_MAX as u32).contains(most));
+    most.map(Share::Limit)
+        .ok_or_else(|| ErrorReply::err(format!("LIMIT is from 1 to {HOLDERS_MAX}")))
+}
+
+fn parse_try(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let grant = parse_options(args, Options::Try)?.grant;
+    Ok(single(args.blob(1)?, Op::Acquire(Box::new(grant))))
+}
+
+/// The words of a section up to its command: what waits for the lock, and how many words that are.
+pub fn section(args: &Args<'_>) -> Result<(Awaiting, usize), ErrorReply> {
+    let key = args.blob(1)?;
+    let Asked { grant, timeout_ms, words } = parse_options(args, Options::Section)?;
+    let passage = Passage { share: grant.share, owner: grant.owner, detect: grant.detect };
+    let op = AnyOp::Lock(Op::Pass(Box::new(passage)));
+    Ok((Awaiting { key, op, timeout_ms }, words))
+}
+
+fn parse_pass(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let (Awaiting { key, op, .. }, words) = section(args)?;
+    if words < args.len() {
+        return Err(ErrorReply::syntax());
+    }
+    Ok(Command::Single(key, op))
 }
 
 fn parse_acquire(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let key = args.blob(1)?;
-    let (grant, timeout_ms) = parse_grant(args, true)?;
+    let Asked { grant, timeout_ms, .. } = parse_options(args, Options::Acquire)?;
     let op = AnyOp::Lock(Op::Acquire(Box::new(grant)));
     Ok(Command::Awaiting(Awaiting { key, op, timeout_ms }))
 }

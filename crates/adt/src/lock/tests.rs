@@ -42,13 +42,23 @@ impl Story {
 fn laws_hold() {
     let grant = |wait, share| {
         let owner = Blob::from(if wait { "ann" } else { "" });
-        Op::Acquire(Box::new(Grant { wait, lease_ms: 1500, share, owner }))
+        Op::Acquire(Box::new(Grant { wait, lease_ms: 1500, share, owner, detect: wait }))
     };
     crate::laws::check_laws::<Value>(
         &[
             grant(true, Share::Alone),
             grant(false, Share::Shared),
             grant(true, Share::Limit(2)),
+            Op::Pass(Box::new(Passage {
+                share: Share::Alone,
+                owner: Blob::from("ann"),
+                detect: true,
+            })),
+            Op::Pass(Box::new(Passage {
+                share: Share::Shared,
+                owner: Blob::from(""),
+                detect: false,
+            })),
             Op::Release(1),
             Op::Renew(1, None),
             Op::Renew(1, Some(10)),
@@ -114,6 +124,55 @@ fn those_who_share_are_let_in_together_and_a_limit_is_one() {
 }
 
 #[test]
+fn a_passage_is_let_in_like_a_grant_and_holds_nothing() {
+    let mut story = Story::begin();
+    let first = story.token("lock.pass k owner ann");
+    assert_eq!(story.slot, None, "a lock that nobody holds takes no memory");
+    let held = story.token("lock.try k shared");
+    let second = story.token("lock.pass k shared");
+    assert!(first < held && held < second);
+    assert_eq!(story.call("lock.pass k"), Reply::Nil);
+    assert_eq!(story.call("lock.pass k limit 5"), Reply::Nil);
+    let Reply::Array(holders) = story.call("lock.holders k") else { panic!() };
+    assert_eq!(holders.len(), 1);
+    assert!(story.after(30_000).token("lock.pass k") > second, "the lease has ended");
+}
+
+#[test]
+fn a_lock_knows_who_is_in_the_way() {
+    let mut story = Story::begin();
+    let mut in_the_way = |held: &str, words: &str| {
+        story.slot = None;
+        story.token(&format!("lock.try k owner ann {held}"));
+        story.token(&format!("lock.try other {held}"));
+        let (_, op) = decode(&ArgBuf::of(words.split(' ')).args()).unwrap();
+        let now_ms = story.now_ms;
+        let those = |after| crate::record::in_the_way(story.slot.as_ref(), &op, now_ms + after);
+        assert!(those(30_000).is_empty(), "the leases have ended");
+        those(0) == [Blob::from("ann")]
+    };
+    assert!(in_the_way("shared", "lock.acquire k") && in_the_way("shared", "lock.pass k limit 2"));
+    assert!(!in_the_way("shared", "lock.acquire k shared"));
+    assert!(in_the_way("limit 2", "lock.acquire k shared"));
+    assert!(!in_the_way("limit 2", "lock.acquire k limit 2"), "one of several need go");
+}
+
+#[test]
+fn a_section_is_its_options_and_a_command() {
+    let parse = |words: &str| {
+        let words = ArgBuf::of(words.split(' '));
+        section(&words.args()).map(|(awaiting, words)| (awaiting.timeout_ms, words))
+    };
+    assert_eq!(parse("lock.section k set x 1"), Ok((0, 2)));
+    assert_eq!(parse("lock.section k timeout 9 owner set limit 2 set x 1"), Ok((9, 8)));
+    assert_eq!(parse("lock.section k SHARED"), Ok((0, 3)));
+    assert_eq!(parse("lock.section k DETECT owner ann set x 1"), Ok((0, 5)));
+    for wrong in ["lease 5 get x", "shared limit 2 get x", "timeout x", "limit 0", "owner"] {
+        assert!(parse(&format!("lock.section k {wrong}")).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn words_that_cannot_be_are_refused() {
     let longest = "x".repeat(OWNER_BYTES_MAX);
     for words in [
@@ -126,9 +185,14 @@ fn words_that_cannot_be_are_refused() {
         "lock.try k shared shared".to_owned(),
         "lock.acquire k timeout -1".to_owned(),
         "lock.acquire k owner".to_owned(),
+        "lock.acquire k detect".to_owned(),
+        "lock.acquire k owner ann detect detect".to_owned(),
+        "lock.try k owner ann detect".to_owned(),
         format!("lock.acquire k owner {longest}x"),
         "lock.release k -1".to_owned(),
         "lock.renew k 1 lease".to_owned(),
+        "lock.pass k timeout x".to_owned(),
+        "lock.pass k set".to_owned(),
     ] {
         assert!(decode(&ArgBuf::of(words.split(' ')).args()).is_err(), "{words}");
     }

@@ -4,7 +4,7 @@ use super::{Act, History, Outcome, Token, What, report};
 use crate::verdict::Verdict;
 use std::collections::BTreeMap;
 
-/// A grant that somebody was told.
+/// A grant that somebody was told, or a section, which holds nothing when it is over.
 struct Grant<'a> {
     token: Token,
     act: &'a Act,
@@ -19,6 +19,8 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
         verdict.count("grants", grants.len());
         let held = grants.iter().filter(|grant| grant.until_us > grant.act.ended_us).count();
         verdict.count("leases counted", held);
+        let sections = grants.iter().filter(|grant| matches!(grant.act.what, What::Section { .. }));
+        verdict.count("sections", sections.count());
         for (place, one) in grants.iter().enumerate() {
             for other in &grants[place + 1..] {
                 if in_order(lock, one, other, verdict) {
@@ -26,6 +28,7 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
                 }
             }
         }
+        nameless_apart(history, lock, &grants, verdict);
     }
 }
 
@@ -33,7 +36,7 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
 fn granted(history: &History) -> BTreeMap<&str, Vec<Grant<'_>>> {
     let mut locks: BTreeMap<&str, Vec<Grant<'_>>> = BTreeMap::new();
     for act in &history.acts {
-        if let What::Acquire { lock, shared, .. } = &act.what
+        if let What::Acquire { lock, shared, .. } | What::Section { lock, shared, .. } = &act.what
             && let Outcome::Granted(token) = act.outcome
         {
             let until_us = held_until_us(history, act, token);
@@ -96,6 +99,22 @@ fn in_order(lock: &str, one: &Grant<'_>, other: &Grant<'_>, verdict: &mut Verdic
         return true;
     }
     false
+}
+
+/// Sections whose tokens nobody was told: one that was asked when a grant was known is behind it.
+fn nameless_apart(history: &History, lock: &str, grants: &[Grant<'_>], verdict: &mut Verdict) {
+    for act in history.acts.iter().filter(|act| act.outcome == Outcome::Done) {
+        let What::Section { lock: of, shared, .. } = &act.what else { continue };
+        if of != lock {
+            continue;
+        }
+        verdict.count("sections", 1);
+        let token = Token::MAX;
+        let section = Grant { token, act, shared: *shared, until_us: 0 };
+        for grant in grants.iter().filter(|grant| grant.act.precedes(act)) {
+            apart(lock, grant, &section, verdict);
+        }
+    }
 }
 
 /// The other one was granted later, for tokens grow.

@@ -6,7 +6,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`grants`] | tokens of a lock grow with its grants, none is given twice, and nobody else is let in before a lease can have ended or was given back |
+//! | [`grants`] | tokens of a lock grow with its grants, none is given twice, and nobody else is let in before a lease can have ended or was given back, for a section either |
 //! | [`places`] | nothing is accepted under a token after something under a larger one was, in whatever order one looks: the order in which it took effect, real time, reads, what is there at the end |
 //!
 //! A [`History`] has what clients did, each act with its time. Every value is written once only, so that
@@ -39,6 +39,23 @@ pub enum What {
         /// It was asked more than once, under one request number: what was granted may have been taken
         /// back since, and counts from the next renewal on.
         again: bool,
+    },
+    /// Writes a value while it has the lock, which it asks for, waits for and gives back with it in one.
+    Section {
+        /// Which lock.
+        lock: String,
+        /// With others who share it.
+        shared: bool,
+        /// It was asked more than once, under one request number.
+        again: bool,
+        /// Where.
+        place: String,
+        /// What, written by nobody else.
+        value: String,
+        /// Into the register.
+        register: bool,
+        /// At the end of the journal.
+        journal: bool,
     },
     /// Begins the lease anew.
     Renew {
@@ -98,7 +115,7 @@ pub enum Outcome {
     Fenced,
     /// It was done.
     Done,
-    /// The lock was granted.
+    /// The lock was granted; or a section was carried out under this token.
     Granted(Token),
     /// What was read: all of a journal, or the one value of a register, if there is one.
     Read(Vec<String>),
@@ -156,6 +173,11 @@ impl Act {
     /// Whether it was over before another one was asked.
     fn precedes(&self, other: &Self) -> bool {
         self.ended_us < other.asked_us
+    }
+
+    /// Whether it is known to have taken effect.
+    fn done(&self) -> bool {
+        matches!(self.outcome, Outcome::Done | Outcome::Granted(_))
     }
 
     /// Whether it is known to have had no effect.

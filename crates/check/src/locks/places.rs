@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy)]
 struct Write<'a> {
     act: &'a Act,
-    token: Token,
+    /// Unless it is a section's, and not known.
+    token: Option<Token>,
     value: &'a str,
     register: bool,
     journal: bool,
@@ -50,12 +51,12 @@ fn guarded(history: &History) -> BTreeMap<&str, Guarded<'_>> {
             What::Write { place, lock, token, value, register, journal } => {
                 let guarded = places.entry(place).or_default();
                 guarded.lock = lock;
-                let (token, register, journal) = (*token, *register, *journal);
-                let write = Write { act, token, value, register, journal };
-                guarded.writes.insert(value, write);
-                if act.outcome == Outcome::Done {
-                    guarded.admitted.push((act, token));
-                }
+                guarded.add(act, Some(*token), value, (*register, *journal));
+            }
+            What::Section { place, lock, value, register, journal, .. } => {
+                let guarded = places.entry(place).or_default();
+                guarded.lock = lock;
+                guarded.add(act, token_of(act), value, (*register, *journal));
             }
             What::Read { place, fence, journal } => {
                 let Outcome::Read(values) = &act.outcome else { continue };
@@ -72,7 +73,26 @@ fn guarded(history: &History) -> BTreeMap<&str, Guarded<'_>> {
     places
 }
 
+/// The token of a section, if it is known.
+fn token_of(section: &Act) -> Option<Token> {
+    match section.outcome {
+        Outcome::Granted(token) => Some(token),
+        _ => None,
+    }
+}
+
 impl<'a> Guarded<'a> {
+    fn add(
+        &mut self,
+        act: &'a Act,
+        token: Option<Token>,
+        value: &'a str,
+        (register, journal): (bool, bool),
+    ) {
+        self.writes.insert(value, Write { act, token, value, register, journal });
+        self.admitted.extend(token.filter(|_| act.done()).map(|token| (act, token)));
+    }
+
     /// The values that somebody has seen, which must all have been written, and not refused.
     fn seen(
         &self,
@@ -99,9 +119,9 @@ impl<'a> Guarded<'a> {
 
     /// Whatever was asked after something under a larger token was answered must be refused.
     fn real_time(&self, place: &str, seen: &BTreeSet<&str>, verdict: &mut Verdict) {
-        let taken =
-            |write: &&Write<'_>| write.act.outcome == Outcome::Done || seen.contains(write.value);
-        let writes = self.writes.values().filter(taken).map(|write| (write.act, write.token));
+        let taken = |write: &&Write<'_>| write.act.done() || seen.contains(write.value);
+        let writes = self.writes.values().filter(taken);
+        let writes = writes.filter_map(|write| Some((write.act, write.token?)));
         let reads = self.admitted.iter().copied();
         let reads = reads.filter(|(act, _)| matches!(act.what, What::Read { .. }));
         for (act, token) in writes.chain(reads) {
@@ -127,15 +147,14 @@ impl<'a> Guarded<'a> {
                 report(verdict, "written-twice", format!("{value} is in {place} twice"));
             }
         }
-        let token = |value: &String| self.writes.get(value.as_str()).map(|write| write.token);
-        for pair in whole.windows(2) {
-            if token(&pair[0]) > token(&pair[1]) {
+        let known = whole.iter().filter_map(|value| self.writes.get(value.as_str()));
+        let known: Vec<_> = known.filter_map(|write| Some((write.value, write.token?))).collect();
+        for pair in known.windows(2) {
+            if let [(before, larger), (behind, token)] = pair
+                && larger > token
+            {
                 let text = format!(
-                    "{} is behind {} in {place}: the tokens are {:?} and {:?}",
-                    pair[1],
-                    pair[0],
-                    token(&pair[1]),
-                    token(&pair[0])
+                    "{behind} is behind {before} in {place}: the tokens are {token} and {larger}"
                 );
                 report(verdict, "token-goes-back", text);
             }
@@ -149,7 +168,7 @@ impl<'a> Guarded<'a> {
             }
         }
         let written = self.writes.values().filter(|write| write.journal);
-        for write in written.filter(|write| write.act.outcome == Outcome::Done) {
+        for write in written.filter(|write| write.act.done()) {
             self.check_seen(place, write, last, verdict);
         }
         let mut before: Option<Write<'_>> = None;
@@ -197,14 +216,15 @@ impl<'a> Guarded<'a> {
 
     /// The tokens of a register do not go back, for whoever looks after somebody wrote or looked.
     fn check_register(&self, place: &str, last: Option<&Place>, verdict: &mut Verdict) {
+        // Nought is smaller than all tokens; that of a section may not be known.
         let token = |value: Option<&str>| {
-            value.and_then(|value| self.writes.get(value)).map_or(0, |write| write.token)
+            value.and_then(|value| self.writes.get(value)).map_or(Some(0), |write| write.token)
         };
-        let written = self.writes.values().filter(|write| write.register);
-        let written = written.filter(|write| write.act.outcome == Outcome::Done);
+        let written = self.writes.values().filter(|write| write.register && write.act.done());
         let mut known: Vec<(u64, Token)> =
-            written.map(|write| (write.act.ended_us, write.token)).collect();
-        known.extend(self.registers.iter().map(|(act, value)| (act.ended_us, token(*value))));
+            written.filter_map(|write| Some((write.act.ended_us, write.token?))).collect();
+        let looked = self.registers.iter();
+        known.extend(looked.filter_map(|(act, value)| Some((act.ended_us, token(*value)?))));
         known.sort_unstable();
         let ends = last.map(|last| (u64::MAX, last.register.as_deref()));
         let mut looks: Vec<_> =
@@ -215,11 +235,10 @@ impl<'a> Guarded<'a> {
             while let Some((_, seen)) = known.next_if(|(ended_us, _)| *ended_us < asked_us) {
                 largest = largest.max(seen);
             }
-            if token(value) < largest {
+            if let Some(token) = token(value).filter(|token| *token < largest) {
                 let text = format!(
                     "{place} was {value:?} for somebody who looked at {asked_us}, which is of token \
-                     {}; token {largest} was known by then",
-                    token(value)
+                     {token}; token {largest} was known by then"
                 );
                 report(verdict, "register-goes-back", text);
             }
@@ -232,6 +251,10 @@ fn founded(history: &History, verdict: &mut Verdict) {
     let shown = |act: &'_ Act| match &act.what {
         What::Write { lock, token, .. } => Some((lock.clone(), *token)),
         What::Read { fence, .. } => fence.clone(),
+        // One that nobody was told may be any.
+        What::Section { lock, .. } if !act.failed() => {
+            Some((lock.clone(), token_of(act).unwrap_or(Token::MAX)))
+        }
         _ => None,
     };
     let all: Vec<_> = history.acts.iter().filter_map(|act| Some((act, shown(act)?))).collect();

@@ -35,6 +35,20 @@ impl Story {
         self.act(who, 10, what, Outcome::Granted(token))
     }
 
+    /// A section that writes a value, of which its client is told the token, or that it is done.
+    fn section(self, who: u64, value: &str, outcome: Outcome) -> Self {
+        let what = What::Section {
+            lock: "k".to_owned(),
+            shared: false,
+            again: false,
+            place: "p".to_owned(),
+            value: value.to_owned(),
+            register: true,
+            journal: true,
+        };
+        self.act(who, 10, what, outcome)
+    }
+
     fn renew(self, who: u64, token: Token) -> Self {
         self.act(who, 10, What::Renew { lock: "k".into(), token }, Outcome::Done)
     }
@@ -185,4 +199,38 @@ fn nobody_is_refused_for_nothing() {
     let alone = Story::default().write(5, "a", Fenced).ends(&[]);
     assert_eq!(kinds(&alone), ["fenced-for-nothing"]);
     assert!(Story::default().write(7, "b", Unknown).write(5, "a", Fenced).ends(&[]).valid);
+}
+
+#[test]
+fn a_section_is_between_grants_and_its_token_counts() {
+    let begun = || Story::default().grant(1, 5);
+    let verdict = begun()
+        .write(5, "a", Outcome::Done)
+        .release(1, 5, Outcome::Done)
+        .section(2, "b", Outcome::Granted(7))
+        .section(3, "c", Outcome::Done)
+        .write(5, "late", Outcome::Fenced)
+        .section(4, "d", Outcome::Refused)
+        .section(5, "e", Outcome::Unknown)
+        .grant(6, 9)
+        .ends(&["a", "b", "c", "e"]);
+    assert_eq!(kinds(&verdict), Vec::<&str>::new());
+    assert_eq!(verdict.counts["sections"], 2);
+    for outcome in [Outcome::Granted(7), Outcome::Done] {
+        let inside = begun().section(2, "b", outcome.clone()).ends(&["b"]);
+        assert_eq!(kinds(&inside), ["two-holders"], "{outcome:?}");
+        let after = begun().wait(1000).section(2, "b", outcome).ends(&["b"]);
+        assert_eq!(kinds(&after), Vec::<&str>::new(), "the lease has ended");
+    }
+    let twice = begun().wait(1000).section(2, "b", Outcome::Granted(5)).ends(&["b"]);
+    assert_eq!(kinds(&twice), ["token-twice"]);
+    let old = begun().wait(1000).section(2, "b", Outcome::Granted(7));
+    let old = old.write(5, "old", Outcome::Done).ends(&["b", "old"]);
+    assert!(old.has("old-token") && old.has("token-goes-back"), "{:?}", kinds(&old));
+    let lost = begun().wait(1000).section(2, "b", Outcome::Done).ends(&[]);
+    assert!(lost.has("lost-write"), "{:?}", kinds(&lost));
+    let nowhere = begun().section(2, "b", Outcome::Refused).ends(&["b"]);
+    assert!(nowhere.has("seen-from-nowhere"), "{:?}", kinds(&nowhere));
+    let nothing = begun().write(5, "a", Outcome::Fenced).verdict();
+    assert_eq!(kinds(&nothing), ["fenced-for-nothing"]);
 }

@@ -216,8 +216,7 @@ impl Gateway {
         let waiting = self.sessions.iter().find(|(_, s)| s.about.client == client);
         let Some(job) = waiting.and_then(|(_, session)| session.blocked) else { return false };
         if matches!(self.jobs.get(job), Some(Job::Turn(_))) {
-            self.unblock_turn(job, error);
-            return true;
+            return self.unblock_turn(job, error);
         }
         if error {
             let error = ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK");

@@ -80,6 +80,7 @@ impl Gateway {
             "shardmap" => self.shard_map(id, args),
             "backup" => self.backup(id, args),
             "fence" => self.fence(id, args),
+            "lock.section" => self.section(id, args),
             "lock.waiters" => self.lock_waiters(id, args),
             "role" => {
                 Reply::Array(vec![Reply::bulk("master"), Reply::Int(0), Reply::Array(vec![])])

@@ -33,6 +33,24 @@ pub(super) fn several_shards() -> ErrorReply {
     ErrorReply::new("CROSSSLOT", text)
 }
 
+/// The slots of the keys of operations that are known and carried out in one step.
+pub(super) fn slots_of(steps: &[Step], what: &str) -> Result<Vec<u16>, ErrorReply> {
+    let mut slots = Vec::new();
+    for step in steps {
+        match step {
+            Step::Ops(ops, _) => slots.extend(ops.iter().map(|(key, _)| slot(key))),
+            Step::Fixed(_) => {}
+            Step::Compound(_) | Step::Attempts(_) | Step::Later(_) => {
+                let text =
+                    format!("{what} takes commands on keys that are carried out in one step");
+                return Err(ErrorReply::err(text));
+            }
+        }
+    }
+    slots.dedup();
+    Ok(slots)
+}
+
 fn fence_of(args: &Args<'_>) -> Result<Fence, ErrorReply> {
     let lock = args.blob(1)?;
     if let Some(error) = key_too_long(&lock) {
@@ -47,19 +65,7 @@ fn fence_of(args: &Args<'_>) -> Result<Fence, ErrorReply> {
 
 /// Whether operations that are known are on keys of one hash slot.
 pub(super) fn of_one_slot(steps: &[Step]) -> Result<(), ErrorReply> {
-    let mut slots = Vec::new();
-    for step in steps {
-        match step {
-            Step::Ops(ops, _) => slots.extend(ops.iter().map(|(key, _)| slot(key))),
-            Step::Fixed(_) => {}
-            Step::Compound(_) | Step::Attempts(_) | Step::Later(_) => {
-                let text = "FENCE takes commands on keys that are carried out in one step";
-                return Err(ErrorReply::err(text));
-            }
-        }
-    }
-    slots.dedup();
-    match slots.len() {
+    match slots_of(steps, "FENCE")?.len() {
         0 => Err(ErrorReply::err("FENCE takes a command on keys")),
         1 => Ok(()),
         _ => Err(several_shards()),
@@ -70,7 +76,7 @@ impl Gateway {
     /// `FENCE` outside of `MULTI`.
     pub(super) fn fence(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
         let (fence, step) = match fence_of(args).and_then(|fence| {
-            let step = self.fenced_step(id, args)?;
+            let step = self.step_behind(id, args, PREFIX, "FENCE")?;
             step.map(|step| (fence, step)).ok_or_else(|| {
                 ErrorReply::err("FENCE without a command belongs between MULTI and EXEC")
             })
@@ -90,7 +96,8 @@ impl Gateway {
 
     /// `FENCE` between `MULTI` and `EXEC`.
     pub(super) fn fence_in_multi(&mut self, id: SessionId, args: &Args<'_>) -> bool {
-        let parsed = fence_of(args).and_then(|fence| Ok((fence, self.fenced_step(id, args)?)));
+        let parsed = fence_of(args)
+            .and_then(|fence| Ok((fence, self.step_behind(id, args, PREFIX, "FENCE")?)));
         let (fence, step) = match parsed {
             Ok(parsed) => parsed,
             Err(error) => {
@@ -111,21 +118,27 @@ impl Gateway {
         true
     }
 
-    /// The command behind a fence.
-    fn fenced_step(&mut self, id: SessionId, args: &Args<'_>) -> Result<Option<Step>, ErrorReply> {
-        let Some(words) = args.tail(PREFIX) else { return Ok(None) };
+    /// The command in the words of another one, which is `what`, from a word on.
+    pub(super) fn step_behind(
+        &mut self,
+        id: SessionId,
+        args: &Args<'_>,
+        from: usize,
+        what: &str,
+    ) -> Result<Option<Step>, ErrorReply> {
+        let Some(words) = args.tail(from) else { return Ok(None) };
         let spec = self.find(&words)?;
         self.permit(id, spec, &words)?;
         let Handler::Data(parse) = spec.handler else {
-            return Err(ErrorReply::err("FENCE takes a command on keys"));
+            return Err(ErrorReply::err(format!("{what} takes a command on keys")));
         };
         if spec.flags.has(Flags::NO_MULTI) {
-            return Err(ErrorReply::err(format!("FENCE does not take '{}'", spec.name)));
+            return Err(ErrorReply::err(format!("{what} does not take '{}'", spec.name)));
         }
         match parse(&words)? {
             command @ (Command::Single(..) | Command::Multi { .. }) => Ok(Some(command.into())),
             _ => Err(ErrorReply::err(format!(
-                "FENCE does not take '{}', which looks before it writes; use TXN, and LOCK.HELD in it",
+                "{what} does not take '{}', which looks before it writes; use TXN, and LOCK.HELD in it",
                 spec.name
             ))),
         }

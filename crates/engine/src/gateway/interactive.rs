@@ -18,6 +18,9 @@ use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX};
 use crate::message::{Body, KeyedOp, TxnId};
 use adt::{Args, CommandSpec, Compound, ErrorReply, Flags, Handler, Merge, Reply};
 
+/// Commands of the session that an aborted transaction answers as those on keys.
+const REFUSED: [&str; 5] = ["multi", "watch", "publish", "fence", "lock.section"];
+
 fn in_transaction(name: &str) -> ErrorReply {
     ErrorReply::err(format!("'{name}' is not allowed inside a TXN transaction"))
 }
@@ -171,9 +174,12 @@ impl Gateway {
         args: &Args<'_>,
     ) -> bool {
         let Handler::Data(parse) = spec.handler else {
-            if spec.name == "fence" {
-                let text = "FENCE is not allowed inside a TXN transaction: read LOCK.HELD in it, which \
-                            keeps its answer true until the commit";
+            if ["fence", "lock.section"].contains(&spec.name) {
+                let name = spec.name.to_ascii_uppercase();
+                let text = format!(
+                    "{name} is not allowed inside a TXN transaction: read LOCK.HELD in it, which keeps \
+                     its answer true until the commit"
+                );
                 self.refuse(id, ErrorReply::err(text));
                 return true;
             }
@@ -332,7 +338,7 @@ impl Gateway {
                 self.reply(id, error.into());
                 true
             }
-            Handler::Session if ["multi", "watch", "publish", "fence"].contains(&spec.name) => {
+            Handler::Session if REFUSED.contains(&spec.name) => {
                 self.reply(id, error.into());
                 true
             }

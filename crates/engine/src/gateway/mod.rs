@@ -38,6 +38,7 @@ mod recover;
 mod reply;
 mod rerouting;
 mod response;
+mod section;
 mod session;
 pub mod session_commands;
 mod shardmap;

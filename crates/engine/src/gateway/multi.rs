@@ -26,8 +26,10 @@ impl Gateway {
         if AT_ONCE.contains(&spec.name) {
             return self.session_command(id, spec, args);
         }
-        if spec.name == "fence" {
-            return self.fence_in_multi(id, args);
+        match spec.name {
+            "fence" => return self.fence_in_multi(id, args),
+            "lock.section" => return self.section_in_multi(id, args),
+            _ => {}
         }
         if spec.flags.has(Flags::NO_MULTI) {
             self.refuse(id, ErrorReply::err("Command not allowed inside a transaction"));
@@ -111,10 +113,12 @@ impl Gateway {
         let guards = std::mem::take(&mut session.watched);
         let route = self.route(&multi.steps, &guards);
         let target = Target { session: id, seq: 0, item: super::mail::WHOLE };
-        let Multi { steps, request, fences, .. } = multi;
+        let Multi { steps, request, fences, section_ms, .. } = multi;
         let mut program = Program { target, steps, form: Form::Array, guards, fences, request };
         let may_launch = self.may_launch(id, &program.steps, route);
         let may_launch = may_launch && !self.loses_order(&program, route);
+        // Whoever waits for a lock has nothing else under way.
+        let may_launch = may_launch && (section_ms.is_none() || self.is_idle(id));
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
         if !may_launch {
             session.watched = program.guards;
@@ -129,6 +133,10 @@ impl Gateway {
             && let Err(error) = super::fence::of_one_slot(&program.steps)
         {
             self.finish(program.target, error.into());
+            return Handled::Later;
+        }
+        if let Some(timeout_ms) = section_ms {
+            self.exec_section(program, timeout_ms);
             return Handled::Later;
         }
         if program.steps.iter().any(|step| matches!(step, Step::Later(_))) {

@@ -65,7 +65,7 @@ impl Gateway {
             Pending::Interval { job, query, part } => self.interval(job, query, part, answer),
             Pending::Version { target, key } => self.watched(target, key, answer),
             Pending::Attempt { job } => self.attempted(job, answer),
-            Pending::Turn { job } => self.turn_taken(job, &answer),
+            Pending::Turn { job } => self.turn_taken(job, answer),
             Pending::Gather { job } => self.gathered(job, answer),
             Pending::Lease { lease } => self.leased(lease, answer),
             Pending::Cut { job, shard } => self.cut_answered(token, (job, shard), answer),

@@ -125,6 +125,8 @@ pub(super) struct Multi {
     /// A command was refused, so that `EXEC` will refuse as well.
     pub failed: bool,
     pub fences: Vec<Fence>,
+    /// It is a section, which waits so many milliseconds for its lock at most.
+    pub section_ms: Option<u64>,
     pub request: Option<RequestId>,
 }
 

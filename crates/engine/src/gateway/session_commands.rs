@@ -122,6 +122,12 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Carries a command out unless a larger token of the lock was seen by its shard. In MULTI it \
          is about the whole transaction.",
         "lock token [command [arg ...]]", "That of the command");
+    ("lock.section", -2, Flags::WRITE.and(Flags::BLOCKING).and(Flags::COORDINATION), Keys::ONE,
+        "Takes a lock in turn, carries a command out and gives the lock back, in one step; returns what \
+         the command does, or nil if the lock was not free in time. Behind MULTI it is about the whole \
+         transaction, and stands for its token.",
+        "key [TIMEOUT milliseconds] [OWNER name] [SHARED | LIMIT holders] [DETECT] [command [arg ...]]",
+        "That of the command");
     ("lock.waiters", 2, READ.and(Flags::COORDINATION), Keys::ONE,
         "Returns who waits for a lock, the next one first: owner, with whom, milliseconds so far.",
         "key", "O(n) in those who wait");

@@ -3,6 +3,7 @@
 
 mod coordination;
 mod locks;
+mod sections;
 mod streams;
 
 use super::*;

@@ -1,10 +1,11 @@
-//! Commands that wait for their turn (`LOCK.ACQUIRE`): the shard has the queue, the gateway somebody who is
+//! Commands that wait for their turn (`LOCK.ACQUIRE`, `LOCK.SECTION`): the shard has the queue, the gateway somebody who is
 //! not answered, and how long that one has waited at all leaders together.
 
 use super::api::SessionId;
 use super::data::key_too_long;
 use super::mail::{Pending, Target};
 use super::response::unexpected;
+use super::work::{Finish, Form};
 use super::{Gateway, Job};
 use crate::entry::Apply;
 use crate::message::{Answer, Body, ShardId};
@@ -18,6 +19,8 @@ pub(super) struct Turn {
     token: u64,
     since_us: u64,
     timeout_ms: u64,
+    /// What makes the reply of a section.
+    section: Option<Box<Finish>>,
 }
 
 impl Gateway {
@@ -30,31 +33,50 @@ impl Gateway {
         let request = self.take_request(id);
         let target = self.place(id, None);
         self.bar(target);
-        let shard = self.mail.shard_of(&key);
         let apply = Apply { ops: smallvec![(key, op)], request, ..Apply::default() };
-        let turn = Turn { target, shard, token: 0, since_us: self.now.mono_us, timeout_ms };
+        self.begin_turn(target, apply, timeout_ms, None);
+    }
+
+    /// Operations that wait for their turn, on one shard.
+    pub(super) fn begin_turn(
+        &mut self,
+        target: Target,
+        apply: Apply,
+        timeout_ms: u64,
+        section: Option<Box<Finish>>,
+    ) {
+        let shard = self.mail.shard_of(&apply.ops[0].0);
+        let since_us = self.now.mono_us;
+        let turn = Turn { target, shard, token: 0, since_us, timeout_ms, section };
         let job = self.jobs.insert(Job::Turn(turn));
         let body = Body::Await { apply, timeout_ms };
         let token = self.mail.ask(shard, Pending::Turn { job }, body);
         if let Some(Job::Turn(turn)) = self.jobs.get_mut(job) {
             turn.token = token;
         }
-        if let Some(session) = self.sessions.get_mut(id.0) {
+        if let Some(session) = self.sessions.get_mut(target.session.0) {
             session.blocked = Some(job);
         }
         self.mail.stats.blocked += 1;
     }
 
     /// The shard has answered.
-    pub(super) fn turn_taken(&mut self, job: u64, answer: &Answer) {
-        let reply = match answer {
-            Answer::Replies(replies) | Answer::Repeated(replies) if replies.len() == 1 => {
-                replies[0].clone()
-            }
-            other => unexpected(other),
+    pub(super) fn turn_taken(&mut self, job: u64, answer: Answer) {
+        let Some(turn) = self.end_turn(job) else { return };
+        let replies = match answer {
+            Answer::Replies(replies) | Answer::Repeated(replies) => replies,
+            other => return self.finish(turn.target, unexpected(&other)),
         };
-        if let Some(turn) = self.end_turn(job) {
-            self.finish(turn.target, reply);
+        match (turn.section, &replies[..]) {
+            // It was not let in.
+            (Some(section), [Reply::Nil]) if section.form == Form::Array => {
+                self.finish(turn.target, Reply::NilArray);
+            }
+            (None, [reply]) | (Some(_), [reply @ (Reply::Nil | Reply::Error(_))]) => {
+                self.finish(turn.target, reply.clone());
+            }
+            (Some(section), _) => self.complete(turn.target, &section, replies.into_iter()),
+            (None, _) => self.finish(turn.target, unexpected(&Answer::Replies(replies))),
         }
     }
 
@@ -89,11 +111,16 @@ impl Gateway {
         Some(turn.target)
     }
 
-    /// `CLIENT UNBLOCK`: whether the client was waiting for its turn.
-    pub(super) fn unblock_turn(&mut self, job: u64, error: bool) {
-        let Some(target) = self.give_up_turn(job) else { return };
+    /// `CLIENT UNBLOCK`: whether the client was waiting for its turn, and does not any more. A section may be
+    /// carried out already, and nothing takes that back.
+    pub(super) fn unblock_turn(&mut self, job: u64, error: bool) -> bool {
+        if matches!(self.jobs.get(job), Some(Job::Turn(turn)) if turn.section.is_some()) {
+            return false;
+        }
+        let Some(target) = self.give_up_turn(job) else { return false };
         let unblocked =
             || ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK").into();
         self.finish(target, if error { unblocked() } else { Reply::Nil });
+        true
     }
 }

@@ -15,7 +15,7 @@ use super::watermark::Settled;
 use crate::coordination::service::{Command, Coordination, Done};
 use crate::entry::{Apply, Prepare};
 use crate::limits::{EXECUTED_REPLIES_MAX, VOID_US};
-use crate::message::{GatewayId, Guard, TxnId, Version};
+use crate::message::{Fence, GatewayId, Guard, TxnId, Version};
 use crate::pipeline::StreamId;
 use adt::collections::Map;
 use adt::record;
@@ -212,14 +212,38 @@ impl State {
         if !self.guards_hold(apply) {
             return Outcome::GuardFailed;
         }
-        if !apply.fences.is_empty() {
-            if !self.fences.admit(&apply.fences) {
+        let mut fences: SmallVec<[Fence; 1]> = apply.fences.iter().cloned().collect();
+        match self.enter(apply, ctx) {
+            Some(Ok(own)) => fences.push(own),
+            Some(Err(reply)) => return Outcome::Done(self.keep_out(apply, ctx, reply)),
+            None => {}
+        }
+        if !fences.is_empty() {
+            if !self.fences.admit(&fences) {
                 return Outcome::Fenced;
             }
-            self.fences.raise(&apply.fences);
+            self.fences.raise(&fences);
         }
         let replies = self.run(apply, ctx);
         Outcome::Done(replies)
+    }
+
+    /// If operations are a section: the token that they are carried out under, or the reply that keeps them
+    /// out. Nothing changes yet.
+    fn enter(&self, apply: &Apply, ctx: &Ctx) -> Option<Result<Fence, Reply>> {
+        let (lock, op) = apply.ops.first().filter(|(_, op)| op.opens_section())?;
+        Some(match record::apply(&mut self.get(lock).cloned(), op, ctx) {
+            Reply::Int(token) => Ok(Fence { lock: lock.clone(), token: token.unsigned_abs() }),
+            reply => Err(reply),
+        })
+    }
+
+    /// A section has not been let in. Whoever still waits has no outcome that would have to be remembered.
+    fn keep_out(&mut self, apply: &Apply, ctx: &Ctx, reply: Reply) -> Replies {
+        if let (Some(request), true) = (&apply.request, reply != Reply::Nil) {
+            self.requests.remember(request.clone(), ctx.ts, vec![reply.clone()]);
+        }
+        Replies::from_iter([reply])
     }
 
     /// Whether nothing that the guards name has changed.

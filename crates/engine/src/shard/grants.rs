@@ -143,6 +143,9 @@ impl Shard {
         }
         let awaited = self.awaited(&apply);
         self.log(LogRecord::Apply(apply), Target { gateway, token, kind });
+        if kind == TargetKind::Turn {
+            self.turns.has_place(gateway, token);
+        }
         self.let_in_behind(now, &awaited);
     }
 

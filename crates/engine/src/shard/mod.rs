@@ -7,6 +7,7 @@
 
 pub mod apply;
 mod blocked;
+mod circles;
 mod commits;
 mod contention;
 pub mod coordination;

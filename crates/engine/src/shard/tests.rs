@@ -2,10 +2,12 @@
 
 mod absence;
 mod chains;
+mod circles;
 mod coordination;
 mod idle;
 mod outcomes;
 mod owed;
+mod sections;
 mod streams;
 mod turns;
 

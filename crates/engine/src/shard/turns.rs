@@ -4,7 +4,7 @@
 //! again if its reply is nil: nothing rests on what the leader thinks will happen. What it thinks saves
 //! a round, though: behind a release in the log comes the operation of whoever is next, in the same
 //! entry, so that the hand-over of a lock costs one write and one message to whoever gets it. To wait
-//! costs no messages. See "Locks" in `docs/internals/coordination.md`.
+//! costs no messages. A *section* is a turn that brings along what is to be done under the lock. See "Locks" in `docs/internals/coordination.md`.
 
 use super::split::is_in;
 use super::{Shard, Target, TargetKind};
@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A turn, in the order of arrival.
-type Number = u64;
+pub(super) type Number = u64;
 
 /// How often those who wait look whether time alone has let them in, in microseconds.
 const LOOK_US: u64 = 100_000;
@@ -33,6 +33,8 @@ struct Turn {
     timeout_ms: u64,
     /// It is on its way through locks and log.
     goes: bool,
+    /// It is in the log.
+    logged: bool,
     /// The wait is over as soon as it comes back.
     late: bool,
     /// Nobody wants it any more.
@@ -55,6 +57,9 @@ struct Queue {
     waiting: BTreeSet<Number>,
     /// How many are on their way.
     going: u32,
+    /// How many of them are not in the log: a section may have to wait for the records that it is about.
+    /// Nobody overtakes them.
+    unlogged: u32,
 }
 
 /// All turns of a shard.
@@ -66,6 +71,8 @@ pub(super) struct Turns {
     /// By request number: a client whose connection has broken asks again over another one,
     /// while the first is not known to be gone.
     numbered: BTreeMap<RequestId, SmallVec<[Number; 1]>>,
+    /// By the name of whoever waits.
+    named: BTreeMap<Blob, SmallVec<[Number; 1]>>,
     deadlines: BTreeSet<(u64, Number)>,
     next: Number,
     /// Records whose queues are to be looked at.
@@ -81,6 +88,24 @@ impl Turns {
     fn waiting(&self, key: &Blob) -> impl Iterator<Item = &Turn> {
         let waiting = self.queues.get(key).into_iter().flat_map(|queue| &queue.waiting);
         waiting.filter_map(|number| self.turns.get(number))
+    }
+
+    /// What somebody waits for, who is first in turn first among several of the same name.
+    pub fn of_name(&self, name: &Blob) -> impl Iterator<Item = (Number, &Blob, &Op)> {
+        let numbers = self.named.get(name).into_iter().flatten();
+        numbers.filter_map(|number| self.what(*number))
+    }
+
+    /// What a turn waits for, if it does.
+    pub fn what(&self, number: Number) -> Option<(Number, &Blob, &Op)> {
+        let turn = self.turns.get(&number).filter(|turn| !turn.goes)?;
+        Some((number, turn.key(), turn.op()))
+    }
+
+    /// Those with names who are in front of a turn.
+    pub fn ahead(&self, key: &Blob, number: Number) -> impl Iterator<Item = &Blob> {
+        let ahead = self.queues.get(key).into_iter().flat_map(move |q| q.waiting.range(..number));
+        ahead.filter_map(|number| self.turns.get(number)?.op().waiter())
     }
 
     /// Whether somebody waits for a record.
@@ -99,6 +124,9 @@ impl Turns {
         if let Some(request) = &turn.apply.request {
             self.numbered.entry(request.clone()).or_default().push(number);
         }
+        if let Some(waiter) = turn.op().waiter() {
+            self.named.entry(waiter.clone()).or_default().push(number);
+        }
         self.queues.entry(turn.key().clone()).or_default().waiting.insert(number);
         self.turns.insert(number, turn);
         number
@@ -110,16 +138,30 @@ impl Turns {
         let queue = self.queues.get_mut(turn.key())?;
         queue.waiting.remove(&number);
         queue.going += 1;
+        queue.unlogged += 1;
         turn.goes = true;
         let (gateway, token, apply) = (turn.gateway, turn.token, turn.apply.clone());
         let body = Body::Await { apply, timeout_ms: turn.timeout_ms };
         Some(Request { gateway, token, after: None, body })
     }
 
-    /// A turn that had set out is back.
+    /// A turn that had set out is in the log.
+    pub fn has_place(&mut self, gateway: GatewayId, token: Token) {
+        let number = self.of.get(&(gateway, token));
+        let Some(turn) = number.and_then(|number| self.turns.get_mut(number)) else { return };
+        if let Some(queue) = self.queues.get_mut(&turn.apply.ops[0].0)
+            && turn.goes
+            && !turn.logged
+        {
+            turn.logged = true;
+            queue.unlogged -= 1;
+        }
+    }
+
+    /// A turn that had set out is back from the log.
     fn come_back(&mut self, number: Number) {
         let Some(turn) = self.turns.get_mut(&number) else { return };
-        turn.goes = false;
+        (turn.goes, turn.logged) = (false, false);
         let key = turn.key().clone();
         let Some(queue) = self.queues.get_mut(&key) else { return };
         queue.going -= 1;
@@ -138,6 +180,14 @@ impl Turns {
                 self.numbered.remove(request);
             }
         }
+        if let Some(waiter) = turn.op().waiter()
+            && let Some(numbers) = self.named.get_mut(waiter)
+        {
+            numbers.retain(|other| *other != number);
+            if numbers.is_empty() {
+                self.named.remove(waiter);
+            }
+        }
         if turn.timeout_ms > 0 {
             let end_us = turn.since_us.saturating_add(turn.timeout_ms.saturating_mul(1000));
             self.deadlines.remove(&(end_us, number));
@@ -146,6 +196,7 @@ impl Turns {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.waiting.remove(&number);
             queue.going -= u32::from(turn.goes);
+            queue.unlogged -= u32::from(turn.goes && !turn.logged);
             if queue.going == 0 && queue.waiting.is_empty() {
                 self.queues.swap_remove(key);
                 self.look.remove(key);
@@ -176,12 +227,23 @@ impl Shard {
     pub(super) fn take_turn(&mut self, now: Now, request: Request) {
         let Request { gateway, token, body, .. } = request;
         let Body::Await { apply, timeout_ms } = body else { return };
-        if apply.ops.len() != 1 || self.turns.turns.len() >= TURNS_MAX {
+        let section = apply.ops.first().is_some_and(|(_, op)| op.opens_section());
+        let fits = apply.ops.len() == 1 || section;
+        if !fits || self.turns.turns.len() >= TURNS_MAX {
             self.stats.refused += 1;
             return self.answer(gateway, token, Answer::Refused(Refusal::Busy));
         }
-        let (since_us, goes, late, given_up) = (now.mono_us, false, false, false);
-        let turn = Turn { gateway, token, apply, since_us, timeout_ms, goes, late, given_up };
+        let turn = Turn {
+            gateway,
+            token,
+            apply,
+            since_us: now.mono_us,
+            timeout_ms,
+            goes: false,
+            logged: false,
+            late: false,
+            given_up: false,
+        };
         let key = turn.key().clone();
         let request = turn.apply.request.as_ref();
         let known = request.is_some_and(|request| self.state.requests().get(request).is_some());
@@ -192,6 +254,10 @@ impl Shard {
             self.set_out(now, number);
         } else {
             self.let_in(now, &key, None);
+            if let Some(circle) = self.circle(now, number) {
+                self.stats.refused += 1;
+                self.end_turn_with(number, circle.into());
+            }
         }
     }
 
@@ -227,7 +293,7 @@ impl Shard {
     fn let_in(&mut self, now: Now, key: &Blob, behind: Option<&Op>) {
         let Some(queue) = self.turns.queues.get(key) else { return };
         // Whoever is on the way is looked at again when it is back, or has changed the record.
-        if behind.is_none() && queue.going > 0 {
+        if queue.unlogged > 0 || behind.is_none() && queue.going > 0 {
             return;
         }
         // After a split the record may be elsewhere; those who wait are sent there with the new lead.
@@ -241,6 +307,7 @@ impl Shard {
             record::apply(&mut scratch, op, &ctx);
         }
         while let Some(queue) = self.turns.queues.get(key)
+            && queue.unlogged == 0
             && let Some(number) = queue.waiting.first().copied()
             && let Some(turn) = self.turns.turns.get(&number)
             && record::apply(&mut scratch, turn.op(), &ctx) != Reply::Nil

@@ -197,8 +197,11 @@ pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Bo
         AWAIT => {
             let timeout_ms = reader.u64()?;
             let apply = read_apply(reader, entry::VERSION, spans)?;
-            if apply.ops.len() != 1 {
-                return Err(Corrupt);
+            // Several are a section.
+            match &apply.ops[..] {
+                [_] => {}
+                [(_, first), ..] if first.opens_section() => {}
+                _ => return Err(Corrupt),
             }
             Body::Await { apply, timeout_ms }
         }

@@ -7,14 +7,14 @@ use crate::message::Fence;
 use adt::Blob;
 
 /// The code of an error, or what else a reply is.
-fn code(reply: &Reply) -> String {
+pub(super) fn code(reply: &Reply) -> String {
     match reply {
         Reply::Error(error) => error.code().to_owned(),
         other => format!("{other:?}"),
     }
 }
 
-fn text(reply: &Reply) -> String {
+pub(super) fn text(reply: &Reply) -> String {
     match reply {
         Reply::Error(error) => error.to_string(),
         other => panic!("{other:?} is no error"),
@@ -43,7 +43,7 @@ impl Story {
     }
 
     /// The only reply, which is there at once.
-    fn told(&mut self, line: &str) -> Reply {
+    pub(super) fn told(&mut self, line: &str) -> Reply {
         self.says(line);
         let mut replies = self.replies();
         assert_eq!(replies.len(), 1, "{line}: {replies:?}");
@@ -176,9 +176,14 @@ fn in_a_cluster_of_an_earlier_level_there_are_no_locks() {
     story.gateway.map_changed(story.now, map);
     story.leads(1);
     story.out();
-    for line in
-        ["LOCK.ACQUIRE a", "LOCK.TRY a", "LOCK.HELD a 1", "LOCK.WAITERS a", "FENCE a 1 GET a"]
-    {
+    for line in [
+        "LOCK.ACQUIRE a",
+        "LOCK.TRY a",
+        "LOCK.HELD a 1",
+        "LOCK.WAITERS a",
+        "FENCE a 1 GET a",
+        "LOCK.SECTION a GET a",
+    ] {
         let reply = story.told(line);
         assert!(text(&reply).contains("claret cluster upgrade"), "{line}: {reply:?}");
     }

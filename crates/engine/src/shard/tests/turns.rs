@@ -5,7 +5,7 @@ use super::*;
 use crate::message::Fence;
 use adt::{ArgBuf, record};
 
-fn operation(words: &str) -> (Blob, Op) {
+pub(super) fn operation(words: &str) -> (Blob, Op) {
     record::decode(&ArgBuf::of(words.split_whitespace()).args()).unwrap()
 }
 
@@ -13,11 +13,11 @@ fn apply_of(words: &str) -> Apply {
     Apply { ops: SmallVec::from_iter([operation(words)]), ..Apply::default() }
 }
 
-fn call(words: &str) -> Body {
+pub(super) fn call(words: &str) -> Body {
     Body::Apply(apply_of(words))
 }
 
-fn acquire(words: &str) -> Body {
+pub(super) fn acquire(words: &str) -> Body {
     acquire_within(words, 0)
 }
 
@@ -26,7 +26,7 @@ fn acquire_within(words: &str, timeout_ms: u64) -> Body {
 }
 
 /// Who was answered what, tokens as numbers in the order in which they were seen.
-fn told(story: &mut Story) -> Vec<(u64, Reply)> {
+pub(super) fn told(story: &mut Story) -> Vec<(u64, Reply)> {
     let reply = |answer| match answer {
         Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
         other => panic!("{other:?}"),
@@ -35,14 +35,14 @@ fn told(story: &mut Story) -> Vec<(u64, Reply)> {
 }
 
 /// The only answer that there is: to whom, and the token.
-fn granted(story: &mut Story) -> (u64, i64) {
+pub(super) fn granted(story: &mut Story) -> (u64, i64) {
     match told(story)[..] {
         [(asked, Reply::Int(token))] => (asked, token),
         ref other => panic!("{other:?}"),
     }
 }
 
-fn records(story: &mut Story) -> usize {
+pub(super) fn records(story: &mut Story) -> usize {
     let entry = story.end_turn().unwrap();
     let count = entry.records.len();
     assert!(story.shard.end_turn(story.now).is_none(), "one entry");

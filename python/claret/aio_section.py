@@ -1,0 +1,52 @@
+"""Sections for asyncio; see :mod:`claret.section`."""
+
+import asyncio
+import time
+
+from redis.commands.core import AsyncCoreCommands
+
+from .hold import AGAIN, GRACE_S, WAIT_S_MAX, Failures, converted, last_of, time_left
+from .script import OnDatabase, RetryPolicy
+from .section import Wish
+
+
+class Section(OnDatabase, AsyncCoreCommands):
+    """Commands, each in a section of its own, as methods; see :meth:`claret.Claret.section`."""
+
+    def __init__(self, db, *args, policy=RetryPolicy()):
+        self._db = db
+        self._wish = Wish(*args)
+        self._policy = policy
+
+    @property
+    def token(self):
+        """The fencing token of the last section; see :attr:`claret.section.Section.token`."""
+        return self._wish.token
+
+    async def execute_command(self, *args, **options):
+        """Takes the lock in turn, carries a command out, and gives the lock back, in one step."""
+        wish, begun = self._wish, time.monotonic()
+        failures, again = Failures(self._policy), False
+        with self._db.requests.borrow() as requests:
+            request = next(requests)
+            while True:
+                asked = time.monotonic()
+                try:
+                    replies = await self._ask(request, time_left(wish.timeout, begun), args)
+                except AGAIN as error:
+                    again = True
+                    await asyncio.sleep(failures.pause(error, asked))
+                    continue
+                reply = wish.settle(replies, again)
+                return converted(self._db, args[0], reply, options)
+
+    async def _ask(self, request, wait_s, command):
+        lane = self._db.waiting_lane(WAIT_S_MAX if wait_s is None else wait_s + GRACE_S)
+        try:
+            commands = self._wish.commands(request, wait_s, command)
+            replies = await lane.exchange(commands, first=True)
+        except BaseException:
+            await lane.abandon()
+            raise
+        await lane.close()
+        return last_of(replies)

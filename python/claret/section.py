@@ -1,0 +1,86 @@
+"""Sections: a lock, one command under it and its release, in one request and one round trip.
+
+Nobody holds the lock when a section is over, so that there is no lease and nothing to renew or to lose.
+"""
+
+import time
+
+from redis.commands.core import CoreCommands
+
+from .errors import CommitUnknown, NotAcquired
+from .hold import AGAIN, Failures, converted, last_of, named, share_words, time_left
+from .lock import Waiting
+from .script import OnDatabase, RetryPolicy
+
+
+class Wish:
+    """How a section is asked for, without any input or output."""
+
+    def __init__(self, name, owner, shared, limit, timeout, detect):
+        self.name = name
+        self.timeout = timeout
+        # The fencing token of the last section, for what is told to others.
+        self.token = None
+        self._options = ["OWNER", named(owner, detect), *share_words(shared, limit)]
+        self._options += ["DETECT"] if detect else []
+
+    def commands(self, request, wait_s, command):
+        """What is sent: a transaction, which tells a value that is not there from a wait in vain."""
+        section = ["LOCK.SECTION", self.name, *self._options]
+        if wait_s is not None:
+            section += ["TIMEOUT", max(1, round(wait_s * 1000))]
+        return [["CLIENT", "REQUEST", *request], ["MULTI"], section, list(command), ["EXEC"]]
+
+    def settle(self, replies, again):
+        """The reply of the command, if the section was carried out; ``again`` if it was asked for twice.
+
+        Then what was asked first may still wait somewhere, though nobody hears of it.
+        """
+        if replies is None:
+            text = f"the lock {self.name!r} was not free in time"
+            raise CommitUnknown(text) if again else NotAcquired(text)
+        self.token, reply = replies
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+
+class Section(OnDatabase, CoreCommands):
+    """Commands, each in a section of its own, as methods; see :meth:`claret.Claret.section`."""
+
+    def __init__(self, db, *args, policy=RetryPolicy()):
+        self._db = db
+        self._wish = Wish(*args)
+        self._policy = policy
+
+    @property
+    def token(self):
+        """The fencing token of the last section, for whoever outside is to know it; else ``None``."""
+        return self._wish.token
+
+    def execute_command(self, *args, **options):
+        """Takes the lock in turn, carries a command out, and gives the lock back, in one step."""
+        wish, begun = self._wish, time.monotonic()
+        failures, again = Failures(self._policy), False
+        with self._db.requests.borrow() as requests:
+            request = next(requests)
+            while True:
+                asked = time.monotonic()
+                try:
+                    replies = self._ask(request, time_left(wish.timeout, begun), args)
+                except AGAIN as error:
+                    again = True
+                    time.sleep(failures.pause(error, asked))
+                    continue
+                reply = wish.settle(replies, again)
+                return converted(self._db, args[0], reply, options)
+
+    def _ask(self, request, wait_s, command):
+        lane = Waiting(self._db, wait_s)
+        try:
+            replies = lane.exchange(self._wish.commands(request, wait_s, command), first=True)
+        except BaseException:
+            lane.abandon()
+            raise
+        lane.close()
+        return last_of(replies)
