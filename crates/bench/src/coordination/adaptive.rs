@@ -15,7 +15,7 @@ use super::client::{Answer, Client, Counts, Heard, get};
 use super::forecast::eligible;
 use super::locker::{Locker, Told};
 use super::nodes::Nodes;
-use super::recipes::{FOREIGN_TAGS, Recipes, create};
+use super::recipes::{FOREIGN_TAGS, Recipes, create, delete, make, make_with};
 use model::recommend::{Available, Choice, Matters, rank};
 use model::{Algorithm, Law, Setting, Timing};
 use std::collections::{BTreeMap, VecDeque};
@@ -23,8 +23,6 @@ use std::io;
 use std::sync::mpsc::{Receiver, channel};
 use wire::jute::{Ask, Change, Mode, Reply, Write};
 
-/// The recipe of the first epoch: right for a lock that nobody else wants.
-const FIRST: Algorithm = Algorithm::TasWatch;
 /// Grants between two looks at the model.
 const LOOK_EVERY: u32 = 20;
 /// Requests that the model looks ahead.
@@ -153,20 +151,28 @@ fn worth(choices: &[Choice], interarrival_ms: f64, current: Algorithm) -> Option
     (better && best.algorithm != current).then_some(best.algorithm)
 }
 
+/// The recipe of the first epoch, when it is not known yet how often the lock will be wanted. Two are as
+/// fast as any while it is free, and safe; of these the one that hands over sooner: a write and half a
+/// poll interval later, or two writes.
+fn first(write_ns: u64, poll_ns: u64) -> Algorithm {
+    if poll_ns / 2 < write_ns { Algorithm::AsyncQueue } else { Algorithm::TasWatch }
+}
+
 impl Adaptive {
     /// A lock below a new node `base`, for the sessions of this client.
     ///
     /// # Errors
     /// The nodes cannot be made.
     pub fn new(mut client: Client, base: &str, poll_ns: u64, ephemeral: bool) -> io::Result<Self> {
-        let mut estimates = Estimates::default();
-        let data = encode(0, FIRST);
-        for (path, data) in [(base.to_owned(), data.as_str()), (format!("{base}/e0"), "")] {
-            let begin_ns = client.now_ns();
-            let made = client.call(0, create(&path, data.as_bytes(), Mode::default()))?;
-            made.map_err(|code| io::Error::other(format!("{path} was not created: {code:?}")))?;
-            estimates.write_ns = (client.now_ns() - begin_ns) as f64;
-        }
+        let timed = format!("{base}-timed");
+        let begin_ns = client.now_ns();
+        make(&mut client, &timed)?;
+        let write_ns = client.now_ns() - begin_ns;
+        client.ask(0, OTHER, delete(&timed));
+        let first = first(write_ns, poll_ns);
+        make_with(&mut client, base, encode(0, first).as_bytes())?;
+        make(&mut client, &format!("{base}/e0"))?;
+        let mut estimates = Estimates { write_ns: write_ns as f64, ..Estimates::default() };
         let sessions = client.sessions();
         for session in 0..sessions {
             let begin_ns = client.now_ns();
@@ -179,7 +185,7 @@ impl Adaptive {
             recipes: Recipes::new(poll_ns, ephemeral),
             base: base.to_owned(),
             poll_ns,
-            epochs: BTreeMap::from([(0, FIRST)]),
+            epochs: BTreeMap::from([(0, first)]),
             known: vec![Some(0); sessions],
             waiting: vec![VecDeque::new(); sessions],
             hands: Vec::new(),
@@ -304,8 +310,8 @@ impl Adaptive {
             let Ok(choices) = choices.try_recv() else { return };
             let interarrival_ms = *interarrival_ms;
             self.choices = None;
-            let current = self.epochs.last_key_value().map_or(FIRST, |(_, algorithm)| *algorithm);
-            self.wanted = worth(&choices, interarrival_ms, current);
+            let current = self.epochs.last_key_value().map(|(_, algorithm)| *algorithm);
+            self.wanted = current.and_then(|current| worth(&choices, interarrival_ms, current));
             return;
         }
         self.grants += 1;
@@ -409,6 +415,12 @@ mod tests {
         assert!(worth(&overloaded, 50.0, Algorithm::TasWatch).is_some());
         // Nearly the same everywhere while nobody waits.
         assert_eq!(worth(&choices(5_000.0, 1.0), 5_000.0, Algorithm::SyncTas), None);
+    }
+
+    #[test]
+    fn it_begins_with_what_hands_over_sooner() {
+        assert_eq!(first(100_000_000, 10_000_000), Algorithm::AsyncQueue);
+        assert_eq!(first(1_000_000, 10_000_000), Algorithm::TasWatch);
     }
 
     #[test]

@@ -102,7 +102,15 @@ pub fn delete(path: &str) -> Ask {
 /// # Errors
 /// It cannot be made.
 pub fn make(nodes: &mut impl Nodes, path: &str) -> io::Result<()> {
-    let made = nodes.call(0, create(path, b"", Mode::default()))?;
+    make_with(nodes, path, b"")
+}
+
+/// The same, with this in it.
+///
+/// # Errors
+/// It cannot be made.
+pub fn make_with(nodes: &mut impl Nodes, path: &str, data: &[u8]) -> io::Result<()> {
+    let made = nodes.call(0, create(path, data, Mode::default()))?;
     made.map_err(|code| io::Error::other(format!("{path} was not created: {code:?}")))?;
     Ok(())
 }
