@@ -61,13 +61,21 @@ fn keep(window: &mut VecDeque<u64>, value: u64) {
 }
 
 impl Estimates {
-    /// The circumstances as far as they are known; `None` until there are a few of everything.
-    fn setting(&self, poll_ns: u64) -> Option<Setting> {
+    /// The circumstances as far as they are known, if requests come a standard error more often than
+    /// estimated, and if they come more rarely; `None` until there are a few of everything.
+    fn settings(&self, poll_ns: u64) -> Option<[Setting; 2]> {
         let (first, last) = (self.arrivals_ns.front()?, self.arrivals_ns.back()?);
         if self.arrivals_ns.len() < 10 || self.holds_ns.len() < 5 || last <= first {
             return None;
         }
-        let between_ns = (last - first) as f64 / (self.arrivals_ns.len() - 1) as f64;
+        let gaps = (self.arrivals_ns.len() - 1) as f64;
+        let between_ns = (last - first) as f64 / gaps;
+        let error = between_ns / gaps.sqrt();
+        let [often, rarely] = [between_ns - error, between_ns + error];
+        Some([self.setting(often, poll_ns)?, self.setting(rarely, poll_ns)?])
+    }
+
+    fn setting(&self, between_ns: f64, poll_ns: u64) -> Option<Setting> {
         let held_ns = self.holds_ns.iter().sum::<u64>() as f64 / self.holds_ns.len() as f64;
         let ms = |ns: f64| Law::constant((ns / 1e6).max(0.0)).ok();
         let timing = Timing {
@@ -115,7 +123,7 @@ pub struct Adaptive {
     grants: u32,
     /// How often each recipe gave the lock.
     used: BTreeMap<Algorithm, u32>,
-    choices: Option<(f64, Receiver<Vec<Choice>>)>,
+    choices: Option<Receiver<[(f64, Vec<Choice>); 2]>>,
     /// What is to be changed to, as soon as somebody gives the lock back.
     wanted: Option<Algorithm>,
     heard: Vec<Heard>,
@@ -306,12 +314,14 @@ impl Adaptive {
 
     /// Asks the model every so often, beside the loop, and takes its answer when it is there.
     fn look(&mut self) {
-        if let Some((interarrival_ms, choices)) = &self.choices {
+        if let Some(choices) = &self.choices {
             let Ok(choices) = choices.try_recv() else { return };
-            let interarrival_ms = *interarrival_ms;
             self.choices = None;
-            let current = self.epochs.last_key_value().map(|(_, algorithm)| *algorithm);
-            self.wanted = current.and_then(|current| worth(&choices, interarrival_ms, current));
+            let Some((_, &current)) = self.epochs.last_key_value() else { return };
+            // A few requests that came close together are no reason.
+            let [often, rarely] =
+                choices.map(|(between_ms, choices)| worth(&choices, between_ms, current));
+            self.wanted = often.filter(|_| often == rarely);
             return;
         }
         self.grants += 1;
@@ -320,13 +330,16 @@ impl Adaptive {
         }
         self.asked_ns = self.client.now_ns();
         self.client.ask(0, TIMED_LOOK, get(&self.base, false));
-        let Some(setting) = self.estimates.setting(self.poll_ns) else { return };
+        let Some(settings) = self.estimates.settings(self.poll_ns) else { return };
         let (sender, receiver) = channel();
-        self.choices = Some((setting.interarrival_ms, receiver));
+        self.choices = Some(receiver);
         std::thread::spawn(move || {
-            let choices = rank(&setting, Available::default(), Matters::Mean);
+            let choices = settings.map(|setting| {
+                let choices = rank(&setting, Available::default(), Matters::Mean);
+                (setting.interarrival_ms, choices.unwrap_or_default())
+            });
             // Nobody listens any more if the run is over.
-            let _ = sender.send(choices.unwrap_or_default());
+            let _ = sender.send(choices);
         });
     }
 }
@@ -434,11 +447,12 @@ mod tests {
     #[test]
     fn little_was_seen_yet_so_nothing_is_estimated() {
         let mut estimates = Estimates { read_ns: 2e6, write_ns: 3e6, ..Estimates::default() };
-        assert!(estimates.setting(1_000_000).is_none());
-        (0..20).for_each(|number| keep(&mut estimates.arrivals_ns, number * 50_000_000));
+        assert!(estimates.settings(1_000_000).is_none());
+        (0..26).for_each(|number| keep(&mut estimates.arrivals_ns, number * 50_000_000));
         (0..20).for_each(|_| keep(&mut estimates.holds_ns, 10_000_000));
-        let setting = estimates.setting(1_000_000).unwrap();
-        assert_eq!((setting.interarrival_ms, setting.service_ms), (50.0, 10.0));
+        let [often, setting] = estimates.settings(1_000_000).unwrap();
+        assert_eq!((often.interarrival_ms, setting.interarrival_ms), (40.0, 60.0));
+        assert_eq!(setting.service_ms, 10.0);
         assert_eq!((setting.poll_ms, setting.timing.client_rtt.mean_ms()), (1.0, 2.0));
     }
 }
