@@ -84,7 +84,7 @@ fn a_try_that_is_overtaken_by_its_own_release_takes_the_lock_for_nobody() {
     let mut program = Program::start(&server.address().to_string(), 3);
     // Each request has many tries under way when one of them is good, and leaves at once.
     let load = Load {
-        requests: 150,
+        requests: 60,
         clients: 3,
         arrivals: Arrivals::Poisson,
         interarrival_ns: 1e6,
@@ -94,7 +94,7 @@ fn a_try_that_is_overtaken_by_its_own_release_takes_the_lock_for_nobody() {
         seed: 1,
     };
     let (way, node) = ("async-tas".to_owned(), "/tries".to_owned());
-    let task = Task::Lock { way, node, poll_ns: 50_000, ephemeral: true, load };
+    let task = Task::Lock { way, node, poll_ns: 1_000_000, ephemeral: true, load };
     let outcome = program.carry_out(&task).outcome().unwrap();
     assert_eq!((&outcome.wrong, outcome.unfinished()), (&None, 0));
     assert_eq!(program.end(), (true, String::new()));
