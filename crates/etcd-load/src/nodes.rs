@@ -10,7 +10,10 @@
 //! | asking whether it is there, and watching it | a read, and a watch from the revision behind that read on |
 //!
 //! What ZooKeeper promises beyond that is not there: requests of a session are not carried out in
-//! the order in which they were sent, and a watch on a node that is not there is not set.
+//! the order in which they were sent, and a watch on a node that is not there is not set. One thing
+//! that recipes rely on is made up for: a create that has been overtaken by a delete of the same
+//! session is undone, and answered as if it had come first. Else a try of somebody who has had the
+//! lock and given it back would take it for nobody.
 
 use crate::messages::{
     Compare, DeleteRequest, Part, PutRequest, RangeRequest, TxnRequest, behind, revision,
@@ -35,11 +38,15 @@ type Done = Result<(i64, Result<Reply, Code>), String>;
 /// The keys of sequential nodes by their paths, as far as anybody was told those.
 type Names = Rc<RefCell<BTreeMap<Vec<u8>, Vec<u8>>>>;
 
+/// When a session has asked last for the end of a node, by the number of that request.
+type Ends = Rc<RefCell<BTreeMap<(usize, Vec<u8>), u64>>>;
+
 /// Sessions that have keys for nodes.
 pub struct Keys<'a> {
     sessions: &'a mut Sessions,
     names: Names,
-    /// So many sequential nodes were asked for.
+    ends: Ends,
+    /// So many things were asked for.
     asked: u64,
     said: Vec<Said>,
 }
@@ -47,7 +54,8 @@ pub struct Keys<'a> {
 impl<'a> Keys<'a> {
     /// Over these sessions, which may have sequential nodes already.
     pub fn new(sessions: &'a mut Sessions) -> Self {
-        Self { sessions, names: Names::default(), asked: 0, said: Vec::new() }
+        let (names, ends) = (Names::default(), Ends::default());
+        Self { sessions, names, ends, asked: 0, said: Vec::new() }
     }
 }
 
@@ -62,11 +70,18 @@ impl Nodes for Keys<'_> {
 
     fn ask(&mut self, session: usize, tag: u64, what: Ask) {
         self.asked += 1;
+        if let Ask::Write(Write::Change(Change::Delete { path, .. })) = &what {
+            self.ends.borrow_mut().insert((session, path.to_vec()), self.asked);
+        }
         let own = self.sessions.session(session);
         let (names, unique, say) = (self.names.clone(), self.asked, self.sessions.say());
+        let ends = self.ends.clone();
         self.sessions.spawn(async move {
             let (revision, result) = match what {
-                Ask::Write(Write::Change(change)) => write(&own, &names, unique, change).await?,
+                Ask::Write(Write::Change(change)) => {
+                    let done = write(&own, &names, unique, change).await?;
+                    in_order(&own, &ends, (session, unique), done).await?
+                }
                 Ask::Read { read: Read::Exists(path), watch } => {
                     exists(&own, session, &names, &path, watch.then_some(say)).await?
                 }
@@ -143,6 +158,23 @@ async fn write(session: &Session, names: &Names, unique: u64, change: Change) ->
         }
         other => Err(format!("etcd knows nothing like {other:?}")),
     }
+}
+
+/// What has come of a session's request with this number, in the order in which it has asked.
+async fn in_order(
+    session: &Session,
+    ends: &Ends,
+    (own, number): (usize, u64),
+    done: (i64, Result<Reply, Code>),
+) -> Done {
+    let (revision, result) = done;
+    let Ok(Reply::Created { path, stat }) = result else { return Ok((revision, result)) };
+    let ended = ends.borrow().get(&(own, path.to_vec())).copied();
+    if ended.is_none_or(|ended| ended < number) {
+        return Ok((revision, Ok(Reply::Created { path, stat })));
+    }
+    session.write(DeleteRequest { key: path.to_vec() }).await?;
+    Ok((revision, Err(Code::NodeExists)))
 }
 
 fn put(session: &Session, key: Vec<u8>, node: &Create) -> PutRequest {

@@ -78,6 +78,29 @@ fn nobody_overlaps_with_any_way_to_lock_and_everybody_gets_it() {
 }
 
 #[test]
+fn a_try_that_is_overtaken_by_its_own_release_takes_the_lock_for_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = etcd::start(1, dir.path()).unwrap();
+    let mut program = Program::start(&server.address().to_string(), 3);
+    // Each request has many tries under way when one of them is good, and leaves at once.
+    let load = Load {
+        requests: 60,
+        clients: 3,
+        arrivals: Arrivals::Poisson,
+        interarrival_ns: 1e6,
+        closed_think_ns: Some(0.0),
+        service_ns: 0.0,
+        limit_ns: 60_000_000_000,
+        seed: 1,
+    };
+    let (way, node) = ("async-tas".to_owned(), "/tries".to_owned());
+    let task = Task::Lock { way, node, poll_ns: 1_000_000, ephemeral: true, load };
+    let outcome = program.carry_out(&task).outcome().unwrap();
+    assert_eq!((&outcome.wrong, outcome.unfinished()), (&None, 0));
+    assert_eq!(program.end(), (true, String::new()));
+}
+
+#[test]
 fn every_operation_of_the_smoke_test_is_done_so_often_as_asked() {
     let dir = tempfile::tempdir().unwrap();
     let server = etcd::start(1, dir.path()).unwrap();
