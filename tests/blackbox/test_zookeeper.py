@@ -9,7 +9,7 @@ import time
 
 import pytest
 from clusters import Cluster
-from harness import Server, binary, free_port, until
+from harness import Server, binary, free_port, page, until
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import (
     BadVersionError,
@@ -18,6 +18,7 @@ from kazoo.exceptions import (
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    QuotaExceededError,
     RolledBackError,
 )
 from kazoo.security import make_digest_acl
@@ -176,6 +177,7 @@ def test_a_backup_has_nodes_and_sessions(zookeeper, tmp_path):
     client = zookeeper.client()
     client.create("/kept/below", b"x", makepath=True)
     client.create("/here", ephemeral=True)
+    limit(client, "/kept", b"countHardLimit=2")
     session, password = client.client_id
     path = tmp_path / "backup"
     url = f"redis://127.0.0.1:{zookeeper.server.port}"
@@ -189,8 +191,55 @@ def test_a_backup_has_nodes_and_sessions(zookeeper, tmp_path):
         assert again.get("/kept/below")[0] == b"x"
         assert again.exists("/here").ephemeralOwner == session
         assert again.exists("/late") is None
+        with pytest.raises(QuotaExceededError):
+            again.create("/kept/more")
     finally:
         other.close()
+
+
+def limit(client, path, limits):
+    """Sets a quota, as ZooKeeper's shell does it."""
+    quota = f"/zookeeper/quota{path}"
+    client.create(f"{quota}/zookeeper_limits", limits, makepath=True)
+    client.create(f"{quota}/zookeeper_stats", b"count=-1,bytes=-1")
+
+
+def test_what_is_beyond_a_hard_quota_is_refused(tmp_path):
+    metrics = free_port()
+    zookeeper = Zookeeper(tmp_path, config=f"metrics_port = {metrics}\n")
+    try:
+        client = zookeeper.client()
+        client.create("/a")
+        limit(client, "/a", b"count=-1,bytes=5=;byteHardLimit=10;countHardLimit=2")
+        client.create("/a/b", b"x" * 5)
+        with pytest.raises(QuotaExceededError):
+            client.create("/a/c")
+        with pytest.raises(QuotaExceededError):
+            client.set("/a/b", b"x" * 11)
+        with pytest.raises(QuotaExceededError):
+            client.set_async("/a/b", b"x" * 11).get(WAIT_S)
+        transaction = client.transaction()
+        transaction.set_data("/a", b"y")
+        transaction.create("/a/c")
+        undone, refused = transaction.commit()
+        assert isinstance(undone, RolledBackError) and isinstance(refused, QuotaExceededError)
+        stats = "/zookeeper/quota/a/zookeeper_stats"
+        assert client.get(stats)[0] == b"count=2,bytes=5"
+        assert "claret_coordination_quotas_exceeded 0\n" in page(metrics, "/metrics")[1]
+        client.set("/a/b", b"x" * 10)
+        # More than the soft one allows: nobody is refused, and metrics tell.
+        told = page(metrics, "/metrics")[1]
+        assert "claret_coordination_quotas 1\n" in told
+        assert "claret_coordination_quotas_exceeded 1\n" in told
+        # Quotas are nodes: they are there after a crash.
+        zookeeper.server.restart()
+        with pytest.raises(QuotaExceededError):
+            client.retry(client.create, "/a/c")
+        assert client.get(stats)[0] == b"count=2,bytes=10"
+        client.delete("/a/b")
+        client.create("/a/c")
+    finally:
+        zookeeper.close()
 
 
 def test_sessions_survive_the_loss_of_a_machine(tmp_path):

@@ -86,6 +86,43 @@ def a_watch_that_stays_and_one_that_does_not(server):
     return sum("event" in told for told in session.heard)
 
 
+def below_a_quota(server, limits, data):
+    """A session, and a node with these data below `ROOT` that has a quota."""
+    session = Raw(server.port).connect()
+    session.do("create", path=ROOT)
+    session.do("create", path=f"{ROOT}/a", data=data)
+    quota(session, f"{ROOT}/a", limits)
+    return session
+
+
+def quota(session, path, limits):
+    at = "/zookeeper/quota"
+    for name in path.split("/")[1:]:
+        at += f"/{name}"
+        session.do("create", path=at)
+    session.do("create", path=f"{at}/zookeeper_limits", data=limits)
+    session.do("create", path=f"{at}/zookeeper_stats")
+
+
+def less_where_there_is_too_much(server):
+    """ZooKeeper refuses all that does not come below the hard quota at once."""
+    session = below_a_quota(server, b"byteHardLimit=1", b"1234")
+    return session.do("setData", path=f"{ROOT}/a", data=b"123")["err"]
+
+
+def a_quota_below_a_quota(server):
+    """Only the lowest holds in ZooKeeper, whose shell refuses to set such. Here each does."""
+    session = below_a_quota(server, b"countHardLimit=9", b"")
+    quota(session, ROOT, b"countHardLimit=2")
+    return session.do("create", path=f"{ROOT}/a/b")["err"]
+
+
+def limits_that_do_not_read(server):
+    """In ZooKeeper nothing below can be changed any more. Here they limit nothing."""
+    session = below_a_quota(server, b"many", b"")
+    return session.do("create", path=f"{ROOT}/a/b")["err"]
+
+
 def text_beyond_the_basic_plane(server):
     """ZooKeeper writes the halves of surrogate pairs one by one, which is no UTF-8."""
     session = Raw(server.port).connect()
@@ -103,6 +140,9 @@ DIFFERENCES = [
     (an_empty_path_is_the_root, 0, -101),
     (whether_a_path_is_watched, 0, -121),
     (a_watch_that_stays_and_one_that_does_not, 1, 2),
+    (less_where_there_is_too_much, -125, 0),
+    (a_quota_below_a_quota, 0, -125),
+    (limits_that_do_not_read, -5, 0),
     (text_beyond_the_basic_plane, False, True),
 ]
 
@@ -112,4 +152,6 @@ def test_the_difference_is_the_one_that_is_meant(both, ask, theirs, ours):
     try:
         assert [ask(server) for server in both] == [theirs, ours]
     finally:
+        # Quotas first: they may be in the way.
+        clean(both, f"/zookeeper/quota{ROOT}")
         clean(both, ROOT)

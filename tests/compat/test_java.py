@@ -61,6 +61,31 @@ get /zookeeper/quota/cli/deep/zookeeper_limits
 get /zookeeper/quota/cli/deep/zookeeper_stats
 delquota /cli/deep
 listquota /cli/deep
+create /cli/full aaa
+create /cli/full/a bb
+setquota -N 3 /cli/full
+setquota -B 10 /cli/full
+listquota /cli/full
+get /zookeeper/quota/cli/full/zookeeper_limits
+create /cli/full/b c
+create /cli/full/c
+create -s -e /cli/full/c-
+set /cli/full/a 1234567
+set /cli/full/a 123456
+ls /cli/full
+listquota /cli/full
+setquota -n 1 /cli/full/a
+setquota -n 1 /cli
+setquota -N 0 /cli/full
+delquota -N /cli/full
+create /cli/full/c
+set /cli/full/c x
+delquota -B /cli/full
+set /cli/full/c x
+listquota /cli/full
+delquota /cli/full
+listquota /cli/full
+delquota /cli/full
 sync /cli
 config
 reconfig -add server.9=127.0.0.1:1:2;3

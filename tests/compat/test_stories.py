@@ -6,7 +6,7 @@ import random
 
 import jute
 import pytest
-from side import clean, same
+from side import clean, clear, same
 
 STORIES = []
 
@@ -398,6 +398,56 @@ def who_somebody_is(side):
     side.do("ann", "auth", scheme="digest", auth=b"a:b:c")
     side.do("ann", "auth", scheme="digest", auth=b"")
     side.do("ann", "whoAmI")
+
+
+@story
+def quotas(side):
+    side.open("ann")
+    side.open("ben")
+    limits, stats = (f"/zookeeper/quota/s/zookeeper_{name}" for name in ["limits", "stats"])
+    try:
+        side.do("ann", "create", path="/s", data=b"123")
+        side.do("ann", "create", path="/zookeeper/quota/s")
+        side.do("ann", "create", path=limits, data=b"count=-1,bytes=-1=;byteHardLimit=10;countHardLimit=3")
+        side.do("ann", "create", path=stats, data=b"count=0,bytes=0")
+        side.do("ben", "getChildren", path="/s", watch=True)
+        side.do("ann", "getData", path=limits)
+        side.do("ann", "getData", path=stats, watch=True)
+        side.do("ann", "create", path="/s/a", data=b"456")
+        side.do("ann", "getData", path=stats)
+        side.do("ben", "create", path="/s/e", flags=1, data=b"7")
+        side.do("ben", "getChildren", path="/s", watch=True)
+        # Full: nothing is created, and nobody is told that it was.
+        for flags in range(4):
+            side.do("ann", "create2", path="/s/b", flags=flags)
+        side.do("ann", "create", path="/s/a")
+        side.do("ann", "create", path="/s/none/b")
+        side.do("ann", "create", path="/s/e/b")
+        side.do("ann", "multi", ops=[("create", {"path": "/s/b"}), ("setData", {"path": "/s/a", "data": b""})])
+        side.do("ann", "multi", ops=[("setData", {"path": "/s/a", "data": b"x" * 11}), ("delete", {"path": "/s/e"})])
+        for length, version in [(7, 9), (7, 0), (6, 9), (6, 0), (6, 1), (5, -1)]:
+            side.do("ann", "setData", path="/s/a", data=b"x" * length, version=version)
+        side.do("ann", "getData", path=stats)
+        # The end of a session makes room.
+        side.do("ben", "closeSession")
+        side.do("ann", "create", path="/s/b", data=b"")
+        side.do("ann", "setData", path=limits, data=b"count=1,bytes=1")
+        side.do("ann", "create", path="/s/c", data=b"soft limits refuse nobody")
+        side.do("ann", "setData", path=limits, data=b"countHardLimit=4")
+        side.do("ann", "create", path="/s/d")
+        side.do("ann", "setData", path=limits, data=b"")
+        side.do("ann", "create", path="/s/d")
+        side.do("ann", "setData", path=limits, data=b"countHardLimit=1")
+        side.do("ann", "create", path="/s/f")
+        side.do("ann", "delete", path="/s/d")
+        # One of the two nodes alone holds nothing.
+        side.do("ann", "delete", path=limits)
+        side.do("ann", "create", path="/s/f")
+        side.do("ann", "delete", path=stats)
+        side.do("ann", "create", path=limits, data=b"countHardLimit=1")
+        side.do("ann", "create", path="/s/g")
+    finally:
+        clear(side.sessions["ann"], "/zookeeper/quota/s")
 
 
 WALK = ["/s", "/s/a", "/s/b", "/s/a/c", "/s/a/d", "/s/b/e"]

@@ -26,7 +26,7 @@ def jars():
 
 class Zookeeper:
     """A server of its own in a folder of its own, which takes all four-letter words, nodes with a time
-    to live, and looks for containers every second."""
+    to live, refuses what is beyond hard quotas, and looks for containers every second."""
 
     name = "ZooKeeper"
 
@@ -47,6 +47,7 @@ class Zookeeper:
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         options = {
             "zookeeper.extendedTypesEnabled": "true",
+            "zookeeper.enforceQuota": "true",
             "znode.container.checkIntervalMs": 1000,
             "zookeeper.root.logger": "WARN, CONSOLE",
             "java.awt.headless": "true",

@@ -123,6 +123,7 @@ impl LogRecord {
     /// What it takes to understand it.
     pub fn level(&self) -> Level {
         match self {
+            Self::Coordinate(command) if command.quotas => Level::QUOTAS,
             Self::Coordinate(_) | Self::Outlive(_) => Level::COORDINATED,
             Self::Apply(apply) if !apply.fences.is_empty() => Level::COORDINATED,
             Self::Content(_) | Self::Ordered { .. } | Self::Promise { .. } => Level::CHAINED,

@@ -25,8 +25,10 @@ impl Level {
     pub const CHAINED: Self = Self(5);
     /// Changes of the coordination service are in the log; see `docs/internals/coordination.md`.
     pub const COORDINATED: Self = Self(6);
+    /// Hard quotas of the coordination service hold; see `docs/internals/coordination.md`.
+    pub const QUOTAS: Self = Self(7);
     /// The newest that this build understands.
-    pub const NEWEST: Self = Self::COORDINATED;
+    pub const NEWEST: Self = Self::QUOTAS;
 
     /// Whether a machine that understands this level can be in a cluster that uses another one.
     pub fn suffices_for(self, used: Self) -> bool {

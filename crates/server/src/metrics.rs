@@ -123,6 +123,12 @@ impl Sheet {
             ("coordination_nodes", "Nodes of the tree", survey.nodes as u64),
             ("coordination_ephemerals", "Nodes that end with a session", survey.ephemerals as u64),
             ("coordination_bytes", "Bytes of nodes' paths and data", survey.bytes),
+            ("coordination_quotas", "Quotas", survey.quotas as u64),
+            (
+                "coordination_quotas_exceeded",
+                "Quotas of which there is more than they allow, softly or not",
+                survey.quotas_exceeded as u64,
+            ),
         ] {
             self.value(name, help, value)?;
         }

@@ -314,7 +314,17 @@ mod tests {
     fn details() -> Details {
         let watched = Some(Watched { sessions: 1, paths: 2, watches: 2 });
         let (nodes, last) = (9, Zxid(0x1f));
-        let survey = Survey { nodes, ephemerals: 1, bytes: 80, sessions: 2, last, watched };
+        let (quotas, quotas_exceeded) = (0, 0);
+        let survey = Survey {
+            nodes,
+            ephemerals: 1,
+            bytes: 80,
+            sessions: 2,
+            last,
+            quotas,
+            quotas_exceeded,
+            watched,
+        };
         let mut talk = Talk::default();
         (talk.received, talk.sent) = (4, 5);
         [1_000, 2_000].into_iter().for_each(|us| talk.answer(us));

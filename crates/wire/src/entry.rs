@@ -1,4 +1,4 @@
-//! Log entries as bytes, versions 2 to 6; version 1 is read too. `docs/internals/formats.md` has the
+//! Log entries as bytes, versions 2 to 7; version 1 is read too. `docs/internals/formats.md` has the
 //! layout.
 //!
 //! Operations are written as the words of a command that parses to the same operation, so that the
@@ -13,6 +13,7 @@ use crate::stream::{
     read_links, read_stream,
 };
 use adt::{ArgBuf, Args, Corrupt, Op, Timestamp, record};
+use engine::coordination::service::Command;
 use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec, SnapshotPart};
 use engine::level::Level;
 use engine::limits::ENTRY_RECORDS_MAX;
@@ -34,6 +35,8 @@ const VERSION_ORDERED: u8 = 4;
 const VERSION_CHAINED: u8 = 5;
 /// The same, with changes of the coordination service.
 const VERSION_COORDINATED: u8 = 6;
+/// The same, with changes of it for which quotas hold.
+const VERSION_QUOTAS: u8 = 7;
 /// The version before clusters: it has short transactions and no [`VOID`].
 pub(crate) const VERSION_ALONE: u8 = 1;
 /// Most records that an entry of this version can hold, whatever shards do today.
@@ -58,6 +61,7 @@ const ORDERED: u8 = 15;
 const PROMISE: u8 = 16;
 const COORDINATE: u8 = 17;
 const OUTLIVE: u8 = 18;
+const COORDINATE_IN_QUOTAS: u8 = 19;
 
 const HAS_REQUEST: u8 = 1;
 const HAS_GUARDS: u8 = 2;
@@ -80,6 +84,7 @@ impl EntryCodec for EntryFormat {
         // there would be none.
         let needed = entry.records.iter().map(LogRecord::level).max();
         let (version, form) = match level.max(needed.unwrap_or(Level::CLUSTERS)) {
+            _ if needed == Some(Level::QUOTAS) => (VERSION_QUOTAS, Form::Short),
             _ if needed == Some(Level::COORDINATED) => (VERSION_COORDINATED, Form::Short),
             _ if needed == Some(Level::CHAINED) => (VERSION_CHAINED, Form::Short),
             level if level.suffices_for(Level::ORDERED) => (VERSION_ORDERED, Form::Short),
@@ -123,7 +128,7 @@ impl EntryCodec for EntryFormat {
 
 /// Whether numbers are as short as they can be.
 fn has_shorts(version: u8) -> bool {
-    (VERSION_COMPACT..=VERSION_COORDINATED).contains(&version)
+    (VERSION_COMPACT..=VERSION_QUOTAS).contains(&version)
 }
 
 /// The level that it takes to understand these bytes of an entry.
@@ -133,6 +138,7 @@ pub fn level_of(bytes: &[u8]) -> Level {
         Some(&VERSION_ORDERED) => Level::ORDERED,
         Some(&VERSION_CHAINED) => Level::CHAINED,
         Some(&VERSION_COORDINATED) => Level::COORDINATED,
+        Some(&VERSION_QUOTAS) => Level::QUOTAS,
         _ => Level::CLUSTERS,
     }
 }
@@ -214,7 +220,7 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
             put_u64(*term, out);
         }
         LogRecord::Coordinate(command) => {
-            out.push(COORDINATE);
+            out.push(if command.quotas { COORDINATE_IN_QUOTAS } else { COORDINATE });
             put_command(words.form, command, out);
         }
         LogRecord::Split { child, first, at, last } => {
@@ -252,8 +258,12 @@ fn read_record(
             at: reader.u16()?,
             last: reader.u16()?,
         },
-        COORDINATE if version == VERSION_COORDINATED => {
+        COORDINATE if version >= VERSION_COORDINATED => {
             LogRecord::Coordinate(Box::new(get_command(reader)?))
+        }
+        COORDINATE_IN_QUOTAS if version >= VERSION_QUOTAS => {
+            let command = get_command(reader)?;
+            LogRecord::Coordinate(Box::new(Command { quotas: true, ..command }))
         }
         OUTLIVE if version >= VERSION_COORDINATED => LogRecord::Outlive(read_streams(reader)?),
         CONTENT if version >= VERSION_CHAINED => {

@@ -303,7 +303,7 @@ fn command() -> Command {
     let create = Change::Create(Create { path, data, acl, mode, stat: true });
     let delete = Change::Delete { path: Blob::from("/b"), version: -1 };
     let write = Write::Multi(vec![create, delete]);
-    Command { session: SessionId(7), identities: vec![who], write }
+    Command { session: SessionId(7), identities: vec![who], write, quotas: false }
 }
 
 #[test]
@@ -316,6 +316,20 @@ fn changes_of_the_coordination_service_take_a_version_that_earlier_builds_refuse
     let mut older = bytes;
     older[0] = 5;
     assert_eq!(EntryFormat.decode(&older), Err(Corrupt), "version 5 has nothing about it");
+}
+
+#[test]
+fn changes_for_which_quotas_hold_take_a_version_that_earlier_builds_refuse() {
+    let mut entry = entry_of_chains();
+    let held = Command { quotas: true, ..command() };
+    entry.records.push(LogRecord::Coordinate(Box::new(command())));
+    entry.records.push(LogRecord::Coordinate(Box::new(held)));
+    let bytes = encoded(&entry);
+    assert_eq!(EntryFormat.decode(&bytes), Ok(entry));
+    assert_eq!(level_of(&bytes), Level::QUOTAS);
+    let mut older = bytes;
+    older[0] = 6;
+    assert_eq!(EntryFormat.decode(&older), Err(Corrupt), "version 6 has no quotas");
 }
 
 #[test]
@@ -534,7 +548,7 @@ fn a_part_of_an_entry_is_no_entry() {
     longer.push(0);
     assert_eq!(EntryFormat.decode(&longer), Err(Corrupt));
     let mut newer = bytes;
-    newer[0] = 7;
+    newer[0] = 8;
     assert_eq!(EntryFormat.decode(&newer), Err(Corrupt));
 }
 

@@ -104,7 +104,7 @@ fn about_sessions() -> Vec<Parcel> {
         OfSession::Watches { path: path.clone(), which: WatcherType::Data },
     ];
     let asks = [
-        Ask::Write(Command { session, identities, write }),
+        Ask::Write(Command { session, identities, write, quotas: false }),
         Ask::Resume { session, password: [8; 16] },
         Ask::Leave(session),
     ];

@@ -2,7 +2,7 @@
 //! [`Coordination::apply`], only from the log.
 
 use super::path;
-use super::quota;
+use super::quota::{self, Part};
 use super::request::{
     Acl, Change, Code, Event, Happened, Identity, Password, Read, Reply, SessionId, Stat, Write,
     Zxid,
@@ -40,6 +40,9 @@ pub struct Command {
     pub identities: Vec<Identity>,
     /// What is to be done.
     pub write: Write,
+    /// Whether what is beyond a hard quota is refused: the leader says so when all who read the log
+    /// know quotas.
+    pub quotas: bool,
 }
 
 /// What came of a write.
@@ -152,7 +155,7 @@ impl Coordination {
         self.last = zxid;
         let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         let (session, identities) = (command.session, &command.identities[..]);
-        let by = By { session, identities, zxid, now_ms };
+        let by = By { session, identities, zxid, now_ms, quotas: command.quotas };
         let mut done = Made::default();
         let reply = match &command.write {
             Write::Open { timeout_ms, password } => self.open(&by, *timeout_ms, *password),
@@ -281,10 +284,14 @@ impl Coordination {
             Read::Exists(path) => Reply::Stat(self.tree.get(path)?.stat()),
             Read::Data(path) => {
                 let node = readable(path)?;
-                let Some(measured) = quota::measured(path) else {
+                let counted = match quota::part(path) {
+                    Some((of, Part::Stats)) => self.tree.quotas().usage(of),
+                    _ => None,
+                };
+                let Some(counted) = counted else {
                     return Ok(Reply::Data(node.data.clone(), node.stat()));
                 };
-                let data = quota::measure(&self.tree, measured);
+                let data = counted.told();
                 let data_length = i32::try_from(data.len()).unwrap_or(i32::MAX);
                 Reply::Data(Some(data), Stat { data_length, ..node.stat() })
             }

@@ -19,6 +19,10 @@ pub struct Survey {
     pub sessions: usize,
     /// The number of the last change.
     pub last: Zxid,
+    /// Quotas.
+    pub quotas: usize,
+    /// Those of them of which there is more than they allow.
+    pub quotas_exceeded: usize,
     /// What is watched; only the leader knows.
     pub watched: Option<Watched>,
 }
@@ -47,12 +51,15 @@ impl Survey {
     /// Of a replica; of a leader, which knows what is watched.
     pub fn of(service: &Coordination, watches: Option<&Watches>) -> Self {
         let ephemerals = service.sessions().values().map(|session| session.ephemerals.len()).sum();
+        let (quotas, quotas_exceeded) = service.tree().quotas().counted();
         Self {
             nodes: service.tree().len(),
             ephemerals,
             bytes: service.tree().bytes(),
             sessions: service.sessions().len(),
             last: service.last(),
+            quotas,
+            quotas_exceeded,
             watched: watches.map(Watches::count),
         }
     }

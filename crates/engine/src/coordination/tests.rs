@@ -5,6 +5,8 @@ use super::*;
 use crate::limits::REAPED_MAX;
 use adt::{Blob, Timestamp};
 
+mod quotas;
+
 /// A service and the time of its next change.
 #[derive(Clone, Debug, Default)]
 struct World {
@@ -56,7 +58,7 @@ fn happened(happened: Happened, path: &str) -> Event {
 impl World {
     fn write(&mut self, session: SessionId, write: Write) -> Result<Reply, Code> {
         self.changes += 1;
-        let command = Command { session, identities: self.who.clone(), write };
+        let command = Command { session, identities: self.who.clone(), write, quotas: true };
         let ts = Timestamp::from_micros(BEGIN_US + self.changes);
         let done = self.service.apply(&command, ts, 1000 + self.changes);
         self.events = done.events.into_iter().map(|change| change.event).collect();
@@ -339,7 +341,7 @@ fn a_container_goes_when_it_has_had_children_and_has_none_any_more() {
 }
 
 fn reap() -> Command {
-    Command { session: SessionId(0), identities: Vec::new(), write: Write::Reap }
+    Command { session: SessionId(0), identities: Vec::new(), write: Write::Reap, quotas: true }
 }
 
 #[test]
@@ -409,31 +411,6 @@ fn at_most_so_many_nodes_are_reaped_at_once() {
     assert_eq!(world.events.len(), REAPED_MAX);
     world.write(SessionId(0), Write::Reap).unwrap();
     assert_eq!(world.events.len(), 1);
-}
-
-#[test]
-fn a_quotas_node_tells_how_much_there_is() {
-    let (mut world, ann) = world();
-    world.create(ann, Change::Create(create("/a"))).unwrap();
-    world.create(ann, Change::Create(create("/a/b"))).unwrap();
-    world.create(ann, Change::Create(create("/ab"))).unwrap();
-    world.change(ann, set("/a/b", "four", -1)).unwrap();
-    let stats = "/zookeeper/quota/a/zookeeper_stats";
-    for path in ["/zookeeper/quota/a", stats, "/zookeeper/quota/zookeeper_stats"] {
-        world.create(ann, Change::Create(create(path))).unwrap();
-    }
-    let told = |world: &World, path: &str| match world.read(ann, Read::Data(Blob::from(path))) {
-        Ok(Reply::Data(Some(data), stat)) => {
-            (String::from_utf8_lossy(&data).into_owned(), stat.data_length)
-        }
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(told(&world, stats), ("count=2,bytes=5".to_owned(), 15));
-    world.change(ann, delete("/a/b", -1)).unwrap();
-    world.change(ann, delete("/a", -1)).unwrap();
-    assert_eq!(told(&world, stats), ("count=0,bytes=0".to_owned(), 15));
-    // This one is nobody's.
-    assert_eq!(told(&world, "/zookeeper/quota/zookeeper_stats"), ("x".to_owned(), 1));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::acl::Rules;
 use super::path;
+use super::quota::{self, Quotas, Usage};
 use super::request::{Acl, Code, Create, Event, Happened, Identity, Lasts, SessionId, Stat, Zxid};
 use crate::limits::{NODE_CHILDREN_MAX, NODES_MAX, REAPED_MAX};
 use adt::Blob;
@@ -140,6 +141,8 @@ pub struct By<'a> {
     pub zxid: Zxid,
     /// The time of the change, in milliseconds since 1970.
     pub now_ms: i64,
+    /// Whether what is beyond a hard quota is refused.
+    pub quotas: bool,
 }
 
 /// All nodes by path. There is always a root.
@@ -150,12 +153,14 @@ pub struct Tree {
     reapable: BTreeSet<(i64, Blob)>,
     /// Bytes of all paths and data.
     bytes: u64,
+    quotas: Quotas,
 }
 
 impl Default for Tree {
     /// The root and the nodes below `/zookeeper` that clients expect.
     fn default() -> Self {
-        let mut tree = Self { nodes: Map::default(), reapable: BTreeSet::new(), bytes: 0 };
+        let (nodes, reapable, quotas) = (Map::default(), BTreeSet::new(), Quotas::default());
+        let mut tree = Self { nodes, reapable, bytes: 0, quotas };
         let node = || Node { data: Some(Blob::new(b"")), ..Node::default() };
         tree.nodes.insert(Blob::new(path::ROOT), node());
         tree.bytes = path::ROOT.len() as u64;
@@ -205,8 +210,9 @@ impl Tree {
         let node = self.nodes.get_mut(path).expect("the node was looked up before");
         let (before, data) = (node.reapable_ms(), node.data_bytes());
         let result = edit(node);
-        let after = node.reapable_ms();
-        self.bytes = self.bytes - data + node.data_bytes();
+        let (after, data_after) = (node.reapable_ms(), node.data_bytes());
+        self.bytes = self.bytes - data + data_after;
+        self.quotas.count(path, 0, data_after as i64 - data as i64);
         if before != after {
             before.map(|at_ms| self.reapable.remove(&(at_ms, Blob::new(path))));
             after.map(|at_ms| self.reapable.insert((at_ms, Blob::new(path))));
@@ -235,6 +241,28 @@ impl Tree {
         self.bytes
     }
 
+    /// Quotas, and how much there is of what they limit.
+    pub fn quotas(&self) -> &Quotas {
+        &self.quotas
+    }
+
+    /// A node is there, or its data are others: it may be a quota's.
+    fn note_quota(&mut self, path: &[u8]) {
+        let Some((of, part)) = quota::part(path) else { return };
+        let mut quotas = std::mem::take(&mut self.quotas);
+        let data = self.nodes.get(path).and_then(|node| node.data.as_ref());
+        quotas.begin(of, part, data, || self.usage(of));
+        self.quotas = quotas;
+    }
+
+    /// How much there is at and below a node, by looking at all of it.
+    fn usage(&self, of: &[u8]) -> Usage {
+        self.below(of).fold(Usage::default(), |sum, (_, node)| Usage {
+            nodes: sum.nodes + 1,
+            bytes: sum.bytes + node.data_bytes(),
+        })
+    }
+
     /// Whether there is nothing but what is always there.
     pub fn is_empty(&self) -> bool {
         self.nodes.len() == FIXED.len()
@@ -252,7 +280,9 @@ impl Tree {
         }
         self.reapable.extend(node.reapable_ms().map(|at_ms| (at_ms, path.clone())));
         self.bytes += path.len() as u64 + node.data_bytes();
-        self.nodes.insert(path, node);
+        self.quotas.count(&path, 1, node.data_bytes() as i64);
+        self.nodes.insert(path.clone(), node);
+        self.note_quota(&path);
     }
 
     /// Puts a node of a snapshot in its place; parents may come later.
@@ -280,6 +310,11 @@ impl Tree {
         self.reapable = due.collect();
         let nodes = self.nodes.iter();
         self.bytes = nodes.map(|(path, node)| path.len() as u64 + node.data_bytes()).sum();
+        self.quotas = Quotas::default();
+        let of_quotas = self.below(quota::ALL).map(|(path, _)| path);
+        for path in of_quotas.collect::<Vec<_>>() {
+            self.note_quota(&path);
+        }
         Ok(())
     }
 
@@ -307,8 +342,8 @@ impl Tree {
     ///
     /// # Errors
     /// In the order in which ZooKeeper looks: a time to live or a path that cannot be, rules that say
-    /// nothing, no parent, no right to create children of it, a node that is there, an ephemeral parent,
-    /// too many nodes.
+    /// nothing, no parent, no right to create children of it, a node that is there, an ephemeral parent, a
+    /// quota, too many nodes.
     pub fn create(&mut self, by: &By<'_>, create: &Create) -> Result<(Blob, Undo), Code> {
         if matches!(create.mode.lasts, Lasts::Ttl(ms) if ms <= 0 || ms > Lasts::TTL_MS_MAX) {
             return Err(Code::BadArguments);
@@ -329,6 +364,10 @@ impl Tree {
         }
         if above.session().is_some() {
             return Err(Code::NoChildrenForEphemerals);
+        }
+        if by.quotas {
+            let bytes = create.data.as_ref().map_or(0, |data| data.len() as u64);
+            self.quotas.check(&path, 1, bytes)?;
         }
         if self.nodes.len() >= NODES_MAX || above.children.len() >= NODE_CHILDREN_MAX {
             return Err(Code::QuotaExceeded);
@@ -377,6 +416,10 @@ impl Tree {
         let node = self.nodes.swap_remove(path).expect("the node was looked up before");
         node.reapable_ms().map(|at_ms| self.reapable.remove(&(at_ms, path.clone())));
         self.bytes -= path.len() as u64 + node.data_bytes();
+        self.quotas.count(path, -1, -(node.data_bytes() as i64));
+        if let Some((of, part)) = quota::part(path) {
+            self.quotas.end(of, part);
+        }
         let (parent, name) = path::split(path).expect("the root is never removed");
         let before = self.edit(parent, |above| {
             above.children.remove(name);
@@ -388,7 +431,8 @@ impl Tree {
     /// Sets a node's data.
     ///
     /// # Errors
-    /// A path that cannot be, no such node, no right to set its data, another version.
+    /// In the order in which ZooKeeper looks: a path that cannot be, no such node, no right to set its
+    /// data, a quota, another version.
     pub fn set_data(
         &mut self,
         by: &By<'_>,
@@ -399,14 +443,20 @@ impl Tree {
         must_be_valid(path)?;
         let node = self.get(path)?;
         node.rules.check(Acl::WRITE, by.identities)?;
+        if by.quotas {
+            let bytes = data.map_or(0, |data| data.len() as u64);
+            self.quotas.check(path, 0, bytes.saturating_sub(node.data_bytes()))?;
+        }
         fits(version, node.version)?;
-        Ok(self.edit(path, |node| {
+        let undo = self.edit(path, |node| {
             let (mzxid, mtime_ms, version) = (node.mzxid, node.mtime_ms, node.version);
             let before = std::mem::replace(&mut node.data, data.cloned());
             node.version = version.wrapping_add(1);
             (node.mzxid, node.mtime_ms) = (by.zxid, by.now_ms);
             Undo::Data(path.clone(), before, mzxid, mtime_ms, version)
-        }))
+        });
+        self.note_quota(path);
+        Ok(undo)
     }
 
     /// Sets a node's rules.
@@ -462,6 +512,7 @@ impl Tree {
                     (node.data, node.mzxid, node.mtime_ms, node.version) =
                         (data, mzxid, mtime_ms, version);
                 });
+                self.note_quota(&path);
             }
             Undo::Rules(path, rules, aversion) => {
                 self.edit(&path, |node| (node.rules, node.aversion) = (rules, aversion));

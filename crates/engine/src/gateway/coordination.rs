@@ -120,7 +120,12 @@ impl Gateway {
                 let timeout_ms =
                     connect.timeout_ms.clamp(SESSION_TIMEOUT_MS_MIN, SESSION_TIMEOUT_MS_MAX);
                 let write = Write::Open { timeout_ms, password };
-                Ask::Write(Command { session: SessionId(0), identities: Vec::new(), write })
+                Ask::Write(Command {
+                    session: SessionId(0),
+                    identities: Vec::new(),
+                    write,
+                    quotas: false,
+                })
             }
         };
         client.connect = Some(connect);
@@ -145,7 +150,7 @@ impl Gateway {
                     client.ends = Some(seq);
                 }
                 let identities = client.identities.clone();
-                Ask::Write(Command { session, identities, write })
+                Ask::Write(Command { session, identities, write, quotas: false })
             }
             Asked::Of(of) => Ask::Of(session, of),
             Asked::Proved(identity) => {

@@ -112,7 +112,7 @@ impl Shard {
         let now_ms = i64::try_from(now.wall_ms()).unwrap_or(i64::MAX);
         if first_ms.is_some_and(|at_ms| at_ms <= now_ms) {
             let (session, identities) = (SessionId::default(), Vec::new());
-            let command = Command { session, identities, write: Write::Reap };
+            let command = Command { session, identities, write: Write::Reap, quotas: false };
             self.log_command(command, Target::nobody());
         }
     }
@@ -120,12 +120,14 @@ impl Shard {
     /// Sessions that were silent for too long end.
     pub(super) fn end_silent_sessions(&mut self, now: Now) {
         for session in self.coordination.liveness.silent(now.mono_us) {
-            let write = Write::Close;
-            self.log_command(Command { session, identities: Vec::new(), write }, Target::nobody());
+            let (identities, write) = (Vec::new(), Write::Close);
+            let command = Command { session, identities, write, quotas: false };
+            self.log_command(command, Target::nobody());
         }
     }
 
-    fn log_command(&mut self, command: Command, target: Target) {
+    fn log_command(&mut self, mut command: Command, target: Target) {
+        command.quotas = self.holds_quotas;
         *self.coordination.writing.entry(command.session).or_default() += 1;
         self.log(LogRecord::Coordinate(Box::new(command)), target);
     }

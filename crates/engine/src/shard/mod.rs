@@ -219,6 +219,8 @@ pub struct Shard {
     logs_streams: bool,
     logs_chains: bool,
     logs_coordination: bool,
+    /// Whether all who read the log know quotas.
+    holds_quotas: bool,
     coordination: coordination::Leader,
     outputs: VecDeque<Response>,
     stats: ShardStats,
@@ -268,6 +270,7 @@ impl Shard {
             logs_streams: false,
             logs_chains: false,
             logs_coordination: false,
+            holds_quotas: false,
             coordination: coordination::Leader::default(),
             outputs: VecDeque::new(),
             stats: ShardStats::default(),
@@ -314,6 +317,7 @@ impl Shard {
         self.logs_streams = level.suffices_for(Level::ORDERED);
         self.logs_chains = level.suffices_for(Level::CHAINED);
         self.logs_coordination = level.suffices_for(Level::COORDINATED);
+        self.holds_quotas = level.suffices_for(Level::QUOTAS);
     }
 
     /// The shard's logical clock.
@@ -327,9 +331,17 @@ impl Shard {
         let outputs = std::mem::take(&mut self.outputs);
         let stats = std::mem::take(&mut self.stats);
         let (logs_streams, logs_chains) = (self.logs_streams, self.logs_chains);
-        let logs_coordination = self.logs_coordination;
+        let (logs_coordination, holds_quotas) = (self.logs_coordination, self.holds_quotas);
         let restored = Self::restored(self.config, state, clock);
-        *self = Self { outputs, stats, logs_streams, logs_chains, logs_coordination, ..restored };
+        *self = Self {
+            outputs,
+            stats,
+            logs_streams,
+            logs_chains,
+            logs_coordination,
+            holds_quotas,
+            ..restored
+        };
     }
 
     /// The next answer for a gateway.

@@ -27,7 +27,7 @@ const ENDED: u8 = 3;
 /// The shortest watch: an empty path and its kind.
 const WATCH_BYTES_MIN: usize = 5;
 
-/// A change, as logs and parcels hold it.
+/// A change, as logs and parcels hold it. That quotas hold for it is said elsewhere, in logs only.
 pub(crate) fn put_command(form: Form, command: &Command, out: &mut Vec<u8>) {
     put_session(command.session, out);
     put_identities(form, &command.identities, out);
@@ -36,7 +36,7 @@ pub(crate) fn put_command(form: Form, command: &Command, out: &mut Vec<u8>) {
 
 pub(crate) fn get_command(reader: &mut Reader<'_>) -> Result<Command, Corrupt> {
     let (session, identities) = (get_session(reader)?, get_identities(reader)?);
-    Ok(Command { session, identities, write: get_write(reader)? })
+    Ok(Command { session, identities, write: get_write(reader)?, quotas: false })
 }
 
 pub(super) fn put_ask(ask: &Ask, out: &mut Vec<u8>) {

@@ -56,7 +56,10 @@ impl Story {
 
     fn write(&mut self, session: SessionId, change: Change) -> u64 {
         let write = Write::Change(change);
-        self.coordinate(G, Ask::Write(Command { session, identities: Vec::new(), write }))
+        self.coordinate(
+            G,
+            Ask::Write(Command { session, identities: Vec::new(), write, quotas: false }),
+        )
     }
 
     fn of(&mut self, session: SessionId, of: OfSession) -> u64 {
@@ -70,7 +73,7 @@ impl Story {
     fn open(&mut self) -> SessionId {
         let write = Write::Open { timeout_ms: TIMEOUT_MS, password: [7; 16] };
         let (session, identities) = (SessionId(0), Vec::new());
-        self.coordinate(G, Ask::Write(Command { session, identities, write }));
+        self.coordinate(G, Ask::Write(Command { session, identities, write, quotas: false }));
         self.sync();
         match self.answered().pop() {
             Some(Answered { reply: Ok(R::Session(session)), .. }) => session,
@@ -238,8 +241,29 @@ fn a_shard_whose_log_others_would_not_understand_refuses() {
     let mut story = Story::new();
     let write = Write::Open { timeout_ms: TIMEOUT_MS, password: [7; 16] };
     let (session, identities) = (SessionId(0), Vec::new());
-    story.coordinate(G, Ask::Write(Command { session, identities, write }));
+    story.coordinate(G, Ask::Write(Command { session, identities, write, quotas: false }));
     assert_eq!(story.answered().pop().unwrap().reply, Err(Code::Unimplemented));
+}
+
+#[test]
+fn quotas_hold_when_all_who_read_the_log_know_them() {
+    let mut story = story();
+    let ann = story.open();
+    let quota = "/zookeeper/quota/a";
+    for path in ["/a", quota, &format!("{quota}/zookeeper_stats")] {
+        story.write(ann, create(path, false));
+    }
+    story.write(ann, create(&format!("{quota}/zookeeper_limits"), false));
+    story.write(ann, set(&format!("{quota}/zookeeper_limits"), "countHardLimit=1"));
+    story.write(ann, create("/a/before", false));
+    story.sync();
+    story.heard();
+    story.shard.use_level(Level::QUOTAS);
+    let refused = story.write(ann, create("/a/after", false));
+    story.sync();
+    assert_eq!(story.heard(), [format!("{refused} QuotaExceeded")]);
+    story.of(ann, children("/a", false));
+    assert_eq!(story.heard().pop().unwrap(), format!("{} 1 children", story.token));
 }
 
 #[test]
@@ -258,7 +282,7 @@ fn a_snapshot_shows_the_tree_as_it_was_when_it_was_begun() {
     story.write(ann, create("/a/late", false));
     story.write(ann, Change::Delete { path: Blob::from("/a/b/c"), version: -1 });
     let (identities, write) = (Vec::new(), Write::Close);
-    story.coordinate(G, Ask::Write(Command { session: ann, identities, write }));
+    story.coordinate(G, Ask::Write(Command { session: ann, identities, write, quotas: false }));
     story.sync();
     loop {
         let more = story.shard.snapshot_parts(2);
