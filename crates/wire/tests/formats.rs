@@ -548,7 +548,7 @@ fn a_part_of_an_entry_is_no_entry() {
     longer.push(0);
     assert_eq!(EntryFormat.decode(&longer), Err(Corrupt));
     let mut newer = bytes;
-    newer[0] = 7;
+    newer[0] = 8;
     assert_eq!(EntryFormat.decode(&newer), Err(Corrupt));
 }
 
