@@ -52,10 +52,10 @@ def test_locks_in_any_order_come_to_an_end_if_circles_are_detected(server, store
         except claret.DeadlockError:
             return 0
 
-    begun = time.monotonic()
+    # A circle that stayed would stay for ever, for those in it renew their leases.
     work_in_threads(work, len(clients))
     assert store.get("{b}count") == "60"
-    assert circles and time.monotonic() - begun < 20, "no lease had to end"
+    assert circles
     for client in clients:
         client.close()
 

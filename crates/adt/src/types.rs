@@ -26,8 +26,12 @@ impl Timestamp {
     /// from 2026, so that it stays positive as a signed number of 64 bits for a century. Before that
     /// year, which clocks that are not set tell, there is one number for each microsecond.
     pub const fn since_2026(self) -> u64 {
-        const BEGIN: u64 = Timestamp::from_micros(1_767_225_600_000_000).0;
-        if self.0 > BEGIN { self.0 - BEGIN + (BEGIN >> 12) } else { self.0 >> 12 }
+        if self.is_since_2026() { self.0 - BEGIN_2026 + (BEGIN_2026 >> 12) } else { self.0 >> 12 }
+    }
+
+    /// Whether no other timestamp has the number that [`Timestamp::since_2026`] gives.
+    pub const fn is_since_2026(self) -> bool {
+        self.0 > BEGIN_2026
     }
 
     /// The first microsecond that begins after this timestamp.
@@ -41,6 +45,8 @@ impl Timestamp {
         Self(self.0 + 1)
     }
 }
+
+const BEGIN_2026: u64 = Timestamp::from_micros(1_767_225_600_000_000).0;
 
 /// What an operation may know besides the state. It is chosen by the leader and travels in the
 /// log, so that every replica computes the same.

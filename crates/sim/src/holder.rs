@@ -1,6 +1,6 @@
-//! One simulated client of locks: it asks for a lock, works under it, and writes to what the lock guards,
-//! with its token; or for a section, in which it writes. Sometimes it stands still for longer than its lease, goes on although the lock is lost,
-//! forgets to give it back, or leaves.
+//! One simulated client of locks: it asks for a lock, works under it, and writes to what the lock
+//! guards, with its token; or for a section, in which it writes. Sometimes it stands still for longer
+//! than its lease, goes on although the lock is lost, forgets to give it back, or leaves.
 
 mod habits;
 mod open;

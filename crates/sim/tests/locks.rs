@@ -11,7 +11,7 @@ const SEEDS: u64 = 40;
 const LOOKED_AT: [(&str, u64); 7] = [
     ("grants", 500),
     ("leases counted", 200),
-    ("sections", 200),
+    ("sections", 50),
     ("writes", 1_000),
     ("unknown writes", 10),
     ("reads", 500),

@@ -4,7 +4,8 @@ use super::{Grant, HOLDERS_MAX, LEASE_MS, LEASE_MS_MAX, OWNER_BYTES_MAX, Op, Pas
 use crate::command::commands;
 use crate::{Args, Awaiting, Blob, Command, CommandSpec, ErrorReply, Flags, Keys, Op as AnyOp};
 
-const SYNTAX: &str = "key [TIMEOUT milliseconds] [LEASE milliseconds] [OWNER name] [SHARED | LIMIT holders] [DETECT]";
+const SYNTAX: &str = "key [TIMEOUT milliseconds] [LEASE milliseconds] [OWNER name] \
+                      [SHARED | LIMIT holders] [DETECT]";
 const TRY_SYNTAX: &str = "key [LEASE milliseconds] [OWNER name] [SHARED | LIMIT holders]";
 const TAKES: Flags =
     Flags::WRITE.and(Flags::GROWS).and(Flags::FAST).and(Flags::NO_MULTI).and(Flags::COORDINATION);

@@ -136,6 +136,8 @@ fn a_passage_is_let_in_like_a_grant_and_holds_nothing() {
     let Reply::Array(holders) = story.call("lock.holders k") else { panic!() };
     assert_eq!(holders.len(), 1);
     assert!(story.after(30_000).token("lock.pass k") > second, "the lease has ended");
+    story.now_ms = 1_000;
+    assert!(story.call("lock.pass k").is_error(), "tokens could be given twice");
 }
 
 #[test]

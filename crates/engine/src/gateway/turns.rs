@@ -1,5 +1,5 @@
-//! Commands that wait for their turn (`LOCK.ACQUIRE`, `LOCK.SECTION`): the shard has the queue, the gateway somebody who is
-//! not answered, and how long that one has waited at all leaders together.
+//! Commands that wait for their turn (`LOCK.ACQUIRE`, `LOCK.SECTION`): the shard has the queue, the
+//! gateway somebody who is not answered, and how long that one has waited at all leaders together.
 
 use super::api::SessionId;
 use super::data::key_too_long;

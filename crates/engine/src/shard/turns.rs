@@ -4,7 +4,8 @@
 //! again if its reply is nil: nothing rests on what the leader thinks will happen. What it thinks saves
 //! a round, though: behind a release in the log comes the operation of whoever is next, in the same
 //! entry, so that the hand-over of a lock costs one write and one message to whoever gets it. To wait
-//! costs no messages. A *section* is a turn that brings along what is to be done under the lock. See "Locks" in `docs/internals/coordination.md`.
+//! costs no messages. A *section* is a turn that brings along what is to be done under the lock. See
+//! "Locks" in `docs/internals/coordination.md`.
 
 use super::split::is_in;
 use super::{Shard, Target, TargetKind};

@@ -71,6 +71,8 @@ fn who_waits_for_itself_and_who_stands_in_a_queue_are_in_circles_too() {
 #[test]
 fn a_section_can_close_a_circle_and_does_nothing_then() {
     let mut story = Story::new();
+    // Sections need a clock that is set.
+    story.now.wall_us = 1_770_000_000_000_000;
     holds(&mut story, "ann", "x");
     holds(&mut story, "ben", "y");
     story.ask(wait("lock.acquire y owner ann"));

@@ -5,6 +5,12 @@ use super::*;
 use crate::message::Fence;
 use adt::{Ctx, record};
 
+fn in_2026() -> Story {
+    let mut story = Story::new();
+    story.now.wall_us = 1_770_000_000_000_000;
+    story
+}
+
 /// A section of lock `k`.
 fn section(words: &str, commands: &[&str]) -> Apply {
     let pass = operation(&format!("lock.pass k {words}"));
@@ -31,7 +37,7 @@ fn done(answer: &Answer) -> (i64, Vec<Reply>) {
 
 #[test]
 fn a_section_takes_its_turn_and_is_one_record_between_those_of_its_neighbours() {
-    let mut story = Story::new();
+    let mut story = in_2026();
     story.ask(acquire("owner ann"));
     story.sync();
     let (_, ann) = granted(&mut story);
@@ -54,7 +60,7 @@ fn a_section_takes_its_turn_and_is_one_record_between_those_of_its_neighbours() 
 
 #[test]
 fn a_section_of_a_free_lock_leaves_nothing_of_it_and_later_tokens_are_larger() {
-    let mut story = Story::new();
+    let mut story = in_2026();
     story.ask(enter("", &["set x 1"]));
     assert_eq!(records(&mut story), 1);
     let (first, _) = done(&story.answers()[0].1);
@@ -70,7 +76,7 @@ fn a_section_of_a_free_lock_leaves_nothing_of_it_and_later_tokens_are_larger() {
 
 #[test]
 fn who_held_the_lock_before_a_section_is_refused_by_its_token() {
-    let mut story = Story::new();
+    let mut story = in_2026();
     story.ask(acquire("lease 500"));
     story.sync();
     let (_, old) = granted(&mut story);
@@ -101,7 +107,7 @@ fn who_held_the_lock_before_a_section_is_refused_by_its_token() {
 
 #[test]
 fn a_section_under_a_request_number_is_carried_out_once() {
-    let mut story = Story::new();
+    let mut story = in_2026();
     let request = Some(RequestId { client: Blob::from("ann"), number: 1 });
     let numbered = || {
         let apply = Apply { request: request.clone(), ..section("", &["incr n"]) };
@@ -126,7 +132,7 @@ fn a_section_under_a_request_number_is_carried_out_once() {
 
 #[test]
 fn a_section_that_is_not_let_in_in_time_does_nothing() {
-    let mut story = Story::new();
+    let mut story = in_2026();
     story.ask(acquire(""));
     story.sync();
     let (_, token) = granted(&mut story);
@@ -144,7 +150,7 @@ fn a_section_that_is_not_let_in_in_time_does_nothing() {
 
 #[test]
 fn a_section_that_comes_to_the_log_too_late_does_nothing_and_waits_on() {
-    let mut story = Story::new();
+    let mut story = in_2026();
     // A try, which is no turn, is on its way into the log.
     story.ask(call("lock.try k"));
     let waits = story.ask(enter("", &["set x 1"]));
@@ -159,7 +165,7 @@ fn a_section_that_comes_to_the_log_too_late_does_nothing_and_waits_on() {
 
 #[test]
 fn a_section_of_something_that_is_no_lock_does_nothing() {
-    let mut story = Story::new();
+    let mut story = in_2026();
     story.ask(call("set k string"));
     story.ask(enter("", &["set x 1"]));
     story.sync();
@@ -171,7 +177,7 @@ fn a_section_of_something_that_is_no_lock_does_nothing() {
 
 #[test]
 fn nobody_overtakes_a_section_that_waits_for_the_records_that_it_is_about() {
-    let mut story = Story::new();
+    let mut story = in_2026();
     story.ask(acquire("shared"));
     story.sync();
     let (_, token) = granted(&mut story);
@@ -191,7 +197,7 @@ fn nobody_overtakes_a_section_that_waits_for_the_records_that_it_is_about() {
 
 #[test]
 fn those_who_share_a_lock_let_sections_in_that_share_it() {
-    let mut story = Story::new();
+    let mut story = in_2026();
     story.ask(acquire("shared"));
     story.sync();
     let (_, token) = granted(&mut story);
@@ -207,7 +213,7 @@ fn those_who_share_a_lock_let_sections_in_that_share_it() {
 
 #[test]
 fn a_section_that_waits_goes_to_the_next_leader_with_all_that_it_is_about() {
-    let mut story = Story::new();
+    let mut story = in_2026();
     story.ask(acquire(""));
     story.sync();
     granted(&mut story);
