@@ -25,7 +25,8 @@ impl Level {
     pub const CHAINED: Self = Self(5);
     /// Changes of the coordination service are in the log; see `docs/internals/coordination.md`.
     pub const COORDINATED: Self = Self(6);
-    /// Hard quotas of the coordination service hold; see `docs/internals/coordination.md`.
+    /// Hard quotas of the coordination service hold, and locks have sections; see
+    /// `docs/internals/coordination.md`.
     pub const QUOTAS: Self = Self(7);
     /// The newest that this build understands.
     pub const NEWEST: Self = Self::QUOTAS;

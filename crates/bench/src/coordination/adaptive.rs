@@ -92,6 +92,13 @@ impl Estimates {
     }
 }
 
+/// What to expect of each recipe, if a request comes so often.
+#[derive(Debug)]
+struct Ranking {
+    interarrival_ms: f64,
+    choices: Vec<Choice>,
+}
+
 /// A request in a recipe's hands.
 #[derive(Clone, Copy, Debug)]
 struct Hand {
@@ -123,7 +130,7 @@ pub struct Adaptive {
     grants: u32,
     /// How often each recipe gave the lock.
     used: BTreeMap<Algorithm, u32>,
-    choices: Option<Receiver<[(f64, Vec<Choice>); 2]>>,
+    choices: Option<Receiver<[Ranking; 2]>>,
     /// What is to be changed to, as soon as somebody gives the lock back.
     wanted: Option<Algorithm>,
     heard: Vec<Heard>,
@@ -320,7 +327,7 @@ impl Adaptive {
             let Some((_, &current)) = self.epochs.last_key_value() else { return };
             // A few requests that came close together are no reason.
             let [often, rarely] =
-                choices.map(|(between_ms, choices)| worth(&choices, between_ms, current));
+                choices.map(|one| worth(&one.choices, one.interarrival_ms, current));
             self.wanted = often.filter(|_| often == rarely);
             return;
         }
@@ -336,7 +343,8 @@ impl Adaptive {
         std::thread::spawn(move || {
             let choices = settings.map(|setting| {
                 let choices = rank(&setting, Available::default(), Matters::Mean);
-                (setting.interarrival_ms, choices.unwrap_or_default())
+                let interarrival_ms = setting.interarrival_ms;
+                Ranking { interarrival_ms, choices: choices.unwrap_or_default() }
             });
             // Nobody listens any more if the run is over.
             let _ = sender.send(choices);

@@ -106,7 +106,7 @@ impl Gateway {
     /// The first thing that a client says. Answer: [`Said::Connected`] or [`Said::Expired`].
     pub fn client_connects(&mut self, now: Now, id: CoordinationClient, connect: Connect) {
         self.now = now;
-        if !self.serves_coordination() {
+        if !self.all_understand(Level::COORDINATED) {
             return self.end_client(id);
         }
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
@@ -179,8 +179,8 @@ impl Gateway {
     }
 
     /// Whether all machines understand what would be sent to them.
-    pub(super) fn serves_coordination(&self) -> bool {
-        let understood = |map: &ShardMap| map.level.suffices_for(Level::COORDINATED);
+    pub(super) fn all_understand(&self, level: Level) -> bool {
+        let understood = |map: &ShardMap| map.level.suffices_for(level);
         self.mail.ways.is_none() || self.topology.map().is_some_and(understood)
     }
 

@@ -4,6 +4,7 @@
 use super::api::SessionId;
 use super::session::{Held, Mode, Replies};
 use super::{Gateway, session_commands};
+use crate::level::Level;
 use crate::limits::PIPELINE_REQUESTS_MAX;
 use crate::message::Now;
 use adt::{ArgBuf, Args, Command, CommandSpec, ErrorReply, Flags, Handler, Reply};
@@ -219,7 +220,8 @@ impl Gateway {
             );
             return Err(ErrorReply::err(text));
         }
-        if spec.flags.has(Flags::COORDINATION) && !self.serves_coordination() {
+        let level = if spec.name == "lock.section" { Level::QUOTAS } else { Level::COORDINATED };
+        if spec.flags.has(Flags::COORDINATION) && !self.all_understand(level) {
             let text =
                 "locks need all machines to be of a newer build: see 'claret cluster upgrade'";
             return Err(ErrorReply::err(text));

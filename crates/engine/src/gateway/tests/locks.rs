@@ -190,6 +190,21 @@ fn in_a_cluster_of_an_earlier_level_there_are_no_locks() {
 }
 
 #[test]
+fn in_a_cluster_of_the_level_before_sections_locks_have_none() {
+    let mut story = Story::clustered();
+    let machines = [(MachineId(1), "a:1".to_owned()), (MachineId(2), "b:2".to_owned())];
+    let mut map = ShardMap::founded(machines.into(), 2);
+    map.level = Level::COORDINATED;
+    story.gateway.map_changed(story.now, map);
+    story.leads(1);
+    story.out();
+    let reply = story.told("LOCK.SECTION a GET a");
+    assert!(text(&reply).contains("claret cluster upgrade"), "{reply:?}");
+    story.says("LOCK.ACQUIRE a");
+    assert_eq!(story.sent().len(), 1, "which machines of that level understand");
+}
+
+#[test]
 fn a_fenced_command_takes_its_token_to_the_shard() {
     let mut story = Story::new();
     let fences = vec![Fence { lock: Blob::from("b"), token: 7 }];
