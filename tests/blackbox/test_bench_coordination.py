@@ -44,13 +44,16 @@ def test_the_smoke_test_has_every_operation_of_every_service(tmp_path):
         assert rows[backend, "lock-unlock", "1 clients"]["p50_ms"] > 0
         assert rows[backend, "hand-off", "3 clients"]["p50_ms"] > 0
         assert rows[backend, "create-pipelined", "16 at a time"]["per_s"] > 0
-        # The lock that the service itself knows: Claret alone has one.
-        for operation, mode in (("grant-lock-unlock", "1 clients"), ("grant-hand-off", "3 clients")):
+        # The lock that the service itself knows, and sections under it: Claret alone has one.
+        own = [("grant-lock-unlock", "1 clients"), ("grant-hand-off", "3 clients")]
+        own += [("section", "1 clients"), ("section", "3 clients")]
+        for operation, mode in own:
             row = rows.get((backend, operation, mode))
             assert row["p50_ms"] > 0 if backend == "claret" else row is None
     ratios = [name for name in told["ratios"] if name.startswith("zookeeper_over_claret")]
     assert bool(ratios) == ZOOKEEPER
     assert ("zookeeper_over_grant 1 hand-off 3 clients" in told["ratios"]) == ZOOKEEPER
+    assert ("zookeeper_over_section 1 lock-unlock 1 clients" in told["ratios"]) == ZOOKEEPER
 
 
 def test_locks_wait_as_long_as_their_links_are_and_are_measured_once(tmp_path):
@@ -112,7 +115,7 @@ def test_etcd_takes_part_in_the_smoke_test(tmp_path):
     told = bench(*words)
     rows = {(row["backend"], row["operation"], row["mode"]): row for row in told["rows"]}
     operations = {operation for backend, operation, _ in rows if backend == "claret"}
-    own = {"grant-lock-unlock", "grant-hand-off"}
+    own = {"grant-lock-unlock", "grant-hand-off", "section"}
     mutex = {"etcd-mutex-lock-unlock", "etcd-mutex-hand-off"}
     assert {name for backend, name, _ in rows if backend == "etcd"} == operations - own | mutex
     for row in told["rows"]:

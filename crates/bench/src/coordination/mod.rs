@@ -43,6 +43,7 @@ mod plot;
 pub mod recipes;
 mod regions;
 pub mod resume;
+mod sections;
 mod sessions;
 pub mod smoke;
 mod stop;

@@ -10,7 +10,7 @@ use super::operations::{Timed, quantile};
 use super::plan::{self, Measure, Point};
 use super::sessions::Sessions;
 use super::tasks::{OPERATIONS, Task};
-use super::{grants, stop};
+use super::{grants, sections, stop};
 use crate::report::{Report, fields, ratio, rounded};
 use model::operation::Operation;
 use serde_json::{Map, Value};
@@ -166,6 +166,8 @@ struct Contestant {
     pipelined: BTreeMap<(u32, &'static str), Timed>,
     /// By way to take the lock and number of clients.
     locks: BTreeMap<(&'static str, u32), Vec<Outcome>>,
+    /// By number of clients: the lock, something done under it and its release in one request.
+    sections: BTreeMap<u32, Timed>,
 }
 
 impl Contestant {
@@ -178,7 +180,8 @@ impl Contestant {
         let sessions = Sessions::begin(ensemble, &ensemble.entrances(1, point.attach))?;
         let turns = Turns::new(sessions, node, args.data as usize)?;
         let (timed, pipelined) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { point, base, turns, timed, pipelined, locks: BTreeMap::new() })
+        let (locks, sections) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { point, base, turns, timed, pipelined, locks, sections })
     }
 
     fn rows(&self) -> Vec<Map<String, Value>> {
@@ -196,6 +199,9 @@ impl Contestant {
         }
         for ((way, clients), outcomes) in &self.locks {
             rows.push(lock_row(point, way, *clients, outcomes));
+        }
+        for (clients, timed) in &self.sections {
+            rows.push(row(point, &format!("{clients} clients"), sections::NAME, timed));
         }
         for row in &mut rows {
             row.insert("client_rtt_ms".into(), rounded(point.client_rtt_ms));
@@ -246,6 +252,11 @@ fn ways(backend: Backend) -> impl Iterator<Item = &'static str> {
     ways.filter(move |way| plan::has(backend, way))
 }
 
+/// How often the lock is taken.
+fn acquisitions(point: &Point, clients: u32) -> usize {
+    (point.requests as usize / 4).max(clients as usize)
+}
+
 fn lock_run(
     services: &mut Services<'_>,
     point: &Point,
@@ -255,7 +266,7 @@ fn lock_run(
     let node = services.name("lock");
     let ensemble = stretch(services, point)?;
     let load = Load {
-        requests: (point.requests as usize / 4).max(clients as usize),
+        requests: acquisitions(point, clients),
         clients: clients as usize,
         arrivals: Arrivals::Poisson,
         interarrival_ns: 0.0,
@@ -279,6 +290,14 @@ fn lock_run(
         return Err(io::Error::other(format!("{backend}: mutual exclusion is broken: {wrong}")));
     }
     Ok(outcome)
+}
+
+fn section_run(services: &mut Services<'_>, point: &Point, clients: u32) -> io::Result<Timed> {
+    let node = services.name("section");
+    let ensemble = stretch(services, point)?;
+    let at = |session| ensemble.entrance(Protocol::Redis, session, point.attach, 0);
+    let entrances: Vec<_> = (0..clients as usize).map(at).collect();
+    sections::run(&entrances, &node, acquisitions(point, clients))
 }
 
 /// Runs the bench.
@@ -345,6 +364,10 @@ fn take_turns(
                 let outcome = lock_run(services, &contestant.point, way, clients)?;
                 contestant.locks.entry((way, clients)).or_default().push(outcome);
             }
+            if contestant.point.backend == Backend::Claret {
+                let timed = section_run(services, &contestant.point, clients)?;
+                contestant.sections.entry(clients).or_default().add(timed);
+            }
         }
     }
     Ok(())
@@ -375,7 +398,10 @@ fn ratios(rows: &[Map<String, Value>]) -> Map<String, Value> {
         let common = operation.trim_start_matches(&format!("{ETCD_MUTEX}-")).to_owned();
         if backend != "claret" {
             let own = format!("{}-{common}", grants::NAME);
-            for (name, over) in [("claret", &common), (grants::NAME, &own)] {
+            let section = sections::NAME.to_owned();
+            let section = ["lock-unlock", "hand-off"].contains(&&*common).then_some(&section);
+            let ways = [("claret", &common), (grants::NAME, &own)];
+            for (name, over) in ways.into_iter().chain(section.map(|own| (sections::NAME, own))) {
                 let over = mean(&servers, "claret", over, &mode);
                 if over.is_some() {
                     let way = if common == operation { "" } else { "_mutex" };
