@@ -60,7 +60,7 @@ def test_the_guide_for_locks(server):
         code = block.replace("6379", str(server.port))
         exec(compile(code, "docs/guide/locks.md", "exec"), names)
     db = names["db"]
-    assert (db.get("report:newest"), db.get("{report}:count")) == ("2026-09-30", "1")
+    assert (db.get("report:newest"), db.get("{report}:count")) == ("2026-09-30", "3")
     assert db.execute_command("LOCK.HOLDERS", "report") == []
 
 
