@@ -10,6 +10,10 @@ impl Gateway {
     /// A reply that is known at once.
     pub(super) fn reply(&mut self, id: SessionId, reply: Reply) {
         let Some(session) = self.sessions.get_mut(id.0) else { return };
+        if reply.is_error() && session.request.take().is_some() {
+            // The number was for what is refused, and not for whatever comes after it.
+            session.refresh();
+        }
         let silent = session.replies != Replies::On;
         let slot = Slot { state: SlotState::Done(reply), silent, last: false };
         session.queue.push_back(slot);

@@ -209,10 +209,16 @@ impl Turns {
         Some(turn)
     }
 
-    /// Others that are the same request as one that has ended, asked for over other connections.
+    /// All that are the same request, asked for over other connections.
     fn same(&self, turn: &Turn) -> SmallVec<[Number; 1]> {
         let request = turn.apply.request.as_ref();
         request.and_then(|request| self.numbered.get(request)).cloned().unwrap_or_default()
+    }
+
+    /// Whether another copy of the same request is on its way, so that nobody can say that it has no effect.
+    fn copy_goes(&self, turn: &Turn) -> bool {
+        let goes = |number: &Number| self.turns.get(number).is_some_and(|copy| copy.goes);
+        self.same(turn).iter().any(goes)
     }
 
     /// When to look next, in monotonic microseconds.
@@ -255,7 +261,9 @@ impl Shard {
             self.set_out(now, number);
         } else {
             self.let_in(now, &key, None);
-            if let Some(circle) = self.circle(now, number) {
+            let waits =
+                self.turns.turns.get(&number).is_some_and(|turn| !self.turns.copy_goes(turn));
+            if waits && let Some(circle) = self.circle(now, number) {
                 self.stats.refused += 1;
                 self.end_turn_with(number, circle.into());
             }
@@ -341,15 +349,21 @@ impl Shard {
             && at_us <= now.mono_us
         {
             self.turns.deadlines.pop_first();
-            match self.turns.turns.get_mut(&number) {
-                Some(turn) if turn.goes => turn.late = true,
-                Some(_) => self.end_turn_with(number, Reply::Nil),
-                None => {}
-            }
+            self.end_in_time(number);
         }
         let waits = |queue: &Queue| !queue.waiting.is_empty();
         let keys = self.turns.queues.iter().filter(|(_, queue)| waits(queue));
         self.turns.look = keys.map(|(key, _)| key.clone()).collect();
+    }
+
+    /// A turn has waited long enough. What it, or a copy of it, has on the way into the log says how it ends.
+    fn end_in_time(&mut self, number: Number) {
+        let Some(turn) = self.turns.turns.get(&number) else { return };
+        if !turn.goes && !self.turns.copy_goes(turn) {
+            self.end_turn_with(number, Reply::Nil);
+        } else if let Some(turn) = self.turns.turns.get_mut(&number) {
+            turn.late = true;
+        }
     }
 
     fn end_turn_with(&mut self, number: Number, reply: Reply) {
@@ -368,7 +382,11 @@ impl Shard {
         let Some(turn) = self.turns.turns.get(&number) else { return };
         let nothing = matches!(&answer, Answer::Replies(replies) if replies[..] == [Reply::Nil]);
         if nothing && !turn.given_up && !turn.late {
-            return self.turns.come_back(number);
+            let same = self.turns.same(turn);
+            self.turns.come_back(number);
+            let late = |copy: &Number| self.turns.turns.get(copy).is_some_and(|turn| turn.late);
+            let late: SmallVec<[Number; 1]> = same.into_iter().filter(late).collect();
+            return late.into_iter().for_each(|copy| self.end_in_time(copy));
         }
         let Some(turn) = self.turns.end(number) else { return };
         let same = self.turns.same(&turn);

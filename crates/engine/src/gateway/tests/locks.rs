@@ -167,15 +167,21 @@ fn a_wait_that_was_not_sent_yet_is_given_up_in_silence() {
     assert!(story.sent().is_empty());
 }
 
-#[test]
-fn in_a_cluster_of_an_earlier_level_there_are_no_locks() {
+/// A cluster whose machines may use this level.
+fn of_level(level: Level) -> Story {
     let mut story = Story::clustered();
     let machines = [(MachineId(1), "a:1".to_owned()), (MachineId(2), "b:2".to_owned())];
     let mut map = ShardMap::founded(machines.into(), 2);
-    map.level = Level::CHAINED;
+    map.level = level;
     story.gateway.map_changed(story.now, map);
     story.leads(1);
     story.out();
+    story
+}
+
+#[test]
+fn in_a_cluster_of_an_earlier_level_there_are_no_locks() {
+    let mut story = of_level(Level::CHAINED);
     for line in [
         "LOCK.ACQUIRE a",
         "LOCK.TRY a",
@@ -191,17 +197,23 @@ fn in_a_cluster_of_an_earlier_level_there_are_no_locks() {
 
 #[test]
 fn in_a_cluster_of_the_level_before_sections_locks_have_none() {
-    let mut story = Story::clustered();
-    let machines = [(MachineId(1), "a:1".to_owned()), (MachineId(2), "b:2".to_owned())];
-    let mut map = ShardMap::founded(machines.into(), 2);
-    map.level = Level::COORDINATED;
-    story.gateway.map_changed(story.now, map);
-    story.leads(1);
-    story.out();
+    let mut story = of_level(Level::COORDINATED);
     let reply = story.told("LOCK.SECTION a GET a");
     assert!(text(&reply).contains("claret cluster upgrade"), "{reply:?}");
     story.says("LOCK.ACQUIRE a");
     assert_eq!(story.sent().len(), 1, "which machines of that level understand");
+}
+
+#[test]
+fn a_command_that_is_refused_leaves_its_request_number_to_nobody() {
+    for refused in ["LOCK.ACQUIRE a LEASE 0", "LOCK.SECTION a", "NOTHING", "SET a"] {
+        let mut story = Story::new();
+        story.says("CLIENT REQUEST ann 1");
+        story.replies();
+        text(&story.told(refused));
+        let apply = story.apply(&["SET a 1"]);
+        assert_eq!(apply.request, None, "{refused}");
+    }
 }
 
 #[test]

@@ -149,6 +149,52 @@ fn a_section_that_is_not_let_in_in_time_does_nothing() {
 }
 
 #[test]
+fn nobody_is_told_that_it_was_too_late_while_a_copy_of_the_request_is_on_its_way_to_the_log() {
+    let mut story = in_2026();
+    let request = Some(RequestId { client: Blob::from("ann"), number: 1 });
+    let apply = Apply { request, ..section("", &["set x 1"]) };
+    story.ask(Body::Await { apply: apply.clone(), timeout_ms: 10 });
+    let entry = story.shard.end_turn(story.now).unwrap();
+    story.shard.keep(entry, 0);
+    // The connection between the machines breaks, and its gateway asks again.
+    story.shard.machine_gone(story.now, G.machine);
+    let again = story.ask(Body::Await { apply, timeout_ms: 10 });
+    story.now.mono_us += 20_000;
+    story.shard.tick(story.now);
+    assert!(story.answers().is_empty(), "nobody knows yet");
+    story.shard.committed(story.now);
+    story.sync();
+    let answers = story.answers();
+    let (to, answer) = answers.last().unwrap();
+    assert_eq!((*to, done(answer).1), (again, vec![Reply::Ok]));
+    assert_eq!(value(&story, "x"), Reply::bulk("1"));
+    assert!(story.shard.turns.is_empty());
+}
+
+#[test]
+fn a_copy_whose_time_is_over_waits_no_more_when_the_one_on_its_way_was_not_let_in() {
+    let mut story = in_2026();
+    let request = Some(RequestId { client: Blob::from("ann"), number: 1 });
+    let apply = Apply { request, ..section("", &["set x 1"]) };
+    // A try, which is no turn, comes into the log before it.
+    story.ask(call("lock.try k"));
+    let first = story.ask(Body::Await { apply: apply.clone(), timeout_ms: 0 });
+    let entry = story.shard.end_turn(story.now).unwrap();
+    story.shard.keep(entry, 0);
+    let again = story.ask(Body::Await { apply, timeout_ms: 10 });
+    story.now.mono_us += 20_000;
+    story.shard.tick(story.now);
+    assert!(story.answers().is_empty(), "nobody knows yet");
+    story.shard.committed(story.now);
+    let answers = told(&mut story);
+    let [(_, Reply::Int(token)), ended] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(*ended, (again, Reply::Nil));
+    story.ask(call(&format!("lock.release k {token}")));
+    story.sync();
+    assert_eq!(story.answers()[1].0, first, "which waits as long as it takes");
+}
+
+#[test]
 fn a_section_that_comes_to_the_log_too_late_does_nothing_and_waits_on() {
     let mut story = in_2026();
     // A try, which is no turn, is on its way into the log.
