@@ -1,6 +1,6 @@
 //! Locks: leases that are renewed while a guard is there, with fencing tokens.
 
-use crate::client::Client;
+use crate::client::{Client, SlotGuard};
 use crate::command::{Command, FromReply};
 use crate::error::{Error, Result, checked};
 use crate::retry::Attempts;
@@ -46,6 +46,11 @@ impl Default for LockOptions {
 }
 
 impl LockOptions {
+    /// How much is left of the time to wait.
+    fn left(&self, begun: Instant) -> Option<Duration> {
+        self.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()))
+    }
+
     fn lease_ms(&self) -> u64 {
         millis(self.lease)
     }
@@ -278,29 +283,13 @@ impl Client {
         let mut bytes = Vec::new();
         name.write(&mut bytes);
         let name = bytes;
-        let policy = self.options().retry.clone();
         let mut slot = self.waiting_slot();
-        let mut number = slot.next_number();
-        let (begun, mut again) = (Instant::now(), false);
-        let mut attempts = Attempts::new(&policy);
+        let begun = Instant::now();
         loop {
-            let asked = Instant::now();
-            let left = options.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
-            let mut out = Vec::new();
-            slot.push_number(number, &mut out);
-            options.acquisition(&name, left).encode(&mut out);
-            let token = match slot.exchange_or_close(&out, 2).await.and_then(granted) {
-                Ok(token) => token.ok_or(Error::NotAcquired)?,
-                Err(error) if error.is_retryable() || matches!(error, Error::Disconnected(_)) => {
-                    again = true;
-                    if asked.elapsed() > LONG_WAIT {
-                        attempts = Attempts::new(&policy);
-                    }
-                    attempts.pause(error).await?;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
+            let acquisition =
+                |out: &mut Vec<u8>| options.acquisition(&name, options.left(begun)).encode(out);
+            let Turn { told, asked, again } = self.turn(&mut slot, 2, acquisition, granted).await?;
+            let token = told.ok_or(Error::NotAcquired)?;
             let lease = Arc::new(Lease {
                 client: self.clone(),
                 name: name.clone(),
@@ -316,7 +305,6 @@ impl Client {
                 let keeper = tokio::spawn(Arc::clone(&lease).keep());
                 return Ok(Lock { lease, keeper, released: false });
             }
-            (number, again) = (slot.next_number(), false);
         }
     }
 }
@@ -337,28 +325,44 @@ impl Client {
     ) -> Result<T> {
         let mut bytes = Vec::new();
         name.write(&mut bytes);
-        let policy = self.options().retry.clone();
         let mut slot = self.waiting_slot();
-        let number = slot.next_number();
-        let (begun, mut again) = (Instant::now(), false);
-        let mut attempts = Attempts::new(&policy);
+        let begun = Instant::now();
+        let section =
+            |out: &mut Vec<u8>| options.section(&bytes, options.left(begun), &command, out);
+        let Turn { told, again, .. } = self.turn(&mut slot, 5, section, carried_out).await?;
+        match told {
+            Some(reply) => T::from_reply(checked(reply)?),
+            None if again => {
+                let text = "the lock was not free in time, and it was asked for more than once";
+                Err(Error::CommitUnknown(text.to_owned()))
+            }
+            None => Err(Error::NotAcquired),
+        }
+    }
+
+    /// Asks for a turn under a request number of its own until there is an answer; the commands are encoded
+    /// anew every time, since less is left of the time to wait.
+    async fn turn<T>(
+        &self,
+        slot: &mut SlotGuard,
+        replies: usize,
+        encode: impl Fn(&mut Vec<u8>),
+        read: fn(Vec<ClientReply>) -> Result<T>,
+    ) -> Result<Turn<T>> {
+        let policy = &self.options().retry;
+        let (number, mut again) = (slot.next_number(), false);
+        let mut attempts = Attempts::new(policy);
         loop {
             let asked = Instant::now();
-            let left = options.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
             let mut out = Vec::new();
             slot.push_number(number, &mut out);
-            options.section(&bytes, left, &command, &mut out);
-            match slot.exchange_or_close(&out, 5).await.and_then(carried_out) {
-                Ok(Some(reply)) => return T::from_reply(checked(reply)?),
-                Ok(None) if again => {
-                    let text = "the lock was not free in time, and it was asked for more than once";
-                    return Err(Error::CommitUnknown(text.to_owned()));
-                }
-                Ok(None) => return Err(Error::NotAcquired),
+            encode(&mut out);
+            match slot.exchange_or_close(&out, replies).await.and_then(read) {
+                Ok(told) => return Ok(Turn { told, asked, again }),
                 Err(error) if error.is_retryable() || matches!(error, Error::Disconnected(_)) => {
                     again = true;
                     if asked.elapsed() > LONG_WAIT {
-                        attempts = Attempts::new(&policy);
+                        attempts = Attempts::new(policy);
                     }
                     attempts.pause(error).await?;
                 }
@@ -366,6 +370,15 @@ impl Client {
             }
         }
     }
+}
+
+/// What has come of a wait in turn.
+struct Turn<T> {
+    told: T,
+    /// When it was asked for last.
+    asked: Instant,
+    /// It was asked for more than once.
+    again: bool,
 }
 
 /// The reply of a section's command, if the section was let in.

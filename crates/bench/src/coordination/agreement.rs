@@ -2,7 +2,7 @@
 //! lock and by service, over the points that have a mean which means something; and, for each point
 //! that is further away than a fifth, what its own figures say about why.
 
-use super::resume;
+use super::{locks, resume};
 use crate::report::{Report, fields, number, rounded, text};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -122,27 +122,8 @@ fn line(algorithm: &str, backend: &str, rows: &[&Row]) -> Row {
 
 /// A point that is far from what was expected, with what tells it from others.
 fn far_point(row: &Row) -> Row {
-    let mut point = Row::new();
-    let told = [
-        "experiment",
-        "backend",
-        "servers",
-        "algorithm",
-        "measure",
-        "client_rtt_ms",
-        "server_rtt_ms",
-        "service_ms",
-        "interarrival_ms",
-        "poll_ms",
-        "clients",
-        "load",
-        "mean_ms",
-        "predicted_ms",
-        "error",
-    ];
-    for field in told {
-        point.insert(field.to_owned(), row.get(field).cloned().unwrap_or(Value::Null));
-    }
+    let told = locks::COLUMNS.map(|field| (field, row.get(field).cloned().unwrap_or(Value::Null)));
+    let mut point = fields(told);
     point.insert("reasons".to_owned(), reasons(row).into());
     point
 }
