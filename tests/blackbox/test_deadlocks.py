@@ -60,6 +60,71 @@ def test_locks_in_any_order_come_to_an_end_if_circles_are_detected(server, store
         client.close()
 
 
+def apart(store):
+    """Two keys that are on different shards, of two."""
+    low = [store.execute_command("CLUSTER KEYSLOT", f"lock{number}") < 8192 for number in range(20)]
+    return f"lock{low.index(True)}", f"lock{low.index(False)}"
+
+
+@pytest.mark.parametrize("section", [False, True], ids=["lock", "section"])
+def test_a_circle_over_two_shards_is_found_after_a_moment(server, store, section):
+    first, second = apart(store)
+    ann, ben = store.lock(first, owner="ann"), store.lock(second, owner="ben")
+    assert ann.acquire() and ben.acquire()
+    waiting = Waiter(server, second, "OWNER", "ann")
+    until(lambda: waiters(store, second) == ["ann"])
+    with pytest.raises(claret.DeadlockError) as refused:
+        if section:
+            store.section(first, owner="ben", detect=True).set(f"{{{first}}}", "x")
+        else:
+            store.lock(first, owner="ben", detect=True).acquire()
+    circle = f"ben waits for {first} behind ann, ann waits for {second} behind ben"
+    assert circle in str(refused.value)
+    assert waiters(store, first) == [] and store.get(f"{{{first}}}") is None
+    ben.release()
+    assert waiting.got() > ann.token
+    ann.release()
+
+
+def test_whoever_does_not_wait_in_a_circle_waits_on(server, store):
+    first, second = apart(store)
+    with store.lock(first, owner="ann"), store.lock(second, owner="ben"):
+        waiting = Waiter(server, second, "OWNER", "ann", "DETECT")
+        until(lambda: waiters(store, second) == ["ann"])
+        # Long enough to be looked after several times.
+        time.sleep(1)
+        assert waiters(store, second) == ["ann"]
+    assert waiting.got() > 0
+
+
+def test_locks_of_several_shards_in_any_order_come_to_an_end(server, store):
+    locks = apart(store)
+    clients = [server.client(claret.Claret) for _ in range(4)]
+    circles = []
+
+    def work(number):
+        for turn in range(5):
+            names = locks if (number + turn) % 2 else locks[::-1]
+            while not transfer(clients[number], f"w{number}", *names):
+                circles.append(number)
+                time.sleep(0.02 * (number + 1))
+
+    def transfer(db, owner, first, second):
+        try:
+            with db.lock(first, owner=owner, detect=True):
+                time.sleep(0.01)
+                with db.lock(second, owner=owner, detect=True):
+                    return db.incr("count")
+        except claret.DeadlockError:
+            return 0
+
+    work_in_threads(work, len(clients))
+    assert store.get("count") == "20"
+    assert circles
+    for client in clients:
+        client.close()
+
+
 def test_without_detect_a_circle_stays_until_a_wait_ends(store):
     with store.lock("{b}1", owner="ann") as lock:
         words = ["LOCK.ACQUIRE", "{b}1", "OWNER", "ann", "TIMEOUT", 50]

@@ -8,6 +8,9 @@ from harness import Failed, older_binary, until
 from test_operating import all_led, claret
 from test_reshaping import check
 
+# What this build understands.
+NEWEST = 8
+
 
 def become(cluster, node, program):
     """A machine is stopped, and goes on with another program (none: the one to test)."""
@@ -25,7 +28,7 @@ def is_refused(node, reason):
 def all_understand(node):
     """Whether all machines are connected with a build that is new enough."""
     lines = node.client().execute_command("SHARDMAP LEVELS").splitlines()
-    return all(line.endswith("level 7") for line in lines)
+    return all(line.endswith(f"level {NEWEST}") for line in lines)
 
 
 def level(node):
@@ -47,7 +50,7 @@ def test_a_cluster_is_upgraded_and_back_and_again_while_clients_go_on(make_clust
 
     become(cluster, second, None)
     until(lambda: is_refused(second, "machine 1 understands level 2"), UP_S_MAX)
-    assert "level    2; machine 2 understands 7" in claret(second, "status")
+    assert f"level    2; machine 2 understands {NEWEST}" in claret(second, "status")
     become(cluster, third, None)
     # Nothing was written yet that the older build does not read.
     become(cluster, second, older)
@@ -59,7 +62,7 @@ def test_a_cluster_is_upgraded_and_back_and_again_while_clients_go_on(make_clust
 
     claret(first, "upgrade")
     for node in cluster.nodes:
-        until(lambda: level(node) == "level 7", UP_S_MAX)
+        until(lambda: level(node) == f"level {NEWEST}", UP_S_MAX)
     until(lambda: all_led(cluster), UP_S_MAX)
 
     # There is no way back, and whoever tries breaks nothing.
@@ -74,7 +77,7 @@ def test_a_cluster_is_upgraded_and_back_and_again_while_clients_go_on(make_clust
     claret(first, "add", name)
     newcomer.program = older
     newcomer.start()
-    turned_away = "machine 4 understands level 2, and the cluster uses level 7"
+    turned_away = f"machine 4 understands level 2, and the cluster uses level {NEWEST}"
     until(lambda: turned_away in first.said(), UP_S_MAX)
     newcomer.kill()
     Worker.finish(counters, cluster)

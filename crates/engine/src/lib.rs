@@ -5,6 +5,7 @@
 //! randomness, no IO, no thread and no async in this crate; the server and the simulator drive the
 //! same types.
 
+mod circle;
 pub mod coordination;
 pub mod entry;
 pub mod gateway;

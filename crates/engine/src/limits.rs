@@ -44,6 +44,14 @@ pub const TURNS_MAX: usize = 100_000;
 /// Most that is looked at to find out whether somebody who waits for its turn waits in a circle: whoever
 /// waits behind more than this waits.
 pub const CIRCLE_STEPS_MAX: usize = 10_000;
+/// Most owners that a gateway asks the shards about to find a circle over several of them: whoever waits
+/// for more than these waits.
+pub const CIRCLE_NAMES_MAX: usize = 1_000;
+/// How long somebody waits before a circle over several shards is looked for, in microseconds; each time
+/// that there is none, twice as long, up to [`CIRCLE_LOOK_US_MAX`].
+pub const CIRCLE_LOOK_US: u64 = 100_000;
+/// The longest time between two looks for a circle over several shards, in microseconds.
+pub const CIRCLE_LOOK_US_MAX: u64 = 10_000_000;
 /// Most locks of which a shard remembers the largest fencing token that it has seen.
 pub const FENCES_MAX: usize = 1 << 16;
 /// Most locks whose tokens one command or transaction presents (`FENCE`).

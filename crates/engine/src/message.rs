@@ -332,6 +332,18 @@ pub enum Body {
         /// The record's key.
         key: Blob,
     },
+    /// What some wait for here, by the names of owners, and those for whom they wait, and so on. Answer:
+    /// [`Answer::Reply`] with an array of waits, or nil if they are too many.
+    Waits {
+        /// The names, [`CIRCLE_NAMES_MAX`](crate::limits::CIRCLE_NAMES_MAX) at most.
+        names: Vec<Blob>,
+    },
+    /// What waits under this request's token waits in a circle over several shards: it is refused, if it
+    /// still waits. No answer of its own.
+    EndCircle {
+        /// Who waits for whom.
+        told: Blob,
+    },
     /// Ends the wait that was registered under this request's token. No answer.
     Unblock,
     /// One step of `SCAN` over the shard's keys. Answer: [`Answer::Reply`] as `SCAN` replies, with
@@ -421,6 +433,7 @@ impl Body {
             | Self::Release { .. }
             | Self::ProbeAck { .. }
             | Self::Block { .. }
+            | Self::EndCircle { .. }
             | Self::Unblock
             | Self::EndStream { .. }
             | Self::Decide { commit: None, .. } => return None,
@@ -456,6 +469,7 @@ impl Body {
                 | Self::Stats
                 | Self::KeysInSlot { .. }
                 | Self::Waiting { .. }
+                | Self::Waits { .. }
         )
     }
 }

@@ -139,7 +139,9 @@ fn about_locks() -> Vec<Parcel> {
         Answer::Replies(smallvec![Reply::Int(8)]),
         Answer::Replies(smallvec![circle]),
     ];
-    let asked = [Body::Apply(write), wait, section, waiting].map(asked);
+    let waits = Body::Waits { names: vec![Blob::from("ann"), Blob::from("ben")] };
+    let end = Body::EndCircle { told: Blob::from("ann waits for x behind ben") };
+    let asked = [Body::Apply(write), wait, section, waiting, waits, end].map(asked);
     asked.into_iter().chain(told.map(answered)).collect()
 }
 

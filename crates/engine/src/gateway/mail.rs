@@ -58,6 +58,8 @@ pub(super) enum Pending {
     Attempt { job: u64 },
     /// An operation that waits for its turn.
     Turn { job: u64 },
+    /// Who waits for whom at a shard.
+    Waits { job: u64, shard: ShardId },
     /// A wait for keys on a shard. Stays until it is ended.
     Wait { job: u64 },
     /// A shard's part of something that asks all of them.
@@ -153,6 +155,15 @@ impl Mail {
             // It has not gone out.
             Some(_) => {}
             None => self.send(shard, token, body),
+        }
+    }
+
+    /// Adds to a request that waits for its answer, if the shard has it.
+    pub fn add(&mut self, shard: ShardId, token: u64, body: Body) {
+        match self.ways.as_ref().map(|ways| ways.asked(token)) {
+            None => self.send(shard, token, body),
+            Some(Some((shard, times, true))) => self.put(shard, token, times, body),
+            Some(_) => {}
         }
     }
 

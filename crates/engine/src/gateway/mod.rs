@@ -14,6 +14,7 @@ mod api;
 mod backup;
 mod blocking;
 mod calls;
+mod circles;
 pub mod client_list;
 mod cluster;
 pub mod command_docs;
@@ -77,6 +78,7 @@ enum Job {
     Intervals(Box<readonly::Intervals>),
     Wait(Box<blocking::Wait>),
     Turn(turns::Turn),
+    Search(Box<circles::Search>),
     Gather(Box<gather::Gather>),
     Recovery(Box<recover::Recovery>),
     Cut(Box<backup::Cut>),

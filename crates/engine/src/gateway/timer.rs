@@ -10,6 +10,8 @@ pub(super) enum Timer {
     Again { job: u64 },
     /// The time of a blocking command is over.
     Deadline { job: u64 },
+    /// Somebody has waited for so long that it may wait in a circle.
+    Circle { job: u64 },
     /// A cut has not come about.
     Cut { job: u64 },
     /// A session's commands that have failed are dispatched again.
@@ -20,6 +22,7 @@ impl Gateway {
     pub(super) fn set_timer(&mut self, in_us: u64, timer: Timer) {
         let (Timer::Again { job }
         | Timer::Deadline { job }
+        | Timer::Circle { job }
         | Timer::Cut { job }
         | Timer::Dispatch { job }) = timer;
         self.timers.insert((self.now.mono_us.saturating_add(in_us), job), timer);
@@ -35,6 +38,7 @@ impl Gateway {
             match entry.remove() {
                 Timer::Again { job } => self.again(job),
                 Timer::Deadline { job } => self.timed_out(job),
+                Timer::Circle { job } => self.look_for_circle(job),
                 Timer::Cut { job } => self.cut_late(job),
                 Timer::Dispatch { job } => self.dispatch_again(job),
             }

@@ -2,6 +2,7 @@
 //! gateway somebody who is not answered, and how long that one has waited at all leaders together.
 
 use super::api::SessionId;
+use super::circles::Suspect;
 use super::data::key_too_long;
 use super::mail::{Pending, Target};
 use super::response::unexpected;
@@ -15,12 +16,14 @@ use smallvec::smallvec;
 /// A session that waits for its turn.
 pub(super) struct Turn {
     target: Target,
-    shard: ShardId,
-    token: u64,
+    pub(super) shard: ShardId,
+    pub(super) token: u64,
     since_us: u64,
     timeout_ms: u64,
     /// What makes the reply of a section.
     section: Option<Box<Finish>>,
+    /// It is not to wait in a circle.
+    pub(super) suspect: Option<Box<Suspect>>,
 }
 
 impl Gateway {
@@ -47,7 +50,8 @@ impl Gateway {
     ) {
         let shard = self.mail.shard_of(&apply.ops[0].0);
         let since_us = self.now.mono_us;
-        let turn = Turn { target, shard, token: 0, since_us, timeout_ms, section };
+        let suspect = apply.ops.first().and_then(|(lock, op)| Suspect::of(lock, op));
+        let turn = Turn { target, shard, token: 0, since_us, timeout_ms, section, suspect };
         let job = self.jobs.insert(Job::Turn(turn));
         let body = Body::Await { apply, timeout_ms };
         let token = self.mail.ask(shard, Pending::Turn { job }, body);
@@ -58,6 +62,7 @@ impl Gateway {
             session.blocked = Some(job);
         }
         self.mail.stats.blocked += 1;
+        self.suspect(job);
     }
 
     /// The shard has answered.

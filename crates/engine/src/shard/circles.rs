@@ -1,86 +1,80 @@
 //! Deadlocks: whoever would close a circle of those who wait for each other's locks is refused at once.
 //!
-//! Who waits stands behind those who hold the lock, as far as all of them must go, and behind those in
-//! front in its queue, for nobody overtakes. They are known by the names of owners: whoever has a name
-//! waits for one thing at a time. A circle closes when somebody begins to wait, so that this is when
-//! it is looked for. A shard sees the locks that it has; a circle over several shards is not found.
+//! A circle closes when somebody begins to wait, so that this is when it is looked for. A shard sees the
+//! locks that it has. What it sees it tells gateways, which look for circles over several shards and
+//! have whoever closes one refused, if it waits when they say so.
 
 use super::Shard;
 use super::turns::Number;
+use crate::circle::{self, Wait};
 use crate::limits::CIRCLE_STEPS_MAX;
-use crate::message::Now;
-use adt::{Blob, ErrorReply, record};
-use std::collections::{BTreeMap, VecDeque};
-
-/// How many of a circle are told, and how many bytes of each name.
-const SHOWN: usize = 8;
-const NAME_SHOWN_BYTES: usize = 64;
-
-/// Somebody waits for a lock.
-#[derive(Clone)]
-struct Wait {
-    who: Blob,
-    lock: Blob,
-}
+use crate::message::{GatewayId, Now, Token};
+use adt::{Blob, ErrorReply, Reply, record};
+use std::collections::{BTreeSet, VecDeque};
 
 impl Shard {
     /// The error for a turn that waits in a circle and is to be refused then.
     pub(super) fn circle(&self, now: Now, number: Number) -> Option<ErrorReply> {
-        let (_, _, op) = self.turns.what(number)?;
-        let first = op.waiter().filter(|_| op.detects())?;
-        // Behind whom those are that were met, as somebody who waits for something.
-        let mut met: BTreeMap<Blob, Wait> = BTreeMap::new();
-        let mut next = VecDeque::from([number]);
-        let mut steps = 0;
-        while let Some(number) = next.pop_front() {
-            let Some((_, lock, op)) = self.turns.what(number) else { continue };
-            let Some(who) = op.waiter() else { continue };
-            let wait = Wait { who: who.clone(), lock: lock.clone() };
-            let holders = record::in_the_way(self.state.get(lock), op, now.wall_ms());
-            if holders.contains(first) {
-                return Some(told(&path(&met, wait, first)));
-            }
-            // That the first one is in front of somebody is no circle: it does not wait there any more.
-            let ahead = self.turns.ahead(lock, number).filter(|name| *name != first);
-            for name in holders.iter().chain(ahead) {
-                steps += 1;
+        let (.., op) = self.turns.what(number)?;
+        if !op.detects() {
+            return None;
+        }
+        let first = self.wait(now, number)?;
+        let circle = circle::find(first, |name| self.waits_of(now, name))?;
+        Some(deadlock(circle::text(&circle)))
+    }
+
+    fn wait(&self, now: Now, number: Number) -> Option<Wait> {
+        let (_, lock, op) = self.turns.what(number)?;
+        Some(Wait {
+            number,
+            since_us: self.turns.since_us(number)?,
+            who: op.waiter()?.clone(),
+            lock: lock.clone(),
+            holders: record::in_the_way(self.state.get(lock), op, now.wall_ms()),
+            ahead: self.turns.ahead(lock, number).cloned().collect(),
+        })
+    }
+
+    /// What somebody waits for here, who is first in turn first among several of the same name.
+    fn waits_of(&self, now: Now, name: &Blob) -> Vec<Wait> {
+        let numbers = self.turns.of_name(name).map(|(number, ..)| number);
+        numbers.filter_map(|number| self.wait(now, number)).collect()
+    }
+
+    /// What some wait for here, and whoever they wait for, and so on: nil if that is too much.
+    pub(super) fn told_waits(&self, now: Now, names: &[Blob]) -> Reply {
+        let mut met: BTreeSet<Blob> = names.iter().cloned().collect();
+        let mut next: VecDeque<Blob> = names.iter().cloned().collect();
+        let (mut waits, mut steps) = (Vec::new(), 0);
+        while let Some(name) = next.pop_front() {
+            for wait in self.waits_of(now, &name) {
+                steps += 1 + wait.behind().count();
                 if steps > CIRCLE_STEPS_MAX {
-                    return None;
+                    return Reply::Nil;
                 }
-                if !met.contains_key(name) {
-                    met.insert(name.clone(), wait.clone());
-                    next.extend(self.turns.of_name(name).map(|(number, ..)| number));
+                for behind in wait.behind() {
+                    if met.insert(behind.clone()) {
+                        next.push_back(behind.clone());
+                    }
                 }
+                waits.push(wait);
             }
         }
-        None
+        circle::told(&waits)
+    }
+
+    /// A gateway has found that one of its waits is in a circle over several shards: it is refused, unless it
+    /// has set out meanwhile.
+    pub(super) fn end_circle(&mut self, gateway: GatewayId, token: Token, told: &Blob) {
+        if let Some(number) = self.turns.waiting_as(gateway, token) {
+            self.stats.refused += 1;
+            let error = deadlock(String::from_utf8_lossy(told).into_owned());
+            self.end_turn_with(number, error.into());
+        }
     }
 }
 
-/// The waits from the first one to the last, which is behind the first one.
-fn path(met: &BTreeMap<Blob, Wait>, last: Wait, first: &Blob) -> Vec<Wait> {
-    let mut path = vec![last];
-    while let Some(wait) = path.last()
-        && wait.who != *first
-        && let Some(before) = met.get(&wait.who)
-    {
-        path.push(before.clone());
-    }
-    path.reverse();
-    path
-}
-
-fn told(circle: &[Wait]) -> ErrorReply {
-    let shown = |name: &Blob| {
-        String::from_utf8_lossy(&name[..name.len().min(NAME_SHOWN_BYTES)]).into_owned()
-    };
-    let behind = circle.iter().cycle().skip(1);
-    let waits = circle.iter().zip(behind).take(SHOWN).map(|(wait, next)| {
-        format!("{} waits for {} behind {}", shown(&wait.who), shown(&wait.lock), shown(&next.who))
-    });
-    let mut text = waits.collect::<Vec<_>>().join(", ");
-    if circle.len() > SHOWN {
-        text.push_str(&format!(", and so on for {} in all", circle.len()));
-    }
-    ErrorReply::new("DEADLOCK", format!("{text}: give back what you hold, and begin anew"))
+fn deadlock(text: String) -> ErrorReply {
+    ErrorReply::new("DEADLOCK", text)
 }

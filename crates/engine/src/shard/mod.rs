@@ -472,6 +472,7 @@ impl Shard {
                 }
                 self.report_changes();
             }
+            Body::EndCircle { ref told } => self.end_circle(request.gateway, request.token, told),
             Body::Flush => {
                 let kind = TargetKind::Flushed;
                 let target = Target { gateway: request.gateway, token: request.token, kind };

@@ -164,6 +164,7 @@ impl Shard {
                 })
             }
             Body::Waiting { key } => self.told_waiting(now, key),
+            Body::Waits { names } => self.told_waits(now, names),
             Body::Version { key } => {
                 let key = key.clone();
                 if self.something_expired(now) {

@@ -103,6 +103,18 @@ impl Turns {
         Some((number, turn.key(), turn.op()))
     }
 
+    /// Since when it waits, on the leader's clock.
+    pub fn since_us(&self, number: Number) -> Option<u64> {
+        self.turns.get(&number).map(|turn| turn.since_us)
+    }
+
+    /// The turn that somebody has asked for under a token, as long as nothing of it is on its way.
+    pub fn waiting_as(&self, gateway: GatewayId, token: Token) -> Option<Number> {
+        let number = self.of.get(&(gateway, token)).copied()?;
+        let turn = self.turns.get(&number)?;
+        (!turn.goes && !self.copy_goes(turn)).then_some(number)
+    }
+
     /// Those with names who are in front of a turn.
     pub fn ahead(&self, key: &Blob, number: Number) -> impl Iterator<Item = &Blob> {
         let ahead = self.queues.get(key).into_iter().flat_map(move |q| q.waiting.range(..number));
@@ -366,7 +378,7 @@ impl Shard {
         }
     }
 
-    fn end_turn_with(&mut self, number: Number, reply: Reply) {
+    pub(super) fn end_turn_with(&mut self, number: Number, reply: Reply) {
         if let Some(turn) = self.turns.end(number) {
             self.answer(turn.gateway, turn.token, Answer::Replies(SmallVec::from_iter([reply])));
         }

@@ -14,6 +14,7 @@ use crate::stream::{
 };
 use adt::scan::ScanArgs;
 use adt::{Blob, Corrupt, Op, Timestamp};
+use engine::limits::CIRCLE_NAMES_MAX;
 use engine::message::{Body, CutStep, KeyedOp, MachineId};
 use std::sync::Arc;
 
@@ -46,6 +47,8 @@ const CHAINED_PIPELINE: u8 = 26;
 const COORDINATE: u8 = 27;
 const AWAIT: u8 = 28;
 const WAITING: u8 = 29;
+const WAITS: u8 = 30;
+const END_CIRCLE: u8 = 31;
 
 const FREEZE: u8 = 1;
 const RELEASE_CUT: u8 = 2;
@@ -82,6 +85,8 @@ fn kind(body: &Body) -> u8 {
         Body::Coordinate(_) => COORDINATE,
         Body::Await { .. } => AWAIT,
         Body::Waiting { .. } => WAITING,
+        Body::Waits { .. } => WAITS,
+        Body::EndCircle { .. } => END_CIRCLE,
         Body::EndStream { .. } => END_STREAM,
     }
 }
@@ -131,8 +136,9 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
         }
         Body::Version { key: word }
         | Body::Waiting { key: word }
+        | Body::EndCircle { told: word }
         | Body::Keys { pattern: word } => put_word(word, out),
-        Body::Block { keys } => {
+        Body::Block { keys } | Body::Waits { names: keys } => {
             put_count(keys.len(), out);
             for key in keys {
                 put_word(key, out);
@@ -226,6 +232,8 @@ fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt>
             Body::Block { keys }
         }
         UNBLOCK => Body::Unblock,
+        WAITS => Body::Waits { names: read_names(reader)? },
+        END_CIRCLE => Body::EndCircle { told: reader.word()?.into() },
         WAITING => Body::Waiting { key: reader.word()?.into() },
         SCAN => {
             let (cursor, pattern) = (reader.u64()?, reader.optional_word()?.map(Blob::from));
@@ -247,6 +255,14 @@ fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt>
         }
         _ => return Err(Corrupt),
     })
+}
+
+fn read_names(reader: &mut Reader<'_>) -> Result<Vec<Blob>, Corrupt> {
+    let count = reader.count(4)?;
+    if count > CIRCLE_NAMES_MAX {
+        return Err(Corrupt);
+    }
+    (0..count).map(|_| Ok(reader.word()?.into())).collect()
 }
 
 fn put_step(step: CutStep, out: &mut Vec<u8>) {

@@ -212,3 +212,28 @@ fn everybody_who_would_close_a_circle_is_refused_and_nobody_else() {
     }
     assert!(circles > 100 && waits > 200, "{circles} circles, {waits} waits");
 }
+
+#[test]
+fn gateways_are_told_who_waits_for_whom_and_end_a_circle_that_they_have_found() {
+    let mut story = Story::new();
+    holds(&mut story, "ann", "x");
+    let waits = story.ask(detects("ben", "x"));
+    let behind = story.ask(wait("lock.acquire x owner cem"));
+    story.ask(Body::Waits { names: vec![Blob::from("cem"), Blob::from("nobody")] });
+    let answers = story.answers();
+    let [(_, Answer::Reply(reply))] = &answers[..] else { panic!("{answers:?}") };
+    let told_waits = crate::circle::understood(reply.clone()).unwrap();
+    let seen = told_waits.iter().map(|wait| (&wait.who[..], wait.ahead.len(), &wait.holders[..]));
+    let ann = [Blob::from("ann")];
+    assert_eq!(seen.collect::<Vec<_>>(), [(&b"cem"[..], 1, &ann[..]), (b"ben", 0, &ann)]);
+    let end = |token| {
+        let body = Body::EndCircle { told: Blob::from("ben waits for x behind ann") };
+        Request { gateway: G, token: Token(token), after: None, body }
+    };
+    story.shard.handle(story.now, end(waits));
+    assert!(refused(&mut story, waits).contains("ben waits for x behind ann"));
+    // Who does not wait any more is left alone.
+    story.shard.handle(story.now, end(waits));
+    assert_eq!(told(&mut story), []);
+    assert!(story.shard.turns.has_waiting(&Blob::from("x")) && behind > waits);
+}
