@@ -221,12 +221,24 @@ def test_whoever_waits_may_die_and_nobody_gets_a_lock_that_is_held(tmp_path):
     words = ["locks", "--experiment", "E15", "--servers", "1", "--backend", "claret"]
     words += ["--algorithm", "sync-queue,sync-queue-relist", "--dir", str(tmp_path)]
     rows = {(row["algorithm"], row["story"]): row for row in bench(*words)["rows"]}
-    for story in ("holder-dies", "waiter-dies", "answer-lost"):
+    for story in ("holder-dies", "waiter-dies", "answer-lost", "holder-stands-still"):
         assert rows["sync-queue-relist", story]["safe"], story
     for story in ("holder-dies", "answer-lost"):
         assert rows["sync-queue-relist", story]["mean_ms"] >= 2_000
     # As published, the queue gives the lock to whoever was behind the one that died.
     assert not rows["sync-queue", "waiter-dies"]["safe"]
+
+
+def test_the_servers_own_lock_outlives_its_leader_and_fences_who_stood_still(tmp_path):
+    words = ["locks", "--experiment", "E15", "--servers", "3", "--backend", "claret"]
+    words += ["--algorithm", "grant", "--dir", str(tmp_path)]
+    rows = {row["story"]: row for row in bench(*words)["rows"]}
+    stories = ["holder-dies", "waiter-dies", "answer-lost", "holder-stands-still", "leader-dies"]
+    assert list(rows) == stories
+    assert all(row["safe"] for row in rows.values()), rows
+    assert rows["holder-dies"]["mean_ms"] >= 3_000
+    # Nobody gets what was held when the leader died before its lease is over.
+    assert rows["leader-dies"]["held_ms"] >= 4_000
 
 
 def test_what_was_started_ends_with_ctrl_c(tmp_path):

@@ -34,10 +34,18 @@ impl Control {
     /// # Errors
     /// The connection breaks, or the server answers an error.
     pub fn call(&mut self, words: &[&str]) -> io::Result<ClientReply> {
+        self.send(words)?;
+        self.reply()
+    }
+
+    /// Sends a command without waiting for its reply.
+    ///
+    /// # Errors
+    /// The connection breaks.
+    pub fn send(&mut self, words: &[&str]) -> io::Result<()> {
         let mut bytes = Vec::new();
         encode_command(words, &mut bytes);
-        self.stream.write_all(&bytes)?;
-        self.reply()
+        self.stream.write_all(&bytes)
     }
 
     /// Sends commands that were encoded one after another, a bounded number at a time, and checks

@@ -292,6 +292,14 @@ impl Ensemble {
         self.server.kill(self.leader);
     }
 
+    /// Where clients connect that are next to a server.
+    ///
+    /// # Panics
+    /// The service does not speak the protocol.
+    pub fn next_to(&self, protocol: Protocol, server: usize) -> SocketAddr {
+        self.doors[protocol as usize].near[server]
+    }
+
     /// The servers that do not order writes.
     pub fn followers(&self) -> Vec<usize> {
         (0..self.servers()).filter(|server| *server != self.leader).collect()

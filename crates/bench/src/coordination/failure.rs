@@ -1,8 +1,13 @@
 //! What becomes of a lock when somebody dies (E15). Clients die without a word: their connections
 //! close, and the service ends their sessions when it has heard nothing of them for long enough.
+//! `grants` is the same for the lock that the server itself knows, which has leases and no sessions,
+//! `leader` what the loss of a server costs.
+
+pub mod grants;
+pub mod leader;
 
 use super::backend::Ensemble;
-use super::client::{Client, SESSION_TIMEOUT_MS};
+use super::client::{Client, Heard, SESSION_TIMEOUT_MS};
 use super::forecast::Base;
 use super::locker::Told;
 use super::plan::Point;
@@ -11,6 +16,9 @@ use crate::report::{fields, rounded};
 use model::Algorithm;
 use serde_json::{Map, Value};
 use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use wire::jute::{Ask, Change, Write};
 
 /// The shortest session that both services grant.
 const TIMEOUT_MS: i32 = 4_000;
@@ -29,16 +37,27 @@ struct Scene {
 }
 
 impl Scene {
+    /// At a new lock.
     fn new(
-        ensemble: &Ensemble,
+        entrances: &[SocketAddr],
         point: &Point,
         algorithm: Algorithm,
         base: &str,
     ) -> io::Result<Self> {
-        let entrances = ensemble.entrances(3, point.attach);
-        let mut client = Client::connect_for(&entrances, TIMEOUT_MS)?;
+        let mut scene = Self::at(entrances, point, algorithm, base)?;
+        make(&mut scene.client, base)?;
+        Ok(scene)
+    }
+
+    /// At a lock that is there.
+    fn at(
+        entrances: &[SocketAddr],
+        point: &Point,
+        algorithm: Algorithm,
+        base: &str,
+    ) -> io::Result<Self> {
+        let mut client = Client::connect_for(entrances, TIMEOUT_MS)?;
         client.expect_loss();
-        make(&mut client, base)?;
         let recipes = Recipes::new((point.poll_ms / point.scale * 1e6) as u64, true);
         Ok(Self { client, recipes, algorithm, base: base.to_owned() })
     }
@@ -74,8 +93,52 @@ impl Scene {
     }
 }
 
-/// The rows of a point: the holder dies, one in the middle of the queue dies, and one dies between
-/// its create and the answer. What is expected is the session's timeout, and up to a tick more.
+/// What of a row is shown to people.
+pub const COLUMNS: [&str; 10] = [
+    "experiment",
+    "backend",
+    "servers",
+    "algorithm",
+    "story",
+    "safe",
+    "mean_ms",
+    "predicted_ms",
+    "error",
+    "held_ms",
+];
+/// Clients at their usual places.
+const CLIENTS: usize = 3;
+/// How long somebody is waited for who should not get the lock.
+const MOMENT_NS: u64 = 300_000_000;
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+/// A row: what happens, whether nobody had a lock that another one held, and how long the next one
+/// waited for it, beside what is expected, both in milliseconds.
+fn row(
+    story: &str,
+    safe: bool,
+    waited_ms: Option<f64>,
+    expected_ms: Option<f64>,
+) -> Map<String, Value> {
+    let expected_ms = expected_ms.filter(|_| waited_ms.is_some());
+    let error = waited_ms.zip(expected_ms).map(|(waited, expected)| waited / expected - 1.0);
+    let number = |number: Option<f64>| number.map_or(Value::Null, rounded);
+    fields([
+        ("story", story.into()),
+        ("safe", safe.into()),
+        ("session_timeout_ms", TIMEOUT_MS.into()),
+        ("mean_ms", number(waited_ms)),
+        ("predicted_ms", number(expected_ms)),
+        ("error", number(error)),
+    ])
+}
+
+/// The rows of a point: the holder dies, one in the middle of the queue dies, one dies between its
+/// create and the answer, and one stands still for longer than its session lasts. What is expected
+/// is the session's timeout, and up to a tick more.
 ///
 /// # Errors
 /// The service fails.
@@ -86,52 +149,85 @@ pub fn measure(
     base: &Base,
     mut name: impl FnMut() -> String,
 ) -> io::Result<Vec<Map<String, Value>>> {
-    let timeout_ns = TIMEOUT_MS as u64 * 1_000_000;
-    let expected_ms = f64::from(TIMEOUT_MS) + base.write_ms;
-    let row = |story: &str, safe: bool, waited_ns: Option<u64>| {
-        let waited_ms = waited_ns.map(|ns| ns as f64 / 1e6);
-        fields([
-            ("story", story.into()),
-            ("safe", safe.into()),
-            ("session_timeout_ms", TIMEOUT_MS.into()),
-            ("mean_ms", waited_ms.map_or(Value::Null, rounded)),
-            ("predicted_ms", waited_ms.map_or(Value::Null, |_| rounded(expected_ms))),
-            ("error", waited_ms.map_or(Value::Null, |ms| rounded(ms / expected_ms - 1.0))),
-        ])
-    };
-    let mut rows = Vec::new();
-    // The holder dies: the one behind it has the lock when the holder's session has ended.
-    let mut scene = Scene::new(ensemble, point, algorithm, &name())?;
+    let entrances = ensemble.entrances(CLIENTS, point.attach);
+    let expected_ms = Some(f64::from(TIMEOUT_MS) + base.write_ms);
+    let mut scene = || Scene::new(&entrances, point, algorithm, &name());
+    let holder = holder_dies(scene()?)?;
+    let waiter = waiter_dies(scene()?)?;
+    let lost = answer_lost(scene()?)?;
+    let mut still = scene()?;
+    let others = Scene::at(&entrances, point, algorithm, &still.base)?;
+    let paused = holder_stands_still(&mut still, others)?;
+    Ok(vec![
+        row("holder-dies", holder.0, holder.1.map(ms), expected_ms),
+        row("waiter-dies", waiter, None, None),
+        row("answer-lost", lost.0, lost.1.map(ms), expected_ms),
+        row("holder-stands-still", paused.0, paused.1.map(ms), expected_ms),
+    ])
+}
+
+/// The one behind the holder has the lock when the holder's session has ended.
+fn holder_dies(mut scene: Scene) -> io::Result<(bool, Option<u64>)> {
     scene.want(0);
     scene.must_get(0)?;
     scene.want(1);
-    let early = scene.next(300_000_000)?;
+    let early = scene.next(MOMENT_NS)?;
     scene.client.drop_connection(0);
     let then = scene.next(OVER_NS)?;
     let safe = early.is_none() && then.is_some_and(|(who, _)| who == 1);
-    rows.push(row("holder-dies", safe, then.map(|(_, waited_ns)| waited_ns)));
-    // One who waits dies: nobody gets the lock, which the holder has still.
-    let mut scene = Scene::new(ensemble, point, algorithm, &name())?;
+    Ok((safe, then.map(|(_, waited_ns)| waited_ns)))
+}
+
+/// Nobody gets the lock, which the holder has still.
+fn waiter_dies(mut scene: Scene) -> io::Result<bool> {
     scene.want(0);
     scene.must_get(0)?;
     for who in [1, 2] {
         scene.want(who);
-        if let Some((who, _)) = scene.next(300_000_000)? {
+        if let Some((who, _)) = scene.next(MOMENT_NS)? {
             return Err(io::Error::other(format!("client {who} has a lock that is held")));
         }
     }
     scene.client.drop_connection(1);
-    let wrong = scene.next(timeout_ns + LATE_NS)?;
-    rows.push(row("waiter-dies", wrong.is_none(), None));
-    // One dies before its create is answered: what it has left does not stand in the way for ever.
-    let mut scene = Scene::new(ensemble, point, algorithm, &name())?;
+    let wrong = scene.next(TIMEOUT_MS as u64 * 1_000_000 + LATE_NS)?;
+    Ok(wrong.is_none())
+}
+
+/// What somebody has left whose create was not answered does not stand in the way for ever.
+fn answer_lost(mut scene: Scene) -> io::Result<(bool, Option<u64>)> {
     scene.want(0);
     scene.client.send()?;
     scene.client.drop_connection(0);
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(200));
     scene.want(1);
     let then = scene.next(OVER_NS)?;
     let safe = then.is_some_and(|(who, _)| who == 1);
-    rows.push(row("answer-lost", safe, then.map(|(_, waited_ns)| waited_ns)));
-    Ok(rows)
+    Ok((safe, then.map(|(_, waited_ns)| waited_ns)))
+}
+
+/// Somebody else gets the lock, and what the first one writes when it goes on is refused: its session has
+/// ended. That guards what is in the service itself, and nothing else.
+fn holder_stands_still(still: &mut Scene, mut others: Scene) -> io::Result<(bool, Option<u64>)> {
+    still.want(0);
+    still.must_get(0)?;
+    others.want(1);
+    // Nobody serves the first one's sessions meanwhile: it gives no sign of life.
+    let then = others.next(OVER_NS)?;
+    let path = still.base.as_str().into();
+    let data = Some(b"late".to_vec().into());
+    let late = Change::SetData { path, data, version: -1 };
+    still.client.ask(0, u64::MAX, Ask::Write(Write::Change(late)));
+    let mut heard = Vec::new();
+    let until_ns = still.client.now_ns() + OVER_NS;
+    let mut refused = None;
+    while refused.is_none() && still.client.now_ns() < until_ns {
+        still.client.wait(until_ns, &mut heard)?;
+        refused = heard.drain(..).find_map(|heard| match heard {
+            Heard::Answer(answer) if answer.tag == u64::MAX => Some(answer.result.is_err()),
+            Heard::Lost(0) => Some(true),
+            _ => None,
+        });
+    }
+    let safe = then.is_some_and(|(who, _)| who == 1) && refused == Some(true);
+    Ok((safe, then.map(|(_, waited_ns)| waited_ns)))
 }

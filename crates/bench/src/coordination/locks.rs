@@ -5,6 +5,7 @@ use super::adaptive::Adaptive;
 use super::args::{ETCD_MUTEX, LocksArgs, recipe};
 use super::backend::{Attach, Backend, DISTANCES, Ensemble, Protocol};
 use super::client::Client;
+use super::experiments::Experiment;
 use super::figures::{Watch, of_lock};
 use super::forecast::{self, Base};
 use super::generator::{Load, Outcome, run as generate};
@@ -94,6 +95,14 @@ impl<'a> Services<'a> {
             self.started.insert(key, started);
         }
         Ok(self.started.get_mut(&key).expect("it was started"))
+    }
+
+    /// A service of one's own, to do with it what one likes.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn another(&self, backend: Backend, servers: u16) -> io::Result<Ensemble> {
+        Ensemble::start(backend, usize::from(servers), false, self.program, self.dir)
     }
 
     /// Ends what none of these points need.
@@ -216,13 +225,25 @@ fn failures(
     point: &Point,
     base: &Base,
 ) -> io::Result<Vec<Map<String, Value>>> {
-    let on_nodes = |algorithm: &Algorithm| algorithm.needs_nodes_only();
-    let algorithm = recipe(&point.algorithm).filter(on_nodes).ok_or_else(|| {
-        io::Error::other("what becomes of one recipe on nodes is asked, not of a choice or a grant")
+    let known =
+        |algorithm: &Algorithm| algorithm.needs_nodes_only() || *algorithm == Algorithm::Grant;
+    let algorithm = recipe(&point.algorithm).filter(known).ok_or_else(|| {
+        io::Error::other("what becomes of one way to take a lock is asked, and not of a choice")
     })?;
-    let mut names: Vec<String> = (0..3).map(|_| services.name("failure")).collect();
+    let mut names: Vec<String> = (0..4).map(|_| services.name("failure")).collect();
+    let mut name = || names.pop().unwrap_or_default();
     let ensemble = stretch(services, point)?;
-    failure::measure(ensemble, point, algorithm, base, || names.pop().unwrap_or_default())
+    let mut rows = if algorithm == Algorithm::Grant {
+        let server = ensemble.entrance(Protocol::Redis, 0, point.attach, 0);
+        failure::grants::measure(server, base, name)?
+    } else {
+        failure::measure(ensemble, point, algorithm, base, &mut name)?
+    };
+    if point.servers > 1 {
+        let alone = services.another(point.backend, point.servers)?;
+        rows.push(failure::leader::measure(alone, point, algorithm)?);
+    }
+    Ok(rows)
 }
 
 fn barriers(
@@ -384,7 +405,11 @@ fn creates(
 
 /// Columns of the table for people that these options ask for.
 pub fn columns(args: &LocksArgs) -> &'static [&'static str] {
-    if args.report.is_some() { &agreement::COLUMNS } else { &COLUMNS }
+    match args.experiment[..] {
+        _ if args.report.is_some() => &agreement::COLUMNS,
+        [Experiment::E15] => &failure::COLUMNS,
+        _ => &COLUMNS,
+    }
 }
 
 /// Runs the bench.

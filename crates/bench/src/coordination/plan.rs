@@ -127,7 +127,7 @@ impl Point {
             Measure::Smoke => requests * 6.0 * write_ms,
             Measure::RoundTrips => requests * self.client_rtt_ms,
             Measure::Replies => 3.0 * requests * self.client_rtt_ms,
-            Measure::Failure => 20_000.0 * self.scale,
+            Measure::Failure => 35_000.0 * self.scale,
             Measure::Barrier => 2.0 * requests * write_ms,
         };
         f64::from(self.seeds) * (run_ms / self.scale / 1e3 + 0.5)
