@@ -35,6 +35,12 @@ pub(super) fn key_too_long(key: &Blob) -> Option<ErrorReply> {
         .then(|| ErrorReply::err(format!("a key has at most {KEY_BYTES_MAX} bytes")))
 }
 
+fn numbered_wait() -> ErrorReply {
+    let text = "a command that waits for something to take has no request number, and takes the one \
+                that was given with it: use the command that does not wait, or LOCK.ACQUIRE";
+    ErrorReply::err(text)
+}
+
 impl Gateway {
     /// One operation on one key: one message there, one back.
     #[inline]
@@ -87,7 +93,11 @@ impl Gateway {
                 if !session.queue.is_empty() {
                     return false;
                 }
-                self.begin_blocking(id, blocking);
+                // It looks at its keys again and again, and finds nothing each time but the last.
+                match self.take_request(id) {
+                    Some(_) => self.reply(id, numbered_wait().into()),
+                    None => self.begin_blocking(id, blocking),
+                }
                 return true;
             }
             Command::Awaiting(awaiting) => {

@@ -206,7 +206,7 @@ fn in_a_cluster_of_the_level_before_sections_locks_have_none() {
 
 #[test]
 fn a_command_that_is_refused_leaves_its_request_number_to_nobody() {
-    for refused in ["LOCK.ACQUIRE a LEASE 0", "LOCK.SECTION a", "NOTHING", "SET a"] {
+    for refused in ["LOCK.ACQUIRE a LEASE 0", "LOCK.SECTION a", "NOTHING", "SET a", "BLPOP a 0"] {
         let mut story = Story::new();
         story.says("CLIENT REQUEST ann 1");
         story.replies();
