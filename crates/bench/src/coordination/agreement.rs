@@ -2,6 +2,7 @@
 //! lock and by service, over the points that have a mean which means something; and, for each point
 //! that is further away than a fifth, what its own figures say about why.
 
+use super::draw::luck_ms;
 use super::{locks, resume};
 use crate::report::{Report, fields, number, rounded, text};
 use serde_json::{Map, Value};
@@ -10,7 +11,7 @@ use std::io;
 use std::path::Path;
 
 /// Columns of the table for people.
-pub const COLUMNS: [&str; 9] = [
+pub const COLUMNS: [&str; 10] = [
     "algorithm",
     "backend",
     "points",
@@ -18,6 +19,7 @@ pub const COLUMNS: [&str; 9] = [
     "median_abs_error",
     "p90_abs_error",
     "median_error",
+    "median_abs_error_luck_apart",
     "above",
     "unexplained",
 ];
@@ -52,6 +54,13 @@ fn error(row: &Row) -> Option<f64> {
     number(row, "error").filter(|_| is_stable)
 }
 
+/// The same without what the draw of requests has to do with it.
+fn error_luck_apart(row: &Row) -> Option<f64> {
+    error(row)?;
+    let expected = number(row, "predicted_ms")? + luck_ms(row)?;
+    Some(number(row, "mean_ms")? / expected - 1.0)
+}
+
 /// What in a row's own figures may explain that it is far from what was expected.
 pub fn reasons(row: &Row) -> Vec<String> {
     let mut reasons = Vec::new();
@@ -72,6 +81,10 @@ pub fn reasons(row: &Row) -> Vec<String> {
             reasons.push(format!("one run of {requests} requests, without an interval"));
         }
         _ => {}
+    }
+    if let Some(luck) = luck_ms(row).filter(|luck| luck.abs() > FAR / 2.0 * predicted) {
+        let (ms, way) = (luck.abs().round(), if luck > 0.0 { "longer" } else { "shorter" });
+        reasons.push(format!("these requests wait {ms} ms {way} than others, whatever the lock"));
     }
     if let Some(p50) = number(row, "p50_ms").filter(|p50| *p50 * UNEVEN < mean) {
         reasons.push(format!("two kinds of waits: half of them below {p50} ms"));
@@ -105,6 +118,8 @@ fn median(values: &[f64]) -> Option<f64> {
 fn line(algorithm: &str, backend: &str, rows: &[&Row]) -> Row {
     let errors: Vec<f64> = rows.iter().filter_map(|row| error(row)).collect();
     let sizes: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
+    let apart: Vec<f64> = rows.iter().filter_map(|row| error_luck_apart(row)).collect();
+    let apart: Vec<f64> = apart.iter().map(|error| error.abs()).collect();
     let far = || rows.iter().filter(|row| error(row).is_some_and(|error| error.abs() > FAR));
     let option = |value: Option<f64>| value.map_or(Value::Null, rounded);
     fields([
@@ -115,6 +130,7 @@ fn line(algorithm: &str, backend: &str, rows: &[&Row]) -> Row {
         ("median_abs_error", option(median(&sizes))),
         ("p90_abs_error", option(quantile(&sizes, 0.9))),
         ("median_error", option(median(&errors))),
+        ("median_abs_error_luck_apart", option(median(&apart))),
         ("above", far().count().into()),
         ("unexplained", far().filter(|row| reasons(row).is_empty()).count().into()),
     ])

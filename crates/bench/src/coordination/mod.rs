@@ -27,6 +27,7 @@ pub mod backend;
 mod barrier;
 pub mod client;
 pub mod crowd;
+mod draw;
 mod echoes;
 pub mod experiments;
 mod failure;
