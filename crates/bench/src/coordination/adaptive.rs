@@ -9,10 +9,11 @@
 //! the new epoch.
 //!
 //! What the choice rests on is measured by the clients of this process together: the round trip of
-//! reads, that of releases, how long the lock is held, and how often it is asked for.
+//! reads, that of releases, how long the lock is held, how often it is asked for, and, to begin with,
+//! how many requests the service answers: a recipe that polls asks for more the more wait.
 
 use super::client::{Answer, Client, Counts, Heard, get};
-use super::forecast::eligible;
+use super::forecast::{Capacity, eligible};
 use super::locker::{Locker, Told};
 use super::nodes::Nodes;
 use super::recipes::{FOREIGN_TAGS, Recipes, create, delete, make, make_with};
@@ -31,6 +32,9 @@ const HORIZON: u32 = 200;
 const WINDOW: usize = 50;
 /// A recipe must be better by so much to be worth a change.
 const WORTH: f64 = 0.85;
+/// Requests that are sent at once to see how many the service answers, and how long that may take.
+const MANY: u32 = 300;
+const PATIENCE_NS: u64 = 60_000_000_000;
 /// Weight of the newest round trip in its average.
 const NEWEST: f64 = 0.1;
 
@@ -39,6 +43,7 @@ const NEWEST: f64 = 0.1;
 const LOOK: u64 = FOREIGN_TAGS;
 const TIMED_LOOK: u64 = FOREIGN_TAGS * 2;
 const OTHER: u64 = FOREIGN_TAGS * 3;
+const ONE_OF_MANY: u64 = OTHER + 1;
 
 /// What is known of the lock's use, in nanoseconds.
 #[derive(Debug, Default)]
@@ -113,6 +118,7 @@ pub struct Adaptive {
     recipes: Recipes,
     base: String,
     poll_ns: u64,
+    capacity: Capacity,
     /// By epoch.
     epochs: BTreeMap<u64, Algorithm>,
     /// By session, the epoch that it knows to go on; `None` while it asks.
@@ -154,15 +160,21 @@ fn decode(data: &[u8]) -> Option<(u64, Algorithm)> {
 
 /// Which recipe to change to from `current`, if that is worth it: the best of those that come into
 /// question, if it keeps the lock stable and the current one does not, or is better by enough.
-fn worth(choices: &[Choice], interarrival_ms: f64, current: Algorithm) -> Option<Algorithm> {
-    let best = &eligible(choices, interarrival_ms).next()?.prediction;
+fn worth(
+    choices: &[Choice],
+    interarrival_ms: f64,
+    capacity: &Capacity,
+    current: Algorithm,
+) -> Option<Algorithm> {
+    let best = &eligible(choices, interarrival_ms, capacity).first()?.prediction;
     let own = &choices.iter().find(|choice| choice.prediction.algorithm == current)?.prediction;
     let cost = |prediction: &model::Prediction| {
         prediction.growth_ms_per_request.or(prediction.mean_ms).unwrap_or(f64::INFINITY)
     };
-    let own_is_eligible =
-        eligible(choices, interarrival_ms).any(|choice| choice.prediction.algorithm == current);
-    let better = !own_is_eligible || best.state < own.state || cost(best) < WORTH * cost(own);
+    let loud = |prediction| capacity.is_exceeded_by(prediction, interarrival_ms);
+    let better = best.state < own.state
+        || best.state == own.state && loud(own) && !loud(best)
+        || cost(best) < WORTH * cost(own);
     (better && best.algorithm != current).then_some(best.algorithm)
 }
 
@@ -171,6 +183,26 @@ fn worth(choices: &[Choice], interarrival_ms: f64, current: Algorithm) -> Option
 /// poll interval later, or two writes.
 fn first(write_ns: u64, poll_ns: u64) -> Algorithm {
     if poll_ns / 2 < write_ns { Algorithm::AsyncQueue } else { Algorithm::TasWatch }
+}
+
+/// How many of these the service answers per second, if many are sent at once.
+fn rate(client: &mut Client, what: impl Fn() -> Ask) -> io::Result<f64> {
+    let begin_ns = client.now_ns();
+    client.call(0, what())?.map_err(|code| io::Error::other(format!("{code:?}")))?;
+    let one_ns = client.now_ns() - begin_ns;
+    let begin_ns = client.now_ns();
+    (0..MANY).for_each(|_| client.ask(0, ONE_OF_MANY, what()));
+    let (mut heard, mut answered) = (Vec::new(), 0);
+    while answered < MANY {
+        if client.now_ns() > begin_ns + PATIENCE_NS {
+            return Err(io::Error::other("the service does not answer"));
+        }
+        client.wait(begin_ns + PATIENCE_NS, &mut heard)?;
+        let ours = |heard: &Heard| matches!(heard, Heard::Answer(one) if one.tag == ONE_OF_MANY);
+        answered += heard.drain(..).filter(ours).count() as u32;
+    }
+    let many_ns = (client.now_ns() - begin_ns).saturating_sub(one_ns).max(1);
+    Ok(f64::from(MANY) / many_ns as f64 * 1e9)
 }
 
 impl Adaptive {
@@ -183,6 +215,14 @@ impl Adaptive {
         let begin_ns = client.now_ns();
         make(&mut client, &timed)?;
         let write_ns = client.now_ns() - begin_ns;
+        let change = || {
+            let (path, data) = (timed.as_str().into(), Some(Vec::new().into()));
+            Ask::Write(Write::Change(Change::SetData { path, data, version: -1 }))
+        };
+        let capacity = Capacity {
+            reads_per_s: rate(&mut client, || get(&timed, false))?,
+            writes_per_s: rate(&mut client, change)?,
+        };
         client.ask(0, OTHER, delete(&timed));
         let first = first(write_ns, poll_ns);
         make_with(&mut client, base, encode(0, first).as_bytes())?;
@@ -200,6 +240,7 @@ impl Adaptive {
             recipes: Recipes::new(poll_ns, ephemeral),
             base: base.to_owned(),
             poll_ns,
+            capacity,
             epochs: BTreeMap::from([(0, first)]),
             known: vec![Some(0); sessions],
             waiting: vec![VecDeque::new(); sessions],
@@ -326,8 +367,8 @@ impl Adaptive {
             self.choices = None;
             let Some((_, &current)) = self.epochs.last_key_value() else { return };
             // A few requests that came close together are no reason.
-            let [often, rarely] =
-                choices.map(|one| worth(&one.choices, one.interarrival_ms, current));
+            let [often, rarely] = choices
+                .map(|one| worth(&one.choices, one.interarrival_ms, &self.capacity, current));
             self.wanted = often.filter(|_| often == rarely);
             return;
         }
@@ -416,6 +457,7 @@ impl Locker for Adaptive {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::State;
 
     fn choices(between_ms: f64, held_ms: f64) -> Vec<Choice> {
         let timing = Timing::constant(20.0, 0.0, 1.0).unwrap();
@@ -424,9 +466,14 @@ mod tests {
         rank(&setting, Available::default(), Matters::Mean).unwrap()
     }
 
+    const CAPACITY: Capacity = Capacity { reads_per_s: 20_000.0, writes_per_s: 10_000.0 };
+
     #[test]
     fn a_recipe_is_changed_when_that_is_worth_it() {
         let busy = choices(100.0, 60.0);
+        let worth = |choices: &[Choice], every_ms, current| {
+            super::worth(choices, every_ms, &CAPACITY, current)
+        };
         let chosen = worth(&busy, 100.0, Algorithm::TasWatch).unwrap();
         assert_ne!(chosen, Algorithm::SyncQueue, "which is unsafe");
         assert_eq!(worth(&busy, 100.0, chosen), None, "there is nothing better");
@@ -436,6 +483,21 @@ mod tests {
         assert!(worth(&overloaded, 50.0, Algorithm::TasWatch).is_some());
         // Nearly the same everywhere while nobody waits.
         assert_eq!(worth(&choices(5_000.0, 1.0), 5_000.0, Algorithm::SyncTas), None);
+    }
+
+    #[test]
+    fn what_the_service_cannot_carry_is_left_for_what_keeps_the_lock_as_stable() {
+        let busy = choices(100.0, 60.0);
+        let small = Capacity { reads_per_s: 100.0, writes_per_s: 10_000.0 };
+        assert_ne!(worth(&busy, 100.0, &small, Algorithm::AsyncQueue), None);
+        assert_ne!(worth(&busy, 100.0, &small, Algorithm::SyncTas), Some(Algorithm::AsyncQueue));
+        // Nothing is won by a lock that asks for little and whose queue grows for ever.
+        let tiny = Capacity { reads_per_s: 1.0, writes_per_s: 1.0 };
+        let stable: Vec<_> =
+            busy.iter().filter(|one| one.prediction.state == State::Stable).collect();
+        assert!(!stable.is_empty() && stable.len() < busy.len());
+        let best = eligible(&busy, 100.0, &tiny)[0].prediction.state;
+        assert_eq!(best, State::Stable);
     }
 
     #[test]

@@ -11,9 +11,6 @@ use model::recommend::{Available, Choice, Matters, rank};
 use model::turns::RUN_MAX;
 use model::{Algorithm, Attachment, Invalid, Law, Prediction, Setting, State, Timing};
 
-/// Messages per second beyond which a recipe is no choice.
-const MESSAGES_PER_S_MAX: f64 = 2_000.0;
-
 /// What the service takes without anything added, in real milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Base {
@@ -207,19 +204,51 @@ pub fn lock(point: &Point, base: &Base, algorithm: Algorithm) -> Result<Forecast
 pub fn best(point: &Point, base: &Base) -> Result<Forecast, Invalid> {
     let setting = setting(point, base)?;
     let choices = rank(&setting, Available::default(), Matters::Mean)?;
-    let best = eligible(&choices, setting.interarrival_ms).next();
+    let capacity = Capacity { reads_per_s: base.reads_per_s, writes_per_s: base.writes_per_s };
+    let eligible = eligible(&choices, setting.interarrival_ms, &capacity);
+    let best = eligible.first();
     lock(point, base, best.map_or(Algorithm::TasWatch, |choice| choice.prediction.algorithm))
 }
 
-/// The recipes among these that a lock may change to, the best first: safe ones, and none that says
-/// more than a small service can answer, since the model counts no processors. If it is not known
-/// how much one says, it says too much.
-pub fn eligible(choices: &[Choice], interarrival_ms: f64) -> impl Iterator<Item = &Choice> {
-    let quiet = move |choice: &&Choice| {
-        let per_s = choice.prediction.messages.map(|each| each * 1e3 / interarrival_ms);
-        per_s.is_some_and(|per_s| per_s <= MESSAGES_PER_S_MAX)
+/// How many requests a service answers per second if very many are sent at once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Capacity {
+    /// Reads.
+    pub reads_per_s: f64,
+    /// Writes.
+    pub writes_per_s: f64,
+}
+
+impl Capacity {
+    /// Whether a recipe asks for more than half of it, since the model counts no processors. If it is
+    /// not known how much it asks for, it is too much.
+    pub fn is_exceeded_by(&self, prediction: &Prediction, interarrival_ms: f64) -> bool {
+        let most_per_s = match prediction.algorithm {
+            Algorithm::AsyncQueue => self.reads_per_s,
+            _ => self.writes_per_s,
+        };
+        // Each request has an answer.
+        let per_s = prediction.messages.map(|messages| messages / 2.0 * 1e3 / interarrival_ms);
+        per_s.is_none_or(|per_s| per_s > most_per_s / 2.0)
+    }
+}
+
+/// The recipes among these that a lock may change to, the best first: safe ones only; of those that
+/// keep it as stable, the ones first that the service can carry, and last the one that asks most.
+pub fn eligible<'a>(
+    choices: &'a [Choice],
+    interarrival_ms: f64,
+    capacity: &Capacity,
+) -> Vec<&'a Choice> {
+    let mut safe: Vec<&Choice> = choices.iter().filter(|choice| choice.safe).collect();
+    let asks = |choice: &Choice| {
+        let loud = capacity.is_exceeded_by(&choice.prediction, interarrival_ms);
+        if loud { choice.prediction.messages.unwrap_or(f64::INFINITY) } else { 0.0 }
     };
-    choices.iter().filter(|choice| choice.safe).filter(quiet)
+    safe.sort_by(|a, b| {
+        a.prediction.state.cmp(&b.prediction.state).then(asks(a).total_cmp(&asks(b)))
+    });
+    safe
 }
 
 #[cfg(test)]
