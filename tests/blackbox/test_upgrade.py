@@ -25,7 +25,7 @@ def is_refused(node, reason):
 def all_understand(node):
     """Whether all machines are connected with a build that is new enough."""
     lines = node.client().execute_command("SHARDMAP LEVELS").splitlines()
-    return all(line.endswith("level 7") for line in lines)
+    return all(line.endswith("level 8") for line in lines)
 
 
 def level(node):
@@ -59,7 +59,7 @@ def test_a_cluster_is_upgraded_and_back_and_again_while_clients_go_on(make_clust
 
     claret(first, "upgrade")
     for node in cluster.nodes:
-        until(lambda: level(node) == "level 7", UP_S_MAX)
+        until(lambda: level(node) == "level 8", UP_S_MAX)
     until(lambda: all_led(cluster), UP_S_MAX)
 
     # There is no way back, and whoever tries breaks nothing.
@@ -74,7 +74,7 @@ def test_a_cluster_is_upgraded_and_back_and_again_while_clients_go_on(make_clust
     claret(first, "add", name)
     newcomer.program = older
     newcomer.start()
-    turned_away = "machine 4 understands level 2, and the cluster uses level 7"
+    turned_away = "machine 4 understands level 2, and the cluster uses level 8"
     until(lambda: turned_away in first.said(), UP_S_MAX)
     newcomer.kill()
     Worker.finish(counters, cluster)

@@ -133,13 +133,20 @@ fn about_locks() -> Vec<Parcel> {
     let waiting = Body::Waiting { key: Blob::from("lock") };
     let ops = smallvec![op("lock.pass {a} owner ann shared detect"), op("set {a}1 x")];
     let section = Body::Await { apply: Apply { ops, ..Apply::default() }, timeout_ms: 0 };
+    let alone = |words| {
+        let ops = smallvec![op(words)];
+        Body::Await { apply: Apply { ops, ..Apply::default() }, timeout_ms: 5 }
+    };
+    let elects = alone("election.campaign lock here lease 500 owner ann");
+    let observes = alone("election.observe lock after 7");
+    let meets = alone("barrier.wait lock 3 owner ann");
     let circle = Reply::Error(ErrorReply::new("DEADLOCK", "ann waits for x behind ann"));
     let told = [
         Answer::Fenced,
         Answer::Replies(smallvec![Reply::Int(8)]),
         Answer::Replies(smallvec![circle]),
     ];
-    let asked = [Body::Apply(write), wait, section, waiting].map(asked);
+    let asked = [Body::Apply(write), wait, section, waiting, elects, observes, meets].map(asked);
     asked.into_iter().chain(told.map(answered)).collect()
 }
 
