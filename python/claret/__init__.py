@@ -11,15 +11,18 @@ Everything that works with redis-py goes on working: :class:`Claret` *is* a ``re
 * :meth:`Claret.dispatch`: commands that are sent without waiting for replies, and take effect in
   their order.
 * :meth:`Claret.lock`: a lock that is renewed while it is held, with a fencing token;
-  :meth:`Claret.section`: one command under a lock, in one round trip.
+  :meth:`Claret.section`: one command under a lock, in one round trip; :meth:`Claret.election`: a lock
+  whose holder has a value that others follow; :meth:`Claret.barrier`: all wait until all have come.
 * :meth:`Claret.snapshot`: reads at one instant that never wait for writers' locks.
 * handles (:class:`Register`, :class:`Map`, :class:`Members`, :class:`Scores`, :class:`Queue`,
   :class:`Counter`, :class:`Best`, :class:`Log`) that work on a database and in a transaction.
 * errors that say what may be done: see :mod:`claret.errors`.
 """
 
+from .barrier import Barrier
 from .client import Claret
 from .dispatch import Dispatch, Future
+from .election import Election, Leader
 from .errors import (
     BusyError,
     ClaretError,
@@ -39,6 +42,7 @@ from .script import Deferred, RetryPolicy
 from .transaction import Batch, Transaction, transactional
 
 __all__ = [
+    "Barrier",
     "Batch",
     "Best",
     "BusyError",
@@ -50,7 +54,9 @@ __all__ = [
     "DeadlockError",
     "Deferred",
     "Dispatch",
+    "Election",
     "Future",
+    "Leader",
     "Lock",
     "LockLost",
     "Log",

@@ -13,7 +13,9 @@ from redis.commands.core import AsyncCoreCommands
 from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
 
 from . import rules
+from .aio_barrier import Barrier
 from .aio_dispatch import Dispatch
+from .aio_election import Election
 from .aio_lock import Fenced, Lock
 from .aio_section import Section
 from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
@@ -297,6 +299,16 @@ class Claret(redis.asyncio.Redis):
     ):
         """Commands that are carried out under a lock; see :meth:`claret.Claret.section`."""
         return Section(self, name, owner, shared, limit, timeout, detect, policy=policy)
+
+    def election(
+        self, name, value=None, lease=30.0, owner=None, timeout=None, policy=RetryPolicy()
+    ):
+        """An election, as an asynchronous context manager; see :meth:`claret.Claret.election`."""
+        return Election(self, name, value, lease, owner, timeout, policy=policy)
+
+    def barrier(self, name, parties, owner=None, policy=RetryPolicy()):
+        """A barrier for so many parties; see :meth:`claret.Claret.barrier`."""
+        return Barrier(self, name, parties, owner, policy=policy)
 
     def fenced(self, lock):
         """Commands that are refused if a later holder was there; see :meth:`claret.Claret.fenced`."""

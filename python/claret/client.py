@@ -6,7 +6,9 @@ import redis
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
 from . import rules
+from .barrier import Barrier
 from .dispatch import Dispatch
+from .election import Election
 from .errors import BusyError, CommitUnknown, ConflictError
 from .lock import Fenced, Lock
 from .script import Requests, RetryPolicy, writers
@@ -82,6 +84,24 @@ class Claret(redis.Redis):
         whether that is so, for the connection broke in between. For the words, see :meth:`lock`.
         """
         return Section(self, name, owner, shared, limit, timeout, detect, policy=policy)
+
+    def election(
+        self, name, value=None, lease=30.0, owner=None, timeout=None, policy=RetryPolicy()
+    ):
+        """An election, as a context manager; see :class:`Election`.
+
+        ``with db.election("jobs", "10.0.0.7:8000"):`` waits in turn to be elected, and leads in the block.
+        Others see the ``value``: ``db.election("jobs").leader()`` is who leads, and ``observe()`` goes on
+        telling that. For the words, see :meth:`lock`.
+        """
+        return Election(self, name, value, lease, owner, timeout, policy=policy)
+
+    def barrier(self, name, parties, owner=None, policy=RetryPolicy()):
+        """A barrier: ``db.barrier("step", 3).wait()`` returns as soon as three have come to it.
+
+        ``owner`` is who ``BARRIER.WAITING`` says has come. See :class:`Barrier`.
+        """
+        return Barrier(self, name, parties, owner, policy=policy)
 
     def fenced(self, lock):
         """Commands on keys that are refused if a later holder of the lock has written there.

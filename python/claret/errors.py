@@ -57,7 +57,7 @@ class WriteRefused(ClaretError, ResponseError):
 
 
 class NotAcquired(ClaretError):
-    """The lock was not free in time."""
+    """The lock was not free in time, or not all have come to the barrier."""
 
     retryable = True
 

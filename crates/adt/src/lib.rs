@@ -7,6 +7,7 @@
 
 mod args;
 pub mod bag;
+pub mod barrier;
 mod blob;
 pub mod collections;
 mod command;

@@ -14,11 +14,17 @@
 //! acquisition would be, has a token as a grant has, and leaves no holder behind, for nothing can come
 //! between its parts.
 //!
+//! An *election* is a lock whose holder has a value that everybody can read and follow
+//! ([`election`]).
+//!
 //! A lease ends by the time that the leader has written into the log. A clock that leaps ends leases
 //! early or late; the tokens keep what they protect right.
 
+mod election;
 mod table;
 
+pub use election::LEADER_VALUE_BYTES_MAX;
+use election::Proclaimed;
 pub(crate) use table::INTERNAL;
 pub use table::section;
 
@@ -52,6 +58,8 @@ struct Holder {
     lease_ms: u64,
     share: Share,
     owner: Blob,
+    /// What it has to say, if it is elected.
+    proclaimed: Option<Proclaimed>,
 }
 
 /// With whom a lock is held.
@@ -79,6 +87,8 @@ pub struct Grant {
     pub owner: Blob,
     /// To be refused rather than to wait in a circle.
     pub detect: bool,
+    /// What it proclaims as soon as it is elected; none for whoever wants a lock and no more.
+    pub value: Option<Blob>,
 }
 
 /// What somebody asks for who needs the lock for a section only.
@@ -109,6 +119,12 @@ pub enum Op {
     Held(u64),
     /// Who holds the lock.
     Holders,
+    /// Gives the leader with a token another value; answers the version, or 0 if it does not lead.
+    Proclaim(u64, Blob),
+    /// Who leads, or nil.
+    Leader,
+    /// Who leads, or that nobody does, if that is another version than this one; nil if it is not.
+    Observe(u64),
 }
 
 impl Value {
@@ -137,7 +153,7 @@ impl Value {
 
     /// Larger than those of all grants before.
     fn next_token(&self, ctx: &Ctx) -> u64 {
-        let last = self.holders.last().map_or(0, |holder| holder.token);
+        let last = self.holders.last().map_or(0, Holder::newest);
         ctx.ts.since_2026().max(last + 1)
     }
 
@@ -161,6 +177,7 @@ impl Value {
             lease_ms: grant.lease_ms,
             share: grant.share,
             owner: grant.owner.clone(),
+            proclaimed: grant.value.clone().map(|value| Proclaimed { value, version: token }),
         });
         token_reply(token)
     }
@@ -249,7 +266,8 @@ impl DataType for Value {
     const SHARED: [u8; 8] = [0b1, 0, 0, 0, 0, 0, 0, 0];
 
     fn is_write(op: &Op) -> bool {
-        matches!(op, Op::Acquire(_) | Op::Pass(_) | Op::Release(_) | Op::Renew(..))
+        let changes = matches!(op, Op::Acquire(_) | Op::Release(_) | Op::Renew(..));
+        changes || matches!(op, Op::Pass(_) | Op::Proclaim(..))
     }
 
     fn is_empty(&self) -> bool {
@@ -267,7 +285,7 @@ impl DataType for Value {
     fn waits(op: &Op) -> bool {
         match op {
             Op::Acquire(grant) => grant.wait,
-            Op::Pass(_) => true,
+            Op::Pass(_) | Op::Observe(_) => true,
             _ => false,
         }
     }
@@ -328,6 +346,8 @@ impl DataType for Value {
         match op {
             Op::Held(token) => self.held(*token, ctx.now_ms),
             Op::Holders => self.holders(ctx.now_ms),
+            Op::Leader => self.leader(ctx.now_ms),
+            Op::Observe(seen) => self.observe(*seen, ctx.now_ms),
             _ => Reply::err("not a read"),
         }
     }
@@ -338,6 +358,7 @@ impl DataType for Value {
             Op::Pass(passage) => return self.pass(passage.share, ctx),
             Op::Release(token) => self.release(*token, ctx.now_ms),
             Op::Renew(token, lease_ms) => self.renew(*token, *lease_ms, ctx.now_ms),
+            Op::Proclaim(token, value) => self.proclaim(*token, value, ctx),
             read => return self.query(read, ctx),
         };
         if reply != Reply::Nil && reply != Reply::Int(0) {
@@ -361,7 +382,11 @@ impl DataType for Value {
     fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
         match op {
             Op::Acquire(grant) => {
-                out.push(if grant.wait { "lock.acquire" } else { "lock.try" }).push(key);
+                match &grant.value {
+                    Some(value) => out.push("election.campaign").push(key).push(value),
+                    None if grant.wait => out.push("lock.acquire").push(key),
+                    None => out.push("lock.try").push(key),
+                };
                 out.push("lease").push_int(grant.lease_ms as i64);
                 put_wish(op, out);
             }
@@ -384,6 +409,15 @@ impl DataType for Value {
             Op::Holders => {
                 out.push("lock.holders").push(key);
             }
+            Op::Proclaim(token, value) => {
+                out.push("election.proclaim").push(key).push_int(*token as i64).push(value);
+            }
+            Op::Leader => {
+                out.push("election.leader").push(key);
+            }
+            Op::Observe(seen) => {
+                out.push("election.observe").push(key).push("after").push_int(*seen as i64);
+            }
         }
     }
 
@@ -400,6 +434,7 @@ impl DataType for Value {
             });
             sink.bytes(&holder.owner);
         }
+        self.save_proclaimed(sink);
     }
 
     fn load(source: &mut dyn ValueSource) -> Result<Self, Corrupt> {
@@ -419,8 +454,10 @@ impl DataType for Value {
             if !grows || !fits || holders.len() >= HOLDERS_MAX {
                 return Err(Corrupt);
             }
-            holders.push(Holder { token, until_ms, lease_ms, share, owner });
+            holders.push(Holder { token, until_ms, lease_ms, share, owner, proclaimed: None });
         }
-        Ok(Self { holders })
+        let mut value = Self { holders };
+        value.load_proclaimed(source)?;
+        Ok(value)
     }
 }

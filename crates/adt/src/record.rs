@@ -121,6 +121,23 @@ macro_rules! registry {
                 }
             }
 
+            /// How many go on together: see [`DataType::parties`].
+            pub fn parties(&self) -> Option<u32> {
+                match self {
+                    Self::Key(_) => None,
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::parties(op)),*
+                }
+            }
+
+            /// The operation as it goes on with others: see [`DataType::together`].
+            pub fn together(&self, in_front: u32) -> Option<Self> {
+                match self {
+                    Self::Key(_) => None,
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::together(op, in_front)
+                        .map(Self::$variant)),*
+                }
+            }
+
             /// What takes back a grant to somebody who is gone: see [`DataType::undone`].
             pub fn undone(&self, reply: &Reply) -> Option<Self> {
                 match self {
@@ -321,6 +338,7 @@ registry! {
     Bag => bag,
     Log => log,
     Lock => lock,
+    Barrier => barrier,
 }
 
 /// A lock mode: comparing two of them is one mask test.
@@ -450,7 +468,7 @@ fn lookup(
 
 /// Forms that only the log uses.
 fn internal() -> impl Iterator<Item = &'static CommandSpec> {
-    key::INTERNAL.iter().chain(crate::lock::INTERNAL)
+    key::INTERNAL.iter().chain(crate::lock::INTERNAL).chain(crate::barrier::INTERNAL)
 }
 
 /// Reads an operation back from the words that [`Op::encode`] wrote.

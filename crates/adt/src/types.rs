@@ -166,6 +166,17 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
         false
     }
 
+    /// How many who wait with such an operation go on together, as soon as they have come, if they do not go
+    /// on one by one.
+    fn parties(_op: &Self::Op) -> Option<u32> {
+        None
+    }
+
+    /// What stands in the log for somebody who goes on together with others, of whom so many are in front.
+    fn together(_op: &Self::Op, _in_front: u32) -> Option<Self::Op> {
+        None
+    }
+
     /// What takes back what was granted to somebody who has waited and is gone, from the reply.
     fn undone(_op: &Self::Op, _reply: &Reply) -> Option<Self::Op> {
         None

@@ -303,3 +303,50 @@ async fn a_client_in_rust_holds_a_lock_renews_it_and_is_fenced_when_it_has_lost_
     let again = LockOptions { timeout: Some(Duration::from_secs(10)), ..lease(1000) };
     client.lock("lock", again).await.unwrap();
 }
+
+#[tokio::test]
+async fn clients_in_rust_elect_leaders_follow_them_and_meet_at_a_barrier() {
+    use client::{Client, Error, LockOptions};
+    let temp = tempfile::tempdir().unwrap();
+    let server = serve(&temp.path().join("data"), &["--shards", "2"]);
+    let client = Client::connect(&format!("redis://{}", server.address)).await.unwrap();
+    let named = |owner: &str| LockOptions { owner: owner.to_owned(), ..LockOptions::default() };
+
+    assert_eq!(client.leader("jobs").await, Ok(None));
+    let mut observation = client.observe("jobs");
+    let ann = client.campaign("jobs", "a:1", named("ann")).await.unwrap();
+    let first = observation.next().await.unwrap().unwrap();
+    assert_eq!(
+        (&first.value[..], &first.owner[..], first.token),
+        (&b"a:1"[..], "ann", ann.token())
+    );
+    let waiting = tokio::spawn({
+        let (client, options) = (client.clone(), named("ben"));
+        async move { client.campaign("jobs", "b:2", options).await }
+    });
+    // A look that is given up loses nothing.
+    let patience = tokio::time::timeout(Duration::from_millis(100), observation.next());
+    assert!(patience.await.is_err());
+    let version = ann.proclaim("a:9").await.unwrap();
+    let second = observation.next().await.unwrap().unwrap();
+    assert_eq!((&second.value[..], second.version), (&b"a:9"[..], version));
+    assert!(ann.release().await.unwrap());
+    let ben = waiting.await.unwrap().unwrap();
+    let third = observation.next().await.unwrap().unwrap();
+    assert!(third.value == b"b:2" && third.token == ben.token() && third.version > version);
+    assert_eq!(client.leader("jobs").await.unwrap().map(|leader| leader.token), Some(ben.token()));
+    client.send::<i64>(client::Command::new("DEL").arg("jobs")).await.unwrap();
+    assert_eq!(observation.next().await, Ok(None), "nobody leads any more");
+    assert!(matches!(ben.proclaim("late").await, Err(Error::LockLost(_))));
+
+    let meet = |timeout| {
+        let client = client.clone();
+        async move { client.barrier("step", 3, timeout).await }
+    };
+    assert_eq!(meet(Some(Duration::from_millis(50))).await, Err(Error::NotAcquired));
+    let (one, two, three) = tokio::join!(meet(None), meet(None), meet(None));
+    let (one, two, three) = (one.unwrap(), two.unwrap(), three.unwrap());
+    assert!(one == two && two == three);
+    let again = tokio::join!(meet(None), meet(None), meet(None));
+    assert!(again.0.unwrap() > one, "it is usable again at once");
+}

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use wire::resp::ClientReply;
 
 /// A failure to reach the server after so long a wait is the first of new ones.
-const LONG_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const LONG_WAIT: Duration = Duration::from_secs(1);
 
 /// How a lock is acquired.
 #[derive(Clone, Debug)]
@@ -60,9 +60,12 @@ impl LockOptions {
         self.lease.mul_f64(0.9)
     }
 
-    fn acquisition(&self, name: &[u8], left: Option<Duration>) -> Command {
-        let tries = self.timeout.is_some_and(|timeout| timeout.is_zero());
-        let mut command = Command::new(if tries { "LOCK.TRY" } else { "LOCK.ACQUIRE" }).arg(name);
+    fn acquisition(&self, name: &[u8], value: Option<&[u8]>, left: Option<Duration>) -> Command {
+        let tries = self.timeout.is_some_and(|timeout| timeout.is_zero()) && value.is_none();
+        let mut command = match value {
+            Some(value) => Command::new("ELECTION.CAMPAIGN").arg(name).arg(value),
+            None => Command::new(if tries { "LOCK.TRY" } else { "LOCK.ACQUIRE" }).arg(name),
+        };
         command = command.arg("LEASE").arg(self.lease_ms()).arg("OWNER").arg(self.owner.as_str());
         if let Some(left) = left.filter(|_| !tries) {
             command = command.arg("TIMEOUT").arg(millis(left));
@@ -96,7 +99,7 @@ impl LockOptions {
 }
 
 /// Never nought, which would be for ever.
-fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
@@ -247,7 +250,16 @@ impl Lock {
         released.map(|count| count == 1)
     }
 
-    fn is_lost(&self) -> Error {
+    /// Sends a command about this lock and its token.
+    pub(crate) async fn send<T: FromReply>(
+        &self,
+        name: &str,
+        words: impl FnOnce(Command) -> Command,
+    ) -> Result<T> {
+        self.lease.client.send(words(self.lease.command(name))).await
+    }
+
+    pub(crate) fn is_lost(&self) -> Error {
         let name = String::from_utf8_lossy(&self.lease.name);
         Error::LockLost(format!("the lock {name} is not held any more"))
     }
@@ -282,12 +294,22 @@ impl Client {
     ) -> Result<Lock> {
         let mut bytes = Vec::new();
         name.write(&mut bytes);
-        let name = bytes;
+        self.hold(bytes, None, options).await
+    }
+
+    /// Acquires a lock, with a value if it is to be elected.
+    pub(crate) async fn hold(
+        &self,
+        name: Vec<u8>,
+        value: Option<Vec<u8>>,
+        options: LockOptions,
+    ) -> Result<Lock> {
         let mut slot = self.waiting_slot();
         let begun = Instant::now();
         loop {
-            let acquisition =
-                |out: &mut Vec<u8>| options.acquisition(&name, options.left(begun)).encode(out);
+            let acquisition = |out: &mut Vec<u8>| {
+                options.acquisition(&name, value.as_deref(), options.left(begun)).encode(out);
+            };
             let Turn { told, asked, again } = self.turn(&mut slot, 2, acquisition, granted).await?;
             let token = told.ok_or(Error::NotAcquired)?;
             let lease = Arc::new(Lease {
@@ -342,7 +364,7 @@ impl Client {
 
     /// Asks for a turn under a request number of its own until there is an answer; the commands are encoded
     /// anew every time, since less is left of the time to wait.
-    async fn turn<T>(
+    pub(crate) async fn turn<T>(
         &self,
         slot: &mut SlotGuard,
         replies: usize,
@@ -373,12 +395,12 @@ impl Client {
 }
 
 /// What has come of a wait in turn.
-struct Turn<T> {
-    told: T,
+pub(crate) struct Turn<T> {
+    pub told: T,
     /// When it was asked for last.
-    asked: Instant,
+    pub asked: Instant,
     /// It was asked for more than once.
-    again: bool,
+    pub again: bool,
 }
 
 /// The reply of a section's command, if the section was let in.
@@ -395,7 +417,7 @@ fn carried_out(replies: Vec<ClientReply>) -> Result<Option<ClientReply>> {
 }
 
 /// The token that was granted, if one was.
-fn granted(replies: Vec<ClientReply>) -> Result<Option<u64>> {
+pub(crate) fn granted(replies: Vec<ClientReply>) -> Result<Option<u64>> {
     let mut token = None;
     for reply in replies {
         token = Some(checked(reply)?);

@@ -161,6 +161,13 @@ pub struct Apply {
     pub request: Option<RequestId>,
 }
 
+impl Apply {
+    /// Whether it can change something.
+    pub fn writes(&self) -> bool {
+        self.ops.iter().any(|(_, op)| op.is_write())
+    }
+}
+
 /// One participant's part of a transaction over several shards.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prepare {

@@ -28,8 +28,8 @@ impl Level {
     /// Hard quotas of the coordination service hold, and locks have sections; see
     /// `docs/internals/coordination.md`.
     pub const QUOTAS: Self = Self(7);
-    /// Circles of those who wait for locks are found over several shards; see
-    /// `docs/internals/coordination.md`.
+    /// Locks have leaders with values, there are barriers, and circles of those who wait are found over
+    /// several shards; see `docs/internals/coordination.md`.
     pub const LOCKS: Self = Self(8);
     /// The newest that this build understands.
     pub const NEWEST: Self = Self::LOCKS;

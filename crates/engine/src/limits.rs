@@ -41,6 +41,8 @@ pub const BLOCKED_MAX: usize = 50_000;
 pub const OUTLIVED_MAX: usize = 10_000;
 /// Most operations of a shard that wait for their turn (`LOCK.ACQUIRE`).
 pub const TURNS_MAX: usize = 100_000;
+/// Most reads of a shard that wait for something to show (`ELECTION.OBSERVE`).
+pub const OBSERVERS_MAX: usize = 100_000;
 /// Most that is looked at to find out whether somebody who waits for its turn waits in a circle: whoever
 /// waits behind more than this waits.
 pub const CIRCLE_STEPS_MAX: usize = 10_000;
@@ -203,6 +205,9 @@ pub const WATCHES_MAX: usize = 1 << 20;
 
 const _: () = assert!(ARGUMENT_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(KEY_BYTES_MAX < ARGUMENT_BYTES_MAX);
+// Those who go on together at a barrier are in one entry.
+const _: () = assert!((adt::barrier::PARTIES_MAX as usize) < ENTRY_RECORDS_MAX);
+const _: () = assert!(adt::barrier::GENERATION_BYTES_MAX <= ENTRY_BYTES_MAX);
 const _: () = assert!(TRANSACTION_BYTES_MAX <= FRAME_BYTES_MAX);
 const _: () = assert!(OUTPUT_BYTES_PAUSE < OUTPUT_BYTES_MAX);
 const _: () = assert!(LOCK_WAITERS_BUSY < LOCK_WAITERS_MAX);

@@ -320,7 +320,7 @@ pub enum Body {
     /// One operation that waits while its reply is nil, and is carried out in the order of arrival among
     /// those that wait for the same record. Answer: as for [`Body::Apply`], with nil when the time is
     /// over. [`Body::Unblock`] with the same token ends the wait without an answer; what was granted by
-    /// then is taken back.
+    /// then is taken back. A read waits for a change of the record and for nobody.
     Await {
         /// The operation.
         apply: Apply,
@@ -456,6 +456,9 @@ impl Body {
     pub fn only_looks(&self) -> bool {
         if let Self::Coordinate(ask) = self {
             return ask.only_looks();
+        }
+        if let Self::Await { apply, .. } = self {
+            return !apply.writes();
         }
         matches!(
             self,

@@ -4,6 +4,7 @@
 
 mod habits;
 mod open;
+mod others;
 
 use crate::client::Wish;
 use crate::random::Random;
@@ -26,6 +27,7 @@ enum Step {
     Write(u64),
     Read,
     Renew,
+    Proclaim,
     Release,
     Break,
     Leave,
@@ -56,6 +58,8 @@ pub struct Holder {
     /// It does nothing before this time.
     rests_until_us: u64,
     numbers: u64,
+    /// By lock, the version of the leader that it was told last.
+    seen: BTreeMap<String, u64>,
     /// What it has done.
     pub acts: Vec<Act>,
     /// How often it has seen what is rare.
@@ -74,6 +78,7 @@ impl Holder {
             open: VecDeque::new(),
             rests_until_us: 0,
             numbers: 0,
+            seen: BTreeMap::new(),
             acts: Vec::new(),
             marks: BTreeMap::new(),
         }
@@ -116,7 +121,10 @@ impl Holder {
     fn begin(&mut self, now_us: u64) -> Vec<Wish> {
         let lock = self.random.below(self.habits.locks);
         if self.random.percent(30) {
-            return self.read(now_us, lock, None);
+            return match self.elects() {
+                true => self.observe(now_us, lock_name(lock)),
+                false => self.read(now_us, lock, None),
+            };
         }
         let numbered = self.random.percent(self.habits.numbered_percent);
         self.numbers += u64::from(numbered);
@@ -126,8 +134,12 @@ impl Holder {
         if self.random.percent(self.habits.sections_percent) {
             return self.begin_section(now_us, lock, shared, number);
         }
-        let act =
-            self.act(now_us, What::Acquire { lock: lock_name(lock), lease_us, shared, again });
+        if self.habits.meets_percent > 0 && self.random.percent(self.habits.meets_percent) {
+            return self.meet(now_us, number);
+        }
+        let value = (!shared && self.elects()).then(|| self.says("elected"));
+        let lock = lock_name(lock);
+        let act = self.act(now_us, What::Acquire { lock, lease_us, shared, again, value });
         self.stage = Stage::Asking(act, number);
         self.ask(act, number)
     }
@@ -179,6 +191,13 @@ impl Holder {
             format!("timeout {timeout_ms} owner {}{shared}", self.id)
         };
         let asked = match &self.acts[act].what {
+            What::Acquire { lock, value: Some(value), .. } => {
+                let rest = format!("lease {lease_ms} {}", wish(&false));
+                vec![format!("election.campaign {lock} {value} {rest}")]
+            }
+            What::Meet { barrier, parties, .. } => {
+                vec![format!("barrier.wait {barrier} {parties} {}", wish(&false))]
+            }
             What::Acquire { lock, shared, .. } => {
                 vec![format!("lock.acquire {lock} lease {lease_ms} {}", wish(shared))]
             }
@@ -224,6 +243,7 @@ impl Holder {
                 let act = self.act(now_us, What::Renew { lock: name.clone(), token });
                 self.send(act, vec![words(&format!("lock.renew {name} {token}"))])
             }
+            Some(Step::Proclaim) => self.proclaim(now_us, name, token),
             Some(Step::Release) => {
                 let act = self.act(now_us, What::Release { lock: name.clone(), token });
                 self.send(act, vec![words(&format!("lock.release {name} {token}"))])
@@ -318,8 +338,9 @@ impl Holder {
     /// What was asked for under a number is asked for once more, and takes effect once.
     fn again(&mut self, now_us: u64) -> Vec<Wish> {
         if let Stage::Asking(act, _) = self.stage
-            && let What::Acquire { again, .. } | What::Section { again, .. } =
-                &mut self.acts[act].what
+            && let What::Acquire { again, .. }
+            | What::Section { again, .. }
+            | What::Meet { again, .. } = &mut self.acts[act].what
         {
             *again = true;
             self.mark("locks_asked_again");
@@ -332,18 +353,31 @@ impl Holder {
         (done.ended_us, done.outcome) = (now_us, outcome.clone());
         let mut granted = None;
         let mark = match (&done.what, &outcome) {
-            (What::Acquire { lock, again, .. }, Outcome::Granted(token)) => {
-                granted = Some((lock.clone(), *again, *token));
+            (What::Acquire { lock, again, value, .. }, Outcome::Granted(token)) => {
+                granted = Some((lock.clone(), *again, value.is_some(), *token));
                 "locks_granted"
             }
             (What::Section { .. }, Outcome::Granted(_) | Outcome::Done) => "sections",
             (What::Section { .. }, Outcome::Fenced) => "sections_fenced",
             // An attempt before this one may have been granted.
-            (What::Acquire { again: true, .. } | What::Section { again: true, .. }, _) => {
+            (What::Meet { .. }, Outcome::Granted(_)) => "barriers_passed",
+            (
+                What::Acquire { again: true, .. }
+                | What::Section { again: true, .. }
+                | What::Meet { again: true, .. },
+                _,
+            ) => {
                 (done.ended_us, done.outcome) = (u64::MAX, Outcome::Unknown);
                 "locks_not_granted"
             }
             (What::Acquire { .. }, _) => "locks_not_granted",
+            (What::Meet { .. }, _) => "barriers_not_passed",
+            (What::Proclaim { .. }, Outcome::Granted(_)) => "proclamations",
+            (What::Observe { lock, .. }, Outcome::Led(led)) => {
+                let version = led.as_ref().map_or(0, |led| led.version);
+                self.seen.insert(lock.clone(), version);
+                "leaders_told"
+            }
             (What::Section { .. }, Outcome::Refused) => "sections_not_let_in",
             (What::Write { .. }, Outcome::Done) if self.habits.requires => "writes_with_lock_held",
             (What::Write { .. }, Outcome::Done) => "fenced_writes",
@@ -356,10 +390,10 @@ impl Holder {
         if !mark.is_empty() {
             self.mark(mark);
         }
-        if let Some((lock, again, token)) = granted {
+        if let Some((lock, again, elected, token)) = granted {
             let lock = lock.trim_start_matches("lock").parse().unwrap_or_default();
             self.stage = Stage::Holding { lock, token };
-            self.plan = self.draw_plan(again);
+            self.plan = self.draw_plan(again, elected);
         } else if matches!(self.stage, Stage::Asking(..)) {
             self.stage = Stage::Idle;
         }
@@ -370,7 +404,7 @@ impl Holder {
     }
 
     /// What it does with a lock; who was granted it under a number that was asked twice renews it first.
-    fn draw_plan(&mut self, again: bool) -> VecDeque<Step> {
+    fn draw_plan(&mut self, again: bool, elected: bool) -> VecDeque<Step> {
         let Habits { work_us, lease_ms, .. } = self.habits;
         let mut plan = VecDeque::new();
         plan.extend(again.then_some(Step::Renew));
@@ -382,6 +416,7 @@ impl Holder {
             if self.random.percent(self.habits.renews_percent) {
                 plan.push_back(Step::Renew);
             }
+            plan.extend((elected && self.random.percent(50)).then_some(Step::Proclaim));
             plan.push_back(match self.random.percent(25) {
                 true => Step::Read,
                 false => Step::Write(self.random.between(1, 3)),
@@ -407,7 +442,12 @@ impl Holder {
         self.open.clear();
         let Stage::Asking(act, number) = self.stage else { return };
         match (number, &mut self.acts[act].what) {
-            (Some(_), What::Acquire { again, .. } | What::Section { again, .. }) => *again = true,
+            (
+                Some(_),
+                What::Acquire { again, .. }
+                | What::Section { again, .. }
+                | What::Meet { again, .. },
+            ) => *again = true,
             _ => self.stage = Stage::Idle,
         }
     }

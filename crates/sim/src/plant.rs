@@ -4,7 +4,7 @@
 
 use crate::build::Build;
 use crate::swarm::{Fault, Focus};
-use adt::{Blob, Reply};
+use adt::{Blob, Op, Reply};
 use engine::coordination::service::Command;
 use engine::coordination::{Ask, Change, Lasts, OfSession, Write, Zxid};
 use engine::entry::SnapshotPart;
@@ -51,6 +51,10 @@ pub enum Plant {
     ForgottenTokens,
     /// With locks: leases end after a quarter of their time.
     EarlyLeaseEnd,
+    /// With locks: whoever observes an election is told again what it has seen.
+    RepeatedLeader,
+    /// With locks: those who come to a barrier go on without the others.
+    ShortBarrier,
     /// With locks: grants have the tokens of others.
     RepeatedToken,
     /// In a cluster: leases are counted on a clock that stands still while the machine does.
@@ -99,7 +103,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 41] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -117,6 +121,8 @@ impl Plant {
         Self::UnfencedWrites,
         Self::ForgottenTokens,
         Self::EarlyLeaseEnd,
+        Self::RepeatedLeader,
+        Self::ShortBarrier,
         Self::RepeatedToken,
         Self::FrozenClock,
         Self::LostSnapshot,
@@ -161,6 +167,8 @@ impl Plant {
             Self::UnfencedWrites => "unfenced-writes",
             Self::ForgottenTokens => "forgotten-tokens",
             Self::EarlyLeaseEnd => "early-lease-end",
+            Self::RepeatedLeader => "repeated-leader",
+            Self::ShortBarrier => "short-barrier",
             Self::RepeatedToken => "repeated-token",
             Self::FrozenClock => "frozen-clock",
             Self::LostSnapshot => "lost-snapshot",
@@ -243,6 +251,11 @@ impl Plant {
             (Self::DroppedGuard, Body::Apply(apply)) => apply.guards.clear(),
             (Self::DroppedGuard, Body::Prepare { prepare, .. }) => prepare.apply.guards.clear(),
             (Self::UnfencedWrites, Body::Apply(apply)) => apply.fences.clear(),
+            (Self::RepeatedLeader, Body::Await { apply, .. }) => {
+                if let Some((_, Op::Lock(adt::lock::Op::Observe(seen)))) = apply.ops.first_mut() {
+                    *seen = 0;
+                }
+            }
             (Self::LostOwnWrites, Body::Lock { own, .. }) => own.clear(),
             (Self::LostRelease, Body::Release { .. }) => return Vec::new(),
             (Self::EarlyRelease, Body::Lock { txn, .. }) => {
@@ -280,6 +293,9 @@ impl Plant {
             && let Ok(lease_ms) = words[at + 1].parse::<u64>()
         {
             words[at + 1] = (lease_ms / 4).to_string();
+        }
+        if self == Self::ShortBarrier && words[0] == "barrier.wait" {
+            words[2] = "1".to_owned();
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 const SEEDS: u64 = 40;
 
 /// What the judge must have had to look at in these seeds, and how often at least.
-const LOOKED_AT: [(&str, u64); 7] = [
+const LOOKED_AT: [(&str, u64); 10] = [
     ("grants", 500),
     ("leases counted", 200),
     ("sections", 50),
@@ -16,13 +16,19 @@ const LOOKED_AT: [(&str, u64); 7] = [
     ("unknown writes", 10),
     ("reads", 500),
     ("fenced", 50),
+    ("leaders told", 50),
+    ("proclamations", 50),
+    ("generations", 50),
 ];
 
 /// What is rare and must be come across.
 const MARKS: &[&str] = &[
+    "barriers_not_passed",
+    "barriers_passed",
     "fenced_writes",
     "holders_left",
     "holders_told_indefinite",
+    "leaders_told",
     "leads_changed",
     "leases_found_ended",
     "locks_asked_again",
@@ -31,6 +37,7 @@ const MARKS: &[&str] = &[
     "locks_not_granted",
     "locks_taken_away",
     "old_tokens_refused",
+    "proclamations",
     "releases_too_late",
     "sections",
     "sections_not_let_in",

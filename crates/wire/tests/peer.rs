@@ -133,6 +133,13 @@ fn about_locks() -> Vec<Parcel> {
     let waiting = Body::Waiting { key: Blob::from("lock") };
     let ops = smallvec![op("lock.pass {a} owner ann shared detect"), op("set {a}1 x")];
     let section = Body::Await { apply: Apply { ops, ..Apply::default() }, timeout_ms: 0 };
+    let alone = |words| {
+        let ops = smallvec![op(words)];
+        Body::Await { apply: Apply { ops, ..Apply::default() }, timeout_ms: 5 }
+    };
+    let elects = alone("election.campaign lock here lease 500 owner ann");
+    let observes = alone("election.observe lock after 7");
+    let meets = alone("barrier.wait lock 3 owner ann");
     let circle = Reply::Error(ErrorReply::new("DEADLOCK", "ann waits for x behind ann"));
     let told = [
         Answer::Fenced,
@@ -141,8 +148,8 @@ fn about_locks() -> Vec<Parcel> {
     ];
     let waits = Body::Waits { names: vec![Blob::from("ann"), Blob::from("ben")] };
     let end = Body::EndCircle { told: Blob::from("ann waits for x behind ben") };
-    let asked = [Body::Apply(write), wait, section, waiting, waits, end].map(asked);
-    asked.into_iter().chain(told.map(answered)).collect()
+    let bodies = [Body::Apply(write), wait, section, waiting, elects, observes, meets, waits, end];
+    bodies.map(asked).into_iter().chain(told.map(answered)).collect()
 }
 
 #[test]

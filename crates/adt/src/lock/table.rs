@@ -1,6 +1,9 @@
 //! The commands of locks, and how their words become operations.
 
-use super::{Grant, HOLDERS_MAX, LEASE_MS, LEASE_MS_MAX, OWNER_BYTES_MAX, Op, Passage, Share};
+use super::{
+    Grant, HOLDERS_MAX, LEADER_VALUE_BYTES_MAX, LEASE_MS, LEASE_MS_MAX, OWNER_BYTES_MAX, Op,
+    Passage, Share,
+};
 use crate::command::commands;
 use crate::{Args, Awaiting, Blob, Command, CommandSpec, ErrorReply, Flags, Keys, Op as AnyOp};
 
@@ -37,6 +40,29 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "lock";
         "Returns who holds a lock: token, owner, with whom, milliseconds left.",
         "key", "O(n) in those who hold it") =>
         |a| Ok(single(a.blob(1)?, Op::Holders));
+    ("election.campaign", -3, TAKES.and(Flags::BLOCKING), Keys::ONE,
+        "Waits in turn until it is elected, proclaims a value, and returns the fencing token. It holds \
+         the key as a lock.",
+        "key value [TIMEOUT milliseconds] [LEASE milliseconds] [OWNER name] [DETECT]", "O(1)") =>
+        parse_campaign;
+    ("election.proclaim", 4, WRITES.and(Flags::GROWS), Keys::ONE,
+        "Gives the leader with this token another value, and returns the version of it; 0 if it does \
+         not lead any more.",
+        "key token value", "O(1)") =>
+        |a| Ok(single(a.blob(1)?, Op::Proclaim(token(a)?, value(a, 3)?)));
+    ("election.resign", 3, WRITES, Keys::ONE,
+        "Ends the lead of the one with this token; 0 if it does not lead any more.",
+        "key token", "O(1)") =>
+        |a| Ok(single(a.blob(1)?, Op::Release(token(a)?)));
+    ("election.leader", 2, READS, Keys::ONE,
+        "Returns who leads: token, owner, value, milliseconds left, version; nil if nobody does.",
+        "key", "O(1)") =>
+        |a| Ok(single(a.blob(1)?, Op::Leader));
+    ("election.observe", -2, READS.and(Flags::BLOCKING).and(Flags::NO_MULTI), Keys::ONE,
+        "Waits until the leader or its value is of another version than the one that was seen, and \
+         returns it as ELECTION.LEADER does; nobody has version 0.",
+        "key [AFTER version] [TIMEOUT milliseconds]", "O(1)") =>
+        parse_observe;
 };
 
 /// Forms that only the log uses; clients cannot send them.
@@ -54,6 +80,20 @@ fn single(key: Blob, op: Op) -> Command {
 fn token(args: &Args<'_>) -> Result<u64, ErrorReply> {
     let token = args.int(2).ok().and_then(|token| u64::try_from(token).ok());
     token.ok_or_else(|| ErrorReply::err("a token is the number that LOCK.ACQUIRE has returned"))
+}
+
+fn value(args: &Args<'_>, at: usize) -> Result<Blob, ErrorReply> {
+    let value = args.blob(at)?;
+    if value.len() > LEADER_VALUE_BYTES_MAX {
+        let text = format!("the value of a leader has at most {LEADER_VALUE_BYTES_MAX} bytes");
+        return Err(ErrorReply::err(text));
+    }
+    Ok(value)
+}
+
+fn timeout(args: &Args<'_>, at: usize) -> Result<u64, ErrorReply> {
+    let timeout = args.int(at).ok().and_then(|timeout| u64::try_from(timeout).ok());
+    timeout.ok_or_else(|| ErrorReply::err("TIMEOUT is in milliseconds, 0 for no limit"))
 }
 
 fn lease(args: &Args<'_>, at: usize) -> Result<u64, ErrorReply> {
@@ -77,6 +117,8 @@ struct Asked {
 enum Options {
     Acquire,
     Try,
+    /// Behind the value.
+    Campaign,
     /// What stands behind them is a command.
     Section,
 }
@@ -84,12 +126,13 @@ enum Options {
 fn parse_options(args: &Args<'_>, which: Options) -> Result<Asked, ErrorReply> {
     let wait = which != Options::Try;
     let (share, owner) = (Share::Alone, Blob::default());
-    let grant = Grant { wait, lease_ms: LEASE_MS, share, owner, detect: false };
-    let mut asked = Asked { grant, timeout_ms: 0, words: 2 };
+    let grant = Grant { wait, lease_ms: LEASE_MS, share, owner, detect: false, value: None };
+    let (alone, begin) = if which == Options::Campaign { (true, 3) } else { (false, 2) };
+    let mut asked = Asked { grant, timeout_ms: 0, words: begin };
     let grant = &mut asked.grant;
     while asked.words < args.len() {
         let i = asked.words;
-        if args.is(i, "SHARED") && grant.share == Share::Alone {
+        if args.is(i, "SHARED") && grant.share == Share::Alone && !alone {
             grant.share = Share::Shared;
             asked.words += 1;
             continue;
@@ -100,9 +143,7 @@ fn parse_options(args: &Args<'_>, which: Options) -> Result<Asked, ErrorReply> {
             continue;
         }
         if wait && args.is(i, "TIMEOUT") {
-            let timeout = args.int(i + 1).ok().and_then(|timeout| u64::try_from(timeout).ok());
-            asked.timeout_ms = timeout
-                .ok_or_else(|| ErrorReply::err("TIMEOUT is in milliseconds, 0 for no limit"))?;
+            asked.timeout_ms = timeout(args, i + 1)?;
         } else if which != Options::Section && args.is(i, "LEASE") {
             grant.lease_ms = lease(args, i + 1)?;
         } else if args.is(i, "OWNER") {
@@ -111,7 +152,7 @@ fn parse_options(args: &Args<'_>, which: Options) -> Result<Asked, ErrorReply> {
                 let text = format!("OWNER has at most {OWNER_BYTES_MAX} bytes");
                 return Err(ErrorReply::err(text));
             }
-        } else if args.is(i, "LIMIT") && grant.share == Share::Alone {
+        } else if args.is(i, "LIMIT") && grant.share == Share::Alone && !alone {
             grant.share = limit(args, i + 1)?;
         } else if which == Options::Section && !is_option(args, i) {
             break;
@@ -165,6 +206,32 @@ fn parse_acquire(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let key = args.blob(1)?;
     let Asked { grant, timeout_ms, .. } = parse_options(args, Options::Acquire)?;
     let op = AnyOp::Lock(Op::Acquire(Box::new(grant)));
+    Ok(Command::Awaiting(Awaiting { key, op, timeout_ms }))
+}
+
+fn parse_campaign(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let key = args.blob(1)?;
+    let Asked { mut grant, timeout_ms, .. } = parse_options(args, Options::Campaign)?;
+    grant.value = Some(value(args, 2)?);
+    let op = AnyOp::Lock(Op::Acquire(Box::new(grant)));
+    Ok(Command::Awaiting(Awaiting { key, op, timeout_ms }))
+}
+
+fn parse_observe(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let (key, mut seen, mut timeout_ms) = (args.blob(1)?, 0, 0);
+    for i in (2..args.len()).step_by(2) {
+        if args.is(i, "AFTER") {
+            let version = args.int(i + 1).ok().and_then(|version| u64::try_from(version).ok());
+            seen = version.ok_or_else(|| {
+                ErrorReply::err("AFTER takes the version that was seen, 0 if nobody led")
+            })?;
+        } else if args.is(i, "TIMEOUT") {
+            timeout_ms = timeout(args, i + 1)?;
+        } else {
+            return Err(ErrorReply::syntax());
+        }
+    }
+    let op = AnyOp::Lock(Op::Observe(seen));
     Ok(Command::Awaiting(Awaiting { key, op, timeout_ms }))
 }
 

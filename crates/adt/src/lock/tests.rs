@@ -42,8 +42,23 @@ impl Story {
 fn laws_hold() {
     let grant = |wait, share| {
         let owner = Blob::from(if wait { "ann" } else { "" });
-        Op::Acquire(Box::new(Grant { wait, lease_ms: 1500, share, owner, detect: wait }))
+        Op::Acquire(Box::new(Grant {
+            wait,
+            lease_ms: 1500,
+            share,
+            owner,
+            detect: wait,
+            value: None,
+        }))
     };
+    let campaign = Op::Acquire(Box::new(Grant {
+        wait: true,
+        lease_ms: 1500,
+        share: Share::Alone,
+        owner: Blob::from("ann"),
+        detect: false,
+        value: Some(Blob::from("here")),
+    }));
     crate::laws::check_laws::<Value>(
         &[
             grant(true, Share::Alone),
@@ -64,6 +79,10 @@ fn laws_hold() {
             Op::Renew(1, Some(10)),
             Op::Held(1),
             Op::Holders,
+            campaign,
+            Op::Proclaim(1, Blob::from("there")),
+            Op::Leader,
+            Op::Observe(0),
         ],
         2,
     );
@@ -195,6 +214,16 @@ fn words_that_cannot_be_are_refused() {
         "lock.renew k 1 lease".to_owned(),
         "lock.pass k timeout x".to_owned(),
         "lock.pass k set".to_owned(),
+        "election.campaign k v shared".to_owned(),
+        "election.campaign k v limit 2".to_owned(),
+        "election.campaign k v lease 0".to_owned(),
+        format!("election.campaign k {}", "x".repeat(LEADER_VALUE_BYTES_MAX + 1)),
+        format!("election.proclaim k 1 {}", "x".repeat(LEADER_VALUE_BYTES_MAX + 1)),
+        "election.proclaim k -1 v".to_owned(),
+        "election.observe k after".to_owned(),
+        "election.observe k after -1".to_owned(),
+        "election.observe k 5".to_owned(),
+        "election.observe k timeout -1".to_owned(),
     ] {
         assert!(decode(&ArgBuf::of(words.split(' ')).args()).is_err(), "{words}");
     }
@@ -210,4 +239,73 @@ fn there_are_not_more_holders_than_there_can_be() {
         story.token("lock.try k shared");
     }
     assert_eq!(story.call("lock.try k shared"), Reply::Nil);
+}
+
+/// What is told of a leader: its value and the version.
+fn led(reply: Reply) -> (String, i64) {
+    let Reply::Array(row) = reply else { panic!("{reply:?}") };
+    let (Reply::Bulk(value), Reply::Int(version)) = (&row[2], &row[4]) else { panic!("{row:?}") };
+    (String::from_utf8_lossy(value).into_owned(), *version)
+}
+
+#[test]
+fn a_leader_has_a_value_and_every_version_is_larger() {
+    let mut story = Story::begin();
+    assert_eq!(story.call("election.leader k"), Reply::Nil);
+    assert_eq!(story.call("election.observe k"), Reply::Nil, "nobody is seen as nobody");
+    let ann = story.token("election.campaign k here owner ann");
+    assert_eq!(story.call("election.campaign k there owner ben"), Reply::Nil);
+    assert_eq!(led(story.call("election.leader k")), ("here".to_owned(), ann));
+    assert_eq!(story.call(&format!("election.observe k after {ann}")), Reply::Nil);
+    assert_eq!(story.call(&format!("election.proclaim k {} x", ann + 1)), Reply::Int(0));
+    let moved = story.token(&format!("election.proclaim k {ann} elsewhere"));
+    assert!(moved > ann, "a value that comes later has a larger version");
+    let seen = story.call(&format!("election.observe k after {ann}"));
+    assert_eq!(led(seen), ("elsewhere".to_owned(), moved));
+    let Reply::Array(holders) = story.call("lock.holders k") else { panic!() };
+    assert_eq!(holders.len(), 1, "whoever leads holds the lock");
+    assert_eq!(story.call(&format!("lock.renew k {ann}")), Reply::Int(1));
+    assert_eq!(led(story.call("election.leader k")), ("elsewhere".to_owned(), moved));
+    assert_eq!(story.call(&format!("election.resign k {ann}")), Reply::Int(1));
+    assert_eq!(story.slot, None, "an election that nobody has won takes no memory");
+    let nobody = story.call(&format!("election.observe k after {moved}"));
+    let row = [Reply::Nil, Reply::Nil, Reply::Nil, Reply::Int(0), Reply::Int(0)];
+    assert_eq!(nobody, Reply::Array(row.into()));
+    let ben = story.token("election.campaign k there");
+    assert!(ben > moved, "a later leader is later than all that earlier ones have said");
+}
+
+#[test]
+fn a_lead_ends_with_its_lease_and_a_lock_has_no_leader() {
+    let mut story = Story::begin();
+    let ann = story.token("election.campaign k here lease 1000");
+    assert_eq!(story.after(1000).call("election.leader k"), Reply::Nil);
+    assert_eq!(story.call(&format!("election.proclaim k {ann} late")), Reply::Int(0));
+    let ben = story.token("lock.try k");
+    assert_eq!(story.call("election.leader k"), Reply::Nil);
+    assert_eq!(story.call(&format!("election.proclaim k {ben} x")), Reply::Int(0));
+    assert_eq!(story.call("election.campaign k here"), Reply::Nil, "it is the same lock");
+}
+
+/// A lock from the parts that a snapshot has of it.
+fn saved(parts: &str) -> Result<Record, crate::ErrorReply> {
+    let words = format!("record.put k lock -1 {parts}");
+    match decode(&ArgBuf::of(words.split(' ')).args())?.1 {
+        AnyOp::Key(crate::key::KeyOp::Put(record)) => Ok(*record),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_lock_that_was_saved_before_there_were_elections_reads_back() {
+    let old = "1 7 2000 500 0 ann";
+    let mut words = ArgBuf::new();
+    AnyOp::Key(crate::key::KeyOp::Put(Box::new(saved(old).unwrap()))).encode(b"k", &mut words);
+    let words: Vec<_> = words.args().iter_from(0).map(String::from_utf8_lossy).collect();
+    assert!(words.join(" ").ends_with(&format!(" {old}")), "{words:?}, and is saved as it was");
+    let mut story = Story { slot: saved(&format!("{old} 1 7 9 here")).ok(), ..Story::default() };
+    assert_eq!(led(story.call("election.leader k")), ("here".to_owned(), 9));
+    for wrong in ["2 7 9 here", "1 8 9 here", "1 7 6 here", "1 7 9", "1 7 9 a 1 7 9 b"] {
+        assert!(saved(&format!("{old} {wrong}")).is_err(), "{wrong}");
+    }
 }

@@ -1,17 +1,25 @@
 //! Barriers (E16): how long it takes until all parties go on, from the moment at which the last one
 //! comes. The recipe on nodes: everybody creates a node and lists all of them behind it; whoever
-//! sees that all are there creates the node that all others wait for.
+//! sees that all are there creates the node that all others wait for. Claret's own barrier
+//! (`BARRIER.WAIT`) is one request of everybody.
 
 use super::client::{Answer, Client, Heard, exists, list};
 use super::operations::quantile;
 use super::plan::Point;
 use super::recipes::{create, make};
+use super::{sections, stop};
 use crate::report::{fields, rounded};
 use model::operation::{Operation, Party, barrier};
 use model::{Law, Timing};
 use serde_json::{Map, Value};
 use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
 use wire::jute::{Code, Mode, Reply};
+use wire::resp::ClientReply;
+
+/// Its name in rows; that of the recipe is none.
+pub const NAME: &str = "barrier";
 
 const CREATED: u64 = 0;
 const LISTED: u64 = 1;
@@ -73,25 +81,77 @@ pub fn measure(
     timing: &Timing,
     mut name: impl FnMut() -> String,
 ) -> io::Result<Map<String, Value>> {
-    let invalid = |error: model::Invalid| io::Error::other(error.to_string());
     let mut waited_ns = Vec::new();
     for _ in 0..point.requests {
         waited_ns.extend(meet(client, &name())?);
     }
     let write_ms = timing.latency(Operation::Write).map_err(invalid)?.mean_ms();
+    let native_ms = native_ms(point, timing)?;
+    Ok(row(point, &waited_ns, 2.0 * write_ms, native_ms))
+}
+
+/// The same with Claret's own barrier, by clients that connect here.
+///
+/// # Errors
+/// A server cannot be reached, or answers something that must not be.
+pub fn measure_own(
+    entrances: &[SocketAddr],
+    point: &Point,
+    timing: &Timing,
+    key: &str,
+) -> io::Result<Map<String, Value>> {
+    let mut run = sections::Run::connect(entrances)?;
+    let parties = entrances.len().to_string();
+    let (mut waited_ns, mut last) = (Vec::new(), 0);
+    for _ in 0..point.requests {
+        stop::check()?;
+        let begin = Instant::now();
+        for number in 0..entrances.len() {
+            run.say(number, &[b"BARRIER.WAIT", key.as_bytes(), parties.as_bytes()])?;
+        }
+        let mut generations = Vec::new();
+        while generations.len() < entrances.len() {
+            for (_, reply) in run.hear()? {
+                waited_ns.push(begin.elapsed().as_nanos() as u64);
+                let ClientReply::Int(generation) = reply else {
+                    return Err(io::Error::other(format!("a barrier answers {reply:?}")));
+                };
+                generations.push(generation);
+            }
+        }
+        if generations.iter().any(|one| *one != generations[0]) || generations[0] <= last {
+            return Err(io::Error::other("those who met were told of different generations"));
+        }
+        last = generations[0];
+    }
+    run.end();
+    let native_ms = native_ms(point, timing)?;
+    Ok(row(point, &waited_ns, native_ms, native_ms))
+}
+
+fn invalid(error: model::Invalid) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+/// What the model says of a service that knows barriers, on average.
+fn native_ms(point: &Point, timing: &Timing) -> io::Result<f64> {
     let party = Party { late: Law::zero(), rtt: timing.client_rtt.clone() };
-    let parties = vec![party; client.sessions()];
-    let native = barrier(&parties, &timing.commit().map_err(invalid)?.law()).map_err(invalid)?;
+    let parties = vec![party; point.clients as usize];
+    let commit = timing.commit().map_err(invalid)?.law();
+    Ok(barrier(&parties, &commit).map_err(invalid)?.mean_ms)
+}
+
+fn row(point: &Point, waited_ns: &[u64], predicted_ms: f64, native_ms: f64) -> Map<String, Value> {
     let ms = |ns: f64| ns / 1e6 * point.scale;
     let mean = ms(waited_ns.iter().sum::<u64>() as f64 / waited_ns.len().max(1) as f64);
-    let predicted = 2.0 * write_ms * point.scale;
-    Ok(fields([
+    let predicted = predicted_ms * point.scale;
+    fields([
         ("mean_ms", rounded(mean)),
         ("predicted_ms", rounded(predicted)),
         ("error", rounded(mean / predicted - 1.0)),
-        ("native_ms", rounded(native.mean_ms * point.scale)),
-        ("p50_ms", rounded(ms(quantile(&waited_ns, 0.5)))),
-        ("p99_ms", rounded(ms(quantile(&waited_ns, 0.99)))),
-        ("max_ms", rounded(ms(quantile(&waited_ns, 1.0)))),
-    ]))
+        ("native_ms", rounded(native_ms * point.scale)),
+        ("p50_ms", rounded(ms(quantile(waited_ns, 0.5)))),
+        ("p99_ms", rounded(ms(quantile(waited_ns, 0.99)))),
+        ("max_ms", rounded(ms(quantile(waited_ns, 1.0)))),
+    ])
 }

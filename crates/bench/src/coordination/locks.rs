@@ -251,6 +251,14 @@ fn barriers(
     point: &Point,
     base: &Base,
 ) -> io::Result<Map<String, Value>> {
+    if point.algorithm == barrier::NAME {
+        let key = services.name("barrier");
+        let ensemble = stretch(services, point)?;
+        let at = |session| ensemble.entrance(Protocol::Redis, session, point.attach, 0);
+        let entrances: Vec<_> = (0..point.clients as usize).map(at).collect();
+        let timing = forecast::timing(point, base).map_err(invalid)?;
+        return barrier::measure_own(&entrances, point, &timing, &key);
+    }
     let names: Vec<String> = (0..point.requests).map(|_| services.name("barrier")).collect();
     let ensemble = stretch(services, point)?;
     let entrances = ensemble.entrances(point.clients as usize, point.attach);

@@ -4,7 +4,7 @@ use super::args::{ETCD_MUTEX, LocksArgs};
 use super::backend::{Attach, Backend};
 use super::experiments::{Preset, custom};
 use super::generator::Arrivals;
-use super::grants;
+use super::{barrier, grants};
 use model::Algorithm;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -186,8 +186,11 @@ fn vary<T>(points: Vec<Point>, values: &[T], set: impl Fn(&mut Point, &T)) -> Ve
 fn add(args: &LocksArgs, experiment: &str, preset: Preset, points: &mut Vec<Point>) {
     let measure = preset.measure;
     let recipes = preset.algorithms.iter().map(|name| (*name).to_owned()).collect();
-    let algorithms =
-        if measure.locks() { or(&args.algorithm, recipes) } else { vec!["none".to_owned()] };
+    let algorithms = match measure {
+        Measure::Barrier => vec!["none".to_owned(), barrier::NAME.to_owned()],
+        _ if measure.locks() => or(&args.algorithm, recipes),
+        _ => vec!["none".to_owned()],
+    };
     let backends = if measure.is_network() { vec![Backend::Network] } else { args.backend.clone() };
     let clients = args.clients.unwrap_or(32);
     // A closed loop has as many clients as it says.
@@ -244,7 +247,7 @@ fn add(args: &LocksArgs, experiment: &str, preset: Preset, points: &mut Vec<Poin
 /// the lock of its library; what changes its recipe is written for ZooKeeper's protocol.
 pub fn has(backend: Backend, algorithm: &str) -> bool {
     match algorithm {
-        grants::NAME => backend == Backend::Claret,
+        grants::NAME | barrier::NAME => backend == Backend::Claret,
         ETCD_MUTEX => backend == Backend::Etcd,
         ADAPTIVE => backend != Backend::Etcd,
         _ => true,
@@ -266,7 +269,7 @@ pub fn left_out<'a>(
     let mut left_out: BTreeMap<&'static str, Vec<&str>> = BTreeMap::new();
     for name in asked.filter(|name| backends.iter().any(|backend| !has(*backend, name))) {
         let only = match name {
-            grants::NAME => "on_claret_only",
+            grants::NAME | barrier::NAME => "on_claret_only",
             ETCD_MUTEX => "on_etcd_only",
             _ => "not_on_etcd",
         };
@@ -343,6 +346,17 @@ mod tests {
         assert_eq!(points_of(&["--backend", "zookeeper", "--algorithm", "grant"]).len(), 0);
         let e14 = points_of(&["--experiment", "E14", "--algorithm", "grant"]);
         assert_eq!(e14.len(), 5, "it does not poll");
+    }
+
+    #[test]
+    fn the_servers_own_barrier_is_measured_beside_the_recipe_where_there_is_one() {
+        let e16 = points_of(&["--experiment", "e16", "--backend", "claret,zookeeper"]);
+        let of = |algorithm: &str, backend: Backend| {
+            e16.iter().filter(|p| (p.algorithm.as_str(), p.backend) == (algorithm, backend)).count()
+        };
+        assert_eq!(of("barrier", Backend::Claret), 3 * 2 * 3);
+        assert_eq!(of("none", Backend::Zookeeper), 3 * 2 * 3);
+        assert_eq!((of("none", Backend::Claret), of("barrier", Backend::Zookeeper)), (18, 0));
     }
 
     #[test]

@@ -27,7 +27,8 @@ struct Client {
     asked: Option<Instant>,
 }
 
-struct Run {
+/// Connections to the Redis port, one for each client, each with one request at a time.
+pub(super) struct Run {
     poll: Poll,
     events: Events,
     clients: Vec<Client>,
@@ -35,25 +36,40 @@ struct Run {
 }
 
 impl Run {
-    fn connect(entrances: &[SocketAddr]) -> io::Result<Self> {
+    /// Connects, and waits until all are answered.
+    pub fn connect(entrances: &[SocketAddr]) -> io::Result<Self> {
         let poll = Poll::new()?;
         let dial = |(number, at): (usize, &SocketAddr)| {
             Ok(Client { stream: Stream::dial(*at, &poll, Token(number))?, asked: None })
         };
         let clients = entrances.iter().enumerate().map(dial).collect::<io::Result<Vec<_>>>()?;
         let (events, scratch) = (Events::with_capacity(1024), vec![0; READ_BYTES]);
-        Ok(Self { poll, events, clients, scratch })
+        let mut run = Self { poll, events, clients, scratch };
+        for number in 0..entrances.len() {
+            run.say(number, &[b"PING"])?;
+        }
+        let mut greeted = 0;
+        while greeted < entrances.len() {
+            greeted += run.hear()?.len();
+        }
+        Ok(run)
     }
 
-    fn say(&mut self, number: usize, words: &[&[u8]]) -> io::Result<()> {
+    /// Sends a command for a client.
+    pub fn say(&mut self, number: usize, words: &[&[u8]]) -> io::Result<()> {
         let client = &mut self.clients[number];
         command(&mut client.stream.out, words);
         client.asked = Some(Instant::now());
         client.stream.flush()
     }
 
+    /// Ends the connections.
+    pub fn end(&mut self) {
+        self.clients.iter().for_each(|client| client.stream.end());
+    }
+
     /// Waits for replies, and gives them with the numbers of their clients.
-    fn hear(&mut self) -> io::Result<Vec<(usize, ClientReply)>> {
+    pub fn hear(&mut self) -> io::Result<Vec<(usize, ClientReply)>> {
         stop::check()?;
         match self.poll.poll(&mut self.events, Some(IDLE)) {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(Vec::new()),
@@ -88,13 +104,6 @@ pub fn run(entrances: &[SocketAddr], node: &str, count: usize) -> io::Result<Tim
     let mut run = Run::connect(entrances)?;
     let (lock, counter) = (format!("{{{node}}}"), format!("{{{node}}}:count"));
     let section: [&[u8]; 4] = [b"LOCK.SECTION", lock.as_bytes(), b"INCR", counter.as_bytes()];
-    for number in 0..entrances.len() {
-        run.say(number, &[b"PING"])?;
-    }
-    let mut greeted = 0;
-    while greeted < entrances.len() {
-        greeted += run.hear()?.len();
-    }
     let begin = Instant::now();
     let mut asked = entrances.len().min(count);
     for number in 0..asked {
@@ -118,7 +127,7 @@ pub fn run(entrances: &[SocketAddr], node: &str, count: usize) -> io::Result<Tim
         }
     }
     let elapsed_ns = begin.elapsed().as_nanos() as u64;
-    run.clients.iter().for_each(|client| client.stream.end());
+    run.end();
     if !numbers.iter().copied().eq(1..=count as i64) {
         return Err(io::Error::other("sections did not count up one by one"));
     }

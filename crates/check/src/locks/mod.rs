@@ -1,5 +1,5 @@
-//! Has a lock service kept its promises? Locks with leases and fencing tokens, and places that are
-//! written to under them.
+//! Has a lock service kept its promises? Locks with leases and fencing tokens, places that are
+//! written to under them, leaders with values, and barriers.
 //!
 //! No lock can promise that its holder still holds it when it writes: it may have stood still for longer
 //! than its lease (Kleppmann, "How to do distributed locking", 2016). What can be promised is judged here:
@@ -8,6 +8,8 @@
 //! |---|---|
 //! | [`grants`] | tokens of a lock grow with its grants, none is given twice, and nobody else is let in before a lease can have ended or was given back, for a section either |
 //! | [`places`] | nothing is accepted under a token after something under a larger one was, in whatever order one looks: the order in which it took effect, real time, reads, what is there at the end |
+//! | [`leaders`] | who is said to lead has been elected and has said that, and nobody is told of something older than was known before |
+//! | [`meetings`] | nobody goes on from a barrier before so many have come, not more than so many go on together, and generations have growing numbers |
 //!
 //! A [`History`] has what clients did, each act with its time. Every value is written once only, so that
 //! whoever sees one knows by whom it was written, and under which token. Each place is a *journal*, to
@@ -15,6 +17,8 @@
 //! order writes took effect, and whether one whose answer was lost did.
 
 mod grants;
+mod leaders;
+mod meetings;
 mod places;
 #[cfg(test)]
 mod tests;
@@ -38,6 +42,33 @@ pub enum What {
         shared: bool,
         /// It was asked more than once, under one request number: what was granted may have been taken
         /// back since, and counts from the next renewal on.
+        again: bool,
+        /// What it says as soon as it is elected, if that is what it wants; said by nobody else.
+        value: Option<String>,
+    },
+    /// Says something as a leader.
+    Proclaim {
+        /// Which lock it leads by.
+        lock: String,
+        /// The grant.
+        token: Token,
+        /// What, said by nobody else.
+        value: String,
+    },
+    /// Waits to hear who leads, if that is something else than it has seen.
+    Observe {
+        /// By which lock.
+        lock: String,
+        /// The version that it has seen; nought is that nobody leads.
+        seen: Token,
+    },
+    /// Comes to a barrier.
+    Meet {
+        /// Which one.
+        barrier: String,
+        /// How many go on together.
+        parties: usize,
+        /// It was asked more than once, under one request number.
         again: bool,
     },
     /// Writes a value while it has the lock, which it asks for, waits for and gives back with it in one.
@@ -115,10 +146,24 @@ pub enum Outcome {
     Fenced,
     /// It was done.
     Done,
-    /// The lock was granted; or a section was carried out under this token.
+    /// The lock was granted; or a section was carried out under this token; or what was said as a leader has
+    /// this version; or this generation has gone on from a barrier.
     Granted(Token),
+    /// Who leads, if anybody does.
+    Led(Option<Led>),
     /// What was read: all of a journal, or the one value of a register, if there is one.
     Read(Vec<String>),
+}
+
+/// Somebody leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Led {
+    /// The grant.
+    pub token: Token,
+    /// What it has said last.
+    pub value: String,
+    /// The version of that.
+    pub version: Token,
 }
 
 /// One act of one client.
@@ -162,6 +207,8 @@ pub fn check(history: &History) -> Verdict {
     let mut verdict = Verdict::new("locks");
     grants::check(history, &mut verdict);
     places::check(history, &mut verdict);
+    leaders::check(history, &mut verdict);
+    meetings::check(history, &mut verdict);
     verdict
 }
 

@@ -31,7 +31,7 @@ impl Story {
 
     fn grant_as(self, who: u64, token: Token, shared: bool, again: bool) -> Self {
         let lock = "k".to_owned();
-        let what = What::Acquire { lock, lease_us: 1000, shared, again };
+        let what = What::Acquire { lock, lease_us: 1000, shared, again, value: None };
         self.act(who, 10, what, Outcome::Granted(token))
     }
 
@@ -233,4 +233,84 @@ fn a_section_is_between_grants_and_its_token_counts() {
     assert!(nowhere.has("seen-from-nowhere"), "{:?}", kinds(&nowhere));
     let nothing = begun().write(5, "a", Outcome::Fenced).verdict();
     assert_eq!(kinds(&nothing), ["fenced-for-nothing"]);
+}
+
+impl Story {
+    fn campaign(self, who: u64, value: &str, outcome: Outcome) -> Self {
+        let (lock, value) = ("k".to_owned(), Some(value.to_owned()));
+        let what = What::Acquire { lock, lease_us: 1000, shared: false, again: false, value };
+        self.act(who, 10, what, outcome)
+    }
+
+    fn proclaim(self, token: Token, value: &str, outcome: Outcome) -> Self {
+        let what = What::Proclaim { lock: "k".to_owned(), token, value: value.to_owned() };
+        self.act(token, 10, what, outcome)
+    }
+
+    fn told(self, seen: Token, led: Option<(Token, &str, Token)>) -> Self {
+        let led =
+            led.map(|(token, value, version)| Led { token, value: value.to_owned(), version });
+        let what = What::Observe { lock: "k".to_owned(), seen };
+        self.act(99, 10, what, Outcome::Led(led))
+    }
+
+    fn meet(self, who: u64, lasts_us: u64, outcome: Outcome) -> Self {
+        let what = What::Meet { barrier: "b".to_owned(), parties: 2, again: false };
+        let before_us = self.now_us;
+        let mut story = self.act(who, lasts_us, what, outcome);
+        story.now_us = before_us + 1;
+        story
+    }
+
+    fn kinds(self) -> Vec<String> {
+        check(&self.history).anomalies.into_iter().map(|anomaly| anomaly.kind).collect()
+    }
+}
+
+#[test]
+fn leaders_are_told_forward_and_as_they_have_said() {
+    let granted = Outcome::Granted;
+    let led = || {
+        let story = Story::default().campaign(1, "a", granted(5));
+        story.told(0, Some((5, "a", 5))).proclaim(5, "b", granted(7))
+    };
+    let good = led().told(5, Some((5, "b", 7))).told(7, None).wait(2000);
+    let good = good.campaign(2, "c", granted(9));
+    let good = good.told(0, Some((9, "c", 9))).proclaim(9, "d", Outcome::Unknown);
+    assert!(good.told(9, Some((9, "d", 12))).kinds().is_empty());
+    // One that was not answered may have been elected.
+    let unknown = Story::default().campaign(1, "a", Outcome::Unknown);
+    assert!(unknown.told(0, Some((5, "a", 5))).kinds().is_empty());
+    assert_eq!(led().told(0, Some((5, "a", 5))).kinds(), ["leader-goes-back"]);
+    assert_eq!(led().told(7, Some((5, "b", 7))).kinds(), ["leader-told-again"]);
+    assert_eq!(led().told(0, None).kinds(), ["leader-told-again"], "nobody was seen");
+    for wrong in [(5, "x", 9), (6, "b", 7), (5, "b", 8), (5, "a", 9)] {
+        assert_eq!(led().told(0, Some(wrong)).kinds(), ["leader-from-nowhere"], "{wrong:?}");
+    }
+    let refused = led().proclaim(5, "c", Outcome::Refused).told(0, Some((5, "c", 9)));
+    assert_eq!(refused.kinds(), ["leader-from-nowhere"]);
+    let early = Story::default().told(0, Some((5, "a", 5))).campaign(1, "a", granted(5));
+    assert_eq!(early.kinds(), ["leader-from-nowhere"]);
+    let late = led().wait(2000).grant(2, 9).proclaim(5, "c", granted(12));
+    assert_eq!(late.kinds(), ["late-proclamation"]);
+}
+
+#[test]
+fn nobody_goes_on_from_a_barrier_alone() {
+    let granted = Outcome::Granted;
+    let pair = || Story::default().meet(1, 50, granted(5)).meet(2, 40, granted(5));
+    assert!(pair().kinds().is_empty());
+    let next = pair().wait(100).meet(1, 50, granted(9)).meet(2, 40, granted(9));
+    assert!(next.kinds().is_empty());
+    // One of whom nobody knows may have been the other one.
+    let unknown = Story::default().meet(1, 0, Outcome::Unknown).meet(2, 50, granted(5));
+    assert!(unknown.kinds().is_empty());
+    assert_eq!(Story::default().meet(1, 50, granted(5)).kinds(), ["gone-on-early"]);
+    let refused = Story::default().meet(1, 10, Outcome::Refused).meet(2, 50, granted(5));
+    assert_eq!(refused.kinds(), ["gone-on-early"], "who was told that the time was over");
+    let early = Story::default().meet(1, 5, granted(5)).wait(100).meet(2, 5, granted(5));
+    assert_eq!(early.kinds(), ["gone-on-early"]);
+    assert_eq!(pair().meet(3, 30, granted(5)).kinds(), ["too-many-met"]);
+    let falls = pair().wait(100).meet(1, 50, granted(4)).meet(2, 40, granted(4));
+    assert_eq!(falls.kinds(), ["generation-falls"]);
 }

@@ -81,7 +81,7 @@ impl Gateway {
             "backup" => self.backup(id, args),
             "fence" => self.fence(id, args),
             "lock.section" => self.section(id, args),
-            "lock.waiters" => self.lock_waiters(id, args),
+            "lock.waiters" | "barrier.waiting" => self.lock_waiters(id, args),
             "role" => {
                 Reply::Array(vec![Reply::bulk("master"), Reply::Int(0), Reply::Array(vec![])])
                     .into()

@@ -220,8 +220,7 @@ impl Gateway {
             );
             return Err(ErrorReply::err(text));
         }
-        let level = if spec.name == "lock.section" { Level::QUOTAS } else { Level::COORDINATED };
-        if spec.flags.has(Flags::COORDINATION) && !self.all_understand(level) {
+        if spec.flags.has(Flags::COORDINATION) && !self.all_understand(level_of(spec.name)) {
             let text =
                 "locks need all machines to be of a newer build: see 'claret cluster upgrade'";
             return Err(ErrorReply::err(text));
@@ -241,6 +240,15 @@ impl Gateway {
             _ => {}
         }
         self.reply(id, error.into());
+    }
+}
+
+/// What all machines must understand for a command of locks and their kin.
+fn level_of(name: &str) -> Level {
+    match name.split_once('.') {
+        Some(("election" | "barrier", _)) => Level::LOCKS,
+        Some((_, "section")) => Level::QUOTAS,
+        _ => Level::COORDINATED,
     }
 }
 

@@ -1,5 +1,5 @@
 //! `FENCE`: a command that is carried out only if its shard has seen no larger token of a lock, and
-//! `LOCK.WAITERS`.
+//! `LOCK.WAITERS` with its twin for barriers.
 //!
 //! Each shard judges by what it has seen itself, so that whatever is done under one token must be on
 //! one shard: on keys of one hash slot, which no split takes apart.
@@ -144,7 +144,7 @@ impl Gateway {
         }
     }
 
-    /// `LOCK.WAITERS`.
+    /// `LOCK.WAITERS` and `BARRIER.WAITING`.
     pub(super) fn lock_waiters(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
         let key = match args.blob(1) {
             Ok(key) => key,

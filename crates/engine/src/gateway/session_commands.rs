@@ -132,6 +132,12 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Returns who waits for a lock, the next one first: owner, with whom, milliseconds so far.",
         "key", "O(n) in those who wait");
 
+    "barrier":
+    ("barrier.waiting", 2, READ.and(Flags::COORDINATION), Keys::ONE,
+        "Returns who waits at a barrier, the first to come first: owner, for how many parties, \
+         milliseconds so far.",
+        "key", "O(n) in those who wait");
+
     "pubsub":
     ("psubscribe", -2, SUBSCRIBE, Keys::None,
         "Listens to the channels that match patterns.", "pattern [pattern ...]",

@@ -214,6 +214,7 @@ impl Shard {
     fn wake_blocked(&mut self, now: Now) {
         for key in self.state.take_changed() {
             self.turn_may_come(&key);
+            self.show(now, &key);
             let ready = self.blocked.ready(&key, &self.state);
             self.notify_ready(ready);
         }

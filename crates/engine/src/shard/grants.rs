@@ -108,9 +108,7 @@ impl Shard {
             }
         }
         let (Body::Apply(ref apply) | Body::Await { ref apply, .. }) = request.body else { return };
-        let free = self.locks.is_empty()
-            || (self.txns.is_empty() && self.waiters.is_empty() && !self.streams.hold_records())
-            || (apply.guards.is_empty() && !self.apply_barred(now, &request));
+        let free = self.may_apply(now, &request);
         let judged_now = apply.guards.iter().any(Guard::is_absence);
         if free && !judged_now {
             let kind = TargetKind::of_apply(&request.body);
@@ -118,6 +116,17 @@ impl Shard {
         } else {
             self.begin_locking(now, request);
         }
+    }
+
+    /// Whether operations can go into the log at once, if what their guards say is judged there.
+    pub(super) fn may_apply(&self, now: Now, request: &Request) -> bool {
+        let guarded = match &request.body {
+            Body::Apply(apply) | Body::Await { apply, .. } => !apply.guards.is_empty(),
+            _ => true,
+        };
+        self.locks.is_empty()
+            || (self.txns.is_empty() && self.waiters.is_empty() && !self.streams.hold_records())
+            || (!guarded && !self.apply_barred(now, request))
     }
 
     fn apply_barred(&self, now: Now, request: &Request) -> bool {

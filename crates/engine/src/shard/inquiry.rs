@@ -115,6 +115,7 @@ impl Shard {
             self.notify_ready(ready);
         }
         self.forget_turns(machine);
+        self.observers.forget(machine);
         self.report_changes();
         self.settle(now);
     }

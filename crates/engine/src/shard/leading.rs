@@ -105,6 +105,7 @@ impl Shard {
             }
         }
         self.turn_all_away();
+        self.turn_observers_away();
         self.give_up_cut();
         for (txn, entry) in std::mem::take(&mut self.txns) {
             self.give_up_txn(txn, entry);
@@ -159,8 +160,7 @@ impl Shard {
                 }
                 (LogRecord::Apply(apply), TargetKind::Replies) => Body::Apply(apply),
                 (LogRecord::Apply(apply), TargetKind::Turn) => {
-                    let timeout_ms = self.turn_timeout_ms(gateway, token);
-                    Body::Await { apply, timeout_ms }
+                    self.turn_again(gateway, token, apply)
                 }
                 (LogRecord::Flush, _) => Body::Flush,
                 (LogRecord::Coordinate(command), _) => {

@@ -18,6 +18,7 @@ mod idle;
 mod inquiry;
 mod leading;
 mod locks;
+mod observers;
 mod order;
 mod owed;
 mod reads;
@@ -51,6 +52,7 @@ use blocked::Blocked;
 use contention::Contention;
 use grants::Claims;
 use locks::{LockTable, WaiterId};
+use observers::Observers;
 use recent::Recent;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -206,6 +208,7 @@ pub struct Shard {
     dirty: Vec<Blob>,
     blocked: Blocked,
     turns: Turns,
+    observers: Observers,
     contention: Contention,
     snapshot: Option<snapshot::Writer>,
     cut: Option<cut::Cut>,
@@ -261,6 +264,7 @@ impl Shard {
             dirty: Vec::new(),
             blocked: Blocked::default(),
             turns: Turns::default(),
+            observers: Observers::default(),
             contention: Contention::default(),
             snapshot: None,
             cut: None,
@@ -364,7 +368,8 @@ impl Shard {
         let waiting = watching.then_some(now.mono_us + wait_us);
         let streams = self.streams_timeout(now);
         let sessions = self.coordination.next_us(self.state.coordination());
-        let sessions = sessions.into_iter().chain(self.turns.next_us(now));
+        let waits = self.turns.next_us(now).into_iter().chain(self.observers.next_us(now));
+        let sessions = sessions.into_iter().chain(waits);
         let due = expiry.into_iter().chain(waiting).chain(streams).chain(sessions);
         due.chain(self.cut_timeout()).min()
     }
@@ -380,6 +385,7 @@ impl Shard {
         self.expire_cut(now);
         self.end_silent_sessions(now);
         self.tick_turns(now);
+        self.tick_observers(now);
         self.reap_nodes(now);
         if self.tracking_until_us.is_some_and(|until| until < now.mono_us) && !self.locks.in_use() {
             self.tracking_until_us = None;
@@ -445,6 +451,7 @@ impl Shard {
             }
             Body::Read { .. } => self.read(now, request),
             Body::Apply(_) => self.admit_apply(now, request),
+            Body::Await { ref apply, .. } if !apply.writes() => self.observe(now, request),
             Body::Await { .. } => self.take_turn(now, request),
             Body::Snapshot { .. } => self.snapshot_read(now, request),
             Body::Lock { .. } | Body::Prepare { .. } => self.begin_locking(now, request),
@@ -465,6 +472,7 @@ impl Shard {
             }
             Body::Unblock => {
                 self.give_up_turn(request.gateway, request.token);
+                self.observers.end((request.gateway, request.token));
                 let freed = self.blocked.unblock(request.gateway, request.token);
                 for key in freed {
                     let ready = self.blocked.ready(&key, &self.state);

@@ -62,6 +62,12 @@ impl Shard {
         (batch.ts <= modified).then_some(entry)
     }
 
+    /// Whether a read can be answered from the applied state here and now.
+    pub(super) fn may_look(&self, key: &Blob, op: &Op) -> bool {
+        let barred = !self.locks.is_empty() && self.passing_barred(key, op);
+        !barred && self.earlier_in_flight(key, op).is_none()
+    }
+
     pub(super) fn passing_barred(&self, key: &Blob, op: &Op) -> bool {
         if self.txns.is_empty() && !self.streams.hold_records() {
             return false;

@@ -1,10 +1,12 @@
 //! Stories about one shard: who waits, who goes, and what comes out.
 
 mod absence;
+mod barriers;
 mod chains;
 mod circles;
 mod coordination;
 mod idle;
+mod observers;
 mod outcomes;
 mod owed;
 mod sections;

@@ -7,6 +7,8 @@
 //! costs no messages. A *section* is a turn that brings along what is to be done under the lock. See
 //! "Locks" in `docs/internals/coordination.md`.
 
+mod together;
+
 use super::split::is_in;
 use super::{Shard, Target, TargetKind};
 use crate::entry::{Apply, LogRecord};
@@ -266,6 +268,11 @@ impl Shard {
         let key = turn.key().clone();
         let request = turn.apply.request.as_ref();
         let known = request.is_some_and(|request| self.state.requests().get(request).is_some());
+        if !known && let Some(error) = self.turns.stranger(&turn) {
+            self.stats.refused += 1;
+            let replies = SmallVec::from_iter([error.into()]);
+            return self.answer(gateway, token, Answer::Replies(replies));
+        }
         let number = self.turns.add(turn);
         self.report_changes();
         if known {
@@ -284,7 +291,8 @@ impl Shard {
 
     /// Whether somebody waits for a change of some record.
     pub(super) fn report_changes(&mut self) {
-        let wanted = !self.blocked.is_empty() || !self.turns.is_empty();
+        let nobody = self.turns.is_empty() && self.observers.is_empty();
+        let wanted = !self.blocked.is_empty() || !nobody;
         self.state.report_changes(wanted);
     }
 
@@ -335,6 +343,7 @@ impl Shard {
         {
             self.set_out(now, number);
         }
+        self.go_on_together(now, key);
     }
 
     /// Records have changed, or somebody has come back without success.
@@ -449,10 +458,13 @@ impl Shard {
         }
     }
 
-    /// How long an operation wants to wait.
-    pub(super) fn turn_timeout_ms(&self, gateway: GatewayId, token: Token) -> u64 {
+    /// How an operation that had set out is asked again.
+    pub(super) fn turn_again(&self, gateway: GatewayId, token: Token, apply: Apply) -> Body {
         let number = self.turns.of.get(&(gateway, token));
-        number.and_then(|number| self.turns.turns.get(number)).map_or(0, |turn| turn.timeout_ms)
+        match number.and_then(|number| self.turns.turns.get(number)) {
+            Some(turn) => Body::Await { apply: turn.apply.clone(), timeout_ms: turn.timeout_ms },
+            None => Body::Await { apply, timeout_ms: 0 },
+        }
     }
 
     /// The lead ends: those who wait are sent to the next leader, by gateways who know how long they have

@@ -28,6 +28,11 @@ pub struct Habits {
     pub(super) breaks_percent: u64,
     /// How many of a hundred times they need a lock for a section only.
     pub(super) sections_percent: u64,
+    /// How many of a hundred acquisitions and looks are about leaders.
+    pub(super) elections_percent: u64,
+    /// How many of a hundred times they come to a barrier, and for how many that is.
+    pub(super) meets_percent: u64,
+    pub(super) parties: usize,
 }
 
 impl Habits {
@@ -52,6 +57,9 @@ impl Habits {
             numbered_percent: *random.pick(&[0, 50, 100]),
             breaks_percent: *random.pick(&[0, 0, 0, 5]),
             sections_percent: *random.pick(&[0, 20, 50]),
+            elections_percent: *random.pick(&[0, 30, 80]),
+            meets_percent: *random.pick(&[0, 10, 40]),
+            parties: *random.pick(&[2, 2, 3]),
         }
     }
 
@@ -76,7 +84,7 @@ impl Habits {
 
 /// Whether a key is a lock, or what one guards.
 pub fn is_of_locks(key: &str) -> bool {
-    ["lock", "reg{", "jou{"].iter().any(|prefix| key.starts_with(prefix))
+    ["lock", "reg{", "jou{", "barrier"].iter().any(|prefix| key.starts_with(prefix))
 }
 
 pub(super) fn lock_name(lock: u64) -> String {

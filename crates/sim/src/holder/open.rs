@@ -1,7 +1,7 @@
 //! What a client of locks has asked and is not answered yet.
 
 use adt::Reply;
-use check::locks::{Outcome, What};
+use check::locks::{Led, Outcome, What};
 use std::collections::VecDeque;
 
 /// Something that is not answered.
@@ -80,8 +80,14 @@ pub(super) fn outcome(what: &What, reply: &Reply) -> Outcome {
             _ => Outcome::Refused,
         },
         (What::Section { .. }, Reply::Nil | Reply::NilArray) => Outcome::Refused,
-        (What::Acquire { .. }, Reply::Int(token)) => Outcome::Granted(token.unsigned_abs()),
-        (What::Acquire { .. }, _) => Outcome::Refused,
+        (What::Proclaim { .. }, Reply::Int(0)) => Outcome::Refused,
+        (What::Acquire { .. } | What::Meet { .. } | What::Proclaim { .. }, Reply::Int(token)) => {
+            Outcome::Granted(token.unsigned_abs())
+        }
+        (What::Acquire { .. } | What::Meet { .. } | What::Observe { .. }, Reply::Nil) => {
+            Outcome::Refused
+        }
+        (What::Observe { .. }, Reply::Array(row)) => Outcome::Led(led(row)),
         (What::Renew { .. } | What::Release { .. }, Reply::Int(0)) => Outcome::Refused,
         (What::Read { .. }, Reply::Array(items)) => {
             Outcome::Read(items.iter().filter_map(text).collect())
@@ -89,4 +95,13 @@ pub(super) fn outcome(what: &What, reply: &Reply) -> Outcome {
         (What::Read { .. }, reply) => Outcome::Read(text(reply).into_iter().collect()),
         _ => Outcome::Done,
     }
+}
+
+/// Who leads, from what is told of it.
+fn led(row: &[Reply]) -> Option<Led> {
+    let [Reply::Int(token), _, Reply::Bulk(value), _, Reply::Int(version)] = row else {
+        return None;
+    };
+    let (token, version) = (token.unsigned_abs(), version.unsigned_abs());
+    Some(Led { token, value: String::from_utf8_lossy(value).into_owned(), version })
 }

@@ -5,6 +5,7 @@ use crate::level::Level;
 use crate::map::ShardMap;
 use crate::message::Fence;
 use adt::Blob;
+use smallvec::SmallVec;
 
 /// The code of an error, or what else a reply is.
 pub(super) fn code(reply: &Reply) -> String {
@@ -202,6 +203,49 @@ fn in_a_cluster_of_the_level_before_sections_locks_have_none() {
     assert!(text(&reply).contains("claret cluster upgrade"), "{reply:?}");
     story.says("LOCK.ACQUIRE a");
     assert_eq!(story.sent().len(), 1, "which machines of that level understand");
+}
+
+#[test]
+fn in_a_cluster_of_the_level_before_there_are_neither_elections_nor_barriers() {
+    let lines = [
+        "ELECTION.CAMPAIGN a here",
+        "ELECTION.PROCLAIM a 1 here",
+        "ELECTION.RESIGN a 1",
+        "ELECTION.LEADER a",
+        "ELECTION.OBSERVE a",
+        "BARRIER.WAIT a 2",
+        "BARRIER.WAITING a",
+    ];
+    let mut story = of_level(Level::QUOTAS);
+    for line in lines {
+        let reply = story.told(line);
+        assert!(text(&reply).contains("claret cluster upgrade"), "{line}: {reply:?}");
+    }
+    for line in lines {
+        let mut story = of_level(Level::LOCKS);
+        story.says(line);
+        assert_eq!(story.sent().len(), 1, "{line}");
+    }
+}
+
+#[test]
+fn who_observes_an_election_asks_the_next_leader_without_a_request_number() {
+    let mut story = of_level(Level::LOCKS);
+    story.says("ELECTION.OBSERVE a AFTER 7 TIMEOUT 900");
+    let (first, body) = story.asked();
+    assert!(
+        matches!(body, Body::Await { timeout_ms: 900, .. }) && body.rests_on_lead(),
+        "{body:?}"
+    );
+    story.now.mono_us += 300_000;
+    story.gateway.machine_lost(story.now, MachineId(1));
+    story.leads(2);
+    let (again, body) = story.asked();
+    assert!(matches!(body, Body::Await { timeout_ms: 600, .. }) && again != first, "{body:?}");
+    let row = [Reply::Nil, Reply::Nil, Reply::Nil, Reply::Int(0), Reply::Int(0)];
+    let row = Reply::Array(row.into());
+    story.answer(again, Answer::Replies(SmallVec::from_iter([row.clone()])));
+    assert_eq!(story.replies(), [row]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::*;
 use crate::message::Fence;
 use adt::{Ctx, record};
 
-fn in_2026() -> Story {
+pub(super) fn in_2026() -> Story {
     let mut story = Story::new();
     story.now.wall_us = 1_770_000_000_000_000;
     story

@@ -1,0 +1,263 @@
+//! Barrier: those who come wait until so many have come, and then all of them go on.
+//!
+//! Waiting is not part of the state, as with locks: the shard keeps who has come, and lets them go on
+//! together ([`DataType::parties`]) by one entry of the log, in which each has its own operation, one
+//! behind the other. So nothing is stored under the key: a barrier that nobody waits at does not exist,
+//! and is usable again as soon as the last ones have gone.
+//!
+//! Those who go on together are a *generation*. Its number is larger than those of all generations before
+//! it, and than all tokens of locks that the shard has given before: it is the commit timestamp of the
+//! first of them, counted from 2026, and so a fencing token as well.
+
+use crate::command::commands;
+use crate::{
+    Access, ArgBuf, Args, Awaiting, Blob, Command, CommandSpec, Corrupt, Ctx, DataType, ErrorReply,
+    Flags, Keys, Meta, Op as AnyOp, Reply, Timestamp, ValueSink, ValueSource,
+};
+
+/// Most who go on together.
+pub const PARTIES_MAX: u32 = 10_000;
+/// Longest name of an owner, in bytes.
+pub const OWNER_BYTES_MAX: usize = crate::lock::OWNER_BYTES_MAX;
+/// Most bytes that a generation takes in the log: everyone's operation has the key.
+pub const GENERATION_BYTES_MAX: usize = 4 << 20;
+/// What an operation takes in the log besides the key at most, its request number included.
+const OVERHEAD_BYTES: usize = 192;
+
+/// The state: there is none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Value;
+
+/// What can be done with a barrier.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// Comes, and waits until so many have; answers nil by itself.
+    Wait {
+        /// How many go on together.
+        parties: u32,
+        /// Who that is.
+        owner: Blob,
+    },
+    /// Goes on with others, of whom so many are in front of it in the log; answers the generation.
+    Pass(u32),
+}
+
+const FLAGS: Flags = Flags::WRITE
+    .and(Flags::FAST)
+    .and(Flags::NO_MULTI)
+    .and(Flags::BLOCKING)
+    .and(Flags::COORDINATION);
+
+const COMMANDS: &[CommandSpec] = commands! { "barrier";
+    ("barrier.wait", -3, FLAGS, Keys::ONE,
+        "Waits until so many have come, and returns the number of their generation, the same to all of \
+         them; nil after the time-out, and it has not come then.",
+        "key parties [TIMEOUT milliseconds] [OWNER name]", "O(1); O(n) for the last to come") =>
+        parse_wait;
+};
+
+/// Forms that only the log uses; clients cannot send them.
+pub(crate) const INTERNAL: &[CommandSpec] = commands! { "barrier";
+    ("barrier.pass", 3, Flags::WRITE, Keys::ONE,
+        "Goes on with those that have come, of whom so many are in front.", "key count", "O(1)") =>
+        |a| {
+            let in_front = a.int(2).ok().and_then(|count| u32::try_from(count).ok());
+            let in_front = in_front.filter(|count| *count < PARTIES_MAX).ok_or_else(ErrorReply::syntax)?;
+            Ok(Command::Single(a.blob(1)?, AnyOp::Barrier(Op::Pass(in_front))))
+        };
+};
+
+fn parse_wait(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let key = args.blob(1)?;
+    let parties = args.int(2).ok().and_then(|parties| u32::try_from(parties).ok());
+    let parties = parties
+        .filter(|parties| (1..=PARTIES_MAX).contains(parties))
+        .ok_or_else(|| ErrorReply::err(format!("a barrier is for 1 to {PARTIES_MAX} parties")))?;
+    let longest = (GENERATION_BYTES_MAX / parties as usize).saturating_sub(OVERHEAD_BYTES);
+    if key.len() > longest {
+        let text =
+            format!("the key of a barrier for {parties} parties has at most {longest} bytes");
+        return Err(ErrorReply::err(text));
+    }
+    let (mut owner, mut timeout_ms) = (Blob::default(), 0);
+    for i in (3..args.len()).step_by(2) {
+        if args.is(i, "TIMEOUT") {
+            let timeout = args.int(i + 1).ok().and_then(|timeout| u64::try_from(timeout).ok());
+            timeout_ms = timeout
+                .ok_or_else(|| ErrorReply::err("TIMEOUT is in milliseconds, 0 for no limit"))?;
+        } else if args.is(i, "OWNER") {
+            owner = args.blob(i + 1)?;
+            if owner.len() > OWNER_BYTES_MAX {
+                let text = format!("OWNER has at most {OWNER_BYTES_MAX} bytes");
+                return Err(ErrorReply::err(text));
+            }
+        } else {
+            return Err(ErrorReply::syntax());
+        }
+    }
+    let op = AnyOp::Barrier(Op::Wait { parties, owner });
+    Ok(Command::Awaiting(Awaiting { key, op, timeout_ms }))
+}
+
+/// The number of the generation whose first one is so many places before this in the log.
+fn generation(in_front: u32, ctx: &Ctx) -> Reply {
+    let first = Timestamp(ctx.ts.0.saturating_sub(in_front.into()));
+    // Nothing is left of a generation from which a later number could be told to be larger.
+    if !first.is_since_2026() {
+        return Reply::err("a barrier needs a clock that is set: it is not 2026 yet here");
+    }
+    Reply::Int(i64::try_from(first.since_2026()).unwrap_or(i64::MAX))
+}
+
+impl DataType for Value {
+    type Op = Op;
+    const NAME: &'static str = "barrier";
+    const COMMANDS: &'static [CommandSpec] = COMMANDS;
+    const MODES: &'static [&'static str] = &["write"];
+    const SHARED: [u8; 8] = [0; 8];
+
+    fn is_write(_op: &Op) -> bool {
+        true
+    }
+
+    fn is_empty(&self) -> bool {
+        true
+    }
+
+    fn creates(_op: &Op) -> bool {
+        false
+    }
+
+    fn preserves_key(_op: &Op) -> bool {
+        false
+    }
+
+    fn waits(op: &Op) -> bool {
+        matches!(op, Op::Wait { .. })
+    }
+
+    fn parties(op: &Op) -> Option<u32> {
+        match op {
+            Op::Wait { parties, .. } => Some(*parties),
+            Op::Pass(_) => None,
+        }
+    }
+
+    fn together(op: &Op, in_front: u32) -> Option<Op> {
+        matches!(op, Op::Wait { .. }).then_some(Op::Pass(in_front))
+    }
+
+    fn wish(op: &Op) -> Vec<Reply> {
+        match op {
+            Op::Wait { parties, owner } => {
+                vec![Reply::Bulk(owner.clone()), Reply::Int((*parties).into())]
+            }
+            Op::Pass(_) => Vec::new(),
+        }
+    }
+
+    fn query(&self, _op: &Op, _ctx: &Ctx) -> Reply {
+        Reply::err("not a read")
+    }
+
+    fn apply(&mut self, op: &Op, ctx: &Ctx, _meta: &mut Meta) -> Reply {
+        match op {
+            Op::Wait { .. } => Reply::Nil,
+            Op::Pass(in_front) => generation(*in_front, ctx),
+        }
+    }
+
+    fn commutes(&self, _a: Access<'_, Op>, _b: Access<'_, Op>) -> bool {
+        false
+    }
+
+    fn mode(_access: Access<'_, Op>) -> u8 {
+        0
+    }
+
+    fn combine(_earlier: &Op, _next: &Op) -> Option<Op> {
+        None
+    }
+
+    fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
+        match op {
+            Op::Wait { parties, owner } => {
+                out.push("barrier.wait").push(key).push_int((*parties).into());
+                if !owner.is_empty() {
+                    out.push("owner").push(owner);
+                }
+            }
+            Op::Pass(in_front) => {
+                out.push("barrier.pass").push(key).push_int((*in_front).into());
+            }
+        }
+    }
+
+    fn save(&self, _sink: &mut dyn ValueSink) {}
+
+    fn load(_source: &mut dyn ValueSource) -> Result<Self, Corrupt> {
+        Ok(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{apply, decode};
+
+    fn operation(words: &str) -> Result<AnyOp, ErrorReply> {
+        decode(&ArgBuf::of(words.split(' ')).args()).map(|(_, op)| op)
+    }
+
+    #[test]
+    fn laws_hold() {
+        let wait = |parties, owner: &str| Op::Wait { parties, owner: Blob::from(owner) };
+        crate::laws::check_laws::<Value>(
+            &[wait(1, ""), wait(3, "ann"), Op::Pass(0), Op::Pass(2)],
+            2,
+        );
+    }
+
+    #[test]
+    fn those_who_go_on_together_have_one_number_and_the_next_ones_a_larger_one() {
+        let ctx = |ts| Ctx { ts: Timestamp(ts), ..Ctx::default() };
+        let begin = Timestamp::from_micros(1_770_000_000_000_000).0;
+        let mut slot = None;
+        let mut pass = |in_front, at| {
+            let op = AnyOp::Barrier(Op::Pass(in_front));
+            let reply = apply(&mut slot, &op, &ctx(begin + at));
+            assert_eq!(slot, None, "nothing is stored");
+            let Reply::Int(generation) = reply else { panic!("{reply:?}") };
+            generation
+        };
+        let first = [pass(0, 5), pass(1, 6), pass(2, 7)];
+        assert_eq!(first, [first[0]; 3]);
+        assert!(pass(0, 8) > first[0]);
+        let op = AnyOp::Barrier(Op::Pass(0));
+        assert!(apply(&mut None, &op, &ctx(1 << 30)).is_error(), "numbers could be given twice");
+        let waits = operation("barrier.wait k 1").unwrap();
+        assert_eq!(apply(&mut None, &waits, &ctx(begin)), Reply::Nil, "nobody goes on by itself");
+    }
+
+    #[test]
+    fn words_that_cannot_be_are_refused() {
+        let longest = "x".repeat(OWNER_BYTES_MAX);
+        for words in [
+            "barrier.wait k 0".to_owned(),
+            "barrier.wait k -1".to_owned(),
+            "barrier.wait k many".to_owned(),
+            format!("barrier.wait k {}", PARTIES_MAX + 1),
+            format!("barrier.wait {} {PARTIES_MAX}", "k".repeat(1 << 10)),
+            "barrier.wait k 2 timeout".to_owned(),
+            "barrier.wait k 2 timeout -1".to_owned(),
+            format!("barrier.wait k 2 owner {longest}x"),
+            "barrier.wait k 2 3".to_owned(),
+            format!("barrier.pass k {PARTIES_MAX}"),
+        ] {
+            assert!(operation(&words).is_err(), "{words}");
+        }
+        let words = format!("barrier.wait {} 3 owner {longest} timeout 5", "k".repeat(64 << 10));
+        assert!(operation(&words).is_ok());
+        assert!(operation(&format!("barrier.wait k {PARTIES_MAX}")).is_ok());
+    }
+}
