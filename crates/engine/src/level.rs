@@ -28,8 +28,11 @@ impl Level {
     /// Hard quotas of the coordination service hold, and locks have sections; see
     /// `docs/internals/coordination.md`.
     pub const QUOTAS: Self = Self(7);
+    /// Grants of locks come with several tokens, and tell when somebody else waits; see
+    /// `docs/internals/coordination.md`.
+    pub const LOCKS: Self = Self(8);
     /// The newest that this build understands.
-    pub const NEWEST: Self = Self::QUOTAS;
+    pub const NEWEST: Self = Self::LOCKS;
 
     /// Whether a machine that understands this level can be in a cluster that uses another one.
     pub fn suffices_for(self, used: Self) -> bool {

@@ -715,7 +715,7 @@ mod tests {
         let back = ShardMap { epoch: 2, ..old.clone() };
         assert!(back.check_after(&new).is_err());
         assert!(old.raised(Level(Level::NEWEST.0 + 1)).is_err(), "nobody here understands it");
-        assert!(ShardMap::parse(&new.to_string().replace("level 7", "level 2")).is_err());
+        assert!(ShardMap::parse(&new.to_string().replace("level 8", "level 2")).is_err());
     }
 
     #[test]

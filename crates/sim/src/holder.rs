@@ -26,6 +26,8 @@ enum Step {
     Write(u64),
     Read,
     Renew,
+    /// Waits until somebody else wants the lock, for so many milliseconds.
+    Listen(u64),
     Release,
     Break,
     Leave,
@@ -41,6 +43,9 @@ enum Stage {
     Holding {
         lock: u64,
         token: u64,
+        /// How many tokens it has, and which of them it has come to.
+        tokens: u64,
+        at: u64,
     },
 }
 
@@ -108,7 +113,15 @@ impl Holder {
             Stage::Idle if over => Vec::new(),
             Stage::Idle => self.begin(now_us),
             Stage::Asking(act, number) => self.ask(act, number),
-            Stage::Holding { lock, token } => self.step(now_us, lock, token),
+            Stage::Holding { lock, token, tokens, at } => {
+                // The tokens of a block are used one after the other.
+                let next = (at + u64::from(self.random.percent(50))).min(tokens - 1);
+                self.stage = Stage::Holding { lock, token, tokens, at: next };
+                // Sometimes somebody is late who had one of those before.
+                let late = next > 0 && self.random.percent(10);
+                let own = token + if late { self.random.below(next) } else { next };
+                self.step(now_us, lock, token, own)
+            }
         }
     }
 
@@ -126,8 +139,10 @@ impl Holder {
         if self.random.percent(self.habits.sections_percent) {
             return self.begin_section(now_us, lock, shared, number);
         }
-        let act =
-            self.act(now_us, What::Acquire { lock: lock_name(lock), lease_us, shared, again });
+        let blocks = self.random.percent(self.habits.blocks_percent);
+        let tokens = if blocks { self.random.between(2, 2_000) } else { 1 };
+        let act = self
+            .act(now_us, What::Acquire { lock: lock_name(lock), lease_us, shared, again, tokens });
         self.stage = Stage::Asking(act, number);
         self.ask(act, number)
     }
@@ -179,8 +194,9 @@ impl Holder {
             format!("timeout {timeout_ms} owner {}{shared}", self.id)
         };
         let asked = match &self.acts[act].what {
-            What::Acquire { lock, shared, .. } => {
-                vec![format!("lock.acquire {lock} lease {lease_ms} {}", wish(shared))]
+            What::Acquire { lock, shared, tokens, .. } => {
+                let tokens = if *tokens > 1 { format!(" tokens {tokens}") } else { String::new() };
+                vec![format!("lock.acquire {lock} lease {lease_ms} {}{tokens}", wish(shared))]
             }
             What::Section { lock, shared, place, value, register, journal, .. } => {
                 let section = format!("lock.section {lock} {}", wish(shared));
@@ -203,8 +219,8 @@ impl Holder {
         self.send(act, commands)
     }
 
-    /// The next step of whoever has a lock.
-    fn step(&mut self, now_us: u64, lock: u64, token: u64) -> Vec<Wish> {
+    /// The next step of whoever has a lock, by the token of the grant and under its own one.
+    fn step(&mut self, now_us: u64, lock: u64, token: u64, own: u64) -> Vec<Wish> {
         let name = lock_name(lock);
         match self.plan.pop_front() {
             None => {
@@ -217,9 +233,13 @@ impl Holder {
             }
             Some(Step::Write(count)) => {
                 let count = if self.habits.requires { 1 } else { count };
-                (0..count).flat_map(|_| self.write(now_us, lock, token)).collect()
+                (0..count).flat_map(|_| self.write(now_us, lock, own)).collect()
             }
-            Some(Step::Read) => self.read(now_us, lock, Some(token)),
+            Some(Step::Read) => self.read(now_us, lock, Some(own)),
+            Some(Step::Listen(ms)) => {
+                let act = self.act(now_us, What::Listen { lock: name.clone(), token });
+                self.send(act, vec![words(&format!("lock.wanted {name} {token} timeout {ms}"))])
+            }
             Some(Step::Renew) => {
                 let act = self.act(now_us, What::Renew { lock: name.clone(), token });
                 self.send(act, vec![words(&format!("lock.renew {name} {token}"))])
@@ -332,10 +352,11 @@ impl Holder {
         (done.ended_us, done.outcome) = (now_us, outcome.clone());
         let mut granted = None;
         let mark = match (&done.what, &outcome) {
-            (What::Acquire { lock, again, .. }, Outcome::Granted(token)) => {
-                granted = Some((lock.clone(), *again, *token));
-                "locks_granted"
+            (What::Acquire { lock, again, tokens, .. }, Outcome::Granted(token)) => {
+                granted = Some((lock.clone(), *again, *token, *tokens));
+                if *tokens > 1 { "blocks_granted" } else { "locks_granted" }
             }
+            (What::Listen { .. }, Outcome::Done) => "holders_that_listened",
             (What::Section { .. }, Outcome::Granted(_) | Outcome::Done) => "sections",
             (What::Section { .. }, Outcome::Fenced) => "sections_fenced",
             // An attempt before this one may have been granted.
@@ -356,9 +377,9 @@ impl Holder {
         if !mark.is_empty() {
             self.mark(mark);
         }
-        if let Some((lock, again, token)) = granted {
+        if let Some((lock, again, token, tokens)) = granted {
             let lock = lock.trim_start_matches("lock").parse().unwrap_or_default();
-            self.stage = Stage::Holding { lock, token };
+            self.stage = Stage::Holding { lock, token, tokens, at: 0 };
             self.plan = self.draw_plan(again);
         } else if matches!(self.stage, Stage::Asking(..)) {
             self.stage = Stage::Idle;
@@ -381,6 +402,9 @@ impl Holder {
             });
             if self.random.percent(self.habits.renews_percent) {
                 plan.push_back(Step::Renew);
+            }
+            if self.random.percent(self.habits.blocks_percent / 4) {
+                plan.push_back(Step::Listen(self.random.between(1, lease_ms)));
             }
             plan.push_back(match self.random.percent(25) {
                 true => Step::Read,

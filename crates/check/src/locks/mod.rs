@@ -6,7 +6,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`grants`] | tokens of a lock grow with its grants, none is given twice, and nobody else is let in before a lease can have ended or was given back, for a section either |
+//! | [`grants`] | tokens of a lock grow with its grants, none is given twice, those of a block included, and nobody else is let in before a lease can have ended or was given back, for a section either |
 //! | [`places`] | nothing is accepted under a token after something under a larger one was, in whatever order one looks: the order in which it took effect, real time, reads, what is there at the end |
 //!
 //! A [`History`] has what clients did, each act with its time. Every value is written once only, so that
@@ -39,6 +39,8 @@ pub enum What {
         /// It was asked more than once, under one request number: what was granted may have been taken
         /// back since, and counts from the next renewal on.
         again: bool,
+        /// How many tokens are granted, of which the first one is told.
+        tokens: u64,
     },
     /// Writes a value while it has the lock, which it asks for, waits for and gives back with it in one.
     Section {
@@ -60,6 +62,13 @@ pub enum What {
     /// Begins the lease anew.
     Renew {
         /// Of which lock.
+        lock: String,
+        /// The grant.
+        token: Token,
+    },
+    /// Waits until somebody else wants the lock. What is answered promises nothing.
+    Listen {
+        /// Which one.
         lock: String,
         /// The grant.
         token: Token,

@@ -31,7 +31,14 @@ impl Story {
 
     fn grant_as(self, who: u64, token: Token, shared: bool, again: bool) -> Self {
         let lock = "k".to_owned();
-        let what = What::Acquire { lock, lease_us: 1000, shared, again };
+        let what = What::Acquire { lock, lease_us: 1000, shared, again, tokens: 1 };
+        self.act(who, 10, what, Outcome::Granted(token))
+    }
+
+    /// A grant with several tokens.
+    fn block(self, who: u64, token: Token, tokens: u64) -> Self {
+        let (lock, shared, again) = ("k".to_owned(), false, false);
+        let what = What::Acquire { lock, lease_us: 1000, shared, again, tokens };
         self.act(who, 10, what, Outcome::Granted(token))
     }
 
@@ -233,4 +240,21 @@ fn a_section_is_between_grants_and_its_token_counts() {
     assert!(nowhere.has("seen-from-nowhere"), "{:?}", kinds(&nowhere));
     let nothing = begun().write(5, "a", Outcome::Fenced).verdict();
     assert_eq!(kinds(&nothing), ["fenced-for-nothing"]);
+}
+
+#[test]
+fn a_block_of_tokens_is_between_those_of_other_grants() {
+    let begun = || Story::default().block(1, 5, 4).write(6, "a", Done).write(8, "b", Done);
+    let good = begun().write(7, "late", Fenced).release(1, 5, Done).grant(2, 9);
+    let verdict = good.write(9, "c", Done).ends(&["a", "b", "c"]);
+    assert_eq!(kinds(&verdict), Vec::<&str>::new());
+    assert_eq!((verdict.counts["blocks"], verdict.counts["grants"]), (1, 2));
+    for token in [6, 8] {
+        let inside = begun().release(1, 5, Done).grant(2, token).verdict();
+        assert_eq!(kinds(&inside), ["token-twice"], "{token}");
+    }
+    let section = begun().release(1, 5, Done).section(2, "s", Outcome::Granted(7));
+    assert!(section.ends(&["a", "b", "s"]).has("token-twice"));
+    let old = begun().write(7, "late", Done).ends(&["a", "b", "late"]);
+    assert_eq!(kinds(&old), ["old-token", "token-goes-back", "register-goes-back"]);
 }

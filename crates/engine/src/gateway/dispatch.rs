@@ -222,9 +222,7 @@ impl Gateway {
         }
         let level = if spec.name == "lock.section" { Level::QUOTAS } else { Level::COORDINATED };
         if spec.flags.has(Flags::COORDINATION) && !self.all_understand(level) {
-            let text =
-                "locks need all machines to be of a newer build: see 'claret cluster upgrade'";
-            return Err(ErrorReply::err(text));
+            return Err(too_new());
         }
         if self.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {
             let text = "command not allowed when used memory > 'maxmemory'.";
@@ -242,6 +240,12 @@ impl Gateway {
         }
         self.reply(id, error.into());
     }
+}
+
+/// The error for what older machines of the cluster would not understand.
+pub(super) fn too_new() -> ErrorReply {
+    let text = "locks need all machines to be of a newer build: see 'claret cluster upgrade'";
+    ErrorReply::err(text)
 }
 
 /// The error for a name that is no command, word by word as Redis has it.

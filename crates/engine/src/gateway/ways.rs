@@ -64,6 +64,7 @@ fn again(body: &Body) -> Option<Box<Body>> {
     let harmless = match body {
         Body::Inquire { .. } | Body::Resolve(_) | Body::Transfer { .. } => true,
         Body::Pipeline(_) => true,
+        Body::Await { apply, .. } if apply.ops.iter().all(|(_, op)| op.listens()) => true,
         Body::Apply(apply) | Body::Await { apply, .. } => apply.request.is_some(),
         body => body.rests_on_lead(),
     };

@@ -5,6 +5,7 @@ mod chains;
 mod circles;
 mod coordination;
 mod idle;
+mod kept;
 mod outcomes;
 mod owed;
 mod sections;

@@ -28,6 +28,8 @@ pub struct Habits {
     pub(super) breaks_percent: u64,
     /// How many of a hundred times they need a lock for a section only.
     pub(super) sections_percent: u64,
+    /// How many of a hundred acquisitions are for several tokens.
+    pub(super) blocks_percent: u64,
 }
 
 impl Habits {
@@ -52,6 +54,8 @@ impl Habits {
             numbered_percent: *random.pick(&[0, 50, 100]),
             breaks_percent: *random.pick(&[0, 0, 0, 5]),
             sections_percent: *random.pick(&[0, 20, 50]),
+            // What is written in a transaction that reads the lock is not compared by its token.
+            blocks_percent: if requires { 0 } else { *random.pick(&[0, 40, 100]) },
         }
     }
 

@@ -82,7 +82,10 @@ pub(super) fn outcome(what: &What, reply: &Reply) -> Outcome {
         (What::Section { .. }, Reply::Nil | Reply::NilArray) => Outcome::Refused,
         (What::Acquire { .. }, Reply::Int(token)) => Outcome::Granted(token.unsigned_abs()),
         (What::Acquire { .. }, _) => Outcome::Refused,
-        (What::Renew { .. } | What::Release { .. }, Reply::Int(0)) => Outcome::Refused,
+        (
+            What::Renew { .. } | What::Release { .. } | What::Listen { .. },
+            Reply::Int(0) | Reply::Nil,
+        ) => Outcome::Refused,
         (What::Read { .. }, Reply::Array(items)) => {
             Outcome::Read(items.iter().filter_map(text).collect())
         }
