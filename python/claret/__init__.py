@@ -11,6 +11,7 @@ Everything that works with redis-py goes on working: :class:`Claret` *is* a ``re
 * :meth:`Claret.dispatch`: commands that are sent without waiting for replies, and take effect in
   their order.
 * :meth:`Claret.lock`: a lock that is renewed while it is held, with a fencing token;
+  :meth:`Claret.retained`: a lock that stays with the process until somebody else wants it;
   :meth:`Claret.section`: one command under a lock, in one round trip.
 * :meth:`Claret.snapshot`: reads at one instant that never wait for writers' locks.
 * handles (:class:`Register`, :class:`Map`, :class:`Members`, :class:`Scores`, :class:`Queue`,
@@ -35,6 +36,7 @@ from .errors import (
 )
 from .handles import Best, Counter, Log, Map, Members, Queue, Register, Scores
 from .lock import Lock
+from .retained import Retained
 from .script import Deferred, RetryPolicy
 from .transaction import Batch, Transaction, transactional
 
@@ -61,6 +63,7 @@ __all__ = [
     "Queue",
     "Register",
     "RepeatedError",
+    "Retained",
     "RetryPolicy",
     "Scores",
     "Transaction",
