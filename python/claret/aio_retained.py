@@ -11,8 +11,16 @@ from .hold import last_of, time_left
 from .keep import Kept, Stay
 from .script import RetryPolicy
 
-# It is to be tried again, or the grant was given back in the meantime.
-LOST_TOUCH = (ConnectionError, TimeoutError, ResponseError, NotAcquired, asyncio.TimeoutError)
+# It is to be tried again, or the grant was given back, or the client closed, in the meantime.
+LOST_TOUCH = (
+    ConnectionError,
+    TimeoutError,
+    ResponseError,
+    NotAcquired,
+    asyncio.TimeoutError,
+    OSError,
+    ValueError,
+)
 
 
 class Grant(Lock):

@@ -15,8 +15,8 @@ from .keep import Kept, Stay
 from .lock import Fenced, Lock, Waiting
 from .script import RetryPolicy
 
-# It is to be tried again, or the grant was given back in the meantime.
-LOST_TOUCH = (ConnectionError, TimeoutError, ResponseError, NotAcquired)
+# It is to be tried again, or the grant was given back, or the client closed, in the meantime.
+LOST_TOUCH = (ConnectionError, TimeoutError, ResponseError, NotAcquired, OSError, ValueError)
 
 
 class Grant(Lock):

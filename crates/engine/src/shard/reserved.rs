@@ -7,9 +7,7 @@
 
 use super::Shard;
 use crate::entry::Apply;
-
-/// How many records of an entry are looked through.
-const LOOKED_AT_MAX: usize = 64;
+use crate::limits::LOOKED_BACK_MAX;
 
 impl Shard {
     /// Makes sure that there are as many numbers below the timestamp of what is logged next as it takes.
@@ -22,7 +20,7 @@ impl Shard {
         let records = &self.building.records;
         // A release gives nobody a number, and whoever is next comes right behind it.
         let mut others = records.iter().flat_map(|record| record.ops());
-        if records.len() > LOOKED_AT_MAX || others.any(|(of, op)| of == key && !op.lets_go()) {
+        if records.len() > LOOKED_BACK_MAX || others.any(|(of, op)| of == key && !op.lets_go()) {
             self.close_entry();
         }
         self.building.reserved = self.building.reserved.max(u64::from(numbers) - 1);
