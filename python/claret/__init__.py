@@ -11,6 +11,7 @@ Everything that works with redis-py goes on working: :class:`Claret` *is* a ``re
 * :meth:`Claret.dispatch`: commands that are sent without waiting for replies, and take effect in
   their order.
 * :meth:`Claret.lock`: a lock that is renewed while it is held, with a fencing token;
+  :meth:`Claret.retained`: a lock that stays with the process until somebody else wants it;
   :meth:`Claret.section`: one command under a lock, in one round trip; :meth:`Claret.election`: a lock
   whose holder has a value that others follow; :meth:`Claret.barrier`: all wait until all have come.
 * :meth:`Claret.snapshot`: reads at one instant that never wait for writers' locks.
@@ -38,6 +39,7 @@ from .errors import (
 )
 from .handles import Best, Counter, Log, Map, Members, Queue, Register, Scores
 from .lock import Lock
+from .retained import Retained
 from .script import Deferred, RetryPolicy
 from .transaction import Batch, Transaction, transactional
 
@@ -67,6 +69,7 @@ __all__ = [
     "Queue",
     "Register",
     "RepeatedError",
+    "Retained",
     "RetryPolicy",
     "Scores",
     "Transaction",

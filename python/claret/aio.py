@@ -17,9 +17,11 @@ from .aio_barrier import Barrier
 from .aio_dispatch import Dispatch
 from .aio_election import Election
 from .aio_lock import Fenced, Lock
+from .aio_retained import Retained
 from .aio_section import Section
 from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
 from .hold import check_held
+from .keep import COHORT, TOKENS
 from .script import (
     Awaitable,
     OnDatabase,
@@ -135,7 +137,7 @@ class Transaction(OnDatabase, AsyncCoreCommands):
 
     async def require(self, lock):
         """Raises :class:`LockLost` unless a lock is held; see :meth:`claret.Transaction.require`."""
-        check_held(lock, await self.execute_command("LOCK.HELD", lock.name, lock.token))
+        check_held(lock, await self.execute_command("LOCK.HELD", lock.name, lock.grant))
 
     def _check_open(self):
         if not self._open:
@@ -286,6 +288,23 @@ class Claret(redis.asyncio.Redis):
         If it is lost the task in the block is cancelled, and the block raises :class:`LockLost`.
         """
         return Lock(self, name, lease, owner, shared, limit, timeout, detect, policy=policy)
+
+    def retained(
+        self,
+        name,
+        lease=30.0,
+        owner=None,
+        timeout=None,
+        cohort=COHORT,
+        tokens=TOKENS,
+        policy=RetryPolicy(),
+    ):
+        """A lock that stays with this process; see :meth:`claret.Claret.retained`.
+
+        It is one object for all tasks: ``async with db.retained("report") as kept``, and in it ``async
+        with kept.lock() as lock``. If it is lost the task in the block is cancelled.
+        """
+        return Retained(self, name, lease, owner, timeout, cohort, tokens, policy=policy)
 
     def section(
         self,

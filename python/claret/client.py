@@ -10,7 +10,9 @@ from .barrier import Barrier
 from .dispatch import Dispatch
 from .election import Election
 from .errors import BusyError, CommitUnknown, ConflictError
+from .keep import COHORT, TOKENS
 from .lock import Fenced, Lock
+from .retained import Retained
 from .script import Requests, RetryPolicy, writers
 from .section import Section
 from .transaction import Batch, Lane, Transaction
@@ -65,6 +67,33 @@ class Claret(redis.Redis):
         circle with other owners; it needs an ``owner`` that no other thread uses.
         """
         return Lock(self, name, lease, owner, shared, limit, timeout, detect, policy=policy)
+
+    def retained(
+        self,
+        name,
+        lease=30.0,
+        owner=None,
+        timeout=None,
+        cohort=COHORT,
+        tokens=TOKENS,
+        policy=RetryPolicy(),
+    ):
+        """A lock that stays with this process until somebody else wants it; see :class:`Retained`.
+
+        It is one object for all threads::
+
+            with db.retained("report") as kept:
+                with kept.lock() as lock:
+                    lock.require()
+                    db.fenced(lock).set("report:newest", day)
+
+        To enter it again costs nothing while nobody else wants it. Threads take turns without the
+        server's doing, each under a token of its own. When somebody else waits it goes back as soon
+        as whoever is in leaves and no other thread waits, or ``cohort`` of them have been in since.
+        ``timeout`` is how long a thread waits for it. ``tokens`` is for how many stays it is asked
+        for at a time.
+        """
+        return Retained(self, name, lease, owner, timeout, cohort, tokens, policy=policy)
 
     def section(
         self,

@@ -50,6 +50,11 @@ class Hold:
         return self._token
 
     @property
+    def grant(self):
+        """The token by which the server knows that the lock is held."""
+        return self.token
+
+    @property
     def left(self):
         """Seconds for which the holder may rely on the lock, by this machine's monotonic clock."""
         held = self._token is not None and not self._lost

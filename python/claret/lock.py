@@ -22,9 +22,9 @@ from .transaction import Lane
 class Waiting(Lane):
     """A connection on which a reply may take longer than is usual."""
 
-    def __init__(self, db, wait_s):
+    def __init__(self, db, wait_s, grace_s=GRACE_S):
         super().__init__(db)
-        self._wait_s = WAIT_S_MAX if wait_s is None else min(WAIT_S_MAX, wait_s + GRACE_S)
+        self._wait_s = WAIT_S_MAX if wait_s is None else min(WAIT_S_MAX, wait_s + grace_s)
 
     def _read(self):
         if not self._connection.can_read(timeout=self._wait_s):

@@ -124,7 +124,7 @@ class Transaction(OnDatabase, CoreCommands):
 
         It stays so until the transaction has committed: nobody else is granted the lock before.
         """
-        check_held(lock, self.execute_command("LOCK.HELD", lock.name, lock.token))
+        check_held(lock, self.execute_command("LOCK.HELD", lock.name, lock.grant))
 
     def _check_open(self):
         if not self._open:

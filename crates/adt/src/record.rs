@@ -113,6 +113,22 @@ macro_rules! registry {
                 }
             }
 
+            /// How many numbers it takes that end with its timestamp: see [`DataType::reserves`].
+            pub fn reserves(&self) -> u32 {
+                match self {
+                    Self::Key(_) => 1,
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::reserves(op)),*
+                }
+            }
+
+            /// Whether it waits for others to wait: see [`DataType::listens`].
+            pub fn listens(&self) -> bool {
+                match self {
+                    Self::Key(_) => false,
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::listens(op)),*
+                }
+            }
+
             /// Whether somebody who waits may go on after it: see [`DataType::lets_go`].
             pub fn lets_go(&self) -> bool {
                 match self {

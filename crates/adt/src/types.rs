@@ -177,6 +177,18 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
         None
     }
 
+    /// How many numbers `op` takes of which the last is its commit timestamp: that is larger by so many than
+    /// all before it.
+    fn reserves(_op: &Self::Op) -> u32 {
+        1
+    }
+
+    /// Whether `op` waits beside those who wait for their turn: it changes nothing, is never carried out, and
+    /// is answered when its reply is not nil, or how many wait for the record as soon as somebody does.
+    fn listens(_op: &Self::Op) -> bool {
+        false
+    }
+
     /// What takes back what was granted to somebody who has waited and is gone, from the reply.
     fn undone(_op: &Self::Op, _reply: &Reply) -> Option<Self::Op> {
         None

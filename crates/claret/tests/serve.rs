@@ -350,3 +350,56 @@ async fn clients_in_rust_elect_leaders_follow_them_and_meet_at_a_barrier() {
     let again = tokio::join!(meet(None), meet(None), meet(None));
     assert!(again.0.unwrap() > one, "it is usable again at once");
 }
+
+#[tokio::test]
+async fn a_process_in_rust_keeps_a_lock_until_somebody_else_wants_it() {
+    use client::{Client, Command as Words, Error, LockOptions, RetainedOptions};
+    let temp = tempfile::tempdir().unwrap();
+    let server = serve(&temp.path().join("data"), &["--shards", "2"]);
+    let client = Client::connect(&format!("redis://{}", server.address)).await.unwrap();
+    let other = Client::connect(&format!("redis://{}", server.address)).await.unwrap();
+    let options = RetainedOptions { cohort: 3, tokens: 1000, ..RetainedOptions::default() };
+    let kept = client.retained("lock", options.clone());
+    let first = kept.lock().await.unwrap();
+    let begin = first.token();
+    first.fenced::<()>(Words::new("SET").arg("data").arg("first")).await.unwrap();
+    let soon = RetainedOptions { timeout: Some(Duration::from_millis(50)), ..options.clone() };
+    let in_vain = other.retained("lock", soon).lock().await.err();
+    assert_eq!(in_vain, Some(Error::NotAcquired));
+    drop(first);
+
+    // Tasks take turns, in the order in which they came, and nobody is sent anything for it.
+    let stays = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let tasks: Vec<_> = (0..8u64)
+        .map(|n| {
+            let (kept, stays) = (kept.clone(), std::sync::Arc::clone(&stays));
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(20 * n)).await;
+                let stay = kept.lock().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(150)).await;
+                stays.lock().unwrap().push(stay.token());
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(180)).await;
+    // Somebody else comes, and is let in after as many as there are in a cohort.
+    let guest = other.lock("lock", LockOptions::default()).await.unwrap();
+    let before = stays.lock().unwrap().len();
+    assert!((3..=6).contains(&before), "{before}");
+    let all_before = stays.lock().unwrap().clone();
+    assert!(all_before[0] > begin, "every stay has a token of its own");
+    assert!(all_before.iter().all(|token| *token < guest.token()));
+    guest.release().await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let stays = stays.lock().unwrap().clone();
+    assert!(stays.is_sorted() && stays[before] > guest.token() && stays.len() == 8);
+
+    // Nobody is in: whoever wants it has it at once. The last clone gives it back.
+    drop(other.lock("lock", LockOptions::default()).await.unwrap());
+    drop(kept.lock().await.unwrap());
+    drop(kept);
+    let at_once = LockOptions { timeout: Some(Duration::from_secs(5)), ..LockOptions::default() };
+    other.lock("lock", at_once).await.unwrap();
+}

@@ -112,7 +112,7 @@ impl Client {
         let (mut key, mut bytes) = (Vec::new(), Vec::new());
         name.write(&mut key);
         value.write(&mut bytes);
-        self.hold(key, Some(bytes), options).await
+        self.hold(key, Some(bytes), options, 1).await
     }
 
     /// Who leads, if anybody does.

@@ -60,7 +60,13 @@ impl LockOptions {
         self.lease.mul_f64(0.9)
     }
 
-    fn acquisition(&self, name: &[u8], value: Option<&[u8]>, left: Option<Duration>) -> Command {
+    fn acquisition(
+        &self,
+        name: &[u8],
+        value: Option<&[u8]>,
+        left: Option<Duration>,
+        tokens: u32,
+    ) -> Command {
         let tries = self.timeout.is_some_and(|timeout| timeout.is_zero()) && value.is_none();
         let mut command = match value {
             Some(value) => Command::new("ELECTION.CAMPAIGN").arg(name).arg(value),
@@ -69,6 +75,9 @@ impl LockOptions {
         command = command.arg("LEASE").arg(self.lease_ms()).arg("OWNER").arg(self.owner.as_str());
         if let Some(left) = left.filter(|_| !tries) {
             command = command.arg("TIMEOUT").arg(millis(left));
+        }
+        if tokens > 1 {
+            command = command.arg("TOKENS").arg(u64::from(tokens));
         }
         self.shared(if self.detect && !tries { command.arg("DETECT") } else { command })
     }
@@ -104,11 +113,11 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 }
 
 /// What its guard and the task that renews it know of a lock.
-struct Lease {
+pub(crate) struct Lease {
     client: Client,
-    name: Vec<u8>,
-    token: u64,
-    options: LockOptions,
+    pub(crate) name: Vec<u8>,
+    pub(crate) token: u64,
+    pub(crate) options: LockOptions,
     /// Until when the holder may rely on it, by this machine's clock.
     until: Mutex<Instant>,
     lost: watch::Sender<bool>,
@@ -119,8 +128,41 @@ impl Lease {
         *self.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn command(&self, name: &str) -> Command {
+    pub(crate) fn command(&self, name: &str) -> Command {
         Command::new(name).arg(&self.name).arg(self.token)
+    }
+
+    /// For how long the lock can be relied on, by this machine's monotonic clock.
+    pub(crate) fn left(&self) -> Duration {
+        if *self.lost.borrow() {
+            return Duration::ZERO;
+        }
+        self.until().saturating_duration_since(Instant::now())
+    }
+
+    /// The lock is not held any more.
+    pub(crate) fn lose(&self) {
+        self.lost.send_replace(true);
+    }
+
+    /// Waits until the lock must not be relied on any more.
+    pub(crate) async fn is_over(&self) {
+        let mut lost = self.lost.subscribe();
+        // The sender is here, so that there is an answer.
+        let _ = lost.wait_for(|lost| *lost).await;
+    }
+
+    pub(crate) fn is_lost(&self) -> Error {
+        let name = String::from_utf8_lossy(&self.name);
+        Error::LockLost(format!("the lock {name} is not held any more"))
+    }
+
+    /// As [`Lock::require_in`].
+    pub(crate) async fn require_in(&self, tx: &mut Tx) -> Result<()> {
+        match tx.send::<i64>(self.command("LOCK.HELD")).await? {
+            1.. => Ok(()),
+            _ => Err(self.is_lost()),
+        }
     }
 
     /// Begins the lease anew; tells whether it was held.
@@ -148,7 +190,7 @@ impl Lease {
                 _ => third / 10,
             };
         }
-        self.lost.send_replace(true);
+        self.lose();
     }
 }
 
@@ -168,7 +210,7 @@ impl Lease {
 /// Nobody can know for certain that it holds a lease at the very moment at which it writes: let the store
 /// judge, by [`Lock::fenced`] or by [`Lock::require_in`] a transaction.
 pub struct Lock {
-    lease: Arc<Lease>,
+    pub(crate) lease: Arc<Lease>,
     keeper: JoinHandle<()>,
     released: bool,
 }
@@ -181,10 +223,7 @@ impl Lock {
 
     /// For how long the lock can be relied on, by this machine's monotonic clock.
     pub fn left(&self) -> Duration {
-        if *self.lease.lost.borrow() {
-            return Duration::ZERO;
-        }
-        self.lease.until().saturating_duration_since(Instant::now())
+        self.lease.left()
     }
 
     /// Fails unless the lock can be relied on now.
@@ -192,14 +231,12 @@ impl Lock {
     /// # Errors
     /// [`Error::LockLost`].
     pub fn require(&self) -> Result<()> {
-        if self.left().is_zero() { Err(self.is_lost()) } else { Ok(()) }
+        if self.left().is_zero() { Err(self.lease.is_lost()) } else { Ok(()) }
     }
 
     /// Waits until the lock must not be relied on any more, which is before its lease ends.
     pub async fn lost(&self) {
-        let mut lost = self.lease.lost.subscribe();
-        // The sender is here, so that there is an answer.
-        let _ = lost.wait_for(|lost| *lost).await;
+        self.lease.is_over().await;
     }
 
     /// Does some work, which is stopped (at the next point where it waits) if the lock is lost.
@@ -209,7 +246,7 @@ impl Lock {
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         tokio::select! {
             done = work => Ok(done),
-            () = self.lost() => Err(self.is_lost()),
+            () = self.lost() => Err(self.lease.is_lost()),
         }
     }
 
@@ -233,10 +270,7 @@ impl Lock {
     /// # Errors
     /// [`Error::LockLost`], which is to end the transaction; otherwise as [`Tx::send`].
     pub async fn require_in(&self, tx: &mut Tx) -> Result<()> {
-        match tx.send::<i64>(self.lease.command("LOCK.HELD")).await? {
-            1.. => Ok(()),
-            _ => Err(self.is_lost()),
-        }
+        self.lease.require_in(tx).await
     }
 
     /// Gives the lock back; tells whether it was still held.
@@ -294,27 +328,29 @@ impl Client {
     ) -> Result<Lock> {
         let mut bytes = Vec::new();
         name.write(&mut bytes);
-        self.hold(bytes, None, options).await
+        self.hold(bytes, None, options, 1).await
     }
 
-    /// Acquires a lock, with a value if it is to be elected.
+    /// Acquires a lock, with a value if it is to be elected, by a grant that comes with so many tokens.
     pub(crate) async fn hold(
         &self,
         name: Vec<u8>,
         value: Option<Vec<u8>>,
         options: LockOptions,
+        tokens: u32,
     ) -> Result<Lock> {
         let mut slot = self.waiting_slot();
         let begun = Instant::now();
         loop {
             let acquisition = |out: &mut Vec<u8>| {
-                options.acquisition(&name, value.as_deref(), options.left(begun)).encode(out);
+                let left = options.left(begun);
+                options.acquisition(&name, value.as_deref(), left, tokens).encode(out);
             };
             let Turn { told, asked, again } = self.turn(&mut slot, 2, acquisition, granted).await?;
             let token = told.ok_or(Error::NotAcquired)?;
             let lease = Arc::new(Lease {
                 client: self.clone(),
-                name: name.clone(),
+                name: name.to_vec(),
                 token,
                 until: Mutex::new(asked + options.trusted()),
                 options: options.clone(),

@@ -166,6 +166,11 @@ impl Apply {
     pub fn writes(&self) -> bool {
         self.ops.iter().any(|(_, op)| op.is_write())
     }
+
+    /// Whether it waits for a record to show something, and not for a turn or beside those who do.
+    pub fn observes(&self) -> bool {
+        !self.writes() && self.ops.iter().any(|(_, op)| !op.listens())
+    }
 }
 
 /// One participant's part of a transaction over several shards.

@@ -28,8 +28,9 @@ impl Level {
     /// Hard quotas of the coordination service hold, and locks have sections; see
     /// `docs/internals/coordination.md`.
     pub const QUOTAS: Self = Self(7);
-    /// Locks have leaders with values, there are barriers, and circles of those who wait are found over
-    /// several shards; see `docs/internals/coordination.md`.
+    /// Locks have leaders with values, grants with several tokens and holders that hear when somebody else
+    /// waits, there are barriers, and circles of those who wait are found over several shards; see
+    /// `docs/internals/coordination.md`.
     pub const LOCKS: Self = Self(8);
     /// The newest that this build understands.
     pub const NEWEST: Self = Self::LOCKS;

@@ -39,10 +39,13 @@ pub const LOCK_WAITERS_BUSY: usize = 5_000;
 pub const BLOCKED_MAX: usize = 50_000;
 /// Most gateways of which a shard knows that it has forgotten pipelines that were not over.
 pub const OUTLIVED_MAX: usize = 10_000;
-/// Most operations of a shard that wait for their turn (`LOCK.ACQUIRE`).
+/// Most operations of a shard that wait for their turn (`LOCK.ACQUIRE`), or listen (`LOCK.WANTED`).
 pub const TURNS_MAX: usize = 100_000;
 /// Most reads of a shard that wait for something to show (`ELECTION.OBSERVE`).
 pub const OBSERVERS_MAX: usize = 100_000;
+/// Most records of an entry that are looked through before a grant of a block of tokens is put behind them;
+/// behind more it gets a new entry.
+pub const LOOKED_BACK_MAX: usize = 64;
 /// Most that is looked at to find out whether somebody who waits for its turn waits in a circle: whoever
 /// waits behind more than this waits.
 pub const CIRCLE_STEPS_MAX: usize = 10_000;

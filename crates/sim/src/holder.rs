@@ -28,6 +28,8 @@ enum Step {
     Read,
     Renew,
     Proclaim,
+    /// Waits until somebody else wants the lock, for so many milliseconds.
+    Listen(u64),
     Release,
     Break,
     Leave,
@@ -43,6 +45,9 @@ enum Stage {
     Holding {
         lock: u64,
         token: u64,
+        /// How many tokens it has, and which of them it has come to.
+        tokens: u64,
+        at: u64,
     },
 }
 
@@ -113,7 +118,15 @@ impl Holder {
             Stage::Idle if over => Vec::new(),
             Stage::Idle => self.begin(now_us),
             Stage::Asking(act, number) => self.ask(act, number),
-            Stage::Holding { lock, token } => self.step(now_us, lock, token),
+            Stage::Holding { lock, token, tokens, at } => {
+                // The tokens of a block are used one after the other.
+                let next = (at + u64::from(self.random.percent(50))).min(tokens - 1);
+                self.stage = Stage::Holding { lock, token, tokens, at: next };
+                // Sometimes somebody is late who had one of those before.
+                let late = next > 0 && self.random.percent(10);
+                let own = token + if late { self.random.below(next) } else { next };
+                self.step(now_us, lock, token, own)
+            }
         }
     }
 
@@ -138,8 +151,11 @@ impl Holder {
             return self.meet(now_us, number);
         }
         let value = (!shared && self.elects()).then(|| self.says("elected"));
+        let blocks = value.is_none() && self.random.percent(self.habits.blocks_percent);
+        let tokens = if blocks { self.random.between(2, 2_000) } else { 1 };
         let lock = lock_name(lock);
-        let act = self.act(now_us, What::Acquire { lock, lease_us, shared, again, value });
+        let what = What::Acquire { lock, lease_us, shared, again, value, tokens };
+        let act = self.act(now_us, what);
         self.stage = Stage::Asking(act, number);
         self.ask(act, number)
     }
@@ -198,8 +214,9 @@ impl Holder {
             What::Meet { barrier, parties, .. } => {
                 vec![format!("barrier.wait {barrier} {parties} {}", wish(&false))]
             }
-            What::Acquire { lock, shared, .. } => {
-                vec![format!("lock.acquire {lock} lease {lease_ms} {}", wish(shared))]
+            What::Acquire { lock, shared, tokens, .. } => {
+                let tokens = if *tokens > 1 { format!(" tokens {tokens}") } else { String::new() };
+                vec![format!("lock.acquire {lock} lease {lease_ms} {}{tokens}", wish(shared))]
             }
             What::Section { lock, shared, place, value, register, journal, .. } => {
                 let section = format!("lock.section {lock} {}", wish(shared));
@@ -222,8 +239,8 @@ impl Holder {
         self.send(act, commands)
     }
 
-    /// The next step of whoever has a lock.
-    fn step(&mut self, now_us: u64, lock: u64, token: u64) -> Vec<Wish> {
+    /// The next step of whoever has a lock, by the token of the grant and under its own one.
+    fn step(&mut self, now_us: u64, lock: u64, token: u64, own: u64) -> Vec<Wish> {
         let name = lock_name(lock);
         match self.plan.pop_front() {
             None => {
@@ -236,9 +253,13 @@ impl Holder {
             }
             Some(Step::Write(count)) => {
                 let count = if self.habits.requires { 1 } else { count };
-                (0..count).flat_map(|_| self.write(now_us, lock, token)).collect()
+                (0..count).flat_map(|_| self.write(now_us, lock, own)).collect()
             }
-            Some(Step::Read) => self.read(now_us, lock, Some(token)),
+            Some(Step::Read) => self.read(now_us, lock, Some(own)),
+            Some(Step::Listen(ms)) => {
+                let act = self.act(now_us, What::Listen { lock: name.clone(), token });
+                self.send(act, vec![words(&format!("lock.wanted {name} {token} timeout {ms}"))])
+            }
             Some(Step::Renew) => {
                 let act = self.act(now_us, What::Renew { lock: name.clone(), token });
                 self.send(act, vec![words(&format!("lock.renew {name} {token}"))])
@@ -353,10 +374,11 @@ impl Holder {
         (done.ended_us, done.outcome) = (now_us, outcome.clone());
         let mut granted = None;
         let mark = match (&done.what, &outcome) {
-            (What::Acquire { lock, again, value, .. }, Outcome::Granted(token)) => {
-                granted = Some((lock.clone(), *again, value.is_some(), *token));
-                "locks_granted"
+            (What::Acquire { lock, again, value, tokens, .. }, Outcome::Granted(token)) => {
+                granted = Some((lock.clone(), *again, value.is_some(), *token, *tokens));
+                if *tokens > 1 { "blocks_granted" } else { "locks_granted" }
             }
+            (What::Listen { .. }, Outcome::Done) => "holders_that_listened",
             (What::Section { .. }, Outcome::Granted(_) | Outcome::Done) => "sections",
             (What::Section { .. }, Outcome::Fenced) => "sections_fenced",
             // An attempt before this one may have been granted.
@@ -390,9 +412,9 @@ impl Holder {
         if !mark.is_empty() {
             self.mark(mark);
         }
-        if let Some((lock, again, elected, token)) = granted {
+        if let Some((lock, again, elected, token, tokens)) = granted {
             let lock = lock.trim_start_matches("lock").parse().unwrap_or_default();
-            self.stage = Stage::Holding { lock, token };
+            self.stage = Stage::Holding { lock, token, tokens, at: 0 };
             self.plan = self.draw_plan(again, elected);
         } else if matches!(self.stage, Stage::Asking(..)) {
             self.stage = Stage::Idle;
@@ -417,6 +439,9 @@ impl Holder {
                 plan.push_back(Step::Renew);
             }
             plan.extend((elected && self.random.percent(50)).then_some(Step::Proclaim));
+            if self.random.percent(self.habits.blocks_percent / 4) {
+                plan.push_back(Step::Listen(self.random.between(1, lease_ms)));
+            }
             plan.push_back(match self.random.percent(25) {
                 true => Step::Read,
                 false => Step::Write(self.random.between(1, 3)),

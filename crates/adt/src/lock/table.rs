@@ -2,13 +2,13 @@
 
 use super::{
     Grant, HOLDERS_MAX, LEADER_VALUE_BYTES_MAX, LEASE_MS, LEASE_MS_MAX, OWNER_BYTES_MAX, Op,
-    Passage, Share,
+    Passage, Share, TOKENS_MAX,
 };
 use crate::command::commands;
 use crate::{Args, Awaiting, Blob, Command, CommandSpec, ErrorReply, Flags, Keys, Op as AnyOp};
 
 const SYNTAX: &str = "key [TIMEOUT milliseconds] [LEASE milliseconds] [OWNER name] \
-                      [SHARED | LIMIT holders] [DETECT]";
+                      [SHARED | LIMIT holders] [DETECT] [TOKENS number]";
 const TRY_SYNTAX: &str = "key [LEASE milliseconds] [OWNER name] [SHARED | LIMIT holders]";
 const TAKES: Flags =
     Flags::WRITE.and(Flags::GROWS).and(Flags::FAST).and(Flags::NO_MULTI).and(Flags::COORDINATION);
@@ -17,7 +17,7 @@ const READS: Flags = Flags::READ.and(Flags::FAST).and(Flags::COORDINATION);
 
 pub(super) const COMMANDS: &[CommandSpec] = commands! { "lock";
     ("lock.acquire", -2, TAKES.and(Flags::BLOCKING), Keys::ONE,
-        "Takes a lock, waits in turn until it is free, and returns its fencing token.",
+        "Takes a lock, waits in turn until it is free, and returns its fencing token, or the first of several.",
         SYNTAX, "O(1); O(n) in those who hold it with others") =>
         parse_acquire;
     ("lock.try", -2, TAKES, Keys::ONE,
@@ -36,6 +36,10 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "lock";
         "Returns the milliseconds left of a token's lease, 0 if the lock is not held with it.",
         "key token", "O(1); O(n) in those who hold it with others") =>
         |a| Ok(single(a.blob(1)?, Op::Held(token(a)?)));
+    ("lock.wanted", -3, READS.and(Flags::BLOCKING).and(Flags::NO_MULTI), Keys::ONE,
+        "Waits until others wait for a lock, and returns how many; 0 if it is not held with this token.",
+        "key token [TIMEOUT milliseconds]", "O(1); O(n) in those who hold it with others") =>
+        parse_wanted;
     ("lock.holders", 2, READS, Keys::ONE,
         "Returns who holds a lock: token, owner, with whom, milliseconds left.",
         "key", "O(n) in those who hold it") =>
@@ -126,7 +130,8 @@ enum Options {
 fn parse_options(args: &Args<'_>, which: Options) -> Result<Asked, ErrorReply> {
     let wait = which != Options::Try;
     let (share, owner) = (Share::Alone, Blob::default());
-    let grant = Grant { wait, lease_ms: LEASE_MS, share, owner, detect: false, value: None };
+    let lease_ms = LEASE_MS;
+    let grant = Grant { wait, lease_ms, share, owner, detect: false, value: None, tokens: 1 };
     let (alone, begin) = if which == Options::Campaign { (true, 3) } else { (false, 2) };
     let mut asked = Asked { grant, timeout_ms: 0, words: begin };
     let grant = &mut asked.grant;
@@ -144,6 +149,8 @@ fn parse_options(args: &Args<'_>, which: Options) -> Result<Asked, ErrorReply> {
         }
         if wait && args.is(i, "TIMEOUT") {
             asked.timeout_ms = timeout(args, i + 1)?;
+        } else if which == Options::Acquire && args.is(i, "TOKENS") {
+            grant.tokens = tokens(args, i + 1)?;
         } else if which != Options::Section && args.is(i, "LEASE") {
             grant.lease_ms = lease(args, i + 1)?;
         } else if args.is(i, "OWNER") {
@@ -170,7 +177,7 @@ fn parse_options(args: &Args<'_>, which: Options) -> Result<Asked, ErrorReply> {
 
 /// Whether a word is no command's name: it is an option, in a place where it cannot be.
 fn is_option(args: &Args<'_>, at: usize) -> bool {
-    ["SHARED", "LIMIT", "LEASE", "DETECT"].iter().any(|word| args.is(at, word))
+    ["SHARED", "LIMIT", "LEASE", "DETECT", "TOKENS"].iter().any(|word| args.is(at, word))
 }
 
 fn limit(args: &Args<'_>, at: usize) -> Result<Share, ErrorReply> {
@@ -178,6 +185,13 @@ fn limit(args: &Args<'_>, at: usize) -> Result<Share, ErrorReply> {
     let most = most.filter(|most| (1..=HOLDERS_MAX as u32).contains(most));
     most.map(Share::Limit)
         .ok_or_else(|| ErrorReply::err(format!("LIMIT is from 1 to {HOLDERS_MAX}")))
+}
+
+fn tokens(args: &Args<'_>, at: usize) -> Result<u32, ErrorReply> {
+    let tokens = args.int(at).ok().and_then(|tokens| u32::try_from(tokens).ok());
+    tokens
+        .filter(|tokens| (1..=TOKENS_MAX).contains(tokens))
+        .ok_or_else(|| ErrorReply::err(format!("TOKENS is from 1 to {TOKENS_MAX}")))
 }
 
 fn parse_try(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -233,6 +247,16 @@ fn parse_observe(args: &Args<'_>) -> Result<Command, ErrorReply> {
     }
     let op = AnyOp::Lock(Op::Observe(seen));
     Ok(Command::Awaiting(Awaiting { key, op, timeout_ms }))
+}
+
+fn parse_wanted(args: &Args<'_>) -> Result<Command, ErrorReply> {
+    let timeout_ms = match args.len() {
+        3 => 0,
+        5 if args.is(3, "TIMEOUT") => timeout(args, 4)?,
+        _ => return Err(ErrorReply::syntax()),
+    };
+    let op = AnyOp::Lock(Op::Wanted(token(args)?));
+    Ok(Command::Awaiting(Awaiting { key: args.blob(1)?, op, timeout_ms }))
 }
 
 fn parse_renew(args: &Args<'_>) -> Result<Command, ErrorReply> {

@@ -27,7 +27,7 @@ impl Story {
 
     fn call(&mut self, words: &str) -> Reply {
         let (_, op) = decode(&ArgBuf::of(words.split(' ')).args()).unwrap();
-        self.commits += 1;
+        self.commits += u64::from(op.reserves());
         let ts = Timestamp(Timestamp::from_micros(self.now_ms * 1000).0 + self.commits);
         apply(&mut self.slot, &op, &Ctx { now_ms: self.now_ms, ts, seed: 0 })
     }
@@ -42,14 +42,9 @@ impl Story {
 fn laws_hold() {
     let grant = |wait, share| {
         let owner = Blob::from(if wait { "ann" } else { "" });
-        Op::Acquire(Box::new(Grant {
-            wait,
-            lease_ms: 1500,
-            share,
-            owner,
-            detect: wait,
-            value: None,
-        }))
+        let tokens = if wait { 3 } else { 1 };
+        let (lease_ms, value) = (1500, None);
+        Op::Acquire(Box::new(Grant { wait, lease_ms, share, owner, detect: wait, value, tokens }))
     };
     let campaign = Op::Acquire(Box::new(Grant {
         wait: true,
@@ -58,6 +53,7 @@ fn laws_hold() {
         owner: Blob::from("ann"),
         detect: false,
         value: Some(Blob::from("here")),
+        tokens: 1,
     }));
     crate::laws::check_laws::<Value>(
         &[
@@ -78,6 +74,7 @@ fn laws_hold() {
             Op::Renew(1, None),
             Op::Renew(1, Some(10)),
             Op::Held(1),
+            Op::Wanted(1),
             Op::Holders,
             campaign,
             Op::Proclaim(1, Blob::from("there")),
@@ -160,6 +157,27 @@ fn a_passage_is_let_in_like_a_grant_and_holds_nothing() {
 }
 
 #[test]
+fn a_block_of_tokens_is_behind_all_that_was_given_and_before_all_that_is_given_later() {
+    let mut story = Story::begin();
+    let before = story.token("lock.pass k");
+    let first = story.token("lock.acquire k tokens 1000 owner ann");
+    assert!(before < first && first - before < 2000);
+    assert_eq!(story.call(&format!("lock.held k {}", first + 1)), Reply::Int(0), "by the first");
+    assert_eq!(story.call(&format!("lock.wanted k {first}")), Reply::Nil);
+    assert_eq!(story.call(&format!("lock.wanted k {}", first + 999)), Reply::Int(0));
+    story.call(&format!("lock.release k {first}"));
+    assert_eq!(story.slot, None, "nothing of the block is left");
+    let section = story.token("lock.pass k");
+    let second = story.token(&format!("lock.acquire k shared tokens {TOKENS_MAX}"));
+    let third = story.token("lock.acquire k tokens 2 shared");
+    assert!(first + 999 < section && section < second, "no time has passed");
+    assert!(second + i64::from(TOKENS_MAX) <= third);
+    story.now_ms = 1_000;
+    story.slot = None;
+    assert!(story.call("lock.acquire k tokens 2").is_error(), "two would be the same");
+}
+
+#[test]
 fn a_lock_knows_who_is_in_the_way() {
     let mut story = Story::begin();
     let mut in_the_way = |held: &str, words: &str| {
@@ -224,6 +242,13 @@ fn words_that_cannot_be_are_refused() {
         "election.observe k after -1".to_owned(),
         "election.observe k 5".to_owned(),
         "election.observe k timeout -1".to_owned(),
+        "lock.acquire k tokens 0".to_owned(),
+        format!("lock.acquire k tokens {}", TOKENS_MAX + 1),
+        "lock.try k tokens 2".to_owned(),
+        "lock.pass k tokens 2".to_owned(),
+        "lock.wanted k".to_owned(),
+        "lock.wanted k 1 timeout".to_owned(),
+        "lock.wanted k 1 timeout -1".to_owned(),
     ] {
         assert!(decode(&ArgBuf::of(words.split(' ')).args()).is_err(), "{words}");
     }

@@ -3,7 +3,7 @@
 use super::backend::{Attach, Backend};
 use super::experiments::Experiment;
 use super::generator::Arrivals;
-use super::grants;
+use super::{grants, keepers};
 use crate::args::parse_duration;
 use clap::{Args, ValueEnum};
 use model::Algorithm;
@@ -11,8 +11,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The recipes that there are, by the model's names, the choice among them, the lock that Claret
-/// itself knows, and that of etcd's library.
-pub const ALGORITHMS: [&str; 9] = [
+/// itself knows, processes that keep it, and the lock of etcd's library.
+pub const ALGORITHMS: [&str; 11] = [
     "sync-queue",
     "sync-queue-relist",
     "async-queue",
@@ -21,6 +21,8 @@ pub const ALGORITHMS: [&str; 9] = [
     "tas-watch",
     "adaptive",
     grants::NAME,
+    keepers::RETAINED,
+    keepers::COHORT,
     ETCD_MUTEX,
 ];
 
@@ -125,7 +127,8 @@ pub struct LocksArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "claret,zookeeper")]
     pub backend: Vec<Backend>,
     /// Ways to take the lock, separated by commas [default: the six recipes]. grant is Claret's own
-    /// lock, over the Redis protocol, and etcd-mutex that of etcd's library: each is measured there
+    /// lock, over the Redis protocol, which each client keeps with retained, and clients in two
+    /// processes hand on among themselves with cohort; and etcd-mutex that of etcd's library: each is measured there
     /// only.
     #[arg(long, value_delimiter = ',', value_parser = ALGORITHMS)]
     pub algorithm: Vec<String>,

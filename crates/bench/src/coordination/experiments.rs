@@ -1,8 +1,8 @@
 //! The study's experiments, and what each says about the parameters of its points.
 
 use super::args::{ALGORITHMS, ETCD_MUTEX};
-use super::grants;
 use super::plan::Measure;
+use super::{grants, keepers};
 use clap::ValueEnum;
 
 /// Round trips of the study's grids.
@@ -92,7 +92,15 @@ impl Experiment {
             Preset { algorithms, ..preset }
         };
         // A round trip and the service must fit between two requests, with a log write.
-        vec![cut(Self::E8, 100.0, 90.0), cut(Self::E10, 250.0, 1.0), cut(Self::E11, 40.0, 150.0)]
+        let kept = Preset {
+            algorithms: vec![grants::NAME, keepers::RETAINED, keepers::COHORT],
+            client_ms: vec![0.2, 20.0],
+            // One user alone, whom a lock can stay with, and others.
+            closed: vec![1, 8],
+            ..custom()
+        };
+        let (e8, e10) = (cut(Self::E8, 100.0, 90.0), cut(Self::E10, 250.0, 1.0));
+        vec![e8, e10, cut(Self::E11, 40.0, 150.0), kept]
     }
 
     fn preset(self) -> Preset {

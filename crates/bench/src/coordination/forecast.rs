@@ -4,6 +4,7 @@
 use super::args::{ETCD_MUTEX, recipe};
 use super::backend::{Attach, Backend};
 use super::generator::Arrivals;
+use super::keepers;
 use super::plan::Point;
 use model::lock::Wait;
 use model::operation::Operation;
@@ -119,6 +120,10 @@ pub fn setting(point: &Point, base: &Base) -> Result<Setting, Invalid> {
     Ok(Setting {
         poll_ms: point.poll_ms / point.scale,
         requests: (point.requests <= RUN_MAX).then_some(point.requests),
+        // Inside of a process nothing is said. Requests go to the clients in turn.
+        near_rtt_ms: 0.0,
+        cohort: keepers::MEMBERS,
+        same_user: if point.clients == 1 { 1.0 } else { 0.0 },
         ..setting
     })
 }

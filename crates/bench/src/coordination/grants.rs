@@ -47,6 +47,8 @@ enum Doing {
     Holding(usize),
     /// It gives the lock back.
     Releasing(usize),
+    /// It waits until somebody else wants the lock that a request has.
+    Listening(usize),
 }
 
 struct Connection {
@@ -72,6 +74,11 @@ pub struct Grants {
     wanted: Vec<(usize, usize)>,
     /// By request, its connection, and its token once it has the lock.
     requests: BTreeMap<usize, (usize, i64)>,
+    /// How many tokens a request is granted.
+    tokens: u32,
+    /// Requests whose clients want to hear of others, with their tokens, and those whose lock others want.
+    to_listen: Vec<(usize, i64)>,
+    wanted_by_others: Vec<usize>,
     /// Connections that have something to send.
     dirty: Vec<usize>,
     counts: Counts,
@@ -100,6 +107,9 @@ impl Grants {
             idle: vec![Vec::new(); entrances.len()],
             wanted: Vec::new(),
             requests: BTreeMap::new(),
+            tokens: 1,
+            to_listen: Vec::new(),
+            wanted_by_others: Vec::new(),
             dirty: Vec::new(),
             counts: Counts::default(),
             scratch: vec![0; READ_BYTES],
@@ -119,6 +129,24 @@ impl Grants {
             grants.turn(until_ns, &mut nothing)?;
         }
         Ok(grants)
+    }
+
+    /// The same for requests that are granted several tokens each.
+    #[must_use]
+    pub fn with_tokens(self, tokens: u32) -> Self {
+        Self { tokens, ..self }
+    }
+
+    /// Waits until others want the lock that a request has, over another connection of its client.
+    pub fn listen(&mut self, request: usize) {
+        if let Some((_, token)) = self.requests.get(&request) {
+            self.to_listen.push((request, *token));
+        }
+    }
+
+    /// Requests whose lock others want since the last call.
+    pub fn wanted_by_others(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.wanted_by_others)
     }
 
     /// One more connection of a client. It greets, so that the line is known to be there; what is
@@ -146,15 +174,21 @@ impl Grants {
 
     /// Sends an acquisition on a connection that has nothing else to do.
     fn ask_for(&mut self, request: usize, client: usize) -> io::Result<()> {
-        let number = match self.idle[client].pop() {
-            Some(number) => number,
-            None => self.dial(client)?,
-        };
+        let number = self.idle_of(client)?;
         let key = self.key.clone();
-        let owner = format!("client-{client}");
-        let words: [&[u8]; 6] =
-            [b"LOCK.ACQUIRE", &key, b"LEASE", LEASE_MS, b"OWNER", owner.as_bytes()];
-        self.say(number, Doing::Acquiring(request), &words);
+        let (owner, tokens) = (format!("client-{client}"), self.tokens.to_string());
+        let words: [&[u8]; 8] = [
+            b"LOCK.ACQUIRE",
+            &key,
+            b"LEASE",
+            LEASE_MS,
+            b"OWNER",
+            owner.as_bytes(),
+            b"TOKENS",
+            tokens.as_bytes(),
+        ];
+        let words = if self.tokens > 1 { &words[..] } else { &words[..6] };
+        self.say(number, Doing::Acquiring(request), words);
         self.requests.insert(request, (number, 0));
         if self.spare && self.idle[client].is_empty() {
             let another = self.dial(client)?;
@@ -163,10 +197,29 @@ impl Grants {
         Ok(())
     }
 
+    fn idle_of(&mut self, client: usize) -> io::Result<usize> {
+        self.idle[client].pop().map_or_else(|| self.dial(client), Ok)
+    }
+
+    /// Asks to be told on a connection that has nothing else to do. That changes nothing.
+    fn ask_for_others(&mut self, request: usize, token: i64) -> io::Result<()> {
+        let Some((number, _)) = self.requests.get(&request) else { return Ok(()) };
+        let client = self.connections[*number].client;
+        let number = self.idle_of(client)?;
+        let (key, token) = (self.key.clone(), token.to_string());
+        self.say(number, Doing::Listening(request), &[b"LOCK.WANTED", &key, token.as_bytes()]);
+        self.counts.writes -= 1;
+        self.counts.reads += 1;
+        Ok(())
+    }
+
     fn turn(&mut self, until_ns: u64, told: &mut Vec<Told>) -> io::Result<()> {
         super::stop::check()?;
         for (request, client) in std::mem::take(&mut self.wanted) {
             self.ask_for(request, client)?;
+        }
+        for (request, token) in std::mem::take(&mut self.to_listen) {
+            self.ask_for_others(request, token)?;
         }
         for number in std::mem::take(&mut self.dirty) {
             self.connections[number].stream.flush()?;
@@ -241,6 +294,15 @@ impl Grants {
                 told.push(Told::Released { request });
                 Ok(())
             }
+            (Doing::Listening(request), ClientReply::Int(count)) => {
+                connection.doing = Doing::Idle;
+                self.idle[client].push(number);
+                // Nought: it has given the lock back meanwhile.
+                if *count > 0 {
+                    self.wanted_by_others.push(request);
+                }
+                Ok(())
+            }
             (doing, reply) => {
                 Err(io::Error::other(format!("the server answers {reply:?} while {doing:?}")))
             }
@@ -266,7 +328,7 @@ impl Locker for Grants {
     }
 
     fn wait(&mut self, until_ns: u64, told: &mut Vec<Told>) -> io::Result<()> {
-        while told.is_empty() {
+        while told.is_empty() && self.wanted_by_others.is_empty() {
             self.turn(until_ns, told)?;
             if self.now_ns() >= until_ns {
                 break;
@@ -283,6 +345,7 @@ impl Locker for Grants {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coordination::keepers::{self, Keepers};
     use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::sync::{Arc, Condvar, Mutex};
@@ -310,11 +373,22 @@ mod tests {
                 assert_eq!((word(1), word(2)), ("/lock-1".to_owned(), "LEASE".to_owned()));
                 lock.came += 1;
                 let place = lock.came;
+                changed.notify_all();
                 while lock.given_back + 1 < place {
                     lock = changed.wait(lock).unwrap();
                 }
-                lock.granted = place;
-                format!(":{place}\r\n")
+                let block = words.len() > 6 && word(6) == "TOKENS";
+                lock.granted = if block { place * 100_000 } else { place };
+                format!(":{}\r\n", lock.granted)
+            }
+            "LOCK.WANTED" => {
+                let held = |lock: &Lock| word(2) == lock.granted.to_string();
+                let waiting = |lock: &Lock| lock.came - lock.given_back - 1;
+                while held(&lock) && lock.came > lock.given_back && waiting(&lock) == 0 {
+                    lock = changed.wait(lock).unwrap();
+                }
+                let held = held(&lock) && lock.came > lock.given_back;
+                format!(":{}\r\n", if held { waiting(&lock) } else { 0 })
             }
             "LOCK.RELEASE" if word(2) == lock.granted.to_string() => {
                 lock.given_back += 1;
@@ -410,6 +484,40 @@ mod tests {
             assert_eq!(next(&mut grants), Told::Released { request });
         }
         assert_eq!(grants.connections.len(), 2);
+    }
+
+    #[test]
+    fn a_process_keeps_the_lock_until_another_one_wants_it_and_its_clients_take_turns() {
+        let (server, _) = serve();
+        let grants = Grants::connect(&[server, server], "/lock-1", true).unwrap();
+        let mut keepers = Keepers::new(grants.with_tokens(keepers::TOKENS), 2);
+        let hear = |keepers: &mut Keepers, count: usize| {
+            let mut all = Vec::new();
+            while all.len() < count {
+                keepers.wait(keepers.now_ns() + PATIENCE_NS, &mut all).unwrap();
+            }
+            all
+        };
+        let granted = |request, token| Told::Granted { request, token };
+        keepers.acquire(0, 0);
+        assert_eq!(hear(&mut keepers, 1), [granted(0, 100_000)]);
+        keepers.acquire(1, 2);
+        keepers.release(0);
+        let said = keepers.counts();
+        let then = [Told::Released { request: 0 }, granted(1, 100_001)];
+        assert_eq!(hear(&mut keepers, 2), then, "client 2 is of the same process");
+        assert_eq!(keepers.counts().writes, said.writes, "nothing is asked");
+        keepers.acquire(2, 1);
+        while keepers.counts().heard < 2 {
+            keepers.wait(keepers.now_ns() + 1_000_000, &mut Vec::new()).unwrap();
+        }
+        keepers.acquire(3, 4);
+        keepers.release(1);
+        // Others are heard of, and one more of the cohort goes first.
+        let then = [Told::Released { request: 1 }, granted(3, 100_002)];
+        assert_eq!(hear(&mut keepers, 2), then);
+        keepers.release(3);
+        assert_eq!(hear(&mut keepers, 2), [Told::Released { request: 3 }, granted(2, 200_000)]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::figures::{Watch, of_lock};
 use super::forecast::{self, Base};
 use super::generator::{Load, Outcome, run as generate};
 use super::grants::Grants;
+use super::keepers::{self, Keepers};
 use super::operations::Timed;
 use super::plan::{self, Measure, Point, points};
 use super::sessions::Sessions;
@@ -138,7 +139,7 @@ pub fn base(services: &mut Services<'_>, point: &Point) -> io::Result<Base> {
     let node = services.name("base");
     let ensemble = services.ensemble(point.backend, point.servers, point.stretched)?;
     ensemble.stretch(round_trips(point, true), 0)?;
-    if recipe(&point.algorithm) == Some(Algorithm::Grant) {
+    if protocol_of(recipe(&point.algorithm)) == Protocol::Redis {
         return base_of_redis(ensemble, &node);
     }
     let mut sessions = Sessions::begin(ensemble, &ensemble.entrances(1, Attach::Leader))?;
@@ -292,6 +293,14 @@ fn lock(services: &mut Services<'_>, point: &Point, base: &Base) -> io::Result<M
     Ok(row)
 }
 
+/// What clients speak for a way to take the lock.
+fn protocol_of(algorithm: Option<Algorithm>) -> Protocol {
+    match algorithm {
+        Some(Algorithm::Grant | Algorithm::Retained | Algorithm::Cohort) => Protocol::Redis,
+        _ => Protocol::Nodes,
+    }
+}
+
 /// One run of a lock's point. What a lock that changes its recipe has chosen is added to `chosen`: how
 /// often each recipe gave the lock, and how often it was changed.
 fn one_run(
@@ -305,11 +314,9 @@ fn one_run(
     let distances = point.distances_ms.len().clamp(1, DISTANCES);
     let clients = point.clients as usize;
     let algorithm = recipe(&point.algorithm);
-    let protocol = match algorithm {
-        Some(Algorithm::Grant) => Protocol::Redis,
-        _ => Protocol::Nodes,
-    };
-    let entrances: Vec<_> = (0..clients)
+    let protocol = protocol_of(algorithm);
+    let places = keepers::processes(&point.algorithm, clients);
+    let entrances: Vec<_> = (0..places)
         .map(|session| ensemble.entrance(protocol, session, point.attach, session % distances))
         .collect();
     let poll_ns = real_ns(point, point.poll_ms);
@@ -325,6 +332,9 @@ fn one_run(
     };
     if algorithm == Some(Algorithm::Grant) {
         return grants(ensemble, &entrances, &node, &load);
+    }
+    if protocol == Protocol::Redis {
+        return kept(ensemble, &entrances, &node, &load);
     }
     if algorithm.is_none() && point.algorithm != ETCD_MUTEX {
         let client = Client::connect(&entrances)?;
@@ -370,6 +380,22 @@ pub fn grants(
     load: &Load,
 ) -> io::Result<Outcome> {
     let mut locker = Grants::connect(entrances, key, load.closed_think_ns.is_none())?;
+    let before = ensemble.log_entries()?;
+    let mut outcome = generate(&mut locker, load)?;
+    outcome.log_entries = ensemble.log_entries()?.zip(before).map(|(now, before)| now - before);
+    Ok(outcome)
+}
+
+/// The same with processes that keep the lock, one at each of these entrances.
+fn kept(
+    ensemble: &Ensemble,
+    entrances: &[SocketAddr],
+    key: &str,
+    load: &Load,
+) -> io::Result<Outcome> {
+    // Who listens needs a connection besides the one that the lock was asked for over.
+    let grants = Grants::connect(entrances, key, true)?.with_tokens(keepers::TOKENS);
+    let mut locker = Keepers::new(grants, entrances.len());
     let before = ensemble.log_entries()?;
     let mut outcome = generate(&mut locker, load)?;
     outcome.log_entries = ensemble.log_entries()?.zip(before).map(|(now, before)| now - before);
@@ -435,7 +461,7 @@ pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
     let points = points(args);
     if points.is_empty() {
         let what = "none of these services has what was asked for: only claret knows locks itself \
-            (grant), only etcd has etcd-mutex, and it has neither adaptive nor E15 and E16";
+            (grant, retained, cohort), only etcd has etcd-mutex, and it has neither adaptive nor E15 and E16";
         return Err(io::Error::new(ErrorKind::InvalidInput, what));
     }
     let mut report = Report::default();

@@ -4,7 +4,7 @@ use super::args::{ETCD_MUTEX, LocksArgs};
 use super::backend::{Attach, Backend};
 use super::experiments::{Preset, custom};
 use super::generator::Arrivals;
-use super::{barrier, grants};
+use super::{barrier, grants, keepers};
 use model::Algorithm;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -247,7 +247,9 @@ fn add(args: &LocksArgs, experiment: &str, preset: Preset, points: &mut Vec<Poin
 /// the lock of its library; what changes its recipe is written for ZooKeeper's protocol.
 pub fn has(backend: Backend, algorithm: &str) -> bool {
     match algorithm {
-        grants::NAME | barrier::NAME => backend == Backend::Claret,
+        grants::NAME | barrier::NAME | keepers::RETAINED | keepers::COHORT => {
+            backend == Backend::Claret
+        }
         ETCD_MUTEX => backend == Backend::Etcd,
         ADAPTIVE => backend != Backend::Etcd,
         _ => true,
@@ -269,7 +271,7 @@ pub fn left_out<'a>(
     let mut left_out: BTreeMap<&'static str, Vec<&str>> = BTreeMap::new();
     for name in asked.filter(|name| backends.iter().any(|backend| !has(*backend, name))) {
         let only = match name {
-            grants::NAME | barrier::NAME => "on_claret_only",
+            grants::NAME | barrier::NAME | keepers::RETAINED | keepers::COHORT => "on_claret_only",
             ETCD_MUTEX => "on_etcd_only",
             _ => "not_on_etcd",
         };
@@ -339,9 +341,13 @@ mod tests {
         };
         // Of E8, E10 and E11 those that a grant is quick enough for.
         let each = 5 + 7 + 4;
-        assert_eq!((by("grant", Backend::Claret), by("grant", Backend::Zookeeper)), (each, 0));
+        // One client alone, and eight, near and far.
+        let kept = 2 * 2;
+        assert_eq!(by("grant", Backend::Claret), each + kept);
+        assert_eq!((by("retained", Backend::Claret), by("cohort", Backend::Claret)), (kept, kept));
+        assert_eq!((by("grant", Backend::Zookeeper), by("cohort", Backend::Zookeeper)), (0, 0));
         assert_eq!(by("sync-queue-relist", Backend::Zookeeper), each);
-        assert_eq!(e17.len(), each * 5);
+        assert_eq!(e17.len(), each * 5 + kept * 3);
         assert!(e17.iter().all(|point| point.experiment == "E17" && point.seeds == 5));
         assert_eq!(points_of(&["--backend", "zookeeper", "--algorithm", "grant"]).len(), 0);
         let e14 = points_of(&["--experiment", "E14", "--algorithm", "grant"]);

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 /// A grant that somebody was told, or a section, which holds nothing when it is over.
 struct Grant<'a> {
     token: Token,
+    /// The last one of a block of tokens that begins with it.
+    last: Token,
     act: &'a Act,
     shared: bool,
     /// Nobody else may be let in before, in microseconds.
@@ -21,6 +23,7 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
         verdict.count("leases counted", held);
         let sections = grants.iter().filter(|grant| matches!(grant.act.what, What::Section { .. }));
         verdict.count("sections", sections.count());
+        verdict.count("blocks", grants.iter().filter(|grant| grant.last > grant.token).count());
         for (place, one) in grants.iter().enumerate() {
             for other in &grants[place + 1..] {
                 if in_order(lock, one, other, verdict) {
@@ -40,7 +43,9 @@ fn granted(history: &History) -> BTreeMap<&str, Vec<Grant<'_>>> {
             && let Outcome::Granted(token) = act.outcome
         {
             let until_us = held_until_us(history, act, token);
-            let grant = Grant { token, act, shared: *shared, until_us };
+            let tokens = if let What::Acquire { tokens, .. } = act.what { tokens } else { 1 };
+            let last = token.saturating_add(tokens.saturating_sub(1));
+            let grant = Grant { token, last, act, shared: *shared, until_us };
             locks.entry(lock).or_default().push(grant);
         }
     }
@@ -78,10 +83,10 @@ fn held_until_us(history: &History, grant: &Act, granted: Token) -> u64 {
 
 /// Whether their tokens are in the order of the grants, as far as that is known.
 fn in_order(lock: &str, one: &Grant<'_>, other: &Grant<'_>, verdict: &mut Verdict) -> bool {
-    if one.token == other.token {
+    if other.token <= one.last {
         let text = format!(
             "{lock} was granted to {} and to {} with the token {}",
-            one.act.who, other.act.who, one.token
+            one.act.who, other.act.who, other.token
         );
         report(verdict, "token-twice", text);
     } else if other.act.precedes(one.act) {
@@ -110,7 +115,7 @@ fn nameless_apart(history: &History, lock: &str, grants: &[Grant<'_>], verdict: 
         }
         verdict.count("sections", 1);
         let token = Token::MAX;
-        let section = Grant { token, act, shared: *shared, until_us: 0 };
+        let section = Grant { token, last: token, act, shared: *shared, until_us: 0 };
         for grant in grants.iter().filter(|grant| grant.act.precedes(act)) {
             apart(lock, grant, &section, verdict);
         }

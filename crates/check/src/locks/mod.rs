@@ -6,7 +6,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`grants`] | tokens of a lock grow with its grants, none is given twice, and nobody else is let in before a lease can have ended or was given back, for a section either |
+//! | [`grants`] | tokens of a lock grow with its grants, none is given twice, those of a block included, and nobody else is let in before a lease can have ended or was given back, for a section either |
 //! | [`places`] | nothing is accepted under a token after something under a larger one was, in whatever order one looks: the order in which it took effect, real time, reads, what is there at the end |
 //! | [`leaders`] | who is said to lead has been elected and has said that, and nobody is told of something older than was known before |
 //! | [`meetings`] | nobody goes on from a barrier before so many have come, not more than so many go on together, and generations have growing numbers |
@@ -43,6 +43,8 @@ pub enum What {
         /// It was asked more than once, under one request number: what was granted may have been taken
         /// back since, and counts from the next renewal on.
         again: bool,
+        /// How many tokens are granted, of which the first one is told.
+        tokens: u64,
         /// What it says as soon as it is elected, if that is what it wants; said by nobody else.
         value: Option<String>,
     },
@@ -91,6 +93,13 @@ pub enum What {
     /// Begins the lease anew.
     Renew {
         /// Of which lock.
+        lock: String,
+        /// The grant.
+        token: Token,
+    },
+    /// Waits until somebody else wants the lock. What is answered promises nothing.
+    Listen {
+        /// Which one.
         lock: String,
         /// The grant.
         token: Token,

@@ -31,7 +31,14 @@ impl Story {
 
     fn grant_as(self, who: u64, token: Token, shared: bool, again: bool) -> Self {
         let lock = "k".to_owned();
-        let what = What::Acquire { lock, lease_us: 1000, shared, again, value: None };
+        let what = What::Acquire { lock, lease_us: 1000, shared, again, value: None, tokens: 1 };
+        self.act(who, 10, what, Outcome::Granted(token))
+    }
+
+    /// A grant with several tokens.
+    fn block(self, who: u64, token: Token, tokens: u64) -> Self {
+        let (lock, shared, again) = ("k".to_owned(), false, false);
+        let what = What::Acquire { lock, lease_us: 1000, shared, again, value: None, tokens };
         self.act(who, 10, what, Outcome::Granted(token))
     }
 
@@ -238,7 +245,8 @@ fn a_section_is_between_grants_and_its_token_counts() {
 impl Story {
     fn campaign(self, who: u64, value: &str, outcome: Outcome) -> Self {
         let (lock, value) = ("k".to_owned(), Some(value.to_owned()));
-        let what = What::Acquire { lock, lease_us: 1000, shared: false, again: false, value };
+        let what =
+            What::Acquire { lock, lease_us: 1000, shared: false, again: false, value, tokens: 1 };
         self.act(who, 10, what, outcome)
     }
 
@@ -313,4 +321,21 @@ fn nobody_goes_on_from_a_barrier_alone() {
     assert_eq!(pair().meet(3, 30, granted(5)).kinds(), ["too-many-met"]);
     let falls = pair().wait(100).meet(1, 50, granted(4)).meet(2, 40, granted(4));
     assert_eq!(falls.kinds(), ["generation-falls"]);
+}
+
+#[test]
+fn a_block_of_tokens_is_between_those_of_other_grants() {
+    let begun = || Story::default().block(1, 5, 4).write(6, "a", Done).write(8, "b", Done);
+    let good = begun().write(7, "late", Fenced).release(1, 5, Done).grant(2, 9);
+    let verdict = good.write(9, "c", Done).ends(&["a", "b", "c"]);
+    assert_eq!(kinds(&verdict), Vec::<&str>::new());
+    assert_eq!((verdict.counts["blocks"], verdict.counts["grants"]), (1, 2));
+    for token in [6, 8] {
+        let inside = begun().release(1, 5, Done).grant(2, token).verdict();
+        assert_eq!(kinds(&inside), ["token-twice"], "{token}");
+    }
+    let section = begun().release(1, 5, Done).section(2, "s", Outcome::Granted(7));
+    assert!(section.ends(&["a", "b", "s"]).has("token-twice"));
+    let old = begun().write(7, "late", Done).ends(&["a", "b", "late"]);
+    assert_eq!(kinds(&old), ["old-token", "token-goes-back", "register-goes-back"]);
 }

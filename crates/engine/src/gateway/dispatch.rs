@@ -221,9 +221,7 @@ impl Gateway {
             return Err(ErrorReply::err(text));
         }
         if spec.flags.has(Flags::COORDINATION) && !self.all_understand(level_of(spec.name)) {
-            let text =
-                "locks need all machines to be of a newer build: see 'claret cluster upgrade'";
-            return Err(ErrorReply::err(text));
+            return Err(too_new());
         }
         if self.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {
             let text = "command not allowed when used memory > 'maxmemory'.";
@@ -250,6 +248,12 @@ fn level_of(name: &str) -> Level {
         Some((_, "section")) => Level::QUOTAS,
         _ => Level::COORDINATED,
     }
+}
+
+/// The error for what older machines of the cluster would not understand.
+pub(super) fn too_new() -> ErrorReply {
+    let text = "locks need all machines to be of a newer build: see 'claret cluster upgrade'";
+    ErrorReply::err(text)
 }
 
 /// The error for a name that is no command, word by word as Redis has it.

@@ -4,11 +4,13 @@
 use super::api::SessionId;
 use super::circles::Suspect;
 use super::data::key_too_long;
+use super::dispatch::too_new;
 use super::mail::{Pending, Target};
 use super::response::unexpected;
 use super::work::{Finish, Form};
 use super::{Gateway, Job};
 use crate::entry::Apply;
+use crate::level::Level;
 use crate::message::{Answer, Body, ShardId};
 use adt::{Awaiting, ErrorReply, Reply};
 use smallvec::smallvec;
@@ -32,6 +34,9 @@ impl Gateway {
         let Awaiting { key, op, timeout_ms } = awaiting;
         if let Some(error) = key_too_long(&key) {
             return self.reply(id, error.into());
+        }
+        if (op.reserves() > 1 || op.listens()) && !self.all_understand(Level::LOCKS) {
+            return self.reply(id, too_new().into());
         }
         let request = self.take_request(id);
         let target = self.place(id, None);

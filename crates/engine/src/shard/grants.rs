@@ -151,6 +151,7 @@ impl Shard {
             }
         }
         let awaited = self.awaited(&apply);
+        self.reserve(&apply);
         self.log(LogRecord::Apply(apply), Target { gateway, token, kind });
         if kind == TargetKind::Turn {
             self.turns.has_place(gateway, token);

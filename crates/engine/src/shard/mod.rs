@@ -25,6 +25,7 @@ mod reads;
 mod recent;
 mod removals;
 pub mod requests;
+mod reserved;
 pub mod snapshot;
 pub mod split;
 mod streams;
@@ -145,6 +146,8 @@ struct Batch {
     urgent: bool,
     /// When its first record came, in monotonic microseconds.
     since_us: u64,
+    /// How many numbers below its first timestamp are taken; see [`reserved`].
+    reserved: u64,
 }
 
 /// A transaction that holds or waits for something here.
@@ -451,7 +454,7 @@ impl Shard {
             }
             Body::Read { .. } => self.read(now, request),
             Body::Apply(_) => self.admit_apply(now, request),
-            Body::Await { ref apply, .. } if !apply.writes() => self.observe(now, request),
+            Body::Await { ref apply, .. } if apply.observes() => self.observe(now, request),
             Body::Await { .. } => self.take_turn(now, request),
             Body::Snapshot { .. } => self.snapshot_read(now, request),
             Body::Lock { .. } | Body::Prepare { .. } => self.begin_locking(now, request),
@@ -638,7 +641,8 @@ impl Shard {
     pub fn next_closed(&mut self, now: Now) -> Option<Entry> {
         let mut batch = self.closed.pop_front()?;
         self.random = mix(self.random);
-        batch.ts = self.clock.next().max(Timestamp::from_micros(now.wall_us));
+        let next = Timestamp(self.clock.next().0 + batch.reserved);
+        batch.ts = next.max(Timestamp::from_micros(now.wall_us));
         batch.now_ms = now.wall_ms();
         batch.seed = self.random;
         self.clock = Timestamp(batch.ts.0 + batch.records.len() as u64);

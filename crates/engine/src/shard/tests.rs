@@ -6,6 +6,7 @@ mod chains;
 mod circles;
 mod coordination;
 mod idle;
+mod kept;
 mod observers;
 mod outcomes;
 mod owed;

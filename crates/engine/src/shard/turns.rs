@@ -7,6 +7,7 @@
 //! costs no messages. A *section* is a turn that brings along what is to be done under the lock. See
 //! "Locks" in `docs/internals/coordination.md`.
 
+mod listening;
 mod together;
 
 use super::split::is_in;
@@ -58,6 +59,8 @@ impl Turn {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: BTreeSet<Number>,
+    /// Those beside it who want to know when somebody waits.
+    listening: BTreeSet<Number>,
     /// How many are on their way.
     going: u32,
     /// How many of them are not in the log: a section may have to wait for the records that it is about.
@@ -142,7 +145,9 @@ impl Turns {
         if let Some(waiter) = turn.op().waiter() {
             self.named.entry(waiter.clone()).or_default().push(number);
         }
-        self.queues.entry(turn.key().clone()).or_default().waiting.insert(number);
+        let listens = turn.op().listens();
+        let queue = self.queues.entry(turn.key().clone()).or_default();
+        if listens { &mut queue.listening } else { &mut queue.waiting }.insert(number);
         self.turns.insert(number, turn);
         number
     }
@@ -210,9 +215,10 @@ impl Turns {
         let key = turn.key();
         if let Some(queue) = self.queues.get_mut(key) {
             queue.waiting.remove(&number);
+            queue.listening.remove(&number);
             queue.going -= u32::from(turn.goes);
             queue.unlogged -= u32::from(turn.goes && !turn.logged);
-            if queue.going == 0 && queue.waiting.is_empty() {
+            if queue.going == 0 && queue.waiting.is_empty() && queue.listening.is_empty() {
                 self.queues.swap_remove(key);
                 self.look.remove(key);
             } else {
@@ -265,6 +271,9 @@ impl Shard {
             late: false,
             given_up: false,
         };
+        if turn.op().listens() {
+            return self.listen(now, turn);
+        }
         let key = turn.key().clone();
         let request = turn.apply.request.as_ref();
         let known = request.is_some_and(|request| self.state.requests().get(request).is_some());
@@ -286,6 +295,7 @@ impl Shard {
                 self.stats.refused += 1;
                 self.end_turn_with(number, circle.into());
             }
+            self.tell_listening(now, &key);
         }
     }
 
@@ -354,12 +364,13 @@ impl Shard {
         }
         while let Some(key) = self.turns.look.pop_first() {
             self.let_in(now, &key, None);
+            self.tell_listening(now, &key);
         }
     }
 
     /// A record has changed.
     pub(super) fn turn_may_come(&mut self, key: &Blob) {
-        if self.turns.has_waiting(key) {
+        if self.turns.queues.contains_key(key) {
             self.turns.look.insert(key.clone());
         }
     }

@@ -33,6 +33,8 @@ pub struct Habits {
     /// How many of a hundred times they come to a barrier, and for how many that is.
     pub(super) meets_percent: u64,
     pub(super) parties: usize,
+    /// How many of a hundred acquisitions are for several tokens.
+    pub(super) blocks_percent: u64,
 }
 
 impl Habits {
@@ -60,6 +62,8 @@ impl Habits {
             elections_percent: *random.pick(&[0, 30, 80]),
             meets_percent: *random.pick(&[0, 10, 40]),
             parties: *random.pick(&[2, 2, 3]),
+            // What is written in a transaction that reads the lock is not compared by its token.
+            blocks_percent: if requires { 0 } else { *random.pick(&[0, 40, 100]) },
         }
     }
 

@@ -88,7 +88,10 @@ pub(super) fn outcome(what: &What, reply: &Reply) -> Outcome {
             Outcome::Refused
         }
         (What::Observe { .. }, Reply::Array(row)) => Outcome::Led(led(row)),
-        (What::Renew { .. } | What::Release { .. }, Reply::Int(0)) => Outcome::Refused,
+        (
+            What::Renew { .. } | What::Release { .. } | What::Listen { .. },
+            Reply::Int(0) | Reply::Nil,
+        ) => Outcome::Refused,
         (What::Read { .. }, Reply::Array(items)) => {
             Outcome::Read(items.iter().filter_map(text).collect())
         }

@@ -249,6 +249,32 @@ fn who_observes_an_election_asks_the_next_leader_without_a_request_number() {
 }
 
 #[test]
+fn in_a_cluster_of_the_level_before_blocks_of_tokens_there_are_none() {
+    let mut story = of_level(Level::QUOTAS);
+    for line in ["LOCK.ACQUIRE a TOKENS 2", "LOCK.WANTED a 7"] {
+        let reply = story.told(line);
+        assert!(text(&reply).contains("claret cluster upgrade"), "{line}: {reply:?}");
+    }
+    story.says("LOCK.ACQUIRE a TOKENS 1 OWNER tokens");
+    assert_eq!(story.sent().len(), 1, "which machines of that level understand");
+}
+
+#[test]
+fn who_listens_is_asked_again_of_the_next_leader_for_the_time_that_is_left() {
+    let mut story = of_level(Level::LOCKS);
+    story.says("LOCK.WANTED a 7 TIMEOUT 900");
+    let (_, body) = story.asked();
+    assert!(matches!(body, Body::Await { timeout_ms: 900, .. }));
+    story.now.mono_us += 400_000;
+    story.gateway.machine_lost(story.now, MachineId(1));
+    story.leads(2);
+    let (token, body) = story.asked();
+    assert!(matches!(body, Body::Await { timeout_ms: 500, .. }), "{body:?}");
+    story.answer(token, done(&[1]));
+    assert_eq!(story.replies(), [Reply::Int(1)]);
+}
+
+#[test]
 fn a_command_that_is_refused_leaves_its_request_number_to_nobody() {
     for refused in ["LOCK.ACQUIRE a LEASE 0", "LOCK.SECTION a", "NOTHING", "SET a", "BLPOP a 0"] {
         let mut story = Story::new();

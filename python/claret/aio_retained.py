@@ -1,0 +1,236 @@
+"""Locks that stay with the process, for asyncio; see :mod:`claret.retained`."""
+
+import asyncio
+import time
+
+from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+
+from .aio_lock import Fenced, Lock
+from .errors import LockLost, NotAcquired
+from .hold import last_of, time_left
+from .keep import Kept, Stay
+from .script import RetryPolicy
+
+# It is to be tried again, or the grant was given back, or the client closed, in the meantime.
+LOST_TOUCH = (
+    ConnectionError,
+    TimeoutError,
+    ResponseError,
+    NotAcquired,
+    asyncio.TimeoutError,
+    OSError,
+    ValueError,
+)
+
+
+class Grant(Lock):
+    """What the process has of the lock; see :class:`claret.retained.Grant`."""
+
+    def __init__(self, db, name, lease, owner, tokens, policy):
+        super().__init__(db, name, lease, owner, False, None, None, policy=policy)
+        self._tokens = tokens
+
+    def words(self, wait_s):
+        """The command that acquires; nought is as short as can be."""
+        return [*super().words(0.001 if wait_s == 0 else wait_s), "TOKENS", self._tokens]
+
+    async def ask(self, timeout):
+        """Waits in turn for the lock; tells whether it was granted."""
+        with self._db.requests.borrow() as requests:
+            return await self._acquire(requests, timeout)
+
+    async def is_wanted(self, wait_s):
+        """How many others wait; see :meth:`claret.retained.Grant.is_wanted`."""
+        lane = self._db.waiting_lane(wait_s + self._lease_ms / 6000)
+        words = ["LOCK.WANTED", self.name, self.token, "TIMEOUT", max(1, round(wait_s * 1000))]
+        try:
+            reply = last_of(await lane.exchange([words], first=True))
+        except BaseException:
+            await lane.abandon()
+            raise
+        await lane.close()
+        return None if reply is None else int(reply)
+
+
+class Visit(Stay):
+    """One stay in a lock that the process keeps; see :class:`claret.retained.Visit`."""
+
+    def __init__(self, kept, timeout):
+        super().__init__(kept.name, timeout)
+        self._kept = kept
+        # The task in the block, and whether it was cancelled because the lock was lost.
+        self._holder = None
+        self._cancelled = False
+
+    async def __aenter__(self):
+        if not await self.acquire():
+            raise NotAcquired(f"the lock {self.name!r} was not free in time")
+        self._holder, self._cancelled = asyncio.current_task(), False
+        return self
+
+    async def __aexit__(self, kind, error, trace):
+        lost, holder, self._holder = self.lost, self._holder, None
+        await self.release()
+        stopped = self._cancelled and kind is not None and issubclass(kind, asyncio.CancelledError)
+        if stopped and hasattr(holder, "uncancel"):
+            # Somebody else may have cancelled it as well.
+            stopped = holder.uncancel() == 0
+        if stopped or (lost and kind is None):
+            raise LockLost(f"the lock {self.name!r} was lost before the work under it was done")
+
+    def stop(self):
+        """The lock is lost, and so is the work under it."""
+        if self._holder is not None:
+            self._cancelled = True
+            self._holder.cancel()
+
+    async def acquire(self, timeout=...):
+        """Waits in turn for the lock; see :meth:`claret.retained.Visit.acquire`."""
+        return await self._kept.enter(self, self.timeout if timeout is ... else timeout)
+
+    async def release(self):
+        """Leaves the lock, which stays with the process if nobody else wants it."""
+        return await self._kept.leave(self)
+
+    async def fence(self, *command):
+        """Carries out a command unless a later holder was there; see :meth:`claret.Lock.fence`."""
+        return await Fenced(self._kept.db, self).execute_command(*command)
+
+
+class Retained:
+    """A lock that stays with the process, for all its tasks; see :class:`claret.Retained`."""
+
+    def __init__(self, db, name, lease, owner, timeout, cohort, tokens, policy=RetryPolicy()):
+        self.db = db
+        self.name = name
+        self._timeout = timeout
+        self._grant = lambda: Grant(db, name, lease, owner, tokens, policy)
+        # Asks nothing: what is wrong with the words is told here.
+        self._grant()
+        self._kept = Kept(cohort, tokens)
+        # Set when something has changed, and replaced by another one then.
+        self._changed = asyncio.Event()
+        self._keeper = None
+
+    def lock(self, timeout=...):
+        """One stay in the lock, as an asynchronous context manager; see :class:`Visit`."""
+        return Visit(self, self._timeout if timeout is ... else timeout)
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, kind, error, trace):
+        await self.close()
+
+    async def close(self):
+        """Gives the lock back, as soon as nobody is in; nobody is let in any more."""
+        self._kept.closed = True
+        await self._give_back()
+
+    async def enter(self, stay, timeout):
+        """Lets somebody in, in turn; tells whether that was in time."""
+        begun, kept = time.monotonic(), self._kept
+        if stay is kept.inside or stay in kept.line:
+            raise RuntimeError("it is held already: a lock is held once")
+        kept.line.append(stay)
+        try:
+            while True:
+                next_one = await self._until(
+                    lambda: kept.closed or kept.is_next(stay), time_left(timeout, begun)
+                )
+                if kept.closed:
+                    raise RuntimeError("it was closed")
+                if not next_one:
+                    return False
+                await self._give_back()
+                if kept.enter(stay):
+                    return True
+                new = self._grant()
+                if not await new.ask(time_left(timeout, begun)):
+                    return False
+                kept.granted(new)
+                if self._keeper is None or self._keeper.done():
+                    self._keeper = asyncio.ensure_future(self._keep())
+                self._notify()
+        finally:
+            if stay is not kept.inside:
+                kept.leave(stay)
+                self._notify()
+
+    async def leave(self, stay):
+        """Somebody leaves; tells whether it was in, and the lock held."""
+        held = stay.left > 0
+        if not stay.end():
+            return False
+        self._kept.leave(stay)
+        await self._give_back()
+        return held
+
+    async def _give_back(self):
+        """What is to go back goes to whoever is next, and what has changed is looked at."""
+        grant = self._kept.take_back()
+        self._notify()
+        if grant is not None:
+            await grant.release()
+
+    def _notify(self):
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _until(self, ready, wait_s):
+        """Waits for something to become so; tells whether it has in time."""
+        begun = time.monotonic()
+        while not ready():
+            try:
+                await asyncio.wait_for(self._changed.wait(), time_left(wait_s, begun))
+            except asyncio.TimeoutError:
+                return ready()
+            if wait_s is not None and time.monotonic() - begun > wait_s:
+                return ready()
+        return True
+
+    async def _keep(self):
+        kept = self._kept
+        while True:
+            await self._until(lambda: kept.closed or kept.grant is not None, None)
+            grant = kept.grant
+            if grant is None:
+                return
+            await self._look_after(grant)
+            stay = kept.lapse(grant)
+            if stay is not None:
+                stay.stop()
+            self._notify()
+
+    async def _look_after(self, grant):
+        """Renews a grant and hears who wants it, until the process has it no more."""
+        failed = False
+        while self._kept.grant is grant and not grant.lost:
+            try:
+                # Not for longer than the lease can be relied on.
+                left = max(grant.left, 0.001)
+                if failed or not await asyncio.wait_for(self._is_told(grant), left):
+                    failed = not await asyncio.wait_for(grant.renew(), max(grant.left, 0.001))
+            except LOST_TOUCH:
+                failed = True
+                await self._gone(grant, grant.pause(True))
+
+    async def _gone(self, grant, wait_s):
+        """Waits until the process has a grant no more; tells whether it has not."""
+        return await self._until(lambda: self._kept.grant is not grant, wait_s)
+
+    async def _is_told(self, grant):
+        """Waits until something happens to a grant; tells whether it has, or it is to be renewed."""
+        kept, pause = self._kept, grant.pause(False)
+        if kept.recalled:
+            return await self._gone(grant, pause)
+        wanted = await grant.is_wanted(pause)
+        if wanted is None:
+            return False
+        if kept.grant is grant:
+            if wanted:
+                kept.recalled = True
+                await self._give_back()
+            else:
+                grant.lose()
+        return True

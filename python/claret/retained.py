@@ -1,0 +1,222 @@
+"""Locks that stay with the process after they are left; see :mod:`claret.keep`.
+
+A thread renews the lease and hears when somebody else wants the lock, over a connection of its
+own that is quiet otherwise. Nobody is sent anything when a lock is entered that the process has.
+"""
+
+import threading
+import time
+
+from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+
+from .errors import LockLost, NotAcquired
+from .hold import last_of, time_left
+from .keep import Kept, Stay
+from .lock import Fenced, Lock, Waiting
+from .script import RetryPolicy
+
+# It is to be tried again, or the grant was given back, or the client closed, in the meantime.
+LOST_TOUCH = (ConnectionError, TimeoutError, ResponseError, NotAcquired, OSError, ValueError)
+
+
+class Grant(Lock):
+    """What the process has of the lock: a lease, and a block of tokens of which this is the first."""
+
+    def __init__(self, db, name, lease, owner, tokens, policy):
+        super().__init__(db, name, lease, owner, False, None, None, policy=policy)
+        self._tokens = tokens
+
+    def words(self, wait_s):
+        """The command that acquires; nought is as short as can be."""
+        return [*super().words(0.001 if wait_s == 0 else wait_s), "TOKENS", self._tokens]
+
+    def ask(self, timeout):
+        """Waits in turn for the lock; tells whether it was granted."""
+        with self._db.requests.borrow() as requests:
+            return self._acquire(requests, timeout)
+
+    def is_wanted(self, wait_s):
+        """How many others wait, once some do; nought if the lock is not held, ``None`` in vain."""
+        lane = Waiting(self._db, wait_s, self._lease_ms / 6000)
+        words = ["LOCK.WANTED", self.name, self.token, "TIMEOUT", max(1, round(wait_s * 1000))]
+        try:
+            reply = last_of(lane.exchange([words], first=True))
+        except BaseException:
+            lane.abandon()
+            raise
+        lane.close()
+        return None if reply is None else int(reply)
+
+
+class Visit(Stay):
+    """One stay in a lock that the process keeps, as a context manager; like :class:`claret.Lock`."""
+
+    def __init__(self, kept, timeout):
+        super().__init__(kept.name, timeout)
+        self._kept = kept
+
+    def __enter__(self):
+        if not self.acquire():
+            raise NotAcquired(f"the lock {self.name!r} was not free in time")
+        return self
+
+    def __exit__(self, kind, error, trace):
+        lost = self.lost
+        self.release()
+        if lost and kind is None:
+            raise LockLost(f"the lock {self.name!r} was lost before the work under it was done")
+
+    def acquire(self, timeout=...):
+        """Waits in turn for the lock, ``timeout`` seconds at most; tells whether it is in."""
+        return self._kept.enter(self, self.timeout if timeout is ... else timeout)
+
+    def release(self):
+        """Leaves the lock, which stays with the process if nobody else wants it."""
+        return self._kept.leave(self)
+
+    def fence(self, *command):
+        """Carries out a command unless a later holder was there; see :meth:`claret.Lock.fence`."""
+        return Fenced(self._kept.db, self).execute_command(*command)
+
+
+class Retained:
+    """A lock that stays with the process; see :meth:`claret.Claret.retained`.
+
+    It is one object for all threads that use it. Closing it, or leaving its ``with`` block, gives
+    the lock back as soon as nobody is in.
+    """
+
+    def __init__(self, db, name, lease, owner, timeout, cohort, tokens, policy=RetryPolicy()):
+        self.db = db
+        self.name = name
+        self._timeout = timeout
+        self._grant = lambda: Grant(db, name, lease, owner, tokens, policy)
+        # Asks nothing: what is wrong with the words is told here.
+        self._grant()
+        self._kept = Kept(cohort, tokens)
+        self._changed = threading.Condition()
+        self._keeper = None
+
+    def lock(self, timeout=...):
+        """One stay in the lock, as a context manager; see :class:`Visit`."""
+        return Visit(self, self._timeout if timeout is ... else timeout)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.close()
+
+    def close(self):
+        """Gives the lock back, as soon as nobody is in; nobody is let in any more."""
+        with self._changed:
+            self._kept.closed = True
+            grant = self._kept.take_back()
+            self._changed.notify_all()
+        give_back(grant)
+
+    def enter(self, stay, timeout):
+        """Lets somebody in, in turn; tells whether that was in time."""
+        begun, kept = time.monotonic(), self._kept
+        with self._changed:
+            if stay is kept.inside or stay in kept.line:
+                raise RuntimeError("it is held already: a lock is held once")
+            kept.line.append(stay)
+        try:
+            while True:
+                with self._changed:
+                    left = time_left(timeout, begun)
+                    self._changed.wait_for(lambda: kept.closed or kept.is_next(stay), left)
+                    if kept.closed:
+                        raise RuntimeError("it was closed")
+                    if not kept.is_next(stay):
+                        return False
+                    old = kept.take_back()
+                    if kept.enter(stay):
+                        return True
+                give_back(old)
+                new = self._grant()
+                if not new.ask(time_left(timeout, begun)):
+                    return False
+                self._granted(new)
+        finally:
+            with self._changed:
+                if stay is not kept.inside:
+                    kept.leave(stay)
+                    self._changed.notify_all()
+
+    def leave(self, stay):
+        """Somebody leaves; tells whether it was in, and the lock held."""
+        with self._changed:
+            held = stay.left > 0
+            if not stay.end():
+                return False
+            self._kept.leave(stay)
+            grant = self._kept.take_back()
+            self._changed.notify_all()
+        give_back(grant)
+        return held
+
+    def _granted(self, grant):
+        with self._changed:
+            self._kept.granted(grant)
+            if self._keeper is None:
+                self._keeper = threading.Thread(target=self._keep, daemon=True)
+                self._keeper.start()
+            self._changed.notify_all()
+
+    def _keep(self):
+        kept = self._kept
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: kept.closed or kept.grant is not None)
+                grant = kept.grant
+                if grant is None:
+                    return
+            self._look_after(grant)
+            with self._changed:
+                kept.lapse(grant)
+                self._changed.notify_all()
+
+    def _look_after(self, grant):
+        """Renews a grant and hears who wants it, until the process has it no more."""
+        failed = False
+        while self._kept.grant is grant and not grant.lost:
+            try:
+                if failed or not self._is_told(grant):
+                    failed = not grant.renew()
+            except LOST_TOUCH:
+                failed = True
+                self._gone(grant, grant.pause(True))
+
+    def _gone(self, grant, wait_s):
+        """Waits until the process has a grant no more; tells whether it has not."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._kept.grant is not grant, wait_s)
+
+    def _is_told(self, grant):
+        """Waits until something happens to a grant; tells whether it has, or it is to be renewed."""
+        kept, pause = self._kept, grant.pause(False)
+        if kept.recalled:
+            return self._gone(grant, pause)
+        wanted = grant.is_wanted(pause)
+        if wanted is None:
+            return False
+        with self._changed:
+            if kept.grant is not grant:
+                return True
+            if wanted:
+                kept.recalled = True
+            else:
+                grant.lose()
+                return True
+            back = kept.take_back()
+            self._changed.notify_all()
+        give_back(back)
+        return True
+
+
+def give_back(grant):
+    """What the process has no more goes to whoever is next, if there is something."""
+    if grant is not None:
+        grant.release()

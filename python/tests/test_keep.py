@@ -1,0 +1,102 @@
+"""Kept locks: who of a process is let in, under which token, and when the lock goes back."""
+
+import pytest
+
+import claret
+from claret.keep import Kept, Stay
+
+
+class Grant:
+    """What a process has, as far as it is asked for it."""
+
+    lost = False
+    left = 20.0
+
+    def __init__(self, token):
+        self.token = token
+
+
+def arrivals(kept, count):
+    stays = [Stay("lock", None) for _ in range(count)]
+    kept.line.extend(stays)
+    return stays
+
+
+def through(kept, stay):
+    """Lets somebody in and out; gives its token, and what is to go back."""
+    assert kept.is_next(stay) and kept.enter(stay)
+    token = stay.token
+    assert kept.take_back() is None, "somebody is in"
+    assert stay.end()
+    kept.leave(stay)
+    return token, kept.take_back()
+
+
+def test_a_lock_stays_and_each_stay_has_a_token_of_its_own():
+    kept, grant = Kept(cohort=2, tokens=100), Grant(50)
+    [first] = arrivals(kept, 1)
+    assert not kept.enter(first), "the process does not have it"
+    kept.granted(grant)
+    assert through(kept, first) == (50, None)
+    for number in range(1, 4):
+        [stay] = arrivals(kept, 1)
+        assert through(kept, stay) == (50 + number, None)
+    assert kept.grant is grant
+    with pytest.raises(claret.NotAcquired):
+        first.token
+    with pytest.raises(claret.LockLost):
+        first.require()
+
+
+def test_what_is_recalled_goes_back_when_nobody_wants_it_or_the_cohort_was_in():
+    kept, grant = Kept(cohort=2, tokens=100), Grant(50)
+    kept.granted(grant)
+    kept.recalled = True
+    assert kept.take_back() is grant and kept.take_back() is None
+    kept.granted(grant)
+    assert kept.take_back() is None, "nobody else wants it any more"
+    stays = arrivals(kept, 5)
+    assert through(kept, stays[0]) == (50, None)
+    kept.recalled = True
+    assert through(kept, stays[1]) == (51, None)
+    assert through(kept, stays[2]) == (52, grant)
+    assert not kept.enter(stays[3]), "it is asked for anew"
+    other = Grant(900)
+    kept.granted(other)
+    assert through(kept, stays[3]) == (900, None)
+    kept.recalled = True
+    assert through(kept, stays[4]) == (901, other), "nobody is left"
+
+
+def test_a_block_has_an_end_and_so_has_a_lock_that_is_closed():
+    kept, grant = Kept(cohort=2, tokens=2), Grant(50)
+    kept.granted(grant)
+    stays = arrivals(kept, 3)
+    assert through(kept, stays[0]) == (50, None)
+    assert through(kept, stays[1]) == (51, grant)
+    kept.granted(Grant(60))
+    kept.closed = True
+    assert kept.enter(stays[2])
+    kept.leave(stays[2])
+    assert kept.take_back().token == 60
+
+
+def test_a_lock_that_is_lost_is_left_to_its_lease_and_whoever_is_in_knows():
+    kept, grant = Kept(cohort=2, tokens=10), Grant(50)
+    kept.granted(grant)
+    first, second = arrivals(kept, 2)
+    assert kept.enter(first) and not kept.is_next(second)
+    grant.lost = True
+    assert first.lost and kept.take_back() is None
+    with pytest.raises(claret.LockLost):
+        first.require()
+    assert kept.lapse(grant) is first and kept.lapse(grant) is None
+    assert kept.is_next(second) and not kept.enter(second)
+    kept.granted(Grant(90))
+    assert kept.enter(second)
+    # Whoever was in before leaves late, and is in nobody's way.
+    assert first.end()
+    kept.leave(first)
+    assert kept.inside is second
+    with pytest.raises(ValueError):
+        Kept(cohort=0, tokens=1)
