@@ -388,13 +388,14 @@ async fn a_process_in_rust_keeps_a_lock_until_somebody_else_wants_it() {
     assert!((3..=6).contains(&before), "{before}");
     let all_before = stays.lock().unwrap().clone();
     assert!(all_before[0] > begin, "every stay has a token of its own");
-    assert!(all_before.iter().all(|token| *token < guest.token()));
+    let taken = guest.token();
+    assert!(all_before.iter().all(|token| *token < taken));
     guest.release().await.unwrap();
     for task in tasks {
         task.await.unwrap();
     }
     let stays = stays.lock().unwrap().clone();
-    assert!(stays.is_sorted() && stays[before] > guest.token() && stays.len() == 8);
+    assert!(stays.is_sorted() && stays[before] > taken && stays.len() == 8);
 
     // Nobody is in: whoever wants it has it at once. The last clone gives it back.
     drop(other.lock("lock", LockOptions::default()).await.unwrap());

@@ -131,8 +131,8 @@ impl Shared {
         Ok(Grant { lock, recalled, used: 0, let_in: 0 })
     }
 
-    /// Waits until somebody else wants the lock, and gives it back then when it is time. Does not keep it from
-    /// being given back.
+    /// Waits until somebody else wants the lock, and gives it back then when it is time. Keeps nobody from
+    /// giving it back before.
     async fn listen(
         shared: Weak<Self>,
         client: Client,

@@ -17,7 +17,7 @@ const READS: Flags = Flags::READ.and(Flags::FAST).and(Flags::COORDINATION);
 
 pub(super) const COMMANDS: &[CommandSpec] = commands! { "lock";
     ("lock.acquire", -2, TAKES.and(Flags::BLOCKING), Keys::ONE,
-        "Takes a lock, waits in turn until it is free, and returns its fencing token, or the first of several.",
+        "Takes a lock, waits in turn until it is free, and returns its fencing token, or the first one.",
         SYNTAX, "O(1); O(n) in those who hold it with others") =>
         parse_acquire;
     ("lock.try", -2, TAKES, Keys::ONE,

@@ -104,7 +104,7 @@ fn who_listens_is_in_nobodys_way_and_goes_to_the_next_leader() {
 #[test]
 fn blocks_of_tokens_do_not_meet_others_in_the_same_moment() {
     let mut story = in_2026();
-    // In one turn, of a lock that is gone after every grant: all is tried on a state that knows nothing of it.
+    // In one turn, of a lock that is gone after every grant: all is tried on a state that knows of none.
     for words in ["", "tokens 5000", "tokens 70"] {
         story.ask(call("lock.try k"));
         story.ask(call("del k"));
