@@ -1,0 +1,87 @@
+"""Elections and barriers: what is sent when, and what is made of the answers."""
+
+import asyncio
+
+import pytest
+from fakes import BREAK, error
+from redis.exceptions import ResponseError
+from test_lock import POLICY, AsyncDb, Db
+
+import claret
+
+CAMPAIGN = "ELECTION.CAMPAIGN jobs here LEASE 30000 OWNER me"
+OBSERVE = "ELECTION.OBSERVE jobs AFTER {} TIMEOUT {}"
+NOBODY = [None, None, None, 0, 0]
+MEET = "BARRIER.WAIT step 3 OWNER me"
+
+
+def test_a_leader_is_elected_says_something_and_resigns():
+    leads = [7, "me", "there", 1500, 9]
+    db = Db([b"OK", 7], others=[9, leads, None, 1])
+    with db.election("jobs", "here", owner="me", policy=POLICY) as election:
+        assert election.token == 7 and election.value == "here"
+        assert election.proclaim("there") == 9 and election.value == "there"
+        assert election.leader() == claret.Leader(7, "me", "there", 1.5, 9)
+        assert election.leader() is None
+    assert db.sent == [["CLIENT REQUEST me-1 1", CAMPAIGN]]
+    assert db.said[0] == "ELECTION.PROCLAIM jobs 7 there"
+    assert db.said[-1] == "LOCK.RELEASE jobs 7"
+
+
+def test_a_leader_that_is_none_any_more_is_told_so():
+    db = Db([b"OK", 7], others=[0, 0])
+    election = db.election("jobs", "here", policy=POLICY)
+    assert election.campaign(timeout=2)
+    with pytest.raises(claret.LockLost):
+        election.proclaim("there")
+    assert election.lost and election.value == "here" and not election.resign()
+    with pytest.raises(ValueError):
+        db.election("jobs", policy=POLICY).campaign()
+
+
+def test_an_observation_goes_on_from_what_was_told_over_broken_connections():
+    first, second = [7, "ann", "a", 10, 7], [7, "ann", "b", 10, 9]
+    db = Db([first, BREAK], [None, second, NOBODY, error("WRONGTYPE of another kind")])
+    observation = db.election("jobs", policy=POLICY).observe()
+    assert next(observation).value == "a"
+    assert (next(observation).value, next(observation)) == ("b", None)
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        next(observation)
+    words = [OBSERVE.format(seen, 60_000) for seen in (0, 7, 7, 7, 9, 0)]
+    assert db.sent == [[one] for one in words]
+
+
+def test_an_observation_ends_when_nothing_has_been_new_for_so_long():
+    db = Db([None])
+    assert list(db.election("jobs", policy=POLICY).observe(timeout=0)) == []
+
+
+def test_a_party_is_asked_again_under_its_number():
+    db = Db([BREAK], [b"OK", 7])
+    assert db.barrier("step", 3, owner="me", policy=POLICY).wait() == 7
+    assert db.sent == [["CLIENT REQUEST me-1 1", MEET]] * 2
+    db = Db([b"OK", None])
+    with pytest.raises(claret.NotAcquired, match="3 parties"):
+        db.barrier("step", 3, owner="me", policy=POLICY).wait(timeout=1.5)
+    assert db.sent == [["CLIENT REQUEST me-1 1", f"{MEET} TIMEOUT 1500"]]
+    # What was asked first may still count.
+    db = Db([BREAK], [b"OK", None])
+    with pytest.raises(claret.CommitUnknown):
+        db.barrier("step", 3, owner="me", policy=POLICY).wait(timeout=60)
+
+
+def test_the_same_of_asyncio():
+    async def work():
+        db = AsyncDb([b"OK", 7], others=[9, None, 1])
+        async with db.election("jobs", "here", owner="me", policy=POLICY) as election:
+            assert await election.proclaim("there") == 9
+            assert await election.leader() is None
+        assert db.connection_pool.sent == [["CLIENT REQUEST me-1 1", CAMPAIGN]]
+        db = AsyncDb([[7, "ann", "a", 10, 7], BREAK], [NOBODY, *[None] * 10_000])
+        seen = [leader async for leader in db.election("jobs", policy=POLICY).observe(timeout=0.1)]
+        assert [leader and leader.value for leader in seen] == ["a", None]
+        db = AsyncDb([BREAK], [b"OK", 7])
+        assert await db.barrier("step", 3, owner="me", policy=POLICY).wait() == 7
+        assert db.connection_pool.sent == [["CLIENT REQUEST me-1 1", MEET]] * 2
+
+    asyncio.run(work())
