@@ -1,0 +1,19 @@
+//! How late can a correct node be?
+//!
+//! Every time-out and every lease of a replicated store is a bet on that. The probe measures it:
+//! agents call the members of their group once a second, in an open loop, and write down each call.
+//! This crate is the part that needs nothing of the outside: what is written down, who calls whom
+//! and when.
+//!
+//! | module | says |
+//! |---|---|
+//! | [`sample`] | what one call is, as a row of the table `rpc` |
+//! | [`resources`] | what a host was busy with, as a row of the table `res` |
+//!
+//! The crate is pure: the time, seeds and latencies come from outside.
+
+pub mod resources;
+pub mod sample;
+
+pub use resources::Resources;
+pub use sample::{Sample, Status, Workload};
