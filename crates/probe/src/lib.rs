@@ -8,12 +8,20 @@
 //! | module | says |
 //! |---|---|
 //! | [`sample`] | what one call is, as a row of the table `rpc` |
+//! | [`groups`] | who is in a group with whom |
+//! | [`schedule`] | when is a call due, and what is it to do |
+//! | [`rank`] | what a quantile is, everywhere |
+//! | [`random`] | the same numbers everywhere, from a seed |
 //! | [`resources`] | what a host was busy with, as a row of the table `res` |
 //!
 //! The crate is pure: the time, seeds and latencies come from outside.
 
+pub mod groups;
+pub mod random;
+pub mod rank;
 pub mod resources;
 pub mod sample;
+pub mod schedule;
 
 pub use resources::Resources;
 pub use sample::{Sample, Status, Workload};
