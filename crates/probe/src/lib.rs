@@ -12,10 +12,12 @@
 //! | [`schedule`] | when is a call due, and what is it to do |
 //! | [`rank`] | what a quantile is, everywhere |
 //! | [`random`] | the same numbers everywhere, from a seed |
+//! | [`calibrate`] | which time-outs, sizes and risks follow from it |
 //! | [`resources`] | what a host was busy with, as a row of the table `res` |
 //!
 //! The crate is pure: the time, seeds and latencies come from outside.
 
+pub mod calibrate;
 pub mod groups;
 pub mod random;
 pub mod rank;
