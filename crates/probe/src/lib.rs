@@ -8,6 +8,9 @@
 //! | module | says |
 //! |---|---|
 //! | [`sample`] | what one call is, as a row of the table `rpc` |
+//! | [`caller`] | what an agent calls, and what became of it |
+//! | [`message`] | what agents say to each other |
+//! | [`peers`] | who takes part, and where |
 //! | [`groups`] | who is in a group with whom |
 //! | [`schedule`] | when is a call due, and what is it to do |
 //! | [`rank`] | what a quantile is, everywhere |
@@ -18,7 +21,10 @@
 //! The crate is pure: the time, seeds and latencies come from outside.
 
 pub mod calibrate;
+pub mod caller;
 pub mod groups;
+pub mod message;
+pub mod peers;
 pub mod random;
 pub mod rank;
 pub mod resources;
