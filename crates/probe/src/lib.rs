@@ -16,6 +16,7 @@
 //! | [`rank`] | what a quantile is, everywhere |
 //! | [`random`] | the same numbers everywhere, from a seed |
 //! | [`calibrate`] | which time-outs, sizes and risks follow from it |
+//! | [`proc`] | what Linux says about a host |
 //! | [`resources`] | what a host was busy with, as a row of the table `res` |
 //!
 //! The crate is pure: the time, seeds and latencies come from outside.
@@ -25,6 +26,7 @@ pub mod caller;
 pub mod groups;
 pub mod message;
 pub mod peers;
+pub mod proc;
 pub mod random;
 pub mod rank;
 pub mod resources;
