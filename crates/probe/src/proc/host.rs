@@ -19,7 +19,7 @@ impl Cores {
         }
         let each = self.0.iter().zip(&before.0).map(|(now, before)| {
             let (busy, total) = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
-            if total == 0 { 0 } else { (100 * busy / total).min(100) }
+            (100 * busy).checked_div(total).unwrap_or(0).min(100)
         });
         let full = each.clone().filter(|percent| *percent > FULL_PERCENT).count();
         Some((each.max().unwrap_or(0) as i64, full as i64))

@@ -1,0 +1,19 @@
+//! The synchrony probe at work.
+//!
+//! Everything that decides something is in [`probe`], which knows neither sockets nor clocks. Here is
+//! what it needs of a machine: this crate moves bytes, reads clocks, syncs a file and writes down what
+//! it is told to.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`sampler`] | reads what Linux says of the host, once a second |
+//! | [`canary`] | threads that sleep, and tell how late they woke up |
+//! | [`clock`] | both clocks of one moment |
+//!
+//! An agent has a thread for its own calls, one for those of others, one for the disk, one for files,
+//! one for the sampler and one for the canary. None of them waits for another, so that what is late
+//! is what is measured.
+
+pub mod canary;
+pub mod clock;
+pub mod sampler;
