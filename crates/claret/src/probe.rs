@@ -1,5 +1,8 @@
 //! `claret probe`: how late can a correct node be?
 
+mod agent;
+mod calibrate;
+
 use ::probe::groups::Plan;
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -24,6 +27,32 @@ pub struct ProbeArgs {
 
 #[derive(Subcommand, Debug)]
 enum Job {
+    /// Measure: call the members of a group once a second, answer their calls, sample this host.
+    ///
+    /// Every node runs one, with the same file of peers: a line for each node, with its name and
+    /// address. Nothing is encrypted and nobody is asked for a password, so run it where only your
+    /// own machines can reach it. It measures until Ctrl-C, and every ten minutes what it has is
+    /// safe in a file. All agents may write to one folder.
+    ///
+    ///   echo "alpha 10.0.0.1:7400" > peers; echo "beta 10.0.0.2:7400" >> peers; ...
+    ///   claret probe agent --peers peers --node alpha --dir data      on alpha
+    ///   claret probe agent --peers peers --node beta --dir data       on beta, and so on
+    ///   claret probe calibrate data --target raft
+    #[command(verbatim_doc_comment)]
+    Agent(agent::AgentArgs),
+    /// Sample this host only: processors, disks, memory, pressure, network, stalls, once a second.
+    ///
+    ///   claret probe sample --dir data --pid 4711
+    ///   claret probe sample --dir data --seconds 60 --canary-ms 0     without the canary
+    #[command(verbatim_doc_comment)]
+    Sample(agent::SampleArgs),
+    /// Which time-outs, sizes and risks follow from measurements, each with what it rests on.
+    ///
+    ///   claret probe calibrate data                                   everything, for people
+    ///   claret probe calibrate data --target raft --once-in 90d       timers for a rarer mistake
+    ///   claret probe calibrate data --target visigoth --risk 0.0001 --json
+    #[command(verbatim_doc_comment)]
+    Calibrate(calibrate::CalibrateArgs),
     /// Make up data of which it is known what is to be found in them.
     ///
     ///   claret probe simulate --nodes 14 --group-size 7 --days 1 --slow 2 --seed 1 --dir data
@@ -181,6 +210,9 @@ fn parse_view(text: &str) -> Result<(i64, u16), String> {
 /// Runs the command.
 pub fn main(args: &ProbeArgs) -> ExitCode {
     crate::end(match &args.job {
+        Job::Agent(args) => agent::agent(args),
+        Job::Sample(args) => agent::sample(args),
+        Job::Calibrate(args) => calibrate::calibrated(args),
         Job::Simulate(args) => simulated(args),
         Job::Import(args) => imported(args),
         Job::Analyze(args) => analyzed(args),

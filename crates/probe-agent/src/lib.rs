@@ -6,6 +6,7 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | [`agent`] | an agent of a deployment, from its first connection to its last row |
 //! | [`sampler`] | reads what Linux says of the host, once a second |
 //! | [`canary`] | threads that sleep, and tell how late they woke up |
 //! | [`clock`] | both clocks of one moment |
@@ -14,6 +15,17 @@
 //! one for the sampler and one for the canary. None of them waits for another, so that what is late
 //! is what is measured.
 
+pub mod agent;
 pub mod canary;
 pub mod clock;
 pub mod sampler;
+
+mod callee;
+mod caller;
+mod disk;
+mod files;
+mod hosts;
+mod link;
+mod payload;
+
+pub use agent::{Agent, Options, Summary};

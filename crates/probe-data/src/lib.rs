@@ -13,9 +13,11 @@
 //! | [`simulate`] | makes up data of which the truth is known |
 //! | [`import`] | takes over what other programs measured |
 //! | [`analyze`] | says what data mean: the analyses O1 to O16 |
+//! | [`rounds`], [`calibrate`] | which time-outs, sizes and risks follow from data |
 //! | [`dataset`] | finds the files of a folder, and says which cannot be used |
 
 pub mod analyze;
+pub mod calibrate;
 pub mod calls;
 pub mod columns;
 pub mod dataset;
@@ -25,6 +27,7 @@ pub mod import;
 pub mod meta;
 pub mod progress;
 pub mod recorder;
+pub mod rounds;
 pub mod simulate;
 
 pub use dataset::DataSet;

@@ -8,7 +8,7 @@ use crate::calls::{self, Calls};
 use crate::columns::{self, Column, Values};
 use crate::error::Error;
 use crate::hosts;
-use crate::meta::Metadata;
+use crate::meta::{Incarnation, Metadata};
 use probe::{Resources, Sample};
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -189,6 +189,11 @@ impl CallRecorder {
     /// The folder cannot be made or read.
     pub fn new(root: &Path, metadata: Metadata, piece_ns: i64) -> Result<Self, Error> {
         Pieces::new(root, metadata, piece_ns).map(Self)
+    }
+
+    /// Names what the column `inc` points into, from the piece on that is being filled.
+    pub fn name_incarnations(&mut self, incarnations: Vec<Incarnation>) {
+        self.0.metadata.incarnations = incarnations;
     }
 
     /// Adds a call. They come in the order of their due times.

@@ -15,7 +15,7 @@
 //! So thresholds do not carry over between systems.
 
 use super::numeric::{normal_above, normal_upper, poisson_interval};
-use super::round::Round;
+use super::round::{Group, Round};
 use super::tail::{LOST, Recorder, Tail};
 use super::{Evidence, ms};
 use serde::Serialize;
@@ -26,11 +26,18 @@ const KEEP: usize = 65_536;
 /// The thresholds that are tabulated.
 pub const THRESHOLDS: [f64; 8] = [1.0, 2.0, 3.0, 5.0, 8.0, 10.0, 12.0, 16.0];
 
+/// Rounds of a caller that are further apart than so many periods are not the same observation.
+const PERIODS_MAX: i64 = 3;
+
 /// Collects the gaps between replies, in the order of time.
 #[derive(Clone, Debug)]
 pub struct Gaps {
     workload: Option<u8>,
-    last_ns: BTreeMap<(u16, u16), i64>,
+    period_ns: i64,
+    /// When the last reply of a pair came, in which group.
+    last_ns: BTreeMap<(u16, u16), (Group, i64)>,
+    /// When the last round of a caller was due.
+    round_ns: BTreeMap<u16, i64>,
     gaps: Recorder,
 }
 
@@ -41,34 +48,42 @@ pub struct Heartbeats {
 }
 
 impl Gaps {
-    /// Replies of one workload, or of all.
-    pub fn new(workload: Option<u8>) -> Self {
-        Self { workload, last_ns: BTreeMap::new(), gaps: Recorder::new(KEEP) }
+    /// Replies of one workload, or of all, to callers with this period.
+    pub fn new(workload: Option<u8>, period_ns: i64) -> Self {
+        let (last_ns, round_ns) = (BTreeMap::new(), BTreeMap::new());
+        // One workload comes in every fifth round.
+        let period_ns = if workload.is_some() { 5 * period_ns } else { period_ns };
+        Self { workload, period_ns, last_ns, round_ns, gaps: Recorder::new(KEEP) }
     }
 
-    /// Adds a round: a reply is a heartbeat. One that was overtaken by its successor tells nothing.
+    /// Adds a round: a reply is a heartbeat. One that was overtaken by its successor tells nothing,
+    /// and what lies around the time in which a callee was down, or the caller did not call, is no
+    /// gap.
     pub fn observe(&mut self, round: &Round) {
+        let (at_ns, from) = (round.at_ns, round.from);
         if self.workload.is_some_and(|only| only != round.workload) {
             return;
         }
+        let before = self.round_ns.insert(from, at_ns);
+        let paused = before.is_some_and(|before| at_ns - before > PERIODS_MAX * self.period_ns);
+        if paused || round.edges.is_empty() {
+            self.last_ns.retain(|pair, _| pair.0 != from);
+        }
+        for to in &round.down {
+            self.last_ns.remove(&(from, *to));
+        }
         for edge in round.others().filter(|edge| edge.latency_ns != LOST) {
-            let arrived_ns = round.at_ns.saturating_add_unsigned(edge.latency_ns);
-            let pair = (round.from, edge.to);
+            let arrived_ns = at_ns.saturating_add_unsigned(edge.latency_ns);
+            let pair = (from, edge.to);
             match self.last_ns.get(&pair).copied() {
-                Some(last) if arrived_ns > last => {
+                Some((group, last)) if group == round.group && arrived_ns > last => {
                     self.gaps.record(arrived_ns.abs_diff(last));
                 }
-                Some(_) => continue,
-                None => {}
+                Some((group, _)) if group == round.group => continue,
+                _ => {}
             }
-            self.last_ns.insert(pair, arrived_ns);
+            self.last_ns.insert(pair, (round.group, arrived_ns));
         }
-    }
-
-    /// A pair begins anew: the callee was down, or the caller did not measure. What lies between is
-    /// no gap.
-    pub fn forget(&mut self, from: u16, to: u16) {
-        self.last_ns.remove(&(from, to));
     }
 
     /// The gaps of what was added.
@@ -325,13 +340,16 @@ mod tests {
 
     #[test]
     fn gaps_run_from_reply_to_reply() {
-        let mut gaps = Gaps::new(None);
+        let mut gaps = Gaps::new(None, 1_000_000_000);
         for (second, latency) in [(0, MS), (1, 2_500 * MS), (2, 2 * MS), (3, 500 * MS), (4, LOST)] {
             gaps.observe(&round(second, 0, &[MS, latency]));
         }
-        gaps.forget(0, 1);
         gaps.observe(&round(100, 0, &[MS, MS]));
-        // The reply of second 1 comes at 3.5; that of second 2 was before it, and tells nothing.
+        let mut down = round(101, 0, &[MS, MS]);
+        down.down = vec![down.edges.pop().unwrap().to];
+        gaps.observe(&down);
+        gaps.observe(&round(102, 0, &[MS, MS]));
+        // The caller paused, and the callee was down: nothing else is a gap. The reply of second 1 comes at 3.5; that of second 2 was before it, and tells nothing.
         let found = gaps.finish().gaps;
         assert_eq!(found.largest(), [3_499 * MS]);
     }

@@ -13,11 +13,13 @@
 //! | [`accrual`] | which threshold of an accrual detector gives which rate of mistakes? |
 //! | [`raft`] | which election time-out, heartbeat and lease? |
 //! | [`hedge`] | when to ask a second replica, and who should lead? |
+//! | [`downtime`] | when was a node down, so that suspecting it was right? |
 //! | [`settings`] | how do other systems call that? |
 //!
 //! What is printed says how much data it rests on ([`Evidence`]), and whether it goes beyond it.
 
 pub mod accrual;
+pub mod downtime;
 pub mod gamma;
 pub mod hedge;
 pub mod numeric;

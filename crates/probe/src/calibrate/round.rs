@@ -30,6 +30,8 @@ pub struct Round {
     pub lag_ns: u64,
     /// Callees, the caller among them; none if the round was skipped.
     pub edges: Vec<Edge>,
+    /// Callees that were down.
+    pub down: Vec<u16>,
 }
 
 /// A group of one epoch.
@@ -75,6 +77,7 @@ pub mod made {
             from,
             lag_ns: 0,
             edges: edges.map(|(ns, to)| Edge { to, latency_ns: *ns, rtt_ns: *ns }).collect(),
+            down: Vec::new(),
         }
     }
 }

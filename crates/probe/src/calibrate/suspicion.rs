@@ -59,7 +59,9 @@ impl Counts {
         self.samples += 1;
         for level in 0..levels_below {
             self.late[level] += 1;
-            if at_ns.saturating_sub(self.last_ns[level]) >= EPISODE_GAP_NS {
+            // Groups come one after the other: with the next one, time begins again.
+            let since_ns = at_ns.saturating_sub(self.last_ns[level]);
+            if !(0..EPISODE_GAP_NS).contains(&since_ns) {
                 self.episodes[level] += 1;
             }
             self.last_ns[level] = at_ns;
@@ -67,7 +69,7 @@ impl Counts {
     }
 }
 
-/// Collects rounds, which come in the order of time.
+/// Collects rounds, which come in the order of time, of one group after the other.
 #[derive(Clone, Debug)]
 pub struct Suspicions {
     levels_ns: Vec<u64>,
@@ -116,8 +118,8 @@ impl Default for Suspicions {
 impl Suspicions {
     /// Adds a round. A node does not suspect itself, so its call to itself does not count.
     pub fn observe(&mut self, round: &Round) {
-        let (first, _) = self.span_ns.unwrap_or((round.at_ns, round.at_ns));
-        self.span_ns = Some((first, round.at_ns));
+        let (first, last) = self.span_ns.unwrap_or((round.at_ns, round.at_ns));
+        self.span_ns = Some((first.min(round.at_ns), last.max(round.at_ns)));
         let levels = self.levels_ns.len();
         for edge in round.others() {
             let below = self.levels_ns.partition_point(|level| *level < edge.latency_ns);

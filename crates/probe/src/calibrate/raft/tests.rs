@@ -69,6 +69,7 @@ fn paused(seconds: u32, every_s: f64, mean_s: f64) -> Measured {
             from: 0,
             lag_ns: 50_000,
             edges: vec![Edge { to: 1, latency_ns: rtt_ns + 50_000, rtt_ns }],
+            down: Vec::new(),
         });
     }
     pauses.finish()
