@@ -10,7 +10,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("check", &[]),
     ("model", &[]),
     ("probe", &[]),
-    ("probe-data", &["probe"]),
+    // `check` is the second opinion in its tests.
+    ("probe-data", &["probe", "check"]),
     ("probe-agent", &["probe", "probe-data"]),
     ("engine", &["adt"]),
     ("wire", &["adt", "engine"]),

@@ -3,18 +3,33 @@
 use probe::Workload;
 use serde_json::{Value, json};
 use std::collections::BinaryHeap;
+use std::sync::LazyLock;
 
 /// Cells along each side.
 pub const SIDE: usize = 200;
 
 /// The row of the grid for a latency: 200 from a microsecond to 100 s, alike in the logarithm,
-/// which comes in units of 2^-32.
-pub fn latency_cell(ln: u64) -> usize {
+/// which comes in units of 2^-32. What is at an edge belongs above it.
+pub fn latency_cell(latency_ns: u64, ln: u64) -> usize {
     const BEGIN: f64 = 6.907_755_278_982_137; // ln 1000
     const SPAN: f64 = 18.420_680_743_952_367; // ln 10^8
     let place = (ln as f64 / super::correlate::LN_UNIT - BEGIN) / SPAN * SIDE as f64;
-    (place.max(0.0) as usize).min(SIDE - 1)
+    let mut cell = (place.max(0.0) as usize).min(SIDE - 1);
+    // The logarithm is rounded, the edges are not.
+    while cell > 0 && latency_ns < EDGES[cell] {
+        cell -= 1;
+    }
+    while cell + 1 < SIDE && latency_ns >= EDGES[cell + 1] {
+        cell += 1;
+    }
+    cell
 }
+
+/// The latency in nanoseconds at which each row of the grid begins.
+static EDGES: LazyLock<Vec<u64>> = LazyLock::new(|| {
+    let edge = |cell| (1000.0 * 10_f64.powf(f64::from(cell) / 25.0)).round() as u64;
+    (0..SIDE as u32).map(edge).collect()
+});
 
 /// The column of the grid for a value of a metric: one for zero and below, 199 from 1 to 2^45,
 /// alike in the logarithm.
@@ -29,11 +44,6 @@ pub fn metric_cell(value: i64) -> u8 {
 /// The value at which a column of the grid begins.
 pub fn metric_edge(cell: usize) -> f64 {
     if cell == 0 { 0.0 } else { 2_f64.powf((cell - 1) as f64 / (SIDE - 1) as f64 * 45.0) }
-}
-
-/// The latency in nanoseconds at which a row of the grid begins.
-pub fn latency_edge(cell: usize) -> f64 {
-    1000.0 * 10_f64.powf(cell as f64 / SIDE as f64 * 8.0)
 }
 
 /// Counts of one metric and workload. Empty until the first call.
@@ -160,7 +170,7 @@ pub fn document(names: &[String], grids: &[[Grid; 5]], points: Reservoir, kept: 
     let points = points.0.into_sorted_vec();
     json!({
         "cell": ["latency_row", "metric_column", "calls"],
-        "latency_rows_from_ns": (0..SIDE).map(latency_edge).collect::<Vec<_>>(),
+        "latency_rows_from_ns": *EDGES,
         "metric_columns_from": (0..SIDE).map(metric_edge).collect::<Vec<_>>(),
         "grids": rows,
         "points": {
@@ -179,9 +189,12 @@ mod tests {
 
     #[test]
     fn cells_begin_where_their_edges_are() {
-        assert_eq!(latency_cell(ln_fixed(10)), 0);
-        assert_eq!(latency_cell(ln_fixed(100_100_000)), 125);
-        assert_eq!(latency_cell(ln_fixed(200_000_000_000)), SIDE - 1);
+        let cell = |ns| latency_cell(ns, ln_fixed(ns));
+        assert_eq!((cell(10), cell(99_999_999), cell(100_000_000)), (0, 124, 125));
+        assert_eq!(cell(200_000_000_000), SIDE - 1);
+        for (at, edge) in EDGES.iter().enumerate().skip(1) {
+            assert_eq!((cell(*edge - 1), cell(*edge)), (at - 1, at));
+        }
         assert_eq!((metric_cell(-3), metric_cell(0), metric_cell(1)), (0, 0, 1));
         for cell in 2..SIDE {
             assert_eq!(usize::from(metric_cell(metric_edge(cell).ceil() as i64)) >= cell, true);

@@ -207,7 +207,7 @@ impl World<'_> {
         let ln = ln_fixed(call.latency_ns);
         callee.sums[row * 5 + workload].add(call.latency_ns, ln);
         let host = &callee.rows.host;
-        let latency_row = latency_cell(ln);
+        let latency_row = latency_cell(call.latency_ns, ln);
         let cells = &callee.cells[row * self.metrics.len()..];
         for ((values, grids), cell) in host.metrics.iter().zip(&mut found.grids).zip(cells) {
             if values[row].is_some() {
