@@ -349,7 +349,8 @@ mod tests {
         down.down = vec![down.edges.pop().unwrap().to];
         gaps.observe(&down);
         gaps.observe(&round(102, 0, &[MS, MS]));
-        // The caller paused, and the callee was down: nothing else is a gap. The reply of second 1 comes at 3.5; that of second 2 was before it, and tells nothing.
+        // The caller paused, and the callee was down: nothing else is a gap. The reply of second 1
+        // comes at 3.5; that of second 2 was before it, and tells nothing.
         let found = gaps.finish().gaps;
         assert_eq!(found.largest(), [3_499 * MS]);
     }

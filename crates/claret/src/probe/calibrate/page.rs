@@ -171,7 +171,9 @@ fn xft(rows: &[xft::OfDeadline]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let mut text = "\nXFT\n  size  2 Delta ms  P(all synchronous)                nines: consistent  available  no margin\n".to_owned();
+    let (all, nines) = ("P(all synchronous)", "nines: consistent");
+    let mut text =
+        format!("\nXFT\n  size  2 Delta ms  {all:<33} {nines:>17}  available  no margin\n");
     for row in rows {
         let all = with(row.not_synchronous.first().copied(), &row.evidence);
         text += &format!(
