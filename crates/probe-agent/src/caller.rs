@@ -79,6 +79,8 @@ pub fn run(setup: Setup, notice: &mut dyn FnMut(u16, Mismatch)) -> io::Result<Co
     let ending_ns = clock::mono_ns();
     while caller.is_waiting(clock::mono_ns()) && clock::mono_ns() - ending_ns < ENDING_NS {
         calling.wait(&mut events, ending_ns + ENDING_NS, &mut happened)?;
+        // Others end as well: that their connections are gone now says nothing about them.
+        happened.retain(|(_, event)| !matches!(event, Event::Disconnected));
         calling.tell(&mut caller, &mut happened);
         calling.carry_out(&mut caller);
     }

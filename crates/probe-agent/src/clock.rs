@@ -4,7 +4,7 @@ use probe::caller::Moment;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 fn ns(time: Timespec) -> i64 {
-    time.tv_sec * 1_000_000_000 + i64::from(time.tv_nsec)
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
 /// Nanoseconds since 1970.

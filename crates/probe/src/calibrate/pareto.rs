@@ -12,11 +12,12 @@ use serde::Serialize;
 /// Fewer values above the threshold say nothing about its law.
 pub const EXCESSES_MIN: usize = 30;
 
+/// More values are not fitted: a tail is mixed of several causes, and has the law of the slowest one
+/// only at its end.
+pub const EXCESSES_MAX: usize = 1_000;
+
 /// Resampled laws.
 const RESAMPLES: usize = 300;
-
-/// More values than these are thinned before they are resampled.
-const RESAMPLED_MAX: usize = 5_000;
 
 /// The law of what is above a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -86,13 +87,13 @@ impl Pareto {
     }
 }
 
-/// Fits what lies above the quantile `p` of a law. None if too few values do, or if their law has no
+/// Fits what lies above the quantile `p` of a law, or its last [`EXCESSES_MAX`] values if more do. None if too few values do, or if their law has no
 /// mean. What was lost has no latency and is left out.
 pub fn fit(tail: &Tail, p: f64, draws: &mut Numbers) -> Option<Fitted> {
     let largest = tail.largest();
     let completed = tail.count() - tail.lost();
     let wanted = ((1.0 - p) * completed as f64).floor() as usize;
-    let n = wanted.min(largest.len().saturating_sub(1));
+    let n = wanted.min(EXCESSES_MAX).min(largest.len().saturating_sub(1));
     if n < EXCESSES_MIN {
         return None;
     }
@@ -105,11 +106,9 @@ pub fn fit(tail: &Tail, p: f64, draws: &mut Numbers) -> Option<Fitted> {
         Some(Pareto { threshold_ns, part_above, shape, scale_ns })
     };
     let law = of(&excesses, part_above)?;
-    let step = excesses.len().div_ceil(RESAMPLED_MAX);
-    let thinned: Vec<f64> = excesses.iter().copied().step_by(step).collect();
     let resampled = (0..RESAMPLES).filter_map(|_| {
-        let mut drawn: Vec<f64> = (0..thinned.len())
-            .map(|_| thinned[draws.below(thinned.len() as u64) as usize])
+        let mut drawn: Vec<f64> = (0..excesses.len())
+            .map(|_| excesses[draws.below(excesses.len() as u64) as usize])
             .collect();
         drawn.sort_unstable_by(f64::total_cmp);
         of(&drawn, part_above)
@@ -153,7 +152,7 @@ mod tests {
             let fitted = fit(&tail, 0.999, &mut Numbers::new(1)).unwrap();
             let law = fitted.law;
             assert!((law.shape - shape).abs() < 0.02, "{law:?}");
-            assert_eq!(fitted.excesses, 2_000);
+            assert_eq!(fitted.excesses, 1_000);
             let x_ns = 1e9 + 3.0 * scale_s * 1e9;
             let truth = 1e-3 * (1.0 + shape * 3.0).powf(-1.0 / shape);
             assert!((law.part_above(x_ns) / truth - 1.0).abs() < 0.15, "{law:?}");
