@@ -87,8 +87,9 @@ impl Pareto {
     }
 }
 
-/// Fits what lies above the quantile `p` of a law, or its last [`EXCESSES_MAX`] values if more do. None if too few values do, or if their law has no
-/// mean. What was lost has no latency and is left out.
+/// Fits what lies above the quantile `p` of a law, or its last [`EXCESSES_MAX`] values if more do.
+/// None if too few values do, or if their law has no mean. What was lost has no latency and is left
+/// out.
 pub fn fit(tail: &Tail, p: f64, draws: &mut Numbers) -> Option<Fitted> {
     let largest = tail.largest();
     let completed = tail.count() - tail.lost();
