@@ -9,6 +9,7 @@
 //! | [`replay`] | commit timestamps of writes | any wrong reply, torn transactions and reads, broken real-time or session order |
 //! | [`cycle`] | unique values in lists, registers, sets | Adya's anomalies, without believing any timestamp |
 //! | [`linear`] | single commands on registers and counters | what is not linearizable, by search |
+//! | [`synchrony`] | measurements of the probe | what its analyses should have said |
 //! | [`conserve`] | a bank or bounded counters | broken invariants |
 //!
 //! The first two must agree on every history that both can judge: the cycle oracle reports only
@@ -27,6 +28,7 @@ pub mod linear;
 pub mod locks;
 pub mod model;
 pub mod replay;
+pub mod synchrony;
 mod value;
 mod verdict;
 

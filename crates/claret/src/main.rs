@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod memory;
 mod model;
+mod probe;
 mod serve;
 mod sim;
 
@@ -40,6 +41,7 @@ enum Job {
     /// Judge a history file.
     Check(check::CheckArgs),
     Model(model::ModelArgs),
+    Probe(probe::ProbeArgs),
     /// Print the reference of all commands.
     Commands(commands::CommandsArgs),
     /// Look at a cluster, and decide which machine leads what.
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Job::Sim(args) => sim::main(&args),
         Job::Check(args) => check::main(&args),
         Job::Model(args) => model::main(&args),
+        Job::Probe(args) => probe::main(&args),
         Job::Commands(args) => commands::main(&args),
         Job::Demo(args) => demo::main(&args),
         Job::Cluster(args) => cluster::main(&args),

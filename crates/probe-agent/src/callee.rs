@@ -1,0 +1,423 @@
+//! An agent as a callee: answers the calls of others.
+//!
+//! One thread reads and answers on all connections; what is to be synced goes to a thread of its own
+//! and comes back, so that a slow disk is late for those who asked for it and for nobody else.
+//! Nothing that a stranger sends makes it keep more than a header: lengths are fixed, connections and
+//! answers under way are counted.
+
+use crate::clock::wall_ns;
+use crate::disk::Ring;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+use probe::message::{PREAMBLE_BYTES, Preamble, REQUEST_BYTES, Reply, Request};
+use ring::digest::{Context, SHA256};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+const LISTENER: Token = Token(0);
+const WAKER: Token = Token(1);
+const FIRST: usize = 2;
+
+/// Answers under way on one connection.
+const ANSWERS_MAX: usize = 512;
+/// A connection that has not said who it is by then is closed.
+const GREETING: Duration = Duration::from_secs(10);
+const SCRATCH_BYTES: usize = 64 << 10;
+
+/// What callee threads share with whoever started them.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// All digests, folded: so that nobody may leave out computing them.
+    pub digests: AtomicU64,
+    /// Calls that were answered.
+    pub answered: AtomicU64,
+    /// Connections that were refused because they did not fit.
+    pub refused: AtomicU64,
+    /// Records that could not be synced: those calls have no answer.
+    pub disk_errors: AtomicU64,
+    /// What the disk said first.
+    pub disk_error: Mutex<Option<String>>,
+    /// Everybody is to stop.
+    pub stop: AtomicBool,
+}
+
+/// The threads of a callee.
+#[derive(Debug)]
+pub struct Callee {
+    told: Arc<Told>,
+    waker: Arc<Waker>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// How a callee is set up.
+pub struct Setup {
+    /// Where calls come.
+    pub listener: std::net::TcpListener,
+    /// What this agent says of itself.
+    pub preamble: Preamble,
+    /// The payload of its answers.
+    pub payload: Arc<[u8]>,
+    /// The file that is synced.
+    pub ring: Ring,
+    /// Agents that may be connected at once.
+    pub connections_max: usize,
+}
+
+impl Callee {
+    /// Begins to answer.
+    pub fn start(setup: Setup, told: Arc<Told>) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        setup.listener.set_nonblocking(true)?;
+        let mut listener = TcpListener::from_std(setup.listener);
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let (to_disk, jobs) = channel();
+        let (to_loop, synced) = channel();
+        let mut serving = Loop {
+            poll,
+            listener,
+            preamble: setup.preamble,
+            payload: Arc::clone(&setup.payload),
+            connections: BTreeMap::new(),
+            connections_max: setup.connections_max,
+            next: FIRST,
+            to_disk,
+            synced,
+            told: Arc::clone(&told),
+            scratch: vec![0; SCRATCH_BYTES],
+        };
+        let mut disk = Disk {
+            ring: setup.ring,
+            payload: setup.payload,
+            jobs,
+            to_loop,
+            waker: Arc::clone(&waker),
+            told: Arc::clone(&told),
+        };
+        let threads = vec![
+            Builder::new().name("callee".into()).spawn(move || serving.run())?,
+            Builder::new().name("disk".into()).spawn(move || disk.run())?,
+        ];
+        Ok(Self { told, waker, threads })
+    }
+}
+
+impl Drop for Callee {
+    fn drop(&mut self) {
+        self.told.stop.store(true, Ordering::Relaxed);
+        // Who cannot be woken looks by itself within a second.
+        let _ = self.waker.wake();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A record to be synced, and then answered.
+struct Job {
+    connection: usize,
+    request: Request,
+    t_rx_ns: i64,
+}
+
+struct Disk {
+    ring: Ring,
+    payload: Arc<[u8]>,
+    jobs: Receiver<Job>,
+    to_loop: Sender<Job>,
+    waker: Arc<Waker>,
+    told: Arc<Told>,
+}
+
+impl Disk {
+    fn run(&mut self) {
+        while let Ok(job) = self.jobs.recv() {
+            let Job { request, t_rx_ns, .. } = job;
+            let reply = Reply { request, t_rx_ns, t_tx_ns: wall_ns() }.encode();
+            let payload: &[u8] = if request.workload.has_payload() { &self.payload } else { &[] };
+            if let Err(error) = self.ring.write([&reply, payload]) {
+                self.told.disk_errors.fetch_add(1, Ordering::Relaxed);
+                if let Ok(mut first) = self.told.disk_error.lock() {
+                    first.get_or_insert_with(|| error.to_string());
+                }
+                continue;
+            }
+            if self.to_loop.send(job).is_err() || self.waker.wake().is_err() {
+                return;
+            }
+        }
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    since: Instant,
+    greeted: bool,
+    head: [u8; PREAMBLE_BYTES],
+    have: usize,
+    /// The call whose payload is being read: how much of it is missing, and when its header was
+    /// there.
+    reading: Option<(Request, i64, usize, Option<Context>)>,
+    answers: VecDeque<Answer>,
+    under_way: usize,
+}
+
+/// An answer on its way out.
+struct Answer {
+    request: Option<(Request, i64)>,
+    head: Vec<u8>,
+    payload: bool,
+    at: usize,
+}
+
+struct Loop {
+    poll: Poll,
+    listener: TcpListener,
+    preamble: Preamble,
+    payload: Arc<[u8]>,
+    connections: BTreeMap<usize, Connection>,
+    connections_max: usize,
+    next: usize,
+    to_disk: Sender<Job>,
+    synced: Receiver<Job>,
+    told: Arc<Told>,
+    scratch: Vec<u8>,
+}
+
+impl Loop {
+    fn run(&mut self) {
+        let mut events = Events::with_capacity(256);
+        while !self.told.stop.load(Ordering::Relaxed) {
+            if let Err(error) = self.poll.poll(&mut events, Some(Duration::from_secs(1)))
+                && error.kind() != ErrorKind::Interrupted
+            {
+                return;
+            }
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept(),
+                    WAKER => self.synced(),
+                    Token(at) => self.serve(at),
+                }
+            }
+            let silent = |one: &Connection| !one.greeted && one.since.elapsed() > GREETING;
+            self.connections.retain(|_, one| !silent(one));
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Ok((mut stream, _)) = self.listener.accept() {
+            let at = self.next;
+            let fits = self.connections.len() < self.connections_max;
+            let both = Interest::READABLE | Interest::WRITABLE;
+            if !fits
+                || stream.set_nodelay(true).is_err()
+                || self.poll.registry().register(&mut stream, Token(at), both).is_err()
+            {
+                self.told.refused.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            self.next += 1;
+            let greeting = Answer {
+                request: None,
+                head: self.preamble.encode().to_vec(),
+                payload: false,
+                at: 0,
+            };
+            let connection = Connection {
+                stream,
+                since: Instant::now(),
+                greeted: false,
+                head: [0; PREAMBLE_BYTES],
+                have: 0,
+                reading: None,
+                answers: VecDeque::from([greeting]),
+                under_way: 0,
+            };
+            self.connections.insert(at, connection);
+            self.serve(at);
+        }
+    }
+
+    /// Records that are on the device are answered.
+    fn synced(&mut self) {
+        while let Ok(job) = self.synced.try_recv() {
+            if let Some(connection) = self.connections.get_mut(&job.connection) {
+                connection.answer(job.request, job.t_rx_ns);
+                self.serve(job.connection);
+            }
+        }
+    }
+
+    /// Reads and writes as much as there is; a connection that fails is forgotten.
+    fn serve(&mut self, at: usize) {
+        let Some(mut connection) = self.connections.remove(&at) else { return };
+        if self.read(at, &mut connection).is_ok()
+            && connection.write(&self.payload, &self.told).is_ok()
+        {
+            self.connections.insert(at, connection);
+        }
+    }
+
+    fn read(&mut self, at: usize, connection: &mut Connection) -> io::Result<()> {
+        loop {
+            let mut scratch = std::mem::take(&mut self.scratch);
+            let found = connection.stream.read(&mut scratch);
+            let taken = match &found {
+                Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => self.take(at, connection, &scratch[..*bytes]),
+                Err(_) => Ok(()),
+            };
+            self.scratch = scratch;
+            taken?;
+            match found {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+        }
+    }
+
+    fn take(&mut self, at: usize, connection: &mut Connection, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            if let Some((request, t_rx_ns, missing, mut hash)) = connection.reading.take() {
+                let (now, rest) = bytes.split_at(missing.min(bytes.len()));
+                if let Some(hash) = &mut hash {
+                    hash.update(now);
+                }
+                bytes = rest;
+                if missing > now.len() {
+                    connection.reading = Some((request, t_rx_ns, missing - now.len(), hash));
+                } else {
+                    self.handle(at, connection, request, t_rx_ns, hash)?;
+                }
+                continue;
+            }
+            let wanted = if connection.greeted { REQUEST_BYTES } else { PREAMBLE_BYTES };
+            let (now, rest) = bytes.split_at((wanted - connection.have).min(bytes.len()));
+            connection.head[connection.have..connection.have + now.len()].copy_from_slice(now);
+            connection.have += now.len();
+            bytes = rest;
+            if connection.have < wanted {
+                continue;
+            }
+            connection.have = 0;
+            if connection.greeted {
+                self.request(at, connection)?;
+            } else {
+                let other = Preamble::decode(&connection.head);
+                let fits = other.and_then(|other| self.preamble.agree(&other));
+                // Our own preamble has told it why; or it is a stranger.
+                fits.map_err(|_| io::Error::from(ErrorKind::InvalidData)).inspect_err(|_| {
+                    self.told.refused.fetch_add(1, Ordering::Relaxed);
+                    let _ = connection.write(&self.payload, &self.told);
+                })?;
+                connection.greeted = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, at: usize, connection: &mut Connection) -> io::Result<()> {
+        let t_rx_ns = wall_ns();
+        let mut head = [0; REQUEST_BYTES];
+        head.copy_from_slice(&connection.head[..REQUEST_BYTES]);
+        let request = Request::decode(&head).ok_or(ErrorKind::InvalidData)?;
+        let hash = request.workload.hashes().then(|| {
+            let mut hash = Context::new(&SHA256);
+            hash.update(&head);
+            hash
+        });
+        if request.workload.has_payload() && !self.payload.is_empty() {
+            connection.reading = Some((request, t_rx_ns, self.payload.len(), hash));
+            return Ok(());
+        }
+        self.handle(at, connection, request, t_rx_ns, hash)
+    }
+
+    fn handle(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        request: Request,
+        t_rx_ns: i64,
+        hash: Option<Context>,
+    ) -> io::Result<()> {
+        if let Some(hash) = hash {
+            let digest = hash.finish();
+            let folded = digest.as_ref().chunks_exact(8).fold(0, |folded, word| {
+                let mut bytes = [0; 8];
+                bytes.copy_from_slice(word);
+                folded ^ u64::from_le_bytes(bytes)
+            });
+            self.told.digests.fetch_xor(folded, Ordering::Relaxed);
+        }
+        connection.under_way += 1;
+        if connection.under_way > ANSWERS_MAX {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        if request.workload.writes() {
+            let job = Job { connection: at, request, t_rx_ns };
+            return self.to_disk.send(job).map_err(|_| ErrorKind::BrokenPipe.into());
+        }
+        connection.answer(request, t_rx_ns);
+        Ok(())
+    }
+}
+
+impl Connection {
+    fn answer(&mut self, request: Request, t_rx_ns: i64) {
+        self.answers.push_back(Answer {
+            request: Some((request, t_rx_ns)),
+            head: Vec::new(),
+            payload: request.workload.has_payload(),
+            at: 0,
+        });
+    }
+
+    fn write(&mut self, payload: &[u8], told: &Told) -> io::Result<()> {
+        while let Some(answer) = self.answers.front_mut() {
+            if answer.at == 0
+                && let Some((request, t_rx_ns)) = answer.request
+            {
+                // The moment of sending is that of the try that succeeds.
+                answer.head = Reply { request, t_rx_ns, t_tx_ns: wall_ns() }.encode().to_vec();
+            }
+            let payload = if answer.payload { payload } else { &[] };
+            match write_from(&mut self.stream, &answer.head, payload, answer.at) {
+                Ok(bytes) => answer.at += bytes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            if answer.at == answer.head.len() + payload.len() {
+                if answer.request.is_some() {
+                    self.under_way -= 1;
+                    told.answered.fetch_add(1, Ordering::Relaxed);
+                }
+                self.answers.pop_front();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes what is missing of a head and a payload, in one packet if it fits into one.
+pub fn write_from(
+    stream: &mut TcpStream,
+    head: &[u8],
+    payload: &[u8],
+    at: usize,
+) -> io::Result<usize> {
+    let written = if at < head.len() {
+        stream.write_vectored(&[IoSlice::new(&head[at..]), IoSlice::new(payload)])
+    } else {
+        stream.write(&payload[at - head.len()..])
+    }?;
+    if written == 0 { Err(ErrorKind::WriteZero.into()) } else { Ok(written) }
+}

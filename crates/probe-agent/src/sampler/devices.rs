@@ -1,0 +1,37 @@
+//! Which disks and interfaces a host has.
+
+use std::fs;
+use std::path::Path;
+
+/// Disks that are not made of others: those with a device behind them.
+pub fn disks() -> Vec<String> {
+    named("/sys/block", |folder| folder.join("device").exists())
+}
+
+/// Interfaces but for the loopback.
+pub fn interfaces() -> Vec<String> {
+    named("/sys/class/net", |folder| !folder.ends_with("lo"))
+}
+
+fn named(folder: &str, which: impl Fn(&Path) -> bool) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let wanted = entries.flatten().filter(|entry| which(&entry.path()));
+    let mut names: Vec<String> =
+        wanted.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// What was asked for, if it is there; all there is if nothing was.
+pub fn chosen(what: &str, wanted: &[String], there: Vec<String>) -> Result<Vec<String>, String> {
+    if wanted.is_empty() {
+        return Ok(there);
+    }
+    let root = if what == "disk" { "/sys/class/block" } else { "/sys/class/net" };
+    match wanted.iter().find(|name| name.contains('/') || !Path::new(root).join(name).exists()) {
+        Some(name) => {
+            Err(format!("there is no {what} {name:?}; this host has {}", there.join(", ")))
+        }
+        None => Ok(wanted.to_vec()),
+    }
+}

@@ -1,0 +1,313 @@
+//! The second pass: calls beside the resources of their callees, and latencies that the first pass
+//! only counted.
+
+use super::Options;
+use super::correlate::{Metric, RowSums, Which, ln_fixed};
+use super::episodes::Episode;
+use super::latency::{Counted, Second as Kept};
+use super::pairing::{FARTHEST_NS, Pairing, Rows};
+use super::scatter::{Grid, Point, Reservoir, latency_cell, metric_cell};
+use super::sessions::{Call, CallerDay, Session};
+use super::spread::{NEVER, bin};
+use crate::calls::NO_OFFSET;
+use crate::dataset::{DataSet, Source};
+use crate::error::{Error, Exclusions};
+use probe::Status;
+use probe::random::seed_of;
+use std::collections::BTreeMap;
+
+/// The metric that labels episodes.
+const STALL: &str = "stall_max_us";
+/// Blocks of the bootstrap.
+const BLOCK_NS: i64 = 600_000_000_000;
+
+/// Callers of one day that share groups, which are looked at together.
+pub struct Task<'a> {
+    /// The day, since 1970.
+    pub day: i64,
+    /// The callers' files.
+    pub callers: Vec<&'a Source>,
+}
+
+/// What all threads look at.
+pub struct World<'a> {
+    /// What was asked.
+    pub options: &'a Options,
+    /// The files.
+    pub data: &'a DataSet,
+    /// The counts of the first pass.
+    pub counted: &'a Counted,
+    /// The metrics that some file has.
+    pub metrics: &'a [String],
+    /// For each workload, the bin in which the least high latency is.
+    pub high_bins: [Option<usize>; 5],
+}
+
+/// A call of which it is not known yet whether its latency is high.
+pub struct Undecided {
+    workload: usize,
+    latency_ns: u64,
+    block: i64,
+    metrics: Vec<Option<i64>>,
+}
+
+/// What a thread has found.
+#[derive(Default)]
+pub struct Found {
+    /// Latencies that are wanted.
+    pub kept: Kept,
+    /// How pairing went.
+    pub pairing: Pairing,
+    /// Sums, by metric.
+    pub metrics: Vec<Metric>,
+    /// Grids, by metric and workload.
+    pub grids: Vec<[Grid; 5]>,
+    /// Points for pictures.
+    pub points: Reservoir,
+    /// Calls that may have a high latency.
+    pub undecided: Vec<Undecided>,
+    /// Episodes as single callers saw them.
+    pub episodes: Vec<Episode>,
+    /// What was left out.
+    pub exclusions: Exclusions,
+}
+
+/// A callee's rows of the day, with what is added up for each.
+struct Callee {
+    rows: Rows,
+    cells: Vec<u8>,
+    sums: Vec<RowSums>,
+    high: Vec<(u32, u8, u64)>,
+    stall: Option<usize>,
+}
+
+/// Divides a day's callers into those that share groups.
+pub fn tasks(data: &DataSet) -> Vec<Task<'_>> {
+    let mut days: BTreeMap<i64, Vec<&Source>> = BTreeMap::new();
+    data.calls.iter().for_each(|((day, _), source)| days.entry(*day).or_default().push(source));
+    let mut tasks = Vec::new();
+    for (day, sources) in days {
+        // Each caller begins alone; every group joins its members.
+        let mut part: BTreeMap<u16, u16> = BTreeMap::new();
+        for source in &sources {
+            part.entry(source.metadata.node).or_insert(source.metadata.node);
+            for group in &source.metadata.groups {
+                let Some(first) = group.first() else { continue };
+                let target = *part.entry(*first).or_insert(*first);
+                for member in group {
+                    let old = *part.entry(*member).or_insert(*member);
+                    part.values_mut()
+                        .filter(|found| **found == old)
+                        .for_each(|found| *found = target);
+                }
+            }
+        }
+        let mut parts: BTreeMap<u16, Vec<&Source>> = BTreeMap::new();
+        for source in sources {
+            parts.entry(part[&source.metadata.node]).or_default().push(source);
+        }
+        tasks.extend(parts.into_values().map(|callers| Task { day, callers }));
+    }
+    tasks
+}
+
+impl World<'_> {
+    /// Looks at callers of one day.
+    ///
+    /// # Errors
+    /// A file of calls can no longer be read.
+    pub fn visit(&self, found: &mut Found, task: &Task<'_>, step: &dyn Fn()) -> Result<(), Error> {
+        found.metrics.resize_with(self.metrics.len(), Metric::default);
+        found.grids.resize_with(self.metrics.len(), Default::default);
+        let nodes = self.data.metadata.nodes.len();
+        // By node: not looked for yet, or what there is.
+        let mut callees: Vec<Option<Option<Callee>>> = Vec::new();
+        callees.resize_with(nodes, || None);
+        for source in &task.callers {
+            let more: &[&str] = if self.metrics.is_empty() { &[] } else { &["rx_off"] };
+            let day = CallerDay::read(source, more)?;
+            // Counted in the first pass.
+            let mut again = Exclusions::default();
+            let mut cursors = vec![0; nodes];
+            let mut episodes = Vec::new();
+            day.sessions(&mut again, |session| {
+                found.kept.add(session, self.counted);
+                for call in session.calls {
+                    let dst = usize::from(call.dst);
+                    let callee = callees[dst].get_or_insert_with(|| {
+                        self.callee(task.day, call.dst, &mut found.exclusions)
+                    });
+                    let (callee, cursor) = (callee.as_mut(), &mut cursors[dst]);
+                    let row = self.pair(found, &day, session, call, callee, cursor);
+                    self.episode(&mut episodes, &day, session, call, row);
+                }
+            });
+            found.episodes.append(&mut episodes);
+            step();
+        }
+        callees.iter().flatten().flatten().for_each(|callee| self.close(found, callee));
+        Ok(())
+    }
+
+    fn callee(&self, day: i64, node: u16, exclusions: &mut Exclusions) -> Option<Callee> {
+        let source = self.data.hosts.get(&(day, node))?;
+        let rows = match Rows::read(source, self.metrics) {
+            Ok(rows) => rows,
+            Err(error) => {
+                source.files.iter().for_each(|path| exclusions.file(&self.data.root, path, &error));
+                return None;
+            }
+        };
+        exclusions.rows("resources_not_in_order_but_used", rows.out_of_order);
+        let n = rows.host.t_ns.len();
+        let mut cells = vec![0; n * self.metrics.len()];
+        for (metric, values) in rows.host.metrics.iter().enumerate() {
+            for (row, value) in values.iter().enumerate() {
+                cells[row * self.metrics.len() + metric] = value.map_or(0, metric_cell);
+            }
+        }
+        let stall = self.metrics.iter().position(|name| name == STALL);
+        Some(Callee { rows, cells, sums: vec![RowSums::default(); n * 5], high: Vec::new(), stall })
+    }
+
+    /// Pairs a call, and says what its callee's row says of stalls, in microseconds.
+    fn pair(
+        &self,
+        found: &mut Found,
+        day: &CallerDay<'_>,
+        session: &Session<'_>,
+        call: &Call,
+        callee: Option<&mut Callee>,
+        cursor: &mut usize,
+    ) -> Option<i64> {
+        if call.status != Status::Ok || call.latency_ns == NEVER {
+            return None;
+        }
+        found.pairing.ok += 1;
+        let Some(callee) = callee else {
+            found.pairing.no_rows += 1;
+            return None;
+        };
+        let offset_us = day.calls.rx_off_us[call.row];
+        if offset_us == NO_OFFSET {
+            found.pairing.no_time += 1;
+            return None;
+        }
+        let received_ns = session.t_sched_ns + i64::from(offset_us) * 1000;
+        let Some((row, distance_ns)) = callee.rows.nearest(received_ns, cursor) else {
+            found.pairing.no_rows += 1;
+            return None;
+        };
+        if distance_ns > FARTHEST_NS {
+            found.pairing.too_far += 1;
+            return None;
+        }
+        found.pairing.pair(distance_ns);
+        let workload = usize::from(session.workload);
+        let ln = ln_fixed(call.latency_ns);
+        callee.sums[row * 5 + workload].add(call.latency_ns, ln);
+        let host = &callee.rows.host;
+        let latency_row = latency_cell(call.latency_ns, ln);
+        let cells = &callee.cells[row * self.metrics.len()..];
+        for ((values, grids), cell) in host.metrics.iter().zip(&mut found.grids).zip(cells) {
+            if values[row].is_some() {
+                grids[workload].add(latency_row, *cell);
+            }
+        }
+        let metrics = || host.metrics.iter().map(|values| values[row]).collect::<Vec<_>>();
+        if let Some(high) = self.high_bins[workload] {
+            let bin = bin(call.latency_ns);
+            if bin > high {
+                callee.high.push((row as u32, session.workload, call.latency_ns));
+            } else if bin == high {
+                let block = host.t_ns[row].div_euclid(BLOCK_NS);
+                let latency_ns = call.latency_ns;
+                found.undecided.push(Undecided { workload, latency_ns, block, metrics: metrics() });
+            }
+        }
+        let node = u64::from(day.metadata.node) << 16 | u64::from(call.dst);
+        let order = seed_of(&[session.t_sched_ns.cast_unsigned(), node]);
+        if found.points.wants(order, self.options.scatter_points) {
+            let (workload, latency_ns) = (session.workload, call.latency_ns);
+            let point = Point { order, workload, latency_ns, metrics: metrics() };
+            found.points.push(point, self.options.scatter_points);
+        }
+        callee.stall.and_then(|metric| host.metrics[metric][row])
+    }
+
+    fn episode(
+        &self,
+        episodes: &mut Vec<Episode>,
+        day: &CallerDay<'_>,
+        session: &Session<'_>,
+        call: &Call,
+        stall_us: Option<i64>,
+    ) {
+        let level_ns = self.options.episode_level_ns;
+        if call.latency_ns <= level_ns {
+            return;
+        }
+        let stalled = stall_us.map(|us| us.unsigned_abs().saturating_mul(2000) >= level_ns);
+        let replied = call.latency_ns != NEVER;
+        let own = day.metadata.node;
+        Episode::append(
+            episodes,
+            Episode::one(session.t_sched_ns, own, call.dst, replied, stalled),
+        );
+    }
+
+    /// Puts what was added up for each row to the sums of each metric.
+    fn close(&self, found: &mut Found, callee: &Callee) {
+        let host = &callee.rows.host;
+        for (metric, values) in found.metrics.iter_mut().zip(&host.metrics) {
+            for (row, value) in values.iter().enumerate() {
+                let Some(value) = value else { continue };
+                let block = host.t_ns[row].div_euclid(BLOCK_NS);
+                for (workload, sums) in callee.sums[row * 5..row * 5 + 5].iter().enumerate() {
+                    if sums.n > 0 {
+                        metric.add(Which::All, workload, block, sums, *value);
+                    }
+                }
+            }
+            for (row, workload, latency_ns) in &callee.high {
+                let Some(value) = values[*row as usize] else { continue };
+                let block = host.t_ns[*row as usize].div_euclid(BLOCK_NS);
+                let one = RowSums::one(*latency_ns, ln_fixed(*latency_ns));
+                metric.add(Which::High, usize::from(*workload), block, &one, value);
+            }
+        }
+    }
+}
+
+impl Found {
+    /// Takes over what another thread has found.
+    pub fn merge(&mut self, other: Self, options: &Options) {
+        self.pairing.merge(&other.pairing);
+        let longest = self.metrics.len().max(other.metrics.len());
+        self.metrics.resize_with(longest, Metric::default);
+        self.grids.resize_with(longest, Default::default);
+        self.metrics.iter_mut().zip(&other.metrics).for_each(|(to, from)| to.merge(from));
+        for (to, from) in self.grids.iter_mut().zip(&other.grids) {
+            to.iter_mut().zip(from).for_each(|(to, from)| to.merge(from));
+        }
+        self.points.merge(other.points, options.scatter_points);
+        self.undecided.extend(other.undecided);
+        self.episodes.extend(other.episodes);
+        self.exclusions.merge(other.exclusions);
+    }
+
+    /// Decides which calls have a high latency, now that it is known from where on they are.
+    pub fn decide(&mut self, p99_ns: &[Option<u64>; 5]) {
+        for call in std::mem::take(&mut self.undecided) {
+            if p99_ns[call.workload].is_none_or(|p99_ns| call.latency_ns < p99_ns) {
+                continue;
+            }
+            let one = RowSums::one(call.latency_ns, ln_fixed(call.latency_ns));
+            for (metric, value) in self.metrics.iter_mut().zip(call.metrics) {
+                if let Some(value) = value {
+                    metric.add(Which::High, call.workload, call.block, &one, value);
+                }
+            }
+        }
+    }
+}

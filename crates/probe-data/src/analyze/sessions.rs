@@ -1,0 +1,162 @@
+//! The calls of one caller and day as sessions: what one tick sent to all members of a group.
+
+use crate::analyze::spread::NEVER;
+use crate::calls::Calls;
+use crate::dataset::Source;
+use crate::error::{Error, Exclusions};
+use crate::meta::Metadata;
+use probe::Status;
+use probe::schedule::epoch_start_ns;
+
+/// One call of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// Its row in the columns.
+    pub row: usize,
+    /// The callee.
+    pub dst: u16,
+    /// What became of it.
+    pub status: Status,
+    /// Its latency, or [`NEVER`]. Says nothing if the call does not count.
+    pub latency_ns: u64,
+}
+
+/// What one tick sent.
+#[derive(Debug)]
+pub struct Session<'a> {
+    /// The group.
+    pub group: u16,
+    /// Members of the group.
+    pub size: u8,
+    /// The workload's code.
+    pub workload: u8,
+    /// When it was due.
+    pub t_sched_ns: i64,
+    /// The calls, one for each callee, that say something about a live callee.
+    pub calls: &'a [Call],
+    /// Whether there was a row for every member.
+    pub whole: bool,
+}
+
+/// The calls of one caller and day.
+pub struct CallerDay<'a> {
+    /// What the file says about itself.
+    pub metadata: &'a Metadata,
+    /// The day, since 1970.
+    pub day: i64,
+    /// When it begins.
+    pub start_ns: i64,
+    /// The columns.
+    pub calls: Calls,
+    order: Option<Vec<u32>>,
+}
+
+/// Columns that the first pass reads.
+pub const FIRST: [&str; 9] =
+    ["group", "gsize", "wl", "dst", "seq", "t_sched", "lag", "rtt", "status"];
+
+impl<'a> CallerDay<'a> {
+    /// Reads the day, and more columns than [`FIRST`].
+    ///
+    /// # Errors
+    /// The file cannot be read to its end.
+    pub fn read(source: &'a Source, more: &[&str]) -> Result<Self, Error> {
+        let mut calls = Calls::default();
+        let names: Vec<&str> = FIRST.iter().chain(more).copied().collect();
+        for file in source.open()? {
+            for group in 0..file.groups() {
+                calls.read(&file, group, &names)?;
+            }
+        }
+        let ascending = calls.t_sched_ns.is_sorted();
+        let order = (!ascending).then(|| {
+            let mut order: Vec<u32> = (0..calls.len() as u32).collect();
+            order.sort_by_key(|row| (calls.t_sched_ns[*row as usize], calls.round[*row as usize]));
+            order
+        });
+        let day = source.day();
+        Ok(Self { metadata: &source.metadata, day, start_ns: epoch_start_ns(day), calls, order })
+    }
+
+    fn row(&self, at: usize) -> usize {
+        self.order.as_ref().map_or(at, |order| order[at] as usize)
+    }
+
+    /// Goes through all sessions in the order of time, and counts rows that are left out.
+    pub fn sessions(&self, exclusions: &mut Exclusions, mut visit: impl FnMut(&Session<'_>)) {
+        let calls = &self.calls;
+        if self.order.is_some() {
+            exclusions.rows("not_in_order_but_used", calls.len() as u64);
+        }
+        let nodes = self.metadata.nodes.len();
+        let mut found: Vec<Call> = Vec::new();
+        let mut seen: Vec<u16> = Vec::new();
+        let mut last_round: Option<u32> = None;
+        let mut at = 0;
+        while at < calls.len() {
+            let first = self.row(at);
+            let (group, round) = (calls.group[first], calls.round[first]);
+            let t_sched_ns = calls.t_sched_ns[first];
+            found.clear();
+            seen.clear();
+            let mut skipped = false;
+            while at < calls.len() {
+                let row = self.row(at);
+                if (calls.group[row], calls.round[row], calls.t_sched_ns[row])
+                    != (group, round, t_sched_ns)
+                {
+                    break;
+                }
+                at += 1;
+                match self.call(row, nodes, &seen) {
+                    Ok(call) => {
+                        seen.push(call.dst);
+                        skipped |= call.status == Status::Skipped;
+                        if call.status.counts() {
+                            found.push(call);
+                        } else {
+                            exclusions.rows(call.status.name(), 1);
+                        }
+                    }
+                    Err(reason) => exclusions.rows(reason, 1),
+                }
+            }
+            if let Some(last) = last_round
+                && round.cast_unsigned() > last + 1
+            {
+                exclusions.rows("missing_rounds", u64::from(round.cast_unsigned() - last - 1));
+            }
+            last_round = Some(round.cast_unsigned());
+            let size = calls.group_size[first].clamp(0, 255) as u8;
+            let whole = seen.len() == usize::from(size) && !skipped;
+            if !whole {
+                exclusions.rows("incomplete_sessions", 1);
+            }
+            let workload = calls.workload[first].clamp(0, 4) as u8;
+            let group = group.clamp(0, i32::from(u16::MAX)) as u16;
+            visit(&Session { group, size, workload, t_sched_ns, calls: &found, whole });
+        }
+    }
+
+    fn call(&self, row: usize, nodes: usize, seen: &[u16]) -> Result<Call, &'static str> {
+        let calls = &self.calls;
+        let status = u8::try_from(calls.status[row]).ok().and_then(Status::from_code);
+        let status = status.ok_or("unknown_status")?;
+        if !(0..=4).contains(&calls.workload[row]) {
+            return Err("unknown_workload");
+        }
+        let dst = u16::try_from(calls.dst[row]).map_err(|_| "unknown_callee")?;
+        if usize::from(dst) >= nodes {
+            return Err("unknown_callee");
+        }
+        if seen.contains(&dst) {
+            return Err("duplicate_callee");
+        }
+        let latency_ns = match calls.latency_ns(row) {
+            Some(latency_ns) => latency_ns,
+            None if status.has_reply() => return Err("reply_without_round_trip"),
+            None => NEVER,
+        };
+        Ok(Call { row, dst, status, latency_ns })
+    }
+}

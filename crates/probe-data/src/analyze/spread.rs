@@ -1,0 +1,340 @@
+//! How latencies are spread, exactly, in memory that does not grow with their number.
+//!
+//! The value at a rank is found in two passes. The first counts latencies in bins that are a
+//! four-thousandth wide. Then it is known in which bin each wanted rank is, and the second pass
+//! keeps the latencies of those bins alone, with all that are above the 999th thousandth. Equal
+//! ones are kept once, with their number.
+
+use probe::rank::rank;
+
+/// A call without reply: longer than everything.
+pub const NEVER: u64 = u64::MAX;
+
+const PRECISION: u32 = 12;
+/// Longer than any latency that the table can hold.
+const LONGEST: u64 = 1 << 39;
+/// Above this part of all, every rank is told.
+pub const TAIL_PPM: u32 = 999_000;
+
+/// The bin of a latency: those below 2^13 have one each, and longer ones share one with those
+/// that are equal in their first thirteen bits.
+pub fn bin(latency_ns: u64) -> usize {
+    let capped = latency_ns.min(LONGEST - 1);
+    let shift = (63 - (capped | 1).leading_zeros()).saturating_sub(PRECISION);
+    (u64::from(shift) << PRECISION) as usize + (capped >> shift) as usize
+}
+
+/// The points at which a distribution function is told: 2,000 from a microsecond to 100 s, evenly
+/// spread in their logarithm, and the round ones between.
+pub struct Points {
+    /// The points in nanoseconds, ascending.
+    pub ns: Vec<u64>,
+    /// For each bin, the first point that is not below it.
+    first: Vec<u16>,
+}
+
+impl Points {
+    /// The points.
+    pub fn new() -> Self {
+        let even =
+            (0..2000).map(|step| (1000.0 * 10_f64.powf(f64::from(step) / 1999.0 * 8.0)).round());
+        let mut ns: Vec<u64> = even.map(|point| point as u64).collect();
+        ns.extend((3..=11).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power))));
+        ns.retain(|point| *point <= 100_000_000_000);
+        ns.sort_unstable();
+        ns.dedup();
+        let bins = bin(LONGEST - 1) + 1;
+        let mut first = vec![0_u16; bins];
+        let mut point = 0;
+        for (at, first) in first.iter_mut().enumerate() {
+            while point < ns.len() && bin(ns[point]) < at {
+                point += 1;
+            }
+            *first = point as u16;
+        }
+        Self { ns, first }
+    }
+
+    /// The first point that a latency is not above; their number if it is above all.
+    pub fn of(&self, latency_ns: u64, bin: usize) -> usize {
+        let mut point = usize::from(self.first[bin]);
+        while point < self.ns.len() && latency_ns > self.ns[point] {
+            point += 1;
+        }
+        point
+    }
+}
+
+/// Counts of the first pass.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    bins: Vec<u64>,
+    points: Vec<u64>,
+    /// Calls with a reply.
+    pub replied: u64,
+    /// Calls without.
+    pub never: u64,
+    sum_ns: u128,
+}
+
+impl Counts {
+    /// Counts a latency.
+    pub fn add(&mut self, latency_ns: u64, points: &Points) {
+        if latency_ns == NEVER {
+            self.never += 1;
+            return;
+        }
+        if self.bins.is_empty() {
+            self.bins = vec![0; points.first.len()];
+            self.points = vec![0; points.ns.len() + 1];
+        }
+        let bin = bin(latency_ns);
+        self.bins[bin] += 1;
+        self.points[points.of(latency_ns, bin)] += 1;
+        self.replied += 1;
+        self.sum_ns += u128::from(latency_ns);
+    }
+
+    /// Takes over what another one counted.
+    pub fn merge(&mut self, other: &Self) {
+        self.bins.resize(self.bins.len().max(other.bins.len()), 0);
+        self.points.resize(self.points.len().max(other.points.len()), 0);
+        self.bins.iter_mut().zip(&other.bins).for_each(|(to, from)| *to += from);
+        self.points.iter_mut().zip(&other.points).for_each(|(to, from)| *to += from);
+        self.replied += other.replied;
+        self.never += other.never;
+        self.sum_ns += other.sum_ns;
+    }
+
+    /// Calls, with and without reply.
+    pub const fn all(&self) -> u64 {
+        self.replied + self.never
+    }
+
+    /// The mean of those with a reply.
+    pub fn mean_ns(&self) -> f64 {
+        self.sum_ns as f64 / self.replied.max(1) as f64
+    }
+
+    /// How many were not above each point.
+    pub fn at_most(&self) -> Vec<u64> {
+        let mut sum = 0;
+        let points = self.points.iter().take(self.points.len().saturating_sub(1));
+        points.map(|count| (sum += count, sum).1).collect()
+    }
+
+    /// The bin of a quantile of all calls; `None` if that is a call without reply.
+    pub fn bin_of_quantile(&self, ppm: u32) -> Option<usize> {
+        self.bin_of(rank(ppm, self.all())).map(|(bin, _)| bin)
+    }
+
+    /// The bin of a rank, and how many values are in the bins before it.
+    fn bin_of(&self, wanted: u64) -> Option<(usize, u64)> {
+        let mut before = 0;
+        for (bin, count) in self.bins.iter().enumerate() {
+            if before + count >= wanted && wanted > 0 {
+                return Some((bin, before));
+            }
+            before += count;
+        }
+        None
+    }
+}
+
+/// What the second pass is to keep.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    bins: Vec<bool>,
+    from: usize,
+}
+
+impl Wanted {
+    /// Nothing.
+    pub fn nothing() -> Self {
+        Self { bins: Vec::new(), from: usize::MAX }
+    }
+
+    /// Also keeps what the quantiles of these counts need, and their tail.
+    pub fn add(&mut self, counts: &Counts, quantiles_ppm: &[u32]) {
+        self.bins.resize(self.bins.len().max(counts.bins.len()), false);
+        for ppm in quantiles_ppm {
+            for n in [counts.replied, counts.all()] {
+                if let Some((bin, _)) = counts.bin_of(rank(*ppm, n)) {
+                    self.bins[bin] = true;
+                }
+            }
+        }
+        // The tail begins at the rank after that of the quantile; its bin is kept, too.
+        if let Some((bin, _)) = counts.bin_of(rank(TAIL_PPM, counts.all())) {
+            self.from = self.from.min(bin);
+        }
+    }
+
+    /// Whether a latency is to be kept.
+    pub fn wants(&self, latency_ns: u64) -> bool {
+        if latency_ns == NEVER {
+            return false;
+        }
+        let bin = bin(latency_ns);
+        bin >= self.from || self.bins.get(bin).is_some_and(|wanted| *wanted)
+    }
+}
+
+/// Values with their numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    counted: Vec<(u64, u64)>,
+    new: Vec<u64>,
+}
+
+impl Kept {
+    /// Keeps a value.
+    pub fn push(&mut self, value: u64) {
+        self.new.push(value);
+        if self.new.len() >= 1 << 18 {
+            self.settle();
+        }
+    }
+
+    /// Puts new values to those that are counted.
+    fn settle(&mut self) {
+        let new = std::mem::take(&mut self.new).into_iter().map(|value| (value, 1));
+        self.counted.extend(new);
+        self.counted.sort_unstable();
+        let mut counted: Vec<(u64, u64)> = Vec::new();
+        for (value, count) in self.counted.drain(..) {
+            match counted.last_mut() {
+                Some(last) if last.0 == value => last.1 += count,
+                _ => counted.push((value, count)),
+            }
+        }
+        self.counted = counted;
+    }
+
+    /// Takes over what another one kept.
+    pub fn merge(&mut self, other: &mut Self) {
+        self.new.append(&mut other.new);
+        self.counted.append(&mut other.counted);
+        self.settle();
+    }
+
+    /// Values, ascending, with their numbers.
+    pub fn sorted(&mut self) -> &[(u64, u64)] {
+        self.settle();
+        &self.counted
+    }
+}
+
+/// The values at ranks, from both passes.
+pub struct Exact<'a> {
+    counts: &'a Counts,
+    kept: &'a [(u64, u64)],
+}
+
+impl<'a> Exact<'a> {
+    /// Of counts, and of kept values that had all that was wanted for them.
+    pub const fn new(counts: &'a Counts, kept: &'a [(u64, u64)]) -> Self {
+        Self { counts, kept }
+    }
+
+    /// The value at a rank among those with a reply.
+    fn at(&self, wanted: u64) -> Option<u64> {
+        let (wanted_bin, mut before) = self.counts.bin_of(wanted)?;
+        let begin = self.kept.partition_point(|(value, _)| bin(*value) < wanted_bin);
+        for (value, count) in &self.kept[begin..] {
+            before += count;
+            if before >= wanted {
+                return Some(*value);
+            }
+        }
+        None
+    }
+
+    /// The quantile of calls with a reply.
+    pub fn completed(&self, ppm: u32) -> Option<u64> {
+        self.at(rank(ppm, self.counts.replied))
+    }
+
+    /// The quantile of all calls: [`NEVER`] where it is a call without reply, `None` without calls.
+    pub fn all(&self, ppm: u32) -> Option<u64> {
+        let wanted = rank(ppm, self.counts.all());
+        if wanted > self.counts.replied { Some(NEVER) } else { self.at(wanted) }
+    }
+
+    /// The longest values: how many ranks are above [`TAIL_PPM`] of all calls, and the values of
+    /// those that had a reply, ascending, with their numbers.
+    pub fn tail(&self) -> (u64, Vec<(u64, u64)>) {
+        let from = rank(TAIL_PPM, self.counts.all());
+        let ranks = self.counts.all() - from;
+        let mut left = self.counts.replied.saturating_sub(from);
+        let mut tail = Vec::new();
+        for (value, count) in self.kept.iter().rev() {
+            let taken = (*count).min(left);
+            if taken == 0 {
+                break;
+            }
+            tail.push((*value, taken));
+            left -= taken;
+        }
+        tail.reverse();
+        (ranks, tail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use probe::random::Numbers;
+
+    #[test]
+    fn bins_grow_with_latency_and_are_narrow() {
+        let mut last = 0;
+        let coarse = (2..26).flat_map(|power| {
+            let low = 8192_u64 << power;
+            (0..200).map(move |step| low + step * (low / 200))
+        });
+        for latency in (0..32_768).chain(coarse) {
+            let found = bin(latency);
+            assert!(found >= last, "{latency}");
+            last = found;
+        }
+        assert_eq!((bin(8191), bin(8192), bin(8193), bin(8194)), (8191, 8192, 8192, 8193));
+        assert!(bin(LONGEST - 1) > bin(LONGEST / 2));
+    }
+
+    #[test]
+    fn two_passes_find_what_sorting_finds() {
+        let points = Points::new();
+        let mut numbers = Numbers::new(3);
+        let mut values: Vec<u64> = (0..50_000)
+            .map(|n| match n % 1000 {
+                7 => NEVER,
+                8 => 2_000_000_000 + numbers.below(9) * 1_000_000_000,
+                _ => 100_000 + numbers.below(200_000) / 100 * 100,
+            })
+            .collect();
+        let mut counts = Counts::default();
+        values.iter().for_each(|value| counts.add(*value, &points));
+        let quantiles = [1, 100_000, 500_000, 900_000, 990_000, 999_000, 999_900];
+        let mut wanted = Wanted::nothing();
+        wanted.add(&counts, &quantiles);
+        let mut kept = Kept::default();
+        values.iter().filter(|value| wanted.wants(**value)).for_each(|value| kept.push(*value));
+        let sorted = kept.sorted().to_vec();
+        let exact = Exact::new(&counts, &sorted);
+        values.sort_unstable();
+        let replied = &values[..values.len() - 50];
+        for ppm in quantiles {
+            assert_eq!(exact.all(ppm), probe::rank::of_sorted(&values, ppm), "{ppm}");
+            assert_eq!(exact.completed(ppm), probe::rank::of_sorted(replied, ppm), "{ppm}");
+        }
+        let at_most = counts.at_most();
+        for (point, count) in points.ns.iter().zip(&at_most) {
+            assert_eq!(values.partition_point(|value| value <= point) as u64, *count, "{point}");
+        }
+        let (ranks, tail) = exact.tail();
+        let listed: Vec<u64> =
+            tail.iter().flat_map(|(value, count)| vec![*value; *count as usize]).collect();
+        assert_eq!((ranks, listed.as_slice()), (50, &replied[49_950..]));
+    }
+}

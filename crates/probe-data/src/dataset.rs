@@ -1,0 +1,183 @@
+//! A folder of files of both tables.
+
+use crate::columns::{self, Opened};
+use crate::error::{Error, ExcludedFile, Exclusions};
+use crate::meta::{Metadata, Table};
+use crate::recorder::{PIECES, UNFINISHED};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The rows of one node and epoch in one table: a whole file, or pieces of one that was never
+/// finished.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// What they say about themselves.
+    pub metadata: Metadata,
+    /// The files, in order.
+    pub files: Vec<PathBuf>,
+    /// Rows of all of them.
+    pub rows: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
+impl Source {
+    /// The day, counted since 1970.
+    pub fn day(&self) -> i64 {
+        self.metadata.first_epoch + i64::from(self.metadata.epoch)
+    }
+
+    /// Opens its files.
+    ///
+    /// # Errors
+    /// A file cannot be read any more.
+    pub fn open(&self) -> Result<Vec<Opened>, Error> {
+        self.files.iter().map(|path| columns::open(path)).collect()
+    }
+}
+
+/// By day and node.
+pub type Sources = BTreeMap<(i64, u16), Source>;
+
+/// A folder of files, as far as they can be used.
+#[derive(Debug)]
+pub struct DataSet {
+    /// Where it is.
+    pub root: PathBuf,
+    /// Calls, by day and caller.
+    pub calls: Sources,
+    /// Resources, by day and host.
+    pub hosts: Sources,
+    /// What every file says alike: names of nodes, deployment.
+    pub metadata: Metadata,
+    /// Files that cannot be used, and why.
+    pub exclusions: Exclusions,
+}
+
+impl DataSet {
+    /// Looks at every file of a folder.
+    ///
+    /// # Errors
+    /// The folder cannot be read, or has no call that can be used.
+    pub fn open(root: &Path) -> Result<Self, Error> {
+        let mut exclusions = Exclusions::default();
+        let mut whole = files(root)?;
+        let pieces_folder = root.join(PIECES);
+        let mut pieces = if pieces_folder.is_dir() { files(&pieces_folder)? } else { Vec::new() };
+        whole.sort();
+        pieces.sort();
+        let mut first: Option<Metadata> = None;
+        let mut tables: BTreeMap<Table, Sources> = BTreeMap::new();
+        let mut taken = Vec::new();
+        for (path, is_piece) in
+            whole.iter().map(|path| (path, false)).chain(pieces.iter().map(|path| (path, true)))
+        {
+            let opened = match columns::open(path) {
+                Ok(opened) => opened,
+                Err(error) => {
+                    exclusions.file(root, path, &error);
+                    continue;
+                }
+            };
+            if let Err(error) = agree(first.get_or_insert(opened.metadata.clone()), &opened, path) {
+                exclusions.file(root, path, &error);
+                continue;
+            }
+            let key = (
+                opened.metadata.first_epoch + i64::from(opened.metadata.epoch),
+                opened.metadata.node,
+            );
+            let sources = tables.entry(opened.metadata.table).or_default();
+            let table = opened.metadata.table;
+            let bytes = fs::metadata(path).map_or(0, |found| found.len());
+            match sources.get_mut(&key) {
+                // A whole file that is followed by pieces: the pieces are what it was made of.
+                Some(_) if is_piece && taken.contains(&(table, key)) => {}
+                Some(source) if is_piece => {
+                    source.files.push(path.clone());
+                    source.rows += opened.rows;
+                    source.bytes += bytes;
+                }
+                Some(_) => {
+                    let error = Error::content(path, "a second file of the same node and day");
+                    exclusions.file(root, path, &error);
+                }
+                None => {
+                    if !is_piece {
+                        taken.push((table, key));
+                    }
+                    let files = vec![path.clone()];
+                    let rows = opened.rows;
+                    let source = Source { metadata: opened.metadata, files, rows, bytes };
+                    sources.insert(key, source);
+                }
+            }
+        }
+        unfinished(root, &mut exclusions)?;
+        unfinished(&pieces_folder, &mut exclusions)?;
+        let calls = tables.remove(&Table::Rpc).unwrap_or_default();
+        let hosts = tables.remove(&Table::Res).unwrap_or_default();
+        let Some(metadata) = first.filter(|_| !calls.is_empty()) else {
+            let why = exclusions.files.first().map(|file| format!("; {}", file.detail));
+            let what =
+                format!("has no file with calls that can be read{}", why.unwrap_or_default());
+            return Err(Error::content(root, what));
+        };
+        Ok(Self { root: root.into(), calls, hosts, metadata, exclusions })
+    }
+
+    /// Rows of all calls.
+    pub fn rows(&self) -> u64 {
+        self.calls.values().map(|source| source.rows).sum()
+    }
+}
+
+/// The Parquet files of a folder.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
+        let path = entry.map_err(Error::io(folder))?.path();
+        if path.extension().is_some_and(|extension| extension == "parquet") && path.is_file() {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// Reports files that their writer did not finish.
+fn unfinished(folder: &Path, exclusions: &mut Exclusions) -> Result<(), Error> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
+        let path = entry.map_err(Error::io(folder))?.path();
+        if path.extension().is_some_and(|extension| extension == UNFINISHED) {
+            let size_bytes = fs::metadata(&path).map_or(0, |found| found.len());
+            let file = path.file_name().unwrap_or_default().display().to_string();
+            let detail = "its writer ended before it was whole".to_owned();
+            found.push(ExcludedFile { file, reason: "unfinished", detail, size_bytes });
+        }
+    }
+    found.sort();
+    exclusions.files.extend(found);
+    Ok(())
+}
+
+/// Files of one data set call the same nodes by the same numbers.
+fn agree(first: &Metadata, opened: &Opened, path: &Path) -> Result<(), Error> {
+    let found = &opened.metadata;
+    let name = |metadata: &Metadata| metadata.deployment.clone();
+    if found.deployment != first.deployment {
+        let what = format!("is of deployment {}, others of {}", name(found), name(first));
+        return Err(Error::content(path, what));
+    }
+    if found.nodes != first.nodes {
+        return Err(Error::content(path, "has other names of nodes than the files before it"));
+    }
+    if usize::from(found.node) >= found.nodes.len() {
+        return Err(Error::content(path, format!("is of node {}, which has no name", found.node)));
+    }
+    Ok(())
+}

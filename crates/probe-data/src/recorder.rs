@@ -1,0 +1,263 @@
+//! Writing a file so that little is lost when the writer dies.
+//!
+//! The footer of a Parquet file comes last: a file that was not finished cannot be read at all. So
+//! rows go into pieces, each a small file that is finished and gets its name only then, and at the
+//! end of the epoch the pieces become one file. Whoever finds pieces without the file reads them.
+
+use crate::calls::{self, Calls};
+use crate::columns::{self, Column, Values};
+use crate::error::Error;
+use crate::hosts;
+use crate::meta::{Incarnation, Metadata};
+use probe::{Resources, Sample};
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+/// The most rows of a piece and of a row group.
+pub const GROUP_ROWS: usize = 1 << 20;
+/// A piece is closed when its rows span this time.
+pub const PIECE_NS: i64 = 600_000_000_000;
+/// The folder of pieces within a data set.
+pub const PIECES: &str = "pieces";
+/// How files end that are not finished.
+pub const UNFINISHED: &str = "unfinished";
+
+/// Rows that become columns.
+trait Rows: Default {
+    fn len(&self) -> usize;
+    fn columns() -> Vec<Column>;
+    fn values(&self) -> Vec<Values>;
+    fn read_back(&mut self, path: &Path) -> Result<(), Error>;
+}
+
+impl Rows for Calls {
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn columns() -> Vec<Column> {
+        calls::columns()
+    }
+
+    fn values(&self) -> Vec<Values> {
+        Self::values(self)
+    }
+
+    fn read_back(&mut self, path: &Path) -> Result<(), Error> {
+        let file = columns::open(path)?;
+        (0..file.groups()).try_for_each(|group| self.read(&file, group, &probe::sample::COLUMNS))
+    }
+}
+
+/// Rows of the table `res` as they were written.
+#[derive(Default)]
+struct HostRows(Vec<Resources>);
+
+impl Rows for HostRows {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn columns() -> Vec<Column> {
+        hosts::columns()
+    }
+
+    fn values(&self) -> Vec<Values> {
+        hosts::values(&self.0)
+    }
+
+    fn read_back(&mut self, path: &Path) -> Result<(), Error> {
+        self.0.extend(hosts::rows(&columns::open(path)?)?);
+        Ok(())
+    }
+}
+
+struct Pieces<R> {
+    root: PathBuf,
+    metadata: Metadata,
+    rows: R,
+    first_ns: Option<i64>,
+    piece_ns: i64,
+    written: Vec<PathBuf>,
+    next: usize,
+}
+
+impl<R: Rows> Pieces<R> {
+    fn new(root: &Path, metadata: Metadata, piece_ns: i64) -> Result<Self, Error> {
+        let folder = root.join(PIECES);
+        fs::create_dir_all(&folder).map_err(Error::io(&folder))?;
+        // An agent that begins again within an epoch goes on behind what its earlier life left.
+        let written = pieces_of(root, &metadata.stem())?;
+        let next = written.len();
+        let rows = R::default();
+        Ok(Self { root: root.into(), metadata, rows, first_ns: None, piece_ns, written, next })
+    }
+
+    /// Closes the piece if this row does not belong to it any more.
+    fn before(&mut self, t_ns: i64) -> Result<(), Error> {
+        let first_ns = *self.first_ns.get_or_insert(t_ns);
+        if self.rows.len() >= GROUP_ROWS || t_ns.saturating_sub(first_ns) >= self.piece_ns {
+            self.close_piece()?;
+            self.first_ns = Some(t_ns);
+        }
+        Ok(())
+    }
+
+    fn close_piece(&mut self) -> Result<(), Error> {
+        if self.rows.len() == 0 {
+            return Ok(());
+        }
+        let name = format!("{}-{:05}.parquet", self.metadata.stem(), self.next);
+        let path = self.root.join(PIECES).join(name);
+        write_file(&path, &R::columns(), &self.metadata, [self.rows.values()])?;
+        self.written.push(path);
+        self.next += 1;
+        self.rows = R::default();
+        self.first_ns = None;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<PathBuf, Error> {
+        self.close_piece()?;
+        let path = self.root.join(format!("{}.parquet", self.metadata.stem()));
+        if let [only] = self.written.as_slice() {
+            fs::rename(only, &path).map_err(Error::io(only))?;
+            return Ok(path);
+        }
+        let mut groups = Vec::new();
+        let mut rows = R::default();
+        for piece in &self.written {
+            rows.read_back(piece)?;
+            if rows.len() >= GROUP_ROWS {
+                groups.push(std::mem::take(&mut rows).values());
+            }
+        }
+        if rows.len() > 0 {
+            groups.push(rows.values());
+        }
+        write_file(&path, &R::columns(), &self.metadata, groups)?;
+        for piece in &self.written {
+            fs::remove_file(piece).map_err(Error::io(piece))?;
+        }
+        Ok(path)
+    }
+}
+
+/// Writes a whole file under another name and then gives it its own.
+fn write_file(
+    path: &Path,
+    columns: &[Column],
+    metadata: &Metadata,
+    groups: impl IntoIterator<Item = Vec<Values>>,
+) -> Result<(), Error> {
+    let unfinished = path.with_extension(UNFINISHED);
+    let file = File::create(&unfinished).map_err(Error::io(&unfinished))?;
+    let mut writer =
+        columns::writer(BufWriter::with_capacity(1 << 18, file), path, columns, metadata)?;
+    for values in groups {
+        columns::write_group(&mut writer, &values).map_err(Error::parquet(path))?;
+    }
+    writer.close().map_err(Error::parquet(path))?;
+    fs::rename(&unfinished, path).map_err(Error::io(path))
+}
+
+/// The finished pieces of one file, in order.
+pub fn pieces_of(root: &Path, stem: &str) -> Result<Vec<PathBuf>, Error> {
+    let folder = root.join(PIECES);
+    let begin = format!("{stem}-");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(Error::io(&folder))? {
+        let path = entry.map_err(Error::io(&folder))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if name.starts_with(&begin) && name.ends_with(".parquet") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Writes the calls of one caller in one epoch.
+pub struct CallRecorder(Pieces<Calls>);
+
+impl CallRecorder {
+    /// Begins. Pieces are closed after [`GROUP_ROWS`] rows, and when their rows span `piece_ns`
+    /// (agents: [`PIECE_NS`]).
+    ///
+    /// # Errors
+    /// The folder cannot be made or read.
+    pub fn new(root: &Path, metadata: Metadata, piece_ns: i64) -> Result<Self, Error> {
+        Pieces::new(root, metadata, piece_ns).map(Self)
+    }
+
+    /// Names what the column `inc` points into, from the piece on that is being filled.
+    pub fn name_incarnations(&mut self, incarnations: Vec<Incarnation>) {
+        self.0.metadata.incarnations = incarnations;
+    }
+
+    /// Adds a call. They come in the order of their due times.
+    ///
+    /// # Errors
+    /// A piece cannot be written.
+    pub fn push(&mut self, sample: &Sample) -> Result<(), Error> {
+        self.0.before(sample.t_sched_ns)?;
+        self.0.rows.push(sample);
+        Ok(())
+    }
+
+    /// Makes what was added safe from the end of this process.
+    ///
+    /// # Errors
+    /// A piece cannot be written.
+    pub fn close_piece(&mut self) -> Result<(), Error> {
+        self.0.close_piece()
+    }
+
+    /// Ends the epoch: makes one file of the pieces, and says where it is.
+    ///
+    /// # Errors
+    /// A file cannot be read or written; the pieces are then still there.
+    pub fn finish(self) -> Result<PathBuf, Error> {
+        self.0.finish()
+    }
+}
+
+/// Writes the resources of one host in one epoch.
+pub struct HostRecorder(Pieces<HostRows>);
+
+impl HostRecorder {
+    /// As [`CallRecorder::new`].
+    ///
+    /// # Errors
+    /// The folder cannot be made or read.
+    pub fn new(root: &Path, metadata: Metadata, piece_ns: i64) -> Result<Self, Error> {
+        Pieces::new(root, metadata, piece_ns).map(Self)
+    }
+
+    /// Adds a row. They come in the order of time.
+    ///
+    /// # Errors
+    /// A piece cannot be written.
+    pub fn push(&mut self, row: Resources) -> Result<(), Error> {
+        self.0.before(row.t_ns)?;
+        self.0.rows.0.push(row);
+        Ok(())
+    }
+
+    /// Makes what was added safe from the end of this process.
+    ///
+    /// # Errors
+    /// A piece cannot be written.
+    pub fn close_piece(&mut self) -> Result<(), Error> {
+        self.0.close_piece()
+    }
+
+    /// Ends the epoch: makes one file of the pieces, and says where it is.
+    ///
+    /// # Errors
+    /// A file cannot be read or written; the pieces are then still there.
+    pub fn finish(self) -> Result<PathBuf, Error> {
+        self.0.finish()
+    }
+}
