@@ -10,6 +10,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("check", &[]),
     ("model", &[]),
     ("probe", &[]),
+    ("probe-data", &["probe"]),
     ("engine", &["adt"]),
     ("wire", &["adt", "engine"]),
     ("server", &["adt", "engine", "wire"]),
@@ -20,12 +21,24 @@ const EDGES: &[(&str, &[&str])] = &[
     ("etcd-load", &["bench", "wire"]),
     (
         "claret",
-        &["adt", "engine", "wire", "server", "client", "probe", "model", "check", "sim", "bench"],
+        &[
+            "adt",
+            "engine",
+            "wire",
+            "server",
+            "client",
+            "probe",
+            "probe-data",
+            "model",
+            "check",
+            "sim",
+            "bench",
+        ],
     ),
 ];
 
 /// Crates without clock, randomness, IO, threads, async and `unsafe`.
-const PURE: &[&str] = &["adt", "engine", "wire", "check", "model"];
+const PURE: &[&str] = &["adt", "engine", "wire", "check", "model", "probe"];
 
 /// Where every bound stands.
 const LIMITS: &str = "crates/engine/src/limits.rs";
