@@ -14,6 +14,7 @@
 //! | [`random`] | the same numbers everywhere, from a seed |
 //! | [`calibrate`] | which time-outs, sizes and risks follow from it |
 //! | [`resources`] | what a host was busy with, as a row of the table `res` |
+//! | [`watch`] | which machine of a running cluster is slow, and which leads should leave it |
 //!
 //! The crate is pure: the time, seeds and latencies come from outside.
 
@@ -24,6 +25,7 @@ pub mod rank;
 pub mod resources;
 pub mod sample;
 pub mod schedule;
+pub mod watch;
 
 pub use resources::Resources;
 pub use sample::{Sample, Status, Workload};
