@@ -16,7 +16,7 @@ use engine::level::Level;
 use engine::limits::MACHINES_MAX;
 use engine::message::{MachineId, ShardId};
 use engine::node::{Figures, Parcel, Row, Timing};
-use probe::watch::{self, Asker, Event, Judge, Lead, Move, Planner, WINDOW_US};
+use probe::watch::{self, Asker, Event, Judge, Lead, Move, Planner, Scene, WINDOW_US};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -223,9 +223,11 @@ impl Synchrony {
         });
         let leads: Vec<Lead> = leads.collect();
         let heard: BTreeSet<u16> = self.around.linked.machines().iter().map(|m| m.0).collect();
-        let again_us = if self.mode == Mode::Apply { ASK_AGAIN_US } else { PROPOSE_AGAIN_US };
-        let (at, own) = ((self.now_us(), again_us), self.around.own.0);
-        for planned in self.planner.plan(at, own, &heard, &verdicts, &leads) {
+        let repeat_us = if self.mode == Mode::Apply { ASK_AGAIN_US } else { PROPOSE_AGAIN_US };
+        let (load, own) = (self.judge.found().everywhere, self.around.own.0);
+        let (now_us, heard, verdicts) = (self.now_us(), &heard, &verdicts[..]);
+        let scene = Scene { now_us, repeat_us, own, load, heard, verdicts };
+        for planned in self.planner.plan(&scene, &leads) {
             let reason = verdicts.iter().find(|v| v.subject.to_be_left() == Some(planned.from));
             let reason = reason.map_or(String::new(), |v| format!("{}: {}", v.subject, v.evidence));
             self.carry_out(planned, reason);

@@ -27,7 +27,7 @@ pub struct Found {
     pub machines: BTreeMap<u16, Class>,
     /// Connections, by the smaller and the larger number.
     pub links: BTreeSet<(u16, u16)>,
-    /// More than half of the machines are late: it is not a machine, it is load.
+    /// More than half of the machines are late, and none stands out: it is not a machine, it is load.
     pub everywhere: bool,
     /// Machines of which somebody has enough figures.
     pub measured: BTreeSet<u16>,
@@ -136,7 +136,9 @@ pub fn judge(members: &BTreeSet<u16>, told: &BTreeMap<u16, &Figures>, percent: u
             found.machines.insert(*machine, Class::Slow);
         }
     }
-    if late * 2 > members.len() {
+    // Under load there may still be one that is slower than all others by far.
+    let outliers = found.machines.len();
+    if outliers * 2 > members.len() || outliers == 0 && late * 2 > members.len() {
         found.everywhere = true;
         found.machines.clear();
         return found;

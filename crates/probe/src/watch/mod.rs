@@ -22,7 +22,7 @@ mod verdict;
 pub use ask::{Asker, Figures, Law3, Row};
 pub use judge::{Class, Found, judge};
 pub use law::{LOST_US, Law, Sliding};
-pub use plan::{Lead, Move, Planner};
+pub use plan::{Lead, Move, Planner, Scene};
 pub use timers::{Collected, InUse, QUESTIONS_MIN};
 pub use verdict::{Event, Judge, Subject, Verdict};
 

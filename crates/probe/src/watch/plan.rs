@@ -3,7 +3,7 @@
 //! One machine plans for all, so that no two plans meet: the smallest of those that are well. It asks
 //! leaders to hand over; whether a machine is ready to take a lead is for the leader to know.
 
-use super::verdict::{Subject, Verdict};
+use super::verdict::Verdict;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// In so many microseconds no more than a third of all leads move.
@@ -33,6 +33,23 @@ pub struct Move {
     pub to: u16,
 }
 
+/// What a machine that plans sees.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// Now.
+    pub now_us: u64,
+    /// What was asked for is not asked for again sooner.
+    pub repeat_us: u64,
+    /// The machine.
+    pub own: u16,
+    /// Most machines are late, says the last window.
+    pub load: bool,
+    /// The machines that it is connected with.
+    pub heard: &'a BTreeSet<u16>,
+    /// What is so.
+    pub verdicts: &'a [Verdict],
+}
+
 /// Remembers what it has asked for.
 #[derive(Debug, Default)]
 pub struct Planner {
@@ -40,20 +57,13 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// What machine `own` asks for now, if it is the one to ask. `heard`: the machines that it is
-    /// connected with. Nothing that was asked for is asked for again before `repeat_us` have passed.
-    pub fn plan(
-        &mut self,
-        (now_us, repeat_us): (u64, u64),
-        own: u16,
-        heard: &BTreeSet<u16>,
-        verdicts: &[Verdict],
-        leads: &[Lead],
-    ) -> Vec<Move> {
+    /// What the machine asks for now, if it is the one to ask.
+    pub fn plan(&mut self, scene: &Scene<'_>, leads: &[Lead]) -> Vec<Move> {
+        let Scene { now_us, repeat_us, own, load, heard, verdicts } = *scene;
         while self.asked.front().is_some_and(|(at, _)| now_us.saturating_sub(*at) >= SPAN_US) {
             self.asked.pop_front();
         }
-        if verdicts.iter().any(|verdict| verdict.subject == Subject::Everywhere) {
+        if load {
             return Vec::new();
         }
         let left: BTreeSet<u16> =

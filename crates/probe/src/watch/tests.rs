@@ -139,6 +139,19 @@ fn when_all_are_slow_it_is_load() {
 }
 
 #[test]
+fn under_load_one_may_still_be_slower_than_all_others() {
+    let mut story = Story::of(3);
+    (story.usual_us, story.late) = (2_500, vec![1_500; 4]);
+    assert_eq!(story.windows(6), [Subject::Everywhere]);
+    story.stalls(3, 30_000);
+    assert!(story.windows(3).contains(&Subject::Slow(3)));
+    // If it is most of them, it is load again.
+    let mut story = Story::of(5);
+    [3, 4, 5].into_iter().for_each(|machine| story.stalls(machine, 30_000));
+    assert_eq!(story.windows(6), [Subject::Everywhere]);
+}
+
+#[test]
 fn a_machine_that_joins_is_left_alone() {
     let mut story = Story::of(4);
     story.stalls(4, 30_000);
@@ -240,7 +253,9 @@ fn leads_leave_a_slow_machine_a_third_of_them_at_most() {
     let heard = BTreeSet::from([1, 2, 3]);
     let all = leads(&[1, 3, 2, 3, 3, 3]);
     let plan = |planner: &mut Planner, own, second: u64, leads: &[Lead]| {
-        planner.plan((second * 1_000_000, 30_000_000), own, &heard, &verdicts, leads)
+        let (now_us, repeat_us) = (second * 1_000_000, 30_000_000);
+        let (heard, verdicts) = (&heard, &verdicts[..]);
+        planner.plan(&Scene { now_us, repeat_us, own, load: false, heard, verdicts }, leads)
     };
     assert_eq!(plan(&mut Planner::default(), 2, 0, &all), [], "machine 1 plans");
     let mut planner = Planner::default();
@@ -255,16 +270,21 @@ fn leads_leave_a_slow_machine_a_third_of_them_at_most() {
 fn nothing_moves_because_of_load_nor_to_who_is_not_there() {
     let verdict = |subject| Verdict { subject, since_us: 0, evidence: String::new() };
     let all = leads(&[3, 3, 3]);
-    let plan = |verdicts: &[Verdict], heard: &[u16]| {
-        let heard = heard.iter().copied().collect();
-        Planner::default().plan((0, 0), 1, &heard, verdicts, &all)
+    let plan = |load, verdicts: &[Verdict], heard: &[u16]| {
+        let heard = &heard.iter().copied().collect();
+        let scene = Scene { now_us: 0, repeat_us: 0, own: 1, load, heard, verdicts };
+        Planner::default().plan(&scene, &all)
     };
     let slow = verdict(Subject::Slow(3));
-    assert_eq!(plan(std::slice::from_ref(&slow), &[1, 2, 3]).len(), 1);
-    assert_eq!(plan(&[slow.clone(), verdict(Subject::Everywhere)], &[1, 2, 3]), []);
-    assert_eq!(plan(&[verdict(Subject::Link(1, 3))], &[1, 2, 3]), []);
-    let mine = plan(&[slow.clone(), verdict(Subject::Slow(2))], &[1, 2, 3]);
+    assert_eq!(plan(false, std::slice::from_ref(&slow), &[1, 2, 3]).len(), 1);
+    assert_eq!(plan(true, std::slice::from_ref(&slow), &[1, 2, 3]), []);
+    assert_eq!(plan(false, &[verdict(Subject::Link(1, 3))], &[1, 2, 3]), []);
+    let mine = plan(false, &[slow.clone(), verdict(Subject::Slow(2))], &[1, 2, 3]);
     assert_eq!(mine, [Move { shard: 0, from: 3, to: 1 }], "not from one slow machine to another");
     let none: [Move; 0] = [];
-    assert_eq!(plan(&[slow, verdict(Subject::Slow(1))], &[1, 3]), none, "machine 2 would plan");
+    assert_eq!(
+        plan(false, &[slow, verdict(Subject::Slow(1))], &[1, 3]),
+        none,
+        "machine 2 would plan"
+    );
 }
