@@ -32,7 +32,7 @@ impl Level {
     /// `docs/internals/coordination.md`.
     pub const LOCKS: Self = Self(8);
     /// Machines ask each other how long messages take, and where leads should go; see
-    /// `docs/internals/probe.md`.
+    /// `docs/internals/slow-machines.md`.
     pub const PROBED: Self = Self(9);
     /// The newest that this build understands.
     pub const NEWEST: Self = Self::PROBED;
