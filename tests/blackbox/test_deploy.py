@@ -421,11 +421,15 @@ def test_the_image_fits_the_manifests():
 # --- The guide ---
 
 
-def test_the_guide_names_metrics_and_commands_that_exist(make_server):
-    port = free_port()
+def test_the_guide_names_metrics_and_commands_that_exist(make_server, make_cluster):
+    port, of_cluster = free_port(), free_port()
     server = make_server(config=f"metrics_port = {port}\n").start()
     server.client().set("a", 1)
-    _, metrics = page(port, "/metrics")
+    # Some are there only where there are other machines.
+    cluster = make_cluster()
+    cluster.nodes[0].flags += ["--metrics-port", str(of_cluster)]
+    cluster.start()
+    metrics = page(port, "/metrics")[1] + page(of_cluster, "/metrics")[1]
     there = set(re.findall(r"^(\w+)", metrics, flags=re.MULTILINE))
     guide = GUIDE.read_text()
     named = set(re.findall(r"\b(?:claret|raft_engine)_\w+", guide))

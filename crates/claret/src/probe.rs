@@ -339,6 +339,7 @@ mod tests {
             Job::Simulate(args) => simulated(args),
             Job::Import(args) => imported(args),
             Job::Analyze(args) => analyzed(args),
+            _ => Err("what runs on a cluster is tried in the black-box tests".to_owned()),
         }
     }
 

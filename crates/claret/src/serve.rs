@@ -4,6 +4,7 @@ use clap::Args;
 use server::config::cluster::ClusterSettings;
 use server::config::peer_tls::PeerTlsSettings;
 use server::config::{Bytes, ConfigError, Durability, Options, Settings};
+use server::synchrony::Mode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::collections::BTreeMap;
@@ -55,9 +56,12 @@ pub struct ServeArgs {
     /// Most client connections.
     #[arg(long, value_name = "N")]
     maxclients: Option<usize>,
-    /// Serve /metrics, /health and /ready on this port.
+    /// Serve /metrics, /health, /ready and /console (a page for people) on this port.
     #[arg(long, value_name = "PORT")]
     metrics_port: Option<u16>,
+    /// What may be done about slow machines of the cluster: off, propose, apply [default: propose].
+    #[arg(long, value_name = "MODE")]
+    synchrony: Option<Mode>,
     /// Number of this machine in its cluster, from 1.
     #[arg(long, value_name = "N")]
     node: Option<u16>,
@@ -118,6 +122,7 @@ impl ServeArgs {
             maxmemory: self.maxmemory,
             maxclients: self.maxclients,
             metrics_port: self.metrics_port,
+            synchrony: self.synchrony,
             log_level: self.log_level.clone(),
             cluster: ClusterSettings {
                 name: self.cluster_name.clone(),

@@ -32,8 +32,11 @@ impl Level {
     /// waits, there are barriers, and circles of those who wait are found over several shards; see
     /// `docs/internals/coordination.md`.
     pub const LOCKS: Self = Self(8);
+    /// Machines ask each other how long messages take, and where leads should go; see
+    /// `docs/internals/slow-machines.md`.
+    pub const PROBED: Self = Self(9);
     /// The newest that this build understands.
-    pub const NEWEST: Self = Self::LOCKS;
+    pub const NEWEST: Self = Self::PROBED;
 
     /// Whether a machine that understands this level can be in a cluster that uses another one.
     pub fn suffices_for(self, used: Self) -> bool {

@@ -18,6 +18,7 @@
 //! | [`calibrate`] | which time-outs, sizes and risks follow from it |
 //! | [`proc`] | what Linux says about a host |
 //! | [`resources`] | what a host was busy with, as a row of the table `res` |
+//! | [`watch`] | which machine of a running cluster is slow, and which leads should leave it |
 //!
 //! The crate is pure: the time, seeds and latencies come from outside.
 
@@ -32,6 +33,7 @@ pub mod rank;
 pub mod resources;
 pub mod sample;
 pub mod schedule;
+pub mod watch;
 
 pub use resources::Resources;
 pub use sample::{Sample, Status, Workload};

@@ -8,6 +8,7 @@ pub mod peer_tls;
 
 use crate::listen::Port;
 use crate::secret::Secret;
+use crate::synchrony::Mode;
 use cluster::{ClusterOptions, ClusterSettings};
 use engine::gateway::Order;
 use engine::gateway::UserConfig;
@@ -165,8 +166,10 @@ pub struct Settings {
     pub tls: Option<TlsSettings>,
     /// Serve other machines without encryption.
     pub insecure: Option<bool>,
-    /// TCP port of `/metrics`, `/health` and `/ready`.
+    /// TCP port of `/metrics`, `/health`, `/ready` and `/console`.
     pub metrics_port: Option<u16>,
+    /// What the probe of a cluster may do.
+    pub synchrony: Option<Mode>,
     /// Bytes of log of a shard after which a snapshot of it is written.
     pub snapshot_log_bytes: Option<Bytes>,
     /// What is written to standard error: `error`, `warn`, `info`, `debug` or `trace`.
@@ -218,6 +221,7 @@ impl Settings {
             tls: self.tls.or(below.tls),
             insecure: self.insecure.or(below.insecure),
             metrics_port: self.metrics_port.or(below.metrics_port),
+            synchrony: self.synchrony.or(below.synchrony),
             snapshot_log_bytes: self.snapshot_log_bytes.or(below.snapshot_log_bytes),
             log_level: self.log_level.or(below.log_level),
             cluster: self.cluster.over(below.cluster),
@@ -260,8 +264,10 @@ pub struct Options {
     pub tls: Option<TlsSettings>,
     /// Serve other machines without encryption.
     pub insecure: bool,
-    /// TCP port of `/metrics`, `/health` and `/ready`.
+    /// TCP port of `/metrics`, `/health`, `/ready` and `/console`.
     pub metrics_port: Option<u16>,
+    /// What the probe of a cluster may do.
+    pub synchrony: Mode,
     /// Bytes of log of a shard after which a snapshot of it is written.
     pub snapshot_log_bytes: u64,
     /// What is written to standard error.
@@ -336,6 +342,7 @@ impl Options {
             tls: settings.tls,
             insecure: settings.insecure.unwrap_or(false),
             metrics_port: settings.metrics_port,
+            synchrony: settings.synchrony.unwrap_or_default(),
             snapshot_log_bytes,
             log_level,
             cluster,
@@ -511,6 +518,7 @@ mod tests {
             tls,
             insecure,
             metrics_port,
+            synchrony,
             snapshot_log_bytes,
             log_level,
             cluster,
@@ -519,7 +527,8 @@ mod tests {
         assert!(workers.is_some() && durability.is_some() && cc.is_some() && maxmemory.is_some());
         assert!(order.is_some() && zookeeper_port.is_some());
         assert!(maxclients.is_some() && password.is_some() && insecure.is_some());
-        assert!(metrics_port.is_some() && snapshot_log_bytes.is_some() && log_level.is_some());
+        assert!(metrics_port.is_some() && synchrony.is_some() && snapshot_log_bytes.is_some());
+        assert!(log_level.is_some());
         let TlsSettings { port: _, zookeeper_port, cert: _, key: _, client_ca } = tls.unwrap();
         assert!(zookeeper_port.is_some() && client_ca.is_some());
         let ClusterSettings { name, node, nodes, bind, announce, join, tls } = cluster;

@@ -1,10 +1,13 @@
 //! The thread that looks after the server as a whole: memory, administration, stopping.
 
 use crate::clock::Clock;
+use crate::console::View;
 use crate::counts::LogCounts;
 use crate::listen::{Connections, Listener};
 use crate::mail::{Mail, Mailbox, Report};
 use crate::memory;
+use crate::synchrony::picture::Picture;
+use crate::synchrony::{Mode, Synchrony};
 use crate::tls::peers::PeerTls;
 use crate::tls::{Tls, TlsError};
 use crate::words;
@@ -12,8 +15,8 @@ use crate::worker::Traffic;
 use adt::Reply;
 use engine::gateway::{Admin, CoordinationClient, Facts, SessionId};
 use engine::limits::SHARDS_MAX;
-use engine::message::{GatewayId, ShardId};
-use engine::node::Readiness;
+use engine::message::{GatewayId, MachineId, ShardId};
+use engine::node::{Figures, Readiness};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -58,6 +61,32 @@ pub enum Notice {
     Reload,
     /// Somebody wants to know how the server is.
     Status(Sender<Status>),
+    /// Somebody looks at the console.
+    Console(Sender<View>),
+    /// Another machine is connected.
+    Connected(MachineId),
+    /// Another machine has answered a question about time.
+    Answered {
+        /// The machine.
+        machine: MachineId,
+        /// Number of the question.
+        number: u32,
+        /// From sending the question to reading the answer.
+        rtt_us: u32,
+        /// How long the question was at the other machine.
+        service_us: u32,
+    },
+    /// Another machine tells what it has seen of all others.
+    Figures(MachineId, Box<Figures>),
+    /// Another machine asks for the lead of a shard to go to a machine.
+    LeadElsewhere {
+        /// Who asks.
+        from: MachineId,
+        /// The shard.
+        shard: ShardId,
+        /// The machine.
+        to: MachineId,
+    },
     /// A client of the coordination service has asked with four letters.
     Word {
         /// The worker that has its connection.
@@ -79,6 +108,8 @@ pub struct Status {
     pub workers: usize,
     /// What was done to the log, if there is one.
     pub log: Option<Arc<LogCounts>>,
+    /// What the probe knows, in a cluster.
+    pub synchrony: Option<Picture>,
 }
 
 impl Status {
@@ -131,6 +162,10 @@ pub struct Control {
     pub save_at_stop: bool,
     /// The thread that accepts connections.
     pub listener: Option<Listener>,
+    /// Whoever reaches the server may read its keys.
+    pub shows_keys: bool,
+    /// The probe, in a cluster.
+    pub synchrony: Option<Synchrony>,
     /// What those are told of the place who ask with four letters, if there is a port for them.
     pub zookeeper: Option<words::Place>,
 }
@@ -153,9 +188,11 @@ impl Runner {
     /// Runs.
     pub fn run(mut self) {
         self.watch(true);
-        let mut watched = Instant::now();
+        let mut due = Instant::now() + WATCH_INTERVAL;
         loop {
-            match self.control.receiver.recv_timeout(WATCH_INTERVAL) {
+            let rest = due.saturating_duration_since(Instant::now());
+            let question = self.control.synchrony.as_ref().and_then(Synchrony::due);
+            match self.control.receiver.recv_timeout(question.map_or(rest, |wait| wait.min(rest))) {
                 Ok(Notice::Stop) | Err(RecvTimeoutError::Disconnected) => {
                     let save = self.control.save_at_stop;
                     return self.stop(save);
@@ -168,10 +205,15 @@ impl Runner {
                 Ok(notice) => self.take(notice),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if watched.elapsed() >= WATCH_INTERVAL {
+            let now = Instant::now();
+            let mut late = None;
+            if now >= due {
                 self.watch(false);
-                watched = Instant::now();
+                // Only who has slept can wake up late.
+                late = (rest > Duration::ZERO).then(|| now - due);
+                due = (due + WATCH_INTERVAL).max(now);
             }
+            self.control.synchrony.iter_mut().for_each(|probe| probe.tick(late));
         }
     }
 
@@ -184,6 +226,24 @@ impl Runner {
                 let status = self.status();
                 // Whoever asked may have given up waiting.
                 let _ = reply.send(status);
+            }
+            Notice::Console(reply) => {
+                let view = self.view();
+                let _ = reply.send(view);
+            }
+            Notice::Connected(machine) => {
+                self.control.synchrony.iter_mut().for_each(|probe| probe.connected(machine));
+            }
+            Notice::Answered { machine, number, rtt_us, service_us } => {
+                let times_us = (rtt_us, service_us);
+                let probe = self.control.synchrony.iter_mut();
+                probe.for_each(|probe| probe.answered(machine, number, times_us));
+            }
+            Notice::Figures(machine, figures) => {
+                self.control.synchrony.iter_mut().for_each(|probe| probe.hear(machine, &figures));
+            }
+            Notice::LeadElsewhere { from, shard, to } => {
+                self.control.synchrony.iter_mut().for_each(|probe| probe.asked(from, shard, to));
             }
             Notice::Word { worker, client, word } => {
                 let text = self.answer_word(word);
@@ -233,7 +293,7 @@ impl Runner {
 
     /// Changes settings that can change while the server runs: all of them or none.
     fn configure(&mut self, settings: &[(String, String)]) -> Result<(), String> {
-        let mut limit = None;
+        let (mut limit, mut mode) = (None, None);
         let mut shown = Vec::new();
         for (name, value) in settings {
             match name.to_ascii_lowercase().as_str() {
@@ -242,16 +302,26 @@ impl Runner {
                     limit = Some(bytes.0);
                     shown.push(("maxmemory".to_owned(), bytes.0.to_string()));
                 }
+                "synchrony" => {
+                    let new: Mode = value.parse()?;
+                    mode = Some(new);
+                    shown.push(("synchrony".to_owned(), new.to_string()));
+                }
                 _ => {
                     return Err(format!(
                         "'{name}' cannot be changed while the server runs: change the configuration \
-                         file and restart (only maxmemory can be set)"
+                         file and restart (only maxmemory and synchrony can be set)"
                     ));
                 }
             }
         }
-        if let Some(bytes) = limit {
-            self.control.facts.memory_limit_bytes = bytes;
+        if let Some(mode) = mode {
+            tracing::info!("synchrony is {mode} now");
+            self.control.synchrony.iter_mut().for_each(|probe| probe.set_mode(mode));
+        }
+        if limit.is_some() || mode.is_some() {
+            let old = self.control.facts.memory_limit_bytes;
+            self.control.facts.memory_limit_bytes = limit.unwrap_or(old);
             let shown = Arc::new(shown);
             for worker in &self.control.workers {
                 worker.send(Mail::Configure(shown.clone()));
@@ -366,8 +436,20 @@ impl Runner {
     fn status(&mut self) -> Status {
         self.refresh();
         let reports = self.gather(Mail::Report);
-        let Control { facts, workers, log, .. } = &self.control;
-        Status { facts: facts.clone(), reports, workers: workers.len(), log: log.clone() }
+        let Control { facts, workers, log, synchrony, .. } = &mut self.control;
+        let synchrony = synchrony.as_mut().map(Synchrony::picture);
+        let (facts, log) = (facts.clone(), log.clone());
+        Status { facts, reports, workers: workers.len(), log, synchrony }
+    }
+
+    fn view(&mut self) -> View {
+        let status = self.status();
+        let (sender, receiver) = channel();
+        self.control.workers[0].send(Mail::Overview(sender));
+        // Who has not answered before does not answer now.
+        let wait = if status.is_healthy() { REPORT_WAIT } else { Duration::ZERO };
+        let overview = receiver.recv_timeout(wait).ok();
+        View { status, overview, shows_keys: self.control.shows_keys }
     }
 
     /// Asks all workers for something; gives what those say that answer in time.

@@ -1,13 +1,15 @@
 //! The HTTP face: `/metrics` for Prometheus, `/health` for whoever supervises the server, `/ready` for
-//! whoever sends clients to it or is about to stop another machine.
+//! whoever sends clients to it or is about to stop another machine, `/console` for people.
 //!
 //! It runs on a thread of its own and never touches data: what it tells it asks the workers for.
 
+use crate::console;
 use crate::control::{Notice, Status};
 use crate::metrics;
 use engine::node::Readiness;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -29,6 +31,11 @@ const CONNECTIONS_MAX: usize = 64;
 const HEADER_WAIT: Duration = Duration::from_secs(5);
 /// How long the server may take to tell how it is.
 const STATUS_WAIT: Duration = Duration::from_secs(2);
+
+/// What an answer is: plain text in the version that Prometheus wants to see, the page, numbers.
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
 
 /// The thread.
 pub struct HttpThread {
@@ -136,7 +143,16 @@ async fn answer(request: &Request<Incoming>, control: &Sender<Notice>) -> Respon
             },
             _ => silent(),
         },
-        _ => text(StatusCode::NOT_FOUND, "there is /metrics, /health and /ready\n".to_owned()),
+        "/console" => page(),
+        "/console.json" => match ask(control, Notice::Console).await.map(|v| console::json(&v)) {
+            Some(Ok(numbers)) => response(StatusCode::OK, JSON, numbers),
+            Some(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+            None => silent(),
+        },
+        _ => {
+            let there = "there is /metrics, /health, /ready and /console\n";
+            text(StatusCode::NOT_FOUND, there.to_owned())
+        }
     }
 }
 
@@ -159,16 +175,42 @@ fn reasons(found: &Readiness) -> String {
 
 /// Asks the server how it is.
 async fn status(control: &Sender<Notice>) -> Option<Status> {
+    ask(control, Notice::Status).await
+}
+
+/// Asks the server for something.
+async fn ask<T: Send + 'static>(
+    control: &Sender<Notice>,
+    question: impl Fn(Sender<T>) -> Notice,
+) -> Option<T> {
     let (sender, receiver) = channel();
-    control.send(Notice::Status(sender)).ok()?;
+    control.send(question(sender)).ok()?;
     let waiting = tokio::task::spawn_blocking(move || receiver.recv_timeout(STATUS_WAIT));
     waiting.await.ok()?.ok()
 }
 
 fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+    response(status, TEXT, body)
+}
+
+/// The console, which may use nothing but itself and this server.
+fn page() -> Response<Full<Bytes>> {
+    let mut page = response(StatusCode::OK, HTML, console::PAGE);
+    let policy = HeaderValue::from_static(console::POLICY);
+    page.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    page
+}
+
+fn response(
+    status: StatusCode,
+    kind: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
-    let kind = hyper::header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }

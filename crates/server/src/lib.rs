@@ -5,6 +5,7 @@
 pub mod backup;
 pub mod clock;
 pub mod config;
+mod console;
 mod control;
 pub mod counts;
 pub mod datadir;
@@ -23,6 +24,7 @@ mod recovery;
 pub mod secret;
 mod server;
 mod snapshot;
+pub mod synchrony;
 mod tls;
 mod transport;
 mod words;

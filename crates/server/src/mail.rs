@@ -8,7 +8,7 @@ use crate::listen::Accepted;
 use crate::log::Completion;
 use crate::peers::PeerSocket;
 use crate::worker::talk::{Clients, Details};
-use engine::gateway::{CoordinationClient, Facts, GatewayStats, SessionId};
+use engine::gateway::{CoordinationClient, Facts, GatewayStats, Overview, SessionId};
 use engine::message::{MachineId, ShardId};
 use engine::node::{Parcel, Readiness};
 use engine::replica::Seed;
@@ -81,6 +81,10 @@ pub enum Mail {
     PeerDown(MachineId),
     /// Another machine was not heard of for so many microseconds.
     PeerSilent(MachineId, u64),
+    /// Ask another machine how long messages take, with this number.
+    Ask(MachineId, u32),
+    /// Send this to another machine.
+    Tell(MachineId, Box<Parcel>),
     /// These writes are durable.
     Durable(Vec<Completion>),
     /// A password fits, or does not.
@@ -112,6 +116,8 @@ pub enum Mail {
     SnapshotsRemoved(ShardId),
     /// Send a report.
     Report(Sender<Report>),
+    /// Send what the gateway knows of the whole server or cluster.
+    Overview(Sender<Overview>),
     /// Send what there is to tell about each client of the coordination service; with lists of sessions
     /// and nodes or without.
     Details(bool, Sender<Details>),

@@ -81,6 +81,13 @@ impl MapFile {
         self.lock().clone()
     }
 
+    /// The level that is used, and the machines that there are, if a map is known.
+    pub fn machines(&self) -> Option<(Level, Vec<MachineId>)> {
+        let map = self.lock();
+        let map = map.as_ref()?;
+        Some((map.level, map.machines.keys().copied().collect()))
+    }
+
     /// Keeps a map, durably, unless there is a newer one. Tells whether it is new.
     ///
     /// # Errors

@@ -2,8 +2,10 @@
 
 use crate::control::Status;
 use crate::counts::PeerCounts;
+use crate::synchrony::picture::Quantiles;
 use crate::worker::talk::Clients;
-use prometheus::{Encoder, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector};
+use prometheus::core::Collector;
+use prometheus::{Encoder, GaugeVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
 /// The metrics of a server, gathered for one answer.
 struct Sheet {
@@ -22,6 +24,7 @@ pub fn render(status: &Status) -> Result<String, prometheus::Error> {
     sheet.gateways(status)?;
     sheet.shards(status)?;
     sheet.coordination(status)?;
+    sheet.synchrony(status)?;
     let mut text = Vec::new();
     let encoder = TextEncoder::new();
     encoder.encode(&sheet.registry.gather(), &mut text)?;
@@ -137,6 +140,44 @@ impl Sheet {
         self.value("coordination_watches", help, watched.watches as u64)
     }
 
+    /// What the probe knows, in a cluster.
+    fn synchrony(&self, status: &Status) -> Result<(), prometheus::Error> {
+        let Some(picture) = &status.synchrony else { return Ok(()) };
+        let help = "Round trips to another machine in the last minute; +Inf: no answer";
+        let rtt = GaugeVec::new(Opts::new("peer_rtt_seconds", help), &["peer", "quantile"])?;
+        let help = "Questions to another machine that were never answered in time";
+        let lost = IntGaugeVec::new(Opts::new("peer_lost_total", help), &["peer"])?;
+        for peer in &picture.peers {
+            let label = peer.machine.to_string();
+            for (quantile, us) in quantiles(&peer.minute) {
+                rtt.with_label_values(&[&label, quantile]).set(seconds(us));
+            }
+            let total = i64::try_from(peer.lost_total).unwrap_or(i64::MAX);
+            lost.with_label_values(&[&label]).set(total);
+        }
+        let help = "How late this machine's own timers were in the last minute";
+        let late = GaugeVec::new(Opts::new("timer_late_seconds", help), &["quantile"])?;
+        for (quantile, us) in quantiles(&picture.late).into_iter().filter(|(_, us)| us.is_some()) {
+            late.with_label_values(&[quantile]).set(seconds(us));
+        }
+        let help = "1 if the machines have found that a machine is slow";
+        let slow = IntGaugeVec::new(Opts::new("node_slow", help), &["machine"])?;
+        let others = picture.peers.iter().map(|peer| peer.machine);
+        for machine in others.chain([picture.own]) {
+            let held = |kind: &str| {
+                let mut held = picture.verdicts.iter();
+                held.any(|verdict| verdict.kind == kind && verdict.machines == [machine])
+            };
+            let found = i64::from(held("slow") || held("observer"));
+            slow.with_label_values(&[&machine.to_string()]).set(found);
+        }
+        for collector in [rtt, late] {
+            self.add(collector)?;
+        }
+        self.add(lost)?;
+        self.add(slow)
+    }
+
     fn gateways(&self, status: &Status) -> Result<(), prometheus::Error> {
         let mut sum = engine::gateway::GatewayStats::default();
         for report in &status.reports {
@@ -212,4 +253,14 @@ impl Sheet {
         }
         self.add(conflicts)
     }
+}
+
+/// Quantiles with the labels that they have.
+fn quantiles(of: &Quantiles) -> [(&'static str, Option<u32>); 3] {
+    [("0.5", of.p50_us), ("0.9", of.p90_us), ("0.99", of.p99_us)]
+}
+
+/// Microseconds as seconds; none is for ever.
+fn seconds(us: Option<u32>) -> f64 {
+    us.map_or(f64::INFINITY, |us| f64::from(us) / 1e6)
 }

@@ -72,6 +72,11 @@ impl Linked {
         }
     }
 
+    /// The machines that are connected.
+    pub fn machines(&self) -> Vec<MachineId> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+
     fn get(&self, machine: MachineId) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&machine)
     }

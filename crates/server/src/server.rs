@@ -15,6 +15,7 @@ use crate::password::{self, PasswordThread};
 use crate::peers::{self, Linked, Meeting, PeersThread};
 use crate::recovery;
 use crate::snapshot::SnapshotThread;
+use crate::synchrony::{Surroundings, Synchrony};
 use crate::tls::peers::PeerTls;
 use crate::tls::{Tls, TlsError};
 use crate::words;
@@ -29,6 +30,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -115,7 +117,7 @@ impl Handle {
         self.tls_address
     }
 
-    /// Where `/metrics`, `/health` and `/ready` are.
+    /// Where `/metrics`, `/health`, `/ready` and `/console` are.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address
     }
@@ -268,6 +270,7 @@ impl Starting {
         let address = listener.address(Port::Redis).unwrap_or(self.options.address());
         let peer_listener = self.listen_peers()?;
         let linked = Arc::<Linked>::default();
+        let obeys = Arc::<AtomicBool>::default();
         let http = match self.options.metrics_port {
             None => None,
             Some(port) => {
@@ -289,12 +292,14 @@ impl Starting {
             traffic: traffic.clone(),
             linked: linked.clone(),
             map: self.map.clone(),
+            obeys: obeys.clone(),
         };
         let facts = self.facts(address);
         let zookeeper = self.place(zookeeper_address, zookeeper_tls_address);
         let workers =
             self.workers(seats, replicas, address, traffic.iter().map(peers).collect())?;
         helpers.peers = self.meet(peer_listener, address, linked.clone(), &mailboxes)?;
+        let synchrony = self.synchrony(&mailboxes, linked, obeys.clone());
         let runner = Runner::new(Control {
             receiver: notices,
             workers: mailboxes.clone(),
@@ -309,6 +314,8 @@ impl Starting {
             allocated_bytes: self.options.allocated_bytes,
             save_at_stop: self.options.durability == Durability::None,
             listener: Some(listener),
+            shows_keys: !self.options.requires_auth(),
+            synchrony,
             zookeeper,
         });
         let dir = self.dir.clone();
@@ -336,6 +343,19 @@ impl Starting {
             control,
             supervisor,
         })
+    }
+
+    /// The probe, if there are other machines.
+    fn synchrony(
+        &self,
+        workers: &[Mailbox],
+        linked: Arc<Linked>,
+        obeys: Arc<AtomicBool>,
+    ) -> Option<Synchrony> {
+        let own = self.identity.cluster.as_ref()?.own;
+        let (workers, map, clock) = (workers.to_vec(), self.map.clone(), self.clock.clone());
+        let around = Surroundings { own, workers, linked, map, clock, obeys };
+        Some(Synchrony::new(around, self.options.synchrony))
     }
 
     fn place(&self, plain: Option<SocketAddr>, tls: Option<SocketAddr>) -> Option<words::Place> {
@@ -570,6 +590,7 @@ fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<Str
         ("save", String::new()),
         ("shards", shards.to_string()),
         ("snapshot_log_bytes", options.snapshot_log_bytes.to_string()),
+        ("synchrony", options.synchrony.to_string()),
         ("tls-cluster", if tls_cluster { "yes" } else { "no" }.to_owned()),
         ("tls-port", options.tls.as_ref().map_or(0, |tls| tls.port).to_string()),
         ("workers", options.workers.to_string()),

@@ -12,6 +12,7 @@ mod gateway;
 mod hello;
 mod request;
 mod stats;
+mod timing;
 mod word;
 
 pub use engine::level::Level;
@@ -61,6 +62,8 @@ const SLEEP: u8 = 21;
 const WAKE: u8 = 22;
 const WORDS: u8 = 23;
 const REQUEST_AFTER: u8 = 24;
+const TIMING: u8 = 25;
+const LEAD_ELSEWHERE: u8 = 26;
 
 /// A shard and its watermark.
 const WATERMARK_BYTES: usize = 10;
@@ -243,6 +246,15 @@ fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {
             out.push(WAKE);
             put_u16(shard.outside(), out);
         }
+        Parcel::Timing(timing) => {
+            out.push(TIMING);
+            timing::put_timing(timing, out);
+        }
+        Parcel::LeadElsewhere { shard, to } => {
+            out.push(LEAD_ELSEWHERE);
+            put_u16(shard.outside(), out);
+            put_u16(to.0, out);
+        }
     }
 }
 
@@ -316,6 +328,11 @@ fn read_parcel(kind: u8, reader: &mut Reader<'_>, spans: &mut Spans) -> Result<P
             Parcel::Sleep { shard, term, index: reader.u64()? }
         }
         WORDS => Parcel::Words(word::read_words(reader)?),
+        TIMING => Parcel::Timing(timing::read_timing(reader)?),
+        LEAD_ELSEWHERE => {
+            let shard = ShardId::from_outside(reader.u16()?);
+            Parcel::LeadElsewhere { shard, to: MachineId(reader.u16()?) }
+        }
         WAKE => Parcel::Wake { shard: ShardId::from_outside(reader.u16()?) },
         _ => return Err(Corrupt),
     })

@@ -207,10 +207,11 @@ fn no_kind_is_forgotten() {
     };
     let all: BTreeSet<u8> = parcels().iter().map(|parcel| encoded(parcel)[HEADER + 1]).collect();
     // Kind 7 was in version 1.
-    let known = (1..=6).chain(8..=11).chain(20..=24);
+    let known = (1..=6).chain(8..=11).chain(20..=26);
     assert_eq!(all, known.collect());
     assert_eq!(kinds(1, 28, None), (1..=26).collect());
     assert_eq!(kinds(2, 18, None), (1..=19).collect());
+    assert_eq!(kinds(25, 2, None), (1..=3).collect());
     assert_eq!(kinds(2, 19, Some(17)), (1..=5).collect());
     assert_eq!(kinds(2, 19, Some(10)), (1..=5).collect());
     assert_eq!(kinds(2, 19, Some(13)), (1..=3).collect());

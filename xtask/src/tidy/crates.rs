@@ -15,7 +15,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("probe-agent", &["probe", "probe-data"]),
     ("engine", &["adt"]),
     ("wire", &["adt", "engine"]),
-    ("server", &["adt", "engine", "wire"]),
+    ("server", &["adt", "engine", "wire", "probe"]),
     ("client", &["adt", "wire"]),
     ("sim", &["adt", "engine", "wire", "check"]),
     ("bench", &["adt", "wire", "client", "sim", "check", "model"]),

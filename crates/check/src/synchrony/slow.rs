@@ -55,6 +55,9 @@ impl Watch {
 }
 
 /// The sets of all observers, by day, group and observer, with the group's size.
+/// Latencies by caller and callee.
+type ByPair = BTreeMap<(u16, u16), Vec<Latency>>;
+
 type Sets = BTreeMap<(i64, u16, u16), (u8, BTreeSet<u16>)>;
 
 fn sets(rows: &[Row], watch: &Watch) -> Sets {
@@ -195,7 +198,7 @@ fn variance(values: &[f64]) -> f64 {
 /// For each day and group, which parts of the variance of ln p90 belong to callees, links and
 /// observers, after twenty rounds of taking medians out.
 pub fn node_or_link(rows: &[Row]) -> Value {
-    let mut cells: BTreeMap<(i64, u16), BTreeMap<(u16, u16), Vec<Latency>>> = BTreeMap::new();
+    let mut cells: BTreeMap<(i64, u16), ByPair> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.counts()) {
         let group = cells.entry((row.day, row.group)).or_default();
         group.entry((row.src, row.dst)).or_default().push(row.latency());

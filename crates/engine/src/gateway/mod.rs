@@ -32,6 +32,7 @@ mod interactive;
 mod lease;
 mod mail;
 mod multi;
+mod overview;
 mod publish;
 pub mod pubsub;
 mod readonly;
@@ -57,6 +58,7 @@ pub use api::{
     Admin, ClientFilter, Config, CoordinationClient, Facts, GatewayStats, Knowledge, Opening,
     Order, Output, PeerMessage, Question, Said, SessionId, UserConfig,
 };
+pub use overview::{MachineSeen, Overview, ShardSeen};
 pub use topology::Members;
 
 use crate::limits::{PIPELINE_REQUESTS_MAX, TRANSACTION_BYTES_MAX};

@@ -66,6 +66,11 @@ impl Topology {
         Self { name, others, map, members: BTreeMap::new() }
     }
 
+    /// Name of the cluster; empty if this machine is alone.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The shard map, if it is known.
     pub fn map(&self) -> Option<&ShardMap> {
         self.map.as_ref()

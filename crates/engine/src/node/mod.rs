@@ -14,6 +14,7 @@ mod placement;
 mod readiness;
 mod rest;
 mod splitting;
+mod timing;
 mod transfer;
 mod words;
 
@@ -21,6 +22,7 @@ pub use parcel::{Parcel, ParcelKind};
 pub(crate) use placement::MAP_KEY;
 pub use placement::Placing;
 pub use readiness::Readiness;
+pub use timing::{Figures, Row, Timing};
 pub use transfer::{SnapshotPiece, Taken, Transfer};
 
 use crate::entry::{EntryCodec, SnapshotCodec};
@@ -297,6 +299,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             | Parcel::Raft { shard, .. }
             | Parcel::Sleep { shard, .. }
             | Parcel::Wake { shard }
+            | Parcel::LeadElsewhere { shard, .. }
             | Parcel::SnapshotTaken { shard, .. } => Some(*shard),
             Parcel::Snapshot(piece) => Some(piece.shard),
             _ => None,
@@ -332,6 +335,8 @@ impl<C: EntryCodec + Clone> Node<C> {
                     replica.wake(now);
                 }
             }
+            Parcel::LeadElsewhere { shard, to } => self.hand_over_if_ready(now, shard, to),
+            Parcel::Timing(_) => {}
             Parcel::Response(response) => self.take_response(from, response),
             Parcel::Words(words) => self.take_words(now, from, words),
             Parcel::Gateway { from: sender, to, message } => {
@@ -566,6 +571,17 @@ impl<C: EntryCodec + Clone> Node<C> {
     /// Hands the lead of a shard over to a machine, if that can be.
     pub fn hand_over(&mut self, now: Now, shard: ShardId, to: MachineId) {
         if let Some(replica) = self.replica_mut(shard) {
+            replica.hand_over(now, to);
+        }
+    }
+
+    /// Hands the lead of a shard over to a machine that could take it at once.
+    fn hand_over_if_ready(&mut self, now: Now, shard: ShardId, to: MachineId) {
+        let connected = self.connected.contains(&to);
+        if let Some(replica) = self.replica_mut(shard)
+            && connected
+            && replica.successors().contains(&to)
+        {
             replica.hand_over(now, to);
         }
     }

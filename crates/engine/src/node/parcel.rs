@@ -1,9 +1,10 @@
 //! What the machines of a cluster, and the workers of one machine, say to each other.
 
+use super::timing::Timing;
 use super::transfer::{SnapshotPiece, Taken};
 use crate::gateway::PeerMessage;
 use crate::map::ShardMap;
-use crate::message::{GatewayId, Request, Response, ShardId};
+use crate::message::{GatewayId, MachineId, Request, Response, ShardId};
 use crate::pipeline::Word;
 use crate::replication::Members;
 use adt::Timestamp;
@@ -103,6 +104,16 @@ pub enum Parcel {
         /// The term.
         term: u64,
     },
+    /// A word about how long messages take. A node does nothing with it.
+    Timing(Timing),
+    /// The receiving machine, if it leads the shard, had better hand the lead over to this one. It
+    /// does so only if that one could take it at once.
+    LeadElsewhere {
+        /// The shard.
+        shard: ShardId,
+        /// The machine.
+        to: MachineId,
+    },
 }
 
 /// Kinds of parcels, as they are counted.
@@ -120,25 +131,28 @@ pub enum ParcelKind {
     Answers,
     /// Words among leaders about pipelines.
     Words,
+    /// Words about how long messages take.
+    Timing,
     /// Anything else.
     Other,
 }
 
 impl ParcelKind {
     /// The kinds with their names, in the order of their numbers.
-    pub const ALL: [(Self, &'static str); 7] = [
+    pub const ALL: [(Self, &'static str); 8] = [
         (Self::Entries, "entries"),
         (Self::Consensus, "consensus"),
         (Self::Heartbeats, "heartbeats"),
         (Self::Requests, "requests"),
         (Self::Answers, "answers"),
         (Self::Words, "words"),
+        (Self::Timing, "timing"),
         (Self::Other, "other"),
     ];
 
     /// Whether somebody's request is the reason of it, and not the passing of time.
     pub fn is_work(self) -> bool {
-        !matches!(self, Self::Heartbeats | Self::Other)
+        !matches!(self, Self::Heartbeats | Self::Timing | Self::Other)
     }
 }
 
@@ -156,6 +170,7 @@ impl Parcel {
             Self::Request { .. } => ParcelKind::Requests,
             Self::Response(_) => ParcelKind::Answers,
             Self::Words(_) => ParcelKind::Words,
+            Self::Timing(_) => ParcelKind::Timing,
             _ => ParcelKind::Other,
         }
     }

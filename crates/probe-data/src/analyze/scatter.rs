@@ -197,7 +197,7 @@ mod tests {
         }
         assert_eq!((metric_cell(-3), metric_cell(0), metric_cell(1)), (0, 0, 1));
         for cell in 2..SIDE {
-            assert_eq!(usize::from(metric_cell(metric_edge(cell).ceil() as i64)) >= cell, true);
+            assert!(usize::from(metric_cell(metric_edge(cell).ceil() as i64)) >= cell);
         }
     }
 

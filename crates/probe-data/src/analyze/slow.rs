@@ -145,10 +145,15 @@ pub fn slow_nodes(days: &[ObserverDay], floor_ns: u64, names: &[String]) -> Valu
                 }
             }
         }
-        let nodes: Vec<Value> = nodes.iter().map(|(node, slow)| {
-            let observers = asked.get(node).copied().unwrap_or_default();
-            json!({"node": node, "name": names.get(usize::from(*node)), "slow_observations": slow, "observations": observers})
-        }).collect();
+        let told = |(node, slow): (&u16, &u64)| {
+            json!({
+                "node": node,
+                "name": names.get(usize::from(*node)),
+                "slow_observations": slow,
+                "observations": asked.get(node).copied().unwrap_or_default(),
+            })
+        };
+        let nodes: Vec<Value> = nodes.iter().map(told).collect();
         let found = sets.iter().filter(|(_, (_, slow))| !slow.is_empty());
         let found: Vec<Value> = found.map(|((day, group, observer), (_, slow))| {
             json!({"day": day, "group": group, "observer": observer, "slow": slow})
@@ -217,9 +222,12 @@ pub fn jaccard(a: &[u16], b: &[u16]) -> (u64, u64) {
     (common as u64, (a.len() + b.len() - common) as u64)
 }
 
+/// Observers, and whom each calls slow.
+type Observed<'a> = Vec<(u16, &'a [u16])>;
+
 /// O9: how alike the sets of two observers of a group are.
 fn agreement(sets: &Sets, variant: Variant) -> Value {
-    let mut groups: BTreeMap<(i64, u16), Vec<(u16, &[u16])>> = BTreeMap::new();
+    let mut groups: BTreeMap<(i64, u16), Observed<'_>> = BTreeMap::new();
     for ((day, group, observer), (_, slow)) in sets {
         groups.entry((*day, *group)).or_default().push((*observer, slow));
     }
@@ -373,7 +381,10 @@ mod tests {
         #[test]
         fn a_larger_factor_finds_fewer(latencies in proptest::collection::vec(1_u64..100, 3..9)) {
             let seen = day(0, &latencies);
-            let found = FACTORS.map(|factor| Rule { variant: Variant::Remote, quantile: 1, factor, floor_ns: 0 }.slow(&seen).len());
+            let rule = |factor| {
+                Rule { variant: Variant::Remote, quantile: 1, factor, floor_ns: 0 }
+            };
+            let found = FACTORS.map(|factor| rule(factor).slow(&seen).len());
             prop_assert!(found.is_sorted_by(|a, b| a >= b), "{:?}", found);
         }
     }

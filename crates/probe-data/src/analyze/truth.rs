@@ -96,8 +96,8 @@ pub fn s_and_t(told: &Value, truth: &Truth) -> Value {
             let mut curves = row["s_of_t"].as_array().into_iter().flatten();
             let curve = curves.find(|curve| curve["eps_ppm"] == planted.eps_ppm);
             let steps = curve.and_then(|curve| curve["steps"].as_array()).into_iter().flatten();
-            let before = steps.filter(|step| step["from_t_ns"].as_u64() <= Some(planted.t_ns));
-            let s = before.last().map(|step| step["s"].clone()).unwrap_or_default();
+            let mut before = steps.filter(|step| step["from_t_ns"].as_u64() <= Some(planted.t_ns));
+            let s = before.next_back().map(|step| step["s"].clone()).unwrap_or_default();
             checks.push(json!({
                 "group_size": size,
                 "given": {"t_ns": planted.t_ns, "eps_ppm": planted.eps_ppm},

@@ -109,7 +109,10 @@ fn pauses(options: &Options, seed: u64, start_ns: i64) -> Vec<(i64, i64)> {
     let end_ns = start_ns + i64::from(options.rounds) * PERIOD_NS;
     let mut pauses = Vec::new();
     let mut at_ns = start_ns;
-    while rate_per_ns > 0.0 {
+    if rate_per_ns <= 0.0 {
+        return pauses;
+    }
+    loop {
         at_ns += (-(1.0 - numbers.unit()).ln() / rate_per_ns) as i64;
         if at_ns >= end_ns {
             break;

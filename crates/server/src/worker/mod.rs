@@ -15,12 +15,13 @@ mod reading;
 mod routing;
 mod snapshots;
 pub mod talk;
+mod timing;
 
 use crate::clock::Clock;
 use crate::control::Notice;
 use crate::listen::{Accepted, Connections};
 use crate::log::{Completion, LogSender, REMOVED};
-use crate::mail::{Batch, Inbox, Mail, Mailbox, Report};
+use crate::mail::{Batch, Inbox, Mail, Mailbox, Outgoing, Report};
 use crate::mapfile::MapFile;
 use crate::password::Attempt;
 use crate::peers::Linked;
@@ -39,7 +40,7 @@ use snapshots::Snapshots;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, SyncSender};
 use std::time::Duration;
 use talk::Talk;
@@ -91,6 +92,8 @@ pub struct Peers {
     pub linked: Arc<Linked>,
     /// Where the shard map is kept.
     pub map: Arc<MapFile>,
+    /// Leads are handed over when another machine asks for it.
+    pub obeys: Arc<AtomicBool>,
 }
 
 /// Where a worker works.
@@ -396,6 +399,11 @@ impl Worker {
                 Mail::PeerSilent(machine, silent_us) => {
                     self.node.doubt(now, machine, silent_us);
                 }
+                Mail::Ask(machine, number) => self.links.ask(machine, number),
+                Mail::Tell(to, parcel) => {
+                    let epoch = self.links.epoch(to);
+                    self.links.put(Outgoing { to, epoch, parcel: *parcel });
+                }
                 Mail::Durable(completions) => self.durable(now, &completions),
                 Mail::Verified(session, ok) => self.gateway.verified(now, session, ok),
                 Mail::AdminDone(session, reply) => self.gateway.admin_done(now, session, reply),
@@ -426,6 +434,9 @@ impl Worker {
                 Mail::Report(reply) => {
                     // Whoever asked may have given up waiting.
                     let _ = reply.send(self.report());
+                }
+                Mail::Overview(reply) => {
+                    let _ = reply.send(self.gateway.overview());
                 }
                 Mail::Details(with_lists, reply) => {
                     let _ = reply.send(self.details(with_lists));

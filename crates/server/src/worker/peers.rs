@@ -6,7 +6,9 @@
 //! over it.
 
 use super::Worker;
+use super::timing::Due;
 use crate::config::cluster::split_address;
+use crate::control::Notice;
 use crate::counts::PeerCounts;
 use crate::mail::{Mail, Outgoing};
 use crate::peers::PeerSocket;
@@ -30,6 +32,8 @@ const KEPT_BYTES: usize = 1 << 20;
 const READ_BYTES: usize = 64 << 10;
 /// Bytes that are read from a connection in one turn, unless a frame is longer.
 const TURN_BYTES: usize = 4 << 20;
+/// Questions about time, and answers, that may wait to be sent on one connection.
+const TIMING_MAX: usize = 64;
 /// After so much silence of our own something is said that has no effect.
 const SAY_AFTER_US: u64 = 200_000;
 /// After so much silence of the other machine the connection is taken for lost.
@@ -56,6 +60,8 @@ struct Link {
     /// It was said that the machine is silent.
     silent: bool,
     sent_us: u64,
+    /// Questions about time, and answers, that wait to be sent.
+    timing: Vec<Due>,
     /// It is to be closed, for this reason.
     broken: Option<String>,
 }
@@ -150,6 +156,23 @@ impl Links {
     }
 }
 
+impl Links {
+    /// A machine is to be asked how long messages take. One that is not connected is not; who asks
+    /// finds out.
+    pub(super) fn ask(&mut self, machine: MachineId, number: u32) {
+        self.say_time(machine, Due::Question(number));
+    }
+
+    /// Something about time is to be sent to a machine.
+    pub(super) fn say_time(&mut self, machine: MachineId, due: Due) {
+        if let Some(link) = self.held.get_mut(&machine)
+            && link.timing.len() < TIMING_MAX
+        {
+            link.timing.push(due);
+        }
+    }
+}
+
 /// Whether a parcel brings entries of a log.
 fn has_entries(parcel: &Parcel) -> bool {
     matches!(parcel, Parcel::Raft { message, .. } if !message.entries.is_empty())
@@ -170,6 +193,7 @@ impl Link {
             received_us: now.mono_us,
             silent: false,
             sent_us: now.mono_us,
+            timing: Vec::new(),
             broken: None,
         }
     }
@@ -246,6 +270,7 @@ impl Worker {
         }
         let how = if socket.transport.is_encrypted() { ", encrypted" } else { "" };
         tracing::info!("connected with machine {} ({}){how}", machine.0, socket.hello.address);
+        self.tell_control(Notice::Connected(machine));
         let hello = Arc::new(socket.hello.clone());
         self.links.held.insert(machine, Link::new(socket, now));
         // It was let in by the map of a moment ago.
@@ -335,8 +360,12 @@ impl Worker {
         let mut at = 0;
         while let Some((parcel, used)) = self.next_frame(machine, &input[at..]) {
             at += used;
-            if let Some(parcel) = parcel {
-                self.take_parcel(now, machine, parcel);
+            match parcel {
+                Some(Parcel::Timing(timing)) => self.hear_timing(now, machine, timing),
+                Some(Parcel::LeadElsewhere { shard, to }) if !self.may_obey(machine, shard, to) => {
+                }
+                Some(parcel) => self.take_parcel(now, machine, parcel),
+                None => {}
             }
         }
         self.turn_bytes += at;
@@ -382,6 +411,17 @@ impl Worker {
         }
         let links = &mut self.links;
         for link in links.held.values_mut() {
+            if !link.timing.is_empty() {
+                // The clock is read as late as possible.
+                let sent_us = self.clock.now().mono_us;
+                for due in link.timing.drain(..) {
+                    let parcel = due.parcel(sent_us);
+                    links.counts.message(&parcel);
+                    if let Err(error) = links.format.encode(&parcel, &mut link.output) {
+                        link.broken = Some(error.to_string());
+                    }
+                }
+            }
             let idle = link.sent == link.output.len();
             if idle && now.mono_us >= link.sent_us + SAY_AFTER_US {
                 if let Some(hello) = &links.hello {

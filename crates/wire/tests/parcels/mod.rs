@@ -12,7 +12,7 @@ use engine::message::{
     Age, Answer, Body, CutStep, Fate, GatewayId, Guard, KeyedOp, MachineId, Notice, Refusal,
     Request, RequestId, Response, ShardId, Token, TxnId, Version,
 };
-use engine::node::{Parcel, SnapshotPiece, Taken};
+use engine::node::{Figures, Parcel, Row, SnapshotPiece, Taken, Timing};
 use engine::pipeline::Word;
 use engine::replication::Members;
 use engine::stats::ShardStats;
@@ -349,7 +349,31 @@ pub fn parcels() -> Vec<Parcel> {
     parcels.push(answered(Answer::Refused(Refusal::Frozen)));
     parcels.extend(about_pipelines());
     parcels.extend(about_chains());
+    parcels.extend(about_time());
     parcels
+}
+
+/// What came with the probe.
+fn about_time() -> Vec<Parcel> {
+    let (number, sent_us) = (7, 0x0102_0304_0506_0708);
+    let row = Row {
+        machine: 2,
+        count: 60,
+        lost: 3,
+        silent_s: 1,
+        p50_us: 300,
+        p90_us: u32::MAX,
+        near_us: 120,
+        service_us: 40,
+        settled: true,
+    };
+    let figures = Figures { number: 9, up_s: 3_600, late_us: 150, rows: vec![row] };
+    vec![
+        Parcel::Timing(Timing::Question { number, sent_us }),
+        Parcel::Timing(Timing::Answer { number, sent_us, service_us: 250 }),
+        Parcel::Timing(Timing::Figures(figures)),
+        Parcel::LeadElsewhere { shard: ShardId::MAP, to: MachineId(3) },
+    ]
 }
 
 /// What came with pipelines whose order is handed on.

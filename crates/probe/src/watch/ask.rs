@@ -1,0 +1,360 @@
+//! Whom to ask when, and what came of it: one machine's own measurements.
+
+use super::law::{LOST_US, Sliding};
+use super::timers::Collected;
+use super::{ANSWER_US_MAX, ASK_US, GRACE_US, P50, P90, P99};
+use std::collections::{BTreeMap, VecDeque};
+
+const MINUTE_US: u64 = 60_000_000;
+const DAY_US: u64 = 24 * 60 * MINUTE_US;
+/// Questions to one machine without an answer; there are never so many, unless time jumps.
+const OPEN_MAX: usize = 64;
+
+/// What one machine has seen of all others in the last minute.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Grows by one with every window of the machine.
+    pub number: u32,
+    /// How long the machine has been there, in seconds.
+    pub up_s: u32,
+    /// How late its own timers were: the 90th percentile.
+    pub late_us: u32,
+    /// What it has seen of each other machine.
+    pub rows: Vec<Row>,
+}
+
+/// What one machine has seen of another one in the last minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// The other machine.
+    pub machine: u16,
+    /// Questions.
+    pub count: u16,
+    /// Those of them without an answer in time.
+    pub lost: u16,
+    /// Seconds since the last answer; the largest number if there was none.
+    pub silent_s: u16,
+    /// Median of the round trips; [`LOST_US`] if so many were lost.
+    pub p50_us: u32,
+    /// 90th percentile.
+    pub p90_us: u32,
+    /// The shortest of a day: how far away the other machine is.
+    pub near_us: u32,
+    /// 90th percentile of how long the other machine took by its own clock.
+    pub service_us: u32,
+    /// It was there for long enough to be judged.
+    pub settled: bool,
+}
+
+/// Quantiles of a span of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Law3 {
+    /// Questions.
+    pub count: u32,
+    /// Those without an answer.
+    pub lost: u32,
+    /// Median; [`LOST_US`] if so many were lost.
+    pub p50_us: u32,
+    /// 90th percentile.
+    pub p90_us: u32,
+    /// 99th percentile.
+    pub p99_us: u32,
+}
+
+/// A question without an answer.
+#[derive(Debug)]
+struct Open {
+    number: u32,
+    due_us: u64,
+    /// How late it was sent.
+    lag_us: u32,
+}
+
+#[derive(Debug)]
+struct Peer {
+    since_us: u64,
+    next_us: u64,
+    /// The questions without an answer.
+    open: VecDeque<Open>,
+    minute: Sliding,
+    tens: Sliding,
+    day: Sliding,
+    service: Sliding,
+    answered_us: Option<u64>,
+    lost_total: u64,
+}
+
+impl Peer {
+    fn new(now_us: u64, first_us: u64) -> Self {
+        Self {
+            since_us: now_us,
+            next_us: first_us,
+            open: VecDeque::new(),
+            minute: Sliding::new(MINUTE_US),
+            tens: Sliding::new(10 * MINUTE_US),
+            day: Sliding::new(DAY_US),
+            service: Sliding::new(MINUTE_US),
+            answered_us: None,
+            lost_total: 0,
+        }
+    }
+
+    fn record(&mut self, now_us: u64, us: u32) {
+        self.minute.record(now_us, us);
+        self.tens.record(now_us, us);
+        self.day.record(now_us, us);
+        self.lost_total += u64::from(us == LOST_US);
+    }
+
+    /// Gives up questions that were due too long ago; gives how late those were sent.
+    fn give_up(&mut self, now_us: u64) -> Vec<u32> {
+        let mut lags_us = Vec::new();
+        while let Some(open) = self.open.front()
+            && (now_us.saturating_sub(open.due_us) >= ANSWER_US_MAX || self.open.len() > OPEN_MAX)
+        {
+            lags_us.push(open.lag_us);
+            self.open.pop_front();
+            self.record(now_us, LOST_US);
+        }
+        lags_us
+    }
+
+    fn silent_us(&self, now_us: u64) -> u64 {
+        self.answered_us.map_or(u64::MAX, |at| now_us.saturating_sub(at))
+    }
+}
+
+/// One machine's measurements.
+#[derive(Debug)]
+pub struct Asker {
+    own: u16,
+    began_us: u64,
+    number: u32,
+    next_question: u32,
+    late: Sliding,
+    peers: BTreeMap<u16, Peer>,
+    collected: Collected,
+}
+
+impl Asker {
+    /// Machine `own` begins.
+    pub fn new(own: u16, now_us: u64) -> Self {
+        let (late, collected) = (Sliding::new(MINUTE_US), Collected::default());
+        let (number, next_question, peers) = (0, 0, BTreeMap::new());
+        Self { own, began_us: now_us, number, next_question, late, peers, collected }
+    }
+
+    /// These machines there are; what is known of others is forgotten.
+    pub fn know(&mut self, now_us: u64, machines: impl IntoIterator<Item = u16>) {
+        let mut known = std::mem::take(&mut self.peers);
+        let own = self.own;
+        for machine in machines.into_iter().filter(|machine| *machine != own) {
+            // Not all machines ask at one moment, nor one machine all others.
+            let phase = u64::from(own) * 379 + u64::from(machine) * 97;
+            let first_us = now_us + phase % (ASK_US / 1000) * 1000;
+            let peer = known.remove(&machine).unwrap_or_else(|| Peer::new(now_us, first_us));
+            self.peers.insert(machine, peer);
+        }
+    }
+
+    /// A machine has connected anew: it may have been started again, and is not judged for a while.
+    pub fn connected(&mut self, now_us: u64, machine: u16) {
+        if let Some(peer) = self.peers.get_mut(&machine) {
+            peer.since_us = now_us;
+        }
+    }
+
+    /// When something is due.
+    pub fn due_us(&self) -> Option<u64> {
+        self.peers.values().map(|peer| peer.next_us).min()
+    }
+
+    /// The questions that are due: to whom, with which number, and since when. Whatever was missed
+    /// while this machine stood still is lost, and not made up for.
+    pub fn questions(&mut self, now_us: u64) -> Vec<(u16, u32, u64)> {
+        let mut due = Vec::new();
+        for (machine, peer) in &mut self.peers {
+            for lag_us in peer.give_up(now_us) {
+                self.collected.add(*machine, lag_us, LOST_US);
+            }
+            while peer.next_us + ANSWER_US_MAX <= now_us {
+                peer.next_us += ASK_US;
+            }
+            while peer.next_us <= now_us {
+                let number = self.next_question;
+                self.next_question = self.next_question.wrapping_add(1);
+                let due_us = peer.next_us;
+                let lag_us = u32::try_from(now_us - due_us).unwrap_or(LOST_US);
+                peer.open.push_back(Open { number, due_us, lag_us });
+                due.push((*machine, number, due_us));
+                peer.next_us += ASK_US;
+            }
+        }
+        due
+    }
+
+    /// A machine has answered: so long after it was asked, of which it took `service_us` itself.
+    pub fn answered(
+        &mut self,
+        now_us: u64,
+        machine: u16,
+        number: u32,
+        (rtt_us, service_us): (u32, u32),
+    ) {
+        let Some(peer) = self.peers.get_mut(&machine) else { return };
+        let on_time = |open: &Open| {
+            open.number == number && now_us.saturating_sub(open.due_us) < ANSWER_US_MAX
+        };
+        let Some(at) = peer.open.iter().position(on_time) else { return };
+        let Some(open) = peer.open.remove(at) else { return };
+        self.collected.add(machine, open.lag_us, rtt_us.min(LOST_US - 1));
+        peer.answered_us = Some(now_us);
+        peer.record(now_us, rtt_us.min(LOST_US - 1));
+        peer.service.record(now_us, service_us.min(LOST_US - 1));
+    }
+
+    /// A timer of this machine's own was so late.
+    pub fn late(&mut self, now_us: u64, us: u32) {
+        self.late.record(now_us, us.min(LOST_US - 1));
+    }
+
+    /// How late this machine's own timers were in the last minute.
+    pub fn lateness(&mut self, now_us: u64) -> Law3 {
+        law3(&mut self.late, now_us)
+    }
+
+    /// The figures of the window that ends now.
+    pub fn figures(&mut self, now_us: u64) -> Figures {
+        self.number += 1;
+        let seconds = |us: u64| u32::try_from(us / 1_000_000).unwrap_or(u32::MAX);
+        let short = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
+        let late = self.late.law(now_us);
+        let late_us = if late.count() == 0 { 0 } else { late.quantile_us(P90) };
+        let rows = self.peers.iter_mut().map(|(machine, peer)| {
+            let (minute, service) = (peer.minute.law(now_us), peer.service.law(now_us));
+            Row {
+                machine: *machine,
+                count: short(minute.count()),
+                lost: short(minute.lost()),
+                silent_s: short(seconds(peer.silent_us(now_us))),
+                p50_us: minute.quantile_us(P50),
+                p90_us: minute.quantile_us(P90),
+                near_us: peer.day.law(now_us).least_us(),
+                service_us: if service.count() == 0 { 0 } else { service.quantile_us(P90) },
+                settled: now_us.saturating_sub(peer.since_us) >= GRACE_US,
+            }
+        });
+        let rows = rows.collect();
+        let up_s = seconds(now_us.saturating_sub(self.began_us));
+        Figures { number: self.number, up_s, late_us, rows }
+    }
+
+    /// What was measured so far, for time-outs.
+    pub fn collected(&self) -> &Collected {
+        &self.collected
+    }
+
+    /// Of each machine: the last minute, the last ten minutes and the last day.
+    pub fn laws(&mut self, now_us: u64) -> Vec<(u16, [Law3; 3])> {
+        let laws = |peer: &mut Peer| {
+            [&mut peer.minute, &mut peer.tens, &mut peer.day].map(|law| law3(law, now_us))
+        };
+        self.peers.iter_mut().map(|(machine, peer)| (*machine, laws(peer))).collect()
+    }
+
+    /// Questions to each machine that were never answered in time, since this one has begun.
+    pub fn lost_totals(&self) -> impl Iterator<Item = (u16, u64)> {
+        self.peers.iter().map(|(machine, peer)| (*machine, peer.lost_total))
+    }
+}
+
+fn law3(sliding: &mut Sliding, now_us: u64) -> Law3 {
+    let law = sliding.law(now_us);
+    let (count, lost) = (law.count(), law.lost());
+    let [p50_us, p90_us, p99_us] = [P50, P90, P99].map(|ppm| law.quantile_us(ppm));
+    Law3 { count, lost, p50_us, p90_us, p99_us }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000;
+
+    /// Machine 1 asks two others for so many seconds; each answers after so many microseconds.
+    fn asked(seconds: u64, answers: impl Fn(u16, u64) -> Option<u32>) -> Asker {
+        let mut asker = Asker::new(1, 0);
+        asker.know(0, [1, 2, 3]);
+        for step in 0..seconds * 10 {
+            let now_us = step * 100_000;
+            for (machine, number, due_us) in asker.questions(now_us) {
+                if let Some(us) = answers(machine, due_us / SECOND) {
+                    asker.answered(now_us, machine, number, (us, us / 10));
+                }
+            }
+        }
+        asker
+    }
+
+    #[test]
+    fn every_machine_is_asked_once_a_second() {
+        let mut asker = asked(200, |machine, _| Some(u32::from(machine) * 100));
+        let figures = asker.figures(200 * SECOND);
+        assert_eq!((figures.number, figures.up_s, figures.late_us), (1, 200, 0));
+        let told: Vec<(u16, bool)> = figures.rows.iter().map(|r| (r.machine, r.settled)).collect();
+        assert_eq!(told, [(2, true), (3, true)]);
+        let [near, _] = [figures.rows[0], figures.rows[1]];
+        assert!((50..=60).contains(&near.count) && near.lost == 0 && near.silent_s <= 1);
+        assert_eq!(near.near_us, 200);
+        assert!((200..214).contains(&near.p90_us) && near.service_us < 25);
+    }
+
+    #[test]
+    fn silence_is_told() {
+        let mut asker = asked(60, |machine, second| (machine == 2 || second < 40).then_some(200));
+        let rows = asker.figures(60 * SECOND).rows;
+        assert_eq!(rows[0].lost, 0);
+        assert!(rows[1].lost > 10 && rows[1].silent_s >= 19, "{rows:?}");
+        assert_eq!(rows[1].p90_us, LOST_US);
+        assert!(rows[1].p50_us < LOST_US, "most were answered");
+        let never = asked(60, |machine, _| (machine == 2).then_some(200)).figures(60 * SECOND);
+        assert_eq!((never.rows[1].silent_s, never.rows[1].near_us), (u16::MAX, LOST_US));
+    }
+
+    #[test]
+    fn an_answer_counts_once_and_only_in_time() {
+        let mut asker = Asker::new(1, 0);
+        asker.know(0, [1, 2]);
+        let (machine, number, due_us) = asker.questions(SECOND)[0];
+        asker.answered(SECOND, machine, number, (10, 1));
+        asker.answered(SECOND, machine, number, (10, 1));
+        asker.answered(SECOND, 9, number, (10, 1));
+        let (_, late, _) = asker.questions(due_us + SECOND)[0];
+        asker.answered(due_us + SECOND + ANSWER_US_MAX, 2, late, (10, 1));
+        asker.questions(due_us + SECOND + ANSWER_US_MAX);
+        let row = asker.figures(due_us + SECOND + ANSWER_US_MAX).rows[0];
+        assert_eq!((row.count, row.lost), (2, 1));
+        assert_eq!(asker.lost_totals().collect::<Vec<_>>(), [(2, 1)]);
+    }
+
+    #[test]
+    fn a_machine_that_stood_still_does_not_ask_everything_at_once() {
+        let mut asker = Asker::new(1, 0);
+        asker.know(0, [2]);
+        assert_eq!(asker.questions(SECOND).len(), 1);
+        assert!(asker.questions(3_600 * SECOND).len() <= 5);
+        let row = asker.figures(3_600 * SECOND).rows[0];
+        assert_eq!((row.count, row.lost), (1, 1));
+    }
+
+    #[test]
+    fn who_has_just_connected_is_not_settled() {
+        let mut asker = asked(200, |_, _| Some(100));
+        asker.connected(200 * SECOND, 3);
+        let settled = |asker: &mut Asker, at| {
+            asker.figures(at).rows.iter().map(|r| r.settled).collect::<Vec<_>>()
+        };
+        assert_eq!(settled(&mut asker, 201 * SECOND), [true, false]);
+        assert_eq!(settled(&mut asker, 200 * SECOND + GRACE_US), [true, true]);
+    }
+}

@@ -1,0 +1,148 @@
+//! Which time-outs would follow from what one machine has seen of the others.
+//!
+//! The round trips and the machine's own lateness of some days, in bounded memory, and the formulas
+//! of [`crate::calibrate::raft`]. What comes out is a proposal, with what it rests on: nobody acts on
+//! it.
+
+use super::law::LOST_US;
+use crate::calibrate::pauses::Measured;
+use crate::calibrate::raft::{self, Report, Wanted};
+use crate::calibrate::tail::{LOST, Recorder};
+use crate::random::Numbers;
+use std::collections::BTreeMap;
+
+/// The largest latencies that are kept as they are.
+const KEEP: usize = 8_192;
+/// With fewer questions nothing is proposed: a quarter of an hour with two other machines.
+pub const QUESTIONS_MIN: u64 = 1_800;
+/// False suspicions of a leader that are put up with: one in thirty days.
+const FALSE_SUSPICIONS_PER_S: f64 = 1.0 / (30.0 * 86_400.0);
+/// Crashes of a machine, for what costs least: one in ninety days.
+const CRASHES_PER_S: f64 = 1.0 / (90.0 * 86_400.0);
+/// What an election costs, as seconds without service.
+const ELECTION_COST_S: f64 = 1.0;
+
+/// What was measured so far.
+#[derive(Clone, Debug)]
+pub struct Collected {
+    rtt: Recorder,
+    latency: Recorder,
+    lag: Recorder,
+    /// Sum and number of the round trips to each machine.
+    sums_ns: BTreeMap<u16, (f64, u64)>,
+    questions: u64,
+}
+
+impl Default for Collected {
+    fn default() -> Self {
+        let [rtt, latency, lag] = [KEEP; 3].map(Recorder::new);
+        Self { rtt, latency, lag, sums_ns: BTreeMap::new(), questions: 0 }
+    }
+}
+
+/// The time-outs that are in use.
+#[derive(Clone, Copy, Debug)]
+pub struct InUse {
+    /// Machines of a group.
+    pub size: u8,
+    /// Lower edge of the election time-out.
+    pub election_ms: f64,
+    /// Between two heartbeats.
+    pub heartbeat_ms: f64,
+    /// By which part the speeds of two clocks may differ.
+    pub drift: f64,
+}
+
+impl Collected {
+    /// A question that was sent so late has come back after so long, or has not ([`LOST_US`]).
+    pub fn add(&mut self, machine: u16, lag_us: u32, rtt_us: u32) {
+        self.questions += 1;
+        let lag_ns = u64::from(lag_us) * 1_000;
+        self.lag.record(lag_ns);
+        if rtt_us == LOST_US {
+            self.rtt.record(LOST);
+            self.latency.record(LOST);
+            return;
+        }
+        let rtt_ns = u64::from(rtt_us) * 1_000;
+        self.rtt.record(rtt_ns);
+        self.latency.record(lag_ns + rtt_ns);
+        let (sum, count) = self.sums_ns.entry(machine).or_default();
+        (*sum, *count) = (*sum + rtt_ns as f64, *count + 1);
+    }
+
+    /// Questions so far.
+    pub fn questions(&self) -> u64 {
+        self.questions
+    }
+
+    /// What follows; none as long as there is too little.
+    pub fn propose(self, in_use: InUse) -> Option<Report> {
+        if self.questions < QUESTIONS_MIN {
+            return None;
+        }
+        let means = self.sums_ns.values().map(|(sum, count)| sum / *count as f64);
+        let lag = self.lag.finish();
+        let lag_p99 = lag.quantile(0.99).map(|found| found.ns).filter(|ns| *ns != LOST);
+        let measured = Measured {
+            mean_rtt_max_ns: means.fold(0.0, f64::max),
+            lag_p99_ns: lag_p99.unwrap_or(0),
+            rtt: self.rtt.finish(),
+            latency: self.latency.finish(),
+            lag,
+            // Every question looks at one machine for a second.
+            node_seconds: self.questions,
+            size: in_use.size,
+        };
+        let wanted = Wanted {
+            size: in_use.size,
+            false_suspicions_per_s: FALSE_SUSPICIONS_PER_S,
+            pre_vote: true,
+            crashes_per_s: CRASHES_PER_S,
+            election_cost_s: ELECTION_COST_S,
+            heartbeat_min_ms: in_use.heartbeat_ms / 2.0,
+            drift: in_use.drift,
+        };
+        // The same figures give the same intervals.
+        let mut draws = Numbers::new(self.questions);
+        Some(raft::report(&measured, None, &wanted, &mut draws))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IN_USE: InUse = InUse { size: 3, election_ms: 950.0, heartbeat_ms: 100.0, drift: 0.1 };
+
+    /// So many questions to two machines, every thousandth of which meets a pause of up to `pause_us`.
+    fn asked(questions: u64, pause_us: u64) -> Collected {
+        let (mut collected, mut draws) = (Collected::default(), Numbers::new(7));
+        for question in 0..questions {
+            let pause_us = if question % 1_000 == 999 { draws.below(pause_us) } else { 0 };
+            let rtt_us = 200 + draws.below(200) + pause_us;
+            let machine = 2 + (question % 2) as u16;
+            collected.add(machine, draws.below(100) as u32, rtt_us as u32);
+        }
+        collected
+    }
+
+    #[test]
+    fn with_too_little_nothing_is_proposed() {
+        assert!(asked(QUESTIONS_MIN - 1, 50_000).propose(IN_USE).is_none());
+        assert!(asked(QUESTIONS_MIN, 50_000).propose(IN_USE).is_some());
+    }
+
+    #[test]
+    fn longer_pauses_need_longer_time_outs_and_both_say_what_they_rest_on() {
+        let proposed = |pause_us| {
+            let report = asked(300_000, pause_us).propose(IN_USE).unwrap();
+            assert!(report.observed_node_days < report.needed_node_days);
+            assert!(report.evidence.extrapolated, "three days are no thirty");
+            report.election_timeout_ms.unwrap()
+        };
+        let (short, long) = (proposed(20_000), proposed(400_000));
+        assert!(short < long, "{short} {long}");
+        assert!(long > 390.0, "{long}: pauses of up to 400 ms are to be waited for");
+    }
+}

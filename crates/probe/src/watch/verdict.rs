@@ -1,0 +1,285 @@
+//! From windows to verdicts: nobody is called slow for one bad window, nor well for one good one.
+
+use super::ask::Figures;
+use super::judge::{Class, Found, judge};
+use super::{FIGURES_US_MAX, FLOOR_US, LOST_US};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+
+/// Windows that are looked back at.
+const WINDOWS: u32 = 6;
+/// In how many of them something must be found.
+const WINDOWS_MIN: u32 = 3;
+/// Windows in a row in which it must not be found before it is over: five minutes.
+const CALM_WINDOWS: u32 = 30;
+/// Twice what is usual is too much.
+const BEGINS_PERCENT: u64 = 200;
+/// What was too much is over when it is less than one and a half of it.
+const ENDS_PERCENT: u64 = 150;
+/// Events that are kept.
+const EVENTS_MAX: usize = 200;
+
+/// What a verdict is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// A machine that most others see answer late.
+    Slow(u16),
+    /// A machine that sees all others answer late, though they do not.
+    Observer(u16),
+    /// The connection of two machines.
+    Link(u16, u16),
+    /// More than half of the machines.
+    Everywhere,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slow(machine) => write!(f, "machine {machine} is slow"),
+            Self::Observer(machine) => write!(f, "machine {machine} hears others late"),
+            Self::Link(a, b) => write!(f, "the connection of machines {a} and {b} is bad"),
+            Self::Everywhere => write!(f, "most machines are late"),
+        }
+    }
+}
+
+impl Subject {
+    /// The machine that leads should leave, if it is one.
+    pub fn to_be_left(self) -> Option<u16> {
+        match self {
+            Self::Slow(machine) | Self::Observer(machine) => Some(machine),
+            Self::Link(..) | Self::Everywhere => None,
+        }
+    }
+
+    fn concerns(self, machine: u16) -> bool {
+        match self {
+            Self::Slow(one) | Self::Observer(one) => one == machine,
+            Self::Link(a, b) => a == machine || b == machine,
+            Self::Everywhere => false,
+        }
+    }
+}
+
+/// Something that is so for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// What.
+    pub subject: Subject,
+    /// Since when, in microseconds.
+    pub since_us: u64,
+    /// What it rests on.
+    pub evidence: String,
+}
+
+/// Something that was found, ended, proposed or done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// What it is about.
+    pub what: String,
+    /// How it was.
+    pub before: String,
+    /// How it is.
+    pub after: String,
+    /// What it rests on.
+    pub evidence: String,
+}
+
+#[derive(Debug, Default)]
+struct Case {
+    /// The last windows, the newest in the lowest bit.
+    recent: u32,
+    verdict: Option<(u64, String)>,
+    calm: u32,
+}
+
+/// Keeps what all machines have told, and what follows.
+#[derive(Debug, Default)]
+pub struct Judge {
+    members: BTreeSet<u16>,
+    /// With the time at which they came.
+    told: BTreeMap<u16, (u64, Figures)>,
+    cases: BTreeMap<Subject, Case>,
+    found: Found,
+    events: VecDeque<Event>,
+}
+
+impl Judge {
+    /// These machines there are; what is known of others is forgotten.
+    pub fn know(&mut self, members: impl IntoIterator<Item = u16>) {
+        self.members = members.into_iter().collect();
+        let members = &self.members;
+        self.told.retain(|machine, _| members.contains(machine));
+        let gone = |subject: &Subject| match *subject {
+            Subject::Slow(machine) | Subject::Observer(machine) => !members.contains(&machine),
+            Subject::Link(a, b) => !members.contains(&a) || !members.contains(&b),
+            Subject::Everywhere => false,
+        };
+        self.cases.retain(|subject, _| !gone(subject));
+    }
+
+    /// A machine, perhaps this one, tells its figures.
+    pub fn hear(&mut self, now_us: u64, machine: u16, figures: Figures) {
+        if self.members.contains(&machine) {
+            self.told.insert(machine, (now_us, figures));
+        }
+    }
+
+    /// A window ends. Gives what has begun or ended with it.
+    pub fn close(&mut self, now_us: u64, at_ms: u64) -> Vec<Event> {
+        let mut new = Vec::new();
+        self.told.retain(|_, (at_us, _)| now_us.saturating_sub(*at_us) <= FIGURES_US_MAX);
+        let told: BTreeMap<u16, &Figures> =
+            self.told.iter().map(|(machine, (_, figures))| (*machine, figures)).collect();
+        let found = judge(&self.members, &told, BEGINS_PERCENT);
+        let held = subjects(&judge(&self.members, &told, ENDS_PERCENT));
+        let begun = subjects(&found);
+        let known: BTreeSet<Subject> = self.cases.keys().copied().chain(begun.clone()).collect();
+        for subject in known {
+            let case = self.cases.entry(subject).or_default();
+            case.recent =
+                (case.recent << 1 | u32::from(begun.contains(&subject))) & ((1 << WINDOWS) - 1);
+            let evidence = || evidence(subject, &told, &found);
+            let event = if case.verdict.is_none() {
+                (case.recent.count_ones() >= WINDOWS_MIN).then(|| {
+                    (case.verdict, case.calm) = (Some((now_us, evidence())), 0);
+                    ("well", "found")
+                })
+            } else if held.contains(&subject) {
+                case.calm = 0;
+                None
+            } else if is_known(subject, &found) {
+                case.calm += 1;
+                (case.calm >= CALM_WINDOWS).then(|| {
+                    case.verdict = None;
+                    case.recent = 0;
+                    ("found", "well")
+                })
+            } else {
+                None
+            };
+            if let Some((before, after)) = event {
+                let (before, after) = (before.to_owned(), after.to_owned());
+                let what = subject.to_string();
+                new.push(Event { at_ms, what, before, after, evidence: evidence() });
+            }
+        }
+        self.cases.retain(|_, case| case.verdict.is_some() || case.recent != 0);
+        self.found = found;
+        new.iter().for_each(|event| push(&mut self.events, event.clone()));
+        new
+    }
+
+    /// What is so now.
+    pub fn verdicts(&self) -> Vec<Verdict> {
+        let held = self.cases.iter().filter_map(|(subject, case)| {
+            let (since_us, evidence) = case.verdict.clone()?;
+            Some(Verdict { subject: *subject, since_us, evidence })
+        });
+        held.collect()
+    }
+
+    /// What the last window said by itself.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// The figures of each machine, with the time at which they came.
+    pub fn told(&self) -> impl Iterator<Item = (u16, u64, &Figures)> {
+        self.told.iter().map(|(machine, (at_us, figures))| (*machine, *at_us, figures))
+    }
+
+    /// The newest events, the oldest of them first.
+    pub fn events(&self) -> impl DoubleEndedIterator<Item = &Event> {
+        self.events.iter()
+    }
+
+    /// Something else has happened.
+    pub fn note(&mut self, event: Event) {
+        push(&mut self.events, event);
+    }
+}
+
+fn push(events: &mut VecDeque<Event>, event: Event) {
+    if events.len() >= EVENTS_MAX {
+        events.pop_front();
+    }
+    events.push_back(event);
+}
+
+fn subjects(found: &Found) -> BTreeSet<Subject> {
+    let machines = found.machines.iter().map(|(machine, class)| match class {
+        Class::Slow => Subject::Slow(*machine),
+        Class::Observer => Subject::Observer(*machine),
+    });
+    let links = found.links.iter().map(|(a, b)| Subject::Link(*a, *b));
+    machines.chain(links).chain(found.everywhere.then_some(Subject::Everywhere)).collect()
+}
+
+/// Whether there are figures at all that could say that something is over.
+fn is_known(subject: Subject, found: &Found) -> bool {
+    match subject {
+        Subject::Slow(machine) | Subject::Observer(machine) => found.measured.contains(&machine),
+        Subject::Link(a, b) => found.measured.contains(&a) && found.measured.contains(&b),
+        Subject::Everywhere => !found.measured.is_empty(),
+    }
+}
+
+/// A latency for people.
+fn ms(us: u32) -> String {
+    match us {
+        LOST_US => "no answer".to_owned(),
+        us => format!("{:.1} ms", f64::from(us) / 1e3),
+    }
+}
+
+/// What was seen of a subject, and the largest part of it that is known.
+fn evidence(subject: Subject, told: &BTreeMap<u16, &Figures>, found: &Found) -> String {
+    let rows = told.iter().flat_map(|(from, figures)| figures.rows.iter().map(|row| (*from, row)));
+    let concerned = rows.filter(|(from, row)| match subject {
+        Subject::Slow(machine) => row.machine == machine,
+        Subject::Observer(machine) => *from == machine,
+        Subject::Link(a, b) => (*from, row.machine) == (a, b) || (*from, row.machine) == (b, a),
+        Subject::Everywhere => true,
+    });
+    let mut said: Vec<String> = Vec::new();
+    let (mut excess_us, mut service_us) = (0, 0);
+    for (from, row) in concerned {
+        excess_us = excess_us.max(row.p90_us.saturating_sub(row.near_us));
+        service_us = service_us.max(row.service_us);
+        let (p90, near) = (ms(row.p90_us), ms(row.near_us));
+        said.push(format!(
+            "{from} to {}: p90 {p90}, shortest {near}, {} lost",
+            row.machine, row.lost
+        ));
+    }
+    said.truncate(8);
+    if let Some(machine) = subject.to_be_left() {
+        let late_us = told.get(&machine).map_or(0, |figures| figures.late_us);
+        let half_us = (excess_us / 2).max(FLOOR_US);
+        said.push(match () {
+            () if late_us >= half_us => format!(
+                "its own timers are late by {}: it stands still, or waits for a processor",
+                ms(late_us)
+            ),
+            () if service_us >= half_us => {
+                format!("it takes {} to answer: it is busy", ms(service_us))
+            }
+            () => "its timers are punctual: look at the network".to_owned(),
+        });
+    }
+    if !found.silent.is_empty() {
+        let silent: Vec<String> = found.silent.iter().map(u16::to_string).collect();
+        said.push(format!("not heard of: {}", silent.join(", ")));
+    }
+    said.join("; ")
+}
+
+impl Verdict {
+    /// Whether it is about this machine, alone or with another one.
+    pub fn concerns(&self, machine: u16) -> bool {
+        self.subject.concerns(machine)
+    }
+}

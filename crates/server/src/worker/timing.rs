@@ -1,0 +1,67 @@
+//! Questions of other machines about time, and their answers to this one's.
+//!
+//! A question is answered in the turn in which it was read, by the loop that carries everything else
+//! as well: what is measured is what consensus has to live with.
+
+use super::Worker;
+use crate::control::Notice;
+use engine::message::{MachineId, Now, ShardId};
+use engine::node::{Parcel, Timing};
+use std::sync::atomic::Ordering;
+
+/// Something about time that is to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Due {
+    /// A question with a number.
+    Question(u32),
+    /// The answer to a question with a number, which was sent then by the clock of whoever asks, and
+    /// has come then by our own.
+    Answer { number: u32, sent_us: u64, came_us: u64 },
+}
+
+impl Due {
+    /// As it is sent now.
+    pub fn parcel(self, now_us: u64) -> Parcel {
+        Parcel::Timing(match self {
+            Self::Question(number) => Timing::Question { number, sent_us: now_us },
+            Self::Answer { number, sent_us, came_us } => {
+                let service_us = micros(now_us.saturating_sub(came_us));
+                Timing::Answer { number, sent_us, service_us }
+            }
+        })
+    }
+}
+
+fn micros(us: u64) -> u32 {
+    u32::try_from(us).unwrap_or(u32::MAX)
+}
+
+impl Worker {
+    /// Another machine says something about time.
+    pub(super) fn hear_timing(&mut self, now: Now, machine: MachineId, timing: Timing) {
+        match timing {
+            Timing::Question { number, sent_us } => {
+                let came_us = now.mono_us;
+                self.links.say_time(machine, Due::Answer { number, sent_us, came_us });
+            }
+            Timing::Answer { number, sent_us, service_us } => {
+                let rtt_us = micros(now.mono_us.saturating_sub(sent_us));
+                self.tell_control(Notice::Answered { machine, number, rtt_us, service_us });
+            }
+            Timing::Figures(figures) => {
+                self.tell_control(Notice::Figures(machine, Box::new(figures)));
+            }
+        }
+    }
+
+    /// Another machine asks for the lead of a shard to go elsewhere: whether that is done here.
+    pub(super) fn may_obey(&self, from: MachineId, shard: ShardId, to: MachineId) -> bool {
+        self.tell_control(Notice::LeadElsewhere { from, shard, to });
+        self.peers.obeys.load(Ordering::Relaxed)
+    }
+
+    /// The control thread is gone only when the process ends.
+    pub(super) fn tell_control(&self, notice: Notice) {
+        let _ = self.peers.control.send(notice);
+    }
+}
