@@ -306,11 +306,13 @@ fn binary_and_long_words() {
     report(&failures);
 }
 
-/// The generated tables are not empty: every type has a state and every command a sample call.
+/// The generated tables are not empty: every type has a state, but for barriers, of which nothing is
+/// stored, and every command a sample call.
 #[test]
 fn every_type_and_command_is_covered() {
     let made = states();
-    for (type_name, ..) in record::lock_modes() {
+    for (type_name, ..) in record::lock_modes().into_iter().filter(|(name, ..)| *name != "barrier")
+    {
         assert!(made.iter().any(|r| r.value.type_name() == type_name), "no state of {type_name}");
     }
     for spec in record::data_commands() {
