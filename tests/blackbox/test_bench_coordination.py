@@ -119,9 +119,9 @@ def test_etcd_takes_part_in_the_smoke_test(tmp_path):
     mutex = {"etcd-mutex-lock-unlock", "etcd-mutex-hand-off"}
     assert {name for backend, name, _ in rows if backend == "etcd"} == operations - own | mutex
     for row in told["rows"]:
-        assert row["per_s"] > 0, row
         # With few acquisitions it may be that nobody waits for another.
         few = row["p50_ms"] is None and row["operation"].endswith("hand-off")
+        assert few or row["per_s"] > 0, row
         assert few or row["p50_ms"] > 0, row
     # Told at once, and not by the loop that wakes every 100 ms.
     assert rows["etcd", "watch-notification", "sync"]["p50_ms"] < 50
