@@ -3,8 +3,9 @@
 import asyncio
 import time
 
+from .aio_lock import ask_and_wait
 from .barrier import Arrival
-from .hold import AGAIN, GRACE_S, WAIT_S_MAX, Failures, granted_by, time_left
+from .hold import AGAIN, Failures, number, time_left
 from .script import RetryPolicy
 
 
@@ -32,12 +33,5 @@ class Barrier:
                 return self._arrival.settle(generation, again)
 
     async def _ask(self, request, wait_s):
-        lane = self._db.waiting_lane(WAIT_S_MAX if wait_s is None else wait_s + GRACE_S)
-        try:
-            replies = await lane.exchange(self._arrival.commands(request, wait_s), first=True)
-        except BaseException:
-            # Also when the task is cancelled: who leaves has not come.
-            await lane.abandon()
-            raise
-        await lane.close()
-        return granted_by(replies)
+        commands = self._arrival.commands(request, wait_s)
+        return number(await ask_and_wait(self._db, commands, wait_s))

@@ -3,9 +3,9 @@
 import asyncio
 import time
 
-from .aio_lock import Lock
+from .aio_lock import Lock, ask_and_wait
 from .election import OBSERVE_S, Candidate, leader_of
-from .hold import AGAIN, GRACE_S, Failures, last_of, time_left
+from .hold import AGAIN, Failures, time_left
 from .script import RetryPolicy
 
 
@@ -49,19 +49,9 @@ class Election(Candidate, Lock):
         while True:
             asked, left_s = time.monotonic(), time_left(timeout, begun)
             try:
-                row = await self._observe_once(self.question(seen, left_s))
+                row = await ask_and_wait(self._db, [self.question(seen, left_s)], OBSERVE_S)
             except AGAIN as error:
                 await asyncio.sleep(failures.pause(error, asked))
                 continue
             if row is not None or (timeout is not None and time.monotonic() - begun >= timeout):
                 return row
-
-    async def _observe_once(self, words):
-        lane = self._db.waiting_lane(OBSERVE_S + GRACE_S)
-        try:
-            replies = await lane.exchange([words], first=True)
-        except BaseException:
-            await lane.abandon()
-            raise
-        await lane.close()
-        return last_of(replies)

@@ -11,21 +11,35 @@ from redis.commands.core import AsyncCoreCommands
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
 from .errors import LockLost, NotAcquired, translate
-from .hold import AGAIN, GRACE_S, WAIT_S_MAX, Failures, Hold, converted, granted_by
+from .hold import AGAIN, GRACE_S, WAIT_S_MAX, Failures, Hold, converted, last_of, number
 from .script import OnDatabase, RetryPolicy
 
 
-class Lock(Hold):
-    """A lock, as an asynchronous context manager; see :class:`claret.Lock`."""
+async def ask_and_wait(db, commands, wait_s, grace_s=GRACE_S):
+    """The reply to the last of some commands; see :func:`claret.lock.ask_and_wait`.
 
-    def __init__(self, db, *args, policy=RetryPolicy()):
-        super().__init__(*args)
-        self._db = db
-        self._policy = policy
-        self._keeper = None
-        # The task in the block, and whether it was cancelled because the lock was lost.
-        self._holder = None
-        self._cancelled = False
+    The connection is closed also when the task is cancelled.
+    """
+    wait_s = WAIT_S_MAX if wait_s is None else min(WAIT_S_MAX, wait_s + grace_s)
+    lane = db.waiting_lane(wait_s)
+    try:
+        replies = await lane.exchange(commands, first=True)
+    except BaseException:
+        await lane.abandon()
+        raise
+    await lane.close()
+    return last_of(replies)
+
+
+class Block:
+    """A lock or a stay in one as an asynchronous context manager; see :class:`claret.lock.Block`.
+
+    If it is lost the task in the block is cancelled.
+    """
+
+    # The task in the block, and whether it was cancelled because the lock was lost.
+    _holder = None
+    _cancelled = False
 
     async def __aenter__(self):
         if not await self.acquire():
@@ -42,6 +56,22 @@ class Lock(Hold):
             stopped = holder.uncancel() == 0
         if stopped or (lost and kind is None):
             raise LockLost(f"the lock {self.name!r} was lost before the work under it was done")
+
+    def stop(self):
+        """The lock is lost, and so is the work under it."""
+        if self._holder is not None:
+            self._cancelled = True
+            self._holder.cancel()
+
+
+class Lock(Block, Hold):
+    """A lock, as an asynchronous context manager; see :class:`claret.Lock`."""
+
+    def __init__(self, db, *args, policy=RetryPolicy()):
+        super().__init__(*args)
+        self._db = db
+        self._policy = policy
+        self._keeper = None
 
     async def acquire(self, timeout=...):
         """Waits in turn for the lock; see :meth:`claret.Lock.acquire`."""
@@ -73,16 +103,8 @@ class Lock(Hold):
             request, again = next(requests), False
 
     async def _ask(self, request, wait_s):
-        lane = self._db.waiting_lane(WAIT_S_MAX if wait_s is None else wait_s + GRACE_S)
-        try:
-            commands = [["CLIENT", "REQUEST", *request], self.words(wait_s)]
-            replies = await lane.exchange(commands, first=True)
-        except BaseException:
-            # Also when the task is cancelled: the server takes back what comes too late.
-            await lane.abandon()
-            raise
-        await lane.close()
-        return granted_by(replies)
+        commands = [["CLIENT", "REQUEST", *request], self.words(wait_s)]
+        return number(await ask_and_wait(self._db, commands, wait_s))
 
     async def renew(self):
         """Begins the lease anew, which a task does by itself; tells whether it was held."""
@@ -102,9 +124,7 @@ class Lock(Hold):
                 failed = not await asyncio.wait_for(self.renew(), max(self.left, 0.001))
             except (ConnectionError, TimeoutError, ResponseError, asyncio.TimeoutError):
                 failed = True
-        if self._holder is not None:
-            self._cancelled = True
-            self._holder.cancel()
+        self.stop()
 
     async def release(self):
         """Gives the lock back; see :meth:`claret.Lock.release`."""

@@ -5,9 +5,9 @@ import time
 
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
-from .aio_lock import Fenced, Lock
-from .errors import LockLost, NotAcquired
-from .hold import last_of, time_left
+from .aio_lock import Block, Fenced, Lock, ask_and_wait
+from .errors import NotAcquired
+from .hold import number, time_left
 from .keep import Kept, Stay
 from .script import RetryPolicy
 
@@ -41,48 +41,16 @@ class Grant(Lock):
 
     async def is_wanted(self, wait_s):
         """How many others wait; see :meth:`claret.retained.Grant.is_wanted`."""
-        lane = self._db.waiting_lane(wait_s + self._lease_ms / 6000)
         words = ["LOCK.WANTED", self.name, self.token, "TIMEOUT", max(1, round(wait_s * 1000))]
-        try:
-            reply = last_of(await lane.exchange([words], first=True))
-        except BaseException:
-            await lane.abandon()
-            raise
-        await lane.close()
-        return None if reply is None else int(reply)
+        return number(await ask_and_wait(self._db, [words], wait_s, self._lease_ms / 6000))
 
 
-class Visit(Stay):
+class Visit(Block, Stay):
     """One stay in a lock that the process keeps; see :class:`claret.retained.Visit`."""
 
     def __init__(self, kept, timeout):
         super().__init__(kept.name, timeout)
         self._kept = kept
-        # The task in the block, and whether it was cancelled because the lock was lost.
-        self._holder = None
-        self._cancelled = False
-
-    async def __aenter__(self):
-        if not await self.acquire():
-            raise NotAcquired(f"the lock {self.name!r} was not free in time")
-        self._holder, self._cancelled = asyncio.current_task(), False
-        return self
-
-    async def __aexit__(self, kind, error, trace):
-        lost, holder, self._holder = self.lost, self._holder, None
-        await self.release()
-        stopped = self._cancelled and kind is not None and issubclass(kind, asyncio.CancelledError)
-        if stopped and hasattr(holder, "uncancel"):
-            # Somebody else may have cancelled it as well.
-            stopped = holder.uncancel() == 0
-        if stopped or (lost and kind is None):
-            raise LockLost(f"the lock {self.name!r} was lost before the work under it was done")
-
-    def stop(self):
-        """The lock is lost, and so is the work under it."""
-        if self._holder is not None:
-            self._cancelled = True
-            self._holder.cancel()
 
     async def acquire(self, timeout=...):
         """Waits in turn for the lock; see :meth:`claret.retained.Visit.acquire`."""

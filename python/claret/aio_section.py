@@ -5,7 +5,8 @@ import time
 
 from redis.commands.core import AsyncCoreCommands
 
-from .hold import AGAIN, GRACE_S, WAIT_S_MAX, Failures, converted, last_of, time_left
+from .aio_lock import ask_and_wait
+from .hold import AGAIN, Failures, converted, time_left
 from .script import OnDatabase, RetryPolicy
 from .section import Wish
 
@@ -41,12 +42,5 @@ class Section(OnDatabase, AsyncCoreCommands):
                 return converted(self._db, args[0], reply, options)
 
     async def _ask(self, request, wait_s, command):
-        lane = self._db.waiting_lane(WAIT_S_MAX if wait_s is None else wait_s + GRACE_S)
-        try:
-            commands = self._wish.commands(request, wait_s, command)
-            replies = await lane.exchange(commands, first=True)
-        except BaseException:
-            await lane.abandon()
-            raise
-        await lane.close()
-        return last_of(replies)
+        commands = self._wish.commands(request, wait_s, command)
+        return await ask_and_wait(self._db, commands, wait_s)

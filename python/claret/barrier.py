@@ -3,8 +3,8 @@
 import time
 
 from .errors import CommitUnknown, NotAcquired
-from .hold import AGAIN, Failures, granted_by, named, time_left
-from .lock import Waiting
+from .hold import AGAIN, Failures, named, number, time_left
+from .lock import ask_and_wait
 from .script import RetryPolicy
 
 
@@ -63,12 +63,5 @@ class Barrier:
                 return self._arrival.settle(generation, again)
 
     def _ask(self, request, wait_s):
-        lane = Waiting(self._db, wait_s)
-        try:
-            replies = lane.exchange(self._arrival.commands(request, wait_s), first=True)
-        except BaseException:
-            # Also when the program is interrupted: who leaves has not come.
-            lane.abandon()
-            raise
-        lane.close()
-        return granted_by(replies)
+        commands = self._arrival.commands(request, wait_s)
+        return number(ask_and_wait(self._db, commands, wait_s))

@@ -4,8 +4,8 @@ import time
 from typing import NamedTuple, Optional
 
 from .errors import LockLost
-from .hold import AGAIN, Failures, Hold, last_of, time_left
-from .lock import Lock, Waiting
+from .hold import AGAIN, Failures, Hold, time_left
+from .lock import Lock, ask_and_wait
 from .script import RetryPolicy
 
 # How long one question for what is new waits, in seconds: a server that is gone shows by then.
@@ -109,19 +109,9 @@ class Election(Candidate, Lock):
         while True:
             asked, left_s = time.monotonic(), time_left(timeout, begun)
             try:
-                row = self._observe_once(self.question(seen, left_s))
+                row = ask_and_wait(self._db, [self.question(seen, left_s)], OBSERVE_S)
             except AGAIN as error:
                 time.sleep(failures.pause(error, asked))
                 continue
             if row is not None or (timeout is not None and time.monotonic() - begun >= timeout):
                 return row
-
-    def _observe_once(self, words):
-        lane = Waiting(self._db, OBSERVE_S)
-        try:
-            replies = lane.exchange([words], first=True)
-        except BaseException:
-            lane.abandon()
-            raise
-        lane.close()
-        return last_of(replies)

@@ -159,10 +159,9 @@ def last_of(replies):
     return replies[-1]
 
 
-def granted_by(replies):
-    """The token that was granted, or ``None``; raises what was answered otherwise."""
-    token = last_of(replies)
-    return None if token is None else int(token)
+def number(reply):
+    """A number that was answered, or ``None``: in vain."""
+    return None if reply is None else int(reply)
 
 
 def converted(db, name, reply, options):

@@ -14,7 +14,7 @@ from redis.commands.core import CoreCommands
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
 from .errors import LockLost, NotAcquired, translate
-from .hold import AGAIN, GRACE_S, WAIT_S_MAX, Failures, Hold, converted, granted_by
+from .hold import AGAIN, GRACE_S, WAIT_S_MAX, Failures, Hold, converted, last_of, number
 from .script import OnDatabase, RetryPolicy
 from .transaction import Lane
 
@@ -32,7 +32,38 @@ class Waiting(Lane):
         return super()._read()
 
 
-class Lock(Hold):
+def ask_and_wait(db, commands, wait_s, grace_s=GRACE_S):
+    """The reply to the last of some commands, which may take so many seconds; raises the first error.
+
+    It has a connection of its own. That is closed if there is no reply, also because the program is
+    interrupted: the server takes back what would come too late.
+    """
+    lane = Waiting(db, wait_s, grace_s)
+    try:
+        replies = lane.exchange(commands, first=True)
+    except BaseException:
+        lane.abandon()
+        raise
+    lane.close()
+    return last_of(replies)
+
+
+class Block:
+    """A lock or a stay in one as a context manager, which must be acquired in time and not be lost."""
+
+    def __enter__(self):
+        if not self.acquire():
+            raise NotAcquired(f"the lock {self.name!r} was not free in time")
+        return self
+
+    def __exit__(self, kind, error, trace):
+        lost = self.lost
+        self.release()
+        if lost and kind is None:
+            raise LockLost(f"the lock {self.name!r} was lost before the work under it was done")
+
+
+class Lock(Block, Hold):
     """A lock, as a context manager; see :meth:`claret.Claret.lock`.
 
     While it is held a thread renews its lease. :attr:`lost` becomes true, and :meth:`require`
@@ -46,17 +77,6 @@ class Lock(Hold):
         self._policy = policy
         self._stop = None
         self._thread = None
-
-    def __enter__(self):
-        if not self.acquire():
-            raise NotAcquired(f"the lock {self.name!r} was not free in time")
-        return self
-
-    def __exit__(self, kind, error, trace):
-        lost = self.lost
-        self.release()
-        if lost and kind is None:
-            raise LockLost(f"the lock {self.name!r} was lost before the work under it was done")
 
     def acquire(self, timeout=...):
         """Waits in turn for the lock, ``timeout`` seconds at most; tells whether it was granted.
@@ -94,16 +114,8 @@ class Lock(Hold):
             request, again = next(requests), False
 
     def _ask(self, request, wait_s):
-        lane = Waiting(self._db, wait_s)
-        try:
-            commands = [["CLIENT", "REQUEST", *request], self.words(wait_s)]
-            replies = lane.exchange(commands, first=True)
-        except BaseException:
-            # Also when the program is interrupted: the server takes back what comes too late.
-            lane.abandon()
-            raise
-        lane.close()
-        return granted_by(replies)
+        commands = [["CLIENT", "REQUEST", *request], self.words(wait_s)]
+        return number(ask_and_wait(self._db, commands, wait_s))
 
     def renew(self):
         """Begins the lease anew, which a thread does by itself; tells whether it was held."""

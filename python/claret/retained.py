@@ -9,10 +9,10 @@ import time
 
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
-from .errors import LockLost, NotAcquired
-from .hold import last_of, time_left
+from .errors import NotAcquired
+from .hold import number, time_left
 from .keep import Kept, Stay
-from .lock import Fenced, Lock, Waiting
+from .lock import Block, Fenced, Lock, ask_and_wait
 from .script import RetryPolicy
 
 # It is to be tried again, or the grant was given back, or the client closed, in the meantime.
@@ -37,34 +37,16 @@ class Grant(Lock):
 
     def is_wanted(self, wait_s):
         """How many others wait, once some do; nought if the lock is not held, ``None`` in vain."""
-        lane = Waiting(self._db, wait_s, self._lease_ms / 6000)
         words = ["LOCK.WANTED", self.name, self.token, "TIMEOUT", max(1, round(wait_s * 1000))]
-        try:
-            reply = last_of(lane.exchange([words], first=True))
-        except BaseException:
-            lane.abandon()
-            raise
-        lane.close()
-        return None if reply is None else int(reply)
+        return number(ask_and_wait(self._db, [words], wait_s, self._lease_ms / 6000))
 
 
-class Visit(Stay):
+class Visit(Block, Stay):
     """One stay in a lock that the process keeps, as a context manager; like :class:`claret.Lock`."""
 
     def __init__(self, kept, timeout):
         super().__init__(kept.name, timeout)
         self._kept = kept
-
-    def __enter__(self):
-        if not self.acquire():
-            raise NotAcquired(f"the lock {self.name!r} was not free in time")
-        return self
-
-    def __exit__(self, kind, error, trace):
-        lost = self.lost
-        self.release()
-        if lost and kind is None:
-            raise LockLost(f"the lock {self.name!r} was lost before the work under it was done")
 
     def acquire(self, timeout=...):
         """Waits in turn for the lock, ``timeout`` seconds at most; tells whether it is in."""

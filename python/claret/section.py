@@ -8,8 +8,8 @@ import time
 from redis.commands.core import CoreCommands
 
 from .errors import CommitUnknown, NotAcquired
-from .hold import AGAIN, Failures, converted, last_of, named, share_words, time_left
-from .lock import Waiting
+from .hold import AGAIN, Failures, converted, named, share_words, time_left
+from .lock import ask_and_wait
 from .script import OnDatabase, RetryPolicy
 
 
@@ -76,11 +76,4 @@ class Section(OnDatabase, CoreCommands):
                 return converted(self._db, args[0], reply, options)
 
     def _ask(self, request, wait_s, command):
-        lane = Waiting(self._db, wait_s)
-        try:
-            replies = lane.exchange(self._wish.commands(request, wait_s, command), first=True)
-        except BaseException:
-            lane.abandon()
-            raise
-        lane.close()
-        return last_of(replies)
+        return ask_and_wait(self._db, self._wish.commands(request, wait_s, command), wait_s)
