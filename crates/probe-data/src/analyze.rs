@@ -50,7 +50,7 @@ use serde_json::{Value, json};
 use sessions::CallerDay;
 use slow::ObserverDay;
 use spread::Points;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Instant;
 
@@ -133,8 +133,8 @@ pub fn analyze(root: &Path, options: &Options, progress: &dyn Progress) -> Resul
     let points = Points::new();
     let chosen = options.day_view.unwrap_or_else(|| first_group(&data));
     let (first, counted) = first_pass(&mut data, options, chosen, &points, progress)?;
-    let metrics = if data.hosts.is_empty() { Vec::new() } else { all_metrics(&data)? };
-    let mut found = second_pass(&data, options, &counted, &metrics, progress)?;
+    let metrics = Names::of(&data);
+    let mut found = second_pass(&data, options, &counted, &metrics.with_values, progress)?;
     let calls = counted.calls();
     let mut latencies = Latencies::new(counted, std::mem::take(&mut found.kept_of_threads), points);
     let mut p99_ns = [None; 5];
@@ -151,7 +151,7 @@ pub fn analyze(root: &Path, options: &Options, progress: &dyn Progress) -> Resul
     let told = Told { data: &data, options, truth: truth.as_ref(), first: &first, chosen };
     let mut document = told.latencies(&mut latencies);
     told.slow(&mut document);
-    told.metrics(&mut document, &metrics, &p99_ns, rest);
+    told.metrics(&mut document, metrics, &p99_ns, rest);
     let seconds = began.elapsed().as_secs_f64();
     document["data"] = told.data(calls);
     document["excluded"] = json!(exclusions);
@@ -251,22 +251,33 @@ fn second_pass(
     Ok(SecondPass { found: all, kept_of_threads: kept })
 }
 
-/// The names of all metrics that some file of resources has.
-fn all_metrics(data: &DataSet) -> Result<Vec<String>, Error> {
-    let known: Vec<&str> = probe::resources::METRICS.iter().map(|metric| metric.name).collect();
-    let mut names = BTreeSet::new();
-    let mut seen = BTreeSet::new();
-    for source in data.hosts.values() {
-        // Files of one build have the same columns.
-        if seen.insert((&source.metadata.build, source.metadata.node)) {
-            for file in source.open()? {
-                names.extend(metric_names(&file));
+/// The names of metrics.
+#[derive(Debug, Default)]
+struct Names {
+    /// Those of which some file of resources has a value.
+    with_values: Vec<String>,
+    /// Those that are in files, and nothing else.
+    without: Vec<String>,
+}
+
+impl Names {
+    /// What the footers of all files say. A file that cannot be opened is told of when it is read.
+    fn of(data: &DataSet) -> Self {
+        let known: Vec<&str> = probe::resources::METRICS.iter().map(|metric| metric.name).collect();
+        let mut names: BTreeMap<String, bool> = BTreeMap::new();
+        for file in data.hosts.values().filter_map(|source| source.open().ok()).flatten() {
+            for name in metric_names(&file) {
+                let has = names.get(&name).copied().unwrap_or(false) || file.has_numbers(&name);
+                names.insert(name, has);
             }
         }
+        let mut names: Vec<(String, bool)> = names.into_iter().collect();
+        let place = |name: &str| known.iter().position(|found| *found == name);
+        names.sort_by_key(|(name, _)| place(name).unwrap_or(usize::MAX));
+        let (with, without): (Vec<_>, Vec<_>) = names.into_iter().partition(|(_, has)| *has);
+        let only = |pairs: Vec<(String, bool)>| pairs.into_iter().map(|(name, _)| name).collect();
+        Self { with_values: only(with), without: only(without) }
     }
-    let mut names: Vec<String> = names.into_iter().collect();
-    names.sort_by_key(|name| known.iter().position(|found| found == name).unwrap_or(usize::MAX));
-    Ok(names)
 }
 
 /// Puts the document together.
@@ -347,7 +358,7 @@ impl Told<'_> {
     fn metrics(
         &self,
         document: &mut Value,
-        names: &[String],
+        Names { with_values: names, without: mut silent }: Names,
         p99_ns: &[Option<u64>; 5],
         found: Found,
     ) {
@@ -355,7 +366,6 @@ impl Told<'_> {
         let episodes = episodes::join(found.episodes);
         document["episodes"] = episodes::document(self.options.episode_level_ns, &episodes);
         let mut told = (Vec::new(), Vec::new(), Vec::new());
-        let mut silent = Vec::new();
         for ((name, metric), grids) in names.iter().zip(found.metrics).zip(found.grids) {
             if metric.is_empty() && metric.too_large == 0 {
                 silent.push(name.clone());

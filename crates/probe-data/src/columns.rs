@@ -190,6 +190,19 @@ impl Opened {
         columns.iter().map(|column| column.name().to_owned()).collect()
     }
 
+    /// Whether a column may have a number in some row: what is counted of it says otherwise only if all
+    /// of its row groups have been counted.
+    pub fn has_numbers(&self, name: &str) -> bool {
+        let groups = self.reader.metadata().row_groups();
+        let numberless = |group: &parquet::file::metadata::RowGroupMetaData| {
+            let mut columns = group.columns().iter();
+            let column = columns.find(|column| column.column_descr().name() == name);
+            let nulls = column.and_then(|column| column.statistics()?.null_count_opt());
+            nulls.is_some_and(|nulls| u64::try_from(group.num_rows()) == Ok(nulls))
+        };
+        !groups.iter().all(numberless)
+    }
+
     /// Reads some columns of one row group, in the order in which they are named.
     pub fn read(&self, group: usize, names: &[&str]) -> Result<Vec<Values>, Error> {
         let reader = self.reader.get_row_group(group).map_err(Error::parquet(&self.path))?;
