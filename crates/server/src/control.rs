@@ -16,7 +16,8 @@ use adt::Reply;
 use engine::gateway::{Admin, CoordinationClient, Facts, SessionId};
 use engine::limits::SHARDS_MAX;
 use engine::message::{GatewayId, MachineId, ShardId};
-use engine::node::{Figures, Readiness};
+use engine::node::Readiness;
+use probe::watch::Figures;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -240,7 +241,9 @@ impl Runner {
                 probe.for_each(|probe| probe.answered(machine, number, times_us));
             }
             Notice::Figures(machine, figures) => {
-                self.control.synchrony.iter_mut().for_each(|probe| probe.hear(machine, &figures));
+                if let Some(probe) = &mut self.control.synchrony {
+                    probe.hear(machine, *figures);
+                }
             }
             Notice::LeadElsewhere { from, shard, to } => {
                 self.control.synchrony.iter_mut().for_each(|probe| probe.asked(from, shard, to));

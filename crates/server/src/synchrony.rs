@@ -13,10 +13,9 @@ use crate::peers::Linked;
 use calibrate::Calibration;
 use engine::gateway::Overview;
 use engine::level::Level;
-use engine::limits::MACHINES_MAX;
 use engine::message::{MachineId, ShardId};
-use engine::node::{Figures, Parcel, Row, Timing};
-use probe::watch::{self, Asker, Event, Judge, Lead, Move, Planner, Scene, WINDOW_US};
+use engine::node::{Parcel, Timing};
+use probe::watch::{Asker, Event, Figures, Judge, Lead, Move, Planner, Scene, WINDOW_US};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -194,7 +193,7 @@ impl Synchrony {
         let figures = self.asker.figures(now.mono_us);
         if self.understood {
             for machine in self.around.linked.machines() {
-                let parcel = Parcel::Timing(Timing::Figures(to_tell(&figures)));
+                let parcel = Parcel::Timing(Timing::Figures(figures.clone()));
                 self.holder(machine).send(Mail::Tell(machine, Box::new(parcel)));
             }
         }
@@ -273,10 +272,10 @@ impl Synchrony {
     }
 
     /// A machine tells what it has seen.
-    pub fn hear(&mut self, machine: MachineId, figures: &Figures) {
+    pub fn hear(&mut self, machine: MachineId, figures: Figures) {
         if self.mode != Mode::Off {
             let now_us = self.now_us();
-            self.judge.hear(now_us, machine.0, as_told(figures));
+            self.judge.hear(now_us, machine.0, figures);
         }
     }
 
@@ -297,32 +296,4 @@ impl Synchrony {
         tracing::info!("the lead of {name} should go to machine {}: {evidence}", to.0);
         self.note(format!("lead of {name}: asked to hand over"), self.around.own.0, to.0, evidence);
     }
-}
-
-/// Figures in the words of the machines.
-fn to_tell(figures: &watch::Figures) -> Figures {
-    let watch::Figures { number, up_s, late_us, rows } = figures;
-    let row = |row: &watch::Row| {
-        let watch::Row { machine, count, lost, silent_s, p50_us, p90_us, .. } = *row;
-        let watch::Row { near_us, service_us, settled, .. } = *row;
-        Row { machine, count, lost, silent_s, p50_us, p90_us, near_us, service_us, settled }
-    };
-    Figures {
-        number: *number,
-        up_s: *up_s,
-        late_us: *late_us,
-        rows: rows.iter().map(row).collect(),
-    }
-}
-
-/// Figures in the words of the probe.
-fn as_told(figures: &Figures) -> watch::Figures {
-    let Figures { number, up_s, late_us, rows } = figures;
-    let row = |row: &Row| {
-        let Row { machine, count, lost, silent_s, p50_us, p90_us, .. } = *row;
-        let Row { near_us, service_us, settled, .. } = *row;
-        watch::Row { machine, count, lost, silent_s, p50_us, p90_us, near_us, service_us, settled }
-    };
-    let rows = rows.iter().take(MACHINES_MAX).map(row).collect();
-    watch::Figures { number: *number, up_s: *up_s, late_us: *late_us, rows }
 }

@@ -13,8 +13,8 @@ const EDGES: &[(&str, &[&str])] = &[
     // `check` is the second opinion in its tests.
     ("probe-data", &["probe", "check"]),
     ("probe-agent", &["probe", "probe-data"]),
-    ("engine", &["adt"]),
-    ("wire", &["adt", "engine"]),
+    ("engine", &["adt", "probe"]),
+    ("wire", &["adt", "engine", "probe"]),
     ("server", &["adt", "engine", "wire", "probe"]),
     ("client", &["adt", "wire"]),
     ("sim", &["adt", "engine", "wire", "check"]),

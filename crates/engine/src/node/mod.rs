@@ -22,7 +22,7 @@ pub use parcel::{Parcel, ParcelKind};
 pub(crate) use placement::MAP_KEY;
 pub use placement::Placing;
 pub use readiness::Readiness;
-pub use timing::{Figures, Row, Timing};
+pub use timing::Timing;
 pub use transfer::{SnapshotPiece, Taken, Transfer};
 
 use crate::entry::{EntryCodec, SnapshotCodec};

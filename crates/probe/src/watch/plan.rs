@@ -57,7 +57,8 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// What the machine asks for now, if it is the one to ask.
+    /// The leads that this machine asks to be moved. Of the machines that are well and connected the one with
+    /// the smallest number asks, and no other.
     pub fn plan(&mut self, scene: &Scene<'_>, leads: &[Lead]) -> Vec<Move> {
         let Scene { now_us, repeat_us, own, load, heard, verdicts } = *scene;
         while self.asked.front().is_some_and(|(at, _)| now_us.saturating_sub(*at) >= SPAN_US) {

@@ -61,10 +61,10 @@ impl Subject {
     }
 }
 
-/// Something that is so for now.
+/// A finding that holds: it is told until enough windows have gone by without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// What.
+    /// What was found, and of whom.
     pub subject: Subject,
     /// Since when, in microseconds.
     pub since_us: u64,

@@ -2,7 +2,9 @@
 
 use crate::bytes::{Reader, put_count, put_u16, put_u32, put_u64};
 use adt::Corrupt;
-use engine::node::{Figures, Row, Timing};
+use engine::limits::MACHINES_MAX;
+use engine::node::Timing;
+use probe::watch::{Figures, Row};
 
 const QUESTION: u8 = 1;
 const ANSWER: u8 = 2;
@@ -46,6 +48,9 @@ pub(super) fn read_timing(reader: &mut Reader<'_>) -> Result<Timing, Corrupt> {
         FIGURES => {
             let (number, up_s, late_us) = (reader.u32()?, reader.u32()?, reader.u32()?);
             let count = reader.count(ROW_BYTES)?;
+            if count > MACHINES_MAX {
+                return Err(Corrupt);
+            }
             let rows = (0..count).map(|_| read_row(reader)).collect::<Result<_, _>>()?;
             Timing::Figures(Figures { number, up_s, late_us, rows })
         }

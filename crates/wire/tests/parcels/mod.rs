@@ -12,10 +12,11 @@ use engine::message::{
     Age, Answer, Body, CutStep, Fate, GatewayId, Guard, KeyedOp, MachineId, Notice, Refusal,
     Request, RequestId, Response, ShardId, Token, TxnId, Version,
 };
-use engine::node::{Figures, Parcel, Row, SnapshotPiece, Taken, Timing};
+use engine::node::{Parcel, SnapshotPiece, Taken, Timing};
 use engine::pipeline::Word;
 use engine::replication::Members;
 use engine::stats::ShardStats;
+use probe::watch::{Figures, Row};
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};
 use smallvec::smallvec;
 use std::sync::Arc;
