@@ -168,16 +168,19 @@ impl Value {
         self.live(now_ms) < HOLDERS_MAX
     }
 
+    /// The largest number that was given to somebody who is here still.
+    fn newest(&self) -> u64 {
+        self.holders.last().map_or(0, Holder::newest)
+    }
+
     /// Larger than those of all grants before.
     fn next_token(&self, ctx: &Ctx) -> u64 {
-        let last = self.holders.last().map_or(0, Holder::newest);
-        ctx.ts.since_2026().max(last + 1)
+        ctx.ts.since_2026().max(self.newest() + 1)
     }
 
     /// The first of a grant's tokens, of which the last is the timestamp.
     fn first_token(&self, tokens: u32, ctx: &Ctx) -> u64 {
-        let last = self.holders.last().map_or(0, |holder| holder.token);
-        (self.next_token(ctx) - u64::from(tokens - 1)).max(last + 1)
+        (self.next_token(ctx) - u64::from(tokens - 1)).max(self.newest() + 1)
     }
 
     fn pass(&self, share: Share, ctx: &Ctx) -> Reply {
