@@ -58,11 +58,12 @@ pub fn each(
     outstanding: usize,
     ask: impl Fn(usize) -> Ask,
 ) -> io::Result<Timed> {
-    watched(client, session, count, outstanding, ask, |_| None).map(|(timed, _)| timed)
+    asked(client, session, (count, 0), outstanding, ask, |_| None).map(|(timed, _)| timed)
 }
 
 /// The same with the times at which watches are triggered: `which` tells from a path which
-/// operation has triggered it. Waits for the events of all operations if there is one.
+/// operation has triggered it. Waits for one event of each operation, which a service may tell
+/// before the answer or, as etcd does, long after it.
 ///
 /// # Errors
 /// As for [`each`], and if events are missing.
@@ -74,12 +75,23 @@ pub fn watched(
     ask: impl Fn(usize) -> Ask,
     which: impl Fn(&[u8]) -> Option<usize>,
 ) -> io::Result<(Timed, Timed)> {
+    asked(client, session, (count, count), outstanding, ask, which)
+}
+
+/// Asks for `count` things and waits for as many answers and for `expected` events.
+fn asked(
+    client: &mut impl Nodes,
+    session: usize,
+    (count, expected): (usize, usize),
+    outstanding: usize,
+    ask: impl Fn(usize) -> Ask,
+    which: impl Fn(&[u8]) -> Option<usize>,
+) -> io::Result<(Timed, Timed)> {
     let begin_ns = client.now_ns();
     let (mut answers, mut events) = (Timed::default(), Timed::default());
     let mut asked_ns = Vec::with_capacity(count);
     let mut heard = Vec::new();
-    let mut events_missing = false;
-    while answers.latency_ns.len() < count || (events_missing && events.latency_ns.len() < count) {
+    while answers.latency_ns.len() < count || events.latency_ns.len() < expected {
         while asked_ns.len() < count && asked_ns.len() - answers.latency_ns.len() < outstanding {
             asked_ns.push(client.now_ns());
             client.ask(session, asked_ns.len() as u64 - 1, ask(asked_ns.len() - 1));
@@ -101,7 +113,6 @@ pub fn watched(
                 }
                 Heard::Event { event, .. } => {
                     let Some(number) = which(&event.path) else { continue };
-                    events_missing = true;
                     events.latency_ns.push(now_ns - asked_ns[number]);
                     events.elapsed_ns = now_ns - begin_ns;
                 }
