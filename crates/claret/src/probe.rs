@@ -2,6 +2,7 @@
 
 mod agent;
 mod calibrate;
+mod report;
 
 use ::probe::groups::Plan;
 use clap::{Args, Subcommand, ValueEnum};
@@ -77,6 +78,12 @@ enum Job {
     ///   claret probe analyze data --json      everything: one document with a key per analysis
     #[command(verbatim_doc_comment)]
     Analyze(AnalyzeArgs),
+    /// Write one page with everything that matters, for a browser, without server and network.
+    ///
+    ///   claret probe report data -o report.html
+    ///   claret probe report data -o report.html --json     and say what was written where
+    #[command(verbatim_doc_comment)]
+    Report(report::ReportArgs),
 }
 
 #[derive(Args, Debug)]
@@ -216,6 +223,7 @@ pub fn main(args: &ProbeArgs) -> ExitCode {
         Job::Simulate(args) => simulated(args),
         Job::Import(args) => imported(args),
         Job::Analyze(args) => analyzed(args),
+        Job::Report(args) => report::reported(args),
     })
 }
 
