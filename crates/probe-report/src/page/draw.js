@@ -51,6 +51,7 @@ function control(id, name, made) {
   part(id, "controls").append(label);
   return made;
 }
+// One of several; what has nothing to choose from is not shown.
 function choice(id, name, options, then) {
   const made = node("select");
   for (const [value, text] of options) {
@@ -59,7 +60,7 @@ function choice(id, name, options, then) {
     made.append(one);
   }
   made.addEventListener("change", then);
-  return control(id, name, made);
+  return options.length > 1 ? control(id, name, made) : made;
 }
 
 // The area of a figure with two axes. An axis is { from, to, log, ticks: [[value, text]], name }.

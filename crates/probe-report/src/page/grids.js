@@ -32,11 +32,12 @@ function matrix() {
   const name = n => DATA.nodes[n] ?? `node ${n}`, words = nodes.length <= 30;
   const made = node("table", undefined, "matrix"), head = node("tr"), top = node("thead"), body = node("tbody");
   head.append(node("th", "callee \\ caller"));
-  for (const from of nodes) { const th = node("th", name(from)); th.scope = "col"; head.append(th); }
+  for (const from of nodes) { const th = node("th", node("span", name(from))); th.scope = "col"; th.title = name(from); head.append(th); }
   top.append(head);
   for (const to of nodes) {
     const line = node("tr"), th = node("th", name(to) + (slow.has(to) ? " (slow)" : ""), slow.has(to) ? "slow" : "");
     th.scope = "row";
+    th.title = name(to);
     line.append(th);
     for (const from of nodes) {
       const row = cells.get(`${from} ${to}`), td = node("td");
@@ -133,7 +134,7 @@ matrixOf = choice("matrix", "Quantile", QUANTILES, matrix);
 matrixOf.value = "5";
 slowVariant = choice("slow-histogram", "Definition", VARIANTS, slowHistogram);
 jaccardVariant = choice("jaccard", "Definition", VARIANTS, jaccard);
-correlationOf = choice("correlations", "Of", [["all pearson_r", "all calls"], ["high pearson_r", "calls at or above the p99"],
+correlationOf = choice("correlations", "Of", !DATA.correlations.rows.length ? [] : [["all pearson_r", "all calls"], ["high pearson_r", "calls at or above the p99"],
   ["all pearson_r_ln", "all calls, logarithm of latency"], ["all spearman_r", "all calls, by ranks (Spearman)"]], correlations);
 scatterOf = choice("scatter", "Metric", DATA.scatter.grids.map((g, i) => [i, g.metric]), scatter);
 everything();
