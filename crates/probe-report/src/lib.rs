@@ -18,11 +18,8 @@ use serde_json::Value;
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
 /// Axes, marks and controls; then the figures that are made of them.
-const SCRIPTS: [&str; 3] = [
-    include_str!("page/draw.js"),
-    include_str!("page/figures.js"),
-    include_str!("page/grids.js"),
-];
+const SCRIPTS: [&str; 3] =
+    [include_str!("page/draw.js"), include_str!("page/figures.js"), include_str!("page/grids.js")];
 
 /// The page, from the document of `analyze` and that of `calibrate`.
 pub fn page(found: &Value, calibrated: &Value) -> String {

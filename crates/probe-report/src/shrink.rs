@@ -155,9 +155,7 @@ fn correlations(correlations: &Value) -> Value {
         let kept = keys.iter().map(|key| ((*key).to_owned(), told[*key].clone()));
         Value::Object(kept.collect::<Map<_, _>>())
     };
-    let row = |row: &Value| {
-        json!({ "metric": row["metric"], "all": short(&row["all"]), "high": short(&row["high"]) })
-    };
+    let row = |row: &Value| json!({ "metric": row["metric"], "all": short(&row["all"]), "high": short(&row["high"]) });
     json!({
         "high_from_ns": correlations["high_from_ns"],
         "known": list(&correlations["strongest_first"]).count(),

@@ -17,8 +17,7 @@ fn row(cells: &[String]) -> String {
 }
 
 fn table(heads: &[&str], rows: &[String]) -> String {
-    let heads: String =
-        heads.iter().map(|head| format!("<th scope=\"col\">{head}</th>")).collect();
+    let heads: String = heads.iter().map(|head| format!("<th scope=\"col\">{head}</th>")).collect();
     format!(
         "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"Table\"><table><thead><tr>{heads}</tr></thead><tbody>{}</tbody></table></div>",
         rows.concat()
@@ -56,7 +55,12 @@ pub fn timers(calibrated: &Value) -> String {
         let (range, basis) = (interval(evidence), basis(evidence));
         let size = raft["wanted"]["size"].as_u64().unwrap_or(0);
         let of = |what: &str, value: String, range: &str| {
-            row(&[format!("Raft, groups of {size}: {what}"), value, range.to_owned(), basis.clone()])
+            row(&[
+                format!("Raft, groups of {size}: {what}"),
+                value,
+                range.to_owned(),
+                basis.clone(),
+            ])
         };
         rows.push(of("election time-out", ms(&timers["election_timeout_ms"]), &range));
         rows.push(of("heartbeat", ms(&timers["heartbeat_ms"]), "follows"));

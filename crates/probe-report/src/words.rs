@@ -3,6 +3,7 @@
 use crate::escape::html;
 use crate::shrink::list;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Slow nodes that are named; the matrix has all.
 const NAMED: usize = 8;
@@ -102,22 +103,7 @@ pub fn findings(found: &Value, calibrated: &Value) -> Vec<String> {
     let mut told = Vec::new();
     latency(&mut told, found);
     slow(&mut told, found);
-    let share = &found["node_or_link"]["median"];
-    if let (Some(node), Some(link)) = (share["node_share"].as_f64(), share["link_share"].as_f64()) {
-        let meaning = if node >= 0.5 {
-            "look at the nodes that are called"
-        } else if link >= 0.5 {
-            "look at the network, or at distance, between pairs"
-        } else {
-            "neither explains most of it"
-        };
-        told.push(format!(
-            "Of what differs between pairs, {:.0} % is the node that is called and {:.0} % the \
-             link: {meaning}.",
-            node * 100.0,
-            link * 100.0
-        ));
-    }
+    node_or_link(&mut told, found);
     correlated(&mut told, &found["correlations"]);
     if let Some(ms) = calibrated["raft"]["election_timeout_ms"].as_f64() {
         let evidence = &calibrated["raft"]["evidence"];
@@ -126,7 +112,10 @@ pub fn findings(found: &Value, calibrated: &Value) -> Vec<String> {
         let once = per_s.filter(|per_s| *per_s > 0.0).map_or_else(String::new, |per_s| {
             format!(" for one false suspicion of a leader in {:.0} days", 1.0 / per_s / 86_400.0)
         });
-        told.push(format!("A Raft group needs an election time-out of {}{once}{mark}.", time(ms * 1e6)));
+        told.push(format!(
+            "A Raft group needs an election time-out of {}{once}{mark}.",
+            time(ms * 1e6)
+        ));
     }
     told
 }
@@ -169,10 +158,16 @@ fn slow(told: &mut Vec<String>, found: &Value) {
         let each: Vec<String> = each.collect();
         let more = nodes.len().saturating_sub(NAMED);
         let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        let all = list(&found["data"]["nodes"]).count();
+        // If nearly everybody is slow, "slow" does not tell anybody apart.
+        let hint = if by_most * 2 > all {
+            " So many are slow that it is distance or load rather than a node."
+        } else {
+            ""
+        };
         told.push(format!(
-            "{by_most} of {} nodes are slow to most observers (p90 at least twice the least). Slow, \
-             by observers and days: {}{more}.",
-            list(&found["data"]["nodes"]).count(),
+            "{by_most} of {all} nodes are slow to most observers (p90 at least twice the least). Slow, \
+             by observers and days: {}{more}.{hint}",
             each.join(", ")
         ));
     }
@@ -189,6 +184,39 @@ fn slow(told: &mut Vec<String>, found: &Value) {
             "Of the slow nodes that were planted, recall is {recall:.3} and precision {precision:.3}."
         ));
     }
+}
+
+/// Nodes or links? Only groups and days in which somebody is slow are asked: where nobody is, what
+/// differs is noise, and noise belongs to links. Of several the one with the median share of nodes
+/// speaks, so that its shares add up.
+fn node_or_link(told: &mut Vec<String>, found: &Value) {
+    let key = |row: &Value| (row["day"].as_i64(), row["group"].as_u64());
+    let slow: BTreeSet<_> = list(&found["slow_nodes"]["action"]["sets"])
+        .filter(|set| list(&set["slow"]).next().is_some())
+        .map(key)
+        .collect();
+    let node_of = |row: &Value| row["node_share"].as_f64();
+    let rows = list(&found["node_or_link"]["rows"]).filter(|row| slow.contains(&key(row)));
+    let mut rows: Vec<(f64, &Value)> =
+        rows.filter_map(|row| node_of(row).map(|share| (share, row))).collect();
+    rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let Some((node, row)) = rows.get(rows.len().saturating_sub(1) / 2) else { return };
+    let link = row["link_share"].as_f64().unwrap_or_default();
+    let meaning = if *node >= 0.5 {
+        "look at the nodes that are called"
+    } else if link >= 0.5 {
+        "look at the network, or at distance, between pairs"
+    } else {
+        "neither explains most of it"
+    };
+    told.push(format!(
+        "Where somebody is slow ({} groups and days), {:.0} % of what differs between pairs is the \
+         node that is called, {:.0} % the link and {:.0} % the observer (the median one): {meaning}.",
+        rows.len(),
+        node * 100.0,
+        link * 100.0,
+        row["observer_share"].as_f64().unwrap_or_default() * 100.0
+    ));
 }
 
 fn correlated(told: &mut Vec<String>, correlations: &Value) {
@@ -230,14 +258,18 @@ mod tests {
 
     #[test]
     fn findings_name_who_is_slow_to_how_many_and_whether_nodes_or_links_are() {
-        let node = |name: &str, slow: u64| {
-            json!({ "name": name, "observations": 6, "slow_observations": slow })
-        };
+        let node = |name: &str, slow: u64| json!({ "name": name, "observations": 6, "slow_observations": slow });
         let found = json!({
             "data": { "nodes": ["a", "b", "c"] },
             "individual": { "calls": 3, "all_ns": { "p50": 1e6, "p99": null, "p99_9": null } },
-            "slow_nodes": { "action": { "nodes": [node("b", 1), node("c", 6)] } },
-            "node_or_link": { "median": { "node_share": 0.14, "link_share": 0.72 } },
+            "slow_nodes": { "action": {
+                "nodes": [node("b", 1), node("c", 6)],
+                "sets": [{ "day": 1, "group": 0, "observer": 0, "slow": [2] }],
+            } },
+            "node_or_link": { "rows": [
+                { "day": 1, "group": 0, "node_share": 0.14, "link_share": 0.72, "observer_share": 0.14 },
+                { "day": 1, "group": 1, "node_share": 0.99, "link_share": 0.01, "observer_share": 0.0 },
+            ] },
         });
         let calibrated = json!({ "raft": {
             "election_timeout_ms": 3_460.0, "evidence": { "extrapolated": true },
@@ -247,7 +279,8 @@ mod tests {
             "within 1.00 ms, 99 % within never",
             "1 of 3 nodes",
             "c to 6 of 6, b to 1 of 6",
-            "14 % is the node that is called and 72 % the link: look at the network",
+            "14 % of what differs between pairs is the node that is called, 72 % the link",
+            "look at the network",
             "3.46 s (extrapolated)",
             "no metrics of hosts",
         ] {
