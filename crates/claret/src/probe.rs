@@ -347,6 +347,7 @@ mod tests {
             Job::Simulate(args) => simulated(args),
             Job::Import(args) => imported(args),
             Job::Analyze(args) => analyzed(args),
+            Job::Report(args) => report::reported(args),
             _ => Err("what runs on a cluster is tried in the black-box tests".to_owned()),
         }
     }
@@ -375,6 +376,8 @@ mod tests {
         assert!(ask("analyze no-such-folder").unwrap_err().contains("no-such-folder"));
         assert!(ask("analyze x --cuts 1ms").unwrap_err().contains("two latencies"));
         assert!(ask("analyze x --day-view 5").unwrap_err().contains("DAY/GROUP"));
+        assert!(ask("report no-such-folder -o x.html").unwrap_err().contains("no-such-folder"));
+        assert!(ask("report x -o .").unwrap_err().contains("is a folder"));
         assert!(ask("import no-such-file --dir x").unwrap_err().contains("no-such-file"));
     }
 }
