@@ -19,14 +19,16 @@ pub fn run() -> Result<(), String> {
 }
 
 /// Programs and the Debian packages that have them: the servers that Claret is compared with, the
-/// command line of one, what lets networks and disks fail, what builds the judge of histories that
-/// is not ours, what builds and runs programs in Java, and what builds the C parts of dependencies.
+/// command line of one, what lets networks and disks fail, the browser in which the probe's report
+/// is opened, what builds the judge of histories that is not ours, what builds and runs programs in
+/// Java, and what builds the C parts of dependencies.
 const PROGRAMS: &[(&str, &str)] = &[
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("etcd", "etcd-server"),
     ("ip", "iproute2"),
     ("strace", "strace"),
+    ("chromium", "chromium"),
     ("go", "golang-go"),
     ("javac", "default-jdk-headless"),
     ("mvn", "maven"),

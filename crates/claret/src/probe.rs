@@ -3,6 +3,7 @@
 mod agent;
 mod calibrate;
 mod rehearse;
+mod report;
 
 use ::probe::groups::Plan;
 use clap::{Args, Subcommand, ValueEnum};
@@ -86,6 +87,12 @@ enum Job {
     ///   claret probe analyze data --json      everything: one document with a key per analysis
     #[command(verbatim_doc_comment)]
     Analyze(AnalyzeArgs),
+    /// Write one page with everything that matters, for a browser, without server and network.
+    ///
+    ///   claret probe report data -o report.html
+    ///   claret probe report data -o report.html --json     and say what was written where
+    #[command(verbatim_doc_comment)]
+    Report(report::ReportArgs),
 }
 
 #[derive(Args, Debug)]
@@ -226,6 +233,7 @@ pub fn main(args: &ProbeArgs) -> ExitCode {
         Job::Simulate(args) => simulated(args),
         Job::Import(args) => imported(args),
         Job::Analyze(args) => analyzed(args),
+        Job::Report(args) => report::reported(args),
     })
 }
 
@@ -349,6 +357,7 @@ mod tests {
             Job::Simulate(args) => simulated(args),
             Job::Import(args) => imported(args),
             Job::Analyze(args) => analyzed(args),
+            Job::Report(args) => report::reported(args),
             _ => Err("what runs on a cluster is tried in the black-box tests".to_owned()),
         }
     }
@@ -377,6 +386,8 @@ mod tests {
         assert!(ask("analyze no-such-folder").unwrap_err().contains("no-such-folder"));
         assert!(ask("analyze x --cuts 1ms").unwrap_err().contains("two latencies"));
         assert!(ask("analyze x --day-view 5").unwrap_err().contains("DAY/GROUP"));
+        assert!(ask("report no-such-folder -o x.html").unwrap_err().contains("no-such-folder"));
+        assert!(ask("report x -o .").unwrap_err().contains("is a folder"));
         assert!(ask("import no-such-file --dir x").unwrap_err().contains("no-such-file"));
     }
 }

@@ -1,0 +1,116 @@
+//! `claret probe report`: analyses and calibration as one page.
+
+use super::{Bar, document, parse_ns, threads};
+use ::probe::calibrate::accrual::Tuning;
+use ::probe::calibrate::raft::Wanted;
+use ::probe::calibrate::xft::Faults;
+use clap::Args;
+use probe_data::analyze::{self, analyze};
+use probe_data::calibrate::{self, Target, calibrate};
+use serde_json::json;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Arguments of `claret probe report`.
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// The folder with the files.
+    data: PathBuf,
+    /// The page; one that is there is replaced when the new one is whole.
+    #[arg(long, short)]
+    output: PathBuf,
+    /// How much slower than the fastest a node must be before anybody should act on it.
+    #[arg(long, default_value = "1ms", value_parser = parse_ns)]
+    floor: u64,
+    /// Group size of the histogram of slow nodes; without it, that of most groups in the data.
+    #[arg(long)]
+    histogram_size: Option<u8>,
+    /// Threads.
+    #[arg(long, default_value_t = threads())]
+    threads: usize,
+    /// Print one JSON document: what was written where.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The questions of `claret probe calibrate` as it asks them without options: one false suspicion
+/// in thirty days, a risk of one in a thousand.
+fn questions() -> calibrate::Options {
+    let per_s = 1.0 / (30.0 * 86_400.0);
+    calibrate::Options {
+        targets: Target::ALL.into(),
+        risk: 0.001,
+        window_ns: 86_400_000_000_000,
+        crashes: None,
+        arbitrary: 1,
+        two_delta_ns: vec![10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000],
+        faults: Faults { crash: 1e-3, other: 1e-6 },
+        tuning: Tuning { pause_ns: 0, deviation_min_ns: 100_000_000 },
+        mistakes_per_s: per_s,
+        raft: Wanted {
+            size: 0,
+            false_suspicions_per_s: per_s,
+            pre_vote: true,
+            crashes_per_s: 1.0 / (180.0 * 86_400.0),
+            election_cost_s: 1.0,
+            heartbeat_min_ms: 10.0,
+            drift: 0.000_5,
+        },
+        size_of_data: true,
+        budget_ns: None,
+        pairs: false,
+        seed: 1,
+    }
+}
+
+/// Writes a file so that whoever opens it finds the old or the new one, and never a part.
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.unfinished", std::process::id()));
+    let unfinished = path.with_file_name(name);
+    let written = File::create(&unfinished).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&unfinished, path)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
+}
+
+/// Runs the command.
+pub fn reported(args: &ReportArgs) -> Result<String, String> {
+    let said = |error: io::Error| format!("{}: {error}", args.output.display());
+    if args.output.is_dir() || args.output.file_name().is_none() {
+        return Err(format!("{}: is a folder; -o names a file", args.output.display()));
+    }
+    // Better now than after the analysis.
+    let parent = args.output.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
+        return Err(format!("{}: there is no such folder", parent.display()));
+    }
+    let calibrated = calibrate(&args.data, &questions(), &Bar::default());
+    let calibrated = calibrated.map_err(|error| error.to_string())?;
+    let size_of_data = calibrated.raft.as_ref().map(|raft| raft.wanted.size);
+    let options = analyze::Options {
+        threads: args.threads,
+        floor_ns: args.floor,
+        histogram_size: args.histogram_size.or(size_of_data).unwrap_or(7),
+        ..analyze::Options::default()
+    };
+    let found = analyze(&args.data, &options, &Bar::default());
+    let found = found.map_err(|error| error.to_string())?;
+    let page = probe_report::page(&found, &json!(calibrated));
+    write_whole(&args.output, &page).map_err(said)?;
+    if args.json {
+        return Ok(document(&json!({
+            "written": args.output.display().to_string(),
+            "bytes": page.len(),
+            "deployment": found["data"]["deployment"],
+            "calls": found["data"]["rows"],
+        })));
+    }
+    Ok(format!("{} bytes in {}\n", page.len(), args.output.display()))
+}

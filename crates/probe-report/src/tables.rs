@@ -1,0 +1,156 @@
+//! What is said in tables, which need no script: what to set, and what was left out.
+
+use crate::escape::html;
+use crate::shrink::list;
+use crate::words::{number, time};
+use serde_json::Value;
+
+/// Sentences as a list.
+pub fn list_of(sentences: &[String]) -> String {
+    let items = sentences.iter().map(|one| format!("<li>{}</li>", html(one)));
+    format!("<ul>{}</ul>", items.collect::<String>())
+}
+
+fn row(cells: &[String]) -> String {
+    let cells = cells.iter().map(|cell| format!("<td>{}</td>", html(cell)));
+    format!("<tr>{}</tr>", cells.collect::<String>())
+}
+
+fn table(heads: &[&str], rows: &[String]) -> String {
+    let heads: String = heads.iter().map(|head| format!("<th scope=\"col\">{head}</th>")).collect();
+    format!(
+        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"Table\"><table><thead><tr>{heads}</tr></thead><tbody>{}</tbody></table></div>",
+        rows.concat()
+    )
+}
+
+fn ms(value: &Value) -> String {
+    value.as_f64().map_or_else(|| "none".into(), |ms| time(ms * 1e6))
+}
+
+/// The interval of something in milliseconds.
+fn interval(evidence: &Value) -> String {
+    match (evidence["low"].as_f64(), evidence["high"].as_f64()) {
+        (Some(low), Some(high)) => format!("{} to {}", time(low * 1e6), time(high * 1e6)),
+        (Some(low), None) => format!("{} and more", time(low * 1e6)),
+        _ => "not known".into(),
+    }
+}
+
+fn basis(evidence: &Value) -> String {
+    let count = number(evidence["count"].as_u64().unwrap_or(0));
+    if evidence["extrapolated"] == true {
+        format!("extrapolated, from {count} samples")
+    } else {
+        format!("counted, {count} samples")
+    }
+}
+
+/// Time-outs that follow, with what they rest on.
+pub fn timers(calibrated: &Value) -> String {
+    let mut rows = Vec::new();
+    let raft = &calibrated["raft"];
+    if raft["timers"].is_object() {
+        let (timers, evidence) = (&raft["timers"], &raft["evidence"]);
+        let (range, basis) = (interval(evidence), basis(evidence));
+        let size = raft["wanted"]["size"].as_u64().unwrap_or(0);
+        let of = |what: &str, value: String, range: &str| {
+            row(&[
+                format!("Raft, groups of {size}: {what}"),
+                value,
+                range.to_owned(),
+                basis.clone(),
+            ])
+        };
+        rows.push(of("election time-out", ms(&timers["election_timeout_ms"]), &range));
+        rows.push(of("heartbeat", ms(&timers["heartbeat_ms"]), "follows"));
+        rows.push(of("lease of the leader", ms(&timers["lease_ms"]), "follows"));
+        rows.push(of("detection of a crash, mean", ms(&timers["detection_mean_ms"]), "follows"));
+    }
+    for of in list(&calibrated["visigoth"]).filter(|of| of["recommended"].is_object()) {
+        let best = &of["recommended"];
+        rows.push(row(&[
+            format!(
+                "Visigoth, groups of {}, {} crashes: T for at most {} slow members, {} replicas",
+                of["size"], of["crashes"], best["slow"], best["replicas"]
+            ),
+            ms(&best["timeout_ms"]),
+            interval(&of["evidence"]),
+            basis(&of["evidence"]),
+        ]));
+    }
+    for of in list(&calibrated["gamma"]) {
+        rows.push(row(&[
+            format!("Gamma, groups of {}, {} crashes: time-out", of["size"], of["crashes"]),
+            ms(&of["timeout_ms"]),
+            interval(&of["evidence"]),
+            format!("{} ({} windows)", basis(&of["evidence"]), of["windows"]),
+        ]));
+    }
+    let accrual = &calibrated["accrual"];
+    for of in list(&accrual["recommended"]).filter(|of| of["phi"].is_f64()) {
+        let extrapolated = if accrual["extrapolated"] == true { "extrapolated" } else { "counted" };
+        rows.push(row(&[
+            format!("Accrual detector, {}: phi", of["model"].as_str().unwrap_or("?")),
+            format!("{:.2}", of["phi"].as_f64().unwrap_or_default()),
+            format!("as a time-out {}", ms(&accrual["timeout_ms"])),
+            format!("{extrapolated}, {} gaps", number(accrual["gaps"].as_u64().unwrap_or(0))),
+        ]));
+    }
+    if rows.is_empty() {
+        return "<p class=\"none\">There is not enough to derive a time-out from.</p>".into();
+    }
+    table(&["What", "Value", "95 % interval", "Rests on"], &rows)
+}
+
+/// The same in the words of other systems.
+pub fn settings(calibrated: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    let one = |one: &Value| {
+        row(&[text(&one["system"]), text(&one["name"]), text(&one["value"]), text(&one["note"])])
+    };
+    let rows: Vec<String> = list(&calibrated["settings"]).map(one).collect();
+    if rows.is_empty() {
+        return "<p class=\"none\">No setting follows.</p>".into();
+    }
+    table(&["System", "Setting", "Value", "Note"], &rows)
+}
+
+/// What was left out.
+pub fn excluded(found: &Value) -> String {
+    let excluded = &found["excluded"];
+    let mut items: Vec<String> = list(&excluded["files"])
+        .map(|file| {
+            let bytes = number(file["size_bytes"].as_u64().unwrap_or(0));
+            format!("file: {} ({bytes} bytes)", file["detail"].as_str().unwrap_or("?"))
+        })
+        .collect();
+    for (reason, count) in excluded["rows"].as_object().into_iter().flatten() {
+        let count = number(count.as_u64().unwrap_or(0));
+        items.push(format!("{}: {count}", reason.replace('_', " ")));
+    }
+    if items.is_empty() {
+        return "<p>Nothing was left out.</p>".into();
+    }
+    format!("<p>Left out:</p>{}", list_of(&items))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_extrapolated_is_marked_and_what_is_counted_is_not() {
+        let raft = |extrapolated: bool| {
+            json!({ "raft": {
+                "timers": { "election_timeout_ms": 3_460.0 }, "wanted": { "size": 7 },
+                "evidence": { "count": 1_000, "low": 2_500.0, "high": null, "extrapolated": extrapolated },
+            } })
+        };
+        let text = timers(&raft(true));
+        assert!(text.contains("3.46 s") && text.contains("2.50 s and more"), "{text}");
+        assert!(text.contains("extrapolated, from 1\u{202f}000 samples"), "{text}");
+        assert!(!timers(&raft(false)).contains("extrapolated"));
+    }
+}

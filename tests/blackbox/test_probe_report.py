@@ -1,0 +1,158 @@
+"""`claret probe report`: the page that it writes, opened in a browser without network."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+from harness import binary
+
+FIGURES = {
+    "cdf": "svg", "by-size": "svg", "by-workload": "svg", "what-if": "dl", "matrix": "table",
+    "timeline": "svg", "slow-histogram": "svg", "jaccard": "svg", "correlations": "svg",
+    "scatter": "svg",
+}
+BROWSER_S = 120
+
+
+def probe(*words):
+    done = subprocess.run([binary(), "probe", *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def opened(page, folder):
+    """The page as a browser has it once its script has run. Without a browser the test fails:
+    `cargo xtask setup` installs one."""
+    browser = shutil.which("chromium")
+    assert browser, "chromium is missing: cargo xtask setup installs it"
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
+    done = subprocess.run(
+        [browser, *flags, "--dump-dom", page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=BROWSER_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def section(dom, name):
+    """What a section shows, controls and figure and words."""
+    found = re.search(rf'<section id="{name}".*?</section>', dom, re.S)
+    assert found, name
+    return found[0]
+
+
+def shown(markup):
+    return html.unescape(re.sub(r"<[^>]*>", " ", markup))
+
+
+def ran(dom):
+    """The script came to its end and told of no error."""
+    assert re.search(r'<body[^>]*data-drawn="true"', dom)
+    assert '<div id="failed" role="alert" hidden' in dom
+
+
+def time(ns):
+    """A latency as the page writes it."""
+    value, unit = next(
+        (ns / size, unit)
+        for size, unit in [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")]
+        if ns >= size or size == 1
+    )
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    """The document of a made-up day, and its page in a browser."""
+    folder = tmp_path_factory.mktemp("report")
+    data, page = folder / "data", folder / "report.html"
+    probe("simulate", "--nodes", 14, "--group-size", "5,9", "--slow", 2, "--seed", 1,
+          "--rounds", 1200, "--dir", data)
+    found = json.loads(probe("analyze", data, "--json", "--histogram-size", 9))
+    told = json.loads(probe("report", data, "-o", page, "--histogram-size", 9, "--json"))
+    assert told["written"] == str(page) and told["bytes"] == page.stat().st_size < 2_000_000
+    assert told["calls"] == found["data"]["rows"]
+    assert [entry.name for entry in folder.iterdir() if "unfinished" in entry.name] == []
+    return found, page, opened(page, folder)
+
+
+def test_every_figure_is_drawn_and_says_how_to_read_it(simulated):
+    _, _, dom = simulated
+    ran(dom)
+    for name, tag in FIGURES.items():
+        part = section(dom, name)
+        figure = re.search(rf'class="figure.*?<{tag}[ >]', part, re.S)
+        assert figure, f"{name} has no {tag}"
+        assert re.search(r'<p class="read">[^<]{30,}', part), f"{name} does not say how to read it"
+        assert "NaN" not in part and "undefined" not in part, name
+    assert "extrapolated" in shown(section(dom, "calibration"))
+    assert "--election-timeout" in shown(section(dom, "calibration"))
+
+
+def test_the_numbers_of_the_page_are_those_of_the_analysis(simulated):
+    found, _, dom = simulated
+    text = shown(section(dom, "cdf"))
+    for law in ("individual", "group"):
+        quantiles = found[law]["all_ns"]
+        assert f"p50 {time(quantiles['p50'])}, p99 {time(quantiles['p99'])}" in text, law
+
+    rows = [dict(zip(found["observations"]["columns"], row)) for row in found["observations"]["rows"]]
+    names = found["data"]["nodes"]
+    matrix = html.unescape(section(dom, "matrix"))
+    for row in rows:
+        pair = f"{names[row['observer']]} calls {names[row['callee']]}: "
+        cell = re.search(rf'title="{pair}[^"]*p90 ([^,]*),', matrix)
+        assert cell and cell[1] == time(row["p90_ns"]), pair
+    assert len(re.findall(r'title="\w+ calls \w+: ', matrix)) == len(rows), "no cell beside"
+
+    slow = {node["name"] for node in found["slow_nodes"]["action"]["nodes"]}
+    assert len(slow) == 2 and found["slow_nodes"]["recall"] == 1.0
+    assert set(re.findall(r"<th[^>]*>(\w+) \(slow\)", matrix)) == slow
+    findings = shown(section(dom, "findings"))
+    for node in found["slow_nodes"]["action"]["nodes"]:
+        told = f"{node['name']} to {node['slow_observations']} of {node['observations']}"
+        assert told in findings
+
+    correlations = section(dom, "correlations")
+    for metric in found["correlations"]["metrics"]:
+        told = re.search(rf"{metric['metric']}: r = (-?[0-9.]+), 95 % interval", correlations)
+        assert told, metric["metric"]
+        assert abs(float(told[1]) - metric["all"]["pearson_r"]) <= 0.000051
+    histogram = shown(section(dom, "slow-histogram"))
+    for slow, count in enumerate(found["slow_histogram"]["action"]["counts"]):
+        assert f"{slow}: {count} (" in histogram
+
+
+def test_imported_data_with_hostile_names_make_a_page_that_says_what_is_missing(tmp_path):
+    hostile = "<img src=x onerror=document.title=1></script>&amp;"
+    calls = tmp_path / "calls.csv"
+    lines = [
+        f"{second},{source},{target},{ms}"
+        for second in range(20)
+        for source in (hostile, "b", "c")
+        for target, ms in ((hostile, ""), ("b", 2), ("c", 3))
+    ]
+    calls.write_text("time,src,dst,latency\n" + "\n".join(lines) + "\n")
+    data, page = tmp_path / "data", tmp_path / "report.html"
+    probe("import", calls, "--dir", data)
+    page.write_text("an old page")
+    probe("report", data, "-o", page)
+    dom = opened(page, tmp_path)
+    ran(dom)
+    assert "<img" not in dom and "<title>How synchronous is imported?</title>" in dom
+    assert hostile in shown(section(dom, "matrix")).replace("  ", " ")
+    assert "silent" in shown(section(dom, "matrix"))
+    for name in ("correlations", "scatter"):
+        assert "no resources of hosts" in shown(section(dom, name))
+
+
+def test_a_page_that_cannot_be_written_is_said_before_anything_is_computed(tmp_path):
+    for output in (tmp_path, tmp_path / "no-such-folder" / "report.html"):
+        words = [binary(), "probe", "report", str(tmp_path), "-o", str(output)]
+        done = subprocess.run(words, capture_output=True, text=True)
+        assert done.returncode != 0 and "folder" in done.stderr
