@@ -5,14 +5,16 @@
 #
 #   tests/reproduction/synchrony.sh BINARY idle FOLDER [MINUTES]
 #   tests/reproduction/synchrony.sh BINARY cpu  FOLDER [MINUTES]   node n4 has a fifth of a processor
-#   tests/reproduction/synchrony.sh BINARY disk FOLDER [MINUTES]   others write and sync on the disk of n4
+#   tests/reproduction/synchrony.sh BINARY disk FOLDER [MINUTES]   the disk of n4 is good for 50 writes a
+#                                                                  second, of which others want all
 #
 # The measurements are in FOLDER/data then; `BINARY probe analyze FOLDER/data` looks at them.
 set -euo pipefail
 
 readonly NODES=7 LOADED=4 DISK_MIB=256
 # Version 2 of control groups, and version 1.
-readonly GROUPS_OF_QUOTA=(/sys/fs/cgroup/claret-synchrony /sys/fs/cgroup/cpu/claret-synchrony)
+readonly GROUPS_OF_QUOTA=(/sys/fs/cgroup/claret-synchrony /sys/fs/cgroup/cpu/claret-synchrony
+    /sys/fs/cgroup/blkio/claret-synchrony)
 
 usage() {
     sed -n '2,/^set/ s/^# \{0,1\}//p' "$0" >&2
@@ -71,28 +73,50 @@ disk_of() {
     basename "$(findmnt -n -o SOURCE "$FOLDER/n$1")"
 }
 
-# A control group in which a processor runs for 20 of each 100 ms; prints its file of processes.
+# A control group in which a processor runs for 20 of each 100 ms, or the disk of the loaded node takes
+# 50 writes a second; prints its file of processes.
 make_quota() {
-    local group
+    local group device
+    device=$(findmnt -n -o MAJ:MIN "$FOLDER/n$LOADED")
     if [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then
         group=${GROUPS_OF_QUOTA[0]}
         mkdir -p "$group"
-        echo "20000 100000" > "$group/cpu.max"
-    else
+        case $LOAD in
+            cpu) echo "20000 100000" > "$group/cpu.max" ;;
+            disk) echo "$device wiops=50" > "$group/io.max" ;;
+        esac
+    elif [[ $LOAD == cpu ]]; then
         group=${GROUPS_OF_QUOTA[1]}
         mkdir -p "$group"
         echo 100000 > "$group/cpu.cfs_period_us"
         echo 20000 > "$group/cpu.cfs_quota_us"
+    else
+        group=${GROUPS_OF_QUOTA[2]}
+        mkdir -p "$group"
+        echo "$device 50" > "$group/blkio.throttle.write_iops_device"
     fi
     echo "$group/cgroup.procs"
+}
+
+# Who else wants what the loaded node has little of.
+load() {
+    case $LOAD in
+        cpu) exec sha256sum /dev/zero > /dev/null ;;
+        disk)
+            exec fio --name=load --directory="$FOLDER/n$LOADED" --rw=randwrite --bs=64k --size=64m \
+                --numjobs=2 --fdatasync=1 --time_based --runtime=$((SECONDS_OF_RUN + 10)) \
+                --output="$FOLDER/fio.log"
+            ;;
+    esac
 }
 
 start_agents() {
     for node in $(seq $NODES); do
         (
-            if [[ $LOAD == cpu && $node == "$LOADED" ]]; then
-                echo $BASHPID > "$(make_quota)"
-                sha256sum /dev/zero &
+            if [[ $LOAD != idle && $node == "$LOADED" ]]; then
+                processes=$(make_quota)
+                echo $BASHPID > "$processes"
+                load &
             fi
             exec ip netns exec "n$node" "$BINARY" probe agent --peers "$FOLDER/peers" \
                 --node "n$node" --dir "$FOLDER/n$node/data" --disk "$(disk_of "$node")" \
@@ -101,11 +125,6 @@ start_agents() {
         ) &
         agents+=($!)
     done
-    if [[ $LOAD == disk ]]; then
-        fio --name=load --directory="$FOLDER/n$LOADED" --rw=randwrite --bs=64k --size=64m \
-            --numjobs=2 --fdatasync=1 --time_based --runtime=$((SECONDS_OF_RUN + 10)) \
-            --output="$FOLDER/fio.log" &
-    fi
 }
 
 agents=()
