@@ -80,6 +80,9 @@ fn curves(rows: &Value, key: &str, law: &str) -> Value {
     list(rows).map(one).collect()
 }
 
+/// Of an observer and a callee: days, calls, and the three quantiles of each day.
+type Pair = (u64, u64, [Vec<u64>; 3]);
+
 /// For each pair of observer and callee: days, calls, and the median over days of the quantiles of
 /// a day. A quantile that was never reached, because too many replies are missing, is null.
 fn matrix(observations: &Value) -> Value {
@@ -91,7 +94,7 @@ fn matrix(observations: &Value) -> Value {
         return json!([]);
     };
     let quantiles = ["p50_ns", "p90_ns", "p99_ns"].map(place);
-    let mut cells: BTreeMap<(u64, u64), (u64, u64, [Vec<u64>; 3])> = BTreeMap::new();
+    let mut cells: BTreeMap<(u64, u64), Pair> = BTreeMap::new();
     for row in list(&observations["rows"]) {
         let (Some(from), Some(to)) = (row[observer].as_u64(), row[callee].as_u64()) else {
             continue;
@@ -155,7 +158,10 @@ fn correlations(correlations: &Value) -> Value {
         let kept = keys.iter().map(|key| ((*key).to_owned(), told[*key].clone()));
         Value::Object(kept.collect::<Map<_, _>>())
     };
-    let row = |row: &Value| json!({ "metric": row["metric"], "all": short(&row["all"]), "high": short(&row["high"]) });
+    let row = |row: &Value| {
+        let (all, high) = (short(&row["all"]), short(&row["high"]));
+        json!({ "metric": row["metric"], "all": all, "high": high })
+    };
     json!({
         "high_from_ns": correlations["high_from_ns"],
         "known": list(&correlations["strongest_first"]).count(),

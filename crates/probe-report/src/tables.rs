@@ -19,7 +19,8 @@ fn row(cells: &[String]) -> String {
 fn table(heads: &[&str], rows: &[String]) -> String {
     let heads: String = heads.iter().map(|head| format!("<th scope=\"col\">{head}</th>")).collect();
     format!(
-        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"Table\"><table><thead><tr>{heads}</tr></thead><tbody>{}</tbody></table></div>",
+        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"Table\"><table>\
+         <thead><tr>{heads}</tr></thead><tbody>{}</tbody></table></div>",
         rows.concat()
     )
 }

@@ -258,7 +258,10 @@ mod tests {
 
     #[test]
     fn findings_name_who_is_slow_to_how_many_and_whether_nodes_or_links_are() {
-        let node = |name: &str, slow: u64| json!({ "name": name, "observations": 6, "slow_observations": slow });
+        let node = |name: &str, slow: u64| {
+            let all = 6;
+            json!({ "name": name, "observations": all, "slow_observations": slow })
+        };
         let found = json!({
             "data": { "nodes": ["a", "b", "c"] },
             "individual": { "calls": 3, "all_ns": { "p50": 1e6, "p99": null, "p99_9": null } },

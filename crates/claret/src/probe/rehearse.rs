@@ -243,16 +243,18 @@ fn page(found: &Value) -> String {
     let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     let proposed = &found["proposed"];
     let mut text = format!(
-        "measured for {:.0} node-days: election time-out {:.0} ms ({:.0} to {:.0}{}), heartbeat {:.0} ms, lease {:.0} ms\n\n",
+        "measured for {:.0} node-days: election time-out {:.0} ms ({:.0} to {:.0}{}), \
+         heartbeat {:.0} ms, lease {}\n\n",
         number(&proposed["observed_node_days"]),
         number(&proposed["election_timeout_ms"]),
         number(&proposed["low"]),
         number(&proposed["high"]),
         if proposed["extrapolated"] == true { ", extrapolated" } else { "" },
         number(&proposed["heartbeat_ms"]),
-        number(&proposed["lease_ms"]),
+        proposed["lease_ms"].as_f64().map_or("none".to_owned(), |ms| format!("{ms:.0} ms")),
     );
-    text += "time-outs     election  heartbeat   needless  by wanted      (95 %)   without a leader: mean    p50    p99 ms\n";
+    text += "time-outs     election  heartbeat   needless  by wanted      (95 %)   \
+             without a leader: mean    p50    p99 ms\n";
     for name in ["calibrated", "etcd"] {
         let of = &found[name];
         let of = |key: &str| number(&of[key]);

@@ -157,7 +157,7 @@ impl Timer {
     }
 
     /// The shortest pause that may be long enough.
-    fn from_ns(&self) -> f64 {
+    fn begin_ns(&self) -> f64 {
         (self.least_ns - self.heartbeat_ns).max(0.0)
     }
 }
@@ -204,22 +204,22 @@ pub fn rate(
         Rate { per_s, evidence: Evidence { count, effective_count, low, high, extrapolated } }
     };
     let (mut sum, mut squares) = (0.0, 0.0);
-    law.visit_above(timer.from_ns() as u64, |ns, times| {
+    law.visit_above(timer.begin_ns() as u64, |ns, times| {
         let density = timer.density_per_s(ns as f64);
         sum += density * times as f64;
         squares += density * density * times as f64;
     });
     // As many events of equal weight are as uncertain.
     let events = if squares > 0.0 { sum * sum / squares / together } else { 0.0 };
-    let nothing_later = law.above(timer.from_ns() as u64) == law.lost();
+    let nothing_later = law.above(timer.begin_ns() as u64) == law.lost();
     if events < EVENTS_MIN {
         if nothing_later && bound_per_s <= certified_per_s {
             return of(0.0, 0.0, bound_per_s, false);
         }
-        if let Some(fitted) = fitted.filter(|fitted| timer.from_ns() > fitted.law.threshold_ns) {
-            let step_ns = (2.0 * timer.least_ns - timer.from_ns()) / f64::from(POINTS);
+        if let Some(fitted) = fitted.filter(|fitted| timer.begin_ns() > fitted.law.threshold_ns) {
+            let step_ns = (2.0 * timer.least_ns - timer.begin_ns()) / f64::from(POINTS);
             let (low, per_s, high) = fitted.interval(|law| {
-                let points = (0..POINTS).map(|i| timer.from_ns() + (f64::from(i) + 0.5) * step_ns);
+                let points = (0..POINTS).map(|i| timer.begin_ns() + (f64::from(i) + 0.5) * step_ns);
                 let rates = points.map(|x| timer.density_per_s(x) * law.density_per_s(x));
                 rates.sum::<f64>() * step_ns / 1e9
             });
