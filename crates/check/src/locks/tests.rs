@@ -31,14 +31,23 @@ impl Story {
 
     fn grant_as(self, who: u64, token: Token, shared: bool, again: bool) -> Self {
         let lock = "k".to_owned();
-        let what = What::Acquire { lock, lease_us: 1000, shared, again, value: None, tokens: 1 };
+        let what = What::Acquire {
+            lock,
+            lease_us: 1000,
+            shared,
+            again,
+            value: None,
+            tokens: 1,
+            near: false,
+        };
         self.act(who, 10, what, Outcome::Granted(token))
     }
 
     /// A grant with several tokens.
     fn block(self, who: u64, token: Token, tokens: u64) -> Self {
         let (lock, shared, again) = ("k".to_owned(), false, false);
-        let what = What::Acquire { lock, lease_us: 1000, shared, again, value: None, tokens };
+        let what =
+            What::Acquire { lock, lease_us: 1000, shared, again, value: None, tokens, near: false };
         self.act(who, 10, what, Outcome::Granted(token))
     }
 
@@ -245,8 +254,15 @@ fn a_section_is_between_grants_and_its_token_counts() {
 impl Story {
     fn campaign(self, who: u64, value: &str, outcome: Outcome) -> Self {
         let (lock, value) = ("k".to_owned(), Some(value.to_owned()));
-        let what =
-            What::Acquire { lock, lease_us: 1000, shared: false, again: false, value, tokens: 1 };
+        let what = What::Acquire {
+            lock,
+            lease_us: 1000,
+            shared: false,
+            again: false,
+            value,
+            tokens: 1,
+            near: false,
+        };
         self.act(who, 10, what, outcome)
     }
 

@@ -83,6 +83,12 @@ impl Gateway {
             self.reply(id, error.into());
             return true;
         }
+        if let Command::Single(key, op) = &command
+            && self.may_be_near(op)
+            && let Some(went_ahead) = self.about_stay(id, key, op)
+        {
+            return went_ahead;
+        }
         let Some(session) = self.sessions.get_mut(id.0) else { return true };
         let command = match command {
             Command::Single(key, op) if session.request.is_none() => {

@@ -32,6 +32,7 @@ mod interactive;
 mod lease;
 mod mail;
 mod multi;
+mod near;
 mod overview;
 mod publish;
 pub mod pubsub;
@@ -80,6 +81,8 @@ enum Job {
     Intervals(Box<readonly::Intervals>),
     Wait(Box<blocking::Wait>),
     Turn(turns::Turn),
+    Visit(near::Visit),
+    Near(Box<near::Near>),
     Search(Box<circles::Search>),
     Gather(Box<gather::Gather>),
     Recovery(Box<recover::Recovery>),
@@ -121,6 +124,8 @@ pub struct Gateway {
     /// Sessions with commands that are to be dispatched.
     dispatching: Vec<SessionId>,
     clients: coordination::Clients,
+    /// Locks that this gateway keeps for its clients: jobs.
+    near_locks: Map<Blob, u64>,
 }
 
 impl Gateway {
@@ -165,6 +170,7 @@ impl Gateway {
             lacks_map: false,
             dispatching: Vec::new(),
             clients: coordination::Clients::default(),
+            near_locks: Map::default(),
             config,
         };
         gateway.look_at_level();
@@ -199,6 +205,7 @@ impl Gateway {
         if let Some(job) = blocked {
             match self.jobs.get(job) {
                 Some(Job::Turn(_)) => drop(self.give_up_turn(job)),
+                Some(Job::Visit(_)) => self.end_visit(job, None),
                 _ => drop(self.forget_wait(job)),
             }
         }
