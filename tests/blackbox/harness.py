@@ -1,6 +1,7 @@
 """Starts and stops real servers, and looks at them from outside."""
 
 import contextlib
+import json
 import os
 import pathlib
 import queue
@@ -30,6 +31,19 @@ def binary():
     if not path:
         raise RuntimeError("CLARET_BIN must name the claret binary to test")
     return path
+
+
+def probe(*words):
+    """How `claret probe` ended, and what it said."""
+    line = [binary(), "probe", *map(str, words)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=120)
+
+
+def probe_document(*words):
+    """What `claret probe` says as a document; it must succeed."""
+    done = probe(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def older_binary():

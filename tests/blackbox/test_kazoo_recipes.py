@@ -162,8 +162,17 @@ def test_semaphore(clients):
 
         return run
 
-    at_once(*map(work, clients(5)))
-    assert inside.times == 25 and inside.most == 2
+    workers = clients(5)
+    at_once(*map(work, workers))
+    assert inside.times == 25 and inside.most <= 2
+    ann, ben, cid = (client.Semaphore("/semaphore", max_leases=2) for client in workers[:3])
+    assert ann.acquire(timeout=WAIT_S) and ben.acquire(timeout=WAIT_S)
+    assert not cid.acquire(blocking=False)
+    ann.release()
+    assert cid.acquire(timeout=WAIT_S)
+    assert len(cid.lease_holders()) == 2
+    ben.release()
+    cid.release()
 
 
 def test_election(clients):

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from harness import binary, free_port, until
+from harness import binary, free_port, probe, until
 
 
 class Agents:
@@ -51,11 +51,6 @@ def agents(tmp_path):
     group = Agents(tmp_path)
     yield group
     group.close()
-
-
-def probe(*words):
-    line = [binary(), "probe", *map(str, words)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=60)
 
 
 def slowest(summary, to):

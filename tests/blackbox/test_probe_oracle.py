@@ -1,12 +1,12 @@
 """The analyses of `claret probe analyze` beside SQL over the same files. DuckDB is another engine, with
 its own reader of Parquet. Whole numbers are equal, coefficients to 1e-9."""
 
-import json
-import subprocess
+import pathlib
+import re
 
 import duckdb
 import pytest
-from harness import binary
+from harness import ROOT, probe_document
 
 # With a reply, and with a callee that was alive and a caller that sent.
 REPLIED = "status in (0, 3, 6) and rtt is not null"
@@ -16,17 +16,6 @@ NEVER = 2**63 - 1
 QUANTILES = {"p1": 0.01, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99}
 METRICS = ("stall_sum_us", "stall_max_us", "disk_io_ms", "cpu_user_ticks")
 SHAPE = ("--nodes", "8", "--group-size", "3,5", "--days", "2", "--slow", "2", "--rounds", "900")
-
-
-def probe(*words):
-    line = [binary(), "probe", *map(str, words)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=120)
-
-
-def document(*words):
-    done = probe(*words, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def rank(p, values):
@@ -40,8 +29,8 @@ def rank(p, values):
 def measured(tmp_path_factory):
     """A folder of made-up data, what `analyze` says of them, and a database with their tables."""
     data = tmp_path_factory.mktemp("oracle") / "data"
-    document("simulate", *SHAPE, "--pauses-per-hour", "60", "--seed", "3", "--dir", data)
-    found = document("analyze", data, "--scatter-points", "10")
+    probe_document("simulate", *SHAPE, "--pauses-per-hour", "60", "--seed", "3", "--dir", data)
+    found = probe_document("analyze", data, "--scatter-points", "10")
     db = duckdb.connect()
     db.execute("set threads to 2")
     db.execute(f"""
@@ -57,6 +46,7 @@ def measured(tmp_path_factory):
             t, {", ".join(METRICS)}
         from read_parquet('{data}/res-*.parquet', filename = true)
     """)
+    db.execute(f"create table files as select file from glob('{data}/*.parquet')")
     yield found, db
     db.close()
 
@@ -205,3 +195,21 @@ def test_latency_goes_with_each_metric_as_sql_says(paired, metric):
     p99 = {wl: law(db, "calls", f"wl = {wl}")["all_ns"]["p99"] for wl in range(5)}
     high = " or ".join(f"(wl = {wl} and ns >= {ns})" for wl, ns in p99.items() if ns is not None)
     compare(row["high"], "pearson_r", "ns::double", f"({high})")
+
+
+def test_the_question_in_the_guide_has_the_answer_of_the_analyses(measured, monkeypatch):
+    _, db = measured
+    guide = (ROOT / "docs/guide/synchrony.md").read_text()
+    (question,) = re.findall(r"\n    (SELECT .*?);\n", guide, re.S)
+    (file,) = db.execute("select min(file) from files").fetchone()
+    monkeypatch.chdir(pathlib.Path(file).parents[1])
+    told = db.execute(question.replace("LIMIT 10", "")).fetchall()
+    expected = db.execute(f"""
+        select src, dst, count(*), {rank(0.99, "ns")} / 1e6 from calls where ns < {NEVER}
+        group by src, dst
+    """).fetchall()
+    assert len(told) == len(expected) > 20
+    assert sorted(row[:3] for row in told) == sorted(row[:3] for row in expected)
+    p99 = {row[:2]: row[3] for row in expected}
+    for src, dst, _, p99_ms in told:
+        assert p99_ms == pytest.approx(p99[src, dst], rel=1e-12)

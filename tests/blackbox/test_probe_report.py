@@ -1,13 +1,12 @@
 """`claret probe report`: the page that it writes, opened in a browser without network."""
 
 import html
-import json
 import re
 import shutil
 import subprocess
 
 import pytest
-from harness import binary
+from harness import probe, probe_document
 
 FIGURES = {
     "cdf": "svg", "by-size": "svg", "by-workload": "svg", "what-if": "dl", "matrix": "table",
@@ -15,12 +14,6 @@ FIGURES = {
     "scatter": "svg",
 }
 BROWSER_S = 120
-
-
-def probe(*words):
-    done = subprocess.run([binary(), "probe", *map(str, words)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def opened(page, folder):
@@ -71,10 +64,10 @@ def simulated(tmp_path_factory):
     """The document of a made-up day, and its page in a browser."""
     folder = tmp_path_factory.mktemp("report")
     data, page = folder / "data", folder / "report.html"
-    probe("simulate", "--nodes", 14, "--group-size", "5,9", "--slow", 2, "--seed", 1,
-          "--rounds", 1200, "--dir", data)
-    found = json.loads(probe("analyze", data, "--json", "--histogram-size", 9))
-    told = json.loads(probe("report", data, "-o", page, "--histogram-size", 9, "--json"))
+    shape = ("--nodes", 14, "--group-size", "5,9", "--slow", 2, "--seed", 1, "--rounds", 1200)
+    probe_document("simulate", *shape, "--dir", data)
+    found = probe_document("analyze", data, "--histogram-size", 9)
+    told = probe_document("report", data, "-o", page, "--histogram-size", 9)
     assert told["written"] == str(page) and told["bytes"] == page.stat().st_size < 2_000_000
     assert told["calls"] == found["data"]["rows"]
     assert [entry.name for entry in folder.iterdir() if "unfinished" in entry.name] == []
@@ -139,9 +132,9 @@ def test_imported_data_with_hostile_names_make_a_page_that_says_what_is_missing(
     ]
     calls.write_text("time,src,dst,latency\n" + "\n".join(lines) + "\n")
     data, page = tmp_path / "data", tmp_path / "report.html"
-    probe("import", calls, "--dir", data)
+    probe_document("import", calls, "--dir", data)
     page.write_text("an old page")
-    probe("report", data, "-o", page)
+    probe_document("report", data, "-o", page)
     dom = opened(page, tmp_path)
     ran(dom)
     assert "<img" not in dom and "<title>How synchronous is imported?</title>" in dom
@@ -153,6 +146,5 @@ def test_imported_data_with_hostile_names_make_a_page_that_says_what_is_missing(
 
 def test_a_page_that_cannot_be_written_is_said_before_anything_is_computed(tmp_path):
     for output in (tmp_path, tmp_path / "no-such-folder" / "report.html"):
-        words = [binary(), "probe", "report", str(tmp_path), "-o", str(output)]
-        done = subprocess.run(words, capture_output=True, text=True)
+        done = probe("report", tmp_path, "-o", output)
         assert done.returncode != 0 and "folder" in done.stderr

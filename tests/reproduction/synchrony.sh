@@ -24,7 +24,7 @@ usage() {
 # Everything below runs where only this script sees its mounts, networks and processes, so that the
 # kernel takes all of them back when it ends, however it ends.
 if [[ ${1:-} != inside ]]; then
-    [[ $# -ge 3 && $# -le 4 && -x $1 && $2 =~ ^(idle|cpu|disk)$ ]] || usage
+    [[ $# -ge 3 && $# -le 4 && -x $1 && $2 =~ ^(idle|cpu|disk)$ && ${4:-30} =~ ^[1-9][0-9]*$ ]] || usage
     [[ $(id -u) == 0 ]] || { echo "synchrony.sh: only root may make networks and mounts" >&2; exit 2; }
     for program in ip unshare mkfs.ext4 losetup $([[ $2 == disk ]] && echo fio); do
         command -v "$program" > /dev/null || { echo "synchrony.sh: $program is missing" >&2; exit 2; }
@@ -127,12 +127,19 @@ start_agents() {
     done
 }
 
+exit_with_logs() {
+    echo "synchrony.sh: an agent failed, see $FOLDER/n*.log" >&2
+    exit 1
+}
+
 agents=()
 make_network
 make_disks
 start_agents
 for ((minute = 1; minute <= MINUTES; minute++)); do
     sleep 60
+    # None ends by itself before its time.
+    [[ $minute == "$MINUTES" ]] || kill -0 "${agents[@]}" 2> /dev/null || exit_with_logs
     echo "$LOAD: minute $minute of $MINUTES"
 done
 failed=0
@@ -145,5 +152,5 @@ for node in $(seq $NODES); do
     umount "$FOLDER/n$node" 2> /dev/null || umount --lazy "$FOLDER/n$node"
     rm -r "$FOLDER/disk$node" "$FOLDER/n$node"
 done
-[[ $failed == 0 ]] || { echo "synchrony.sh: an agent failed, see $FOLDER/n*.log" >&2; exit 1; }
+[[ $failed == 0 ]] || exit_with_logs
 echo "$FOLDER/data has the measurements"

@@ -4,6 +4,7 @@
 //! `BACKUP`. Any machine of a cluster may be asked.
 
 use crate::serve::ServeArgs;
+use chrono::DateTime;
 use clap::Args;
 use client::Client;
 use client::{ClientReply, Command};
@@ -97,7 +98,7 @@ pub fn restore_main(args: &RestoreArgs) -> ExitCode {
             None => "the server".to_owned(),
             Some(cluster) => format!("machine {} of '{}'", cluster.own.0, cluster.name),
         };
-        format!("{dir}: {keys} keys, as of {}; ready for {who}\n", when(&contents))
+        format!("{dir}: {keys} keys, as of {}; ready for {who}\n", when(contents.about.taken_ms))
     }))
 }
 
@@ -320,24 +321,10 @@ impl Progress {
 }
 
 /// When a backup was taken, in UTC.
-fn when(contents: &Contents) -> String {
-    let seconds = contents.about.taken_ms / 1000;
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
-}
-
-/// Year, month and day of so many days after 1970-01-01 (Howard Hinnant's `civil_from_days`).
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + 400 * era + u64::from(month <= 2), month, day)
+fn when(taken_ms: u64) -> String {
+    let taken = i64::try_from(taken_ms / 1000).ok();
+    let taken = taken.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+    taken.map_or_else(|| format!("{taken_ms} ms after 1970"), |taken| taken.to_string())
 }
 
 fn page(file: &Path, contents: &Contents) -> String {
@@ -355,7 +342,7 @@ fn page(file: &Path, contents: &Contents) -> String {
          requests  {requests} remembered\n",
         file.display(),
         about.shards,
-        when(contents),
+        when(about.taken_ms),
     )
 }
 
@@ -384,9 +371,10 @@ mod tests {
 
     #[test]
     fn days_have_dates() {
-        assert_eq!(date(0), (1970, 1, 1));
-        assert_eq!(date(11_016), (2000, 2, 29));
-        assert_eq!(date(20_820), (2027, 1, 2));
+        let day_ms = 86_400_000;
+        assert_eq!(when(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(when(11_016 * day_ms), "2000-02-29 00:00:00 UTC");
+        assert_eq!(when(20_820 * day_ms + 3_723_999), "2027-01-02 01:02:03 UTC");
     }
 
     #[test]

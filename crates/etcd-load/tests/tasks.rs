@@ -72,7 +72,8 @@ fn nobody_overlaps_with_any_way_to_lock_and_everybody_gets_it() {
         assert_eq!((&outcome.wrong, outcome.unfinished()), (&None, 0), "{task:?}");
         // Each has a key of its own made and deleted, at least.
         assert!(outcome.counts.writes >= 24 && outcome.counts.bytes > 0, "{outcome:?}");
-        assert!(outcome.counts.heard >= outcome.counts.writes, "{outcome:?}");
+        // They are answered. Tries that are under way when all is done are not waited for.
+        assert!(outcome.counts.heard >= 24, "{outcome:?}");
     }
     assert_eq!(program.end(), (true, String::new()));
 }

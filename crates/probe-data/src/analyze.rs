@@ -42,6 +42,7 @@ use crate::error::{Error, Exclusions};
 use crate::hosts::metric_names;
 use crate::progress::Progress;
 use crate::simulate::Truth;
+use chrono::DateTime;
 use day_view::DayView;
 use latency::{Counted, Latencies};
 use observe::{Observer, Pauses, Windows};
@@ -305,6 +306,8 @@ impl Told<'_> {
             "days": days.len(),
             "first_day": days.first(),
             "last_day": days.last(),
+            "first_date": days.first().map(date),
+            "last_date": days.last().map(date),
             "caller_days": self.data.calls.len(),
             "rows": self.data.rows(),
             "counted": replied + never,
@@ -351,7 +354,7 @@ impl Told<'_> {
         document["slow_histogram"] = slow::slow_histogram(days, floor_ns, size);
         document["jaccard"] = slow::agreements(days, floor_ns);
         document["sensitivity"] = slow::sensitivity(days, floor_ns, size);
-        document["node_or_link"] = fit::node_or_link(days);
+        document["node_or_link"] = fit::node_or_link(days, floor_ns);
         document["slow_timeline"] = timeline::slow_timeline(&self.first.windows, self.names());
     }
 
@@ -403,4 +406,10 @@ impl Told<'_> {
             .collect();
         document["scatter"] = scatter::document(&shown, &grids, found.points, &kept);
     }
+}
+
+/// A day, counted since 1970, as a date.
+fn date(day: &i64) -> Option<String> {
+    let begin = DateTime::from_timestamp(day.checked_mul(86_400)?, 0)?;
+    Some(begin.date_naive().to_string())
 }

@@ -36,6 +36,10 @@ fn what_was_planted_is_found() {
     assert_eq!(found["slow_nodes"]["precision"], 1.0);
     assert!(found["slow_nodes"]["remote"]["truth"]["hits"].as_u64().unwrap() > 20);
     assert_eq!(found["s_and_t"]["truth"]["exact"], true, "{:#}", found["s_and_t"]);
+    // Where nobody is slow the rest belongs to noise, and must not hide whose it is where somebody is.
+    let shares = &found["node_or_link"]["where_slow"];
+    assert!(shares["node_share"].as_f64().unwrap() > 0.9, "{shares}");
+    assert!(shares["group_days"].as_u64() <= found["node_or_link"]["group_days"].as_u64());
     let metrics = found["correlations"]["metrics"].as_array().unwrap();
     assert_eq!(metrics.len(), 6);
     for metric in metrics {
@@ -46,6 +50,17 @@ fn what_was_planted_is_found() {
     assert_eq!(found["correlations"]["strongest_first"][0], "stall_sum_us");
     assert_eq!(found["data"]["rows"], made.rows);
     assert_eq!(found["excluded"]["files"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn where_nobody_is_slow_nobody_is_to_blame() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("data");
+    simulate(&options(7, 0, 2_000), &root, &Silent).unwrap();
+    let found = analyzed(&root);
+    assert_eq!(found["slow_nodes"]["action"]["nodes"], serde_json::json!([]));
+    assert_eq!(found["node_or_link"]["where_slow"], serde_json::Value::Null);
+    assert_eq!(found["node_or_link"]["rows"].as_array().unwrap().len(), 2);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Metrics whose bars and grids are in the page, the strongest first.
 const METRICS: usize = 12;
 /// So many cells of a grid become one, in each direction.
-const COARSE: u64 = 4;
+const COARSE: usize = 4;
 
 /// Elements of a list, of nothing if it is none.
 pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
@@ -21,7 +21,6 @@ pub fn shrink(found: &Value, calibrated: &Value) -> Value {
     let data = &found["data"];
     json!({
         "nodes": data["nodes"],
-        "first_day": data["first_day"],
         "days": [data["first_day"], data["last_day"]],
         "individual": curve(&found["individual"]),
         "group": curve(&found["group"]),
@@ -140,7 +139,6 @@ fn timeline(timeline: &Value) -> Value {
     };
     json!({
         "window_s": timeline["window_s"],
-        "sojourn": timeline["sojourn"],
         "nodes": list(&timeline["nodes"]).map(node).collect::<Vec<_>>(),
     })
 }
@@ -163,7 +161,6 @@ fn correlations(correlations: &Value) -> Value {
         json!({ "metric": row["metric"], "all": all, "high": high })
     };
     json!({
-        "high_from_ns": correlations["high_from_ns"],
         "known": list(&correlations["strongest_first"]).count(),
         "rows": rows.map(row).collect::<Vec<_>>(),
     })
@@ -171,16 +168,15 @@ fn correlations(correlations: &Value) -> Value {
 
 /// Grids over all workloads, coarser: (latency, metric, calls) one after the other.
 fn scatter(scatter: &Value, strongest: &Value) -> Value {
-    let every = |edges: &Value| -> Vec<Value> {
-        list(edges).step_by(usize::try_from(COARSE).unwrap_or(1)).cloned().collect()
-    };
+    let every = |edges: &Value| -> Vec<Value> { list(edges).step_by(COARSE).cloned().collect() };
     let grids = list(strongest).filter_map(|name| of_metric(&scatter["grids"], name)).take(METRICS);
     let grid = |grid: &Value| {
         let mut cells: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         let of_workloads = grid["cells_by_workload"].as_object();
         for cell in of_workloads.into_iter().flat_map(|by| by.values()).flat_map(list) {
             let at = |place: usize| cell[place].as_u64().unwrap_or(0);
-            *cells.entry((at(0) / COARSE, at(1) / COARSE)).or_default() += at(2);
+            let coarse = |place: usize| at(place) / COARSE as u64;
+            *cells.entry((coarse(0), coarse(1))).or_default() += at(2);
         }
         let flat: Vec<u64> = cells.into_iter().flat_map(|((y, x), n)| [y, x, n]).collect();
         json!({ "metric": grid["metric"], "cells": flat })
@@ -220,9 +216,7 @@ fn what_if(found: &Value, calibrated: &Value) -> Value {
     json!({
         "sizes": list(&found["s_and_t"]["group_sizes"]).map(size).collect::<Vec<_>>(),
         "mistakes": list(points).map(point).collect::<Vec<_>>(),
-        "samples": deployment.map_or(&Value::Null, |of| &of["samples"]),
         "period_ms": period_ms,
-        "election_ms": calibrated["raft"]["election_timeout_ms"],
     })
 }
 

@@ -3,7 +3,6 @@
 use crate::escape::html;
 use crate::shrink::list;
 use serde_json::Value;
-use std::collections::BTreeSet;
 
 /// Slow nodes that are named; the matrix has all.
 const NAMED: usize = 8;
@@ -51,21 +50,6 @@ fn named(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
 }
 
-/// A day, counted since 1970, as a date (the algorithm of Howard Hinnant, "chrono-compatible
-/// low-level date algorithms").
-pub fn date(day: i64) -> String {
-    let shifted = day + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
 /// The title of the page.
 pub fn title(found: &Value) -> String {
     format!("How synchronous is {}?", named(&found["data"]["deployment"]))
@@ -80,9 +64,9 @@ pub fn about(found: &Value) -> String {
         Some("imported") => "Imported from another program",
         _ => "Of unknown origin",
     };
-    let days = match (data["first_day"].as_i64(), data["last_day"].as_i64()) {
-        (Some(first), Some(last)) if first == last => format!("on {}", date(first)),
-        (Some(first), Some(last)) => format!("from {} to {}", date(first), date(last)),
+    let days = match (data["first_date"].as_str(), data["last_date"].as_str()) {
+        (Some(first), Some(last)) if first == last => format!("on {}", html(first)),
+        (Some(first), Some(last)) => format!("from {} to {}", html(first), html(last)),
         _ => "on no day".into(),
     };
     let epochs = data["days"].as_u64().unwrap_or(0);
@@ -186,23 +170,12 @@ fn slow(told: &mut Vec<String>, found: &Value) {
     }
 }
 
-/// Nodes or links? Only groups and days in which somebody is slow are asked: where nobody is, what
-/// differs is noise, and noise belongs to links. Of several the one with the median share of nodes
-/// speaks, so that its shares add up.
 fn node_or_link(told: &mut Vec<String>, found: &Value) {
-    let key = |row: &Value| (row["day"].as_i64(), row["group"].as_u64());
-    let slow: BTreeSet<_> = list(&found["slow_nodes"]["action"]["sets"])
-        .filter(|set| list(&set["slow"]).next().is_some())
-        .map(key)
-        .collect();
-    let node_of = |row: &Value| row["node_share"].as_f64();
-    let rows = list(&found["node_or_link"]["rows"]).filter(|row| slow.contains(&key(row)));
-    let mut rows: Vec<(f64, &Value)> =
-        rows.filter_map(|row| node_of(row).map(|share| (share, row))).collect();
-    rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let Some((node, row)) = rows.get(rows.len().saturating_sub(1) / 2) else { return };
-    let link = row["link_share"].as_f64().unwrap_or_default();
-    let meaning = if *node >= 0.5 {
+    let of = &found["node_or_link"]["where_slow"];
+    let share = |key: &str| of[key].as_f64();
+    let shares = (share("node_share"), share("link_share"), share("observer_share"));
+    let (Some(node), Some(link), Some(observer)) = shares else { return };
+    let meaning = if node >= 0.5 {
         "look at the nodes that are called"
     } else if link >= 0.5 {
         "look at the network, or at distance, between pairs"
@@ -212,10 +185,10 @@ fn node_or_link(told: &mut Vec<String>, found: &Value) {
     told.push(format!(
         "Where somebody is slow ({} groups and days), {:.0} % of what differs between pairs is the \
          node that is called, {:.0} % the link and {:.0} % the observer (the median one): {meaning}.",
-        rows.len(),
+        whole(&of["group_days"]),
         node * 100.0,
         link * 100.0,
-        row["observer_share"].as_f64().unwrap_or_default() * 100.0
+        observer * 100.0
     ));
 }
 
@@ -252,8 +225,11 @@ mod tests {
         assert_eq!(time(12_000_000_000.0), "12.0 s");
         assert_eq!(number(1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!((number(0), number(999)), ("0".into(), "999".into()));
-        let days = [(0, "1970-01-01"), (19_723, "2024-01-01"), (19_782, "2024-02-29")];
-        days.into_iter().for_each(|(day, name)| assert_eq!(date(day), name));
+        let of = |last: &str| {
+            about(&json!({ "data": { "first_date": "2024-01-01", "last_date": last } }))
+        };
+        assert!(of("2024-01-01").contains("on 2024-01-01 (UTC)"));
+        assert!(of("2024-02-29").contains("from 2024-01-01 to 2024-02-29 (UTC)"));
     }
 
     #[test]
@@ -267,12 +243,10 @@ mod tests {
             "individual": { "calls": 3, "all_ns": { "p50": 1e6, "p99": null, "p99_9": null } },
             "slow_nodes": { "action": {
                 "nodes": [node("b", 1), node("c", 6)],
-                "sets": [{ "day": 1, "group": 0, "observer": 0, "slow": [2] }],
             } },
-            "node_or_link": { "rows": [
-                { "day": 1, "group": 0, "node_share": 0.14, "link_share": 0.72, "observer_share": 0.14 },
-                { "day": 1, "group": 1, "node_share": 0.99, "link_share": 0.01, "observer_share": 0.0 },
-            ] },
+            "node_or_link": { "where_slow": {
+                "group_days": 1, "node_share": 0.14, "link_share": 0.72, "observer_share": 0.14,
+            } },
         });
         let calibrated = json!({ "raft": {
             "election_timeout_ms": 3_460.0, "evidence": { "extrapolated": true },

@@ -4,7 +4,7 @@ use super::{Bar, document};
 use ::probe::calibrate::accrual::Tuning;
 use ::probe::calibrate::raft::Wanted;
 use ::probe::calibrate::xft::Faults;
-use clap::{Args, ValueEnum};
+use clap::{Args, FromArgMatches, ValueEnum};
 use probe_data::calibrate::{Options, Target, calibrate};
 use serde_json::json;
 use std::path::PathBuf;
@@ -147,6 +147,15 @@ fn ns(seconds: f64) -> u64 {
 }
 
 impl CalibrateArgs {
+    /// What is asked without options.
+    pub(super) fn unasked() -> Result<Options, String> {
+        let words = ["calibrate", "data"];
+        let matches = Self::augment_args(clap::Command::new("calibrate"))
+            .try_get_matches_from(words)
+            .and_then(|matches| Self::from_arg_matches(&matches));
+        matches.map_err(|error| error.to_string())?.options()
+    }
+
     fn options(&self) -> Result<Options, String> {
         let above_zero = |what: &str, seconds: f64| {
             if seconds > 0.0 { Ok(seconds) } else { Err(format!("{what} is above zero")) }

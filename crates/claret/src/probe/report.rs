@@ -1,12 +1,10 @@
 //! `claret probe report`: analyses and calibration as one page.
 
+use super::calibrate::CalibrateArgs;
 use super::{Bar, document, parse_ns, threads};
-use ::probe::calibrate::accrual::Tuning;
-use ::probe::calibrate::raft::Wanted;
-use ::probe::calibrate::xft::Faults;
 use clap::Args;
 use probe_data::analyze::{self, analyze};
-use probe_data::calibrate::{self, Target, calibrate};
+use probe_data::calibrate::calibrate;
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -34,37 +32,9 @@ pub struct ReportArgs {
     json: bool,
 }
 
-/// The questions of `claret probe calibrate` as it asks them without options: one false suspicion
-/// in thirty days, a risk of one in a thousand.
-fn questions() -> calibrate::Options {
-    let per_s = 1.0 / (30.0 * 86_400.0);
-    calibrate::Options {
-        targets: Target::ALL.into(),
-        risk: 0.001,
-        window_ns: 86_400_000_000_000,
-        crashes: None,
-        arbitrary: 1,
-        two_delta_ns: vec![10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000],
-        faults: Faults { crash: 1e-3, other: 1e-6 },
-        tuning: Tuning { pause_ns: 0, deviation_min_ns: 100_000_000 },
-        mistakes_per_s: per_s,
-        raft: Wanted {
-            size: 0,
-            false_suspicions_per_s: per_s,
-            pre_vote: true,
-            crashes_per_s: 1.0 / (180.0 * 86_400.0),
-            election_cost_s: 1.0,
-            heartbeat_min_ms: 10.0,
-            drift: 0.000_5,
-        },
-        size_of_data: true,
-        budget_ns: None,
-        pairs: false,
-        seed: 1,
-    }
-}
-
-/// Writes a file so that whoever opens it finds the old or the new one, and never a part.
+/// Writes a file so that whoever opens it finds the old or the new one, and never a part. It may be read
+/// by whoever may read other new files here, which is why it is not what data directories are written
+/// with.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.unfinished", std::process::id()));
@@ -91,7 +61,7 @@ pub fn reported(args: &ReportArgs) -> Result<String, String> {
     if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
         return Err(format!("{}: there is no such folder", parent.display()));
     }
-    let calibrated = calibrate(&args.data, &questions(), &Bar::default());
+    let calibrated = calibrate(&args.data, &CalibrateArgs::unasked()?, &Bar::default());
     let calibrated = calibrated.map_err(|error| error.to_string())?;
     let size_of_data = calibrated.raft.as_ref().map(|raft| raft.wanted.size);
     let options = analyze::Options {

@@ -4,7 +4,7 @@
 //! rest, by medians. Where the callee's parts vary most, nodes are slow; where the rest does,
 //! links are.
 
-use super::slow::ObserverDay;
+use super::slow::{ObserverDay, Rule, Variant};
 use probe::rank::of_sorted;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -76,12 +76,15 @@ impl Fit {
     }
 }
 
-/// O11: one row for each group and day, and their median.
-pub fn node_or_link(days: &[ObserverDay]) -> Value {
+/// O11: one row for each group and day; and, of those in which somebody is slow by a floor, the one with
+/// the median share of nodes. Where nobody is slow what differs is noise, and noise belongs to links and
+/// to the moments at which observers call.
+pub fn node_or_link(days: &[ObserverDay], floor_ns: u64) -> Value {
+    let rule = Rule::plain(Variant::Action, floor_ns);
     let mut groups: BTreeMap<(i64, u16), Vec<&ObserverDay>> = BTreeMap::new();
     days.iter().for_each(|day| groups.entry((day.day, day.group)).or_default().push(day));
     let mut rows = Vec::new();
-    let mut shares: [Vec<f64>; 3] = Default::default();
+    let mut slow: Vec<[f64; 3]> = Vec::new();
     for ((day, group), observers) in groups {
         let mut callees: Vec<u16> =
             observers.iter().flat_map(|one| one.seen.iter().map(|seen| seen.dst)).collect();
@@ -105,7 +108,9 @@ pub fn node_or_link(days: &[ObserverDay]) -> Value {
             continue;
         }
         let share = [node / all, link / all, observer / all];
-        shares.iter_mut().zip(share).for_each(|(shares, share)| shares.push(share));
+        if observers.iter().any(|one| !rule.slow(one).is_empty()) {
+            slow.push(share);
+        }
         rows.push(json!({
             "day": day,
             "group": group,
@@ -114,18 +119,16 @@ pub fn node_or_link(days: &[ObserverDay]) -> Value {
             "observer_share": share[2],
         }));
     }
-    let middle =
-        shares.map(
-            |shares| {
-                if shares.is_empty() { Value::Null } else { json!(median(shares.into_iter())) }
-            },
-        );
-    let [node, link, observer] = middle;
-    json!({
-        "group_days": rows.len(),
-        "median": {"node_share": node, "link_share": link, "observer_share": observer},
-        "rows": rows,
-    })
+    slow.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    let where_slow = slow.get(slow.len().saturating_sub(1) / 2).map(|[node, link, observer]| {
+        json!({
+            "group_days": slow.len(),
+            "node_share": node,
+            "link_share": link,
+            "observer_share": observer,
+        })
+    });
+    json!({ "group_days": rows.len(), "where_slow": where_slow, "rows": rows })
 }
 
 #[cfg(test)]

@@ -62,11 +62,11 @@ pub fn summary(document: &Value) -> String {
         row(&mut text, &format!("groups of {}", one["group_size"]), &one["group"]);
     }
     slow(&mut text, document);
-    let node = &document["node_or_link"]["median"];
+    let node = &document["node_or_link"]["where_slow"];
     if let (Some(node), Some(link)) = (node["node_share"].as_f64(), node["link_share"].as_f64()) {
         let _ = writeln!(
             text,
-            "of what differs between pairs, {:.0}% is the node called and {:.0}% the link",
+            "of what differs between pairs there, {:.0}% is the node called and {:.0}% the link",
             node * 100.0,
             link * 100.0
         );

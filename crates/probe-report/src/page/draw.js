@@ -11,6 +11,10 @@ addEventListener("error", event => {
 const part = (id, kind) => document.querySelector(`#${id} .${kind}`);
 function read(id, sentence) { part(id, "read").textContent = sentence; }
 function none(id, why) { part(id, "figure").replaceChildren(node("p", why, "none")); }
+function noHosts(id) {
+  none(id, "The data have no resources of hosts.");
+  read(id, "Agents sample them; imported data have none.");
+}
 function node(tag, text, kind) {
   const made = document.createElement(tag);
   if (text instanceof Node) made.append(text); else if (text !== undefined) made.textContent = text;

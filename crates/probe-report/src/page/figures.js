@@ -162,10 +162,7 @@ function jaccard() {
 let correlationOf;
 function correlations() {
   const c = DATA.correlations, id = "correlations";
-  if (!c.rows.length) {
-    none(id, "The data have no resources of hosts.");
-    return read(id, "Agents sample them; imported data have none.");
-  }
+  if (!c.rows.length) return noHosts(id);
   const [kind, key] = correlationOf.value.split(" ");
   const rows = c.rows.map(row => [row.metric, row[kind][key], key === "pearson_r" ? row[kind].pearson_r_95 : null, row[kind].n]);
   const reach = Math.max(0.05, ...rows.flatMap(([, r, range]) => [r, ...(range || [])].map(v => Math.abs(v || 0)))) * 1.05;

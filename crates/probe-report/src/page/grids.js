@@ -96,10 +96,7 @@ function timeline() {
 let scatterOf;
 function scatter() {
   const s = DATA.scatter, id = "scatter";
-  if (!s.grids.length) {
-    none(id, "The data have no resources of hosts.");
-    return read(id, "Agents sample them; imported data have none.");
-  }
+  if (!s.grids.length) return noHosts(id);
   const grid = s.grids[Number(scatterOf.value)], cells = grid.cells;
   const rows = s.latency_from_ns, columns = s.metric_from;
   let [top, right, bottom, most] = [0, 0, rows.length, 1];
