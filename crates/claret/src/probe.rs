@@ -2,6 +2,7 @@
 
 mod agent;
 mod calibrate;
+mod rehearse;
 mod report;
 
 use ::probe::groups::Plan;
@@ -54,6 +55,14 @@ enum Job {
     ///   claret probe calibrate data --target visigoth --risk 0.0001 --json
     #[command(verbatim_doc_comment)]
     Calibrate(calibrate::CalibrateArgs),
+    /// Try measured time-outs on a replicated log of the product's, on virtual time, under pauses and
+    /// latencies that are made up: how often it elects a leader although it has one, and how long it
+    /// is without one after a death, beside the defaults of etcd.
+    ///
+    ///   claret probe rehearse                                         ten thousand hours
+    ///   claret probe rehearse --law wide --members 5 --once-in 12h --json
+    #[command(verbatim_doc_comment)]
+    Rehearse(rehearse::RehearseArgs),
     /// Make up data of which it is known what is to be found in them.
     ///
     ///   claret probe simulate --nodes 14 --group-size 7 --days 1 --slow 2 --seed 1 --dir data
@@ -220,6 +229,7 @@ pub fn main(args: &ProbeArgs) -> ExitCode {
         Job::Agent(args) => agent::agent(args),
         Job::Sample(args) => agent::sample(args),
         Job::Calibrate(args) => calibrate::calibrated(args),
+        Job::Rehearse(args) => rehearse::rehearsed(args),
         Job::Simulate(args) => simulated(args),
         Job::Import(args) => imported(args),
         Job::Analyze(args) => analyzed(args),

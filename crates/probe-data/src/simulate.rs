@@ -12,6 +12,7 @@ mod node;
 mod truth;
 mod write;
 
+pub use law::{PAUSE_MAX_MS, PAUSE_MEAN_MS};
 pub use truth::{Correlation, PauseTruth, Truth};
 
 use crate::error::Error;

@@ -8,6 +8,7 @@
 mod build;
 mod client;
 mod disk;
+pub mod elections;
 mod errand;
 mod guest;
 mod holder;

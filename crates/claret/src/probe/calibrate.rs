@@ -118,7 +118,7 @@ impl Wish {
 }
 
 /// A time in seconds, with its unit.
-fn parse_span(text: &str) -> Result<f64, String> {
+pub(super) fn parse_span(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_s = match &text[number.len()..] {
         "us" => 1e-6,

@@ -6,18 +6,13 @@
 //! its own monotonic clock, less a part by which two clocks may differ in speed. (The library's own
 //! lease counts ticks, which stand still when a machine is paused: a stale read was measured.)
 
-use crate::limits::{CLOCK_DRIFT_PERCENT_MAX, ELECTION_TICKS, TICK_US};
+use super::Pace;
+use crate::limits::CLOCK_DRIFT_PERCENT_MAX;
 use std::collections::VecDeque;
 
-/// The shortest time in which a follower that has heard a leader votes for nobody else: a tick may
-/// come at once after that.
-pub(super) fn election_us() -> u64 {
-    (ELECTION_TICKS as u64 - 1) * TICK_US
-}
-
 /// How long a lease lasts.
-fn lease_us() -> u64 {
-    election_us() * (100 - CLOCK_DRIFT_PERCENT_MAX) / 100
+fn lease_us(pace: Pace) -> u64 {
+    pace.promise_us() * (100 - CLOCK_DRIFT_PERCENT_MAX) / 100
 }
 
 #[derive(Debug)]
@@ -33,6 +28,7 @@ struct Round {
 #[derive(Debug)]
 pub(super) struct Lease {
     alone: bool,
+    lease_us: u64,
     open: VecDeque<Round>,
     last: u64,
     confirmed: u64,
@@ -44,8 +40,9 @@ pub(super) struct Lease {
 
 impl Lease {
     /// `alone`: there is nobody who could vote.
-    pub fn new(alone: bool) -> Self {
-        Self { alone, open: VecDeque::new(), last: 0, confirmed: 0, held: None, renounced: 0 }
+    pub fn new(alone: bool, pace: Pace) -> Self {
+        let (lease_us, open) = (lease_us(pace), VecDeque::new());
+        Self { alone, lease_us, open, last: 0, confirmed: 0, held: None, renounced: 0 }
     }
 
     /// The lead may be handed over in this term, to a replica that is elected without regard to
@@ -92,7 +89,7 @@ impl Lease {
     /// Whether more than half of the lease is over, and nobody was asked yet.
     pub fn should_renew(&self, term: u64, mono_us: u64) -> bool {
         let may_hold = self.renounced != term;
-        may_hold && self.open.is_empty() && self.left_us(term, mono_us) < lease_us() / 2
+        may_hold && self.open.is_empty() && self.left_us(term, mono_us) < self.lease_us / 2
     }
 
     /// How much of the lease is left.
@@ -101,6 +98,6 @@ impl Lease {
             return u64::MAX;
         }
         let held = self.held.filter(|(of, _)| *of == term && *of != self.renounced);
-        held.map_or(0, |(_, began_us)| (began_us + lease_us()).saturating_sub(mono_us))
+        held.map_or(0, |(_, began_us)| (began_us + self.lease_us).saturating_sub(mono_us))
     }
 }

@@ -13,22 +13,24 @@
 //! 3. only entries that are given out by [`Group::committed`] are applied.
 //!
 //! The library measures time in ticks and draws nothing: it has an election time-out of one value,
-//! and [`Group::tick`] holds ticks back by a seeded amount, so that candidates do not collide and
-//! runs repeat exactly.
+//! and [`Group::tick`] stands for election after a seeded number of them, so that candidates do not
+//! collide and runs repeat exactly.
 //!
 //! This module knows nothing of data types, keys or transactions.
 
 mod lease;
 mod log;
 mod members;
+mod pace;
 mod sleep;
 mod standing;
 
 pub use log::MemoryLog;
 pub use members::{Members, Step};
+pub use pace::Pace;
 pub use standing::Standing;
 
-use crate::limits::{ELECTION_TICKS, HEARTBEAT_TICKS, PERSISTS_MAX};
+use crate::limits::PERSISTS_MAX;
 use crate::message::{MachineId, ShardId};
 use lease::Lease;
 use raft::eraftpb::{Entry, EntryType, HardState, Message, MessageType};
@@ -111,12 +113,6 @@ impl From<raft::Error> for GroupError {
     }
 }
 
-/// Ticks after which a replica that has stood for election in vain does so again (up to twice as
-/// many, drawn): enough for votes to come from far away.
-const RETRY_TICKS: usize = ELECTION_TICKS / 2;
-/// How many more ticks a replica that stands back waits before it stands for election.
-const STAND_BACK_TICKS: usize = 3 * ELECTION_TICKS;
-
 /// How many entries a machine that is to vote may lack.
 const CAUGHT_UP_ENTRIES: u64 = 1_000;
 
@@ -160,6 +156,7 @@ struct Outstanding {
 /// One replica of a replicated log.
 pub struct Group {
     id: ShardId,
+    pace: Pace,
     membership: Membership,
     /// As of the last applied entry.
     members: Members,
@@ -183,8 +180,10 @@ pub struct Group {
     /// Term and index of the entry that does so when it is committed.
     settling: Option<(u64, u64)>,
     lease: Lease,
-    /// Ticks to hold back before the next election.
+    /// Ticks to wait beyond the election time-out before the next election.
     patience: usize,
+    /// Some of them have passed.
+    is_impatient: bool,
     stands_back: bool,
     random: u64,
     /// Votes are given to nobody before this monotonic time: this replica may have promised a
@@ -230,6 +229,20 @@ impl Group {
         seed: u64,
         mono_us: u64,
     ) -> Result<Self, GroupError> {
+        Self::paced(Pace::default(), (id, membership), recovered, seed, mono_us)
+    }
+
+    /// As [`Group::new`], with another way to count time.
+    ///
+    /// # Errors
+    /// If the consensus library refuses.
+    pub fn paced(
+        pace: Pace,
+        (id, membership): (ShardId, Membership),
+        recovered: Recovered,
+        seed: u64,
+        mono_us: u64,
+    ) -> Result<Self, GroupError> {
         let applied = recovered.snapshot.0;
         let mut recovered = recovered;
         let founded = || Members::of(membership.founders.clone());
@@ -243,11 +256,11 @@ impl Group {
         let log = MemoryLog::recovered(members.clone(), recovered);
         let config = Config {
             id: u64::from(membership.own.0),
-            election_tick: ELECTION_TICKS,
-            heartbeat_tick: HEARTBEAT_TICKS,
-            // A range of one value: the library has no randomness of its own then.
-            min_election_tick: ELECTION_TICKS,
-            max_election_tick: ELECTION_TICKS + 1,
+            election_tick: pace.election_ticks,
+            heartbeat_tick: pace.heartbeat_ticks,
+            // A range of one value: the library has no randomness of its own then. See [`Pace`].
+            min_election_tick: 2 * pace.election_ticks,
+            max_election_tick: 2 * pace.election_ticks + 1,
             applied,
             pre_vote: true,
             check_quorum: true,
@@ -266,9 +279,10 @@ impl Group {
         if alone {
             node.campaign()?;
         }
-        let silent_us = if alone || is_new { 0 } else { lease::election_us() };
+        let silent_us = if alone || is_new { 0 } else { pace.promise_us() };
         let mut group = Self {
             id,
+            pace,
             membership,
             members,
             changed_at: applied,
@@ -283,8 +297,9 @@ impl Group {
             caught_up_in: 0,
             settled_in: 0,
             settling: None,
-            lease: Lease::new(alone),
+            lease: Lease::new(alone, pace),
             patience: 0,
+            is_impatient: false,
             stands_back: false,
             random: seed,
             silent_until_us: mono_us + silent_us,
@@ -377,45 +392,6 @@ impl Group {
         self.rouse();
         self.node.propose(Vec::new(), payload)?;
         Ok(self.node.raft.raft_log.last_index())
-    }
-
-    /// One tick has passed; see [`crate::limits::TICK_US`]. At least that much time must lie
-    /// between two calls.
-    pub fn tick(&mut self) {
-        if self.is_asleep() || self.owes_entries() {
-            return;
-        }
-        let raft = &mut self.node.raft;
-        let in_vain = matches!(raft.state, StateRole::Candidate | StateRole::PreCandidate);
-        if in_vain && !self.stands_back {
-            // It has stood for election in vain, most likely because another did at the same time.
-            // It has waited for a leader already, and promises nothing to anybody: so it tries
-            // again sooner than it tried at first.
-            raft.election_elapsed = raft.election_elapsed.max(ELECTION_TICKS - RETRY_TICKS);
-            self.patience %= RETRY_TICKS;
-        }
-        let raft = &self.node.raft;
-        let waits = raft.state != StateRole::Leader && raft.election_elapsed + 1 >= ELECTION_TICKS;
-        if waits && self.patience > 0 {
-            self.patience -= 1;
-            return;
-        }
-        if waits {
-            self.draw_patience();
-        }
-        self.node.tick();
-    }
-
-    /// Lets other replicas come first when a leader is missing, or ends that.
-    pub fn stand_back(&mut self, on: bool) {
-        self.stands_back = on;
-        self.draw_patience();
-    }
-
-    fn draw_patience(&mut self) {
-        self.random = crate::shard::apply::mix(self.random);
-        let more = if self.stands_back { STAND_BACK_TICKS } else { 0 };
-        self.patience = more + (self.random % ELECTION_TICKS as u64) as usize;
     }
 
     /// Takes a message of another replica. One that makes no sense is dropped.

@@ -12,7 +12,6 @@
 //! as quiescence (CockroachDB) and hibernation (TiKV).
 
 use super::Group;
-use crate::limits::{ELECTION_TICKS, TICK_US};
 use crate::message::MachineId;
 use raft::eraftpb::{Message, MessageType};
 use raft::{INVALID_ID, ProgressState, StateRole};
@@ -102,10 +101,11 @@ impl Group {
             self.node.ping();
             return true;
         }
-        let ticks = |us: u64| usize::try_from(us / TICK_US).unwrap_or(usize::MAX);
+        let pace = self.pace;
+        let ticks = |us: u64| usize::try_from(us / pace.tick_us).unwrap_or(usize::MAX);
         let passed = elapsed.saturating_add(ticks(mono_us.saturating_sub(since_us)));
         let silent = ticks(silent_us).max(elapsed);
-        self.node.raft.election_elapsed = passed.min(silent).min(ELECTION_TICKS - 1);
+        self.node.raft.election_elapsed = passed.min(silent).min(pace.election_ticks - 1);
         true
     }
 

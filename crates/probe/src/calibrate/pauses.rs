@@ -6,8 +6,15 @@
 //! election time-out of any length would expire, without sending heartbeats. It holds only for
 //! probing in an open loop. P(latency > x) itself is not a rate, and misleads.
 //!
+//! A time-out is no one length: timers run from E to its double, the first one counts, and when they
+//! began depends on when the last heartbeat was sent. If the length that a pause must have has the
+//! density f, the rate of pauses that are long enough is the integral of f(x) times the rate of pauses
+//! longer than x. With the above, that is the mean of f over all latencies: [`Timer`].
+//!
 //! The round trip sees pauses of the callee and of the way to it, the caller's own lag those of the
-//! caller; the latency from the moment at which a request was due has both in it.
+//! caller; the latency from the moment at which a request was due has both in it. Time that every
+//! message takes delays no heartbeat more than the one before, so what counts of a round trip is what
+//! is beyond the shortest one of that pair.
 
 use super::Evidence;
 use super::numeric::poisson_interval;
@@ -22,7 +29,10 @@ const KEEP_OF_CALLER: usize = 1_024;
 /// Half of the window in which the density is taken, as a part of x.
 const HALF_WINDOW: f64 = 0.1;
 
-/// With fewer events in the window a fitted law knows better.
+/// Points at which a fitted law is integrated.
+const POINTS: u32 = 64;
+
+/// With fewer events a fitted law knows better.
 const EVENTS_MIN: f64 = 5.0;
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -31,8 +41,10 @@ const SECOND_NS: i64 = 1_000_000_000;
 #[derive(Clone, Debug)]
 pub struct Pauses {
     rtt: Recorder,
+    beyond: Recorder,
     latency: Recorder,
     lag: Recorder,
+    least_of: BTreeMap<(u16, u16), u64>,
     lag_of: BTreeMap<u16, Recorder>,
     /// Sum and count of round trips.
     mean_of: BTreeMap<(u16, u16), (f64, u64)>,
@@ -46,6 +58,8 @@ pub struct Pauses {
 pub struct Measured {
     /// From sending to the reply.
     pub rtt: Tail,
+    /// What of that is beyond the shortest round trip of the pair.
+    pub beyond: Tail,
     /// From the moment at which a request was due to the reply.
     pub latency: Tail,
     /// From the moment at which a round was due to sending; [`LOST`] for rounds that were skipped.
@@ -64,8 +78,10 @@ impl Default for Pauses {
     fn default() -> Self {
         Self {
             rtt: Recorder::new(KEEP),
+            beyond: Recorder::new(KEEP),
             latency: Recorder::new(KEEP),
             lag: Recorder::new(KEEP),
+            least_of: BTreeMap::new(),
             lag_of: BTreeMap::new(),
             mean_of: BTreeMap::new(),
             seconds_of: BTreeMap::new(),
@@ -84,6 +100,9 @@ impl Pauses {
         let second = round.at_ns.div_euclid(SECOND_NS);
         for edge in round.others() {
             self.rtt.record(edge.rtt_ns);
+            let least = self.least_of.entry((round.from, edge.to)).or_insert(LOST);
+            *least = edge.rtt_ns.min(*least);
+            self.beyond.record(if edge.rtt_ns == LOST { LOST } else { edge.rtt_ns - *least });
             self.latency.record(edge.latency_ns);
             let (last, seconds) = self.seconds_of.entry(edge.to).or_insert((i64::MIN, 0));
             if second > *last {
@@ -104,12 +123,42 @@ impl Pauses {
         Measured {
             size: most.map_or(3, |(size, _)| *size),
             rtt: self.rtt.finish(),
+            beyond: self.beyond.finish(),
             latency: self.latency.finish(),
             lag: self.lag.finish(),
             lag_p99_ns: lags.map(|found| found.ns).filter(|ns| *ns != LOST).max().unwrap_or(0),
             mean_rtt_max_ns: means.fold(0.0, f64::max),
             node_seconds: self.seconds_of.values().map(|(_, seconds)| seconds).sum(),
         }
+    }
+}
+
+/// How long a leader must stand still until somebody stands for election.
+#[derive(Clone, Copy, Debug)]
+pub struct Timer {
+    /// E: timers run from here to its double.
+    pub least_ns: f64,
+    /// A pause begins at any time between two heartbeats, and timers at the last one.
+    pub heartbeat_ns: f64,
+    /// The first timer of so many counts.
+    pub timers: u32,
+}
+
+impl Timer {
+    /// The part of first timers that are over after x.
+    fn over(&self, x_ns: f64) -> f64 {
+        let beyond = (x_ns / self.least_ns - 1.0).clamp(0.0, 1.0);
+        1.0 - (1.0 - beyond).powi(self.timers as i32)
+    }
+
+    /// The density of the length that a pause must have, per second.
+    fn density_per_s(&self, x_ns: f64) -> f64 {
+        (self.over(x_ns + self.heartbeat_ns) - self.over(x_ns)) / (self.heartbeat_ns / 1e9)
+    }
+
+    /// The shortest pause that may be long enough.
+    fn begin_ns(&self) -> f64 {
+        (self.least_ns - self.heartbeat_ns).max(0.0)
     }
 }
 
@@ -137,46 +186,52 @@ fn window(law: &Tail, x_ns: f64) -> u64 {
     at(1.0 - HALF_WINDOW).saturating_sub(at(1.0 + HALF_WINDOW))
 }
 
-/// The rate of pauses longer than x, by what was observed where there is enough of it, by a fitted
-/// law beyond. `probes_per_second` is how many probes a node gets in a second: they meet the same
-/// pauses, so they count as one. `certified_per_s` is a rate that matters to nobody when it is
-/// smaller: if nothing came so late in a time that certifies it, there is no need to extrapolate.
+/// The rate of pauses that outlast a timer. Where too few were observed, by the fitted law; if nothing
+/// came so late in a time that certifies it, there is no need to extrapolate.
 pub fn rate(
     law: &Tail,
     fitted: Option<&Fitted>,
     node_seconds: u64,
-    x_ns: f64,
+    timer: &Timer,
     certified_per_s: f64,
 ) -> Rate {
     let count = law.count();
     let together = (count as f64 / node_seconds.max(1) as f64).max(1.0);
     let effective_count = count as f64 / together;
-    let events = window(law, x_ns) as f64 / together;
     let bound_per_s = 3.0 / node_seconds.max(1) as f64;
     let of = |per_s: f64, low: f64, high: f64, extrapolated: bool| {
         let (low, high) = (Some(low), Some(high));
         Rate { per_s, evidence: Evidence { count, effective_count, low, high, extrapolated } }
     };
-    let nothing_later = law.above((x_ns * (1.0 - HALF_WINDOW)) as u64) == law.lost();
+    let (mut sum, mut squares) = (0.0, 0.0);
+    law.visit_above(timer.begin_ns() as u64, |ns, times| {
+        let density = timer.density_per_s(ns as f64);
+        sum += density * times as f64;
+        squares += density * density * times as f64;
+    });
+    // As many events of equal weight are as uncertain.
+    let events = if squares > 0.0 { sum * sum / squares / together } else { 0.0 };
+    let nothing_later = law.above(timer.begin_ns() as u64) == law.lost();
     if events < EVENTS_MIN {
         if nothing_later && bound_per_s <= certified_per_s {
             return of(0.0, 0.0, bound_per_s, false);
         }
-        if let Some(fitted) = fitted.filter(|fitted| x_ns > fitted.law.threshold_ns) {
-            let (low, per_s, high) = fitted.interval(|law| law.density_per_s(x_ns));
+        if let Some(fitted) = fitted.filter(|fitted| timer.begin_ns() > fitted.law.threshold_ns) {
+            let step_ns = (2.0 * timer.least_ns - timer.begin_ns()) / f64::from(POINTS);
+            let (low, per_s, high) = fitted.interval(|law| {
+                let points = (0..POINTS).map(|i| timer.begin_ns() + (f64::from(i) + 0.5) * step_ns);
+                let rates = points.map(|x| timer.density_per_s(x) * law.density_per_s(x));
+                rates.sum::<f64>() * step_ns / 1e9
+            });
             return of(per_s, low, high, true);
         }
         if nothing_later {
             return of(0.0, 0.0, bound_per_s, true);
         }
     }
-    let per_s = density_per_s(law, x_ns);
+    let per_s = sum / count.max(1) as f64;
     let (low, high) = poisson_interval(events);
-    let scale = if events > 0.0 {
-        per_s / events
-    } else {
-        1.0 / (effective_count * 2.0 * HALF_WINDOW * x_ns / 1e9)
-    };
+    let scale = if events > 0.0 { per_s / events } else { bound_per_s / 3.0 };
     of(per_s, low * scale, high * scale, false)
 }
 
@@ -208,13 +263,32 @@ mod tests {
         let law = probed(seconds, every_s, mean_s, 9);
         for x_s in [0.2, 0.5, 1.0, 2.0] {
             let truth = (-x_s / mean_s).exp() / every_s;
-            let found = rate(&law, None, seconds as u64, x_s * 1e9, 1e-7);
-            assert!((found.per_s / truth - 1.0).abs() < 0.2, "{x_s} {} {truth}", found.per_s);
+            let found = density_per_s(&law, x_s * 1e9);
+            assert!((found / truth - 1.0).abs() < 0.2, "{x_s} {found} {truth}");
+            // The part of probes that come later than x is no rate.
+            assert!((law.part_above((x_s * 1e9) as u64) / truth - 1.0).abs() > 0.3);
+        }
+    }
+
+    #[test]
+    fn the_mean_density_of_a_timer_is_the_rate_of_pauses_that_outlast_it() {
+        let (seconds, every_s, mean_s) = (4_000_000, 200.0, 0.5);
+        let law = probed(seconds, every_s, mean_s, 9);
+        for (least_s, heartbeat_s, timers) in [(0.3, 0.1, 1), (0.6, 0.1, 2), (0.9, 0.3, 4)] {
+            let timer = Timer { least_ns: least_s * 1e9, heartbeat_ns: heartbeat_s * 1e9, timers };
+            let found = rate(&law, None, seconds as u64, &timer, 1e-7);
+            // Timers that run out while a leader stands still, drawn one by one.
+            let mut draws = Numbers::new(3);
+            let draw = |draws: &mut Numbers| {
+                let first = (0..timers).map(|_| draws.unit()).fold(1.0, f64::min);
+                least_s * (1.0 + first) - heartbeat_s * draws.unit()
+            };
+            let rates = (0..100_000).map(|_| (-draw(&mut draws) / mean_s).exp() / every_s);
+            let truth = rates.sum::<f64>() / 1e5;
+            assert!((found.per_s / truth - 1.0).abs() < 0.1, "{} {truth}", found.per_s);
             let evidence = found.evidence;
             assert!(evidence.low.unwrap() < truth && truth < evidence.high.unwrap());
             assert!(!evidence.extrapolated);
-            // The part of probes that come later than x is no rate.
-            assert!((law.part_above((x_s * 1e9) as u64) / truth - 1.0).abs() > 0.3);
         }
     }
 
@@ -222,13 +296,14 @@ mod tests {
     fn beyond_what_was_seen_a_fitted_law_speaks_and_says_so() {
         let law = probed(400_000, 100.0, 0.2, 4);
         let fitted = super::super::pareto::fit(&law, 0.999, &mut Numbers::new(2)).unwrap();
-        let x_ns = 3e9;
-        let found = rate(&law, Some(&fitted), 400_000, x_ns, 1e-7);
+        let timer = |s: f64| Timer { least_ns: s * 1e9, heartbeat_ns: s * 1e8, timers: 2 };
+        let found = rate(&law, Some(&fitted), 400_000, &timer(2.5), 1e-7);
         assert!(found.evidence.extrapolated);
-        let truth = (-3.0f64 / 0.2).exp() / 100.0;
-        assert!(found.evidence.high.unwrap() >= truth, "{found:?} {truth}");
+        // A pause that is long enough for the shortest timer.
+        let most = (-2.25f64 / 0.2).exp() / 100.0;
+        assert!(found.per_s > 0.0 && found.evidence.low.unwrap() <= most, "{found:?} {most}");
         // A time that certifies the rate that matters needs no fitted law.
-        let certified = rate(&law, Some(&fitted), 400_000, 30e9, 1e-5);
+        let certified = rate(&law, Some(&fitted), 400_000, &timer(30.0), 1e-5);
         assert_eq!((certified.per_s, certified.evidence.extrapolated), (0.0, false));
         assert_eq!(certified.evidence.high, Some(3.0 / 400_000.0));
     }

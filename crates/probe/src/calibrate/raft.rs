@@ -3,12 +3,17 @@
 //! A wanted rate of false suspicions per group (by default one in thirty days) is turned into an
 //! election time-out E, the lower edge of the timers, which run from E to 2 E. With pre-vote and
 //! check-quorum, a follower that stands still disturbs nobody, so the rate is that of the leader's
-//! pauses longer than E, and of a majority of followers missing the heartbeats of E at once. Without
-//! pre-vote the pauses of followers are added.
+//! pauses that outlast the first of the followers' timers, and of a majority of followers missing the
+//! heartbeats of E at once. Without pre-vote the pauses of followers that outlast their own timer are
+//! added.
+//!
+//! A rate of pauses longer than E itself would be wrong by a factor: the first timer is longer than E,
+//! and it began up to a heartbeat before the pause. `claret probe rehearse` compares what is worked out
+//! here with groups that live under the same pauses.
 
 use super::numeric::choose;
 use super::pareto::{self, Fitted};
-use super::pauses::{self, Measured, Rate, density_per_s};
+use super::pauses::{self, Measured, Rate, Timer, density_per_s};
 use super::tail::{LOST, Tail};
 use super::{Evidence, ms};
 use crate::random::Numbers;
@@ -86,7 +91,9 @@ pub struct Point {
     pub timeout_ms: f64,
     /// Pauses of a node longer than that, as its callers see it by their round trips.
     pub pauses_per_day: f64,
-    /// Pauses of a caller longer than that, by its own lag.
+    /// Pauses of a leader that outlast the first of the followers' timers.
+    pub outlasting_per_day: f64,
+    /// Pauses of a caller that outlast a timer of its own, by its own lag.
     pub own_pauses_per_day: f64,
     /// The density of open-loop latency, in which both are.
     pub open_loop_per_day: f64,
@@ -178,7 +185,7 @@ pub fn report(
     wanted: &Wanted,
     draws: &mut Numbers,
 ) -> Report {
-    let rtt = pareto::fit(&measured.rtt, FITTED_ABOVE, draws);
+    let rtt = pareto::fit(&measured.beyond, FITTED_ABOVE, draws);
     let lag = pareto::fit(&measured.lag, FITTED_ABOVE, draws);
     let world = World { measured, wanted, rtt, lag };
     let wanted_per_s = wanted.false_suspicions_per_s;
@@ -226,6 +233,7 @@ pub fn report(
 #[derive(Clone, Copy, Debug)]
 struct Risk {
     pauses: Rate,
+    longer_per_s: f64,
     own_per_s: f64,
     majority_per_s: f64,
     per_s: f64,
@@ -278,12 +286,16 @@ impl World<'_> {
     }
 
     fn risk(&self, e_ns: f64) -> Risk {
-        let Measured { rtt, lag, node_seconds, .. } = self.measured;
+        let Measured { beyond, lag, node_seconds, .. } = self.measured;
         let wanted_per_s = self.wanted.false_suspicions_per_s;
-        let of = |law, fitted: &Option<Fitted>| {
-            pauses::rate(law, fitted.as_ref(), *node_seconds, e_ns, wanted_per_s)
+        let heartbeat_ns = self.heartbeat_ns(e_ns);
+        let of = |law, fitted: &Option<Fitted>, timers| {
+            let timer = Timer { least_ns: e_ns, heartbeat_ns, timers };
+            pauses::rate(law, fitted.as_ref(), *node_seconds, &timer, wanted_per_s)
         };
-        let (pauses, own) = (of(rtt, &self.rtt), of(lag, &self.lag));
+        let others = u32::from(self.wanted.size.saturating_sub(1)).max(1);
+        let (pauses, own) = (of(beyond, &self.rtt, others), of(lag, &self.lag, 1));
+        let longer_per_s = density_per_s(beyond, e_ns);
         let follower = self.follower(e_ns);
         let period_s = self.heartbeat_ns(e_ns) / 1e9;
         let (followers, majority) =
@@ -301,6 +313,7 @@ impl World<'_> {
         let high = |rate: &Rate| rate.evidence.high.unwrap_or(rate.per_s);
         Risk {
             pauses,
+            longer_per_s,
             own_per_s: own.per_s,
             majority_per_s,
             per_s: sum(pauses.per_s, own.per_s),
@@ -349,7 +362,8 @@ impl World<'_> {
         let evidence = risk.pauses.evidence;
         Point {
             timeout_ms: e_ns / 1e6,
-            pauses_per_day: per_day(risk.pauses.per_s),
+            pauses_per_day: per_day(risk.longer_per_s),
+            outlasting_per_day: per_day(risk.pauses.per_s),
             own_pauses_per_day: per_day(risk.own_per_s),
             open_loop_per_day: per_day(density_per_s(&self.measured.latency, e_ns)),
             majority_misses_per_day: per_day(risk.majority_per_s),

@@ -178,6 +178,18 @@ impl Tail {
         self.lost + top as u64 + body
     }
 
+    /// Shows every value that is later than `ns` and was not lost, with how often it came; below the
+    /// largest, the upper end of its bucket.
+    pub fn visit_above(&self, ns: u64, mut show: impl FnMut(u64, u64)) {
+        let from = self.top.partition_point(|value| *value <= ns);
+        if from == 0 {
+            let body = self.body.iter().enumerate().skip(bucket(ns));
+            let body = body.map(|(at, times)| (bucket_end(at), *times));
+            body.filter(|(end, times)| *end > ns && *times > 0).for_each(|(end, n)| show(end, n));
+        }
+        self.top[from..].iter().for_each(|value| show(*value, 1));
+    }
+
     /// The part that is later than `ns`.
     pub fn part_above(&self, ns: u64) -> f64 {
         if self.count == 0 { 0.0 } else { self.above(ns) as f64 / self.count as f64 }

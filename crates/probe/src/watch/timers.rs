@@ -26,17 +26,18 @@ const ELECTION_COST_S: f64 = 1.0;
 #[derive(Clone, Debug)]
 pub struct Collected {
     rtt: Recorder,
+    beyond: Recorder,
     latency: Recorder,
     lag: Recorder,
-    /// Sum and number of the round trips to each machine.
-    sums_ns: BTreeMap<u16, (f64, u64)>,
+    /// Sum and number of the round trips to each machine, and the shortest one.
+    sums_ns: BTreeMap<u16, (f64, u64, u64)>,
     questions: u64,
 }
 
 impl Default for Collected {
     fn default() -> Self {
-        let [rtt, latency, lag] = [KEEP; 3].map(Recorder::new);
-        Self { rtt, latency, lag, sums_ns: BTreeMap::new(), questions: 0 }
+        let [rtt, beyond, latency, lag] = [KEEP; 4].map(Recorder::new);
+        Self { rtt, beyond, latency, lag, sums_ns: BTreeMap::new(), questions: 0 }
     }
 }
 
@@ -61,14 +62,16 @@ impl Collected {
         self.lag.record(lag_ns);
         if rtt_us == LOST_US {
             self.rtt.record(LOST);
+            self.beyond.record(LOST);
             self.latency.record(LOST);
             return;
         }
         let rtt_ns = u64::from(rtt_us) * 1_000;
         self.rtt.record(rtt_ns);
         self.latency.record(lag_ns + rtt_ns);
-        let (sum, count) = self.sums_ns.entry(machine).or_default();
-        (*sum, *count) = (*sum + rtt_ns as f64, *count + 1);
+        let (sum, count, least) = self.sums_ns.entry(machine).or_insert((0.0, 0, LOST));
+        (*sum, *count, *least) = (*sum + rtt_ns as f64, *count + 1, rtt_ns.min(*least));
+        self.beyond.record(rtt_ns - *least);
     }
 
     /// Questions so far.
@@ -76,18 +79,24 @@ impl Collected {
         self.questions
     }
 
-    /// What follows; none as long as there is too little.
+    /// What follows for one false suspicion in thirty days; none as long as there is too little.
     pub fn propose(self, in_use: InUse) -> Option<Report> {
+        self.propose_for(in_use, FALSE_SUSPICIONS_PER_S)
+    }
+
+    /// What follows for so many false suspicions in a second.
+    pub fn propose_for(self, in_use: InUse, false_suspicions_per_s: f64) -> Option<Report> {
         if self.questions < QUESTIONS_MIN {
             return None;
         }
-        let means = self.sums_ns.values().map(|(sum, count)| sum / *count as f64);
+        let means = self.sums_ns.values().map(|(sum, count, _)| sum / *count as f64);
         let lag = self.lag.finish();
         let lag_p99 = lag.quantile(0.99).map(|found| found.ns).filter(|ns| *ns != LOST);
         let measured = Measured {
             mean_rtt_max_ns: means.fold(0.0, f64::max),
             lag_p99_ns: lag_p99.unwrap_or(0),
             rtt: self.rtt.finish(),
+            beyond: self.beyond.finish(),
             latency: self.latency.finish(),
             lag,
             // Every question looks at one machine for a second.
@@ -96,7 +105,7 @@ impl Collected {
         };
         let wanted = Wanted {
             size: in_use.size,
-            false_suspicions_per_s: FALSE_SUSPICIONS_PER_S,
+            false_suspicions_per_s,
             pre_vote: true,
             crashes_per_s: CRASHES_PER_S,
             election_cost_s: ELECTION_COST_S,

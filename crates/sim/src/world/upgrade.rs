@@ -14,10 +14,12 @@ const STEP_US: u64 = 600_000;
 
 impl World {
     /// What a machine runs at its first start. A cluster of an older build may have met the newer one
-    /// already; who comes in the place of a lost machine brings it.
+    /// already; who comes in the place of a lost machine brings it as a rule. Sometimes somebody starts
+    /// the older one by mistake, in a cluster that may use what only the newer one knows.
     pub(super) fn first_build(&mut self, machine: u16) -> Build {
         let of_the_beginning = machine < self.shape.machines;
-        let is_old = of_the_beginning && (machine == 0 || self.builds.percent(70));
+        let likely = if of_the_beginning { 70 } else { 40 };
+        let is_old = machine == 0 || self.builds.percent(likely);
         let level = if is_old { self.shape.level } else { Level::NEWEST };
         Build { level, hastens: self.plant == Some(Plant::EarlyLevel) }
     }

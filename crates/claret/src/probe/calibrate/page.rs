@@ -253,12 +253,12 @@ fn raft(of: &raft::Report) -> String {
         short(rule.election_timeout_min_ms),
         ms(of.cheapest_timeout_ms)
     );
-    text += "        E ms  pauses a day                      false suspicions a day\n";
+    text += "        E ms  longer than a timer, a day        false suspicions a day\n";
     for point in of.curve.iter().step_by(3) {
         text += &format!(
             "  {:>10}  {:<33} {}\n",
             short(point.timeout_ms),
-            with(Some(point.pauses_per_day), &point.evidence),
+            with(Some(point.outlasting_per_day), &point.evidence),
             short(point.false_suspicions_per_day)
         );
     }

@@ -77,10 +77,15 @@ fn paused(seconds: u32, every_s: f64, mean_s: f64) -> Measured {
 
 #[test]
 fn the_time_out_has_the_wanted_rate() {
-    // exp(-E / 0.2) / 100 = 1e-5 at E = 1.38 s.
+    // A pause of at least E (1 + v) - u h, where v is the smaller of two and h = E / 3.
+    let per_s = |e_s: f64| {
+        let grid = || (0..200).map(|i| (f64::from(i) + 0.5) / 200.0);
+        let of = |v: f64, u: f64| 2.0 * (1.0 - v) * (-(e_s * (1.0 + v - u / 3.0)) / 0.2).exp();
+        grid().flat_map(|v| grid().map(move |u| of(v, u))).sum::<f64>() / 4e4 / 100.0
+    };
     let measured = paused(1_000_000, 100.0, 0.2);
     let found = report(&measured, None, &WANTED, &mut Numbers::new(1));
-    let truth_ms = 1e3 * 0.2 * 1_000f64.ln();
+    let truth_ms = 1e3 * crate::calibrate::numeric::bisect(0.1, 5.0, |e_s| per_s(e_s) <= 1e-5);
     let e_ms = found.election_timeout_ms.unwrap();
     assert!((e_ms / truth_ms - 1.0).abs() < 0.25, "{e_ms} {truth_ms}");
     assert!(found.evidence.low.unwrap() <= truth_ms && truth_ms <= found.evidence.high.unwrap());
@@ -101,7 +106,8 @@ fn what_was_not_observed_is_marked() {
     let found = report(&measured, None, &strict, &mut Numbers::new(1));
     assert!(found.evidence.extrapolated);
     assert!(found.needed_node_days > found.observed_node_days);
-    let truth_ms = 1e3 * 0.2 * 25_920f64.ln();
+    // Less than this, which would be enough if timers ran for E.
+    let truth_ms = 1e3 * 0.2 * 25_920f64.ln() * 1.2;
     assert!(found.evidence.low.unwrap() <= truth_ms, "{found:?}");
     let loose = Wanted { false_suspicions_per_s: 1e-3, ..WANTED };
     let found = report(&measured, None, &loose, &mut Numbers::new(1));
@@ -136,6 +142,7 @@ fn without_pre_vote_followers_count_too() {
     let observed = |one: &Point| one.pauses_per_day > 0.0 && !one.evidence.extrapolated;
     for (with, without) in rates.filter(|(with, _)| observed(with)) {
         let ratio = without.false_suspicions_per_day / with.false_suspicions_per_day;
-        assert!((ratio - 3.0).abs() < 0.1, "{ratio}");
+        // Each of two followers is in the way of itself, by a timer that is longer than the first.
+        assert!(ratio > 1.0 && ratio < 3.2, "{ratio}");
     }
 }

@@ -1,0 +1,99 @@
+//! How a group counts time: how long a tick is, and after how many of them what happens.
+//!
+//! The library draws nothing: it stands for election after a time-out of one value, which is twice as
+//! long as the one that its promises and its check of the quorum go by. When a replica really stands
+//! is drawn here, from a seed, between the two.
+
+use super::Group;
+use crate::limits::{ELECTION_TICKS, HEARTBEAT_TICKS, TICK_US};
+use raft::StateRole;
+
+/// How a group counts time. All replicas of a group have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Microseconds between two ticks.
+    pub tick_us: u64,
+    /// Ticks between two heartbeats of a leader.
+    pub heartbeat_ticks: usize,
+    /// Ticks without a leader after which a follower wants to become one (up to twice as many, drawn).
+    pub election_ticks: usize,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { tick_us: TICK_US, heartbeat_ticks: HEARTBEAT_TICKS, election_ticks: ELECTION_TICKS }
+    }
+}
+
+impl Pace {
+    /// The shortest time in which a follower that has heard a leader votes for nobody else: a tick
+    /// may come at once after that.
+    pub fn promise_us(self) -> u64 {
+        (self.election_ticks as u64 - 1) * self.tick_us
+    }
+
+    /// Ticks after which a replica that has stood for election in vain does so again (up to twice as
+    /// many, drawn): enough for votes to come from far away.
+    fn retry_ticks(self) -> usize {
+        (self.election_ticks / 2).max(1)
+    }
+
+    /// How many more ticks a replica that stands back waits before it stands for election.
+    fn stand_back_ticks(self) -> usize {
+        3 * self.election_ticks
+    }
+}
+
+impl Group {
+    /// One tick has passed; see [`Pace::tick_us`]. At least that much time must lie between two
+    /// calls.
+    pub fn tick(&mut self) {
+        if self.is_asleep() || self.owes_entries() {
+            return;
+        }
+        let pace = self.pace;
+        let raft = &mut self.node.raft;
+        let in_vain = matches!(raft.state, StateRole::Candidate | StateRole::PreCandidate);
+        if in_vain && !self.stands_back {
+            // It has stood for election in vain, most likely because another did at the same time.
+            // It has waited for a leader already, and promises nothing to anybody: so it tries
+            // again sooner than it tried at first.
+            let (least, retry) = (pace.election_ticks - pace.retry_ticks(), pace.retry_ticks());
+            raft.election_elapsed = raft.election_elapsed.max(least);
+            self.patience %= retry;
+        }
+        let waits = self.node.raft.state != StateRole::Leader;
+        let is_due = self.node.raft.election_elapsed + 1 >= pace.election_ticks;
+        if waits && !is_due && self.is_impatient {
+            // A leader was heard in the meantime: the next wait is as long as any.
+            self.draw_patience();
+        }
+        let raft = &mut self.node.raft;
+        if waits && is_due {
+            if self.patience > 0 {
+                (self.patience, self.is_impatient) = (self.patience - 1, true);
+                // What it has promised to the leader ends now all the same: somebody else may be
+                // less patient, and needs its vote.
+                raft.election_elapsed = pace.election_ticks;
+                return;
+            }
+            // The library stands when its own, longer time-out is over.
+            raft.election_elapsed = 2 * pace.election_ticks - 1;
+            self.draw_patience();
+        }
+        self.node.tick();
+    }
+
+    /// Lets other replicas come first when a leader is missing, or ends that.
+    pub fn stand_back(&mut self, on: bool) {
+        self.stands_back = on;
+        self.draw_patience();
+    }
+
+    pub(super) fn draw_patience(&mut self) {
+        self.random = crate::shard::apply::mix(self.random);
+        let more = if self.stands_back { self.pace.stand_back_ticks() } else { 0 };
+        self.is_impatient = false;
+        self.patience = more + (self.random % self.pace.election_ticks as u64) as usize;
+    }
+}

@@ -1,0 +1,175 @@
+//! How machines stand still and how long messages take: the law of a world of elections.
+//!
+//! Everything follows from a seed, and what a law does at some time does not depend on who asks, or
+//! how often. So a cluster, another cluster with other time-outs and a probe can live under the same
+//! pauses.
+
+use crate::random::Random;
+
+/// Pauses of a machine of one kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Pauses {
+    /// How many there are in an hour.
+    pub per_hour: f64,
+    /// Their mean length; they are as long as they are by an exponential law.
+    pub mean_ms: f64,
+    /// None is longer.
+    pub max_ms: f64,
+}
+
+/// The law of a world.
+#[derive(Clone, Debug)]
+pub struct Law {
+    /// Pauses of every machine: nothing runs there, and all that comes waits.
+    pub pauses: Vec<Pauses>,
+    /// Median of the time that a message takes, in microseconds, from the machine of the row to that
+    /// of the column.
+    pub ways_us: Vec<Vec<f64>>,
+    /// Deviation of the logarithm of that time.
+    pub spread: f64,
+    /// Times at which a connection holds everything back, as when a segment is lost and sent again.
+    pub held: Pauses,
+    /// Median of the time that a synced write takes, in microseconds.
+    pub sync_us: f64,
+    /// Median of the time by which a timer is late, in microseconds.
+    pub lag_us: f64,
+}
+
+/// A law is cut off at so many deviations.
+const CUT: f64 = 3.5;
+
+impl Law {
+    /// Machines.
+    pub fn machines(&self) -> usize {
+        self.ways_us.len()
+    }
+
+    /// No message takes longer, but for pauses.
+    pub(super) fn way_max_us(&self) -> u64 {
+        let all = self.ways_us.iter().flatten().copied();
+        (all.fold(0.0, f64::max) * (self.spread * CUT).exp()) as u64 + 1
+    }
+
+    /// How long something with this median takes, by random bits.
+    fn skewed(&self, median_us: f64, spread: f64, bits: u64) -> u64 {
+        let p = ((bits >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+        // A logistic variable has a closed inverse, and at this scale the deviation of a standard
+        // normal one.
+        let z = (p / (1.0 - p)).ln() * 3.0_f64.sqrt() / std::f64::consts::PI;
+        (median_us * (spread * z.clamp(-CUT, CUT)).exp()) as u64
+    }
+
+    /// How long a message takes that is sent now.
+    pub(super) fn way_us(&self, from: usize, to: usize, bits: u64) -> u64 {
+        self.skewed(self.ways_us[from][to], self.spread, bits)
+    }
+
+    /// How long a synced write takes.
+    pub(super) fn sync_us(&self, bits: u64) -> u64 {
+        self.skewed(self.sync_us, 0.12, bits)
+    }
+
+    /// The pauses of a machine.
+    pub(super) fn pauses_of(&self, seed: u64, machine: usize) -> Pausing {
+        Pausing::new(&self.pauses, seed, &format!("pauses {machine}"))
+    }
+
+    /// When a connection holds back what is sent on it, and until when.
+    pub(super) fn held_of(&self, seed: u64, from: usize, to: usize) -> Pausing {
+        Pausing::new(&[self.held], seed, &format!("held {from} {to}"))
+    }
+
+    /// What the machine `own` would have measured in so many seconds, by a question a second to every
+    /// other one, in an open loop: `tell` hears of each whom it was put to, how late it was sent and
+    /// after how long the answer was read, in microseconds.
+    pub fn questions(
+        &self,
+        seed: u64,
+        own: usize,
+        seconds: u64,
+        mut tell: impl FnMut(usize, u32, u32),
+    ) {
+        let machines = self.machines();
+        let mut pausing: Vec<Pausing> =
+            (0..machines).map(|machine| self.pauses_of(seed, machine)).collect();
+        // The own pauses at the moment at which an answer comes, which is later.
+        let mut reading = self.pauses_of(seed, own);
+        let other = (0..machines).filter(|to| *to != own);
+        let mut ways: Vec<(usize, Pausing, Pausing)> = other
+            .map(|to| (to, self.held_of(seed, own, to), self.held_of(seed, to, own)))
+            .collect();
+        let mut random = Random::new(seed, &format!("questions {own}"));
+        let phases: Vec<u64> = ways.iter().map(|_| random.below(1_000_000)).collect();
+        let mut order: Vec<usize> = (0..ways.len()).collect();
+        order.sort_unstable_by_key(|at| phases[*at]);
+        for second in 0..seconds {
+            for at in order.iter().copied() {
+                let due_us = second * 1_000_000 + phases[at];
+                let late_us = self.skewed(self.lag_us, 0.5, random.next());
+                let sent_us = pausing[own].runs_at(due_us) + late_us;
+                let (to, there, back) = &mut ways[at];
+                let there_us = there.runs_at(sent_us) + self.way_us(own, *to, random.next());
+                let answered_us = pausing[*to].runs_at(there_us);
+                let back_us = back.runs_at(answered_us) + self.way_us(*to, own, random.next());
+                let read_us = reading.runs_at(back_us);
+                tell(*to, (sent_us - due_us) as u32, (read_us - sent_us) as u32);
+            }
+        }
+    }
+}
+
+/// Pauses one after the other.
+#[derive(Clone, Debug)]
+pub(super) struct Pausing {
+    kinds: Vec<(Pauses, Random, u64)>,
+    begin_us: u64,
+    end_us: u64,
+}
+
+impl Pausing {
+    fn new(kinds: &[Pauses], seed: u64, purpose: &str) -> Self {
+        let kinds = kinds.iter().zip(0..).filter(|(kind, _)| kind.per_hour > 0.0);
+        let kinds = kinds.map(|(kind, at): (&Pauses, u32)| {
+            let mut random = Random::new(seed, &format!("{purpose} {at}"));
+            let begin_us = exponential(&mut random, 3.6e9 / kind.per_hour);
+            (*kind, random, begin_us)
+        });
+        let mut new = Self { kinds: kinds.collect(), begin_us: 0, end_us: 0 };
+        new.next();
+        new
+    }
+
+    /// The pause that comes next, or is under way.
+    fn next(&mut self) {
+        let Some((kind, random, begin_us)) = self.kinds.iter_mut().min_by_key(|kind| kind.2) else {
+            (self.begin_us, self.end_us) = (u64::MAX, u64::MAX);
+            return;
+        };
+        // What would begin in a pause begins at its end.
+        self.begin_us = (*begin_us).max(self.end_us);
+        let mean_us = kind.mean_ms * 1e3;
+        let length_us = exponential(random, mean_us).min((kind.max_ms * 1e3) as u64);
+        self.end_us = self.begin_us + length_us;
+        *begin_us = self.begin_us + length_us + exponential(random, 3.6e9 / kind.per_hour);
+    }
+
+    /// The pause that is under way then, or the next one. Times must not go back by more than a
+    /// pause.
+    pub fn at(&mut self, at_us: u64) -> (u64, u64) {
+        while self.end_us <= at_us {
+            self.next();
+        }
+        (self.begin_us, self.end_us)
+    }
+
+    /// When something that is to be done then is done.
+    pub fn runs_at(&mut self, at_us: u64) -> u64 {
+        let (begin_us, end_us) = self.at(at_us);
+        if begin_us <= at_us { end_us } else { at_us }
+    }
+}
+
+fn exponential(random: &mut Random, mean: f64) -> u64 {
+    let unit = (random.next() >> 11) as f64 / (1_u64 << 53) as f64;
+    (-(1.0 - unit).ln() * mean) as u64
+}
