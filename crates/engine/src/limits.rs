@@ -136,6 +136,12 @@ pub const PARKED_US_MAX: u64 = 100_000;
 pub const SNAPSHOT_ROUNDS_MAX: u32 = 8;
 /// Microseconds between two ticks of the replicated logs.
 pub const TICK_US: u64 = 50_000;
+/// The shortest that such ticks may be made while a cluster runs, in microseconds.
+pub const TICK_US_MIN: u64 = 10_000;
+/// The longest that such ticks may be made while a cluster runs, in microseconds.
+pub const TICK_US_MAX: u64 = 150_000;
+/// The longest time for which a leader asks others to vote for nobody else, in microseconds.
+pub const PROMISE_US_MAX: u64 = (ELECTION_TICKS as u64 - 1) * TICK_US;
 /// Ticks between two heartbeats of a leader.
 pub const HEARTBEAT_TICKS: usize = 2;
 /// Ticks without a leader after which a follower wants to become one (up to twice as many, drawn).
@@ -167,7 +173,7 @@ pub const STRANGERS_MAX: usize = 64;
 /// Batches of one replicated log that may be on their way to the disk at once.
 pub const PERSISTS_MAX: usize = 8;
 /// How long handing the lead of a shard over may take, in microseconds.
-pub const HANDOVER_US_MAX: u64 = 2_000_000;
+pub const HANDOVER_US_MAX: u64 = 4_000_000;
 /// How long a shard stands still for a cut at most, in microseconds.
 pub const FREEZE_US_MAX: u64 = 3_000_000;
 /// Requests that a shard holds back while it stands still; beyond it the cut is given up.
@@ -221,7 +227,8 @@ const _: () = assert!(HEARTBEAT_TICKS * 4 < ELECTION_TICKS);
 // Followers that slept stand for election within the same time as those that did not.
 const _: () = assert!(SILENT_US < ELECTION_TICKS as u64 * TICK_US);
 // The library gives a handover up after an election time-out.
-const _: () = assert!(ELECTION_TICKS as u64 * TICK_US < HANDOVER_US_MAX);
+const _: () = assert!(ELECTION_TICKS as u64 * TICK_US_MAX < HANDOVER_US_MAX);
+const _: () = assert!(TICK_US_MIN < TICK_US && TICK_US < TICK_US_MAX);
 // A vote counts only while shards still remember what they have declared void, whatever the clocks.
 const _: () = assert!(2 * DECIDE_US_MAX < VOID_US);
 // An entry and the command that went beyond its bound fit into one message.

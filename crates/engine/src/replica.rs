@@ -11,7 +11,6 @@ mod split;
 
 use crate::entry::{Entry, EntryCodec, SnapshotPart};
 use crate::level::Level;
-use crate::limits::TICK_US;
 use crate::message::{Body, MachineId, Now, Request, Response, ShardId, TxnId};
 use crate::pipeline::Word;
 use crate::replication::{
@@ -285,13 +284,13 @@ impl<C: EntryCodec> Replica<C> {
             self.shard.tick(now);
         }
         let ticks = !self.group.membership().is_alone() && !self.group.is_asleep();
-        if ticks && now.mono_us >= self.ticked_us + TICK_US {
+        if ticks && now.mono_us >= self.ticked_us + self.group.pace().tick_us {
             self.ticked_us = now.mono_us;
             if self.falls_asleep(now) {
                 return Ok(());
             }
-            self.group.tick();
-            self.stand();
+            self.group.tick(now.mono_us);
+            self.stand(now);
             self.go_on_handing_over(now);
             // A voter that is alone hears nothing, and has what a start has read back to carry out.
             self.apply(now)?;
@@ -302,7 +301,7 @@ impl<C: EntryCodec> Replica<C> {
     /// When [`Replica::tick`] should be called at the latest, in monotonic microseconds, if ever.
     pub fn next_timeout(&self, now: Now) -> Option<u64> {
         let ticks = !self.group.membership().is_alone() && !self.group.is_asleep();
-        let group = ticks.then_some(self.ticked_us + TICK_US);
+        let group = ticks.then_some(self.ticked_us + self.group.pace().tick_us);
         let shard = self.leading.and_then(|_| self.shard.next_timeout(now));
         group.into_iter().chain(shard).min()
     }

@@ -35,7 +35,7 @@ fn a_newcomer_votes_but_not_one_that_has_acknowledged_more() {
     assert_eq!(ask(&mut again, 6), []);
     // It does not stand for election either, however long nobody is heard of.
     for _ in 0..200 {
-        again.tick();
+        again.tick(0);
     }
     assert_eq!(again.take_messages(), []);
     assert_eq!(

@@ -10,6 +10,7 @@
 //! > 2 hears                   2 takes in all that was sent to it
 //! > 2 hears 1                 2 takes in what 1 has sent to it
 //! > 2 synced                  what 2 was writing is on its disk
+//! > 2 ticks 40              time passes for 2, as much as forty of its ticks
 //! > settle                    everybody hears and writes until nobody has anything to say
 //! ```
 //!
@@ -78,6 +79,11 @@ fn a_follower_that_was_away_for_long_gets_a_snapshot() {
 #[test]
 fn reads_rest_on_a_lease_or_on_a_round() {
     holds("lease", include_str!("replication/lease.txt"));
+}
+
+#[test]
+fn who_hurries_keeps_what_a_leader_was_promised() {
+    holds("promise", include_str!("replication/promise.txt"));
 }
 
 #[test]

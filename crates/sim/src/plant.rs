@@ -73,6 +73,8 @@ pub enum Plant {
     SlowClock,
     /// In a cluster: a connection loses a message now and then and goes on.
     LostFrame,
+    /// In a cluster: nobody keeps what a leader has asked to be promised.
+    BrokenPromise,
     /// In a cluster: a newer build writes what an older one does not understand.
     EarlyLevel,
     /// In a cluster with sessions: what is watched is told after an answer that shows it.
@@ -103,7 +105,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -132,6 +134,7 @@ impl Plant {
         Self::EarlyVoter,
         Self::SlowClock,
         Self::LostFrame,
+        Self::BrokenPromise,
         Self::EarlyLevel,
         Self::WatchAfterAnswer,
         Self::LostWatch,
@@ -178,6 +181,7 @@ impl Plant {
             Self::EarlyVoter => "early-voter",
             Self::SlowClock => "slow-clock",
             Self::LostFrame => "lost-frame",
+            Self::BrokenPromise => "broken-promise",
             Self::EarlyLevel => "early-level",
             Self::WatchAfterAnswer => "watch-after-answer",
             Self::LostWatch => "lost-watch",
@@ -221,6 +225,7 @@ impl Plant {
             Self::TornCut => &[(Fault::Backup, 40)],
             Self::ForgottenTokens => &[(Fault::Snapshot, 60), (Fault::Crash, 20)],
             Self::FrozenClock => &[(Fault::Move, 12)],
+            Self::BrokenPromise => &[(Fault::Lie, 100)],
             Self::EarlyProposal => &[(Fault::Crash, 20), (Fault::Clog, 40)],
             _ => &[],
         }
@@ -349,6 +354,7 @@ impl Plant {
                     acknowledge(message);
                 }
             }
+            (Self::BrokenPromise, Parcel::Raft { message, .. }) => ask_for_nothing(message),
             (Self::LostFrame, Parcel::Response(response)) if response.token.0 % 500 == 499 => {
                 return None;
             }
@@ -392,6 +398,17 @@ fn acknowledge(message: &mut Message) {
         message.reject = false;
         message.reject_hint = 0;
     }
+}
+
+/// A leader's question names no time that is to be promised, and its answer is that to the question as
+/// it was.
+fn ask_for_nothing(message: &mut Message) {
+    let context = &message.context;
+    message.context = match (message.get_msg_type(), context.len()) {
+        (MessageType::MsgHeartbeat, 16) => [&context[..8], &[0; 8], &context[8..]].concat().into(),
+        (MessageType::MsgHeartbeatResponse, 24) => [&context[..8], &context[16..]].concat().into(),
+        _ => return,
+    };
 }
 
 /// Whether a shard says that it has not stood still.

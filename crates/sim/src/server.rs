@@ -106,6 +106,8 @@ pub enum Input {
     HandOver(ShardId, MachineId),
     /// The machine hands all leads over and stands back, or ends that.
     StandBack(bool),
+    /// Replicated logs count time in ticks of so many microseconds.
+    Tick(u64),
     /// An operator's command.
     Operate(Vec<String>),
     /// The files of a shard that was held here are removed.
@@ -446,6 +448,7 @@ impl Worker {
             Input::Seed(seed) => self.node.sow(now, *seed).map_err(|e| e.to_string())?,
             Input::HandOver(shard, to) => self.node.hand_over(now, shard, to),
             Input::StandBack(on) => self.node.stand_back(now, on),
+            Input::Tick(tick_us) => self.node.set_tick(tick_us),
             Input::Operate(words) => {
                 let session = *self
                     .sessions

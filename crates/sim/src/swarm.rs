@@ -99,6 +99,8 @@ pub enum Fault {
     HandOver,
     /// A machine hands over all that it leads and stands back.
     StandBack,
+    /// What was measured is a lie: a machine, or all of them, count time too fast or too slowly.
+    Lie,
     /// The shard map is changed.
     Reshape,
     /// Clients have nothing to ask for a while, so that groups fall asleep.
@@ -109,7 +111,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them, with how often a run has each at most and whether it takes several machines.
-    const ALL: [(Self, u64, bool); 24] = [
+    const ALL: [(Self, u64, bool); 25] = [
         (Self::Crash, 4, false),
         (Self::Outage, 2, true),
         (Self::FailedSync, 3, false),
@@ -131,6 +133,7 @@ impl Fault {
         (Self::Garble, 4, true),
         (Self::HandOver, 8, true),
         (Self::StandBack, 3, true),
+        (Self::Lie, 6, true),
         (Self::Reshape, 8, true),
         (Self::Lull, 3, true),
         (Self::Backup, 12, false),

@@ -29,7 +29,7 @@ use adt::Reply;
 use clients::Connection;
 use engine::entry::KeptGroup;
 use engine::gateway::Said;
-use engine::limits::{IDLE_HOLDER_US_MAX, STREAM_KEPT_US};
+use engine::limits::{IDLE_HOLDER_US_MAX, STREAM_KEPT_US, TICK_US};
 use engine::map::ShardMap;
 use engine::message::{MachineId, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -156,6 +156,9 @@ enum Event {
         shard: ShardId,
     },
     ComeBack {
+        machine: u16,
+    },
+    Disbelieve {
         machine: u16,
     },
     Mend {
@@ -519,6 +522,7 @@ impl World {
                 self.remove(machine, shard);
             }
             Event::ComeBack { machine } => self.stand_back(machine, false),
+            Event::Disbelieve { machine } => self.believe(machine, TICK_US),
             Event::Mend { from, to } => self.mend(from, to),
             Event::Connections => self.look_after_connections(),
             Event::Compare => self.compare()?,

@@ -28,6 +28,7 @@ pub use transfer::{SnapshotPiece, Taken, Transfer};
 use crate::entry::{EntryCodec, SnapshotCodec};
 use crate::gateway::{Gateway, PeerMessage};
 use crate::level::Level;
+use crate::limits::TICK_US;
 use crate::map::ShardMap;
 use crate::message::{GatewayId, MachineId, Now, Request, Response, ShardId};
 use crate::replica::{Replica, ReplicaError, Seed, splits_of};
@@ -132,6 +133,8 @@ pub struct Node<C> {
     told_us: u64,
     /// Until when leads are handed over that this machine has.
     standing_back_until_us: u64,
+    /// How long the ticks of the replicated logs are.
+    tick_us: u64,
     /// Where among the active ones to look for answers next.
     polled: usize,
     events: VecDeque<Event>,
@@ -188,6 +191,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             settled: Settled::default(),
             told_us: 0,
             standing_back_until_us: 0,
+            tick_us: TICK_US,
             polled: 0,
             events: VecDeque::new(),
             parcels: VecDeque::new(),
@@ -542,6 +546,21 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
         self.rouse_all();
         self.hand_over_all(now);
+    }
+
+    /// Lets all replicas here count time in ticks of another length, as near to it as limits let:
+    /// heartbeats and election time-outs go with it. Nothing that must be right rests on it.
+    pub fn set_tick(&mut self, tick_us: u64) {
+        if tick_us == self.tick_us {
+            return;
+        }
+        self.tick_us = tick_us;
+        for &shard in &self.local {
+            if let Some(replica) = &mut self.replicas[shard] {
+                replica.set_tick(tick_us);
+            }
+        }
+        self.rouse_all();
     }
 
     /// Goes on to hand over what is led here, each shard to one of the machines that are ready for

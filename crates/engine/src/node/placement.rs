@@ -319,6 +319,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         let level = placement.level();
         let mut replica = Replica::recover(setup, codec, now, nothing, nobody)?;
         replica.use_level(level);
+        replica.set_tick(self.tick_us);
         let index = usize::from(shard.0);
         self.replicas[index] = Some(Box::new(replica));
         self.announced[index] = None;

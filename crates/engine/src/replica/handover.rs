@@ -45,6 +45,11 @@ impl<C: EntryCodec> Replica<C> {
         self.group.stand_back(on);
     }
 
+    /// Counts time in ticks of another length from now on, in microseconds.
+    pub fn set_tick(&mut self, tick_us: u64) {
+        self.group.set_tick(tick_us);
+    }
+
     /// The machines that could take the lead over at once.
     pub fn successors(&self) -> Vec<MachineId> {
         self.group.successors()

@@ -86,9 +86,9 @@ impl<C: EntryCodec> Replica<C> {
     }
 
     /// Asks for votes, if this is the machine that is to lead a new shard at first.
-    pub(super) fn stand(&mut self) {
+    pub(super) fn stand(&mut self, now: Now) {
         if self.stands > 0 {
-            self.stands = if self.group.stand() { self.stands - 1 } else { 0 };
+            self.stands = if self.group.stand(now.mono_us) { self.stands - 1 } else { 0 };
         }
     }
 

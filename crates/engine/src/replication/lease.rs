@@ -1,18 +1,71 @@
 //! Leases: for how long a leader may answer reads without asking anybody.
 //!
-//! A round asks all replicas whether they still follow. When a majority has said so, none of them
-//! votes for anybody else before an election time-out has passed on its own clock since it heard
-//! the question; so the leader counts an election time-out from the instant *before* it asked, on
-//! its own monotonic clock, less a part by which two clocks may differ in speed. (The library's own
-//! lease counts ticks, which stand still when a machine is paused: a stale read was measured.)
+//! A round asks all replicas whether they still follow, and to vote for nobody else for a time that
+//! it names. Whoever answers has promised that, on its own monotonic clock since it heard the
+//! question ([`Promise`]); so the leader, when a majority has answered, counts that time from the
+//! instant *before* it asked, on its own monotonic clock, less a part by which two clocks may differ
+//! in speed. (The library's own lease counts ticks, which stand still when a machine is paused: a
+//! stale read was measured.)
+//!
+//! The time is named in the question, so that nothing rests on how long anybody's election time-out
+//! is: each replica may have another one, and it may change at any time.
 
 use super::Pace;
-use crate::limits::CLOCK_DRIFT_PERCENT_MAX;
+use crate::limits::{CLOCK_DRIFT_PERCENT_MAX, PROMISE_US_MAX};
+use raft::eraftpb::{Message, MessageType};
 use std::collections::VecDeque;
 
-/// How long a lease lasts.
-fn lease_us(pace: Pace) -> u64 {
-    pace.promise_us() * (100 - CLOCK_DRIFT_PERCENT_MAX) / 100
+/// How long a lease lasts that rests on promises for so long.
+fn lease_us(promise_us: u64) -> u64 {
+    promise_us * (100 - CLOCK_DRIFT_PERCENT_MAX) / 100
+}
+
+/// For how long others are asked to vote for nobody else: no longer than they wait for a leader, or
+/// the next one would come late, and bounded, because a replica that was started again must keep
+/// what it does not remember.
+pub(super) fn asked_us(pace: Pace) -> u64 {
+    pace.promise_us().min(PROMISE_US_MAX)
+}
+
+/// Until when a replica votes for nobody but the leader that it follows, and does not stand itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Promise {
+    until_us: u64,
+    /// It may have been given by an earlier process: whatever is asked, nobody gets a vote.
+    forgotten_until_us: u64,
+}
+
+impl Promise {
+    /// What an earlier process may have promised ends at this time.
+    pub fn new(forgotten_until_us: u64) -> Self {
+        Self { until_us: forgotten_until_us, forgotten_until_us }
+    }
+
+    /// A message of another replica has come, in this replica's term or a later one. Questions of
+    /// builds that name no time ask for the longest.
+    pub fn hear(&mut self, mono_us: u64, message: &Message) {
+        if message.get_msg_type() != MessageType::MsgHeartbeat || message.context.is_empty() {
+            return;
+        }
+        let asked = message.context.get(8..16).and_then(|rest| rest.try_into().ok());
+        let asked_us = asked.map_or(PROMISE_US_MAX, u64::from_le_bytes).min(PROMISE_US_MAX);
+        self.until_us = self.until_us.max(mono_us + asked_us);
+    }
+
+    /// Whether this message asks for a vote that was promised not to be given. Whoever a leader has
+    /// handed its lead to may be voted for: that leader has renounced what it was promised.
+    pub fn forbids(&self, mono_us: u64, message: &Message) -> bool {
+        let kind = message.get_msg_type();
+        let asks = matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
+        let handed_over = message.context == raft::CAMPAIGN_TRANSFER;
+        let until_us = if handed_over { self.forgotten_until_us } else { self.until_us };
+        asks && mono_us < until_us
+    }
+
+    /// Whether this replica may stand for election.
+    pub fn lets_stand(&self, mono_us: u64) -> bool {
+        mono_us >= self.until_us
+    }
 }
 
 #[derive(Debug)]
@@ -20,6 +73,8 @@ struct Round {
     number: u64,
     term: u64,
     began_us: u64,
+    /// What is promised by those who answer.
+    asked_us: u64,
     /// The members are those who were asked.
     holds: bool,
 }
@@ -28,11 +83,11 @@ struct Round {
 #[derive(Debug)]
 pub(super) struct Lease {
     alone: bool,
-    lease_us: u64,
+    asked_us: u64,
     open: VecDeque<Round>,
     last: u64,
     confirmed: u64,
-    /// Term and beginning of the newest round that was confirmed.
+    /// Of the newest round that was confirmed, the term, and when the lease that it gives ends.
     held: Option<(u64, u64)>,
     /// In this term another replica may be elected in spite of the lease.
     renounced: u64,
@@ -41,8 +96,13 @@ pub(super) struct Lease {
 impl Lease {
     /// `alone`: there is nobody who could vote.
     pub fn new(alone: bool, pace: Pace) -> Self {
-        let (lease_us, open) = (lease_us(pace), VecDeque::new());
-        Self { alone, lease_us, open, last: 0, confirmed: 0, held: None, renounced: 0 }
+        let (asked_us, open) = (asked_us(pace), VecDeque::new());
+        Self { alone, asked_us, open, last: 0, confirmed: 0, held: None, renounced: 0 }
+    }
+
+    /// From now on others are asked for promises that go with this pace.
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.asked_us = asked_us(pace);
     }
 
     /// The lead may be handed over in this term, to a replica that is elected without regard to
@@ -56,8 +116,9 @@ impl Lease {
         self.last += 1;
         // Those of an earlier lead are never answered.
         self.open.retain(|round| round.term == term);
-        self.open.push_back(Round { number: self.last, term, began_us: mono_us, holds: true });
-        (self.last, self.last.to_le_bytes().to_vec())
+        let (number, asked_us) = (self.last, self.asked_us);
+        self.open.push_back(Round { number, term, began_us: mono_us, asked_us, holds: true });
+        (number, [number, asked_us].map(u64::to_le_bytes).concat())
     }
 
     /// The members are others from now on: a majority of them may not have promised anything.
@@ -68,11 +129,15 @@ impl Lease {
 
     /// A majority has confirmed a round, and with it those before.
     pub fn completed(&mut self, context: &[u8]) {
-        let Ok(number) = context.try_into().map(u64::from_le_bytes) else { return };
+        let number = context.first_chunk().copied().map(u64::from_le_bytes);
+        let Some(number) = number else { return };
         while self.open.front().is_some_and(|round| round.number <= number) {
             let Some(round) = self.open.pop_front() else { return };
             self.confirmed = round.number;
-            self.held = Some((round.term, round.began_us)).filter(|_| round.holds);
+            let end_us = round.began_us + lease_us(round.asked_us);
+            // One that was asked for less may end before one of earlier.
+            let end_us = self.end_us(round.term).map_or(end_us, |earlier| earlier.max(end_us));
+            self.held = Some((round.term, end_us)).filter(|_| round.holds);
         }
     }
 
@@ -89,7 +154,9 @@ impl Lease {
     /// Whether more than half of the lease is over, and nobody was asked yet.
     pub fn should_renew(&self, term: u64, mono_us: u64) -> bool {
         let may_hold = self.renounced != term;
-        may_hold && self.open.is_empty() && self.left_us(term, mono_us) < self.lease_us / 2
+        may_hold
+            && self.open.is_empty()
+            && self.left_us(term, mono_us) < lease_us(self.asked_us) / 2
     }
 
     /// How much of the lease is left.
@@ -97,7 +164,11 @@ impl Lease {
         if self.alone {
             return u64::MAX;
         }
-        let held = self.held.filter(|(of, _)| *of == term && *of != self.renounced);
-        held.map_or(0, |(_, began_us)| (began_us + self.lease_us).saturating_sub(mono_us))
+        let end_us = self.end_us(term).filter(|_| term != self.renounced);
+        end_us.map_or(0, |end_us| end_us.saturating_sub(mono_us))
+    }
+
+    fn end_us(&self, term: u64) -> Option<u64> {
+        self.held.filter(|(of, _)| *of == term).map(|(_, end_us)| end_us)
     }
 }

@@ -30,9 +30,9 @@ pub use members::{Members, Step};
 pub use pace::Pace;
 pub use standing::Standing;
 
-use crate::limits::PERSISTS_MAX;
+use crate::limits::{PERSISTS_MAX, PROMISE_US_MAX};
 use crate::message::{MachineId, ShardId};
-use lease::Lease;
+use lease::{Lease, Promise};
 use raft::eraftpb::{Entry, EntryType, HardState, Message, MessageType};
 use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 use std::collections::VecDeque;
@@ -186,9 +186,8 @@ pub struct Group {
     is_impatient: bool,
     stands_back: bool,
     random: u64,
-    /// Votes are given to nobody before this monotonic time: this replica may have promised a
-    /// leader something before it was started again.
-    silent_until_us: u64,
+    /// What leaders were promised, maybe before this replica was started again.
+    promise: Promise,
     /// Index and term of what an earlier replica on this machine may have acknowledged: before that
     /// is here again, this one takes no part in elections.
     owes: (u64, u64),
@@ -279,7 +278,7 @@ impl Group {
         if alone {
             node.campaign()?;
         }
-        let silent_us = if alone || is_new { 0 } else { pace.promise_us() };
+        let silent_us = if alone || is_new { 0 } else { PROMISE_US_MAX };
         let mut group = Self {
             id,
             pace,
@@ -302,7 +301,7 @@ impl Group {
             is_impatient: false,
             stands_back: false,
             random: seed,
-            silent_until_us: mono_us + silent_us,
+            promise: Promise::new(mono_us + silent_us),
             owes: promises.last,
             told: applied,
             asleep: None,
@@ -399,15 +398,15 @@ impl Group {
     /// # Errors
     /// If this replica has said that it has entries which it has not.
     pub fn step(&mut self, mono_us: u64, message: Message) -> Result<(), GroupError> {
-        let asks_for_vote = matches!(
-            message.get_msg_type(),
-            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote
-        );
         // Whoever sends it need not be a member yet, as far as it is known here.
         if message.to != u64::from(self.membership.own.0) {
             return Ok(());
         }
-        if asks_for_vote && (mono_us < self.silent_until_us || self.owes_entries()) {
+        let kind = message.get_msg_type();
+        let asks_for_vote =
+            matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
+        let is_silent = asks_for_vote && self.owes_entries();
+        if is_silent || self.promise.forbids(mono_us, &message) {
             return Ok(());
         }
         if message.get_msg_type() == MessageType::MsgSnapshot {
@@ -423,6 +422,9 @@ impl Group {
         }
         self.wake_for(mono_us, &message);
         self.hear_committed(&message);
+        if message.term >= self.term() {
+            self.promise.hear(mono_us, &message);
+        }
         // The library refuses what belongs to nobody; there is nothing to do about it.
         let _ = self.node.step(message);
         Ok(())
@@ -486,9 +488,9 @@ impl Group {
     }
 
     /// Asks for votes now, if no leader is known. Tells whether none is.
-    pub fn stand(&mut self) -> bool {
+    pub fn stand(&mut self, mono_us: u64) -> bool {
         let none = self.node.raft.leader_id == raft::INVALID_ID;
-        if none && self.may_restore() {
+        if none && self.may_restore() && self.promise.lets_stand(mono_us) {
             // The library refuses when it must not; there is nothing to do about it.
             let _ = self.node.campaign();
         }

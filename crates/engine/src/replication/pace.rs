@@ -5,10 +5,11 @@
 //! is drawn here, from a seed, between the two.
 
 use super::Group;
-use crate::limits::{ELECTION_TICKS, HEARTBEAT_TICKS, TICK_US};
+use crate::limits::{ELECTION_TICKS, HEARTBEAT_TICKS, TICK_US, TICK_US_MAX, TICK_US_MIN};
 use raft::StateRole;
 
-/// How a group counts time. All replicas of a group have the same.
+/// How a replica counts time. Replicas of a group may differ in how long their ticks are; a leader
+/// with long ticks is then taken for lost by those with short ones, and no more than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Microseconds between two ticks.
@@ -47,7 +48,7 @@ impl Pace {
 impl Group {
     /// One tick has passed; see [`Pace::tick_us`]. At least that much time must lie between two
     /// calls.
-    pub fn tick(&mut self) {
+    pub fn tick(&mut self, mono_us: u64) {
         if self.is_asleep() || self.owes_entries() {
             return;
         }
@@ -70,8 +71,8 @@ impl Group {
         }
         let raft = &mut self.node.raft;
         if waits && is_due {
-            if self.patience > 0 {
-                (self.patience, self.is_impatient) = (self.patience - 1, true);
+            if self.patience > 0 || !self.promise.lets_stand(mono_us) {
+                (self.patience, self.is_impatient) = (self.patience.saturating_sub(1), true);
                 // What it has promised to the leader ends now all the same: somebody else may be
                 // less patient, and needs its vote.
                 raft.election_elapsed = pace.election_ticks;
@@ -82,6 +83,18 @@ impl Group {
             self.draw_patience();
         }
         self.node.tick();
+    }
+
+    /// How it counts time.
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// Counts in ticks of another length from now on, as near to it as limits let. What was promised
+    /// to others, or by them, stays as it was.
+    pub fn set_tick(&mut self, tick_us: u64) {
+        self.pace.tick_us = tick_us.clamp(TICK_US_MIN, TICK_US_MAX);
+        self.lease.set_pace(self.pace);
     }
 
     /// Lets other replicas come first when a leader is missing, or ends that.

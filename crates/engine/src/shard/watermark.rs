@@ -9,12 +9,12 @@
 //! finds out within an election time-out; so a watermark counts for a transaction only if it was
 //! heard long enough after the transaction was carried out here.
 
-use crate::limits::{ELECTION_TICKS, TICK_US};
+use crate::limits::{ELECTION_TICKS, TICK_US_MAX};
 use crate::message::ShardId;
 use adt::Timestamp;
 
 /// How long after a transaction was carried out a watermark must be heard to count for it.
-const CERTAIN_US: u64 = 5 * ELECTION_TICKS as u64 * TICK_US;
+const CERTAIN_US: u64 = 5 * ELECTION_TICKS as u64 * TICK_US_MAX;
 
 /// How far every shard has settled its transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -112,6 +112,15 @@ impl World {
                 let round = self.machine(own).group.begin_round(now);
                 self.told.push(format!("round {round}"));
             }
+            ["counts", "in", "ticks", "of", ms, "ms"] => {
+                self.machine(own).group.set_tick(ms.parse::<u64>().unwrap() * 1_000);
+            }
+            ["ticks", count] => {
+                for _ in 0..count.parse().unwrap() {
+                    self.tick(&[own]);
+                    self.drain(own);
+                }
+            }
             ["is", "asked", "to", "read"] => self.read(own),
             ["shows"] => self.show(own),
             _ => panic!("no machine can {words:?}"),
@@ -139,9 +148,11 @@ impl World {
     }
 
     fn tick(&mut self, machines: &[u16]) {
-        self.mono_us += TICK_US;
+        let paces = machines.iter().map(|machine| self.machines[machine].group.pace().tick_us);
+        self.mono_us += paces.max().unwrap_or(TICK_US);
+        let now = self.mono_us;
         for machine in machines {
-            self.machine(*machine).group.tick();
+            self.machine(*machine).group.tick(now);
         }
     }
 
@@ -375,5 +386,5 @@ fn show(message: &Message) -> String {
 }
 
 fn round(message: &Message) -> u64 {
-    message.context.as_ref().try_into().map_or(0, u64::from_le_bytes)
+    message.context.first_chunk().copied().map_or(0, u64::from_le_bytes)
 }

@@ -236,7 +236,7 @@ impl<'a> World<'a> {
         let Some(group) = &mut machine.group else { return Ok(()) };
         match coming {
             Coming::Tick => {
-                group.tick();
+                group.tick(now_us);
                 self.to(now_us + self.plan.pace.tick_us, own, Coming::Tick);
             }
             Coming::Message(message) => {

@@ -6,7 +6,7 @@ use crate::network::SILENCE_US;
 use crate::plant::Plant;
 use crate::server::Input;
 use crate::swarm::Fault;
-use engine::limits::SILENT_US;
+use engine::limits::{SILENT_US, TICK_US_MIN};
 use engine::message::{MachineId, ShardId};
 use std::collections::BTreeSet;
 
@@ -66,6 +66,7 @@ impl World {
                 let machine = self.any_machine();
                 self.stand_back(machine, true);
             }
+            Fault::Lie => self.lie(),
             Fault::Reshape => self.reshape(),
             Fault::Backup => self.begin_backup(),
             Fault::Lull => self.lull(),
@@ -233,6 +234,38 @@ impl World {
             self.fault("stand_backs");
             let time = self.now_us + self.faults.tail(1_000_000);
             self.at(time, Event::ComeBack { machine });
+        }
+    }
+
+    /// Time-outs follow from figures that somebody has made up: one machine believes them, or each
+    /// gets some of its own, or all but one that leads hurry, and may hear no more of that one.
+    fn lie(&mut self) {
+        self.fault("lies");
+        let (leaders, kind) = (self.leaders(), self.faults.below(10));
+        let led = kind >= 7 && !leaders.is_empty();
+        let one = if led { *self.faults.pick(&leaders) } else { self.any_machine() };
+        let machines = if kind < 4 { vec![one] } else { self.present() };
+        for machine in machines {
+            let tick_us = match kind {
+                0..7 => *self.faults.pick(&[0, 2 * TICK_US_MIN, u64::MAX]),
+                _ if machine == one => u64::MAX,
+                _ => 0,
+            };
+            self.believe(machine, tick_us);
+            let until = self.now_us + self.faults.between(100_000, 8_000_000);
+            let until = until.min(self.faults_end_us.max(self.now_us + 1));
+            self.at(until, Event::Disbelieve { machine });
+        }
+        if led && self.faults.percent(50) {
+            let until = self.now_us + self.faults.between(100_000, 4_000_000);
+            self.cut_off(MachineId(one + 1), until);
+        }
+    }
+
+    /// A machine counts time in ticks of another length.
+    pub(super) fn believe(&mut self, machine: u16, tick_us: u64) {
+        for worker in 0..self.shape.workers {
+            self.hand_in(machine, worker, Input::Tick(tick_us));
         }
     }
 
