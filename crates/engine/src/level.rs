@@ -35,8 +35,10 @@ impl Level {
     /// Machines ask each other how long messages take, and where leads should go; see
     /// `docs/internals/slow-machines.md`.
     pub const PROBED: Self = Self(9);
+    /// Machines agree on how long an election time-out is; see `docs/internals/slow-machines.md`.
+    pub const PACED: Self = Self(10);
     /// The newest that this build understands.
-    pub const NEWEST: Self = Self::PROBED;
+    pub const NEWEST: Self = Self::PACED;
 
     /// Whether a machine that understands this level can be in a cluster that uses another one.
     pub fn suffices_for(self, used: Self) -> bool {

@@ -17,7 +17,7 @@ use engine::gateway::{Admin, CoordinationClient, Facts, SessionId};
 use engine::limits::SHARDS_MAX;
 use engine::message::{GatewayId, MachineId, ShardId};
 use engine::node::Readiness;
-use probe::watch::Figures;
+use probe::watch::{Figures, Wish};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -79,6 +79,8 @@ pub enum Notice {
     },
     /// Another machine tells what it has seen of all others.
     Figures(MachineId, Box<Figures>),
+    /// Another machine says which election time-out it uses, and which one would do.
+    Wish(MachineId, Wish),
     /// Another machine asks for the lead of a shard to go to a machine.
     LeadElsewhere {
         /// Who asks.
@@ -244,6 +246,9 @@ impl Runner {
                 if let Some(probe) = &mut self.control.synchrony {
                     probe.hear(machine, *figures);
                 }
+            }
+            Notice::Wish(machine, wish) => {
+                self.control.synchrony.iter_mut().for_each(|probe| probe.wished(machine, wish));
             }
             Notice::LeadElsewhere { from, shard, to } => {
                 self.control.synchrony.iter_mut().for_each(|probe| probe.asked(from, shard, to));

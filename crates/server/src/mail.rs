@@ -101,6 +101,8 @@ pub enum Mail {
     Seed(Box<Seed>),
     /// Hand all leads over and stand back, or end that.
     StandBack(bool),
+    /// Replicated logs count time in ticks of so many microseconds from now on.
+    Tick(u64),
     /// Write a snapshot of every shard.
     Snapshot,
     /// The files thread has taken a piece of a shard's snapshot.

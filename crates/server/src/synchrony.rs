@@ -15,7 +15,9 @@ use engine::gateway::Overview;
 use engine::level::Level;
 use engine::message::{MachineId, ShardId};
 use engine::node::{Parcel, Timing};
-use probe::watch::{Asker, Event, Figures, Judge, Lead, Move, Planner, Scene, WINDOW_US};
+use probe::watch::{
+    Agreement, Asker, Event, Figures, Judge, Lead, Move, Planner, Scene, WINDOW_US,
+};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,6 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+mod agree;
 pub mod calibrate;
 pub mod picture;
 
@@ -100,6 +103,7 @@ pub struct Synchrony {
     judge: Judge,
     planner: Planner,
     calibration: Calibration,
+    agreement: Agreement,
     window_us: u64,
 }
 
@@ -111,8 +115,18 @@ impl Synchrony {
         let (judge, planner) = (Judge::default(), Planner::default());
         let window_us = now_us + WINDOW_US;
         let (calibration, understood) = (Calibration::default(), false);
-        let mut new =
-            Self { around, mode, understood, asker, judge, planner, calibration, window_us };
+        let agreement = agree::begin(now_us, mode);
+        let mut new = Self {
+            around,
+            mode,
+            understood,
+            asker,
+            judge,
+            planner,
+            calibration,
+            agreement,
+            window_us,
+        };
         new.set_mode(mode);
         new
     }
@@ -133,7 +147,11 @@ impl Synchrony {
             // What was only proposed may be done now.
             self.planner = Planner::default();
         }
+        let is_other = mode != self.mode;
         self.mode = mode;
+        if is_other {
+            self.agree_anew();
+        }
         self.around.obeys.store(mode == Mode::Apply, Ordering::Relaxed);
         self.look();
     }
@@ -207,6 +225,7 @@ impl Synchrony {
         }
         self.plan();
         self.calibrate(now.mono_us);
+        self.agree(now.mono_us);
     }
 
     /// Leads that should leave a machine that is slow.

@@ -4,7 +4,7 @@
 //! node asks, answers and draws conclusions. They travel as parcels do because that is the way whose
 //! length is wanted.
 
-use probe::watch::Figures;
+use probe::watch::{Figures, Wish};
 
 /// A word about time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,4 +27,6 @@ pub enum Timing {
     },
     /// What the sender has seen of all machines in the last minute.
     Figures(Figures),
+    /// Which election time-out the sender uses, and which one would do.
+    Wish(Wish),
 }

@@ -6,12 +6,13 @@
 //! on every machine: which of them are slow, which connections are bad, who only sees badly.
 //! [`Planner`] says which leads should go elsewhere because of that.
 //!
-//! [`Collected`] says which time-outs would follow.
+//! [`Collected`] says which time-outs would follow, and [`Agreement`] which one all of them use.
 //!
 //! Whoever does not answer is not left out: an answer that never came counts as later than
 //! everything, and silence is shown. Nothing here decides anything that must be right: the worst that
 //! a wrong verdict can do is a lead that changes hands.
 
+mod agree;
 mod ask;
 mod judge;
 mod law;
@@ -19,6 +20,7 @@ mod plan;
 mod timers;
 mod verdict;
 
+pub use agree::{Agreement, Bounds, Change, Scene as AgreementScene, Wish};
 pub use ask::{Asker, Figures, Law3, Row};
 pub use judge::{Class, Found, judge};
 pub use law::{LOST_US, Law, Sliding};

@@ -1,10 +1,8 @@
 //! Which time-outs would follow from what this machine has measured: once in an hour, on a thread of
-//! its own. It is said, and nothing is changed.
+//! its own. It is said, and what comes of it is agreed with the others (`agree`).
 
 use super::Synchrony;
-use engine::limits::{
-    CLOCK_DRIFT_PERCENT_MAX, ELECTION_TICKS, HEARTBEAT_TICKS, REPLICAS_MAX, TICK_US,
-};
+use engine::limits::{CLOCK_DRIFT_PERCENT_MAX, ELECTION_TICKS, HEARTBEAT_TICKS, REPLICAS_MAX};
 use probe::calibrate::raft::Report;
 use probe::watch::{Collected, Event, InUse, QUESTIONS_MIN};
 use serde::Serialize;
@@ -62,13 +60,13 @@ impl Calibration {
     }
 }
 
-fn in_use(machines: usize) -> InUse {
-    let ms = |ticks: usize| ticks as f64 * TICK_US as f64 / 1e3;
+fn in_use(machines: usize, election_us: u32) -> InUse {
+    let election_ms = f64::from(election_us) / 1e3;
     InUse {
         size: machines.min(REPLICAS_MAX) as u8,
+        election_ms,
         // A tick may come at once after the leader was heard.
-        election_ms: ms(ELECTION_TICKS - 1),
-        heartbeat_ms: ms(HEARTBEAT_TICKS),
+        heartbeat_ms: election_ms / (ELECTION_TICKS - 1) as f64 * HEARTBEAT_TICKS as f64,
         drift: CLOCK_DRIFT_PERCENT_MAX as f64 / 100.0,
     }
 }
@@ -115,7 +113,7 @@ impl Synchrony {
             return;
         }
         self.calibration.looked_us = Some(now_us);
-        let in_use = in_use(1 + self.asker.lost_totals().count());
+        let in_use = in_use(1 + self.asker.lost_totals().count(), self.agreement.used_us());
         let (sender, receiver) = channel();
         let collected = collected.clone();
         let begun = thread::Builder::new().name("calibrate".to_owned()).spawn(move || {
@@ -143,8 +141,7 @@ impl Synchrony {
             let before = format!("{:.0} ms", timers.election_in_use_ms);
             let after = format!("{election_ms:.0} ms");
             tracing::info!(
-                "an election time-out of {after} instead of {before} would be enough ({evidence}); \
-                 nothing is changed"
+                "an election time-out of {after} instead of {before} would be enough ({evidence})"
             );
             let what = "election time-out: proposed".to_owned();
             let at_ms = self.around.clock.now().wall_us / 1000;
@@ -160,20 +157,20 @@ mod tests {
 
     #[test]
     fn what_is_in_use_is_what_the_engine_uses() {
-        let InUse { size, election_ms, heartbeat_ms, drift } = in_use(3);
+        let InUse { size, election_ms, heartbeat_ms, drift } = in_use(3, 950_000);
         assert_eq!((size, election_ms, heartbeat_ms, drift), (3, 950.0, 100.0, 0.1));
-        assert_eq!(in_use(32).size, 5);
+        assert_eq!(in_use(32, 950_000).size, 5);
     }
 
     #[test]
     fn a_proposal_says_what_it_rests_on() {
         let mut collected = Collected::default();
-        assert!(look(collected.clone(), in_use(3)).is_none());
+        assert!(look(collected.clone(), in_use(3, 950_000)).is_none());
         for question in 0..20_000 {
             let pause_us = if question % 500 == 0 { question * 3 } else { 0 };
             collected.add(2, 50, 300 + question % 97 + pause_us);
         }
-        let timers = look(collected, in_use(3)).unwrap();
+        let timers = look(collected, in_use(3, 950_000)).unwrap();
         assert_eq!((timers.questions, timers.election_in_use_ms), (20_000, 950.0));
         assert!(timers.observed_node_days < 1.0 && timers.needed_node_days > 80.0);
         assert!(timers.extrapolated && timers.election_ms.is_some());

@@ -29,6 +29,8 @@ pub struct Picture {
     pub verdicts: Vec<Held>,
     /// Time-outs that would follow, once enough was measured.
     pub timers: Option<Timers>,
+    /// The election time-out in use: the lower edge, in milliseconds.
+    pub election_ms: u32,
     /// What has happened, the newest first.
     pub events: Vec<Happened>,
 }
@@ -178,6 +180,7 @@ impl Synchrony {
             silent: self.judge.found().silent.iter().copied().collect(),
             verdicts: self.judge.verdicts().iter().map(|v| Held::of(v, now_us)).collect(),
             timers: self.calibration.found().cloned(),
+            election_ms: self.agreement.used_us() / 1_000,
             events: self.judge.events().rev().take(EVENTS_SHOWN).map(Happened::from).collect(),
         }
     }

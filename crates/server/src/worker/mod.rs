@@ -421,6 +421,7 @@ impl Worker {
                     }
                 }
                 Mail::StandBack(on) => self.node.stand_back(now, on),
+                Mail::Tick(tick_us) => self.node.set_tick(tick_us),
                 Mail::Snapshot => self.begin_snapshots(),
                 Mail::SnapshotTaken(shard) => self.snapshots.taken(shard),
                 Mail::SnapshotDone(shard, ok) => self.snapshot_done(shard, ok),

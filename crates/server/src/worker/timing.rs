@@ -51,6 +51,7 @@ impl Worker {
             Timing::Figures(figures) => {
                 self.tell_control(Notice::Figures(machine, Box::new(figures)));
             }
+            Timing::Wish(wish) => self.tell_control(Notice::Wish(machine, wish)),
         }
     }
 

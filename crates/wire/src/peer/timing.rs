@@ -4,11 +4,12 @@ use crate::bytes::{Reader, put_count, put_u16, put_u32, put_u64};
 use adt::Corrupt;
 use engine::limits::MACHINES_MAX;
 use engine::node::Timing;
-use probe::watch::{Figures, Row};
+use probe::watch::{Figures, Row, Wish};
 
 const QUESTION: u8 = 1;
 const ANSWER: u8 = 2;
 const FIGURES: u8 = 3;
+const WISH: u8 = 4;
 
 /// Four numbers of 16 bits, four of 32, a flag.
 const ROW_BYTES: usize = 4 * 2 + 4 * 4 + 1;
@@ -34,6 +35,12 @@ pub(super) fn put_timing(timing: &Timing, out: &mut Vec<u8>) {
             put_count(figures.rows.len(), out);
             figures.rows.iter().for_each(|row| put_row(row, out));
         }
+        Timing::Wish(Wish { used_us, proposed_us, applies, settled }) => {
+            out.push(WISH);
+            put_u32(*used_us, out);
+            put_u32(*proposed_us, out);
+            out.extend([applies, settled].map(|flag| u8::from(*flag)));
+        }
     }
 }
 
@@ -54,6 +61,12 @@ pub(super) fn read_timing(reader: &mut Reader<'_>) -> Result<Timing, Corrupt> {
             let rows = (0..count).map(|_| read_row(reader)).collect::<Result<_, _>>()?;
             Timing::Figures(Figures { number, up_s, late_us, rows })
         }
+        WISH => Timing::Wish(Wish {
+            used_us: reader.u32()?,
+            proposed_us: reader.u32()?,
+            applies: reader.flag()?,
+            settled: reader.flag()?,
+        }),
         _ => return Err(Corrupt),
     })
 }

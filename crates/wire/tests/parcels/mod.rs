@@ -16,7 +16,7 @@ use engine::node::{Parcel, SnapshotPiece, Taken, Timing};
 use engine::pipeline::Word;
 use engine::replication::Members;
 use engine::stats::ShardStats;
-use probe::watch::{Figures, Row};
+use probe::watch::{Figures, Row, Wish};
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -351,6 +351,9 @@ pub fn parcels() -> Vec<Parcel> {
     parcels.extend(about_pipelines());
     parcels.extend(about_chains());
     parcels.extend(about_time());
+    let (used_us, proposed_us) = (950_000, 420_000);
+    let wish = Wish { used_us, proposed_us, applies: true, settled: false };
+    parcels.push(Parcel::Timing(Timing::Wish(wish)));
     parcels
 }
 

@@ -1,0 +1,116 @@
+//! The election time-out that all machines of the cluster use: what this one says about it, and what
+//! it does when it is another one.
+
+use super::{Mode, Synchrony};
+use crate::mail::Mail;
+use engine::level::Level;
+use engine::limits::{ELECTION_TICKS, TICK_US, TICK_US_MAX, TICK_US_MIN};
+use engine::message::MachineId;
+use engine::node::{Parcel, Timing};
+use probe::watch::{Agreement, AgreementScene, Bounds, Change, Event, Wish};
+use std::collections::BTreeSet;
+
+/// Ticks that have passed for certain when a replica stands for election: one may come at once after
+/// the leader was heard.
+const TICKS: u64 = ELECTION_TICKS as u64 - 1;
+
+/// What machines may agree on.
+const BOUNDS: Bounds = Bounds {
+    least_us: (TICKS * TICK_US_MIN) as u32,
+    default_us: (TICKS * TICK_US) as u32,
+    most_us: (TICKS * TICK_US_MAX) as u32,
+};
+
+/// The ticks of an election time-out, in microseconds.
+fn tick_us(election_us: u32) -> u64 {
+    u64::from(election_us).div_ceil(TICKS)
+}
+
+/// A machine that begins.
+pub(super) fn begin(now_us: u64, mode: Mode) -> Agreement {
+    Agreement::new(BOUNDS, now_us, mode == Mode::Apply)
+}
+
+impl Synchrony {
+    /// The machine does not agree any more, or begins to: until then it uses the default.
+    pub(super) fn agree_anew(&mut self) {
+        let before_us = self.agreement.used_us();
+        self.agreement = begin(self.now_us(), self.mode);
+        if before_us != BOUNDS.default_us {
+            self.use_time_out(&Change {
+                before_us,
+                after_us: BOUNDS.default_us,
+                evidence: format!("synchrony is {} now", self.mode),
+            });
+        }
+    }
+
+    /// Another machine says which time-out it uses, and which one would do.
+    pub fn wished(&mut self, machine: MachineId, wish: Wish) {
+        if self.mode != Mode::Off {
+            let now_us = self.now_us();
+            self.agreement.hear(now_us, machine.0, wish);
+        }
+    }
+
+    /// A window ends: the others are told, and this machine does as is agreed.
+    pub(super) fn agree(&mut self, now_us: u64) {
+        let Some((level, machines)) = self.around.map.machines() else { return };
+        if !level.suffices_for(Level::PACED) {
+            return;
+        }
+        self.propose();
+        let own = self.around.own.0;
+        let machines: BTreeSet<u16> = machines.iter().map(|machine| machine.0).collect();
+        let verdicts = self.judge.verdicts();
+        let left: BTreeSet<u16> =
+            verdicts.iter().filter_map(|verdict| verdict.subject.to_be_left()).collect();
+        let scene = AgreementScene { now_us, own, machines: &machines, left: &left };
+        if let Some(change) = self.agreement.close(&scene) {
+            self.use_time_out(&change);
+        }
+        for machine in self.around.linked.machines() {
+            let parcel = Parcel::Timing(Timing::Wish(self.agreement.wish()));
+            self.holder(machine).send(Mail::Tell(machine, Box::new(parcel)));
+        }
+    }
+
+    /// What was worked out is proposed; where it rests on a fitted law, the careful end of it.
+    fn propose(&mut self) {
+        let Some(timers) = self.calibration.found() else { return };
+        let careful = timers.high_ms.filter(|_| timers.extrapolated);
+        let proposed_us = careful.or(timers.election_ms).map(|ms| ms * 1e3);
+        self.agreement.propose(proposed_us.map_or(0, |us| us as u32));
+    }
+
+    fn use_time_out(&mut self, change: &Change) {
+        let tick_us = tick_us(change.after_us);
+        for worker in &self.around.workers {
+            worker.send(Mail::Tick(tick_us));
+        }
+        let [before, after] =
+            [change.before_us, change.after_us].map(|us| format!("{} ms", us / 1_000));
+        let evidence = change.evidence.clone();
+        tracing::info!("election time-out: {after} instead of {before} ({evidence})");
+        let at_ms = self.around.clock.now().wall_us / 1000;
+        let what = "election time-out: changed".to_owned();
+        self.judge.note(Event { at_ms, what, before, after, evidence });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_out_is_so_many_ticks_and_never_less() {
+        assert_eq!(
+            (BOUNDS.least_us, BOUNDS.default_us, BOUNDS.most_us),
+            (190_000, 950_000, 2_850_000)
+        );
+        assert_eq!(tick_us(BOUNDS.default_us), TICK_US);
+        assert_eq!(tick_us(BOUNDS.least_us), TICK_US_MIN);
+        assert_eq!(tick_us(BOUNDS.most_us), TICK_US_MAX);
+        assert!(tick_us(333_333) * TICKS >= 333_333);
+    }
+}
