@@ -66,11 +66,14 @@ struct Sought {
     /// It was answered, as this change, which is in the log unless the session had ended.
     answered: Option<i64>,
     ended: bool,
+    /// What a later connection of the session was told first of all: the change did not come after it.
+    until: i64,
 }
 
 fn sought(session: &Session) -> Vec<Vec<Sought>> {
     let mut all = Vec::new();
-    for (c, connection) in session.connections.iter().enumerate() {
+    let mut until = i64::MAX;
+    for (c, connection) in session.connections.iter().enumerate().rev() {
         let exchanges = connection.exchanges().enumerate();
         let writes = exchanges.filter(|(_, (asked, _))| asked.request.is_write());
         let sought = writes.map(|(place, (_, answered))| Sought {
@@ -78,9 +81,13 @@ fn sought(session: &Session) -> Vec<Vec<Sought>> {
             place,
             answered: answered.map(|(_, zxid, _)| zxid),
             ended: answered.is_some_and(|(.., a)| *a == Err(code::SESSION_EXPIRED)),
+            until,
         });
         all.push(sought.collect());
+        let told = connection.exchanges().filter_map(|(_, answered)| answered);
+        until = told.map(|(_, zxid, _)| zxid).fold(until, i64::min);
     }
+    all.reverse();
     all
 }
 
@@ -89,7 +96,10 @@ fn stamp_session(session: &mut Session, logged: VecDeque<Logged>) -> Vec<Logged>
     let sought = sought(session);
     let logged = Vec::from(logged);
     let mut taken = Vec::new();
-    let strays = if explain(session, &sought, &logged, &mut taken) {
+    // What was asked twice, on two connections, may be in the log once. Which of them it was is not
+    // known: it is the one that fits what the session was told, if one does.
+    let mut explains = |in_time| explain(session, &sought, &logged, in_time, &mut taken);
+    let strays = if explains(true) || explains(false) {
         Vec::new()
     } else {
         taken.clear();
@@ -115,16 +125,18 @@ fn explain(
     session: &Session,
     sought: &[Vec<Sought>],
     logged: &[Logged],
+    in_time: bool,
     taken: &mut Vec<(usize, usize, i64)>,
 ) -> bool {
     let Some((first, rest)) = sought.split_first() else { return logged.is_empty() };
     let must = first.iter().rposition(|s| s.answered.is_some() && !s.ended).map_or(0, |i| i + 1);
-    let fitting = first.iter().zip(logged).take_while(|(s, l)| fits(session, s, l)).count();
+    let fits = |s: &Sought, l: &Logged| fits(session, s, l) && (l.0 <= s.until || !in_time);
+    let fitting = first.iter().zip(logged).take_while(|(s, l)| fits(s, l)).count();
     let before = taken.len();
     for count in (must..=fitting).rev() {
         let these = first[..count].iter().zip(logged);
         taken.extend(these.map(|(s, (zxid, _))| (s.connection, s.place, *zxid)));
-        if explain(session, rest, &logged[count..], taken) {
+        if explain(session, rest, &logged[count..], in_time, taken) {
             return true;
         }
         taken.truncate(before);

@@ -23,6 +23,7 @@ const FAULTS: &[&str] = &[
     "full_disks",
     "handovers",
     "leaders_isolated",
+    "lies",
     "links_clogged",
     "lost_disks",
     "machines_replaced",

@@ -75,11 +75,12 @@ impl Synchrony {
         }
     }
 
-    /// What was worked out is proposed; where it rests on a fitted law, the careful end of it.
+    /// What was worked out is proposed; where it rests on a fitted law, the upper end of the interval,
+    /// and nothing if the law says so little that there is none.
     fn propose(&mut self) {
         let Some(timers) = self.calibration.found() else { return };
-        let careful = timers.high_ms.filter(|_| timers.extrapolated);
-        let proposed_us = careful.or(timers.election_ms).map(|ms| ms * 1e3);
+        let proposed_ms = if timers.extrapolated { timers.high_ms } else { timers.election_ms };
+        let proposed_us = proposed_ms.map(|ms| ms * 1e3);
         self.agreement.propose(proposed_us.map_or(0, |us| us as u32));
     }
 
