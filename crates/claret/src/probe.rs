@@ -118,7 +118,8 @@ struct SimulateArgs {
     /// Calls of each caller to each member on a day; 86,400 are one a second.
     #[arg(long, default_value_t = 86_400)]
     rounds: u32,
-    /// Pauses of each node in an hour, half a second long on average.
+    /// Pauses of each node in an hour, half a second long on average. With more than four, it is not
+    /// known how many members of a group are late, and s and T are not planted.
     #[arg(long, default_value_t = 3.6)]
     pauses_per_hour: f64,
     /// Leave out what hosts were busy with.
