@@ -174,7 +174,8 @@ impl Reservoir {
     }
 }
 
-/// O14, with so many of the points at most. `kept` says which of the points' metrics are those that are named.
+/// O14, with so many of the points at most. `kept` says which of the points' metrics are those that
+/// are named.
 pub fn document(
     names: &[String],
     grids: &[[Grid; 5]],
