@@ -132,7 +132,7 @@ pub fn likelihoods(calibrated: &Value) -> String {
     };
     let rows: Vec<String> = list(&calibrated["xft"]).map(one).collect();
     if rows.is_empty() {
-        return "<p class=\"none\">No group was measured as a whole.</p>".into();
+        return "<p class=\"none\">No group of nine or fewer was measured as a whole.</p>".into();
     }
     let heads = [
         "Members",
