@@ -45,7 +45,7 @@ class Quota:
         self.share, self.loop = share, None
         for self.version, (self.folder, self.file) in CGROUPS.items():
             with contextlib.suppress(OSError):
-                self.folder.mkdir()
+                self.folder.mkdir(exist_ok=True)
                 if (self.folder / self.file).exists():
                     return
                 self.folder.rmdir()
@@ -236,9 +236,10 @@ def main():
         cluster.start()
         document = measure(cluster, ports, throttle, args.seconds)
     finally:
-        throttle.end()
+        # A control group goes when nobody is in it any more.
         for node in cluster.nodes:
             node.kill()
+        throttle.end()
     print(json.dumps(document, indent=1))
 
 
