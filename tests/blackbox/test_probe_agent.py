@@ -1,9 +1,13 @@
 """`claret probe agent`: three real agents, of which one stands still and one dies and comes back; and
 what `claret probe calibrate` makes of what they wrote down."""
 
+import contextlib
 import json
 import signal
+import socket
+import struct
 import subprocess
+import threading
 import time
 
 import pytest
@@ -123,6 +127,8 @@ def test_what_is_wrong_is_said_before_anything_is_measured(agents, tmp_path):
     good = agents.peers.read_text()
     assert "line 4: \"a\" is already in line 1" in agent(good + "a 127.0.0.1:9\n")
     assert "there is no node \"z\"; there are a, b, c" in agent(good, "z")
+    address = good.split()[1]
+    assert f"line 4: a has already {address} (line 1)" in agent(good + f"d {address}\n")
     assert "is no address" in agent(good + "d 127.0.0.1\n")
     assert "3 to 4096 nodes, not 1" in agent("a 127.0.0.1:9\n")
     done = probe("agent", "--peers", tmp_path / "nowhere", "--node", "a", "--dir", tmp_path / "x")
@@ -136,6 +142,55 @@ def test_an_agent_of_another_deployment_is_turned_away(agents):
     time.sleep(6)
     _, errors = stopped(agents, "a")
     assert "belongs to another deployment" in errors
+
+
+def test_a_peer_that_speaks_another_version_is_named_and_its_calls_are_told(agents):
+    """b is no agent but answers every connection with the greeting of a later version; c with
+    something else."""
+    ports = [int(line.rsplit(":", 1)[1]) for line in agents.peers.read_text().splitlines()]
+    greetings = [struct.pack("<HH50x", 0x7063, 2), b"HTTP/1.1 400 Bad Request\r\n\r\n".ljust(54)]
+    with contextlib.ExitStack() as stack:
+        for port, greeting in zip(ports[1:], greetings):
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            threading.Thread(target=greet, args=(listener, greeting), daemon=True).start()
+        agents.start("a", "--seconds", "6")
+        out, errors = agents.running.pop("a").communicate(timeout=30)
+    assert f"b at 127.0.0.1:{ports[1]}: that agent is of another version" in errors
+    assert f"c at 127.0.0.1:{ports[2]}: that is not an agent of the probe" in errors
+    told = json.loads(out)
+    # Of three members two were never reached: no row is missing, and none is called an answer.
+    assert told["rows"]["refused"] == 2 * told["rounds"] and told["rows"]["ok"] <= told["rounds"]
+    assert sum(told["rows"].values()) == 3 * told["rounds"]
+
+
+def test_a_caller_of_another_version_is_turned_away_and_counted(agents):
+    agents.start("a", "--seconds", "6")
+    port = int(agents.peers.read_text().split()[1].rsplit(":", 1)[1])
+    greetings = [struct.pack("<HH50x", 0x7063, 2), b"GET / HTTP/1.1\r\n\r\n".ljust(54)]
+    for greeting in greetings:
+        stranger = until(lambda: connected(port), what="an agent that listens")
+        with stranger:
+            stranger.sendall(greeting)
+            # It says who it is, so that the other one knows why, and hangs up.
+            assert stranger.recv(100)[:4] == struct.pack("<HH", 0x7063, 1)
+            assert stranger.recv(100) == b""
+    out, errors = agents.running.pop("a").communicate(timeout=30)
+    assert json.loads(out)["refused_connections"] == 2, errors
+
+
+def connected(port):
+    with contextlib.suppress(OSError):
+        return socket.create_connection(("127.0.0.1", port), timeout=5)
+    return None
+
+
+def greet(listener, greeting):
+    with contextlib.suppress(OSError):
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(greeting)
+                connection.recv(100)
 
 
 def stopped(agents, name):

@@ -121,6 +121,70 @@ def test_the_numbers_of_the_page_are_those_of_the_analysis(simulated):
         assert f"{slow}: {count} (" in histogram
 
 
+def cells(markup):
+    """Rows of all tables of a part of the page, as lists of what stands in their cells."""
+    rows = re.findall(r"<tr>(.*?)</tr>", markup, re.S)
+    return [[shown(cell).strip() for cell in re.findall(r"<td>(.*?)</td>", row, re.S)] for row in rows]
+
+
+def test_the_axis_of_the_timeline_is_as_long_as_the_measurement(simulated):
+    found, _, dom = simulated
+    timeline = found["slow_timeline"]
+    # Twenty minutes: two windows.
+    assert timeline["to_s"] - timeline["from_s"] == 1200 == 2 * timeline["window_s"]
+    part = section(dom, "timeline")
+    ticks = re.findall(r'<text class="tick"[^>]*>([^<]+)</text>', part)
+    assert ticks == [found["data"]["first_date"], "00:10", "00:20"]
+    assert f"{found['data']['first_date']} (UTC)" in shown(part)
+    # A node that is slow all the time is so from one end of the axis to the other.
+    axis = re.search(r'<line class="axis" x1="([\d.]+)" x2="([\d.]+)"', part)
+    left, right = float(axis[1]), float(axis[2])
+    bars = re.findall(r'<rect x="([\d.]+)" width="([\d.]+)"', part)
+    assert bars and all(float(x) >= left - 0.01 for x, _ in bars)
+    assert max(float(x) + float(width) for x, width in bars) == pytest.approx(right)
+
+
+def test_what_is_asked_of_the_calibration_is_asked_of_the_page(simulated, tmp_path):
+    _, page, dom = simulated
+    assert "Asked for: one false suspicion in 30 days, a risk of 0.001" in shown(dom)
+    data = page.parent / "data"
+    asked = ("--once-in", "12h", "--risk", "0.01", "--members", 5, "--two-delta", "2ms,50ms")
+    asked += ("--budget", "7ms")
+    told = probe_document("calibrate", data, *asked)
+    other = tmp_path / "report.html"
+    probe_document("report", data, "-o", other, *asked)
+    dom = opened(other, tmp_path)
+    ran(dom)
+    part = section(dom, "calibration")
+    assert "Asked for: one false suspicion in 12 hours, a risk of 0.01" in shown(part)
+    rows = cells(part)
+    timeout = told["raft"]["timers"]["election_timeout_ms"]
+    assert any(row[:2] == ["Raft, groups of 5: election time-out", time(timeout * 1e6)] for row in rows)
+    # Likelihoods, for each size of groups and each 2 Delta.
+    likelihoods = {(row[0], row[1]): row for row in rows if len(row) == 7 and "nines" in row[3]}
+    assert list(likelihoods) == [
+        (str(of["size"]), time(of["two_delta_ms"] * 1e6)) for of in told["xft"]
+    ] and {key[1] for key in likelihoods} == {"2.00 ms", "50.0 ms"}
+    for of in told["xft"]:
+        row = likelihoods[str(of["size"]), time(of["two_delta_ms"] * 1e6)]
+        assert row[3].endswith(f"({of['as_measured']['nines_of_consistency']} nines)")
+        assert row[4].endswith(f"({of['as_measured']['nines_of_availability']} nines)")
+    # The longest delays of hedged requests.
+    names = told["data"]["nodes"]
+    delays = [one for one in told["hedge"]["delays"] if one["hedge_after_ms"] is not None]
+    assert len(delays) > 20
+    longest = sorted(delays, key=lambda one: -one["hedge_after_ms"])[:20]
+    hedged = [row for row in rows if len(row) == 7 and row[0] in names]
+    assert [row[:3] for row in hedged] == [
+        [names[one["from"]], names[one["to"]], time(one["hedge_after_ms"] * 1e6)] for one in longest
+    ]
+    assert [row[4] for row in hedged] == [names[one["second"]] for one in longest]
+    assert f"The 20 longest of {len(delays)} pairs" in shown(part)
+    assert "The budget is 7.00 ms" in shown(part)
+    done = probe("report", data, "-o", other, "--once-in", "0s")
+    assert done.returncode != 0 and "--once-in is above zero" in done.stderr
+
+
 def test_imported_data_with_hostile_names_make_a_page_that_says_what_is_missing(tmp_path):
     hostile = "<img src=x onerror=document.title=1></script>&amp;"
     calls = tmp_path / "calls.csv"

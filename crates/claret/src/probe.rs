@@ -72,7 +72,9 @@ enum Job {
     ///
     /// The first line may name the columns, in any order; without names they are as above. An empty
     /// latency is a call without reply. All nodes are one group, and the calls of one source at one
-    /// time are a session. Lines that cannot be read are left out, counted and shown.
+    /// time are a session. Lines that cannot be read are left out, counted and shown; what is used
+    /// although it is odd, such as a clock that went back, is counted too. Memory does not grow with
+    /// the file: what does not fit is sorted in files in the new folder.
     ///
     /// Instead of a file, a folder of round trip matrices will do: a file SOURCE.dat for each
     /// source, with min/avg/max/mdev:TARGET in each line, in milliseconds, as ping prints it.
@@ -91,6 +93,7 @@ enum Job {
     ///
     ///   claret probe report data -o report.html
     ///   claret probe report data -o report.html --json     and say what was written where
+    ///   claret probe report data -o report.html --once-in 90d --risk 0.0001
     #[command(verbatim_doc_comment)]
     Report(report::ReportArgs),
 }
@@ -115,7 +118,8 @@ struct SimulateArgs {
     /// Calls of each caller to each member on a day; 86,400 are one a second.
     #[arg(long, default_value_t = 86_400)]
     rounds: u32,
-    /// Pauses of each node in an hour, half a second long on average.
+    /// Pauses of each node in an hour, half a second long on average. With more than four, it is not
+    /// known how many members of a group are late, and s and T are not planted.
     #[arg(long, default_value_t = 3.6)]
     pauses_per_hour: f64,
     /// Leave out what hosts were busy with.
@@ -313,6 +317,17 @@ fn imported(args: &ImportArgs) -> Result<String, String> {
     }
     for one in &told.first_excluded {
         text += &format!("  {}:{}: {}\n", one.file, one.line, one.text);
+    }
+    for (what, count) in &told.noticed {
+        text += &format!("used, but: {} {count}\n", what.replace('_', " "));
+    }
+    if let Some(gap) = &told.longest_gap {
+        text += &format!(
+            "longest time without a call: {} s, of {} after {:.3}\n",
+            gap.seconds,
+            gap.src,
+            gap.after_ns as f64 / 1e9
+        );
     }
     Ok(text)
 }

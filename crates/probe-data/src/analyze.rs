@@ -28,6 +28,7 @@ mod latency;
 mod observe;
 mod pairing;
 mod pool;
+mod recent;
 mod scatter;
 mod second;
 mod sessions;
@@ -217,7 +218,7 @@ fn first_pass(
             "has no file with calls that can be read to its end",
         ));
     }
-    Ok((all, Counted::new(latencies)))
+    Ok((all, Counted::new(latencies, points)))
 }
 
 /// What the second pass found, with what threads kept of latencies apart.
@@ -404,7 +405,8 @@ impl Told<'_> {
             .filter(|(_, name)| shown.contains(name))
             .map(|(at, _)| at)
             .collect();
-        document["scatter"] = scatter::document(&shown, &grids, found.points, &kept);
+        document["scatter"] =
+            scatter::document(&shown, &grids, (found.points, self.options.scatter_points), &kept);
     }
 }
 

@@ -77,10 +77,19 @@ fn short(values: Values) -> Option<(Vec<i32>, Option<Vec<i16>>)> {
     }
 }
 
+/// Puts numbers behind others. The first ones are taken as they are: a day has one row group as a
+/// rule, and need not be copied.
+fn put<T>(to: &mut Vec<T>, mut numbers: Vec<T>) {
+    if to.is_empty() { *to = numbers } else { to.append(&mut numbers) }
+}
+
 /// Puts `none` where there is no number.
-fn spread<T: Copy>(numbers: impl Iterator<Item = T>, present: Option<Vec<i16>>, none: T) -> Vec<T> {
-    let Some(present) = present else { return numbers.collect() };
-    let mut numbers = numbers;
+fn spread<T: Copy>(numbers: Vec<T>, present: Option<Vec<i16>>, none: T) -> Vec<T> {
+    // As many as there are rows: none is missing.
+    let Some(present) = present.filter(|present| present.len() > numbers.len()) else {
+        return numbers;
+    };
+    let mut numbers = numbers.into_iter();
     let values =
         present.iter().map(|level| if *level == 0 { none } else { numbers.next().unwrap_or(none) });
     values.collect()
@@ -205,30 +214,29 @@ impl Calls {
         for (name, values) in names.iter().zip(file.read(group, names)?) {
             if *name == "t_sched" {
                 if let Numbers::Long(numbers) = values.numbers {
-                    self.t_sched_ns.extend(numbers);
+                    put(&mut self.t_sched_ns, numbers);
                 }
                 continue;
             }
             let Some((numbers, present)) = short(values) else { continue };
             let unsigned = |numbers: Vec<i32>, present| {
-                spread(numbers.into_iter().map(i32::cast_unsigned), present, NONE)
+                let numbers = numbers.into_iter().map(i32::cast_unsigned).collect();
+                spread(numbers, present, NONE)
             };
             match *name {
-                "epoch" => self.epoch.extend(numbers),
-                "group" => self.group.extend(numbers),
-                "gsize" => self.group_size.extend(numbers),
-                "wl" => self.workload.extend(numbers),
-                "src" => self.src.extend(numbers),
-                "dst" => self.dst.extend(numbers),
-                "seq" => self.round.extend(numbers),
-                "lag" => self.lag_ns.extend(numbers),
-                "rtt" => self.rtt_100ns.extend(unsigned(numbers, present)),
-                "svc" => self.svc_100ns.extend(unsigned(numbers, present)),
-                "rx_off" => {
-                    self.rx_off_us.extend(spread(numbers.into_iter(), present, NO_OFFSET));
-                }
-                "status" => self.status.extend(numbers),
-                "inc" => self.incarnation.extend(numbers),
+                "epoch" => put(&mut self.epoch, numbers),
+                "group" => put(&mut self.group, numbers),
+                "gsize" => put(&mut self.group_size, numbers),
+                "wl" => put(&mut self.workload, numbers),
+                "src" => put(&mut self.src, numbers),
+                "dst" => put(&mut self.dst, numbers),
+                "seq" => put(&mut self.round, numbers),
+                "lag" => put(&mut self.lag_ns, numbers),
+                "rtt" => put(&mut self.rtt_100ns, unsigned(numbers, present)),
+                "svc" => put(&mut self.svc_100ns, unsigned(numbers, present)),
+                "rx_off" => put(&mut self.rx_off_us, spread(numbers, present, NO_OFFSET)),
+                "status" => put(&mut self.status, numbers),
+                "inc" => put(&mut self.incarnation, numbers),
                 _ => {}
             }
         }

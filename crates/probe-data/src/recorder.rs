@@ -110,7 +110,7 @@ impl<R: Rows> Pieces<R> {
         }
         let name = format!("{}-{:05}.parquet", self.metadata.stem(), self.next);
         let path = self.root.join(PIECES).join(name);
-        write_file(&path, &R::columns(), &self.metadata, [self.rows.values()])?;
+        write_file(&path, &R::columns(), &self.metadata, [Ok(self.rows.values())])?;
         self.written.push(path);
         self.next += 1;
         self.rows = R::default();
@@ -125,17 +125,19 @@ impl<R: Rows> Pieces<R> {
             fs::rename(only, &path).map_err(Error::io(only))?;
             return Ok(path);
         }
-        let mut groups = Vec::new();
-        let mut rows = R::default();
-        for piece in &self.written {
-            rows.read_back(piece)?;
-            if rows.len() >= GROUP_ROWS {
-                groups.push(std::mem::take(&mut rows).values());
+        // A row group at a time, however many there are.
+        let mut pieces = self.written.iter();
+        let groups = std::iter::from_fn(|| {
+            let mut rows = R::default();
+            while rows.len() < GROUP_ROWS
+                && let Some(piece) = pieces.next()
+            {
+                if let Err(error) = rows.read_back(piece) {
+                    return Some(Err(error));
+                }
             }
-        }
-        if rows.len() > 0 {
-            groups.push(rows.values());
-        }
+            (rows.len() > 0).then(|| Ok(rows.values()))
+        });
         write_file(&path, &R::columns(), &self.metadata, groups)?;
         for piece in &self.written {
             fs::remove_file(piece).map_err(Error::io(piece))?;
@@ -149,14 +151,14 @@ fn write_file(
     path: &Path,
     columns: &[Column],
     metadata: &Metadata,
-    groups: impl IntoIterator<Item = Vec<Values>>,
+    groups: impl IntoIterator<Item = Result<Vec<Values>, Error>>,
 ) -> Result<(), Error> {
     let unfinished = path.with_extension(UNFINISHED);
     let file = File::create(&unfinished).map_err(Error::io(&unfinished))?;
     let mut writer =
         columns::writer(BufWriter::with_capacity(1 << 18, file), path, columns, metadata)?;
     for values in groups {
-        columns::write_group(&mut writer, &values).map_err(Error::parquet(path))?;
+        columns::write_group(&mut writer, &values?).map_err(Error::parquet(path))?;
     }
     writer.close().map_err(Error::parquet(path))?;
     fs::rename(&unfinished, path).map_err(Error::io(path))

@@ -21,7 +21,6 @@ pub fn shrink(found: &Value, calibrated: &Value) -> Value {
     let data = &found["data"];
     json!({
         "nodes": data["nodes"],
-        "days": [data["first_day"], data["last_day"]],
         "individual": curve(&found["individual"]),
         "group": curve(&found["group"]),
         "by_size": curves(&found["by_group_size"], "group_size", "group"),
@@ -139,6 +138,7 @@ fn timeline(timeline: &Value) -> Value {
     };
     json!({
         "window_s": timeline["window_s"],
+        "span_s": [timeline["from_s"], timeline["to_s"]],
         "nodes": list(&timeline["nodes"]).map(node).collect::<Vec<_>>(),
     })
 }

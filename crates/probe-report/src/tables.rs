@@ -104,6 +104,102 @@ pub fn timers(calibrated: &Value) -> String {
     table(&["What", "Value", "95 % interval", "Rests on"], &rows)
 }
 
+/// A part as a percentage, or as a power of ten where it is small.
+fn part(value: &Value) -> String {
+    match value.as_f64() {
+        None => "not known".into(),
+        Some(part) if part == 0.0 || part >= 1e-3 => format!("{:.2} %", part * 100.0),
+        Some(part) => format!("{part:.1e}"),
+    }
+}
+
+/// How likely groups are consistent and available (XFT), by how late a reply may be.
+pub fn likelihoods(calibrated: &Value) -> String {
+    let one = |of: &Value| {
+        let measured = &of["as_measured"];
+        let nines = |part_of: &str, nines: &str| {
+            format!("{} ({} nines)", part(&measured[part_of]), measured[nines])
+        };
+        row(&[
+            of["size"].to_string(),
+            ms(&of["two_delta_ms"]),
+            part(&of["not_synchronous"][0]),
+            nines("inconsistent", "nines_of_consistency"),
+            nines("unavailable", "nines_of_availability"),
+            of["longest_spell_s"].as_f64().map_or_else(|| "none".into(), |s| time(s * 1e9)),
+            basis(&of["evidence"]),
+        ])
+    };
+    let rows: Vec<String> = list(&calibrated["xft"]).map(one).collect();
+    if rows.is_empty() {
+        return "<p class=\"none\">No group of nine or fewer was measured as a whole.</p>".into();
+    }
+    let heads = [
+        "Members",
+        "2 Delta",
+        "All in time",
+        "Inconsistent",
+        "Unavailable",
+        "Longest without a margin",
+        "Rests on",
+    ];
+    table(&heads, &rows)
+}
+
+/// Pairs with the longest delays that are shown.
+const HEDGES_SHOWN: usize = 20;
+
+/// After what time to ask a second replica, for the pairs where one waits longest.
+pub fn hedges(found: &Value, calibrated: &Value) -> String {
+    let name = |node: &Value| {
+        let names = &found["data"]["nodes"];
+        let known = node.as_u64().and_then(|node| names[node as usize].as_str());
+        known.map_or_else(|| node.to_string(), str::to_owned)
+    };
+    let hedge = &calibrated["hedge"];
+    let mut delays: Vec<&Value> =
+        list(&hedge["delays"]).filter(|one| one["hedge_after_ms"].is_f64()).collect();
+    let after = |one: &Value| one["hedge_after_ms"].as_f64().unwrap_or_default();
+    // Pairs that are alike stay in the order of the document.
+    delays.sort_by(|a, b| after(b).total_cmp(&after(a)));
+    let one = |one: &&Value| {
+        let second = if one["second"].is_null() { "nobody".into() } else { name(&one["second"]) };
+        row(&[
+            name(&one["from"]),
+            name(&one["to"]),
+            ms(&one["hedge_after_ms"]),
+            format!("{}, {}", ms(&one["typical_ms"]), ms(&one["most_ms"])),
+            second,
+            part(&one["second_within_budget"]),
+            basis(&one["evidence"]),
+        ])
+    };
+    let rows: Vec<String> = delays.iter().take(HEDGES_SHOWN).map(one).collect();
+    if rows.is_empty() {
+        return "<p class=\"none\">No pair has enough calls.</p>".into();
+    }
+    let heads = [
+        "Caller",
+        "Asks",
+        "Waits",
+        "Windows: usual, most",
+        "Then asks",
+        "That one within the budget",
+        "Rests on",
+    ];
+    let shown = if delays.len() > HEDGES_SHOWN {
+        format!("The {HEDGES_SHOWN} longest of {} pairs. ", number(delays.len() as u64))
+    } else {
+        String::new()
+    };
+    let budget = ms(&hedge["budget_ms"]);
+    format!(
+        "<p class=\"read\">{shown}A caller that waits so long and then asks a second replica does so \
+         for one call of twenty. The budget is {budget}: a reply after that is too late.</p>{}",
+        table(&heads, &rows)
+    )
+}
+
 /// The same in the words of other systems.
 pub fn settings(calibrated: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
@@ -153,5 +249,36 @@ mod tests {
         assert!(text.contains("3.46 s") && text.contains("2.50 s and more"), "{text}");
         assert!(text.contains("extrapolated, from 1\u{202f}000 samples"), "{text}");
         assert!(!timers(&raft(false)).contains("extrapolated"));
+    }
+
+    #[test]
+    fn likelihoods_have_their_nines_and_what_is_rare_is_not_rounded_to_nothing() {
+        let text = likelihoods(&json!({ "xft": [{
+            "size": 5, "two_delta_ms": 100.0, "not_synchronous": [0.25, 0.75],
+            "as_measured": { "inconsistent": 0.0, "unavailable": 2e-7,
+                "nines_of_consistency": 16, "nines_of_availability": 6 },
+            "longest_spell_s": 3.0, "evidence": { "count": 1_200, "extrapolated": false },
+        }] }));
+        for cell in ["100 ms", "25.00 %", "0.00 % (16 nines)", "2.0e-7 (6 nines)", "3.00 s"] {
+            assert!(text.contains(&format!("<td>{cell}</td>")), "{cell}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_longest_hedges_come_first_and_pairs_without_one_are_left_out() {
+        let one = |from: u64, after: Value| {
+            json!({ "from": from, "to": 0, "hedge_after_ms": after, "second": null,
+                "evidence": { "count": 10, "extrapolated": false } })
+        };
+        let delays = [one(1, json!(2.0)), one(2, json!(7.0)), one(1, Value::Null)];
+        let text = hedges(
+            &json!({ "data": { "nodes": ["a", "<b>", "c"] } }),
+            &json!({ "hedge": { "budget_ms": 9.5, "delays": delays } }),
+        );
+        let at = |cell: &str| text.find(&format!("<td>{cell}</td>")).unwrap();
+        assert!(at("c") < at("&lt;b&gt;") && at("7.00 ms") < at("2.00 ms"), "{text}");
+        assert_eq!(text.matches("<tr>").count(), 3);
+        assert!(text.contains("nobody") && text.contains("The budget is 9.50 ms"));
+        assert!(hedges(&json!({}), &json!({})).contains("No pair has enough calls"));
     }
 }

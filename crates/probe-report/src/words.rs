@@ -82,6 +82,31 @@ pub fn about(found: &Value) -> String {
     )
 }
 
+/// What was asked of the calibration, as one paragraph of HTML.
+pub fn wanted(calibrated: &Value) -> String {
+    let inputs = &calibrated["inputs"];
+    let Some(per_s) = inputs["mistakes_per_s"].as_f64().filter(|per_s| *per_s > 0.0) else {
+        return String::new();
+    };
+    let days = 1.0 / per_s / 86_400.0;
+    let once = if days >= 1.0 {
+        format!("{} days", short(days))
+    } else {
+        format!("{} hours", short(days * 24.0))
+    };
+    format!(
+        "<p class=\"read\">Asked for: one false suspicion in {once}, a risk of {}, windows of {} hours.</p>",
+        inputs["risk"],
+        short(inputs["window_ns"].as_f64().unwrap_or_default() / 3.6e12),
+    )
+}
+
+/// Up to two digits behind the point, and none for whole numbers.
+fn short(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// The main findings, each a sentence of text (not HTML).
 pub fn findings(found: &Value, calibrated: &Value) -> Vec<String> {
     let mut told = Vec::new();
@@ -225,6 +250,10 @@ mod tests {
         assert_eq!(time(12_000_000_000.0), "12.0 s");
         assert_eq!(number(1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!((number(0), number(999)), ("0".into(), "999".into()));
+        assert_eq!(
+            (short(90.0), short(0.5), short(100.0)),
+            ("90".into(), "0.5".into(), "100".into())
+        );
         let of = |last: &str| {
             about(&json!({ "data": { "first_date": "2024-01-01", "last_date": last } }))
         };

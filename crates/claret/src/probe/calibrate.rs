@@ -4,7 +4,7 @@ use super::{Bar, document};
 use ::probe::calibrate::accrual::Tuning;
 use ::probe::calibrate::raft::Wanted;
 use ::probe::calibrate::xft::Faults;
-use clap::{Args, FromArgMatches, ValueEnum};
+use clap::{Args, ValueEnum};
 use probe_data::calibrate::{Options, Target, calibrate};
 use serde_json::json;
 use std::path::PathBuf;
@@ -19,6 +19,19 @@ pub struct CalibrateArgs {
     /// What to calibrate; several, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "all")]
     target: Vec<Wish>,
+    #[command(flatten)]
+    wanted: WantedArgs,
+    /// The curve of false suspicions of every pair as well.
+    #[arg(long)]
+    pairs: bool,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is wanted of what is calibrated: the same for the page of a report.
+#[derive(Args, Debug)]
+pub struct WantedArgs {
     /// Part of the rounds (Visigoth) or windows (Gamma) in which it may be otherwise.
     #[arg(long, default_value_t = 0.001, value_parser = parse_part)]
     risk: f64,
@@ -70,15 +83,9 @@ pub struct CalibrateArgs {
     /// A reply after this is too late (hedge); without it, the median p95 of all pairs.
     #[arg(long, value_parser = parse_span)]
     budget: Option<f64>,
-    /// The curve of false suspicions of every pair as well.
-    #[arg(long)]
-    pairs: bool,
     /// The seed of what is resampled for intervals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print one JSON document.
-    #[arg(long)]
-    json: bool,
 }
 
 /// What to calibrate.
@@ -146,26 +153,15 @@ fn ns(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
-impl CalibrateArgs {
-    /// What is asked without options.
-    pub(super) fn unasked() -> Result<Options, String> {
-        let words = ["calibrate", "data"];
-        let matches = Self::augment_args(clap::Command::new("calibrate"))
-            .try_get_matches_from(words)
-            .and_then(|matches| Self::from_arg_matches(&matches));
-        matches.map_err(|error| error.to_string())?.options()
-    }
-
-    fn options(&self) -> Result<Options, String> {
+impl WantedArgs {
+    /// The same as options of a calibration of these.
+    pub(super) fn options(&self, targets: Vec<Target>, pairs: bool) -> Result<Options, String> {
         let above_zero = |what: &str, seconds: f64| {
             if seconds > 0.0 { Ok(seconds) } else { Err(format!("{what} is above zero")) }
         };
         if self.crash_probability + self.arbitrary_probability >= 1.0 {
             return Err("a replica is correct with some probability, too".into());
         }
-        let mut targets: Vec<Target> = self.target.iter().flat_map(|wish| wish.targets()).collect();
-        targets.sort_unstable();
-        targets.dedup();
         let per_s = 1.0 / above_zero("--once-in", self.once_in)?;
         Ok(Options {
             targets,
@@ -188,7 +184,7 @@ impl CalibrateArgs {
             },
             size_of_data: self.members.is_none(),
             budget_ns: self.budget.map(ns),
-            pairs: self.pairs,
+            pairs,
             seed: self.seed,
         })
     }
@@ -196,7 +192,10 @@ impl CalibrateArgs {
 
 /// Runs the command.
 pub fn calibrated(args: &CalibrateArgs) -> Result<String, String> {
-    let options = args.options()?;
+    let mut targets: Vec<Target> = args.target.iter().flat_map(|wish| wish.targets()).collect();
+    targets.sort_unstable();
+    targets.dedup();
+    let options = args.wanted.options(targets, args.pairs)?;
     let report = calibrate(&args.data, &options, &Bar::default());
     let report = report.map_err(|error| error.to_string())?;
     Ok(if args.json { document(&json!(report)) } else { page::page(&report) })

@@ -1,10 +1,10 @@
 //! `claret probe report`: analyses and calibration as one page.
 
-use super::calibrate::CalibrateArgs;
+use super::calibrate::WantedArgs;
 use super::{Bar, document, parse_ns, threads};
 use clap::Args;
 use probe_data::analyze::{self, analyze};
-use probe_data::calibrate::calibrate;
+use probe_data::calibrate::{Target, calibrate};
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -24,6 +24,8 @@ pub struct ReportArgs {
     /// Group size of the histogram of slow nodes; without it, that of most groups in the data.
     #[arg(long)]
     histogram_size: Option<u8>,
+    #[command(flatten)]
+    wanted: WantedArgs,
     /// Threads.
     #[arg(long, default_value_t = threads())]
     threads: usize,
@@ -61,7 +63,8 @@ pub fn reported(args: &ReportArgs) -> Result<String, String> {
     if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
         return Err(format!("{}: there is no such folder", parent.display()));
     }
-    let calibrated = calibrate(&args.data, &CalibrateArgs::unasked()?, &Bar::default());
+    let wanted = args.wanted.options(Target::ALL.into(), false)?;
+    let calibrated = calibrate(&args.data, &wanted, &Bar::default());
     let calibrated = calibrated.map_err(|error| error.to_string())?;
     let size_of_data = calibrated.raft.as_ref().map(|raft| raft.wanted.size);
     let options = analyze::Options {

@@ -48,6 +48,15 @@ impl RowSums {
         self.ll += u128::from(ln) * u128::from(ln);
     }
 
+    /// Adds what was added up elsewhere.
+    pub fn merge(&mut self, other: &Self) {
+        self.n += other.n;
+        self.x += other.x;
+        self.l += other.l;
+        self.xx += other.xx;
+        self.ll += other.ll;
+    }
+
     /// A call alone.
     pub fn one(latency_ns: u64, ln: u64) -> Self {
         let mut sums = Self::default();
@@ -138,6 +147,42 @@ impl Metric {
         self.plain[workload][which].add(calls.n, calls.x, calls.xx, y);
         self.logarithm[workload][which].add(calls.n, calls.l, calls.ll, y);
         self.blocks.entry(block).or_default()[which].add(calls.n, calls.x, calls.xx, y);
+    }
+
+    /// Adds calls that belong to rows: of each its block, its value, and sums by workload and of all.
+    /// Neighbours have the same block, as a rule.
+    pub fn add_rows<'a>(
+        &mut self,
+        rows: impl Iterator<Item = (i64, i64, &'a [RowSums; 5], &'a RowSums)>,
+    ) {
+        let which = Which::All as usize;
+        let mut of_block = (0, Sums::default());
+        for (block, y, of, all) in rows {
+            if y.abs() > METRIC_MAX {
+                self.too_large += u64::from(all.n);
+                continue;
+            }
+            for ((plain, logarithm), calls) in
+                self.plain.iter_mut().zip(&mut self.logarithm).zip(of)
+            {
+                if calls.n > 0 {
+                    plain[which].add(calls.n, calls.x, calls.xx, y);
+                    logarithm[which].add(calls.n, calls.l, calls.ll, y);
+                }
+            }
+            if of_block.0 != block {
+                self.add_block(which, of_block);
+                of_block = (block, Sums::default());
+            }
+            of_block.1.add(all.n, all.x, all.xx, y);
+        }
+        self.add_block(which, of_block);
+    }
+
+    fn add_block(&mut self, which: usize, (block, sums): (i64, Sums)) {
+        if sums.n > 0 {
+            self.blocks.entry(block).or_default()[which].merge(&sums);
+        }
     }
 
     /// Takes over what another one added up.

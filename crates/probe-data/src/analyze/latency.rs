@@ -102,18 +102,22 @@ pub struct Counted {
 /// The second pass.
 #[derive(Default)]
 pub struct Second {
-    kept: BTreeMap<Class, Kept>,
+    kept: Vec<Option<Box<Kept>>>,
     sorted: Vec<u64>,
 }
 
 impl Second {
     /// Keeps what is wanted of a session.
     pub fn add(&mut self, session: &Session<'_>, counted: &Counted) {
+        if self.kept.is_empty() {
+            self.kept.resize_with(Class::PLACES, || None);
+        }
         let kept = &mut self.kept;
         each(session, &mut self.sorted, |class, latency_ns| {
-            let wanted = counted.wanted[class.place()].as_ref();
+            let place = class.place();
+            let wanted = counted.wanted[place].as_ref();
             if wanted.is_some_and(|wanted| wanted.wants(latency_ns)) {
-                kept.entry(class).or_default().push(latency_ns);
+                kept[place].get_or_insert_default().push(latency_ns);
             }
         });
     }
@@ -124,11 +128,12 @@ type Sum<'a> = (&'a str, Box<dyn Fn(Class) -> bool + 'a>);
 
 impl Counted {
     /// Puts the counts of all threads together.
-    pub fn new(threads: Vec<First>) -> Self {
+    pub fn new(threads: Vec<First>, points: &Points) -> Self {
         let mut classes: BTreeMap<Class, Counts> = BTreeMap::new();
         for first in threads {
             for (place, counts) in first.classes.into_iter().enumerate() {
-                if let Some(counts) = counts {
+                if let Some(mut counts) = counts {
+                    counts.settle(points);
                     classes.entry(Class::at(place)).or_default().merge(&counts);
                 }
             }
@@ -204,9 +209,11 @@ impl Latencies {
     /// Puts what all threads kept to the counts.
     pub fn new(counted: Counted, threads: Vec<Second>, points: Points) -> Self {
         let mut kept: BTreeMap<Class, Kept> = BTreeMap::new();
-        for mut second in threads {
-            for (class, kept_there) in &mut second.kept {
-                kept.entry(*class).or_default().merge(kept_there);
+        for second in threads {
+            for (place, kept_there) in second.kept.into_iter().enumerate() {
+                if let Some(mut kept_there) = kept_there {
+                    kept.entry(Class::at(place)).or_default().merge(&mut kept_there);
+                }
             }
         }
         kept.values_mut().for_each(|kept| {

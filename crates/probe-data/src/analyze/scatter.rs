@@ -2,7 +2,6 @@
 
 use probe::Workload;
 use serde_json::{Value, json};
-use std::collections::BinaryHeap;
 use std::sync::LazyLock;
 
 /// Cells along each side.
@@ -132,30 +131,57 @@ pub struct Point {
 /// A fair choice of calls that does not depend on the order in which they come: each has a number
 /// that looks random, and those with the smallest are kept.
 #[derive(Default)]
-pub struct Reservoir(BinaryHeap<Point>);
+pub struct Reservoir {
+    points: Vec<Point>,
+    /// The numbers of those that are kept are smaller than this, once there are enough.
+    below: Option<u64>,
+}
 
 impl Reservoir {
     /// Whether a call with this number would be kept.
     pub fn wants(&self, order: u64, most: usize) -> bool {
-        self.0.len() < most || self.0.peek().is_some_and(|last| order < last.order)
+        most > 0 && self.below.is_none_or(|below| order < below)
     }
 
-    /// Keeps a call.
+    /// Keeps a call, and a quarter more than are wanted until the largest are let go together.
     pub fn push(&mut self, point: Point, most: usize) {
-        self.0.push(point);
-        if self.0.len() > most {
-            self.0.pop();
+        self.points.push(point);
+        if self.points.len() > most + most / 4 + 64 {
+            self.shrink(most);
         }
+    }
+
+    fn shrink(&mut self, most: usize) {
+        if self.points.len() <= most || most == 0 {
+            self.points.truncate(most);
+            return;
+        }
+        let (_, last, _) = self.points.select_nth_unstable(most - 1);
+        self.below = Some(last.order);
+        self.points.truncate(most);
     }
 
     /// Takes over what another one kept.
     pub fn merge(&mut self, other: Self, most: usize) {
-        other.0.into_iter().for_each(|point| self.push(point, most));
+        other.points.into_iter().for_each(|point| self.push(point, most));
+    }
+
+    /// The calls that are kept, by their numbers.
+    fn sorted(mut self, most: usize) -> Vec<Point> {
+        self.shrink(most);
+        self.points.sort_unstable();
+        self.points
     }
 }
 
-/// O14. `kept` says which of the points' metrics are those that are named.
-pub fn document(names: &[String], grids: &[[Grid; 5]], points: Reservoir, kept: &[usize]) -> Value {
+/// O14, with so many of the points at most. `kept` says which of the points' metrics are those that
+/// are named.
+pub fn document(
+    names: &[String],
+    grids: &[[Grid; 5]],
+    points: (Reservoir, usize),
+    kept: &[usize],
+) -> Value {
     let chosen = |point: &Point| -> Vec<Option<i64>> {
         kept.iter().map(|at| point.metrics.get(*at).copied().flatten()).collect()
     };
@@ -167,7 +193,7 @@ pub fn document(names: &[String], grids: &[[Grid; 5]], points: Reservoir, kept: 
         let counts = Value::Object(workloads.into_iter().collect());
         rows.push(json!({"metric": name, "cells_by_workload": counts}));
     }
-    let points = points.0.into_sorted_vec();
+    let points = points.0.sorted(points.1);
     json!({
         "cell": ["latency_row", "metric_column", "calls"],
         "latency_rows_from_ns": *EDGES,
@@ -199,6 +225,28 @@ mod tests {
         for cell in 2..SIDE {
             assert!(usize::from(metric_cell(metric_edge(cell).ceil() as i64)) >= cell);
         }
+    }
+
+    #[test]
+    fn the_calls_with_the_smallest_numbers_are_kept_in_whatever_order_they_come() {
+        let point = |order| Point { order, workload: 0, latency_ns: 1, metrics: Vec::new() };
+        let kept = |orders: &mut dyn Iterator<Item = u64>, most: usize| -> Vec<u64> {
+            let mut parts = [Reservoir::default(), Reservoir::default()];
+            for (at, order) in orders.enumerate() {
+                if parts[at % 2].wants(order, most) {
+                    parts[at % 2].push(point(order), most);
+                }
+            }
+            let [mut all, other] = parts;
+            all.merge(other, most);
+            all.sorted(most).iter().map(|point| point.order).collect()
+        };
+        let smallest: Vec<u64> = (0..100).collect();
+        assert_eq!(kept(&mut (0..5_000), 100), smallest);
+        assert_eq!(kept(&mut (0..5_000).rev(), 100), smallest);
+        assert_eq!(kept(&mut (0..5_000).map(|n| n * 2_741 % 5_000), 100), smallest);
+        assert_eq!(kept(&mut (0..50), 100), (0..50).collect::<Vec<_>>());
+        assert!(kept(&mut (0..50), 0).is_empty());
     }
 
     #[test]

@@ -6,8 +6,9 @@ use super::correlate::{Metric, RowSums, Which, ln_fixed};
 use super::episodes::Episode;
 use super::latency::{Counted, Second as Kept};
 use super::pairing::{FARTHEST_NS, Pairing, Rows};
+use super::recent::Recent;
 use super::scatter::{Grid, Point, Reservoir, latency_cell, metric_cell};
-use super::sessions::{Call, CallerDay, Session};
+use super::sessions::{Call, CallerDay, Place, Session};
 use super::spread::{NEVER, bin};
 use crate::calls::NO_OFFSET;
 use crate::dataset::{DataSet, Source};
@@ -20,6 +21,13 @@ use std::collections::BTreeMap;
 const STALL: &str = "stall_max_us";
 /// Blocks of the bootstrap.
 const BLOCK_NS: i64 = 600_000_000_000;
+/// Callers of a group go through the day side by side, in slices of this length, so that what is known
+/// of a callee's second is looked at by all of them while it is at hand.
+const SLICE_NS: i64 = 60_000_000_000;
+/// The most callers that go side by side: no group is drawn larger.
+const SIDE_BY_SIDE: usize = 9;
+/// The cell of a metric that a row does not have: none is so large.
+const NO_CELL: u8 = u8::MAX;
 
 /// Callers of one day that share groups, which are looked at together.
 pub struct Task<'a> {
@@ -72,13 +80,26 @@ pub struct Found {
     pub exclusions: Exclusions,
 }
 
-/// A callee's rows of the day, with what is added up for each.
+/// A callee's rows of the day, with what is added up for those that calls belong to at the moment.
 struct Callee {
     rows: Rows,
+    /// For each row the cell of each metric.
     cells: Vec<u8>,
-    sums: Vec<RowSums>,
+    recent: Recent,
     high: Vec<(u32, u8, u64)>,
     stall: Option<usize>,
+}
+
+/// By node: not looked for yet, or what there is.
+type Callees = Vec<Option<Option<Callee>>>;
+
+/// A caller on its way through the day.
+struct Caller<'a> {
+    day: CallerDay<'a>,
+    place: Place,
+    /// For each callee, where its last row was.
+    cursors: Vec<usize>,
+    episodes: Vec<Episode>,
 }
 
 /// Divides a day's callers into those that share groups.
@@ -120,33 +141,63 @@ impl World<'_> {
         found.metrics.resize_with(self.metrics.len(), Metric::default);
         found.grids.resize_with(self.metrics.len(), Default::default);
         let nodes = self.data.metadata.nodes.len();
-        // By node: not looked for yet, or what there is.
-        let mut callees: Vec<Option<Option<Callee>>> = Vec::new();
+        let mut callees: Callees = Vec::new();
         callees.resize_with(nodes, || None);
-        for source in &task.callers {
-            let more: &[&str] = if self.metrics.is_empty() { &[] } else { &["rx_off"] };
-            let day = CallerDay::read(source, more)?;
-            // Counted in the first pass.
-            let mut again = Exclusions::default();
-            let mut cursors = vec![0; nodes];
-            let mut episodes = Vec::new();
-            day.sessions(&mut again, |session| {
-                found.kept.add(session, self.counted);
-                for call in session.calls {
-                    let dst = usize::from(call.dst);
-                    let callee = callees[dst].get_or_insert_with(|| {
-                        self.callee(task.day, call.dst, &mut found.exclusions)
-                    });
-                    let (callee, cursor) = (callee.as_mut(), &mut cursors[dst]);
-                    let row = self.pair(found, &day, session, call, callee, cursor);
-                    self.episode(&mut episodes, &day, session, call, row);
+        // Without resources nothing is looked up, and one caller at a time takes less memory.
+        let side_by_side = if self.metrics.is_empty() { 1 } else { SIDE_BY_SIDE };
+        for sources in task.callers.chunks(side_by_side) {
+            let mut callers = Vec::with_capacity(sources.len());
+            for source in sources {
+                let more: &[&str] = if self.metrics.is_empty() { &[] } else { &["rx_off"] };
+                let (day, place) = (CallerDay::read(source, more)?, Place::default());
+                callers.push(Caller { day, place, cursors: vec![0; nodes], episodes: Vec::new() });
+            }
+            let next = |callers: &[Caller<'_>]| {
+                callers.iter().filter_map(|caller| caller.day.next_ns(&caller.place)).min()
+            };
+            while let Some(next_ns) = next(&callers) {
+                let last_ns = next_ns.saturating_add(SLICE_NS);
+                for caller in &mut callers {
+                    self.slice(found, task.day, caller, &mut callees, last_ns);
                 }
-            });
-            found.episodes.append(&mut episodes);
-            step();
+            }
+            for mut caller in callers {
+                found.episodes.append(&mut caller.episodes);
+                step();
+            }
         }
-        callees.iter().flatten().flatten().for_each(|callee| self.close(found, callee));
+        callees.iter_mut().flatten().flatten().for_each(|callee| Self::close(found, callee));
         Ok(())
+    }
+
+    /// The sessions of a caller that are due until then.
+    fn slice(
+        &self,
+        found: &mut Found,
+        task_day: i64,
+        caller: &mut Caller<'_>,
+        callees: &mut Callees,
+        last_ns: i64,
+    ) {
+        let Caller { day, place, cursors, episodes } = caller;
+        // Counted in the first pass.
+        let mut again = Exclusions::default();
+        day.sessions_until(last_ns, place, &mut again, |session| {
+            found.kept.add(session, self.counted);
+            for call in session.calls {
+                let dst = usize::from(call.dst);
+                let callee = callees[dst]
+                    .get_or_insert_with(|| self.callee(task_day, call.dst, &mut found.exclusions));
+                let cursor = &mut cursors[dst];
+                let row = self.pair(found, day, session, call, callee.as_mut(), cursor);
+                if call.latency_ns > self.options.episode_level_ns {
+                    let stall_us = callee.as_ref().zip(row).and_then(|(callee, row)| {
+                        callee.stall.and_then(|metric| callee.rows.host.metrics[metric][row])
+                    });
+                    self.episode(episodes, day, session, call, stall_us);
+                }
+            }
+        });
     }
 
     fn callee(&self, day: i64, node: u16, exclusions: &mut Exclusions) -> Option<Callee> {
@@ -160,17 +211,17 @@ impl World<'_> {
         };
         exclusions.rows("resources_not_in_order_but_used", rows.out_of_order);
         let n = rows.host.t_ns.len();
-        let mut cells = vec![0; n * self.metrics.len()];
+        let mut cells = vec![NO_CELL; n * self.metrics.len()];
         for (metric, values) in rows.host.metrics.iter().enumerate() {
             for (row, value) in values.iter().enumerate() {
-                cells[row * self.metrics.len() + metric] = value.map_or(0, metric_cell);
+                cells[row * self.metrics.len() + metric] = value.map_or(NO_CELL, metric_cell);
             }
         }
         let stall = self.metrics.iter().position(|name| name == STALL);
-        Some(Callee { rows, cells, sums: vec![RowSums::default(); n * 5], high: Vec::new(), stall })
+        Some(Callee { rows, cells, recent: Recent::default(), high: Vec::new(), stall })
     }
 
-    /// Pairs a call, and says what its callee's row says of stalls, in microseconds.
+    /// Pairs a call, and says with which row of its callee.
     fn pair(
         &self,
         found: &mut Found,
@@ -179,7 +230,7 @@ impl World<'_> {
         call: &Call,
         callee: Option<&mut Callee>,
         cursor: &mut usize,
-    ) -> Option<i64> {
+    ) -> Option<usize> {
         if call.status != Status::Ok || call.latency_ns == NEVER {
             return None;
         }
@@ -205,12 +256,23 @@ impl World<'_> {
         found.pairing.pair(distance_ns);
         let workload = usize::from(session.workload);
         let ln = ln_fixed(call.latency_ns);
-        callee.sums[row * 5 + workload].add(call.latency_ns, ln);
+        if callee.recent.is_full(row) {
+            Self::close_rows(found, callee, Recent::keeps_from(row));
+        }
+        match callee.recent.at(row) {
+            Some(sums) => sums[workload].add(call.latency_ns, ln),
+            None => {
+                // Its row was closed: the clocks of callers, or of the callee, are far apart.
+                let mut of = [RowSums::default(); 5];
+                of[workload].add(call.latency_ns, ln);
+                Self::add_rows(found, &callee.rows, &[(row, of)]);
+            }
+        }
         let host = &callee.rows.host;
         let latency_row = latency_cell(call.latency_ns, ln);
         let cells = &callee.cells[row * self.metrics.len()..];
-        for ((values, grids), cell) in host.metrics.iter().zip(&mut found.grids).zip(cells) {
-            if values[row].is_some() {
+        for (grids, cell) in found.grids.iter_mut().zip(cells) {
+            if *cell != NO_CELL {
                 grids[workload].add(latency_row, *cell);
             }
         }
@@ -232,7 +294,7 @@ impl World<'_> {
             let point = Point { order, workload, latency_ns, metrics: metrics() };
             found.points.push(point, self.options.scatter_points);
         }
-        callee.stall.and_then(|metric| host.metrics[metric][row])
+        Some(row)
     }
 
     fn episode(
@@ -244,9 +306,6 @@ impl World<'_> {
         stall_us: Option<i64>,
     ) {
         let level_ns = self.options.episode_level_ns;
-        if call.latency_ns <= level_ns {
-            return;
-        }
         let stalled = stall_us.map(|us| us.unsigned_abs().saturating_mul(2000) >= level_ns);
         let replied = call.latency_ns != NEVER;
         let own = day.metadata.node;
@@ -256,19 +315,34 @@ impl World<'_> {
         );
     }
 
-    /// Puts what was added up for each row to the sums of each metric.
-    fn close(&self, found: &mut Found, callee: &Callee) {
+    /// Puts what was added up for rows to the sums of each metric.
+    fn add_rows(found: &mut Found, rows: &Rows, sums: &[(usize, [RowSums; 5])]) {
+        let all = sums.iter().map(|(_, of)| {
+            let mut all = RowSums::default();
+            of.iter().for_each(|sums| all.merge(sums));
+            all
+        });
+        let all: Vec<RowSums> = all.collect();
+        for (metric, values) in found.metrics.iter_mut().zip(&rows.host.metrics) {
+            let told = sums.iter().zip(&all).filter(|(_, all)| all.n > 0);
+            metric.add_rows(told.filter_map(|((row, of), all)| {
+                let block = rows.host.t_ns[*row].div_euclid(BLOCK_NS);
+                Some((block, values[*row]?, of, all))
+            }));
+        }
+    }
+
+    /// The same for all rows before one.
+    fn close_rows(found: &mut Found, callee: &mut Callee, before: usize) {
+        let closed = callee.recent.close(before);
+        Self::add_rows(found, &callee.rows, &closed);
+    }
+
+    /// Puts what is left of a callee's day to the sums of each metric.
+    fn close(found: &mut Found, callee: &mut Callee) {
+        Self::close_rows(found, callee, usize::MAX);
         let host = &callee.rows.host;
         for (metric, values) in found.metrics.iter_mut().zip(&host.metrics) {
-            for (row, value) in values.iter().enumerate() {
-                let Some(value) = value else { continue };
-                let block = host.t_ns[row].div_euclid(BLOCK_NS);
-                for (workload, sums) in callee.sums[row * 5..row * 5 + 5].iter().enumerate() {
-                    if sums.n > 0 {
-                        metric.add(Which::All, workload, block, sums, *value);
-                    }
-                }
-            }
             for (row, workload, latency_ns) in &callee.high {
                 let Some(value) = values[*row as usize] else { continue };
                 let block = host.t_ns[*row as usize].div_euclid(BLOCK_NS);

@@ -51,6 +51,15 @@ pub struct CallerDay<'a> {
     order: Option<Vec<u32>>,
 }
 
+/// How far the sessions of a day have been visited.
+#[derive(Debug, Default)]
+pub struct Place {
+    at: usize,
+    last_round: Option<u32>,
+    found: Vec<Call>,
+    seen: Vec<u16>,
+}
+
 /// Columns that the first pass reads.
 pub const FIRST: [&str; 9] =
     ["group", "gsize", "wl", "dst", "seq", "t_sched", "lag", "rtt", "status"];
@@ -82,33 +91,46 @@ impl<'a> CallerDay<'a> {
         self.order.as_ref().map_or(at, |order| order[at] as usize)
     }
 
+    /// When the next session is due; none if all have been visited.
+    pub fn next_ns(&self, place: &Place) -> Option<i64> {
+        (place.at < self.calls.len()).then(|| self.calls.t_sched_ns[self.row(place.at)])
+    }
+
     /// Goes through all sessions in the order of time, and counts rows that are left out.
-    pub fn sessions(&self, exclusions: &mut Exclusions, mut visit: impl FnMut(&Session<'_>)) {
+    pub fn sessions(&self, exclusions: &mut Exclusions, visit: impl FnMut(&Session<'_>)) {
+        self.sessions_until(i64::MAX, &mut Place::default(), exclusions, visit);
+    }
+
+    /// The same for those that are due at a time at the latest, from where one was before.
+    pub fn sessions_until(
+        &self,
+        last_ns: i64,
+        place: &mut Place,
+        exclusions: &mut Exclusions,
+        mut visit: impl FnMut(&Session<'_>),
+    ) {
         let calls = &self.calls;
-        if self.order.is_some() {
+        let Place { at, last_round, found, seen } = place;
+        if *at == 0 && self.order.is_some() {
             exclusions.rows("not_in_order_but_used", calls.len() as u64);
         }
         let nodes = self.metadata.nodes.len();
-        let mut found: Vec<Call> = Vec::new();
-        let mut seen: Vec<u16> = Vec::new();
-        let mut last_round: Option<u32> = None;
-        let mut at = 0;
-        while at < calls.len() {
-            let first = self.row(at);
+        while *at < calls.len() && calls.t_sched_ns[self.row(*at)] <= last_ns {
+            let first = self.row(*at);
             let (group, round) = (calls.group[first], calls.round[first]);
             let t_sched_ns = calls.t_sched_ns[first];
             found.clear();
             seen.clear();
             let mut skipped = false;
-            while at < calls.len() {
-                let row = self.row(at);
+            while *at < calls.len() {
+                let row = self.row(*at);
                 if (calls.group[row], calls.round[row], calls.t_sched_ns[row])
                     != (group, round, t_sched_ns)
                 {
                     break;
                 }
-                at += 1;
-                match self.call(row, nodes, &seen) {
+                *at += 1;
+                match self.call(row, nodes, seen) {
                     Ok(call) => {
                         seen.push(call.dst);
                         skipped |= call.status == Status::Skipped;
@@ -121,12 +143,12 @@ impl<'a> CallerDay<'a> {
                     Err(reason) => exclusions.rows(reason, 1),
                 }
             }
-            if let Some(last) = last_round
+            if let Some(last) = *last_round
                 && round.cast_unsigned() > last + 1
             {
                 exclusions.rows("missing_rounds", u64::from(round.cast_unsigned() - last - 1));
             }
-            last_round = Some(round.cast_unsigned());
+            *last_round = Some(round.cast_unsigned());
             let size = calls.group_size[first].clamp(0, 255) as u8;
             let whole = seen.len() == usize::from(size) && !skipped;
             if !whole {
@@ -134,7 +156,7 @@ impl<'a> CallerDay<'a> {
             }
             let workload = calls.workload[first].clamp(0, 4) as u8;
             let group = group.clamp(0, i32::from(u16::MAX)) as u16;
-            visit(&Session { group, size, workload, t_sched_ns, calls: &found, whole });
+            visit(&Session { group, size, workload, t_sched_ns, calls: found, whole });
         }
     }
 

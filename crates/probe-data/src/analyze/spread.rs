@@ -31,6 +31,24 @@ pub struct Points {
     pub ns: Vec<u64>,
     /// For each bin, the first point that is not below it.
     first: Vec<u16>,
+    /// The bins that have a point within.
+    split: Bits,
+}
+
+/// A flag for each bin.
+#[derive(Clone, Debug, Default)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn set(&mut self, bin: usize) {
+        let word = bin / 64;
+        self.0.resize(self.0.len().max(word + 1), 0);
+        self.0[word] |= 1 << (bin % 64);
+    }
+
+    fn has(&self, bin: usize) -> bool {
+        self.0.get(bin / 64).is_some_and(|word| word >> (bin % 64) & 1 == 1)
+    }
 }
 
 impl Points {
@@ -52,7 +70,9 @@ impl Points {
             }
             *first = point as u16;
         }
-        Self { ns, first }
+        let mut split = Bits::default();
+        ns.iter().for_each(|point| split.set(bin(*point)));
+        Self { ns, first, split }
     }
 
     /// The first point that a latency is not above; their number if it is above all.
@@ -78,7 +98,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts a latency.
+    /// Counts a latency. At which points it is told is known of most bins as a whole, and is left to
+    /// [`Self::settle`].
     pub fn add(&mut self, latency_ns: u64, points: &Points) {
         if latency_ns == NEVER {
             self.never += 1;
@@ -90,9 +111,20 @@ impl Counts {
         }
         let bin = bin(latency_ns);
         self.bins[bin] += 1;
-        self.points[points.of(latency_ns, bin)] += 1;
+        if points.split.has(bin) {
+            self.points[points.of(latency_ns, bin)] += 1;
+        }
         self.replied += 1;
         self.sum_ns += u128::from(latency_ns);
+    }
+
+    /// Ends the counting, once.
+    pub fn settle(&mut self, points: &Points) {
+        for ((bin, count), first) in self.bins.iter().enumerate().zip(&points.first) {
+            if !points.split.has(bin) {
+                self.points[usize::from(*first)] += count;
+            }
+        }
     }
 
     /// Takes over what another one counted.
@@ -144,23 +176,22 @@ impl Counts {
 /// What the second pass is to keep.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    bins: Vec<bool>,
+    bins: Bits,
     from: usize,
 }
 
 impl Wanted {
     /// Nothing.
     pub fn nothing() -> Self {
-        Self { bins: Vec::new(), from: usize::MAX }
+        Self { bins: Bits::default(), from: usize::MAX }
     }
 
     /// Also keeps what the quantiles of these counts need, and their tail.
     pub fn add(&mut self, counts: &Counts, quantiles_ppm: &[u32]) {
-        self.bins.resize(self.bins.len().max(counts.bins.len()), false);
         for ppm in quantiles_ppm {
             for n in [counts.replied, counts.all()] {
                 if let Some((bin, _)) = counts.bin_of(rank(*ppm, n)) {
-                    self.bins[bin] = true;
+                    self.bins.set(bin);
                 }
             }
         }
@@ -176,7 +207,7 @@ impl Wanted {
             return false;
         }
         let bin = bin(latency_ns);
-        bin >= self.from || self.bins.get(bin).is_some_and(|wanted| *wanted)
+        bin >= self.from || self.bins.has(bin)
     }
 }
 
@@ -198,24 +229,42 @@ impl Kept {
 
     /// Puts new values to those that are counted.
     fn settle(&mut self) {
-        let new = std::mem::take(&mut self.new).into_iter().map(|value| (value, 1));
-        self.counted.extend(new);
-        self.counted.sort_unstable();
-        let mut counted: Vec<(u64, u64)> = Vec::new();
-        for (value, count) in self.counted.drain(..) {
-            match counted.last_mut() {
-                Some(last) if last.0 == value => last.1 += count,
-                _ => counted.push((value, count)),
+        if self.new.is_empty() {
+            return;
+        }
+        self.new.sort_unstable();
+        let mut new: Vec<(u64, u64)> = Vec::new();
+        for value in self.new.drain(..) {
+            match new.last_mut() {
+                Some(last) if last.0 == value => last.1 += 1,
+                _ => new.push((value, 1)),
             }
         }
-        self.counted = counted;
+        self.join(&new);
+    }
+
+    /// Puts values with their numbers, ascending, to those that are counted.
+    fn join(&mut self, other: &[(u64, u64)]) {
+        let mut joined: Vec<(u64, u64)> = Vec::with_capacity(self.counted.len() + other.len());
+        let mut other = other.iter().copied().peekable();
+        for (value, mut count) in self.counted.drain(..) {
+            while let Some(before) = other.next_if(|(found, _)| *found < value) {
+                joined.push(before);
+            }
+            if let Some((_, more)) = other.next_if(|(found, _)| *found == value) {
+                count += more;
+            }
+            joined.push((value, count));
+        }
+        joined.extend(other);
+        self.counted = joined;
     }
 
     /// Takes over what another one kept.
     pub fn merge(&mut self, other: &mut Self) {
-        self.new.append(&mut other.new);
-        self.counted.append(&mut other.counted);
         self.settle();
+        other.settle();
+        self.join(&other.counted);
     }
 
     /// Values, ascending, with their numbers.
@@ -315,6 +364,7 @@ mod tests {
             .collect();
         let mut counts = Counts::default();
         values.iter().for_each(|value| counts.add(*value, &points));
+        counts.settle(&points);
         let quantiles = [1, 100_000, 500_000, 900_000, 990_000, 999_000, 999_900];
         let mut wanted = Wanted::nothing();
         wanted.add(&counts, &quantiles);

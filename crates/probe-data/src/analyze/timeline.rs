@@ -43,7 +43,8 @@ pub fn slow_timeline(windows: &Windows, names: &[String]) -> Value {
         });
         nodes.entry(*node).or_default().extend(found);
     }
-    let window_s = (WINDOW_NS / 1_000_000_000).unsigned_abs();
+    let length_s = WINDOW_NS / 1_000_000_000;
+    let window_s = length_s.unsigned_abs();
     let (mut slow_s, mut normal_s) = (Vec::new(), Vec::new());
     let mut rows = Vec::new();
     for (node, windows) in &nodes {
@@ -79,8 +80,13 @@ pub fn slow_timeline(windows: &Windows, names: &[String]) -> Value {
             "runs": runs,
         }));
     }
+    // Of what was looked at, slow or not.
+    let begins_s = |window: &Window| window.day * 86_400 + i64::from(window.window) * length_s;
+    let begins: Vec<i64> = nodes.values().flatten().map(begins_s).collect();
     json!({
         "window_s": window_s,
+        "from_s": begins.iter().min(),
+        "to_s": begins.iter().max().map(|begin| begin + length_s),
         "nodes": rows,
         "sojourn": {"slow": sojourns(&mut slow_s), "normal": sojourns(&mut normal_s)},
     })

@@ -107,6 +107,7 @@ pub fn s_and_t(told: &Value, truth: &Truth) -> Value {
             }));
         }
     }
+    // Nothing may have been planted: too many pauses.
     let exact = checks.iter().all(|check| check["exact"] == true);
-    json!({"exact": exact && !checks.is_empty(), "checks": checks})
+    json!({"exact": (!checks.is_empty()).then_some(exact), "checks": checks})
 }

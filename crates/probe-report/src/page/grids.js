@@ -63,20 +63,23 @@ function matrix() {
     "Over several days a cell is the median of the days; the row is marked if more than half of observers and days call the callee slow.");
 }
 
+// Between two ticks: ten minutes to thirty days.
+const STEPS_S = [600, 1800, 3600, 10800, 21600, 86400, 604800, 2592000], TICKS_MAX = 8;
 function timeline() {
-  const t = DATA.timeline, id = "timeline", [first, last] = DATA.days;
+  const t = DATA.timeline, id = "timeline", [from, to] = t.span_s;
   const measured = t.nodes.filter(n => n.windows > 0);
-  read(id, `Time runs to the right; a darker bar means that more observers call the node slow. In windows of ${Math.round((t.window_s || 600) / 60)} minutes, from ten calls on.`);
+  read(id, `Time runs to the right, from the first to the last window in which a node was looked at; a darker bar means that more observers call the node slow. In windows of ${Math.round((t.window_s || 600) / 60)} minutes, from ten calls on.`);
   if (!measured.length) return none(id, "No window has enough calls to say who is slow in it.");
   const shown = measured.filter(n => n.runs.length);
   if (!shown.length) return none(id, `None of ${measured.length} nodes was slow to most observers in any window.`);
-  const from = first * 86400, to = (last + 1) * 86400, ticks = [], days = last - first + 1;
   const ends = shown.flatMap(n => n.runs.map(([day, window, windows]) => [day * 86400 + window * t.window_s, day * 86400 + (window + windows) * t.window_s]));
   const begin = Math.min(...ends.map(e => e[0])), end = Math.max(...ends.map(e => e[1]));
-  const step = days > 60 ? 30 : days > 14 ? 7 : days > 3 ? 1 : 0.25;
-  for (let d = first; d <= last + 1; d += step) ticks.push([d * 86400, d % 1 ? `${Math.round(d % 1 * 24)} h` : date(d)]);
+  const step = STEPS_S.find(s => (to - from) / s <= TICKS_MAX) || STEPS_S[STEPS_S.length - 1], ticks = [];
+  const midnight = s => s % 86400 === 0, clock = s => new Date(s * 1000).toISOString().slice(11, 16);
+  for (let s = Math.ceil(from / step) * step; s <= to; s += step) ticks.push([s, midnight(s) ? date(s / 86400) : clock(s)]);
+  const whenever = date(from / 86400) === date((to - 1) / 86400) ? `${date(from / 86400)} (UTC)` : "Time (UTC)";
   const left = Math.min(150, 24 + 7 * Math.max(...shown.map(n => n.name.length)));
-  const x = { from, to, ticks, name: "Time (UTC)" };
+  const x = { from, to, ticks, name: whenever };
   const { svg, atX, area, place } = frame(id, "Timeline of slow nodes", x, { from: 0, to: 1, ticks: [], name: "Node" }, 64 + 22 * shown.length, left);
   shown.forEach((n, i) => {
     const y = area.top + 22 * i + 2;
