@@ -130,7 +130,7 @@ pub fn setting(point: &Point, base: &Base) -> Result<Setting, Invalid> {
 
 /// What is expected of the lock of a point; nothing where the model does not know what happens.
 ///
-/// That is so for a lock that servers keep, whose line is moved to another server now and then, for etcd's own
+/// That is so for a lock that servers keep, which moves to another server now and then, for etcd's own
 /// lock, and for recipes that read or watch there: reads ask the other
 /// servers, a list behind a create may be answered before it, and a watch that begins at a change
 /// which is no longer the latest one is served by a loop that wakes every 100 ms.

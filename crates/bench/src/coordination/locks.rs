@@ -471,7 +471,8 @@ pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
     let points = points(args);
     if points.is_empty() {
         let what = "none of these services has what was asked for: only claret knows locks itself \
-            (grant, near, retained, cohort), only etcd has etcd-mutex, and it has neither adaptive nor E15 and E16";
+            (grant, near, retained, cohort), only etcd has etcd-mutex, and it has neither adaptive \
+            nor E15 and E16";
         return Err(io::Error::new(ErrorKind::InvalidInput, what));
     }
     let mut report = Report::default();
