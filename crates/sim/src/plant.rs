@@ -55,7 +55,7 @@ pub enum Plant {
     RepeatedLeader,
     /// With locks: those who come to a barrier go on without the others.
     ShortBarrier,
-    /// With locks: what a server keeps for its clients has an eighth of the lease that the server knows.
+    /// With locks: what a server keeps for its clients has a small part of the lease that the server knows.
     ShortKeep,
     /// With locks: grants have the tokens of others.
     RepeatedToken,
@@ -399,9 +399,9 @@ const TOKENS: i64 = 1 << 24;
 fn shorten(op: &mut Op) {
     match op {
         Op::Lock(adt::lock::Op::Acquire(grant)) if grant.owner.starts_with(b"near ") => {
-            grant.lease_ms = (grant.lease_ms / 8).max(1);
+            grant.lease_ms = (grant.lease_ms / 64).max(1);
         }
-        Op::Lock(adt::lock::Op::Renew(_, Some(lease_ms))) => *lease_ms = (*lease_ms / 8).max(1),
+        Op::Lock(adt::lock::Op::Renew(_, Some(lease_ms))) => *lease_ms = (*lease_ms / 64).max(1),
         _ => {}
     }
 }
