@@ -281,13 +281,15 @@ class Claret(redis.asyncio.Redis):
         limit=None,
         timeout=None,
         detect=False,
+        near=False,
         policy=RetryPolicy(),
     ):
         """A lock, as an asynchronous context manager; see :meth:`claret.Claret.lock`.
 
         If it is lost the task in the block is cancelled, and the block raises :class:`LockLost`.
         """
-        return Lock(self, name, lease, owner, shared, limit, timeout, detect, policy=policy)
+        how = (lease, owner, shared, limit, timeout, detect, near)
+        return Lock(self, name, *how, policy=policy)
 
     def retained(
         self,

@@ -56,6 +56,7 @@ class Claret(redis.Redis):
         limit=None,
         timeout=None,
         detect=False,
+        near=False,
         policy=RetryPolicy(),
     ):
         """A lock, as a context manager; see :class:`Lock`. Not that of redis-py, which needs scripts.
@@ -64,9 +65,11 @@ class Claret(redis.Redis):
         there, the lease is renewed. ``shared`` shares it with others who do so, ``limit`` with so
         many in all. ``timeout`` is how long to wait in seconds, ``None`` for ever. ``owner`` is who
         ``LOCK.HOLDERS`` says has it. ``detect`` raises :class:`DeadlockError` rather than to wait in a
-        circle with other owners; it needs an ``owner`` that no other thread uses.
+        circle with other owners; it needs an ``owner`` that no other thread uses. ``near`` lets the
+        server that this client is connected with keep the lock, and its clients have it in turn.
         """
-        return Lock(self, name, lease, owner, shared, limit, timeout, detect, policy=policy)
+        how = (lease, owner, shared, limit, timeout, detect, near)
+        return Lock(self, name, *how, policy=policy)
 
     def retained(
         self,

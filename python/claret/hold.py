@@ -29,15 +29,18 @@ def default_owner():
 class Hold:
     """What is known of one lock by its holder, without any input or output."""
 
-    def __init__(self, name, lease, owner, shared, limit, timeout, detect=False):
+    def __init__(self, name, lease, owner, shared, limit, timeout, detect=False, near=False):
         if lease <= 0:
             raise ValueError("a lease is longer than nothing")
+        if near and (shared or limit or detect):
+            raise ValueError("a lock that the server keeps is held alone, and detects no circles")
         self.name = name
         self.timeout = timeout
         self._lease_ms = max(1, round(lease * 1000))
         self._owner = named(owner, detect)
         self._share = share_words(shared, limit)
         self._detect = detect
+        self._near = near
         self._token = None
         self._until = 0.0
         self._lost = False
@@ -51,7 +54,10 @@ class Hold:
 
     @property
     def grant(self):
-        """The token by which the server knows that the lock is held."""
+        """The token by which the shard knows that the lock is held."""
+        if self._near:
+            text = "only the server that keeps a lock knows who is in it: fence what you write"
+            raise ValueError(text)
         return self.token
 
     @property
@@ -72,7 +78,12 @@ class Hold:
 
     def words(self, wait_s):
         """The command that acquires; ``None`` waits for ever, nought not at all."""
+        if self._near and wait_s == 0:
+            # What a server keeps is waited for, if only for a moment.
+            wait_s = 0.001
         words = ["LOCK.TRY" if wait_s == 0 else "LOCK.ACQUIRE", self.name, "LEASE", self._lease_ms]
+        if self._near:
+            words.append("NEAR")
         if wait_s:
             words += ["TIMEOUT", max(1, round(wait_s * 1000))]
         if self._detect and wait_s != 0:

@@ -212,6 +212,8 @@ pub struct Awaiting {
     pub op: Op,
     /// How long to wait at most, in milliseconds; 0 means for ever. The reply is nil then.
     pub timeout_ms: u64,
+    /// Whether the gateway is to keep what it waits for, and to let its clients have it in turn.
+    pub near: bool,
 }
 
 /// How the replies of a [`Command::Multi`] become one.

@@ -34,7 +34,7 @@ mod table;
 pub use election::LEADER_VALUE_BYTES_MAX;
 use election::Proclaimed;
 pub(crate) use table::INTERNAL;
-pub use table::section;
+pub use table::{near_lease_too_long, section};
 
 #[cfg(test)]
 mod tests;
@@ -48,6 +48,9 @@ use crate::{
 pub const LEASE_MS: u64 = 30_000;
 /// The longest lease: a day, in milliseconds.
 pub const LEASE_MS_MAX: u64 = 86_400_000;
+/// The longest lease of somebody who is let in by a server that keeps the lock for its clients: six hours, in
+/// milliseconds. The server needs more than twice of it.
+pub const NEAR_LEASE_MS_MAX: u64 = LEASE_MS_MAX / 4;
 /// Longest name of an owner, in bytes.
 pub const OWNER_BYTES_MAX: usize = 256;
 /// Most tokens of one grant. They are taken from the timestamps, of which there are 4096 in a

@@ -30,6 +30,10 @@ pub struct LockOptions {
     /// To fail with [`Error::Deadlock`] rather than to wait in a circle with other owners. It needs an
     /// `owner` of its own for each that holds and waits.
     pub detect: bool,
+    /// To let the server that the client is connected with keep the lock, and its clients have it in turn:
+    /// a hand-over among them is no message to the lock's shard. It is held alone then, without `detect`,
+    /// and only commands are fenced by it: [`Lock::require_in`] fails.
+    pub near: bool,
 }
 
 impl Default for LockOptions {
@@ -41,6 +45,7 @@ impl Default for LockOptions {
             owner,
             share: Share::Alone,
             detect: false,
+            near: false,
         }
     }
 }
@@ -68,6 +73,9 @@ impl LockOptions {
         tokens: u32,
     ) -> Command {
         let tries = self.timeout.is_some_and(|timeout| timeout.is_zero()) && value.is_none();
+        // What a server keeps is waited for, if only for a moment.
+        let near = self.near && value.is_none() && tokens == 1;
+        let tries = tries && !near;
         let mut command = match value {
             Some(value) => Command::new("ELECTION.CAMPAIGN").arg(name).arg(value),
             None => Command::new(if tries { "LOCK.TRY" } else { "LOCK.ACQUIRE" }).arg(name),
@@ -75,6 +83,9 @@ impl LockOptions {
         command = command.arg("LEASE").arg(self.lease_ms()).arg("OWNER").arg(self.owner.as_str());
         if let Some(left) = left.filter(|_| !tries) {
             command = command.arg("TIMEOUT").arg(millis(left));
+        }
+        if near {
+            command = command.arg("NEAR");
         }
         if tokens > 1 {
             command = command.arg("TOKENS").arg(u64::from(tokens));

@@ -57,6 +57,16 @@ pub const CIRCLE_NAMES_MAX: usize = 1_000;
 pub const CIRCLE_LOOK_US: u64 = 100_000;
 /// The longest time between two looks for a circle over several shards, in microseconds.
 pub const CIRCLE_LOOK_US_MAX: u64 = 10_000_000;
+/// Most locks that a gateway keeps for its clients (`NEAR`).
+pub const NEAR_LOCKS_MAX: usize = 10_000;
+/// How many clients a gateway lets in at most after somebody else wants the lock that it keeps.
+pub const NEAR_STAYS_MAX: u32 = 16;
+/// For how many stays a gateway asks for a lock at a time, and one that nobody gets.
+pub const NEAR_TOKENS: u32 = 4_096;
+/// What the lease of a gateway has beyond twice that of its clients, in microseconds.
+pub const NEAR_LEASE_MORE_US: u64 = 1_000_000;
+/// How soon a gateway that was not told whether others want a lock asks again, in microseconds.
+pub const NEAR_LISTEN_AGAIN_US: u64 = 100_000;
 /// Most locks of which a shard remembers the largest fencing token that it has seen.
 pub const FENCES_MAX: usize = 1 << 16;
 /// Most locks whose tokens one command or transaction presents (`FENCE`).

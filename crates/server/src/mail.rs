@@ -8,8 +8,8 @@ use crate::listen::Accepted;
 use crate::log::Completion;
 use crate::peers::PeerSocket;
 use crate::worker::talk::{Clients, Details};
-use engine::gateway::{CoordinationClient, Facts, GatewayStats, Overview, SessionId};
-use engine::message::{MachineId, ShardId};
+use engine::gateway::{CoordinationClient, Facts, GatewayStats, NearWord, Overview, SessionId};
+use engine::message::{GatewayId, MachineId, ShardId};
 use engine::node::{Parcel, Readiness};
 use engine::replica::Seed;
 use engine::stats::ShardStats;
@@ -26,6 +26,8 @@ pub struct Batch {
     pub parcels: Vec<(MachineId, Parcel)>,
     /// For other machines that the receiver holds the connections with.
     pub outgoing: Vec<Outgoing>,
+    /// For the receiver's gateway, from those that send it.
+    pub near: Vec<(GatewayId, NearWord)>,
     /// Bytes of the commands that the requests come from, at most.
     pub bytes: usize,
 }
@@ -33,7 +35,7 @@ pub struct Batch {
 impl Batch {
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
-        self.parcels.is_empty() && self.outgoing.is_empty()
+        self.parcels.is_empty() && self.outgoing.is_empty() && self.near.is_empty()
     }
 }
 

@@ -154,7 +154,9 @@ impl Holder {
         let blocks = value.is_none() && self.random.percent(self.habits.blocks_percent);
         let tokens = if blocks { self.random.between(2, 2_000) } else { 1 };
         let lock = lock_name(lock);
-        let what = What::Acquire { lock, lease_us, shared, again, value, tokens };
+        let alone = value.is_none() && !shared && tokens == 1;
+        let near = alone && self.random.percent(self.habits.near_percent);
+        let what = What::Acquire { lock, lease_us, shared, again, value, tokens, near };
         let act = self.act(now_us, what);
         self.stage = Stage::Asking(act, number);
         self.ask(act, number)
@@ -214,9 +216,13 @@ impl Holder {
             What::Meet { barrier, parties, .. } => {
                 vec![format!("barrier.wait {barrier} {parties} {}", wish(&false))]
             }
-            What::Acquire { lock, shared, tokens, .. } => {
-                let tokens = if *tokens > 1 { format!(" tokens {tokens}") } else { String::new() };
-                vec![format!("lock.acquire {lock} lease {lease_ms} {}{tokens}", wish(shared))]
+            What::Acquire { lock, shared, tokens, near, .. } => {
+                let more = match (*tokens, near) {
+                    (_, true) => " near".to_owned(),
+                    (1, _) => String::new(),
+                    (tokens, _) => format!(" tokens {tokens}"),
+                };
+                vec![format!("lock.acquire {lock} lease {lease_ms} {}{more}", wish(shared))]
             }
             What::Section { lock, shared, place, value, register, journal, .. } => {
                 let section = format!("lock.section {lock} {}", wish(shared));
@@ -374,9 +380,13 @@ impl Holder {
         (done.ended_us, done.outcome) = (now_us, outcome.clone());
         let mut granted = None;
         let mark = match (&done.what, &outcome) {
-            (What::Acquire { lock, again, value, tokens, .. }, Outcome::Granted(token)) => {
+            (What::Acquire { lock, again, value, tokens, near, .. }, Outcome::Granted(token)) => {
                 granted = Some((lock.clone(), *again, value.is_some(), *token, *tokens));
-                if *tokens > 1 { "blocks_granted" } else { "locks_granted" }
+                match (*tokens, near) {
+                    (_, true) => "stays_near",
+                    (1, _) => "locks_granted",
+                    _ => "blocks_granted",
+                }
             }
             (What::Listen { .. }, Outcome::Done) => "holders_that_listened",
             (What::Section { .. }, Outcome::Granted(_) | Outcome::Done) => "sections",

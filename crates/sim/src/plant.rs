@@ -55,6 +55,8 @@ pub enum Plant {
     RepeatedLeader,
     /// With locks: those who come to a barrier go on without the others.
     ShortBarrier,
+    /// With locks: what a server keeps for its clients has a small part of the lease that the server knows.
+    ShortKeep,
     /// With locks: grants have the tokens of others.
     RepeatedToken,
     /// In a cluster: leases are counted on a clock that stands still while the machine does.
@@ -125,6 +127,7 @@ impl Plant {
         Self::EarlyLeaseEnd,
         Self::RepeatedLeader,
         Self::ShortBarrier,
+        Self::ShortKeep,
         Self::RepeatedToken,
         Self::FrozenClock,
         Self::LostSnapshot,
@@ -172,6 +175,7 @@ impl Plant {
             Self::EarlyLeaseEnd => "early-lease-end",
             Self::RepeatedLeader => "repeated-leader",
             Self::ShortBarrier => "short-barrier",
+            Self::ShortKeep => "short-keep",
             Self::RepeatedToken => "repeated-token",
             Self::FrozenClock => "frozen-clock",
             Self::LostSnapshot => "lost-snapshot",
@@ -249,6 +253,11 @@ impl Plant {
 
     /// What becomes of a request on its way to a shard: the requests that arrive.
     pub fn requests(self, mut request: Request, shard: u16) -> Vec<Request> {
+        if self == Self::ShortKeep
+            && let Body::Await { apply, .. } | Body::Apply(apply) = &mut request.body
+        {
+            apply.ops.iter_mut().for_each(|(_, op)| shorten(op));
+        }
         match (self, &mut request.body) {
             (Self::TornTransaction, Body::Decide { commit, .. }) if shard == 0 => *commit = None,
             (Self::ForgottenRequest, Body::Apply(apply)) => apply.request = None,
@@ -391,6 +400,17 @@ impl Plant {
 
 /// Tokens of locks are larger, and other numbers of a run are not.
 const TOKENS: i64 = 1 << 24;
+
+/// Shortens the lease of a server that keeps a lock: clients do not ask for one when they renew theirs.
+fn shorten(op: &mut Op) {
+    match op {
+        Op::Lock(adt::lock::Op::Acquire(grant)) if grant.owner.starts_with(b"near ") => {
+            grant.lease_ms = (grant.lease_ms / 64).max(1);
+        }
+        Op::Lock(adt::lock::Op::Renew(_, Some(lease_ms))) => *lease_ms = (*lease_ms / 64).max(1),
+        _ => {}
+    }
+}
 
 /// Says that what was offered is there.
 fn acknowledge(message: &mut Message) {

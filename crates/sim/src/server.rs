@@ -8,7 +8,7 @@ use crate::random::Random;
 use crate::visits::{Visit, Visits};
 use adt::{ArgBuf, Reply};
 use engine::entry::{SnapshotCodec, SnapshotPart};
-use engine::gateway::{self, Gateway, Members, Opening, Order, Output, Said, SessionId};
+use engine::gateway::{self, Gateway, Members, NearWord, Opening, Order, Output, Said, SessionId};
 use engine::level::Level;
 use engine::map::ShardMap;
 use engine::message::{Body, Concurrency, GatewayId, MachineId, Now, Request, ShardId};
@@ -94,6 +94,8 @@ pub enum Input {
     Guest(u64, Visit),
     /// From another worker, of this machine or another one.
     Parcel(MachineId, Box<Parcel>),
+    /// From the gateway of another worker of this machine, about locks that are kept for clients.
+    Near(GatewayId, NearWord),
     /// A batch is durable.
     Persisted(ShardId, u64),
     /// What was read of a snapshot: of which one, for whom, from where on, and what.
@@ -154,6 +156,7 @@ const OPERATOR: u64 = u64::MAX - 1;
 
 /// One worker.
 pub struct Worker {
+    id: GatewayId,
     gateway: Gateway,
     node: Node<Build>,
     sessions: BTreeMap<u64, SessionId>,
@@ -247,6 +250,7 @@ pub fn start(
         let (workers, snapshotting, format) = (shape.workers, None, PeerFormat::default());
         let visits = Visits::default();
         Worker {
+            id,
             gateway,
             node,
             sessions,
@@ -433,6 +437,7 @@ impl Worker {
                 }
                 self.node.take(now, from, *parcel).map_err(|e| e.to_string())?;
             }
+            Input::Near(from, word) => self.gateway.near_told(now, from, word),
             Input::Persisted(shard, number) => {
                 if !self.acts_early() {
                     self.node.persisted(now, shard, number).map_err(|e| e.to_string())?;
@@ -583,6 +588,10 @@ impl Worker {
             }
             Output::Shard { shard, request } => self.request(now, shard, request),
             Output::Peer { to, message } => self.node.message(to, message),
+            Output::Near { to, word } => {
+                let input = Input::Near(self.id, word);
+                sent.push(Sent::Worker(to.worker, Box::new(input)));
+            }
             Output::Close { session } => {
                 if let Some(client) = self.clients.remove(&session) {
                     self.sessions.remove(&client);

@@ -1,14 +1,14 @@
 //! The commands of locks, and how their words become operations.
 
 use super::{
-    Grant, HOLDERS_MAX, LEADER_VALUE_BYTES_MAX, LEASE_MS, LEASE_MS_MAX, OWNER_BYTES_MAX, Op,
-    Passage, Share, TOKENS_MAX,
+    Grant, HOLDERS_MAX, LEADER_VALUE_BYTES_MAX, LEASE_MS, LEASE_MS_MAX, NEAR_LEASE_MS_MAX,
+    OWNER_BYTES_MAX, Op, Passage, Share, TOKENS_MAX,
 };
 use crate::command::commands;
 use crate::{Args, Awaiting, Blob, Command, CommandSpec, ErrorReply, Flags, Keys, Op as AnyOp};
 
 const SYNTAX: &str = "key [TIMEOUT milliseconds] [LEASE milliseconds] [OWNER name] \
-                      [SHARED | LIMIT holders] [DETECT] [TOKENS number]";
+                      [SHARED | LIMIT holders] [DETECT] [TOKENS number] [NEAR]";
 const TRY_SYNTAX: &str = "key [LEASE milliseconds] [OWNER name] [SHARED | LIMIT holders]";
 const TAKES: Flags =
     Flags::WRITE.and(Flags::GROWS).and(Flags::FAST).and(Flags::NO_MULTI).and(Flags::COORDINATION);
@@ -107,11 +107,18 @@ fn lease(args: &Args<'_>, at: usize) -> Result<u64, ErrorReply> {
     })
 }
 
+/// The error for somebody who wants a longer lease than a server that keeps the lock can promise.
+pub fn near_lease_too_long() -> ErrorReply {
+    ErrorReply::err(format!("with NEAR a LEASE has {NEAR_LEASE_MS_MAX} milliseconds at most"))
+}
+
 /// What is asked for, and how long to wait.
 struct Asked {
     grant: Grant,
     /// In milliseconds; 0 means for ever.
     timeout_ms: u64,
+    /// Whether the server that the client is connected to is to keep the lock.
+    near: bool,
     /// The words of it, with those before.
     words: usize,
 }
@@ -133,7 +140,7 @@ fn parse_options(args: &Args<'_>, which: Options) -> Result<Asked, ErrorReply> {
     let lease_ms = LEASE_MS;
     let grant = Grant { wait, lease_ms, share, owner, detect: false, value: None, tokens: 1 };
     let (alone, begin) = if which == Options::Campaign { (true, 3) } else { (false, 2) };
-    let mut asked = Asked { grant, timeout_ms: 0, words: begin };
+    let mut asked = Asked { grant, timeout_ms: 0, near: false, words: begin };
     let grant = &mut asked.grant;
     while asked.words < args.len() {
         let i = asked.words;
@@ -144,6 +151,11 @@ fn parse_options(args: &Args<'_>, which: Options) -> Result<Asked, ErrorReply> {
         }
         if wait && args.is(i, "DETECT") && !grant.detect {
             grant.detect = true;
+            asked.words += 1;
+            continue;
+        }
+        if which == Options::Acquire && args.is(i, "NEAR") && !asked.near {
+            asked.near = true;
             asked.words += 1;
             continue;
         }
@@ -177,7 +189,7 @@ fn parse_options(args: &Args<'_>, which: Options) -> Result<Asked, ErrorReply> {
 
 /// Whether a word is no command's name: it is an option, in a place where it cannot be.
 fn is_option(args: &Args<'_>, at: usize) -> bool {
-    ["SHARED", "LIMIT", "LEASE", "DETECT", "TOKENS"].iter().any(|word| args.is(at, word))
+    ["SHARED", "LIMIT", "LEASE", "DETECT", "TOKENS", "NEAR"].iter().any(|word| args.is(at, word))
 }
 
 fn limit(args: &Args<'_>, at: usize) -> Result<Share, ErrorReply> {
@@ -202,10 +214,10 @@ fn parse_try(args: &Args<'_>) -> Result<Command, ErrorReply> {
 /// The words of a section up to its command: what waits for the lock, and how many words that are.
 pub fn section(args: &Args<'_>) -> Result<(Awaiting, usize), ErrorReply> {
     let key = args.blob(1)?;
-    let Asked { grant, timeout_ms, words } = parse_options(args, Options::Section)?;
+    let Asked { grant, timeout_ms, words, .. } = parse_options(args, Options::Section)?;
     let passage = Passage { share: grant.share, owner: grant.owner, detect: grant.detect };
     let op = AnyOp::Lock(Op::Pass(Box::new(passage)));
-    Ok((Awaiting { key, op, timeout_ms }, words))
+    Ok((Awaiting { key, op, timeout_ms, near: false }, words))
 }
 
 fn parse_pass(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -218,9 +230,16 @@ fn parse_pass(args: &Args<'_>) -> Result<Command, ErrorReply> {
 
 fn parse_acquire(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let key = args.blob(1)?;
-    let Asked { grant, timeout_ms, .. } = parse_options(args, Options::Acquire)?;
+    let Asked { grant, timeout_ms, near, .. } = parse_options(args, Options::Acquire)?;
+    if near && (grant.share != Share::Alone || grant.detect || grant.tokens > 1) {
+        let text = "with NEAR a lock is taken alone, without DETECT and TOKENS";
+        return Err(ErrorReply::err(text));
+    }
+    if near && grant.lease_ms > NEAR_LEASE_MS_MAX {
+        return Err(near_lease_too_long());
+    }
     let op = AnyOp::Lock(Op::Acquire(Box::new(grant)));
-    Ok(Command::Awaiting(Awaiting { key, op, timeout_ms }))
+    Ok(Command::Awaiting(Awaiting { key, op, timeout_ms, near }))
 }
 
 fn parse_campaign(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -228,7 +247,7 @@ fn parse_campaign(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let Asked { mut grant, timeout_ms, .. } = parse_options(args, Options::Campaign)?;
     grant.value = Some(value(args, 2)?);
     let op = AnyOp::Lock(Op::Acquire(Box::new(grant)));
-    Ok(Command::Awaiting(Awaiting { key, op, timeout_ms }))
+    Ok(Command::Awaiting(Awaiting { key, op, timeout_ms, near: false }))
 }
 
 fn parse_observe(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -246,7 +265,7 @@ fn parse_observe(args: &Args<'_>) -> Result<Command, ErrorReply> {
         }
     }
     let op = AnyOp::Lock(Op::Observe(seen));
-    Ok(Command::Awaiting(Awaiting { key, op, timeout_ms }))
+    Ok(Command::Awaiting(Awaiting { key, op, timeout_ms, near: false }))
 }
 
 fn parse_wanted(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -256,7 +275,7 @@ fn parse_wanted(args: &Args<'_>) -> Result<Command, ErrorReply> {
         _ => return Err(ErrorReply::syntax()),
     };
     let op = AnyOp::Lock(Op::Wanted(token(args)?));
-    Ok(Command::Awaiting(Awaiting { key: args.blob(1)?, op, timeout_ms }))
+    Ok(Command::Awaiting(Awaiting { key: args.blob(1)?, op, timeout_ms, near: false }))
 }
 
 fn parse_renew(args: &Args<'_>) -> Result<Command, ErrorReply> {

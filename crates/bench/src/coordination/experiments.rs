@@ -93,7 +93,7 @@ impl Experiment {
         };
         // A round trip and the service must fit between two requests, with a log write.
         let kept = Preset {
-            algorithms: vec![grants::NAME, keepers::RETAINED, keepers::COHORT],
+            algorithms: vec![grants::NAME, grants::NEAR, keepers::RETAINED, keepers::COHORT],
             client_ms: vec![0.2, 20.0],
             // One user alone, whom a lock can stay with, and others.
             closed: vec![1, 8],

@@ -4,8 +4,8 @@
 use super::args::{ETCD_MUTEX, recipe};
 use super::backend::{Attach, Backend};
 use super::generator::Arrivals;
-use super::keepers;
 use super::plan::Point;
+use super::{grants, keepers};
 use model::lock::Wait;
 use model::operation::Operation;
 use model::recommend::{Available, Choice, Matters, rank};
@@ -130,7 +130,8 @@ pub fn setting(point: &Point, base: &Base) -> Result<Setting, Invalid> {
 
 /// What is expected of the lock of a point; nothing where the model does not know what happens.
 ///
-/// That is so for etcd's own lock, and for recipes that read or watch there: reads ask the other
+/// That is so for a lock that servers keep, which moves to another server now and then, for etcd's own
+/// lock, and for recipes that read or watch there: reads ask the other
 /// servers, a list behind a create may be answered before it, and a watch that begins at a change
 /// which is no longer the latest one is served by a loop that wakes every 100 ms.
 ///
@@ -142,7 +143,9 @@ pub fn of(point: &Point, base: &Base) -> Result<Option<Forecast>, Invalid> {
         Some(algorithm) if point.backend != Backend::Etcd || writes_only(algorithm) => {
             lock(point, base, algorithm).map(Some)
         }
-        None if point.algorithm != ETCD_MUTEX => best(point, base).map(Some),
+        None if ![ETCD_MUTEX, grants::NEAR].contains(&&*point.algorithm) => {
+            best(point, base).map(Some)
+        }
         _ => Ok(None),
     }
 }

@@ -24,6 +24,8 @@ use wire::resp::ClientReply;
 
 /// Its name on the command line and in the model.
 pub const NAME: &str = "grant";
+/// The same, kept by the server that a client is connected with, for all of its clients.
+pub const NEAR: &str = "near";
 
 const TIMER: Token = Token(usize::MAX);
 const READ_BYTES: usize = 16 << 10;
@@ -33,6 +35,8 @@ const PATIENCE_NS: u64 = 60_000_000_000;
 const IDLE_NS: u64 = 100_000_000;
 /// A lease longer than any critical section of a bench, in which nobody dies.
 const LEASE_MS: &[u8] = b"86400000";
+/// The longest that a server which keeps the lock can promise.
+const NEAR_LEASE_MS: &[u8] = b"21600000";
 
 /// What a connection's last command was, and so what its next reply is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +80,8 @@ pub struct Grants {
     requests: BTreeMap<usize, (usize, i64)>,
     /// How many tokens a request is granted.
     tokens: u32,
+    /// Whether servers keep the lock.
+    near: bool,
     /// Requests whose clients want to hear of others, with their tokens, and those whose lock others want.
     to_listen: Vec<(usize, i64)>,
     wanted_by_others: Vec<usize>,
@@ -108,6 +114,7 @@ impl Grants {
             wanted: Vec::new(),
             requests: BTreeMap::new(),
             tokens: 1,
+            near: false,
             to_listen: Vec::new(),
             wanted_by_others: Vec::new(),
             dirty: Vec::new(),
@@ -135,6 +142,12 @@ impl Grants {
     #[must_use]
     pub fn with_tokens(self, tokens: u32) -> Self {
         Self { tokens, ..self }
+    }
+
+    /// The same, and the servers keep the lock for their clients.
+    #[must_use]
+    pub fn near(self) -> Self {
+        Self { near: true, ..self }
     }
 
     /// Waits until others want the lock that a request has, over another connection of its client.
@@ -187,7 +200,12 @@ impl Grants {
             b"TOKENS",
             tokens.as_bytes(),
         ];
-        let words = if self.tokens > 1 { &words[..] } else { &words[..6] };
+        let near: [&[u8]; 5] = [b"LOCK.ACQUIRE", &key, b"NEAR", b"LEASE", NEAR_LEASE_MS];
+        let words = match self.tokens {
+            _ if self.near => &near[..],
+            1 => &words[..6],
+            _ => &words[..],
+        };
         self.say(number, Doing::Acquiring(request), words);
         self.requests.insert(request, (number, 0));
         if self.spare && self.idle[client].is_empty() {

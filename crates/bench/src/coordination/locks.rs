@@ -9,7 +9,7 @@ use super::experiments::Experiment;
 use super::figures::{Watch, of_lock};
 use super::forecast::{self, Base};
 use super::generator::{Load, Outcome, run as generate};
-use super::grants::Grants;
+use super::grants::{self, Grants};
 use super::keepers::{self, Keepers};
 use super::operations::Timed;
 use super::plan::{self, Measure, Point, points};
@@ -314,7 +314,8 @@ fn one_run(
     let distances = point.distances_ms.len().clamp(1, DISTANCES);
     let clients = point.clients as usize;
     let algorithm = recipe(&point.algorithm);
-    let protocol = protocol_of(algorithm);
+    let near = point.algorithm == grants::NEAR;
+    let protocol = if near { Protocol::Redis } else { protocol_of(algorithm) };
     let places = keepers::processes(&point.algorithm, clients);
     let entrances: Vec<_> = (0..places)
         .map(|session| ensemble.entrance(protocol, session, point.attach, session % distances))
@@ -332,6 +333,10 @@ fn one_run(
     };
     if algorithm == Some(Algorithm::Grant) {
         return grants(ensemble, &entrances, &node, &load);
+    }
+    if near {
+        let locker = Grants::connect(&entrances, &node, load.closed_think_ns.is_none())?;
+        return granted(ensemble, locker.near(), &load);
     }
     if protocol == Protocol::Redis {
         return kept(ensemble, &entrances, &node, &load);
@@ -379,7 +384,12 @@ pub fn grants(
     key: &str,
     load: &Load,
 ) -> io::Result<Outcome> {
-    let mut locker = Grants::connect(entrances, key, load.closed_think_ns.is_none())?;
+    let locker = Grants::connect(entrances, key, load.closed_think_ns.is_none())?;
+    granted(ensemble, locker, load)
+}
+
+/// What comes of a load on a locker by the server's own lock.
+fn granted(ensemble: &Ensemble, mut locker: Grants, load: &Load) -> io::Result<Outcome> {
     let before = ensemble.log_entries()?;
     let mut outcome = generate(&mut locker, load)?;
     outcome.log_entries = ensemble.log_entries()?.zip(before).map(|(now, before)| now - before);
@@ -461,7 +471,8 @@ pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
     let points = points(args);
     if points.is_empty() {
         let what = "none of these services has what was asked for: only claret knows locks itself \
-            (grant, retained, cohort), only etcd has etcd-mutex, and it has neither adaptive nor E15 and E16";
+            (grant, near, retained, cohort), only etcd has etcd-mutex, and it has neither adaptive \
+            nor E15 and E16";
         return Err(io::Error::new(ErrorKind::InvalidInput, what));
     }
     let mut report = Report::default();

@@ -247,7 +247,7 @@ fn add(args: &LocksArgs, experiment: &str, preset: Preset, points: &mut Vec<Poin
 /// the lock of its library; what changes its recipe is written for ZooKeeper's protocol.
 pub fn has(backend: Backend, algorithm: &str) -> bool {
     match algorithm {
-        grants::NAME | barrier::NAME | keepers::RETAINED | keepers::COHORT => {
+        grants::NAME | grants::NEAR | barrier::NAME | keepers::RETAINED | keepers::COHORT => {
             backend == Backend::Claret
         }
         ETCD_MUTEX => backend == Backend::Etcd,
@@ -271,7 +271,9 @@ pub fn left_out<'a>(
     let mut left_out: BTreeMap<&'static str, Vec<&str>> = BTreeMap::new();
     for name in asked.filter(|name| backends.iter().any(|backend| !has(*backend, name))) {
         let only = match name {
-            grants::NAME | barrier::NAME | keepers::RETAINED | keepers::COHORT => "on_claret_only",
+            grants::NAME | grants::NEAR | barrier::NAME | keepers::RETAINED | keepers::COHORT => {
+                "on_claret_only"
+            }
             ETCD_MUTEX => "on_etcd_only",
             _ => "not_on_etcd",
         };
@@ -344,10 +346,12 @@ mod tests {
         // One client alone, and eight, near and far.
         let kept = 2 * 2;
         assert_eq!(by("grant", Backend::Claret), each + kept);
-        assert_eq!((by("retained", Backend::Claret), by("cohort", Backend::Claret)), (kept, kept));
+        for name in ["near", "retained", "cohort"] {
+            assert_eq!(by(name, Backend::Claret), kept, "{name}");
+        }
         assert_eq!((by("grant", Backend::Zookeeper), by("cohort", Backend::Zookeeper)), (0, 0));
         assert_eq!(by("sync-queue-relist", Backend::Zookeeper), each);
-        assert_eq!(e17.len(), each * 5 + kept * 3);
+        assert_eq!(e17.len(), each * 5 + kept * 4);
         assert!(e17.iter().all(|point| point.experiment == "E17" && point.seeds == 5));
         assert_eq!(points_of(&["--backend", "zookeeper", "--algorithm", "grant"]).len(), 0);
         let e14 = points_of(&["--experiment", "E14", "--algorithm", "grant"]);

@@ -45,6 +45,9 @@ pub enum What {
         again: bool,
         /// How many tokens are granted, of which the first one is told.
         tokens: u64,
+        /// A server was to keep the lock for its clients, and lets them in by what it knows: who was let in
+        /// after the lock had been taken away, or when clocks had leapt, may have a token that is old.
+        near: bool,
         /// What it says as soon as it is elected, if that is what it wants; said by nobody else.
         value: Option<String>,
     },

@@ -31,14 +31,31 @@ impl Story {
 
     fn grant_as(self, who: u64, token: Token, shared: bool, again: bool) -> Self {
         let lock = "k".to_owned();
-        let what = What::Acquire { lock, lease_us: 1000, shared, again, value: None, tokens: 1 };
+        let what = What::Acquire {
+            lock,
+            lease_us: 1000,
+            shared,
+            again,
+            value: None,
+            tokens: 1,
+            near: false,
+        };
         self.act(who, 10, what, Outcome::Granted(token))
     }
 
     /// A grant with several tokens.
     fn block(self, who: u64, token: Token, tokens: u64) -> Self {
         let (lock, shared, again) = ("k".to_owned(), false, false);
-        let what = What::Acquire { lock, lease_us: 1000, shared, again, value: None, tokens };
+        let what =
+            What::Acquire { lock, lease_us: 1000, shared, again, value: None, tokens, near: false };
+        self.act(who, 10, what, Outcome::Granted(token))
+    }
+
+    /// Let in by a server that keeps the lock.
+    fn near(self, who: u64, token: Token) -> Self {
+        let (lock, shared, again, tokens) = ("k".to_owned(), false, false, 1);
+        let what =
+            What::Acquire { lock, lease_us: 1000, shared, again, value: None, tokens, near: true };
         self.act(who, 10, what, Outcome::Granted(token))
     }
 
@@ -117,6 +134,25 @@ fn tokens_grow_and_are_given_once() {
     assert_eq!(kinds(&twice), ["token-twice"]);
     let falls = Story::default().grant(1, 5).wait(5000).grant(2, 4).verdict();
     assert_eq!(kinds(&falls), ["token-falls"]);
+}
+
+#[test]
+fn who_was_let_in_by_a_server_is_held_to_the_same_unless_the_lock_was_taken_away() {
+    assert_eq!(kinds(&Story::default().near(1, 5).near(2, 6).verdict()), ["two-holders"]);
+    assert_eq!(
+        kinds(&Story::default().near(1, 5).wait(500).grant(2, 7).verdict()),
+        ["two-holders"]
+    );
+    let fell = Story::default().grant(2, 7).release(2, 7, Done).near(1, 5).verdict();
+    assert_eq!(kinds(&fell), ["token-falls"]);
+    let broken = What::Break { lock: "k".into() };
+    let taken = Story::default().near(3, 4).act(9, 10, broken, Done).grant(2, 7).near(1, 5);
+    assert!(taken.release(1, 5, Done).verdict().valid, "the server may not know it yet");
+    // What is accepted under the old token is judged nevertheless.
+    let broken = What::Break { lock: "k".into() };
+    let taken = Story::default().act(9, 10, broken, Done).grant(2, 7).write(7, "b", Done);
+    let late = taken.near(1, 5).write(5, "a", Done).ends(&["b", "a"]);
+    assert!(!late.valid);
 }
 
 #[test]
@@ -245,8 +281,15 @@ fn a_section_is_between_grants_and_its_token_counts() {
 impl Story {
     fn campaign(self, who: u64, value: &str, outcome: Outcome) -> Self {
         let (lock, value) = ("k".to_owned(), Some(value.to_owned()));
-        let what =
-            What::Acquire { lock, lease_us: 1000, shared: false, again: false, value, tokens: 1 };
+        let what = What::Acquire {
+            lock,
+            lease_us: 1000,
+            shared: false,
+            again: false,
+            value,
+            tokens: 1,
+            near: false,
+        };
         self.act(who, 10, what, outcome)
     }
 

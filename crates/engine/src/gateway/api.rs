@@ -3,8 +3,8 @@
 use super::topology::Members;
 use crate::coordination::{self, Code, Event, Password, Zxid};
 use crate::level::Level;
-use crate::message::{Concurrency, GatewayId, Request, ShardId};
-use adt::{Blob, Reply};
+use crate::message::{Concurrency, GatewayId, Request, RequestId, ShardId};
+use adt::{Blob, Op, Reply};
 use std::collections::BTreeMap;
 
 /// A connection, as gateway and server call it. Never used twice by one gateway.
@@ -175,6 +175,14 @@ pub enum Output {
         /// What.
         message: PeerMessage,
     },
+    /// Tell another gateway of this server something about a lock that one of the two keeps for clients.
+    /// [`super::Gateway::near_told`] is to have it there. Words to one gateway arrive in their order.
+    Near {
+        /// To which.
+        to: GatewayId,
+        /// What.
+        word: NearWord,
+    },
     /// Check a password away from the event loop; [`super::Gateway::verified`] brings the result.
     Verify {
         /// For which session.
@@ -268,6 +276,65 @@ pub enum Question {
     Patterns,
     /// What the gateway has counted. Answer: [`Knowledge::Stats`].
     Stats,
+}
+
+/// What the gateways of one server tell each other about locks that one of them keeps for the clients of all
+/// (`LOCK.ACQUIRE key NEAR`). It never leaves the machine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NearWord {
+    /// A client wants to be let in. [`NearWord::Told`] follows, unless it leaves before.
+    Visit {
+        /// The sender's number for it.
+        errand: u64,
+        /// The lock.
+        key: Blob,
+        /// For how long at a time, in microseconds.
+        lease_us: u64,
+        /// Its request number.
+        request: Option<RequestId>,
+    },
+    /// The client does not want it any more. If it was let in, nobody has told it so.
+    Leave {
+        /// The sender's number for it.
+        errand: u64,
+        /// The lock.
+        key: Blob,
+    },
+    /// A client says something about a lock. [`NearWord::Told`] follows.
+    About {
+        /// The sender's number for it.
+        errand: u64,
+        /// The lock.
+        key: Blob,
+        /// What: a release, a renewal or a question.
+        op: Op,
+        /// Its request number.
+        request: Option<RequestId>,
+    },
+    /// The answer for a client.
+    Told {
+        /// The receiver's number for what it has asked.
+        errand: u64,
+        /// The reply; none if it is not about a stay, and for the shard to answer.
+        reply: Option<Reply>,
+    },
+    /// The sender is about to keep a lock. [`NearWord::Heard`] follows: nobody is let in before all know.
+    Keeps {
+        /// The lock.
+        key: Blob,
+        /// The sender's number for it.
+        lock: u64,
+    },
+    /// [`NearWord::Keeps`] has arrived.
+    Heard {
+        /// The receiver's number for the lock.
+        lock: u64,
+    },
+    /// The sender does not keep the lock any more.
+    Ends {
+        /// The lock.
+        key: Blob,
+    },
 }
 
 /// What a gateway answers another.

@@ -12,7 +12,7 @@ use super::work::{Form, Program, Step};
 use super::{Gateway, Job, Timer};
 use crate::entry::Apply;
 use crate::message::{Answer, Body, ShardId};
-use adt::{Attempt, Blob, Blocking, ErrorReply, Reply};
+use adt::{Attempt, Blob, Blocking, Reply};
 use smallvec::smallvec;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -205,9 +205,13 @@ impl Gateway {
 
     /// The time of a blocking command is over.
     pub(super) fn timed_out(&mut self, job: u64) {
-        if let Some(Job::Wait(wait)) = self.jobs.get(job) {
-            let reply = wait.blocking.on_timeout.clone();
-            self.stop_waiting(job, reply);
+        match self.jobs.get(job) {
+            Some(Job::Wait(wait)) => {
+                let reply = wait.blocking.on_timeout.clone();
+                self.stop_waiting(job, reply);
+            }
+            Some(Job::Errand(_)) => self.end_visit(job, Some(Reply::Nil)),
+            _ => {}
         }
     }
 
@@ -218,9 +222,13 @@ impl Gateway {
         if matches!(self.jobs.get(job), Some(Job::Turn(_))) {
             return self.unblock_turn(job, error);
         }
+        if matches!(self.jobs.get(job), Some(Job::Errand(_))) {
+            let reply = if error { super::turns::unblocked() } else { Reply::Nil };
+            self.end_visit(job, Some(reply));
+            return true;
+        }
         if error {
-            let error = ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK");
-            self.stop_waiting(job, error.into());
+            self.stop_waiting(job, super::turns::unblocked());
         } else {
             self.timed_out(job);
         }

@@ -76,6 +76,13 @@ impl Gateway {
 
     /// A data command outside of transactions. Tells whether it went ahead.
     pub(super) fn data(&mut self, id: SessionId, command: Command) -> bool {
+        // A stay in a lock that this server keeps is known here, whoever leads the shard.
+        if let Command::Single(key, op) = &command
+            && self.may_be_near(op)
+            && let Some(went_ahead) = self.about_stay(id, key, op)
+        {
+            return went_ahead;
+        }
         let Some(session) = self.sessions.get_mut(id.0) else { return true };
         if session.redirects
             && let Some(error) = self.elsewhere(id, &command)
@@ -291,7 +298,13 @@ impl Gateway {
         self.sessions.get(target.session.0).is_some_and(|session| session.is_fenced(shard))
     }
 
-    fn apply_there(&mut self, target: Target, shard: ShardId, apply: Apply, finish: Finish) {
+    pub(super) fn apply_there(
+        &mut self,
+        target: Target,
+        shard: ShardId,
+        apply: Apply,
+        finish: Finish,
+    ) {
         if let Some(session) = self.sessions.get_mut(target.session.0) {
             session.writes_to(shard);
         }

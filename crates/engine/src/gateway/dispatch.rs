@@ -111,7 +111,7 @@ impl Gateway {
         }
         match spec.handler {
             Handler::Data(parse) => match parse(args) {
-                Ok(Command::Single(key, op)) => {
+                Ok(Command::Single(key, op)) if !self.may_be_near(&op) => {
                     self.single(id, key, op);
                     true
                 }

@@ -1,6 +1,7 @@
 //! What a gateway waits for from shards, and what it sends.
 
 use super::api::{GatewayStats, Output, SessionId};
+use super::near::Asked;
 use super::slab::{HANDLE_BITS, Slab};
 use super::ways::Ways;
 use super::work::Finish;
@@ -58,6 +59,8 @@ pub(super) enum Pending {
     Attempt { job: u64 },
     /// An operation that waits for its turn.
     Turn { job: u64 },
+    /// Something about a lock that the gateway keeps for its clients.
+    Near { lock: u64, asked: Asked },
     /// Who waits for whom at a shard.
     Waits { job: u64, shard: ShardId },
     /// A wait for keys on a shard. Stays until it is ended.

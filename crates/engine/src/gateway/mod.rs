@@ -32,6 +32,7 @@ mod interactive;
 mod lease;
 mod mail;
 mod multi;
+mod near;
 mod overview;
 mod publish;
 pub mod pubsub;
@@ -55,8 +56,8 @@ mod ways;
 mod work;
 
 pub use api::{
-    Admin, ClientFilter, Config, CoordinationClient, Facts, GatewayStats, Knowledge, Opening,
-    Order, Output, PeerMessage, Question, Said, SessionId, UserConfig,
+    Admin, ClientFilter, Config, CoordinationClient, Facts, GatewayStats, Knowledge, NearWord,
+    Opening, Order, Output, PeerMessage, Question, Said, SessionId, UserConfig,
 };
 pub use overview::{MachineSeen, Overview, ShardSeen};
 pub use topology::Members;
@@ -65,7 +66,7 @@ use crate::limits::{PIPELINE_REQUESTS_MAX, TRANSACTION_BYTES_MAX};
 use crate::message::{GatewayId, Now, TxnId};
 use crate::slot::Routes;
 use acl::Acl;
-use adt::collections::Map;
+use adt::collections::{Map, Set};
 use adt::{Blob, Timestamp};
 use mail::Mail;
 use session::{Held, Mode, Session};
@@ -80,6 +81,8 @@ enum Job {
     Intervals(Box<readonly::Intervals>),
     Wait(Box<blocking::Wait>),
     Turn(turns::Turn),
+    Errand(Box<near::Errand>),
+    Near(Box<near::Near>),
     Search(Box<circles::Search>),
     Gather(Box<gather::Gather>),
     Recovery(Box<recover::Recovery>),
@@ -121,6 +124,10 @@ pub struct Gateway {
     /// Sessions with commands that are to be dispatched.
     dispatching: Vec<SessionId>,
     clients: coordination::Clients,
+    /// Locks that this gateway keeps for the clients of this server: jobs.
+    near_locks: Map<Blob, u64>,
+    /// Locks that other gateways of this server keep so.
+    kept_elsewhere: Set<Blob>,
 }
 
 impl Gateway {
@@ -165,6 +172,8 @@ impl Gateway {
             lacks_map: false,
             dispatching: Vec::new(),
             clients: coordination::Clients::default(),
+            near_locks: Map::default(),
+            kept_elsewhere: Set::default(),
             config,
         };
         gateway.look_at_level();
@@ -199,6 +208,7 @@ impl Gateway {
         if let Some(job) = blocked {
             match self.jobs.get(job) {
                 Some(Job::Turn(_)) => drop(self.give_up_turn(job)),
+                Some(Job::Errand(_)) => self.end_visit(job, None),
                 _ => drop(self.forget_wait(job)),
             }
         }

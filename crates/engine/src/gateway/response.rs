@@ -66,6 +66,7 @@ impl Gateway {
             Pending::Version { target, key } => self.watched(target, key, answer),
             Pending::Attempt { job } => self.attempted(job, answer),
             Pending::Turn { job } => self.turn_taken(job, answer),
+            Pending::Near { lock, asked } => self.near_answered(lock, asked, answer),
             Pending::Waits { job, shard } => self.waits_told(job, shard, answer),
             Pending::Gather { job } => self.gathered(job, answer),
             Pending::Lease { lease } => self.leased(lease, answer),

@@ -34,7 +34,7 @@ impl Gateway {
             let step = self.step_behind(id, args, words, NAME)?.ok_or_else(|| {
                 ErrorReply::err("LOCK.SECTION without a command belongs behind MULTI")
             })?;
-            let Awaiting { key, op, timeout_ms } = awaiting;
+            let Awaiting { key, op, timeout_ms, .. } = awaiting;
             let steps = vec![Step::Ops(vec![(key, op)], None), step];
             of_the_locks_slot(&steps)?;
             match long_key(&steps) {
@@ -69,7 +69,7 @@ impl Gateway {
                 ErrorReply::err("LOCK.SECTION takes no command between MULTI and EXEC")
             }
             Ok(_) if !first => ErrorReply::err("LOCK.SECTION is the first command behind MULTI"),
-            Ok((Awaiting { key, op, timeout_ms }, _)) => {
+            Ok((Awaiting { key, op, timeout_ms, .. }, _)) => {
                 multi.section_ms = Some(timeout_ms);
                 self.queue_step(id, Step::Ops(vec![(key, op)], None), args);
                 return true;

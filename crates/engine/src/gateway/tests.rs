@@ -4,6 +4,7 @@
 mod circles;
 mod coordination;
 mod locks;
+mod near;
 mod sections;
 mod streams;
 

@@ -12,6 +12,8 @@ pub(super) enum Timer {
     Deadline { job: u64 },
     /// Somebody has waited for so long that it may wait in a circle.
     Circle { job: u64 },
+    /// A lock that the gateway keeps is to be looked at.
+    Near { job: u64 },
     /// A cut has not come about.
     Cut { job: u64 },
     /// A session's commands that have failed are dispatched again.
@@ -23,6 +25,7 @@ impl Gateway {
         let (Timer::Again { job }
         | Timer::Deadline { job }
         | Timer::Circle { job }
+        | Timer::Near { job }
         | Timer::Cut { job }
         | Timer::Dispatch { job }) = timer;
         self.timers.insert((self.now.mono_us.saturating_add(in_us), job), timer);
@@ -39,6 +42,7 @@ impl Gateway {
                 Timer::Again { job } => self.again(job),
                 Timer::Deadline { job } => self.timed_out(job),
                 Timer::Circle { job } => self.look_for_circle(job),
+                Timer::Near { job } => self.near_due(job),
                 Timer::Cut { job } => self.cut_late(job),
                 Timer::Dispatch { job } => self.dispatch_again(job),
             }

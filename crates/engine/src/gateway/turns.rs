@@ -31,10 +31,13 @@ pub(super) struct Turn {
 impl Gateway {
     /// An operation that waits for its turn, outside of a transaction.
     pub(super) fn begin_awaiting(&mut self, id: SessionId, awaiting: Awaiting) {
-        let Awaiting { key, op, timeout_ms } = awaiting;
-        if let Some(error) = key_too_long(&key) {
+        if let Some(error) = key_too_long(&awaiting.key) {
             return self.reply(id, error.into());
         }
+        if awaiting.near {
+            return self.begin_visit(id, awaiting);
+        }
+        let Awaiting { key, op, timeout_ms, .. } = awaiting;
         if (op.reserves() > 1 || op.listens()) && !self.all_understand(Level::LOCKS) {
             return self.reply(id, too_new().into());
         }
@@ -128,9 +131,12 @@ impl Gateway {
             return false;
         }
         let Some(target) = self.give_up_turn(job) else { return false };
-        let unblocked =
-            || ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK").into();
         self.finish(target, if error { unblocked() } else { Reply::Nil });
         true
     }
+}
+
+/// What `CLIENT UNBLOCK ... ERROR` answers whoever waited.
+pub(super) fn unblocked() -> Reply {
+    ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK").into()
 }

@@ -3,7 +3,9 @@
 #![allow(dead_code)]
 
 use adt::{ArgBuf, Reply};
-use engine::gateway::{Config, Gateway, Opening, Output, PeerMessage, SessionId, UserConfig};
+use engine::gateway::{
+    Config, Gateway, NearWord, Opening, Output, PeerMessage, SessionId, UserConfig,
+};
 use engine::message::{Concurrency, GatewayId, Now, Request, Response, ShardId};
 use engine::shard::{self, Shard};
 use std::collections::{BTreeMap, VecDeque};
@@ -36,6 +38,7 @@ pub struct World {
     to_shards: BTreeMap<(usize, usize), VecDeque<Request>>,
     to_gateways: BTreeMap<(usize, usize), VecDeque<Response>>,
     peers: BTreeMap<(usize, usize), VecDeque<PeerMessage>>,
+    near: BTreeMap<(usize, usize), VecDeque<NearWord>>,
     in_log: Vec<u32>,
     replies: BTreeMap<Client, VecDeque<Reply>>,
     verdicts: VecDeque<(Client, bool)>,
@@ -46,6 +49,7 @@ enum Step {
     Request(usize, usize),
     Response(usize, usize),
     Peer(usize, usize),
+    Near(usize, usize),
     EndTurn(usize),
     Commit(usize),
     Verdict,
@@ -96,6 +100,7 @@ impl World {
             to_shards: BTreeMap::new(),
             to_gateways: BTreeMap::new(),
             peers: BTreeMap::new(),
+            near: BTreeMap::new(),
             in_log: vec![0; usize::from(shape.shards)],
             replies: BTreeMap::new(),
             verdicts: VecDeque::new(),
@@ -161,6 +166,10 @@ impl World {
                         let way = (g, usize::from(to.worker));
                         self.peers.entry(way).or_default().push_back(message);
                     }
+                    Output::Near { to, word } => {
+                        let way = (g, usize::from(to.worker));
+                        self.near.entry(way).or_default().push_back(word);
+                    }
                     Output::Verify { session, password, verifier, .. } => {
                         let ok = !verifier.is_empty() && password.as_slice() == verifier.as_bytes();
                         self.verdicts.push_back(((g, session), ok));
@@ -190,6 +199,8 @@ impl World {
         steps.extend(responses.map(|(a, b)| Step::Response(a, b)));
         let peers = self.peers.iter().map(|(w, q)| (w, !q.is_empty())).filter_map(open);
         steps.extend(peers.map(|(a, b)| Step::Peer(a, b)));
+        let near = self.near.iter().map(|(w, q)| (w, !q.is_empty())).filter_map(open);
+        steps.extend(near.map(|(a, b)| Step::Near(a, b)));
         for s in 0..self.shards.len() {
             if self.shards[s].has_work() {
                 steps.push(Step::EndTurn(s));
@@ -237,6 +248,11 @@ impl World {
                 if let Some(message) = self.peers.get_mut(&(from, to)).and_then(VecDeque::pop_front)
                 {
                     self.gateways[to].peer(now, GatewayId::alone(from as u16), message);
+                }
+            }
+            Step::Near(from, to) => {
+                if let Some(word) = self.near.get_mut(&(from, to)).and_then(VecDeque::pop_front) {
+                    self.gateways[to].near_told(now, GatewayId::alone(from as u16), word);
                 }
             }
             Step::EndTurn(s) => {

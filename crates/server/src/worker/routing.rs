@@ -93,6 +93,9 @@ impl Worker {
         for outgoing in batch.outgoing {
             self.links.put(outgoing);
         }
+        for (from, word) in batch.near {
+            self.gateway.near_told(now, from, word);
+        }
         self.took(batch.bytes);
     }
 
@@ -156,6 +159,11 @@ impl Worker {
                 }
             }
             Output::Peer { to, message } => self.node.message(to, message),
+            Output::Near { to, word } => {
+                if let Some(batch) = self.outbound.get_mut(usize::from(to.worker)) {
+                    batch.near.push((self.id, word));
+                }
+            }
             Output::Verify { session, user: _, password, verifier } => {
                 let origin = (self.id, session);
                 let attempt = Attempt { origin, password: password.to_vec(), verifier };

@@ -35,6 +35,8 @@ pub struct Habits {
     pub(super) parties: usize,
     /// How many of a hundred acquisitions are for several tokens.
     pub(super) blocks_percent: u64,
+    /// How many of a hundred other acquisitions leave the lock with the server.
+    pub(super) near_percent: u64,
 }
 
 impl Habits {
@@ -64,6 +66,8 @@ impl Habits {
             parties: *random.pick(&[2, 2, 3]),
             // What is written in a transaction that reads the lock is not compared by its token.
             blocks_percent: if requires { 0 } else { *random.pick(&[0, 40, 100]) },
+            // A transaction cannot read whom a server has let in.
+            near_percent: if requires { 0 } else { *random.pick(&[0, 50, 100]) },
         }
     }
 
