@@ -107,7 +107,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
