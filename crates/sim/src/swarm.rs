@@ -133,10 +133,10 @@ impl Fault {
         (Self::Garble, 4, true),
         (Self::HandOver, 8, true),
         (Self::StandBack, 3, true),
-        (Self::Lie, 6, true),
         (Self::Reshape, 8, true),
         (Self::Lull, 3, true),
         (Self::Backup, 12, false),
+        (Self::Lie, 6, true),
     ];
 }
 
@@ -210,6 +210,8 @@ impl Swarm {
                 faults.extend((random.percent(40) && possible).then_some((fault, count)));
             }
         }
+        // Elections for nothing hide what is wrong elsewhere.
+        faults.retain(|(fault, _)| *fault != Fault::Lie || plant.is_none());
         faults.extend(plant.map_or(&[][..], Plant::shows_under));
         let manners = Manners::draw(&mut Random::new(seed, "manners"), shape.is_cluster());
         let mut random_mix = Random::new(seed, "mix");
