@@ -65,7 +65,12 @@ def test_the_guide_for_locks(server):
         code = block.replace("6379", str(server.port))
         exec(compile(code, "docs/guide/locks.md", "exec"), names)
     db = names["db"]
-    assert (db.get("report:newest"), db.get("{report}:count")) == ("2026-09-30", "3")
+    assert db.lrange("reports", 0, -1) == ["2026-09-30"]
+    assert (db.get("report:newest"), db.get("{report}:count")) == ("2026-11-30", "3")
+    # The server keeps the lock for its clients until somebody else wants it.
+    assert len(db.execute_command("LOCK.HOLDERS", "report")) == 1
+    with db.lock("report", timeout=5):
+        pass
     assert db.execute_command("LOCK.HOLDERS", "report") == []
 
 

@@ -96,7 +96,7 @@ fn parse_wait(args: &Args<'_>) -> Result<Command, ErrorReply> {
         }
     }
     let op = AnyOp::Barrier(Op::Wait { parties, owner });
-    Ok(Command::Awaiting(Awaiting { key, op, timeout_ms, near: false }))
+    Ok(Command::Awaiting(Awaiting::new(key, op, timeout_ms)))
 }
 
 /// The number of the generation whose first one is so many places before this in the log.

@@ -216,6 +216,13 @@ pub struct Awaiting {
     pub near: bool,
 }
 
+impl Awaiting {
+    /// One that the gateway does not keep.
+    pub fn new(key: Blob, op: Op, timeout_ms: u64) -> Self {
+        Self { key, op, timeout_ms, near: false }
+    }
+}
+
 /// How the replies of a [`Command::Multi`] become one.
 #[derive(Clone)]
 pub enum Merge {

@@ -6,7 +6,7 @@ use sim::elections::{Law, Pace, Pauses, Plan, Seen, run};
 /// Three machines next to each other, with pauses of this mean length.
 fn law(per_hour: f64, mean_ms: f64) -> Law {
     Law {
-        pauses: vec![Pauses { per_hour, mean_ms, max_ms: 4_000.0 }],
+        pauses: Pauses { per_hour, mean_ms, max_ms: 4_000.0 },
         ways_us: vec![vec![110.0; 3]; 3],
         spread: 0.08,
         held: Pauses { per_hour: 0.0, mean_ms: 0.0, max_ms: 0.0 },

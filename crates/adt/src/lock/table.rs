@@ -217,7 +217,7 @@ pub fn section(args: &Args<'_>) -> Result<(Awaiting, usize), ErrorReply> {
     let Asked { grant, timeout_ms, words, .. } = parse_options(args, Options::Section)?;
     let passage = Passage { share: grant.share, owner: grant.owner, detect: grant.detect };
     let op = AnyOp::Lock(Op::Pass(Box::new(passage)));
-    Ok((Awaiting { key, op, timeout_ms, near: false }, words))
+    Ok((Awaiting::new(key, op, timeout_ms), words))
 }
 
 fn parse_pass(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -247,7 +247,7 @@ fn parse_campaign(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let Asked { mut grant, timeout_ms, .. } = parse_options(args, Options::Campaign)?;
     grant.value = Some(value(args, 2)?);
     let op = AnyOp::Lock(Op::Acquire(Box::new(grant)));
-    Ok(Command::Awaiting(Awaiting { key, op, timeout_ms, near: false }))
+    Ok(Command::Awaiting(Awaiting::new(key, op, timeout_ms)))
 }
 
 fn parse_observe(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -265,7 +265,7 @@ fn parse_observe(args: &Args<'_>) -> Result<Command, ErrorReply> {
         }
     }
     let op = AnyOp::Lock(Op::Observe(seen));
-    Ok(Command::Awaiting(Awaiting { key, op, timeout_ms, near: false }))
+    Ok(Command::Awaiting(Awaiting::new(key, op, timeout_ms)))
 }
 
 fn parse_wanted(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -275,7 +275,7 @@ fn parse_wanted(args: &Args<'_>) -> Result<Command, ErrorReply> {
         _ => return Err(ErrorReply::syntax()),
     };
     let op = AnyOp::Lock(Op::Wanted(token(args)?));
-    Ok(Command::Awaiting(Awaiting { key: args.blob(1)?, op, timeout_ms, near: false }))
+    Ok(Command::Awaiting(Awaiting::new(args.blob(1)?, op, timeout_ms)))
 }
 
 fn parse_renew(args: &Args<'_>) -> Result<Command, ErrorReply> {

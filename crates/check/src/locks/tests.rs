@@ -9,6 +9,25 @@ struct Story {
     now_us: u64,
 }
 
+/// How the lock `k` is asked for.
+struct Asked {
+    shared: bool,
+    again: bool,
+    tokens: u64,
+    near: bool,
+    value: Option<String>,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self { shared: false, again: false, tokens: 1, near: false, value: None }
+    }
+}
+
+fn acquire(Asked { shared, again, tokens, near, value }: Asked) -> What {
+    What::Acquire { lock: "k".to_owned(), lease_us: 1000, shared, again, tokens, near, value }
+}
+
 impl Story {
     /// An act of so many microseconds; without an answer it lasts for ever, and others go on.
     fn act(mut self, who: u64, lasts_us: u64, what: What, outcome: Outcome) -> Self {
@@ -30,32 +49,19 @@ impl Story {
     }
 
     fn grant_as(self, who: u64, token: Token, shared: bool, again: bool) -> Self {
-        let lock = "k".to_owned();
-        let what = What::Acquire {
-            lock,
-            lease_us: 1000,
-            shared,
-            again,
-            value: None,
-            tokens: 1,
-            near: false,
-        };
+        let what = acquire(Asked { shared, again, ..Asked::default() });
         self.act(who, 10, what, Outcome::Granted(token))
     }
 
     /// A grant with several tokens.
     fn block(self, who: u64, token: Token, tokens: u64) -> Self {
-        let (lock, shared, again) = ("k".to_owned(), false, false);
-        let what =
-            What::Acquire { lock, lease_us: 1000, shared, again, value: None, tokens, near: false };
+        let what = acquire(Asked { tokens, ..Asked::default() });
         self.act(who, 10, what, Outcome::Granted(token))
     }
 
     /// Let in by a server that keeps the lock.
     fn near(self, who: u64, token: Token) -> Self {
-        let (lock, shared, again, tokens) = ("k".to_owned(), false, false, 1);
-        let what =
-            What::Acquire { lock, lease_us: 1000, shared, again, value: None, tokens, near: true };
+        let what = acquire(Asked { near: true, ..Asked::default() });
         self.act(who, 10, what, Outcome::Granted(token))
     }
 
@@ -280,16 +286,7 @@ fn a_section_is_between_grants_and_its_token_counts() {
 
 impl Story {
     fn campaign(self, who: u64, value: &str, outcome: Outcome) -> Self {
-        let (lock, value) = ("k".to_owned(), Some(value.to_owned()));
-        let what = What::Acquire {
-            lock,
-            lease_us: 1000,
-            shared: false,
-            again: false,
-            value,
-            tokens: 1,
-            near: false,
-        };
+        let what = acquire(Asked { value: Some(value.to_owned()), ..Asked::default() });
         self.act(who, 10, what, outcome)
     }
 

@@ -8,6 +8,7 @@
 use super::{document, threads};
 use ::probe::calibrate::numeric::poisson_interval;
 use ::probe::calibrate::raft::{Report, Timers};
+use ::probe::rank::{MILLION, of_sorted};
 use ::probe::watch::{Collected, InUse};
 use clap::{Args, ValueEnum};
 use probe_data::simulate::{PAUSE_MAX_MS, PAUSE_MEAN_MS};
@@ -80,7 +81,7 @@ impl Known {
         };
         let ways = |from| (0..members).map(|to| way(from, to)).collect();
         Law {
-            pauses: vec![pauses],
+            pauses,
             ways_us: (0..members).map(ways).collect(),
             spread: 0.08,
             held,
@@ -90,21 +91,14 @@ impl Known {
     }
 }
 
-/// Ticks of an election time-out, as in the server.
-const ELECTION_TICKS: usize = engine::limits::ELECTION_TICKS;
-
 /// What etcd does unless it is told otherwise: heartbeats every 100 ms, time-outs from a second on.
 const ETCD: Pace = Pace { tick_us: 100_000, heartbeat_ticks: 1, election_ticks: 10 };
 
-/// Time-outs as a group counts them: the lower edge of its timers is a tick less than their number.
+/// Time-outs as a group counts them.
 fn pace(timers: &Timers) -> Pace {
-    let tick_us = (timers.election_timeout_ms * 1e3 / (ELECTION_TICKS - 1) as f64).ceil();
-    let heartbeats = (timers.heartbeat_ms * 1e3 / tick_us) as usize;
-    Pace {
-        tick_us: tick_us as u64,
-        heartbeat_ticks: heartbeats.clamp(1, ELECTION_TICKS / 3),
-        election_ticks: ELECTION_TICKS,
-    }
+    let pace = Pace::of_election((timers.election_timeout_ms * 1e3).ceil() as u64);
+    let heartbeats = (timers.heartbeat_ms * 1e3 / pace.tick_us as f64) as usize;
+    Pace { heartbeat_ticks: heartbeats.clamp(1, pace.election_ticks / 3), ..pace }
 }
 
 /// What a probe under the law has measured, and what follows.
@@ -117,7 +111,7 @@ fn measured(args: &RehearseArgs, law: &Law) -> Result<Report, String> {
     });
     let in_use = InUse {
         size: args.members,
-        election_ms: 950.0,
+        election_ms: Pace::default().election_us() as f64 / 1e3,
         heartbeat_ms: 20.0,
         drift: f64::from(engine::limits::CLOCK_DRIFT_PERCENT_MAX as u32) / 100.0,
     };
@@ -178,16 +172,13 @@ fn told(args: &RehearseArgs, pace: Pace, seen: &Seen) -> Value {
     let (low, high) = poisson_interval(seen.needless as f64);
     let mut sorted = seen.outages_us.clone();
     sorted.sort_unstable();
-    let at = |part: f64| {
-        let rank = (part * sorted.len() as f64).ceil().max(1.0) as usize;
-        sorted.get(rank - 1).map(|us| *us as f64 / 1e3)
-    };
+    let at = |ppm| of_sorted(&sorted, ppm).map(|us| us as f64 / 1e3);
     let mean = sorted.iter().sum::<u64>() as f64 / 1e3 / sorted.len().max(1) as f64;
-    let tick_ms = pace.tick_us as f64 / 1e3;
+    let ms = |us: u64| us as f64 / 1e3;
     json!({
-        "election_timeout_ms": tick_ms * (pace.election_ticks - 1) as f64,
-        "heartbeat_ms": tick_ms * pace.heartbeat_ticks as f64,
-        "tick_ms": tick_ms,
+        "election_timeout_ms": ms(pace.election_us()),
+        "heartbeat_ms": ms(pace.heartbeat_us()),
+        "tick_ms": ms(pace.tick_us),
         "hours": hours,
         "needless_elections": seen.needless,
         "wanted": wanted,
@@ -196,9 +187,9 @@ fn told(args: &RehearseArgs, pace: Pace, seen: &Seen) -> Value {
         "high": high / wanted,
         "deaths": sorted.len(),
         "outage_mean_ms": mean,
-        "outage_p50_ms": at(0.5),
-        "outage_p99_ms": at(0.99),
-        "outage_max_ms": at(1.0),
+        "outage_p50_ms": at(500_000),
+        "outage_p99_ms": at(990_000),
+        "outage_max_ms": at(MILLION),
         "events": seen.events,
         "hours_skipped": seen.skipped_us as f64 / 3.6e9,
         "hash": format!("{:016x}", seen.hash),

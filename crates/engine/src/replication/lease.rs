@@ -24,7 +24,13 @@ fn lease_us(promise_us: u64) -> u64 {
 /// the next one would come late, and bounded, because a replica that was started again must keep
 /// what it does not remember.
 pub(super) fn asked_us(pace: Pace) -> u64 {
-    pace.promise_us().min(PROMISE_US_MAX)
+    pace.election_us().min(PROMISE_US_MAX)
+}
+
+/// Whether a message asks for a vote, or whether there would be one.
+pub(super) fn asks_for_vote(message: &Message) -> bool {
+    let kind = message.get_msg_type();
+    matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote)
 }
 
 /// Until when a replica votes for nobody but the leader that it follows, and does not stand itself.
@@ -55,11 +61,9 @@ impl Promise {
     /// Whether this message asks for a vote that was promised not to be given. Whoever a leader has
     /// handed its lead to may be voted for: that leader has renounced what it was promised.
     pub fn forbids(&self, mono_us: u64, message: &Message) -> bool {
-        let kind = message.get_msg_type();
-        let asks = matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
         let handed_over = message.context == raft::CAMPAIGN_TRANSFER;
         let until_us = if handed_over { self.forgotten_until_us } else { self.until_us };
-        asks && mono_us < until_us
+        asks_for_vote(message) && mono_us < until_us
     }
 
     /// Whether this replica may stand for election.

@@ -402,10 +402,7 @@ impl Group {
         if message.to != u64::from(self.membership.own.0) {
             return Ok(());
         }
-        let kind = message.get_msg_type();
-        let asks_for_vote =
-            matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
-        let is_silent = asks_for_vote && self.owes_entries();
+        let is_silent = lease::asks_for_vote(&message) && self.owes_entries();
         if is_silent || self.promise.forbids(mono_us, &message) {
             return Ok(());
         }

@@ -27,10 +27,23 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// The shortest time in which a follower that has heard a leader votes for nobody else: a tick
-    /// may come at once after that.
-    pub fn promise_us(self) -> u64 {
+    /// The default with ticks of another length: the election time-out is at least as long as this, in
+    /// microseconds, and longer by less than a microsecond for each tick.
+    pub fn of_election(election_us: u64) -> Self {
+        let usual = Self::default();
+        Self { tick_us: election_us.div_ceil(usual.election_ticks as u64 - 1), ..usual }
+    }
+
+    /// The election time-out, in microseconds: the least time in which a follower that has heard a
+    /// leader takes it for lost. It is a tick less than their number says, because one may come at
+    /// once after that.
+    pub fn election_us(self) -> u64 {
         (self.election_ticks as u64 - 1) * self.tick_us
+    }
+
+    /// Microseconds between two heartbeats of a leader.
+    pub fn heartbeat_us(self) -> u64 {
+        self.heartbeat_ticks as u64 * self.tick_us
     }
 
     /// Ticks after which a replica that has stood for election in vain does so again (up to twice as
@@ -73,8 +86,8 @@ impl Group {
         if waits && is_due {
             if self.patience > 0 || !self.promise.lets_stand(mono_us) {
                 (self.patience, self.is_impatient) = (self.patience.saturating_sub(1), true);
-                // What it has promised to the leader ends now all the same: somebody else may be
-                // less patient, and needs its vote.
+                // For the library the leader is lost now all the same: somebody else may be less
+                // patient, and needs this vote, unless it is promised for longer.
                 raft.election_elapsed = pace.election_ticks;
                 return;
             }

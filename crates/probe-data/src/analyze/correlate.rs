@@ -127,26 +127,21 @@ pub struct Metric {
     pub too_large: u64,
 }
 
-/// Which calls a sum is over.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Which {
-    /// All that are paired.
-    All,
-    /// Those whose latency is at or above the p99 of their workload.
-    High,
-}
+/// The place of sums over all calls that are paired.
+const ALL: usize = 0;
+/// The place of sums over those whose latency is at or above the p99 of their workload.
+const HIGH: usize = 1;
 
 impl Metric {
-    /// Adds calls that belong to one row.
-    pub fn add(&mut self, which: Which, workload: usize, block: i64, calls: &RowSums, y: i64) {
+    /// Adds calls of high latency that belong to one row.
+    pub fn add_high(&mut self, workload: usize, block: i64, calls: &RowSums, y: i64) {
         if y.abs() > METRIC_MAX {
             self.too_large += u64::from(calls.n);
             return;
         }
-        let which = which as usize;
-        self.plain[workload][which].add(calls.n, calls.x, calls.xx, y);
-        self.logarithm[workload][which].add(calls.n, calls.l, calls.ll, y);
-        self.blocks.entry(block).or_default()[which].add(calls.n, calls.x, calls.xx, y);
+        self.plain[workload][HIGH].add(calls.n, calls.x, calls.xx, y);
+        self.logarithm[workload][HIGH].add(calls.n, calls.l, calls.ll, y);
+        self.blocks.entry(block).or_default()[HIGH].add(calls.n, calls.x, calls.xx, y);
     }
 
     /// Adds calls that belong to rows: of each its block, its value, and sums by workload and of all.
@@ -155,7 +150,6 @@ impl Metric {
         &mut self,
         rows: impl Iterator<Item = (i64, i64, &'a [RowSums; 5], &'a RowSums)>,
     ) {
-        let which = Which::All as usize;
         let mut of_block = (0, Sums::default());
         for (block, y, of, all) in rows {
             if y.abs() > METRIC_MAX {
@@ -166,22 +160,22 @@ impl Metric {
                 self.plain.iter_mut().zip(&mut self.logarithm).zip(of)
             {
                 if calls.n > 0 {
-                    plain[which].add(calls.n, calls.x, calls.xx, y);
-                    logarithm[which].add(calls.n, calls.l, calls.ll, y);
+                    plain[ALL].add(calls.n, calls.x, calls.xx, y);
+                    logarithm[ALL].add(calls.n, calls.l, calls.ll, y);
                 }
             }
             if of_block.0 != block {
-                self.add_block(which, of_block);
+                self.add_block(of_block);
                 of_block = (block, Sums::default());
             }
             of_block.1.add(all.n, all.x, all.xx, y);
         }
-        self.add_block(which, of_block);
+        self.add_block(of_block);
     }
 
-    fn add_block(&mut self, which: usize, (block, sums): (i64, Sums)) {
+    fn add_block(&mut self, (block, sums): (i64, Sums)) {
         if sums.n > 0 {
-            self.blocks.entry(block).or_default()[which].merge(&sums);
+            self.blocks.entry(block).or_default()[ALL].merge(&sums);
         }
     }
 

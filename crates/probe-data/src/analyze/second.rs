@@ -2,7 +2,7 @@
 //! only counted.
 
 use super::Options;
-use super::correlate::{Metric, RowSums, Which, ln_fixed};
+use super::correlate::{Metric, RowSums, ln_fixed};
 use super::episodes::Episode;
 use super::latency::{Counted, Second as Kept};
 use super::pairing::{FARTHEST_NS, Pairing, Rows};
@@ -347,7 +347,7 @@ impl World<'_> {
                 let Some(value) = values[*row as usize] else { continue };
                 let block = host.t_ns[*row as usize].div_euclid(BLOCK_NS);
                 let one = RowSums::one(*latency_ns, ln_fixed(*latency_ns));
-                metric.add(Which::High, usize::from(*workload), block, &one, value);
+                metric.add_high(usize::from(*workload), block, &one, value);
             }
         }
     }
@@ -379,7 +379,7 @@ impl Found {
             let one = RowSums::one(call.latency_ns, ln_fixed(call.latency_ns));
             for (metric, value) in self.metrics.iter_mut().zip(call.metrics) {
                 if let Some(value) = value {
-                    metric.add(Which::High, call.workload, call.block, &one, value);
+                    metric.add_high(call.workload, call.block, &one, value);
                 }
             }
         }

@@ -268,9 +268,9 @@ mod tests {
         let mut cluster = Cluster::new(3);
         cluster.propose(&[400, 400, 400]);
         cluster.pass(3 * 3_600);
-        assert_eq!(cluster.used_ms(), [422, 422, 422].map(|_| cluster.used_ms()[0]));
         let used = cluster.used_ms()[1];
         assert!(used < 950);
+        assert_eq!(cluster.used_ms(), [used; 3]);
         for again in [1, 2] {
             let begun = Agreement::new(BOUNDS, cluster.now_us, true);
             cluster.machines.insert(again, begun);

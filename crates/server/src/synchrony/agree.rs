@@ -4,31 +4,26 @@
 use super::{Mode, Synchrony};
 use crate::mail::Mail;
 use engine::level::Level;
-use engine::limits::{ELECTION_TICKS, TICK_US, TICK_US_MAX, TICK_US_MIN};
+use engine::limits::{TICK_US_MAX, TICK_US_MIN};
 use engine::message::MachineId;
 use engine::node::{Parcel, Timing};
+use engine::replication::Pace;
 use probe::watch::{Agreement, AgreementScene, Bounds, Change, Event, Wish};
 use std::collections::BTreeSet;
 
-/// Ticks that have passed for certain when a replica stands for election: one may come at once after
-/// the leader was heard.
-const TICKS: u64 = ELECTION_TICKS as u64 - 1;
-
 /// What machines may agree on.
-const BOUNDS: Bounds = Bounds {
-    least_us: (TICKS * TICK_US_MIN) as u32,
-    default_us: (TICKS * TICK_US) as u32,
-    most_us: (TICKS * TICK_US_MAX) as u32,
-};
-
-/// The ticks of an election time-out, in microseconds.
-fn tick_us(election_us: u32) -> u64 {
-    u64::from(election_us).div_ceil(TICKS)
+fn bounds() -> Bounds {
+    let election_us = |tick_us| Pace { tick_us, ..Pace::default() }.election_us() as u32;
+    Bounds {
+        least_us: election_us(TICK_US_MIN),
+        default_us: Pace::default().election_us() as u32,
+        most_us: election_us(TICK_US_MAX),
+    }
 }
 
 /// A machine that begins.
 pub(super) fn begin(now_us: u64, mode: Mode) -> Agreement {
-    Agreement::new(BOUNDS, now_us, mode == Mode::Apply)
+    Agreement::new(bounds(), now_us, mode == Mode::Apply)
 }
 
 impl Synchrony {
@@ -36,12 +31,10 @@ impl Synchrony {
     pub(super) fn agree_anew(&mut self) {
         let before_us = self.agreement.used_us();
         self.agreement = begin(self.now_us(), self.mode);
-        if before_us != BOUNDS.default_us {
-            self.use_time_out(&Change {
-                before_us,
-                after_us: BOUNDS.default_us,
-                evidence: format!("synchrony is {} now", self.mode),
-            });
+        let after_us = self.agreement.used_us();
+        if before_us != after_us {
+            let evidence = format!("synchrony is {} now", self.mode);
+            self.use_time_out(&Change { before_us, after_us, evidence });
         }
     }
 
@@ -85,7 +78,7 @@ impl Synchrony {
     }
 
     fn use_time_out(&mut self, change: &Change) {
-        let tick_us = tick_us(change.after_us);
+        let Pace { tick_us, .. } = Pace::of_election(change.after_us.into());
         for worker in &self.around.workers {
             worker.send(Mail::Tick(tick_us));
         }
@@ -102,16 +95,14 @@ impl Synchrony {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::limits::TICK_US;
 
     #[test]
     fn a_time_out_is_so_many_ticks_and_never_less() {
-        assert_eq!(
-            (BOUNDS.least_us, BOUNDS.default_us, BOUNDS.most_us),
-            (190_000, 950_000, 2_850_000)
-        );
-        assert_eq!(tick_us(BOUNDS.default_us), TICK_US);
-        assert_eq!(tick_us(BOUNDS.least_us), TICK_US_MIN);
-        assert_eq!(tick_us(BOUNDS.most_us), TICK_US_MAX);
-        assert!(tick_us(333_333) * TICKS >= 333_333);
+        let Bounds { least_us, default_us, most_us } = bounds();
+        assert_eq!((least_us, default_us, most_us), (190_000, 950_000, 2_850_000));
+        let ticks = [least_us, default_us, most_us].map(|us| Pace::of_election(us.into()).tick_us);
+        assert_eq!(ticks, [TICK_US_MIN, TICK_US, TICK_US_MAX]);
+        assert!((333_333..333_353).contains(&Pace::of_election(333_333).election_us()));
     }
 }

@@ -2,7 +2,8 @@
 //! its own. It is said, and what comes of it is agreed with the others (`agree`).
 
 use super::Synchrony;
-use engine::limits::{CLOCK_DRIFT_PERCENT_MAX, ELECTION_TICKS, HEARTBEAT_TICKS, REPLICAS_MAX};
+use engine::limits::{CLOCK_DRIFT_PERCENT_MAX, REPLICAS_MAX};
+use engine::replication::Pace;
 use probe::calibrate::raft::Report;
 use probe::watch::{Collected, Event, InUse, QUESTIONS_MIN};
 use serde::Serialize;
@@ -61,12 +62,11 @@ impl Calibration {
 }
 
 fn in_use(machines: usize, election_us: u32) -> InUse {
-    let election_ms = f64::from(election_us) / 1e3;
+    let pace = Pace::of_election(election_us.into());
     InUse {
         size: machines.min(REPLICAS_MAX) as u8,
-        election_ms,
-        // A tick may come at once after the leader was heard.
-        heartbeat_ms: election_ms / (ELECTION_TICKS - 1) as f64 * HEARTBEAT_TICKS as f64,
+        election_ms: f64::from(election_us) / 1e3,
+        heartbeat_ms: pace.heartbeat_us() as f64 / 1e3,
         drift: CLOCK_DRIFT_PERCENT_MAX as f64 / 100.0,
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::random::Random;
 
-/// Pauses of a machine of one kind.
+/// Pauses of a machine, or of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Pauses {
     /// How many there are in an hour.
@@ -21,7 +21,7 @@ pub struct Pauses {
 #[derive(Clone, Debug)]
 pub struct Law {
     /// Pauses of every machine: nothing runs there, and all that comes waits.
-    pub pauses: Vec<Pauses>,
+    pub pauses: Pauses,
     /// Median of the time that a message takes, in microseconds, from the machine of the row to that
     /// of the column.
     pub ways_us: Vec<Vec<f64>>,
@@ -71,12 +71,12 @@ impl Law {
 
     /// The pauses of a machine.
     pub(super) fn pauses_of(&self, seed: u64, machine: usize) -> Pausing {
-        Pausing::new(&self.pauses, seed, &format!("pauses {machine}"))
+        Pausing::new(self.pauses, seed, &format!("pauses {machine} 0"))
     }
 
     /// When a connection holds back what is sent on it, and until when.
     pub(super) fn held_of(&self, seed: u64, from: usize, to: usize) -> Pausing {
-        Pausing::new(&[self.held], seed, &format!("held {from} {to}"))
+        Pausing::new(self.held, seed, &format!("held {from} {to} 0"))
     }
 
     /// What the machine `own` would have measured in so many seconds, by a question a second to every
@@ -121,36 +121,28 @@ impl Law {
 /// Pauses one after the other.
 #[derive(Clone, Debug)]
 pub(super) struct Pausing {
-    kinds: Vec<(Pauses, Random, u64)>,
+    law: Pauses,
+    random: Random,
     begin_us: u64,
     end_us: u64,
 }
 
 impl Pausing {
-    fn new(kinds: &[Pauses], seed: u64, purpose: &str) -> Self {
-        let kinds = kinds.iter().zip(0..).filter(|(kind, _)| kind.per_hour > 0.0);
-        let kinds = kinds.map(|(kind, at): (&Pauses, u32)| {
-            let mut random = Random::new(seed, &format!("{purpose} {at}"));
-            let begin_us = exponential(&mut random, 3.6e9 / kind.per_hour);
-            (*kind, random, begin_us)
-        });
-        let mut new = Self { kinds: kinds.collect(), begin_us: 0, end_us: 0 };
+    fn new(law: Pauses, seed: u64, purpose: &str) -> Self {
+        let mut new = Self { law, random: Random::new(seed, purpose), begin_us: 0, end_us: 0 };
         new.next();
         new
     }
 
     /// The pause that comes next, or is under way.
     fn next(&mut self) {
-        let Some((kind, random, begin_us)) = self.kinds.iter_mut().min_by_key(|kind| kind.2) else {
+        if self.law.per_hour <= 0.0 {
             (self.begin_us, self.end_us) = (u64::MAX, u64::MAX);
             return;
-        };
-        // What would begin in a pause begins at its end.
-        self.begin_us = (*begin_us).max(self.end_us);
-        let mean_us = kind.mean_ms * 1e3;
-        let length_us = exponential(random, mean_us).min((kind.max_ms * 1e3) as u64);
-        self.end_us = self.begin_us + length_us;
-        *begin_us = self.begin_us + length_us + exponential(random, 3.6e9 / kind.per_hour);
+        }
+        self.begin_us = self.end_us + exponential(&mut self.random, 3.6e9 / self.law.per_hour);
+        let length_us = exponential(&mut self.random, self.law.mean_ms * 1e3);
+        self.end_us = self.begin_us + length_us.min((self.law.max_ms * 1e3) as u64);
     }
 
     /// The pause that is under way then, or the next one. Times must not go back by more than a
