@@ -9,7 +9,7 @@ from test_operating import all_led, claret
 from test_reshaping import check
 
 # What this build understands.
-NEWEST = 10
+NEWEST = 11
 
 
 def become(cluster, node, program):

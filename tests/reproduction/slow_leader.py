@@ -2,13 +2,16 @@
 """How a machine that gets slow loses its leads, and what writes take meanwhile.
 
     PYTHONPATH=python tests/reproduction/slow_leader.py BINARY FOLDER [--seconds 60] [--share 10]
+    PYTHONPATH=python tests/reproduction/slow_leader.py BINARY FOLDER --disk 20
 
 Three servers on this machine with `synchrony = "apply"`, six shards, two leads each. A client of
 redis-py writes to keys of all shards through a server that stays well, one write after the other,
 from the beginning to the end, and never waits longer than a second for the next. Then the processor
 of the second server is throttled: with a control group (version 1 or 2, if this user may make one) it
 gets SHARE percent of a processor, together with a loop that wants all of it; otherwise it is stopped
-and continued (SIGSTOP, SIGCONT) for the same share of the time. The throttle stays to the end. What
+and continued (SIGSTOP, SIGCONT) for the same share of the time. With `--disk` its processor is left
+alone, and its data are in a file system on a device of their own, which takes so many writes a second;
+that needs root. The throttle stays to the end. What
 comes out is a document: the latency of writes before, during (from the throttle until the server led
 nothing) and after, and how long that took. Needs redis-py; tests/blackbox has the servers.
 """
@@ -94,6 +97,53 @@ class Duty:
         self.over.set()
         if self.thread is not None:
             self.thread.join()
+
+
+class Disk:
+    """A file system of a server's own, on a device that takes so many writes a second."""
+
+    MIB = 256
+    CGROUPS = (
+        (pathlib.Path("/sys/fs/cgroup/claret-slow-disk"), "io.max", "{device} wiops={writes}"),
+        (
+            pathlib.Path("/sys/fs/cgroup/blkio/claret-slow-disk"),
+            "blkio.throttle.write_iops_device",
+            "{device} {writes}",
+        ),
+    )
+
+    def __init__(self, writes, folder):
+        self.writes, self.folder, self.group = writes, folder, None
+
+    def __str__(self):
+        return f"a device that takes {self.writes} writes a second"
+
+    def mount(self):
+        image = self.folder.parent / "disk"
+        with image.open("wb") as file:
+            file.truncate(self.MIB << 20)
+        subprocess.run(["mkfs.ext4", "-q", image], check=True)
+        subprocess.run(["mount", "-o", "loop", image, self.folder], check=True)
+
+    def throttle(self, process):
+        found = subprocess.run(
+            ["findmnt", "-n", "-o", "MAJ:MIN", self.folder], check=True, capture_output=True, text=True
+        )
+        for group, file, form in self.CGROUPS:
+            with contextlib.suppress(OSError):
+                group.mkdir(exist_ok=True)
+                self.group = group
+                value = form.format(device=found.stdout.strip(), writes=self.writes)
+                (group / file).write_text(value)
+                (group / "cgroup.procs").write_text(str(process.pid))
+                return
+        raise PermissionError("no control group can throttle a device here")
+
+    def end(self):
+        subprocess.run(["umount", self.folder], check=False)
+        with contextlib.suppress(OSError):
+            if self.group:
+                self.group.rmdir()
 
 
 class Writer(threading.Thread):
@@ -217,6 +267,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--seconds", type=int, default=60, help="before the throttle, and after")
     parser.add_argument("--share", type=int, default=10, help="percent of a processor that is left")
+    parser.add_argument("--disk", type=int, help="leave the processor, and throttle the disk to so many writes")
     parser.add_argument("--signals", action="store_true", help="no control group even if there can be one")
     args = parser.parse_args()
     os.environ["CLARET_BIN"] = str(args.binary.resolve())
@@ -224,11 +275,15 @@ def main():
     from test_console import with_console
 
     args.folder.mkdir(parents=True)
-    try:
-        throttle = Duty(args.share) if args.signals else Quota(args.share)
-    except PermissionError:
-        throttle = Duty(args.share)
     cluster = Cluster(args.folder, shards=SHARDS, workers=1)
+    if args.disk:
+        throttle = Disk(args.disk, args.folder / f"node{SLOW}")
+        throttle.mount()
+    else:
+        try:
+            throttle = Duty(args.share) if args.signals else Quota(args.share)
+        except PermissionError:
+            throttle = Duty(args.share)
     ports = [with_console(node) for node in cluster.nodes]
     for node in cluster.nodes:
         node.flags += ["--synchrony", "apply"]

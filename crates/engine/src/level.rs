@@ -37,8 +37,11 @@ impl Level {
     pub const PROBED: Self = Self(9);
     /// Machines agree on how long an election time-out is; see `docs/internals/slow-machines.md`.
     pub const PACED: Self = Self(10);
+    /// Machines tell each other how long appends take on each of them; see
+    /// `docs/internals/slow-machines.md`.
+    pub const APPENDS: Self = Self(11);
     /// The newest that this build understands.
-    pub const NEWEST: Self = Self::PACED;
+    pub const NEWEST: Self = Self::APPENDS;
 
     /// Whether a machine that understands this level can be in a cluster that uses another one.
     pub fn suffices_for(self, used: Self) -> bool {

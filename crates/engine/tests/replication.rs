@@ -62,6 +62,11 @@ fn what_a_lost_leader_has_not_committed_gives_way() {
 }
 
 #[test]
+fn a_leader_that_stood_still_speaks_at_once() {
+    holds("stood_still", include_str!("replication/stood_still.txt"));
+}
+
+#[test]
 fn a_lead_is_handed_over() {
     holds("handover", include_str!("replication/handover.txt"));
 }

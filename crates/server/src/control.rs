@@ -17,7 +17,7 @@ use engine::gateway::{Admin, CoordinationClient, Facts, SessionId};
 use engine::limits::SHARDS_MAX;
 use engine::message::{GatewayId, MachineId, ShardId};
 use engine::node::Readiness;
-use probe::watch::{Figures, Wish};
+use probe::watch::{AppendRow, Figures, Wish};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -81,6 +81,10 @@ pub enum Notice {
     Figures(MachineId, Box<Figures>),
     /// Another machine says which election time-out it uses, and which one would do.
     Wish(MachineId, Wish),
+    /// An append of this machine was durable on another one after so many microseconds.
+    Appended(MachineId, u32),
+    /// Another machine tells how long its appends took on all others.
+    Appends(MachineId, Vec<AppendRow>),
     /// Another machine asks for the lead of a shard to go to a machine.
     LeadElsewhere {
         /// Who asks.
@@ -249,6 +253,14 @@ impl Runner {
             }
             Notice::Wish(machine, wish) => {
                 self.control.synchrony.iter_mut().for_each(|probe| probe.wished(machine, wish));
+            }
+            Notice::Appended(machine, us) => {
+                self.control.synchrony.iter_mut().for_each(|probe| probe.appended(machine, us));
+            }
+            Notice::Appends(machine, rows) => {
+                if let Some(probe) = &mut self.control.synchrony {
+                    probe.hear_appends(machine, rows);
+                }
             }
             Notice::LeadElsewhere { from, shard, to } => {
                 self.control.synchrony.iter_mut().for_each(|probe| probe.asked(from, shard, to));

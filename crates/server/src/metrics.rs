@@ -160,7 +160,7 @@ impl Sheet {
         for (quantile, us) in quantiles(&picture.late).into_iter().filter(|(_, us)| us.is_some()) {
             late.with_label_values(&[quantile]).set(seconds(us));
         }
-        let help = "1 if the machines have found that a machine is slow";
+        let help = "1 if the machines have found that a machine, or its disk, is slow";
         let slow = IntGaugeVec::new(Opts::new("node_slow", help), &["machine"])?;
         let others = picture.peers.iter().map(|peer| peer.machine);
         for machine in others.chain([picture.own]) {
@@ -168,7 +168,7 @@ impl Sheet {
                 let mut held = picture.verdicts.iter();
                 held.any(|verdict| verdict.kind == kind && verdict.machines == [machine])
             };
-            let found = i64::from(held("slow") || held("observer"));
+            let found = i64::from(held("slow") || held("observer") || held("disk"));
             slow.with_label_values(&[&machine.to_string()]).set(found);
         }
         for collector in [rtt, late] {

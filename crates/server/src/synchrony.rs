@@ -16,7 +16,7 @@ use engine::level::Level;
 use engine::message::{MachineId, ShardId};
 use engine::node::{Parcel, Timing};
 use probe::watch::{
-    Agreement, Asker, Event, Figures, Judge, Lead, Move, Planner, Scene, WINDOW_US,
+    Agreement, AppendRow, Asker, Event, Figures, Judge, Lead, Move, Planner, Scene, WINDOW_US,
 };
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -99,6 +99,8 @@ pub struct Synchrony {
     mode: Mode,
     /// The cluster uses a level at which machines understand its questions.
     understood: bool,
+    /// And one at which they understand how long its appends took.
+    tells_appends: bool,
     asker: Asker,
     judge: Judge,
     planner: Planner,
@@ -114,12 +116,13 @@ impl Synchrony {
         let asker = Asker::new(around.own.0, now_us);
         let (judge, planner) = (Judge::default(), Planner::default());
         let window_us = now_us + WINDOW_US;
-        let (calibration, understood) = (Calibration::default(), false);
+        let (calibration, understood, tells_appends) = (Calibration::default(), false, false);
         let agreement = agree::begin(now_us, mode);
         let mut new = Self {
             around,
             mode,
             understood,
+            tells_appends,
             asker,
             judge,
             planner,
@@ -165,6 +168,7 @@ impl Synchrony {
         let known = self.around.map.machines();
         let (level, machines) = known.unwrap_or((Level::CLUSTERS, Vec::new()));
         self.understood = level.suffices_for(Level::PROBED);
+        self.tells_appends = level.suffices_for(Level::APPENDS);
         let machines = || machines.iter().map(|machine| machine.0);
         self.judge.know(machines());
         let now_us = self.now_us();
@@ -208,14 +212,16 @@ impl Synchrony {
     fn end_window(&mut self) {
         self.look();
         let now = self.around.clock.now();
-        let figures = self.asker.figures(now.mono_us);
+        let (own, figures) = (self.around.own.0, self.asker.figures(now.mono_us));
+        let appends = self.asker.appends(now.mono_us);
         if self.understood {
-            for machine in self.around.linked.machines() {
-                let parcel = Parcel::Timing(Timing::Figures(figures.clone()));
-                self.holder(machine).send(Mail::Tell(machine, Box::new(parcel)));
-            }
+            self.tell_all(&Timing::Figures(figures.clone()));
         }
-        self.judge.hear(now.mono_us, self.around.own.0, figures);
+        if self.tells_appends {
+            self.tell_all(&Timing::Appends(appends.clone()));
+        }
+        self.judge.hear(now.mono_us, own, figures);
+        self.judge.hear_appends(now.mono_us, own, appends);
         for event in self.judge.close(now.mono_us, now.wall_us / 1000) {
             let Event { what, after, evidence, .. } = event;
             match after.as_str() {
@@ -226,6 +232,13 @@ impl Synchrony {
         self.plan();
         self.calibrate(now.mono_us);
         self.agree(now.mono_us);
+    }
+
+    fn tell_all(&self, timing: &Timing) {
+        for machine in self.around.linked.machines() {
+            let parcel = Box::new(Parcel::Timing(timing.clone()));
+            self.holder(machine).send(Mail::Tell(machine, parcel));
+        }
     }
 
     /// Leads that should leave a machine that is slow.
@@ -295,6 +308,20 @@ impl Synchrony {
         if self.mode != Mode::Off {
             let now_us = self.now_us();
             self.judge.hear(now_us, machine.0, figures);
+        }
+    }
+
+    /// An append of this machine was durable on another one after so long.
+    pub fn appended(&mut self, machine: MachineId, us: u32) {
+        let now_us = self.now_us();
+        self.asker.appended(now_us, machine.0, us);
+    }
+
+    /// A machine tells how long its appends took on others.
+    pub fn hear_appends(&mut self, machine: MachineId, rows: Vec<AppendRow>) {
+        if self.mode != Mode::Off {
+            let now_us = self.now_us();
+            self.judge.hear_appends(now_us, machine.0, rows);
         }
     }
 

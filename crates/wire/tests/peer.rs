@@ -211,7 +211,7 @@ fn no_kind_is_forgotten() {
     assert_eq!(all, known.collect());
     assert_eq!(kinds(1, 28, None), (1..=26).collect());
     assert_eq!(kinds(2, 18, None), (1..=19).collect());
-    assert_eq!(kinds(25, 2, None), (1..=4).collect());
+    assert_eq!(kinds(25, 2, None), (1..=5).collect());
     assert_eq!(kinds(2, 19, Some(17)), (1..=5).collect());
     assert_eq!(kinds(2, 19, Some(10)), (1..=5).collect());
     assert_eq!(kinds(2, 19, Some(13)), (1..=3).collect());

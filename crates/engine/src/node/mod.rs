@@ -9,6 +9,7 @@
 //! that was deposed and elected again in the meantime turns away what was meant for its earlier
 //! lead, and requests keep their order.
 
+mod appends;
 mod parcel;
 mod placement;
 mod readiness;
@@ -34,6 +35,7 @@ use crate::message::{GatewayId, MachineId, Now, Request, Response, ShardId};
 use crate::replica::{Replica, ReplicaError, Seed, splits_of};
 use crate::replication::{Members, Persist};
 use crate::shard::watermark::{Settled, Watermarks};
+use appends::Appends;
 use placement::Placement;
 use rest::Active;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -143,6 +145,7 @@ pub struct Node<C> {
     /// Shards that were told something that makes them write, perhaps after their turn had ended.
     told: Vec<usize>,
     transfers: Transfers,
+    appends: Appends,
 }
 
 impl<C: EntryCodec + Clone> Node<C> {
@@ -198,6 +201,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             words: BTreeMap::new(),
             told: Vec::new(),
             transfers: Transfers::new(codec),
+            appends: Appends::default(),
         };
         let level = node.placement.as_ref().map_or(Level::NEWEST, Placement::level);
         node.use_level(level);
@@ -324,6 +328,7 @@ impl<C: EntryCodec + Clone> Node<C> {
                 self.take_request(now, shard, term, request)
             }
             Parcel::Raft { shard, message } => {
+                self.appends.heard(now.mono_us, shard, &message);
                 if let Some(replica) = self.replica_mut(shard) {
                     replica.step(now, *message)?;
                     self.look_for_births(now, shard)?;
@@ -487,6 +492,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             }
         }
         self.end_transfers(machine);
+        self.appends.forget(machine);
         for lead in &mut self.leads {
             *lead = lead.filter(|lead| lead.machine != machine);
         }
@@ -662,16 +668,17 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.pass_words(now, shard);
         if self.placement.is_some() {
             self.install(now)?;
-            self.post(shard);
+            self.post(now, shard);
         }
         Ok(())
     }
 
     /// Sends what a replica has to say to others.
-    fn post(&mut self, shard: usize) {
+    fn post(&mut self, now: Now, shard: usize) {
         let Some(replica) = &mut self.replicas[shard] else { return };
         for message in replica.take_messages() {
             let Ok(machine) = u16::try_from(message.to) else { continue };
+            self.appends.sent(now.mono_us, ShardId(shard as u16), &message);
             let to = To::Machine(MachineId(machine));
             let message = Box::new(message);
             self.parcels.push_back((to, Parcel::Raft { shard: ShardId(shard as u16), message }));
@@ -696,9 +703,15 @@ impl<C: EntryCodec + Clone> Node<C> {
         self.watch(shard);
         self.pass_words(now, usize::from(shard.0));
         if self.placement.is_some() {
-            self.post(usize::from(shard.0));
+            self.post(now, usize::from(shard.0));
         }
         Ok(())
+    }
+
+    /// How long it took until appends were durable on other machines, as was found since this was
+    /// asked last: microseconds, or [`probe::watch::LOST_US`]. One a second for each machine, at most.
+    pub fn take_appended(&mut self) -> impl Iterator<Item = (MachineId, u32)> {
+        self.appends.take()
     }
 
     /// The next thing for this worker's gateway.

@@ -171,7 +171,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             if let Some(replica) = self.replica_mut(shard) {
                 replica.begin(now, Seed { header, state: of.into_state(), leads })?;
             }
-            self.post(usize::from(shard.0));
+            self.post(now, usize::from(shard.0));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! node asks, answers and draws conclusions. They travel as parcels do because that is the way whose
 //! length is wanted.
 
-use probe::watch::{Figures, Wish};
+use probe::watch::{AppendRow, Figures, Wish};
 
 /// A word about time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,4 +29,6 @@ pub enum Timing {
     Figures(Figures),
     /// Which election time-out the sender uses, and which one would do.
     Wish(Wish),
+    /// How long appends of the sender took on other machines in the last minute.
+    Appends(Vec<AppendRow>),
 }

@@ -246,7 +246,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             // The log says so, and the sender goes on from there.
             replica.decline(*message);
             self.answer_piece(shard, from, index, Taken::Complete);
-            self.post(usize::from(shard.0));
+            self.post(now, usize::from(shard.0));
             return Ok(());
         }
         let first = offset == 0;
@@ -336,7 +336,7 @@ impl<C: EntryCodec + Clone> Node<C> {
                 replica.restore(now, message, contents)?;
             }
             self.answer_piece(shard, from, index, Taken::Complete);
-            self.post(usize::from(shard.0));
+            self.post(now, usize::from(shard.0));
         }
         Ok(())
     }

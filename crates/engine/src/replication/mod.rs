@@ -180,6 +180,8 @@ pub struct Group {
     /// Term and index of the entry that does so when it is committed.
     settling: Option<(u64, u64)>,
     lease: Lease,
+    /// When it has ticked last.
+    ticked_us: Option<u64>,
     /// Ticks to wait beyond the election time-out before the next election.
     patience: usize,
     /// Some of them have passed.
@@ -297,6 +299,7 @@ impl Group {
             settled_in: 0,
             settling: None,
             lease: Lease::new(alone, pace),
+            ticked_us: None,
             patience: 0,
             is_impatient: false,
             stands_back: false,

@@ -66,6 +66,7 @@ impl Group {
             return;
         }
         let pace = self.pace;
+        let before_us = self.ticked_us.replace(mono_us);
         let raft = &mut self.node.raft;
         let in_vain = matches!(raft.state, StateRole::Candidate | StateRole::PreCandidate);
         if in_vain && !self.stands_back {
@@ -96,6 +97,13 @@ impl Group {
             self.draw_patience();
         }
         self.node.tick();
+        let stood_still = before_us.is_some_and(|us| mono_us >= us + 2 * pace.tick_us);
+        if stood_still && self.node.raft.heartbeat_elapsed() > 0 {
+            // Ticks that were missed are not made up for, so the next heartbeat would come late by
+            // what had to pass of them before the pause; others may be about to stand by then. (Only
+            // a leader says anything here.)
+            self.node.ping();
+        }
     }
 
     /// How it counts time.

@@ -97,6 +97,7 @@ impl Group {
     /// the leader of this group.
     pub fn wake(&mut self, mono_us: u64, silent_us: u64) -> bool {
         let Some(Asleep { since_us, elapsed }) = self.asleep.take() else { return false };
+        self.ticked_us = None;
         if self.is_leader() {
             self.node.ping();
             return true;

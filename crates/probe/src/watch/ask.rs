@@ -1,5 +1,6 @@
 //! Whom to ask when, and what came of it: one machine's own measurements.
 
+use super::disks::AppendRow;
 use super::law::{LOST_US, Sliding};
 use super::timers::Collected;
 use super::{ANSWER_US_MAX, ASK_US, GRACE_US, P50, P90, P99};
@@ -80,6 +81,9 @@ struct Peer {
     tens: Sliding,
     day: Sliding,
     service: Sliding,
+    /// Until appends were durable there: of the last minute, and of the last day.
+    appends: Sliding,
+    appends_of_day: Sliding,
     answered_us: Option<u64>,
     lost_total: u64,
 }
@@ -94,6 +98,8 @@ impl Peer {
             tens: Sliding::new(10 * MINUTE_US),
             day: Sliding::new(DAY_US),
             service: Sliding::new(MINUTE_US),
+            appends: Sliding::new(MINUTE_US),
+            appends_of_day: Sliding::new(DAY_US),
             answered_us: None,
             lost_total: 0,
         }
@@ -211,6 +217,31 @@ impl Asker {
         peer.answered_us = Some(now_us);
         peer.record(now_us, rtt_us.min(LOST_US - 1));
         peer.service.record(now_us, service_us.min(LOST_US - 1));
+    }
+
+    /// An append of this machine was durable on another one after so long, or never ([`LOST_US`]).
+    pub fn appended(&mut self, now_us: u64, machine: u16, us: u32) {
+        if let Some(peer) = self.peers.get_mut(&machine) {
+            peer.appends.record(now_us, us);
+            peer.appends_of_day.record(now_us, us);
+        }
+    }
+
+    /// How long appends took on other machines in the last minute; nothing of those that nothing was
+    /// sent to.
+    pub fn appends(&mut self, now_us: u64) -> Vec<AppendRow> {
+        let rows = self.peers.iter_mut().filter_map(|(machine, peer)| {
+            let minute = peer.appends.law(now_us);
+            let short = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
+            (minute.count() > 0).then(|| AppendRow {
+                machine: *machine,
+                count: short(minute.count()),
+                lost: short(minute.lost()),
+                p90_us: minute.quantile_us(P90),
+                near_us: peer.appends_of_day.law(now_us).least_us(),
+            })
+        });
+        rows.collect()
     }
 
     /// A timer of this machine's own was so late.

@@ -9,7 +9,7 @@ use super::{FLOOR_US, LOST_US};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// With fewer questions in a minute nothing is said about a pair.
-const COUNT_MIN: u16 = 20;
+pub(super) const COUNT_MIN: u16 = 20;
 
 /// What is wrong with a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,8 +36,8 @@ pub struct Found {
 }
 
 /// Whether one latency is above another one by so many percent, and by what can be told apart.
-fn is_over(us: u32, base_us: u32, percent: u64) -> bool {
-    let apart = us.saturating_sub(base_us) >= FLOOR_US;
+pub(super) fn is_over(us: u32, base_us: u32, percent: u64, floor_us: u32) -> bool {
+    let apart = us.saturating_sub(base_us) >= floor_us;
     apart && u64::from(us) * 100 >= u64::from(base_us) * percent
 }
 
@@ -64,21 +64,22 @@ impl<'a> Window<'a> {
 
     /// Above what is possible for that pair.
     fn is_late(&self, row: &Row) -> bool {
-        is_over(row.p90_us, row.near_us, self.percent)
+        is_over(row.p90_us, row.near_us, self.percent, FLOOR_US)
     }
 
     /// Above what is usual for that observer, too.
     fn is_slow(&self, observer: u16, row: &Row) -> bool {
         let fastest_us = self.heard(observer).map(|row| row.p90_us).min();
         let base_us = fastest_us.unwrap_or(LOST_US).max(row.near_us);
-        is_over(row.p90_us, base_us, self.percent)
+        is_over(row.p90_us, base_us, self.percent, FLOOR_US)
     }
 
     /// Machines whose own timers are late, other than those of the others.
     fn late_themselves(&self) -> BTreeSet<u16> {
         let least_us = self.told.values().map(|figures| figures.late_us).min().unwrap_or(0);
         let late = self.told.iter();
-        let late = late.filter(|(_, figures)| is_over(figures.late_us, least_us, self.percent));
+        let late =
+            late.filter(|(_, figures)| is_over(figures.late_us, least_us, self.percent, FLOOR_US));
         late.map(|(machine, _)| *machine).collect()
     }
 

@@ -6,6 +6,9 @@
 //! on every machine: which of them are slow, which connections are bad, who only sees badly.
 //! [`Planner`] says which leads should go elsewhere because of that.
 //!
+//! Leaders know as well how long it takes until an append is durable on another machine: the same way,
+//! and a disk at its end. Whoever is late with that, and answers questions in time, has a slow disk.
+//!
 //! [`Collected`] says which time-outs would follow, and [`Agreement`] which one all of them use.
 //!
 //! Whoever does not answer is not left out: an answer that never came counts as later than
@@ -14,6 +17,7 @@
 
 mod agree;
 mod ask;
+mod disks;
 mod judge;
 mod law;
 mod plan;
@@ -22,6 +26,7 @@ mod verdict;
 
 pub use agree::{Agreement, Bounds, Change, Scene as AgreementScene, Wish};
 pub use ask::{Asker, Figures, Law3, Row};
+pub use disks::AppendRow;
 pub use judge::{Class, Found, judge};
 pub use law::{LOST_US, Law, Sliding};
 pub use plan::{Lead, Move, Planner, Scene};
@@ -41,6 +46,8 @@ pub const FIGURES_US_MAX: u64 = 35_000_000;
 
 /// Latencies are not compared if they differ by less.
 pub const FLOOR_US: u32 = 1_000;
+/// Nor are appends: disks of one kind differ by some milliseconds, and leads are not moved for that.
+pub const APPEND_FLOOR_US: u32 = 10_000;
 
 #[cfg(test)]
 mod tests;

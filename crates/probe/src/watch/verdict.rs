@@ -1,6 +1,7 @@
 //! From windows to verdicts: nobody is called slow for one bad window, nor well for one good one.
 
 use super::ask::Figures;
+use super::disks::{self, AppendRow, Disks};
 use super::judge::{Class, Found, judge};
 use super::{FIGURES_US_MAX, FLOOR_US, LOST_US};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,6 +31,8 @@ pub enum Subject {
     Link(u16, u16),
     /// More than half of the machines.
     Everywhere,
+    /// A machine whose disk is slow, and nothing else of it.
+    Disk(u16),
 }
 
 impl fmt::Display for Subject {
@@ -39,6 +42,7 @@ impl fmt::Display for Subject {
             Self::Observer(machine) => write!(f, "machine {machine} hears others late"),
             Self::Link(a, b) => write!(f, "the connection of machines {a} and {b} is bad"),
             Self::Everywhere => write!(f, "most machines are late"),
+            Self::Disk(machine) => write!(f, "the disk of machine {machine} is slow"),
         }
     }
 }
@@ -47,14 +51,14 @@ impl Subject {
     /// The machine that leads should leave, if it is one.
     pub fn to_be_left(self) -> Option<u16> {
         match self {
-            Self::Slow(machine) | Self::Observer(machine) => Some(machine),
+            Self::Slow(machine) | Self::Observer(machine) | Self::Disk(machine) => Some(machine),
             Self::Link(..) | Self::Everywhere => None,
         }
     }
 
     fn concerns(self, machine: u16) -> bool {
         match self {
-            Self::Slow(one) | Self::Observer(one) => one == machine,
+            Self::Slow(one) | Self::Observer(one) | Self::Disk(one) => one == machine,
             Self::Link(a, b) => a == machine || b == machine,
             Self::Everywhere => false,
         }
@@ -101,6 +105,7 @@ pub struct Judge {
     members: BTreeSet<u16>,
     /// With the time at which they came.
     told: BTreeMap<u16, (u64, Figures)>,
+    appends: BTreeMap<u16, (u64, Vec<AppendRow>)>,
     cases: BTreeMap<Subject, Case>,
     found: Found,
     events: VecDeque<Event>,
@@ -112,8 +117,11 @@ impl Judge {
         self.members = members.into_iter().collect();
         let members = &self.members;
         self.told.retain(|machine, _| members.contains(machine));
+        self.appends.retain(|machine, _| members.contains(machine));
         let gone = |subject: &Subject| match *subject {
-            Subject::Slow(machine) | Subject::Observer(machine) => !members.contains(&machine),
+            Subject::Slow(machine) | Subject::Observer(machine) | Subject::Disk(machine) => {
+                !members.contains(&machine)
+            }
             Subject::Link(a, b) => !members.contains(&a) || !members.contains(&b),
             Subject::Everywhere => false,
         };
@@ -127,21 +135,37 @@ impl Judge {
         }
     }
 
+    /// A machine, perhaps this one, tells how long its appends took on others.
+    pub fn hear_appends(&mut self, now_us: u64, machine: u16, rows: Vec<AppendRow>) {
+        if self.members.contains(&machine) {
+            self.appends.insert(machine, (now_us, rows));
+        }
+    }
+
     /// A window ends. Gives what has begun or ended with it.
     pub fn close(&mut self, now_us: u64, at_ms: u64) -> Vec<Event> {
         let mut new = Vec::new();
-        self.told.retain(|_, (at_us, _)| now_us.saturating_sub(*at_us) <= FIGURES_US_MAX);
-        let told: BTreeMap<u16, &Figures> =
-            self.told.iter().map(|(machine, (_, figures))| (*machine, figures)).collect();
-        let found = judge(&self.members, &told, BEGINS_PERCENT);
-        let held = subjects(&judge(&self.members, &told, ENDS_PERCENT));
-        let begun = subjects(&found);
+        let is_new = |at_us: &u64| now_us.saturating_sub(*at_us) <= FIGURES_US_MAX;
+        self.told.retain(|_, (at_us, _)| is_new(at_us));
+        self.appends.retain(|_, (at_us, _)| is_new(at_us));
+        let said = Said {
+            members: &self.members,
+            told: self.told.iter().map(|(machine, (_, figures))| (*machine, figures)).collect(),
+            appends: self
+                .appends
+                .iter()
+                .map(|(machine, (_, rows))| (*machine, &rows[..]))
+                .collect(),
+        };
+        let findings = said.findings(BEGINS_PERCENT);
+        let held = said.findings(ENDS_PERCENT).subjects();
+        let begun = findings.subjects();
         let known: BTreeSet<Subject> = self.cases.keys().copied().chain(begun.clone()).collect();
         for subject in known {
             let case = self.cases.entry(subject).or_default();
             case.recent =
                 (case.recent << 1 | u32::from(begun.contains(&subject))) & ((1 << WINDOWS) - 1);
-            let evidence = || evidence(subject, &told, &found);
+            let evidence = || said.evidence(subject, &findings.found);
             let event = if case.verdict.is_none() {
                 (case.recent.count_ones() >= WINDOWS_MIN).then(|| {
                     (case.verdict, case.calm) = (Some((now_us, evidence())), 0);
@@ -150,7 +174,7 @@ impl Judge {
             } else if held.contains(&subject) {
                 case.calm = 0;
                 None
-            } else if is_known(subject, &found) {
+            } else if findings.are_about(subject) {
                 case.calm += 1;
                 (case.calm >= CALM_WINDOWS).then(|| {
                     case.verdict = None;
@@ -167,7 +191,7 @@ impl Judge {
             }
         }
         self.cases.retain(|_, case| case.verdict.is_some() || case.recent != 0);
-        self.found = found;
+        self.found = findings.found;
         new.iter().for_each(|event| push(&mut self.events, event.clone()));
         new
     }
@@ -191,6 +215,11 @@ impl Judge {
         self.told.iter().map(|(machine, (at_us, figures))| (*machine, *at_us, figures))
     }
 
+    /// How long a machine's appends took on others, as it has told last.
+    pub fn appends(&self, machine: u16) -> &[AppendRow] {
+        self.appends.get(&machine).map_or(&[], |(_, rows)| rows)
+    }
+
     /// The newest events, the oldest of them first.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = &Event> {
         self.events.iter()
@@ -209,21 +238,40 @@ fn push(events: &mut VecDeque<Event>, event: Event) {
     events.push_back(event);
 }
 
-fn subjects(found: &Found) -> BTreeSet<Subject> {
-    let machines = found.machines.iter().map(|(machine, class)| match class {
-        Class::Slow => Subject::Slow(*machine),
-        Class::Observer => Subject::Observer(*machine),
-    });
-    let links = found.links.iter().map(|(a, b)| Subject::Link(*a, *b));
-    machines.chain(links).chain(found.everywhere.then_some(Subject::Everywhere)).collect()
+/// What the machines have said of one window.
+struct Said<'a> {
+    members: &'a BTreeSet<u16>,
+    told: BTreeMap<u16, &'a Figures>,
+    appends: BTreeMap<u16, &'a [AppendRow]>,
 }
 
-/// Whether there are figures at all that could say that something is over.
-fn is_known(subject: Subject, found: &Found) -> bool {
-    match subject {
-        Subject::Slow(machine) | Subject::Observer(machine) => found.measured.contains(&machine),
-        Subject::Link(a, b) => found.measured.contains(&a) && found.measured.contains(&b),
-        Subject::Everywhere => !found.measured.is_empty(),
+/// What follows from it.
+struct Findings {
+    found: Found,
+    disks: Disks,
+}
+
+impl Findings {
+    fn subjects(&self) -> BTreeSet<Subject> {
+        let machines = self.found.machines.iter().map(|(machine, class)| match class {
+            Class::Slow => Subject::Slow(*machine),
+            Class::Observer => Subject::Observer(*machine),
+        });
+        let links = self.found.links.iter().map(|(a, b)| Subject::Link(*a, *b));
+        let everywhere = self.found.everywhere.then_some(Subject::Everywhere);
+        let disks = self.disks.slow.iter().map(|machine| Subject::Disk(*machine));
+        machines.chain(links).chain(everywhere).chain(disks).collect()
+    }
+
+    /// Whether there are figures at all that could say that something is over.
+    fn are_about(&self, subject: Subject) -> bool {
+        let measured = &self.found.measured;
+        match subject {
+            Subject::Slow(machine) | Subject::Observer(machine) => measured.contains(&machine),
+            Subject::Link(a, b) => measured.contains(&a) && measured.contains(&b),
+            Subject::Everywhere => !measured.is_empty(),
+            Subject::Disk(machine) => self.disks.measured.contains(&machine),
+        }
     }
 }
 
@@ -235,46 +283,65 @@ fn ms(us: u32) -> String {
     }
 }
 
-/// What was seen of a subject, and the largest part of it that is known.
-fn evidence(subject: Subject, told: &BTreeMap<u16, &Figures>, found: &Found) -> String {
-    let rows = told.iter().flat_map(|(from, figures)| figures.rows.iter().map(|row| (*from, row)));
-    let concerned = rows.filter(|(from, row)| match subject {
-        Subject::Slow(machine) => row.machine == machine,
-        Subject::Observer(machine) => *from == machine,
-        Subject::Link(a, b) => (*from, row.machine) == (a, b) || (*from, row.machine) == (b, a),
-        Subject::Everywhere => true,
-    });
-    let mut said: Vec<String> = Vec::new();
-    let (mut excess_us, mut service_us) = (0, 0);
-    for (from, row) in concerned {
-        excess_us = excess_us.max(row.p90_us.saturating_sub(row.near_us));
-        service_us = service_us.max(row.service_us);
-        let (p90, near) = (ms(row.p90_us), ms(row.near_us));
-        said.push(format!(
-            "{from} to {}: p90 {p90}, shortest {near}, {} lost",
-            row.machine, row.lost
-        ));
+impl Said<'_> {
+    fn findings(&self, percent: u64) -> Findings {
+        let found = judge(self.members, &self.told, percent);
+        let disks = disks::judge(self.members, &self.appends, &found, percent);
+        Findings { found, disks }
     }
-    said.truncate(8);
-    if let Some(machine) = subject.to_be_left() {
-        let late_us = told.get(&machine).map_or(0, |figures| figures.late_us);
-        let half_us = (excess_us / 2).max(FLOOR_US);
-        said.push(match () {
-            () if late_us >= half_us => format!(
-                "its own timers are late by {}: it stands still, or waits for a processor",
-                ms(late_us)
-            ),
-            () if service_us >= half_us => {
-                format!("it takes {} to answer: it is busy", ms(service_us))
-            }
-            () => "its timers are punctual: look at the network".to_owned(),
+
+    /// What was seen of a subject, and the largest part of it that is known.
+    fn evidence(&self, subject: Subject, found: &Found) -> String {
+        let mut said = match subject {
+            Subject::Disk(machine) => disks::evidence(machine, &self.appends, &self.told, ms),
+            _ => self.of_questions(subject),
+        };
+        if !found.silent.is_empty() {
+            let silent: Vec<String> = found.silent.iter().map(u16::to_string).collect();
+            said.push(format!("not heard of: {}", silent.join(", ")));
+        }
+        said.join("; ")
+    }
+
+    fn of_questions(&self, subject: Subject) -> Vec<String> {
+        let told = &self.told;
+        let rows =
+            told.iter().flat_map(|(from, figures)| figures.rows.iter().map(|row| (*from, row)));
+        let concerned = rows.filter(|(from, row)| match subject {
+            Subject::Slow(machine) => row.machine == machine,
+            Subject::Observer(machine) => *from == machine,
+            Subject::Link(a, b) => (*from, row.machine) == (a, b) || (*from, row.machine) == (b, a),
+            Subject::Everywhere => true,
+            Subject::Disk(_) => false,
         });
+        let mut said: Vec<String> = Vec::new();
+        let (mut excess_us, mut service_us) = (0, 0);
+        for (from, row) in concerned {
+            excess_us = excess_us.max(row.p90_us.saturating_sub(row.near_us));
+            service_us = service_us.max(row.service_us);
+            let (p90, near) = (ms(row.p90_us), ms(row.near_us));
+            said.push(format!(
+                "{from} to {}: p90 {p90}, shortest {near}, {} lost",
+                row.machine, row.lost
+            ));
+        }
+        said.truncate(8);
+        if let Some(machine) = subject.to_be_left() {
+            let late_us = told.get(&machine).map_or(0, |figures| figures.late_us);
+            let half_us = (excess_us / 2).max(FLOOR_US);
+            said.push(match () {
+                () if late_us >= half_us => format!(
+                    "its own timers are late by {}: it stands still, or waits for a processor",
+                    ms(late_us)
+                ),
+                () if service_us >= half_us => {
+                    format!("it takes {} to answer: it is busy", ms(service_us))
+                }
+                () => "its timers are punctual: look at the network".to_owned(),
+            });
+        }
+        said
     }
-    if !found.silent.is_empty() {
-        let silent: Vec<String> = found.silent.iter().map(u16::to_string).collect();
-        said.push(format!("not heard of: {}", silent.join(", ")));
-    }
-    said.join("; ")
 }
 
 impl Verdict {

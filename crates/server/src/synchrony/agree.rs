@@ -6,7 +6,7 @@ use crate::mail::Mail;
 use engine::level::Level;
 use engine::limits::{TICK_US_MAX, TICK_US_MIN};
 use engine::message::MachineId;
-use engine::node::{Parcel, Timing};
+use engine::node::Timing;
 use engine::replication::Pace;
 use probe::watch::{Agreement, AgreementScene, Bounds, Change, Event, Wish};
 use std::collections::BTreeSet;
@@ -62,10 +62,7 @@ impl Synchrony {
         if let Some(change) = self.agreement.close(&scene) {
             self.use_time_out(&change);
         }
-        for machine in self.around.linked.machines() {
-            let parcel = Parcel::Timing(Timing::Wish(self.agreement.wish()));
-            self.holder(machine).send(Mail::Tell(machine, Box::new(parcel)));
-        }
+        self.tell_all(&Timing::Wish(self.agreement.wish()));
     }
 
     /// What was worked out is proposed; where it rests on a fitted law, the upper end of the interval,

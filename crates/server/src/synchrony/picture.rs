@@ -48,6 +48,18 @@ pub struct Observer {
     pub late_us: u32,
     /// What it has seen.
     pub seen: Vec<Cell>,
+    /// How long its appends took until they were durable on others.
+    pub appends: Vec<Append>,
+}
+
+/// How long a machine's appends took until they were durable on another one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Append {
+    machine: u16,
+    count: u16,
+    lost: u16,
+    p90_us: Option<u32>,
+    near_us: Option<u32>,
 }
 
 /// What a machine has seen of another one.
@@ -97,7 +109,7 @@ pub struct Peer {
 /// A verdict.
 #[derive(Clone, Debug, Serialize)]
 pub struct Held {
-    /// `slow`, `observer`, `link` or `everywhere`.
+    /// `slow`, `observer`, `link`, `everywhere` or `disk`.
     pub kind: &'static str,
     /// The machines that it is about; none if it is about most.
     pub machines: Vec<u16>,
@@ -138,6 +150,7 @@ impl Held {
             Subject::Observer(machine) => ("observer", vec![machine]),
             Subject::Link(a, b) => ("link", vec![a, b]),
             Subject::Everywhere => ("everywhere", Vec::new()),
+            Subject::Disk(machine) => ("disk", vec![machine]),
         };
         let for_s = now_us.saturating_sub(verdict.since_us) / 1_000_000;
         let (text, evidence) = (verdict.subject.to_string(), verdict.evidence.clone());
@@ -162,6 +175,7 @@ impl Synchrony {
             up_s: figures.up_s,
             late_us: figures.late_us,
             seen: figures.rows.iter().map(cell).collect(),
+            appends: self.judge.appends(machine).iter().map(append).collect(),
         });
         let observers = observers.collect();
         let totals = self.asker.lost_totals().collect::<Vec<_>>();
@@ -184,6 +198,11 @@ impl Synchrony {
             events: self.judge.events().rev().take(EVENTS_SHOWN).map(Happened::from).collect(),
         }
     }
+}
+
+fn append(row: &probe::watch::AppendRow) -> Append {
+    let [p90_us, near_us] = [row.p90_us, row.near_us].map(known);
+    Append { machine: row.machine, count: row.count, lost: row.lost, p90_us, near_us }
 }
 
 fn cell(row: &probe::watch::Row) -> Cell {

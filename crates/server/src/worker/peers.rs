@@ -409,6 +409,7 @@ impl Worker {
         if self.links.held.is_empty() {
             return;
         }
+        self.tell_appended();
         let links = &mut self.links;
         for link in links.held.values_mut() {
             if !link.timing.is_empty() {

@@ -52,6 +52,7 @@ impl Worker {
                 self.tell_control(Notice::Figures(machine, Box::new(figures)));
             }
             Timing::Wish(wish) => self.tell_control(Notice::Wish(machine, wish)),
+            Timing::Appends(rows) => self.tell_control(Notice::Appends(machine, rows)),
         }
     }
 
@@ -59,6 +60,14 @@ impl Worker {
     pub(super) fn may_obey(&self, from: MachineId, shard: ShardId, to: MachineId) -> bool {
         self.tell_control(Notice::LeadElsewhere { from, shard, to });
         self.peers.obeys.load(Ordering::Relaxed)
+    }
+
+    /// How long appends took on other machines.
+    pub(super) fn tell_appended(&mut self) {
+        for (machine, us) in self.node.take_appended() {
+            // As in `tell_control`.
+            let _ = self.peers.control.send(Notice::Appended(machine, us));
+        }
     }
 
     /// The control thread is gone only when the process ends.

@@ -4,15 +4,18 @@ use crate::bytes::{Reader, put_count, put_u16, put_u32, put_u64};
 use adt::Corrupt;
 use engine::limits::MACHINES_MAX;
 use engine::node::Timing;
-use probe::watch::{Figures, Row, Wish};
+use probe::watch::{AppendRow, Figures, Row, Wish};
 
 const QUESTION: u8 = 1;
 const ANSWER: u8 = 2;
 const FIGURES: u8 = 3;
 const WISH: u8 = 4;
+const APPENDS: u8 = 5;
 
 /// Four numbers of 16 bits, four of 32, a flag.
 const ROW_BYTES: usize = 4 * 2 + 4 * 4 + 1;
+/// Three numbers of 16 bits, two of 32.
+const APPEND_ROW_BYTES: usize = 3 * 2 + 2 * 4;
 
 pub(super) fn put_timing(timing: &Timing, out: &mut Vec<u8>) {
     match timing {
@@ -41,6 +44,14 @@ pub(super) fn put_timing(timing: &Timing, out: &mut Vec<u8>) {
             put_u32(*proposed_us, out);
             out.extend([applies, settled].map(|flag| u8::from(*flag)));
         }
+        Timing::Appends(rows) => {
+            out.push(APPENDS);
+            put_count(rows.len(), out);
+            for row in rows {
+                [row.machine, row.count, row.lost].iter().for_each(|n| put_u16(*n, out));
+                [row.p90_us, row.near_us].iter().for_each(|us| put_u32(*us, out));
+            }
+        }
     }
 }
 
@@ -54,11 +65,7 @@ pub(super) fn read_timing(reader: &mut Reader<'_>) -> Result<Timing, Corrupt> {
         },
         FIGURES => {
             let (number, up_s, late_us) = (reader.u32()?, reader.u32()?, reader.u32()?);
-            let count = reader.count(ROW_BYTES)?;
-            if count > MACHINES_MAX {
-                return Err(Corrupt);
-            }
-            let rows = (0..count).map(|_| read_row(reader)).collect::<Result<_, _>>()?;
+            let rows = read_rows(reader, ROW_BYTES, read_row)?;
             Timing::Figures(Figures { number, up_s, late_us, rows })
         }
         WISH => Timing::Wish(Wish {
@@ -67,7 +74,31 @@ pub(super) fn read_timing(reader: &mut Reader<'_>) -> Result<Timing, Corrupt> {
             applies: reader.flag()?,
             settled: reader.flag()?,
         }),
+        APPENDS => Timing::Appends(read_rows(reader, APPEND_ROW_BYTES, read_append_row)?),
         _ => return Err(Corrupt),
+    })
+}
+
+/// Rows about other machines, of which there are so many at most.
+fn read_rows<T>(
+    reader: &mut Reader<'_>,
+    row_bytes: usize,
+    read: impl Fn(&mut Reader<'_>) -> Result<T, Corrupt>,
+) -> Result<Vec<T>, Corrupt> {
+    let count = reader.count(row_bytes)?;
+    if count > MACHINES_MAX {
+        return Err(Corrupt);
+    }
+    (0..count).map(|_| read(reader)).collect()
+}
+
+fn read_append_row(reader: &mut Reader<'_>) -> Result<AppendRow, Corrupt> {
+    Ok(AppendRow {
+        machine: reader.u16()?,
+        count: reader.u16()?,
+        lost: reader.u16()?,
+        p90_us: reader.u32()?,
+        near_us: reader.u32()?,
     })
 }
 

@@ -16,7 +16,7 @@ use engine::node::{Parcel, SnapshotPiece, Taken, Timing};
 use engine::pipeline::Word;
 use engine::replication::Members;
 use engine::stats::ShardStats;
-use probe::watch::{Figures, Row, Wish};
+use probe::watch::{AppendRow, Figures, Row, Wish};
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -354,6 +354,9 @@ pub fn parcels() -> Vec<Parcel> {
     let (used_us, proposed_us) = (950_000, 420_000);
     let wish = Wish { used_us, proposed_us, applies: true, settled: false };
     parcels.push(Parcel::Timing(Timing::Wish(wish)));
+    let (count, lost, p90_us, near_us) = (58, 1, 41_000, 600);
+    let row = AppendRow { machine: 3, count, lost, p90_us, near_us };
+    parcels.push(Parcel::Timing(Timing::Appends(vec![row])));
     parcels
 }
 

@@ -1,0 +1,165 @@
+//! How long it takes until what a leader appends is durable on another machine.
+//!
+//! Once a second, for each other machine, an append of any shard is followed from the moment at which
+//! it is handed on until its answer: over the network, through the other machine's loop, and to its
+//! disk. A question about time goes the same way without the last part, so whoever has both can tell
+//! a slow disk from the rest. Nothing is sent for this, and nothing rests on it.
+
+use crate::message::{MachineId, ShardId};
+use probe::watch::{ANSWER_US_MAX, ASK_US, LOST_US};
+use raft::eraftpb::{Message, MessageType};
+use std::collections::BTreeMap;
+
+/// An append that is followed.
+#[derive(Debug)]
+struct Followed {
+    shard: ShardId,
+    term: u64,
+    /// The last entry in it.
+    index: u64,
+    sent_us: u64,
+}
+
+/// What is known of one machine.
+#[derive(Debug, Default)]
+struct Machine {
+    followed: Option<Followed>,
+    next_us: u64,
+    /// The newest answer that nobody has asked for.
+    took_us: Option<u32>,
+}
+
+/// The appends that are followed, and what came of them.
+#[derive(Debug, Default)]
+pub(super) struct Appends(BTreeMap<MachineId, Machine>);
+
+impl Appends {
+    /// A replica says this to another one.
+    pub fn sent(&mut self, now_us: u64, shard: ShardId, message: &Message) {
+        let last = message.entries.last().map(|entry| entry.index);
+        let (Some(index), Ok(to)) = (last, u16::try_from(message.to)) else { return };
+        if message.get_msg_type() != MessageType::MsgAppend {
+            return;
+        }
+        let machine = self.0.entry(MachineId(to)).or_default();
+        if let Some(followed) = &machine.followed {
+            if now_us < followed.sent_us + ANSWER_US_MAX {
+                return;
+            }
+            machine.took_us = Some(LOST_US);
+        }
+        machine.followed = None;
+        if now_us >= machine.next_us {
+            machine.next_us = now_us + ASK_US;
+            let followed = Followed { shard, term: message.term, index, sent_us: now_us };
+            machine.followed = Some(followed);
+        }
+    }
+
+    /// Another replica says this.
+    pub fn heard(&mut self, now_us: u64, shard: ShardId, message: &Message) {
+        let is_answer = message.get_msg_type() == MessageType::MsgAppendResponse && !message.reject;
+        let Ok(from) = u16::try_from(message.from) else { return };
+        let Some(machine) = self.0.get_mut(&MachineId(from)) else { return };
+        let is_it = |followed: &mut Followed| {
+            let Followed { shard: of, term, index, .. } = *followed;
+            is_answer && of == shard && term == message.term && message.index >= index
+        };
+        if let Some(followed) = machine.followed.take_if(is_it) {
+            let took_us = now_us.saturating_sub(followed.sent_us);
+            let took_us = u32::try_from(took_us).unwrap_or(LOST_US);
+            machine.took_us = Some(took_us.min(LOST_US - 1));
+        }
+    }
+
+    /// A machine is gone, and the answer with it: that says nothing about its disk.
+    pub fn forget(&mut self, machine: MachineId) {
+        self.0.remove(&machine);
+    }
+
+    /// What has been answered since this was asked last, in microseconds, or [`LOST_US`].
+    pub fn take(&mut self) -> impl Iterator<Item = (MachineId, u32)> {
+        let all = self.0.iter_mut();
+        all.filter_map(|(machine, known)| Some((*machine, known.took_us.take()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use raft::eraftpb::Entry;
+
+    const SHARD: ShardId = ShardId(3);
+    const SECOND: u64 = 1_000_000;
+
+    fn append(to: u64, index: u64) -> Message {
+        let mut message = Message { to, from: 1, term: 4, ..Message::default() };
+        message.set_msg_type(MessageType::MsgAppend);
+        message.set_entries(vec![Entry { index, term: 4, ..Entry::default() }].into());
+        message
+    }
+
+    fn answer(from: u64, term: u64, index: u64) -> Message {
+        let mut message = Message { to: 1, from, term, index, ..Message::default() };
+        message.set_msg_type(MessageType::MsgAppendResponse);
+        message
+    }
+
+    fn taken(appends: &mut Appends) -> Vec<(u16, u32)> {
+        appends.take().map(|(machine, us)| (machine.0, us)).collect()
+    }
+
+    #[test]
+    fn one_append_a_second_is_followed_to_its_answer() {
+        let mut appends = Appends::default();
+        appends.sent(0, SHARD, &append(2, 7));
+        appends.sent(100, SHARD, &append(2, 8));
+        appends.sent(100, SHARD, &append(3, 8));
+        appends.heard(400, SHARD, &answer(2, 4, 6));
+        appends.heard(400, ShardId(4), &answer(2, 4, 9));
+        appends.heard(400, SHARD, &answer(2, 3, 9));
+        assert_eq!(taken(&mut appends), []);
+        appends.heard(900, SHARD, &answer(2, 4, 8));
+        appends.heard(950, SHARD, &answer(2, 4, 8));
+        appends.heard(990, SHARD, &answer(3, 4, 8));
+        assert_eq!(taken(&mut appends), [(2, 900), (3, 890)]);
+        // Not before a second is over.
+        appends.sent(SECOND - 1, SHARD, &append(2, 9));
+        appends.heard(SECOND, SHARD, &answer(2, 4, 9));
+        assert_eq!(taken(&mut appends), []);
+        appends.sent(SECOND, ShardId(5), &append(2, 1));
+        appends.heard(SECOND + 7, ShardId(5), &answer(2, 4, 1));
+        assert_eq!(taken(&mut appends), [(2, 7)]);
+    }
+
+    #[test]
+    fn what_is_refused_or_empty_is_no_answer_and_no_append() {
+        let mut appends = Appends::default();
+        let mut empty = append(2, 7);
+        empty.entries.clear();
+        appends.sent(0, SHARD, &empty);
+        appends.heard(5, SHARD, &answer(2, 4, 9));
+        appends.sent(10, SHARD, &append(2, 7));
+        let mut refused = answer(2, 4, 9);
+        refused.reject = true;
+        appends.heard(20, SHARD, &refused);
+        assert_eq!(taken(&mut appends), []);
+    }
+
+    #[test]
+    fn what_is_never_answered_is_told_and_a_lost_connection_is_not() {
+        let mut appends = Appends::default();
+        appends.sent(0, SHARD, &append(2, 7));
+        appends.sent(4 * SECOND, SHARD, &append(2, 8));
+        assert_eq!(taken(&mut appends), []);
+        appends.sent(5 * SECOND, SHARD, &append(2, 9));
+        assert_eq!(taken(&mut appends), [(2, LOST_US)]);
+        // The next one is followed from here on.
+        appends.heard(5 * SECOND + 3, SHARD, &answer(2, 4, 9));
+        assert_eq!(taken(&mut appends), [(2, 3)]);
+        appends.sent(7 * SECOND, SHARD, &append(2, 10));
+        appends.forget(MachineId(2));
+        appends.heard(8 * SECOND, SHARD, &answer(2, 4, 10));
+        assert_eq!(taken(&mut appends), []);
+    }
+}
