@@ -132,6 +132,10 @@ class Disk:
         for group, file, form in self.CGROUPS:
             with contextlib.suppress(OSError):
                 group.mkdir(exist_ok=True)
+                if not (group / file).exists():
+                    # No control group: a folder like any other.
+                    group.rmdir()
+                    continue
                 self.group = group
                 value = form.format(device=found.stdout.strip(), writes=self.writes)
                 (group / file).write_text(value)

@@ -1,11 +1,32 @@
 //! Latency along one parameter: measured as a line with dots, predicted as a broken one.
 
-use super::{Area, Row, by, is_overloaded, range};
+use super::{ALONG, Area, Row, by, differ, is_overloaded, range};
 use crate::picture::{FONT, Failure, LABEL, colour, figure, legend, mark, short};
 use crate::report::number;
 use plotters::prelude::*;
 
-/// Draws the mean over a field, a line for each algorithm or, without one, for each measure.
+/// A line of a cut: what it is called, and its rows.
+fn lines<'a>(rows: &[&'a Row], along: &str) -> Vec<(String, Vec<&'a Row>)> {
+    let mut lines = Vec::new();
+    for (key, rows) in by(rows, &["algorithm", "measure"]) {
+        let name = if key[1] == "lock" { &key[0] } else { &key[1] };
+        let differs = |field: &&str| *field != along && differ(&rows, field);
+        let also: Vec<&str> = ALONG.into_iter().filter(differs).collect();
+        for (_, rows) in by(&rows, &also) {
+            let called = |field: &&str| {
+                let (what, unit) = field.strip_suffix("_ms").map_or((*field, ""), |f| (f, " ms"));
+                let value = number(rows[0], field).map_or(String::new(), short);
+                format!(", {} {value}{unit}", what.replace('_', " "))
+            };
+            let called: String = also.iter().map(called).collect();
+            lines.push((format!("{name}{called}"), rows));
+        }
+    }
+    lines
+}
+
+/// Draws the mean over a field, a line for each algorithm or, without one, for each measure, and for
+/// whatever else differs.
 pub fn draw(area: &Area<'_>, title: &str, along: &str, rows: &[&Row]) -> Result<(), Failure> {
     let drawn: Vec<&Row> = rows.iter().copied().filter(|row| !is_overloaded(row)).collect();
     let x = |row: &Row| number(row, along);
@@ -25,7 +46,7 @@ pub fn draw(area: &Area<'_>, title: &str, along: &str, rows: &[&Row]) -> Result<
         .label_style((FONT, LABEL))
         .light_line_style(TRANSPARENT)
         .draw()?;
-    for (number_of, (key, rows)) in by(&drawn, &["algorithm", "measure"]).iter().enumerate() {
+    for (number_of, (name, rows)) in lines(&drawn, along).iter().enumerate() {
         let colour = colour(number_of);
         let points = |field: &str| -> Vec<(f64, f64)> {
             let mut points: Vec<(f64, f64)> =
@@ -33,7 +54,6 @@ pub fn draw(area: &Area<'_>, title: &str, along: &str, rows: &[&Row]) -> Result<
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             points
         };
-        let name = if key[1] == "lock" { &key[0] } else { &key[1] };
         let measured = points("mean_ms");
         let line = LineSeries::new(measured.iter().copied(), colour.stroke_width(2));
         chart.draw_series(line)?.label(name).legend(move |at| mark(at, colour.stroke_width(2)));

@@ -198,6 +198,19 @@ mod tests {
     }
 
     #[test]
+    fn what_differs_besides_is_a_line_of_its_own() {
+        let polled = |clients: u32, poll_ms: f64| {
+            let mut row = row("async-tas", 20.0, 0.0, 5.0, "stable");
+            row.insert("clients".into(), clients.into());
+            row.insert("poll_ms".into(), poll_ms.into());
+            row
+        };
+        let rows = [5, 50].map(|clients| [5.0, 20.0].map(|poll_ms| polled(clients, poll_ms)));
+        let cut = drawn(rows.into_iter().flatten().collect());
+        assert!(cut.contains("async-tas, poll 5 ms") && cut.contains("async-tas, poll 20 ms"), "{cut}");
+    }
+
+    #[test]
     fn one_point_is_no_figure() {
         let report =
             Report { rows: vec![row("sync-tas", 1.0, 0.0, 5.0, "stable")], ..Report::default() };
