@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 
+import duckdb
 import pytest
 from harness import binary, free_port, probe, until
 
@@ -22,9 +23,9 @@ class Agents:
         self.peers.write_text("".join(f"{name} 127.0.0.1:{free_port()}\n" for name in "abc"))
         self.running = {}
 
-    def start(self, name, *flags):
+    def start(self, name, *flags, period_ms=100):
         words = ["agent", "--peers", self.peers, "--node", name, "--dir", self.data]
-        words += ["--group-size", "3", "--period-ms", "100", "--canary-ms", "10", "--json"]
+        words += ["--group-size", "3", "--period-ms", str(period_ms), "--canary-ms", "10", "--json"]
         self.running[name] = subprocess.Popen(
             [binary(), "probe", *map(str, words), *flags],
             stdout=subprocess.PIPE,
@@ -114,6 +115,32 @@ def test_an_agent_ends_by_itself_and_goes_on_behind_its_own_files(agents):
             assert 20 <= json.loads(out)["rounds"] < 30, errors
     pieces = sorted(path.name for path in (agents.data / "pieces").glob("rpc-*"))
     assert len(pieces) == 6, pieces
+
+
+def test_a_callee_writes_down_where_the_time_of_its_slowest_calls_went(agents):
+    for name in "abc":
+        agents.start(name, "--seconds", "12", period_ms=20)
+    told = {}
+    for name in "abc":
+        out, errors = agents.running.pop(name).communicate(timeout=60)
+        told[name] = json.loads(out)
+        assert told[name]["rows_dropped"] == 0, errors
+    # More than two hundred calls of each workload: the slowest in a hundred at least.
+    kept = sum(one["written"]["slow_calls"] for one in told.values())
+    assert kept >= 5, told
+    rows = duckdb.sql(
+        f"""select s.wl, s.svc, s.queue, s.handler, s.sync, r.svc
+        from '{agents.data}/**/slow-*.parquet' s join '{agents.data}/**/rpc-*.parquet' r
+        using (src, dst, "group", seq)"""
+    ).fetchall()
+    assert 0 < len(rows) <= kept
+    for workload, svc, queue, handler, sync, of_caller in rows:
+        assert (sync is not None) == (workload in (2, 4))
+        assert queue + handler + (sync or 0) <= svc + 3
+        assert abs(svc - of_caller) <= 1
+    # Analyses go on as if it were not there.
+    done = probe("analyze", agents.data, "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["excluded"]["files"] == [], done.stderr
 
 
 def test_what_is_wrong_is_said_before_anything_is_measured(agents, tmp_path):

@@ -211,8 +211,9 @@ impl Agent {
         let no_thread = || failed("no thread");
         let told = Arc::new(Told::default());
         let payload = Arc::clone(&setup.payload);
-        let callee = Callee::start(setup, Arc::clone(&told)).map_err(no_thread())?;
         let (to_files, messages) = sync_channel(WAITING_MAX);
+        let callee = Callee::start(setup, Arc::clone(&told), to_files.clone());
+        let callee = callee.map_err(no_thread())?;
         let chosen = sampler.as_ref().map(|one| (one.chosen().0.to_vec(), one.chosen().1.to_vec()));
         let to = Arc::clone(notice);
         let metadata = metadata(&options, chosen.unwrap_or_default());
@@ -252,7 +253,8 @@ impl Agent {
         let counts = counts.map_err(failed("cannot wait for connections"))?;
         let ran_ns = (clock::mono_ns() - began_ns) as f64;
         let cpu_ns = (clock::process_cpu_ns() - cpu_before_ns) as f64;
-        let dropped = dropped.load(Ordering::Relaxed) + cost.dropped.load(Ordering::Relaxed);
+        let dropped = [&*dropped, &cost.dropped, &told.slow_dropped];
+        let dropped = dropped.map(|number| number.load(Ordering::Relaxed)).iter().sum();
         let mut summary = summary(&options, &counts, &told, written);
         (summary.ran_s, summary.cpu_percent) = (ran_ns / 1e9, 100.0 * cpu_ns / ran_ns);
         (summary.rows_dropped, summary.sampler) = (dropped, cost.summary());

@@ -7,6 +7,8 @@
 
 use crate::clock::wall_ns;
 use crate::disk::Ring;
+use crate::exemplars::{Counters, Done, Exemplars, OnDisk, Spent};
+use crate::files::Message;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use probe::message::{PREAMBLE_BYTES, Preamble, REQUEST_BYTES, Reply, Request};
@@ -14,7 +16,7 @@ use ring::digest::{Context, SHA256};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -28,6 +30,8 @@ const ANSWERS_MAX: usize = 512;
 /// A connection that has not said who it is by then is closed.
 const GREETING: Duration = Duration::from_secs(10);
 const SCRATCH_BYTES: usize = 64 << 10;
+/// The counters of the disk's thread are read for calls that took longer with it.
+const SLOW_ON_DISK: Duration = Duration::from_millis(5);
 
 /// What callee threads share with whoever started them.
 #[derive(Debug, Default)]
@@ -42,6 +46,8 @@ pub struct Told {
     pub disk_errors: AtomicU64,
     /// What the disk said first.
     pub disk_error: Mutex<Option<String>>,
+    /// Slow calls that were not written down because files were too slow.
+    pub slow_dropped: Arc<AtomicU64>,
     /// Everybody is to stop.
     pub stop: AtomicBool,
 }
@@ -69,8 +75,8 @@ pub struct Setup {
 }
 
 impl Callee {
-    /// Begins to answer.
-    pub fn start(setup: Setup, told: Arc<Told>) -> io::Result<Self> {
+    /// Begins to answer. Slow calls are told to `files`.
+    pub fn start(setup: Setup, told: Arc<Told>, files: SyncSender<Message>) -> io::Result<Self> {
         let poll = Poll::new()?;
         setup.listener.set_nonblocking(true)?;
         let mut listener = TcpListener::from_std(setup.listener);
@@ -99,8 +105,11 @@ impl Callee {
             waker: Arc::clone(&waker),
             told: Arc::clone(&told),
         };
+        let (own, dropped) = (setup.preamble.node, Arc::clone(&told.slow_dropped));
         let threads = vec![
-            Builder::new().name("callee".into()).spawn(move || serving.run())?,
+            Builder::new()
+                .name("callee".into())
+                .spawn(move || serving.run(&mut Exemplars::new(own, files, dropped)))?,
             Builder::new().name("disk".into()).spawn(move || disk.run())?,
         ];
         Ok(Self { told, waker, threads })
@@ -123,6 +132,8 @@ struct Job {
     connection: usize,
     request: Request,
     t_rx_ns: i64,
+    since: Instant,
+    spent: Spent,
 }
 
 struct Disk {
@@ -136,8 +147,10 @@ struct Disk {
 
 impl Disk {
     fn run(&mut self) {
-        while let Ok(job) = self.jobs.recv() {
-            let Job { request, t_rx_ns, .. } = job;
+        let mut counters = Counters::of_this_thread();
+        while let Ok(mut job) = self.jobs.recv() {
+            let Job { request, t_rx_ns, since, .. } = job;
+            let queue = since.elapsed();
             let reply = Reply { request, t_rx_ns, t_tx_ns: wall_ns() }.encode();
             let payload: &[u8] = if request.workload.has_payload() { &self.payload } else { &[] };
             if let Err(error) = self.ring.write([&reply, payload]) {
@@ -147,29 +160,51 @@ impl Disk {
                 }
                 continue;
             }
+            let all = since.elapsed();
+            let counted = (all > SLOW_ON_DISK).then(|| counters.since_idle());
+            let [queue_ns, sync_ns] = [queue, all.saturating_sub(queue)].map(ns);
+            job.spent.disk = Some(OnDisk { queue_ns, sync_ns, counted });
             if self.to_loop.send(job).is_err() || self.waker.wake().is_err() {
                 return;
             }
+            counters.idle();
         }
     }
+}
+
+fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A call whose payload is being read.
+struct Reading {
+    request: Request,
+    /// When its header was there.
+    t_rx_ns: i64,
+    missing: usize,
+    hash: Option<Context>,
+    /// What hashing has taken so far.
+    handler: Duration,
 }
 
 struct Connection {
     stream: TcpStream,
     since: Instant,
-    greeted: bool,
+    /// Who is at the other end, and its incarnation, once that was said.
+    caller: Option<(u16, u64)>,
     head: [u8; PREAMBLE_BYTES],
     have: usize,
-    /// The call whose payload is being read: how much of it is missing, and when its header was
-    /// there.
-    reading: Option<(Request, i64, usize, Option<Context>)>,
+    reading: Option<Reading>,
     answers: VecDeque<Answer>,
     under_way: usize,
+    /// Calls that were answered since somebody looked.
+    done: Vec<Done>,
 }
 
 /// An answer on its way out.
 struct Answer {
-    request: Option<(Request, i64)>,
+    request: Option<(Request, i64, Spent)>,
+    t_tx_ns: i64,
     head: Vec<u8>,
     payload: bool,
     at: usize,
@@ -190,7 +225,7 @@ struct Loop {
 }
 
 impl Loop {
-    fn run(&mut self) {
+    fn run(&mut self, exemplars: &mut Exemplars) {
         let mut events = Events::with_capacity(256);
         while !self.told.stop.load(Ordering::Relaxed) {
             if let Err(error) = self.poll.poll(&mut events, Some(Duration::from_secs(1)))
@@ -205,8 +240,13 @@ impl Loop {
                     Token(at) => self.serve(at),
                 }
             }
-            let silent = |one: &Connection| !one.greeted && one.since.elapsed() > GREETING;
+            let silent = |one: &Connection| one.caller.is_none() && one.since.elapsed() > GREETING;
             self.connections.retain(|_, one| !silent(one));
+            for connection in self.connections.values_mut() {
+                let caller = connection.caller.unwrap_or_default();
+                connection.done.drain(..).for_each(|done| exemplars.done(caller, &done));
+            }
+            exemplars.idle();
         }
     }
 
@@ -225,6 +265,7 @@ impl Loop {
             self.next += 1;
             let greeting = Answer {
                 request: None,
+                t_tx_ns: 0,
                 head: self.preamble.encode().to_vec(),
                 payload: false,
                 at: 0,
@@ -232,12 +273,13 @@ impl Loop {
             let connection = Connection {
                 stream,
                 since: Instant::now(),
-                greeted: false,
+                caller: None,
                 head: [0; PREAMBLE_BYTES],
                 have: 0,
                 reading: None,
                 answers: VecDeque::from([greeting]),
                 under_way: 0,
+                done: Vec::new(),
             };
             self.connections.insert(at, connection);
             self.serve(at);
@@ -248,7 +290,7 @@ impl Loop {
     fn synced(&mut self) {
         while let Ok(job) = self.synced.try_recv() {
             if let Some(connection) = self.connections.get_mut(&job.connection) {
-                connection.answer(job.request, job.t_rx_ns);
+                connection.answer(job.request, job.t_rx_ns, job.spent);
                 self.serve(job.connection);
             }
         }
@@ -285,20 +327,24 @@ impl Loop {
 
     fn take(&mut self, at: usize, connection: &mut Connection, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            if let Some((request, t_rx_ns, missing, mut hash)) = connection.reading.take() {
-                let (now, rest) = bytes.split_at(missing.min(bytes.len()));
-                if let Some(hash) = &mut hash {
+            if let Some(mut reading) = connection.reading.take() {
+                let (now, rest) = bytes.split_at(reading.missing.min(bytes.len()));
+                if let Some(hash) = &mut reading.hash {
+                    let began = Instant::now();
                     hash.update(now);
+                    reading.handler += began.elapsed();
                 }
                 bytes = rest;
-                if missing > now.len() {
-                    connection.reading = Some((request, t_rx_ns, missing - now.len(), hash));
+                reading.missing -= now.len();
+                if reading.missing > 0 {
+                    connection.reading = Some(reading);
                 } else {
-                    self.handle(at, connection, request, t_rx_ns, hash)?;
+                    self.handle(at, connection, reading)?;
                 }
                 continue;
             }
-            let wanted = if connection.greeted { REQUEST_BYTES } else { PREAMBLE_BYTES };
+            let greeted = connection.caller.is_some();
+            let wanted = if greeted { REQUEST_BYTES } else { PREAMBLE_BYTES };
             let (now, rest) = bytes.split_at((wanted - connection.have).min(bytes.len()));
             connection.head[connection.have..connection.have + now.len()].copy_from_slice(now);
             connection.have += now.len();
@@ -307,17 +353,19 @@ impl Loop {
                 continue;
             }
             connection.have = 0;
-            if connection.greeted {
+            if greeted {
                 self.request(at, connection)?;
             } else {
                 let other = Preamble::decode(&connection.head);
-                let fits = other.and_then(|other| self.preamble.agree(&other));
+                let fits = other.and_then(|other| self.preamble.agree(&other).map(|()| other));
                 // Our own preamble has told it why; or it is a stranger.
-                fits.map_err(|_| io::Error::from(ErrorKind::InvalidData)).inspect_err(|_| {
-                    self.told.refused.fetch_add(1, Ordering::Relaxed);
-                    let _ = connection.write(&self.payload, &self.told);
-                })?;
-                connection.greeted = true;
+                let other = fits.map_err(|_| io::Error::from(ErrorKind::InvalidData)).inspect_err(
+                    |_| {
+                        self.told.refused.fetch_add(1, Ordering::Relaxed);
+                        let _ = connection.write(&self.payload, &self.told);
+                    },
+                )?;
+                connection.caller = Some((other.node, other.incarnation));
             }
         }
         Ok(())
@@ -328,27 +376,30 @@ impl Loop {
         let mut head = [0; REQUEST_BYTES];
         head.copy_from_slice(&connection.head[..REQUEST_BYTES]);
         let request = Request::decode(&head).ok_or(ErrorKind::InvalidData)?;
+        let began = Instant::now();
         let hash = request.workload.hashes().then(|| {
             let mut hash = Context::new(&SHA256);
             hash.update(&head);
             hash
         });
-        if request.workload.has_payload() && !self.payload.is_empty() {
-            connection.reading = Some((request, t_rx_ns, self.payload.len(), hash));
+        let missing = if request.workload.has_payload() { self.payload.len() } else { 0 };
+        let reading = Reading { request, t_rx_ns, missing, hash, handler: began.elapsed() };
+        if missing > 0 {
+            connection.reading = Some(reading);
             return Ok(());
         }
-        self.handle(at, connection, request, t_rx_ns, hash)
+        self.handle(at, connection, reading)
     }
 
     fn handle(
         &mut self,
         at: usize,
         connection: &mut Connection,
-        request: Request,
-        t_rx_ns: i64,
-        hash: Option<Context>,
+        reading: Reading,
     ) -> io::Result<()> {
+        let Reading { request, t_rx_ns, hash, mut handler, .. } = reading;
         if let Some(hash) = hash {
+            let began = Instant::now();
             let digest = hash.finish();
             let folded = digest.as_ref().chunks_exact(8).fold(0, |folded, word| {
                 let mut bytes = [0; 8];
@@ -356,24 +407,27 @@ impl Loop {
                 folded ^ u64::from_le_bytes(bytes)
             });
             self.told.digests.fetch_xor(folded, Ordering::Relaxed);
+            handler += began.elapsed();
         }
+        let spent = Spent { handler_ns: ns(handler), disk: None };
         connection.under_way += 1;
         if connection.under_way > ANSWERS_MAX {
             return Err(ErrorKind::InvalidData.into());
         }
         if request.workload.writes() {
-            let job = Job { connection: at, request, t_rx_ns };
+            let job = Job { connection: at, request, t_rx_ns, since: Instant::now(), spent };
             return self.to_disk.send(job).map_err(|_| ErrorKind::BrokenPipe.into());
         }
-        connection.answer(request, t_rx_ns);
+        connection.answer(request, t_rx_ns, spent);
         Ok(())
     }
 }
 
 impl Connection {
-    fn answer(&mut self, request: Request, t_rx_ns: i64) {
+    fn answer(&mut self, request: Request, t_rx_ns: i64, spent: Spent) {
         self.answers.push_back(Answer {
-            request: Some((request, t_rx_ns)),
+            request: Some((request, t_rx_ns, spent)),
+            t_tx_ns: 0,
             head: Vec::new(),
             payload: request.workload.has_payload(),
             at: 0,
@@ -383,10 +437,12 @@ impl Connection {
     fn write(&mut self, payload: &[u8], told: &Told) -> io::Result<()> {
         while let Some(answer) = self.answers.front_mut() {
             if answer.at == 0
-                && let Some((request, t_rx_ns)) = answer.request
+                && let Some((request, t_rx_ns, _)) = answer.request
             {
                 // The moment of sending is that of the try that succeeds.
-                answer.head = Reply { request, t_rx_ns, t_tx_ns: wall_ns() }.encode().to_vec();
+                answer.t_tx_ns = wall_ns();
+                let reply = Reply { request, t_rx_ns, t_tx_ns: answer.t_tx_ns };
+                answer.head = reply.encode().to_vec();
             }
             let payload = if answer.payload { payload } else { &[] };
             match write_from(&mut self.stream, &answer.head, payload, answer.at) {
@@ -396,7 +452,8 @@ impl Connection {
                 Err(error) => return Err(error),
             }
             if answer.at == answer.head.len() + payload.len() {
-                if answer.request.is_some() {
+                if let Some((request, t_rx_ns, spent)) = answer.request {
+                    self.done.push(Done { request, t_rx_ns, t_tx_ns: answer.t_tx_ns, spent });
                     self.under_way -= 1;
                     told.answered.fetch_add(1, Ordering::Relaxed);
                 }

@@ -7,9 +7,9 @@ use probe::calibrate::ms;
 use probe::calibrate::tail::Recorder;
 use probe::caller::Epoch;
 use probe::schedule::epoch_of;
-use probe::{Resources, Sample, Workload};
+use probe::{Resources, Sample, SlowCall, Workload};
 use probe_data::meta::{Incarnation, Metadata, Table};
-use probe_data::recorder::{CallRecorder, HostRecorder, PIECE_NS};
+use probe_data::recorder::{CallRecorder, HostRecorder, PIECE_NS, SlowRecorder};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,6 +34,8 @@ pub enum Message {
     Call(Sample),
     /// A second of the host.
     Host(Box<Resources>),
+    /// A call of somebody else that took this agent long.
+    Slow(SlowCall),
 }
 
 /// What was written, and what calls were like.
@@ -43,6 +45,8 @@ pub struct Written {
     pub calls: u64,
     /// Rows about the host.
     pub host_rows: u64,
+    /// Rows about calls of others that took this agent long.
+    pub slow_calls: u64,
     /// Rows that could not be written.
     pub rows_lost: u64,
     /// Why.
@@ -79,6 +83,7 @@ pub struct Files {
     metadata: Metadata,
     calls: Option<CallRecorder>,
     hosts: Option<(i64, HostRecorder)>,
+    slow: Option<(i64, SlowRecorder)>,
     failed: Option<Instant>,
     waiting: u64,
     sketches: BTreeMap<(u16, u8), Recorder>,
@@ -94,6 +99,7 @@ impl Files {
             metadata,
             calls: None,
             hosts: None,
+            slow: None,
             failed: None,
             waiting: 0,
             sketches: BTreeMap::new(),
@@ -110,6 +116,7 @@ impl Files {
                 Message::Incarnations(known) => self.incarnations(&known),
                 Message::Call(row) => self.call(&row),
                 Message::Host(row) => self.host(*row),
+                Message::Slow(call) => self.slow(call),
             }
         }
         self.end();
@@ -151,7 +158,7 @@ impl Files {
         // What the recorder had not written yet is lost with it.
         self.written.rows_lost += std::mem::take(&mut self.waiting);
         self.calls = None;
-        self.hosts = None;
+        (self.hosts, self.slow) = (None, None);
         self.failed = Some(Instant::now());
         if self.written.error.is_none() {
             let text = error.to_string();
@@ -208,6 +215,30 @@ impl Files {
         self.hosts.as_mut().map_or(Ok(()), |(_, hosts)| hosts.push(row))
     }
 
+    fn slow(&mut self, call: SlowCall) {
+        if !self.may_write() {
+            self.written.rows_lost += 1;
+            return;
+        }
+        let done = self.push_slow(call);
+        self.written.slow_calls += u64::from(done.is_ok());
+        self.waiting += 1;
+        self.judge(done);
+    }
+
+    fn push_slow(&mut self, call: SlowCall) -> Result<(), probe_data::Error> {
+        let day = epoch_of(call.t_rx_ns);
+        if self.slow.as_ref().is_none_or(|(of, _)| *of != day) {
+            if let Some((_, before)) = self.slow.take() {
+                before.finish()?;
+            }
+            let epoch = u16::try_from(day).unwrap_or(u16::MAX);
+            let metadata = Metadata { table: Table::Slow, epoch, ..self.metadata.clone() };
+            self.slow = Some((day, SlowRecorder::new(&self.root, metadata, PIECE_NS)?));
+        }
+        self.slow.as_mut().map_or(Ok(()), |(_, slow)| slow.push(call))
+    }
+
     /// What is there becomes pieces: the epoch is not over, and an agent that begins again goes on
     /// behind them.
     fn end(&mut self) {
@@ -215,6 +246,8 @@ impl Files {
         self.judge(calls);
         let hosts = self.hosts.as_mut().map_or(Ok(()), |(_, hosts)| hosts.close_piece());
         self.judge(hosts);
+        let slow = self.slow.as_mut().map_or(Ok(()), |(_, slow)| slow.close_piece());
+        self.judge(slow);
         for ((to, workload), sketch) in std::mem::take(&mut self.sketches) {
             let law = sketch.finish();
             let at = |p: f64| law.quantile(p).and_then(|found| ms(found.ns));

@@ -18,6 +18,7 @@
 pub mod agent;
 pub mod canary;
 pub mod clock;
+mod exemplars;
 pub mod sampler;
 
 mod callee;

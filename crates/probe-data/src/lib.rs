@@ -29,6 +29,7 @@ pub mod progress;
 pub mod recorder;
 pub mod rounds;
 pub mod simulate;
+pub mod slow_calls;
 
 pub use dataset::DataSet;
 pub use error::{Error, Exclusions};

@@ -18,6 +18,8 @@ pub enum Table {
     Rpc,
     /// Resources of hosts.
     Res,
+    /// Calls that took one callee long.
+    Slow,
 }
 
 impl Table {
@@ -26,6 +28,7 @@ impl Table {
         match self {
             Self::Rpc => "rpc",
             Self::Res => "res",
+            Self::Slow => "slow",
         }
     }
 }

@@ -9,7 +9,8 @@ use crate::columns::{self, Column, Values};
 use crate::error::Error;
 use crate::hosts;
 use crate::meta::{Incarnation, Metadata};
-use probe::{Resources, Sample};
+use crate::slow_calls;
+use probe::{Resources, Sample, SlowCall};
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -69,6 +70,29 @@ impl Rows for HostRows {
 
     fn read_back(&mut self, path: &Path) -> Result<(), Error> {
         self.0.extend(hosts::rows(&columns::open(path)?)?);
+        Ok(())
+    }
+}
+
+/// Rows of the table `slow` as they were written.
+#[derive(Default)]
+struct SlowRows(Vec<SlowCall>);
+
+impl Rows for SlowRows {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn columns() -> Vec<Column> {
+        slow_calls::columns()
+    }
+
+    fn values(&self) -> Vec<Values> {
+        slow_calls::values(&self.0)
+    }
+
+    fn read_back(&mut self, path: &Path) -> Result<(), Error> {
+        self.0.extend(slow_calls::rows(&columns::open(path)?)?);
         Ok(())
     }
 }
@@ -244,6 +268,45 @@ impl HostRecorder {
     pub fn push(&mut self, row: Resources) -> Result<(), Error> {
         self.0.before(row.t_ns)?;
         self.0.rows.0.push(row);
+        Ok(())
+    }
+
+    /// Makes what was added safe from the end of this process.
+    ///
+    /// # Errors
+    /// A piece cannot be written.
+    pub fn close_piece(&mut self) -> Result<(), Error> {
+        self.0.close_piece()
+    }
+
+    /// Ends the epoch: makes one file of the pieces, and says where it is.
+    ///
+    /// # Errors
+    /// A file cannot be read or written; the pieces are then still there.
+    pub fn finish(self) -> Result<PathBuf, Error> {
+        self.0.finish()
+    }
+}
+
+/// Writes the calls that took one callee long in one epoch.
+pub struct SlowRecorder(Pieces<SlowRows>);
+
+impl SlowRecorder {
+    /// As [`CallRecorder::new`].
+    ///
+    /// # Errors
+    /// The folder cannot be made or read.
+    pub fn new(root: &Path, metadata: Metadata, piece_ns: i64) -> Result<Self, Error> {
+        Pieces::new(root, metadata, piece_ns).map(Self)
+    }
+
+    /// Adds a call. They come in the order in which they were answered.
+    ///
+    /// # Errors
+    /// A piece cannot be written.
+    pub fn push(&mut self, call: SlowCall) -> Result<(), Error> {
+        self.0.before(call.t_rx_ns)?;
+        self.0.rows.0.push(call);
         Ok(())
     }
 

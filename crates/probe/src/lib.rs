@@ -33,7 +33,9 @@ pub mod rank;
 pub mod resources;
 pub mod sample;
 pub mod schedule;
+pub mod slow_call;
 pub mod watch;
 
 pub use resources::Resources;
 pub use sample::{Sample, Status, Workload};
+pub use slow_call::SlowCall;

@@ -337,7 +337,10 @@ impl Said<'_> {
                 () if service_us >= half_us => {
                     format!("it takes {} to answer: it is busy", ms(service_us))
                 }
-                () => "its timers are punctual: look at the network".to_owned(),
+                () => {
+                    "its timers are punctual: look at its network, and at limits of its processor"
+                        .to_owned()
+                }
             });
         }
         said

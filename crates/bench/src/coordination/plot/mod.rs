@@ -207,7 +207,10 @@ mod tests {
         };
         let rows = [5, 50].map(|clients| [5.0, 20.0].map(|poll_ms| polled(clients, poll_ms)));
         let cut = drawn(rows.into_iter().flatten().collect());
-        assert!(cut.contains("async-tas, poll 5 ms") && cut.contains("async-tas, poll 20 ms"), "{cut}");
+        assert!(
+            cut.contains("async-tas, poll 5 ms") && cut.contains("async-tas, poll 20 ms"),
+            "{cut}"
+        );
     }
 
     #[test]
