@@ -16,6 +16,8 @@ struct Story {
     far: Vec<((u16, u16), u32)>,
     fresh: Vec<u16>,
     usual_us: u32,
+    /// How long appends take on each machine, p90; nothing is appended if there are none.
+    disks_us: Vec<u32>,
 }
 
 impl Story {
@@ -24,7 +26,8 @@ impl Story {
         judge.know(1..=machines);
         let late = vec![100; usize::from(machines) + 1];
         let (slow, far, fresh) = (Vec::new(), Vec::new(), Vec::new());
-        Self { machines, judge, now_us: 0, late, slow, far, fresh, usual_us: 300 }
+        let disks_us = Vec::new();
+        Self { machines, judge, now_us: 0, late, slow, far, fresh, usual_us: 300, disks_us }
     }
 
     /// A machine is slow as one that gets half of its processor: both ways, and by its own timers.
@@ -71,6 +74,13 @@ impl Story {
                 let late_us = self.late[usize::from(from)];
                 let figures = Figures { number: count, up_s: 1_000, late_us, rows };
                 self.judge.hear(self.now_us, from, figures);
+                let disks = (1..).zip(&self.disks_us).filter(|(to, _)| *to != from);
+                let appends = disks.map(|(machine, us)| {
+                    let p90_us = *us;
+                    AppendRow { machine, count: 60, lost: 0, p90_us, near_us: 700 }
+                });
+                let appends = appends.collect();
+                self.judge.hear_appends(self.now_us, from, appends);
             }
             self.judge.close(self.now_us, self.now_us / 1000);
         }
@@ -95,6 +105,30 @@ fn a_slow_machine_is_found_after_three_windows_and_is_well_after_five_minutes() 
     let told: Vec<(&str, &str)> =
         story.judge.events().map(|event| (event.before.as_str(), event.after.as_str())).collect();
     assert_eq!(told, [("well", "found"), ("found", "well")]);
+}
+
+#[test]
+fn a_slow_disk_is_found_by_appends_and_is_well_when_they_say_so() {
+    let mut story = Story::of(3);
+    story.disks_us = vec![900, 900, 900];
+    assert_eq!(story.windows(10), []);
+    story.disks_us[1] = 60_000;
+    assert_eq!(story.windows(2), []);
+    assert_eq!(story.windows(1), [Subject::Disk(2)]);
+    let [verdict] = &story.judge.verdicts()[..] else { panic!() };
+    let told = "1 to 2: appends p90 60.0 ms, shortest 0.7 ms, questions 0.3 ms";
+    assert!(verdict.evidence.contains(told), "{verdict:?}");
+    assert_eq!((verdict.subject.to_be_left(), verdict.concerns(2)), (Some(2), true));
+    // Nobody writes: that says nothing.
+    story.disks_us.clear();
+    assert_eq!(story.windows(40), [Subject::Disk(2)]);
+    story.disks_us = vec![900, 900, 900];
+    assert_eq!(story.windows(29), [Subject::Disk(2)]);
+    assert_eq!(story.windows(1), []);
+    // If the machine answers questions late as well, it is not the disk.
+    story.disks_us[1] = 60_000;
+    story.stalls(2, 50_000);
+    assert_eq!(story.windows(4), [Subject::Slow(2)]);
 }
 
 #[test]
