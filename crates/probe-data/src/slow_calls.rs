@@ -136,7 +136,7 @@ mod tests {
             queue_100ns: 5,
             handler_100ns: n,
             sync_100ns: (workload == Workload::Disk).then_some(u32::MAX - 1),
-            runq_100ns: (n % 3 == 0).then_some(n),
+            runq_100ns: n.is_multiple_of(3).then_some(n),
             faults: None,
         };
         let all: Vec<SlowCall> = (0..40)
