@@ -125,6 +125,11 @@ impl Peer {
         lags_us
     }
 
+    /// Whether it is there for long enough to be judged.
+    fn is_settled(&self, now_us: u64) -> bool {
+        now_us.saturating_sub(self.since_us) >= GRACE_US
+    }
+
     fn silent_us(&self, now_us: u64) -> u64 {
         self.answered_us.map_or(u64::MAX, |at| now_us.saturating_sub(at))
     }
@@ -228,12 +233,12 @@ impl Asker {
     }
 
     /// How long appends took on other machines in the last minute; nothing of those that nothing was
-    /// sent to.
+    /// sent to, or that have just connected and may have to catch up.
     pub fn appends(&mut self, now_us: u64) -> Vec<AppendRow> {
         let rows = self.peers.iter_mut().filter_map(|(machine, peer)| {
             let minute = peer.appends.law(now_us);
             let short = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
-            (minute.count() > 0).then(|| AppendRow {
+            (minute.count() > 0 && peer.is_settled(now_us)).then(|| AppendRow {
                 machine: *machine,
                 count: short(minute.count()),
                 lost: short(minute.lost()),
@@ -272,7 +277,7 @@ impl Asker {
                 p90_us: minute.quantile_us(P90),
                 near_us: peer.day.law(now_us).least_us(),
                 service_us: if service.count() == 0 { 0 } else { service.quantile_us(P90) },
-                settled: now_us.saturating_sub(peer.since_us) >= GRACE_US,
+                settled: peer.is_settled(now_us),
             }
         });
         let rows = rows.collect();
@@ -376,6 +381,23 @@ mod tests {
         assert!(asker.questions(3_600 * SECOND).len() <= 5);
         let row = asker.figures(3_600 * SECOND).rows[0];
         assert_eq!((row.count, row.lost), (1, 1));
+    }
+
+    #[test]
+    fn appends_are_told_of_machines_that_are_there_for_long_enough() {
+        let mut asker = Asker::new(1, 0);
+        asker.know(0, [1, 2, 3]);
+        for second in 0..200 {
+            let us = if second % 8 == 0 { LOST_US } else { 700 };
+            asker.appended(second * SECOND, 2, us);
+            asker.appended(second * SECOND, 9, us);
+        }
+        let [row] = asker.appends(200 * SECOND)[..] else { panic!("of machine 2 alone") };
+        assert!((50..=60).contains(&row.count) && row.lost >= 6, "{row:?}");
+        assert_eq!((row.machine, row.p90_us, row.near_us), (2, LOST_US, 700));
+        asker.connected(200 * SECOND, 2);
+        assert_eq!(asker.appends(201 * SECOND), []);
+        assert_eq!(asker.appends(300 * SECOND), [], "nothing was sent for a minute");
     }
 
     #[test]
