@@ -185,7 +185,7 @@ struct Cut {
 async fn ask(client: &Client, command: Command) -> std::result::Result<ClientReply, Failure> {
     client.send::<ClientReply>(command).await.map_err(|error| {
         let text = error.to_string();
-        let passes = ["TRYAGAIN", "NOCUT", "INDEFINITE", "lost its leader"];
+        let passes = ["TRYAGAIN", "NOCUT", "INDEFINITE", "BUSY", "lost its leader"];
         if passes.iter().any(|what| text.contains(what)) {
             Failure::Again(text)
         } else {
