@@ -35,10 +35,20 @@ SETTLED_S = 150
 # Longer than that, and the run says that the leads stayed.
 LED_S_MAX = 180
 PERIOD_US = 100_000
-CGROUPS = {
-    "version 2": (pathlib.Path("/sys/fs/cgroup/claret-slow-leader"), "cpu.max"),
-    "version 1": (pathlib.Path("/sys/fs/cgroup/cpu/claret-slow-leader"), "cpu.cfs_quota_us"),
-}
+
+
+def control_group(files):
+    """A new control group: its version, its folder and the file of that version. `files` are by version
+    the controller, which version 2 does not name, and the file."""
+    for version, (controller, file) in files.items():
+        folder = pathlib.Path("/sys/fs/cgroup", controller, "claret-slow-leader")
+        with contextlib.suppress(OSError):
+            folder.mkdir(exist_ok=True)
+            if (folder / file).exists():
+                return version, folder, folder / file
+            # No control group: a folder like any other.
+            folder.rmdir()
+    raise PermissionError("no such control group can be made here")
 
 
 class Quota:
@@ -46,21 +56,15 @@ class Quota:
 
     def __init__(self, share):
         self.share, self.loop = share, None
-        for self.version, (self.folder, self.file) in CGROUPS.items():
-            with contextlib.suppress(OSError):
-                self.folder.mkdir(exist_ok=True)
-                if (self.folder / self.file).exists():
-                    return
-                self.folder.rmdir()
-        raise PermissionError("no control group with a quota can be made here")
+        files = {"version 2": ("", "cpu.max"), "version 1": ("cpu", "cpu.cfs_quota_us")}
+        self.version, self.folder, self.file = control_group(files)
 
     def __str__(self):
         return f"cgroup {self.version}, {self.share} % of a processor shared with a busy loop"
 
     def throttle(self, process):
         quota = f"{PERIOD_US * self.share // 100}"
-        value = f"{quota} {PERIOD_US}" if self.file == "cpu.max" else quota
-        (self.folder / self.file).write_text(value)
+        self.file.write_text(f"{quota} {PERIOD_US}" if self.version == "version 2" else quota)
         self.loop = subprocess.Popen(["sh", "-c", "while :; do :; done"])
         for pid in (self.loop.pid, process.pid):
             (self.folder / "cgroup.procs").write_text(str(pid))
@@ -103,17 +107,14 @@ class Disk:
     """A file system of a server's own, on a device that takes so many writes a second."""
 
     MIB = 256
-    CGROUPS = (
-        (pathlib.Path("/sys/fs/cgroup/claret-slow-disk"), "io.max", "{device} wiops={writes}"),
-        (
-            pathlib.Path("/sys/fs/cgroup/blkio/claret-slow-disk"),
-            "blkio.throttle.write_iops_device",
-            "{device} {writes}",
-        ),
-    )
 
     def __init__(self, writes, folder):
-        self.writes, self.folder, self.group = writes, folder, None
+        self.writes, self.folder = writes, folder
+        files = {
+            "version 2": ("", "io.max"),
+            "version 1": ("blkio", "blkio.throttle.write_iops_device"),
+        }
+        self.version, self.group, self.file = control_group(files)
 
     def __str__(self):
         return f"a device that takes {self.writes} writes a second"
@@ -129,25 +130,14 @@ class Disk:
         found = subprocess.run(
             ["findmnt", "-n", "-o", "MAJ:MIN", self.folder], check=True, capture_output=True, text=True
         )
-        for group, file, form in self.CGROUPS:
-            with contextlib.suppress(OSError):
-                group.mkdir(exist_ok=True)
-                if not (group / file).exists():
-                    # No control group: a folder like any other.
-                    group.rmdir()
-                    continue
-                self.group = group
-                value = form.format(device=found.stdout.strip(), writes=self.writes)
-                (group / file).write_text(value)
-                (group / "cgroup.procs").write_text(str(process.pid))
-                return
-        raise PermissionError("no control group can throttle a device here")
+        limit = f"wiops={self.writes}" if self.version == "version 2" else self.writes
+        self.file.write_text(f"{found.stdout.strip()} {limit}")
+        (self.group / "cgroup.procs").write_text(str(process.pid))
 
     def end(self):
         subprocess.run(["umount", self.folder], check=False)
         with contextlib.suppress(OSError):
-            if self.group:
-                self.group.rmdir()
+            self.group.rmdir()
 
 
 class Writer(threading.Thread):

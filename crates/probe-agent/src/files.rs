@@ -4,15 +4,15 @@
 //! its summary is made of need no disk. Ten minutes later it tries again.
 
 use probe::calibrate::ms;
-use probe::calibrate::tail::Recorder;
+use probe::calibrate::tail;
 use probe::caller::Epoch;
 use probe::schedule::epoch_of;
 use probe::{Resources, Sample, SlowCall, Workload};
-use probe_data::meta::{Incarnation, Metadata, Table};
-use probe_data::recorder::{CallRecorder, HostRecorder, PIECE_NS, SlowRecorder};
+use probe_data::meta::{Incarnation, Metadata};
+use probe_data::recorder::{CallRecorder, HostRows, PIECE_NS, Recorder, Rows, SlowRows};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -76,17 +76,44 @@ pub struct Sketch {
     pub max_ms: Option<f64>,
 }
 
+/// A file for each day, with the day of the one that is being written.
+struct Daily<R>(Option<(i64, Recorder<R>)>);
+
+impl<R: Rows> Daily<R> {
+    fn push(
+        &mut self,
+        root: &Path,
+        metadata: &Metadata,
+        row: &R::Row,
+    ) -> Result<(), probe_data::Error> {
+        let day = epoch_of(R::t_ns(row));
+        if let Some((_, before)) = self.0.take_if(|(of, _)| *of != day) {
+            before.finish()?;
+        }
+        if self.0.is_none() {
+            let epoch = u16::try_from(day).unwrap_or(u16::MAX);
+            let metadata = Metadata { epoch, ..metadata.clone() };
+            self.0 = Some((day, Recorder::new(root, metadata, PIECE_NS)?));
+        }
+        self.0.as_mut().map_or(Ok(()), |(_, recorder)| recorder.push(row))
+    }
+
+    fn close_piece(&mut self) -> Result<(), probe_data::Error> {
+        self.0.as_mut().map_or(Ok(()), |(_, recorder)| recorder.close_piece())
+    }
+}
+
 /// The files of one agent.
 pub struct Files {
     root: PathBuf,
     /// What every file says alike.
     metadata: Metadata,
     calls: Option<CallRecorder>,
-    hosts: Option<(i64, HostRecorder)>,
-    slow: Option<(i64, SlowRecorder)>,
+    hosts: Daily<HostRows>,
+    slow: Daily<SlowRows>,
     failed: Option<Instant>,
     waiting: u64,
-    sketches: BTreeMap<(u16, u8), Recorder>,
+    sketches: BTreeMap<(u16, u8), tail::Recorder>,
     written: Written,
     told: Box<dyn FnMut(&str) + Send>,
 }
@@ -98,8 +125,8 @@ impl Files {
             root,
             metadata,
             calls: None,
-            hosts: None,
-            slow: None,
+            hosts: Daily(None),
+            slow: Daily(None),
             failed: None,
             waiting: 0,
             sketches: BTreeMap::new(),
@@ -115,8 +142,14 @@ impl Files {
                 Message::Epoch(epoch) => self.epoch(epoch),
                 Message::Incarnations(known) => self.incarnations(&known),
                 Message::Call(row) => self.call(&row),
-                Message::Host(row) => self.host(*row),
-                Message::Slow(call) => self.slow(call),
+                Message::Host(row) => {
+                    self.written.host_rows +=
+                        self.write(|files| files.hosts.push(&files.root, &files.metadata, &row));
+                }
+                Message::Slow(call) => {
+                    self.written.slow_calls +=
+                        self.write(|files| files.slow.push(&files.root, &files.metadata, &call));
+                }
             }
         }
         self.end();
@@ -158,7 +191,7 @@ impl Files {
         // What the recorder had not written yet is lost with it.
         self.written.rows_lost += std::mem::take(&mut self.waiting);
         self.calls = None;
-        (self.hosts, self.slow) = (None, None);
+        (self.hosts, self.slow) = (Daily(None), Daily(None));
         self.failed = Some(Instant::now());
         if self.written.error.is_none() {
             let text = error.to_string();
@@ -170,73 +203,32 @@ impl Files {
     fn call(&mut self, row: &Sample) {
         if row.status.counts() {
             let key = (row.dst, row.workload.code());
-            let sketch = self.sketches.entry(key).or_insert_with(|| Recorder::new(SKETCH_KEEP));
-            sketch.record(row.latency_ns().unwrap_or(probe::calibrate::tail::LOST));
+            let sketch =
+                self.sketches.entry(key).or_insert_with(|| tail::Recorder::new(SKETCH_KEEP));
+            sketch.record(row.latency_ns().unwrap_or(tail::LOST));
         }
+        self.written.calls += self.write(|files| files.push_call(row));
+    }
+
+    /// Writes a row, if the disk is worth a try; tells how many were written.
+    fn write(&mut self, push: impl FnOnce(&mut Self) -> Result<(), probe_data::Error>) -> u64 {
         if !self.may_write() {
             self.written.rows_lost += 1;
-            return;
+            return 0;
         }
-        let done = self.push_call(row);
-        self.written.calls += u64::from(done.is_ok());
+        let done = push(self);
+        let written = u64::from(done.is_ok());
         self.waiting += 1;
         self.judge(done);
+        written
     }
 
     fn push_call(&mut self, row: &Sample) -> Result<(), probe_data::Error> {
         if self.calls.is_none() {
-            let metadata = Metadata { table: Table::Rpc, ..self.metadata.clone() };
+            let metadata = self.metadata.clone();
             self.calls = Some(CallRecorder::new(&self.root, metadata, PIECE_NS)?);
         }
         self.calls.as_mut().map_or(Ok(()), |calls| calls.push(row))
-    }
-
-    fn host(&mut self, row: Resources) {
-        if !self.may_write() {
-            self.written.rows_lost += 1;
-            return;
-        }
-        let done = self.push_host(row);
-        self.written.host_rows += u64::from(done.is_ok());
-        self.waiting += 1;
-        self.judge(done);
-    }
-
-    fn push_host(&mut self, row: Resources) -> Result<(), probe_data::Error> {
-        let day = epoch_of(row.t_ns);
-        if self.hosts.as_ref().is_none_or(|(of, _)| *of != day) {
-            if let Some((_, before)) = self.hosts.take() {
-                before.finish()?;
-            }
-            let epoch = u16::try_from(day).unwrap_or(u16::MAX);
-            let metadata = Metadata { table: Table::Res, epoch, ..self.metadata.clone() };
-            self.hosts = Some((day, HostRecorder::new(&self.root, metadata, PIECE_NS)?));
-        }
-        self.hosts.as_mut().map_or(Ok(()), |(_, hosts)| hosts.push(row))
-    }
-
-    fn slow(&mut self, call: SlowCall) {
-        if !self.may_write() {
-            self.written.rows_lost += 1;
-            return;
-        }
-        let done = self.push_slow(call);
-        self.written.slow_calls += u64::from(done.is_ok());
-        self.waiting += 1;
-        self.judge(done);
-    }
-
-    fn push_slow(&mut self, call: SlowCall) -> Result<(), probe_data::Error> {
-        let day = epoch_of(call.t_rx_ns);
-        if self.slow.as_ref().is_none_or(|(of, _)| *of != day) {
-            if let Some((_, before)) = self.slow.take() {
-                before.finish()?;
-            }
-            let epoch = u16::try_from(day).unwrap_or(u16::MAX);
-            let metadata = Metadata { table: Table::Slow, epoch, ..self.metadata.clone() };
-            self.slow = Some((day, SlowRecorder::new(&self.root, metadata, PIECE_NS)?));
-        }
-        self.slow.as_mut().map_or(Ok(()), |(_, slow)| slow.push(call))
     }
 
     /// What is there becomes pieces: the epoch is not over, and an agent that begins again goes on
@@ -244,9 +236,9 @@ impl Files {
     fn end(&mut self) {
         let calls = self.calls.as_mut().map_or(Ok(()), CallRecorder::close_piece);
         self.judge(calls);
-        let hosts = self.hosts.as_mut().map_or(Ok(()), |(_, hosts)| hosts.close_piece());
+        let hosts = self.hosts.close_piece();
         self.judge(hosts);
-        let slow = self.slow.as_mut().map_or(Ok(()), |(_, slow)| slow.close_piece());
+        let slow = self.slow.close_piece();
         self.judge(slow);
         for ((to, workload), sketch) in std::mem::take(&mut self.sketches) {
             let law = sketch.finish();

@@ -63,6 +63,23 @@ pub struct Values {
     pub present: Option<Vec<i16>>,
 }
 
+impl Values {
+    /// The numbers row by row, none where a row has none. Those of up to 32 bits are taken to have a
+    /// sign or not.
+    pub fn by_row(self, signed: bool) -> Vec<Option<i64>> {
+        let numbers: Vec<i64> = match self.numbers {
+            Numbers::Long(numbers) => numbers,
+            Numbers::Short(numbers) if signed => numbers.into_iter().map(i64::from).collect(),
+            Numbers::Short(numbers) => {
+                numbers.into_iter().map(|number| number.cast_unsigned().into()).collect()
+            }
+        };
+        let Some(present) = self.present else { return numbers.into_iter().map(Some).collect() };
+        let mut numbers = numbers.into_iter();
+        present.iter().map(|level| (*level != 0).then(|| numbers.next()).flatten()).collect()
+    }
+}
+
 fn schema(columns: &[Column]) -> parquet::errors::Result<Arc<Type>> {
     let fields = columns.iter().map(|column| {
         let physical = if column.bits == 64 { Physical::INT64 } else { Physical::INT32 };

@@ -88,22 +88,7 @@ impl Host {
         for ((values, to), name) in columns.zip(&mut self.metrics).zip(metrics) {
             let signed = probe::resources::Metric::named(name)
                 .is_some_and(|metric| metric.width == Width::I32);
-            let numbers: Vec<i64> = match values.numbers {
-                Numbers::Long(numbers) => numbers,
-                Numbers::Short(numbers) if signed => numbers.into_iter().map(i64::from).collect(),
-                Numbers::Short(numbers) => {
-                    numbers.into_iter().map(|number| number.cast_unsigned().into()).collect()
-                }
-            };
-            match values.present {
-                None => to.extend(numbers.into_iter().map(Some)),
-                Some(present) => {
-                    let mut numbers = numbers.into_iter();
-                    to.extend(
-                        present.iter().map(|level| (*level != 0).then(|| numbers.next()).flatten()),
-                    );
-                }
-            }
+            to.extend(values.by_row(signed));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::calls::{self, Calls};
 use crate::columns::{self, Column, Values};
 use crate::error::Error;
 use crate::hosts;
-use crate::meta::{Incarnation, Metadata};
+use crate::meta::{Incarnation, Metadata, Table};
 use crate::slow_calls;
 use probe::{Resources, Sample, SlowCall};
 use std::fs::{self, File};
@@ -24,21 +24,51 @@ pub const PIECES: &str = "pieces";
 /// How files end that are not finished.
 pub const UNFINISHED: &str = "unfinished";
 
-/// Rows that become columns.
-trait Rows: Default {
-    fn len(&self) -> usize;
+/// Rows of a table, which become columns.
+pub trait Rows: Default {
+    /// One of them.
+    type Row;
+    /// The table.
+    const TABLE: Table;
+    /// The columns of the table, with their encodings.
     fn columns() -> Vec<Column>;
+    /// By which moment a row belongs to an epoch and a piece.
+    fn t_ns(row: &Self::Row) -> i64;
+    /// How many there are.
+    fn len(&self) -> usize;
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Adds one.
+    fn push(&mut self, row: &Self::Row);
+    /// They as columns, in the order of the table.
     fn values(&self) -> Vec<Values>;
+    /// Adds those of a finished file.
+    ///
+    /// # Errors
+    /// It cannot be read.
     fn read_back(&mut self, path: &Path) -> Result<(), Error>;
 }
 
 impl Rows for Calls {
+    type Row = Sample;
+    const TABLE: Table = Table::Rpc;
+
+    fn columns() -> Vec<Column> {
+        calls::columns()
+    }
+
+    fn t_ns(row: &Sample) -> i64 {
+        row.t_sched_ns
+    }
+
     fn len(&self) -> usize {
         Self::len(self)
     }
 
-    fn columns() -> Vec<Column> {
-        calls::columns()
+    fn push(&mut self, row: &Sample) {
+        Self::push(self, row);
     }
 
     fn values(&self) -> Vec<Values> {
@@ -53,15 +83,26 @@ impl Rows for Calls {
 
 /// Rows of the table `res` as they were written.
 #[derive(Default)]
-struct HostRows(Vec<Resources>);
+pub struct HostRows(Vec<Resources>);
 
 impl Rows for HostRows {
+    type Row = Resources;
+    const TABLE: Table = Table::Res;
+
+    fn columns() -> Vec<Column> {
+        hosts::columns()
+    }
+
+    fn t_ns(row: &Resources) -> i64 {
+        row.t_ns
+    }
+
     fn len(&self) -> usize {
         self.0.len()
     }
 
-    fn columns() -> Vec<Column> {
-        hosts::columns()
+    fn push(&mut self, row: &Resources) {
+        self.0.push(row.clone());
     }
 
     fn values(&self) -> Vec<Values> {
@@ -76,15 +117,26 @@ impl Rows for HostRows {
 
 /// Rows of the table `slow` as they were written.
 #[derive(Default)]
-struct SlowRows(Vec<SlowCall>);
+pub struct SlowRows(Vec<SlowCall>);
 
 impl Rows for SlowRows {
+    type Row = SlowCall;
+    const TABLE: Table = Table::Slow;
+
+    fn columns() -> Vec<Column> {
+        slow_calls::columns()
+    }
+
+    fn t_ns(row: &SlowCall) -> i64 {
+        row.t_rx_ns
+    }
+
     fn len(&self) -> usize {
         self.0.len()
     }
 
-    fn columns() -> Vec<Column> {
-        slow_calls::columns()
+    fn push(&mut self, row: &SlowCall) {
+        self.0.push(*row);
     }
 
     fn values(&self) -> Vec<Values> {
@@ -97,7 +149,8 @@ impl Rows for SlowRows {
     }
 }
 
-struct Pieces<R> {
+/// Writes the rows of one node in one epoch.
+pub struct Recorder<R> {
     root: PathBuf,
     metadata: Metadata,
     rows: R,
@@ -107,8 +160,28 @@ struct Pieces<R> {
     next: usize,
 }
 
-impl<R: Rows> Pieces<R> {
-    fn new(root: &Path, metadata: Metadata, piece_ns: i64) -> Result<Self, Error> {
+/// Writes the calls of one caller.
+pub type CallRecorder = Recorder<Calls>;
+/// Writes the resources of one host.
+pub type HostRecorder = Recorder<HostRows>;
+/// Writes the calls that took one callee long.
+pub type SlowRecorder = Recorder<SlowRows>;
+
+impl Recorder<Calls> {
+    /// Names what the column `inc` points into, from the piece on that is being filled.
+    pub fn name_incarnations(&mut self, incarnations: Vec<Incarnation>) {
+        self.metadata.incarnations = incarnations;
+    }
+}
+
+impl<R: Rows> Recorder<R> {
+    /// Begins. Pieces are closed after [`GROUP_ROWS`] rows, and when their rows span `piece_ns`
+    /// (agents: [`PIECE_NS`]). Which table it is, `metadata` need not say.
+    ///
+    /// # Errors
+    /// The folder cannot be made or read.
+    pub fn new(root: &Path, metadata: Metadata, piece_ns: i64) -> Result<Self, Error> {
+        let metadata = Metadata { table: R::TABLE, ..metadata };
         let folder = root.join(PIECES);
         fs::create_dir_all(&folder).map_err(Error::io(&folder))?;
         // An agent that begins again within an epoch goes on behind what its earlier life left.
@@ -116,6 +189,16 @@ impl<R: Rows> Pieces<R> {
         let next = written.len();
         let rows = R::default();
         Ok(Self { root: root.into(), metadata, rows, first_ns: None, piece_ns, written, next })
+    }
+
+    /// Adds a row. They come in the order of time.
+    ///
+    /// # Errors
+    /// A piece cannot be written.
+    pub fn push(&mut self, row: &R::Row) -> Result<(), Error> {
+        self.before(R::t_ns(row))?;
+        self.rows.push(row);
+        Ok(())
     }
 
     /// Closes the piece if this row does not belong to it any more.
@@ -128,8 +211,12 @@ impl<R: Rows> Pieces<R> {
         Ok(())
     }
 
-    fn close_piece(&mut self) -> Result<(), Error> {
-        if self.rows.len() == 0 {
+    /// Makes what was added safe from the end of this process.
+    ///
+    /// # Errors
+    /// A piece cannot be written.
+    pub fn close_piece(&mut self) -> Result<(), Error> {
+        if self.rows.is_empty() {
             return Ok(());
         }
         let name = format!("{}-{:05}.parquet", self.metadata.stem(), self.next);
@@ -142,7 +229,11 @@ impl<R: Rows> Pieces<R> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<PathBuf, Error> {
+    /// Ends the epoch: makes one file of the pieces, and says where it is.
+    ///
+    /// # Errors
+    /// A file cannot be read or written; the pieces are then still there.
+    pub fn finish(mut self) -> Result<PathBuf, Error> {
         self.close_piece()?;
         let path = self.root.join(format!("{}.parquet", self.metadata.stem()));
         if let [only] = self.written.as_slice() {
@@ -160,7 +251,7 @@ impl<R: Rows> Pieces<R> {
                     return Some(Err(error));
                 }
             }
-            (rows.len() > 0).then(|| Ok(rows.values()))
+            (!rows.is_empty()).then(|| Ok(rows.values()))
         });
         write_file(&path, &R::columns(), &self.metadata, groups)?;
         for piece in &self.written {
@@ -202,127 +293,4 @@ pub fn pieces_of(root: &Path, stem: &str) -> Result<Vec<PathBuf>, Error> {
     }
     found.sort();
     Ok(found)
-}
-
-/// Writes the calls of one caller in one epoch.
-pub struct CallRecorder(Pieces<Calls>);
-
-impl CallRecorder {
-    /// Begins. Pieces are closed after [`GROUP_ROWS`] rows, and when their rows span `piece_ns`
-    /// (agents: [`PIECE_NS`]).
-    ///
-    /// # Errors
-    /// The folder cannot be made or read.
-    pub fn new(root: &Path, metadata: Metadata, piece_ns: i64) -> Result<Self, Error> {
-        Pieces::new(root, metadata, piece_ns).map(Self)
-    }
-
-    /// Names what the column `inc` points into, from the piece on that is being filled.
-    pub fn name_incarnations(&mut self, incarnations: Vec<Incarnation>) {
-        self.0.metadata.incarnations = incarnations;
-    }
-
-    /// Adds a call. They come in the order of their due times.
-    ///
-    /// # Errors
-    /// A piece cannot be written.
-    pub fn push(&mut self, sample: &Sample) -> Result<(), Error> {
-        self.0.before(sample.t_sched_ns)?;
-        self.0.rows.push(sample);
-        Ok(())
-    }
-
-    /// Makes what was added safe from the end of this process.
-    ///
-    /// # Errors
-    /// A piece cannot be written.
-    pub fn close_piece(&mut self) -> Result<(), Error> {
-        self.0.close_piece()
-    }
-
-    /// Ends the epoch: makes one file of the pieces, and says where it is.
-    ///
-    /// # Errors
-    /// A file cannot be read or written; the pieces are then still there.
-    pub fn finish(self) -> Result<PathBuf, Error> {
-        self.0.finish()
-    }
-}
-
-/// Writes the resources of one host in one epoch.
-pub struct HostRecorder(Pieces<HostRows>);
-
-impl HostRecorder {
-    /// As [`CallRecorder::new`].
-    ///
-    /// # Errors
-    /// The folder cannot be made or read.
-    pub fn new(root: &Path, metadata: Metadata, piece_ns: i64) -> Result<Self, Error> {
-        Pieces::new(root, metadata, piece_ns).map(Self)
-    }
-
-    /// Adds a row. They come in the order of time.
-    ///
-    /// # Errors
-    /// A piece cannot be written.
-    pub fn push(&mut self, row: Resources) -> Result<(), Error> {
-        self.0.before(row.t_ns)?;
-        self.0.rows.0.push(row);
-        Ok(())
-    }
-
-    /// Makes what was added safe from the end of this process.
-    ///
-    /// # Errors
-    /// A piece cannot be written.
-    pub fn close_piece(&mut self) -> Result<(), Error> {
-        self.0.close_piece()
-    }
-
-    /// Ends the epoch: makes one file of the pieces, and says where it is.
-    ///
-    /// # Errors
-    /// A file cannot be read or written; the pieces are then still there.
-    pub fn finish(self) -> Result<PathBuf, Error> {
-        self.0.finish()
-    }
-}
-
-/// Writes the calls that took one callee long in one epoch.
-pub struct SlowRecorder(Pieces<SlowRows>);
-
-impl SlowRecorder {
-    /// As [`CallRecorder::new`].
-    ///
-    /// # Errors
-    /// The folder cannot be made or read.
-    pub fn new(root: &Path, metadata: Metadata, piece_ns: i64) -> Result<Self, Error> {
-        Pieces::new(root, metadata, piece_ns).map(Self)
-    }
-
-    /// Adds a call. They come in the order in which they were answered.
-    ///
-    /// # Errors
-    /// A piece cannot be written.
-    pub fn push(&mut self, call: SlowCall) -> Result<(), Error> {
-        self.0.before(call.t_rx_ns)?;
-        self.0.rows.0.push(call);
-        Ok(())
-    }
-
-    /// Makes what was added safe from the end of this process.
-    ///
-    /// # Errors
-    /// A piece cannot be written.
-    pub fn close_piece(&mut self) -> Result<(), Error> {
-        self.0.close_piece()
-    }
-
-    /// Ends the epoch: makes one file of the pieces, and says where it is.
-    ///
-    /// # Errors
-    /// A file cannot be read or written; the pieces are then still there.
-    pub fn finish(self) -> Result<PathBuf, Error> {
-        self.0.finish()
-    }
 }

@@ -67,7 +67,8 @@ pub fn values(rows: &[SlowCall]) -> Vec<Values> {
 pub fn rows(file: &Opened) -> Result<Vec<SlowCall>, Error> {
     let mut rows = Vec::new();
     for group in 0..file.groups() {
-        let mut columns = file.read(group, &COLUMNS)?.into_iter().map(numbers);
+        let mut columns =
+            file.read(group, &COLUMNS)?.into_iter().map(|values| values.by_row(false));
         let mut next = || columns.next().unwrap_or_default().into_iter();
         let (mut t_rx, mut src, mut inc, mut dst) = (next(), next(), next(), next());
         let (mut group, mut seq, mut wl) = (next(), next(), next());
@@ -102,17 +103,6 @@ pub fn rows(file: &Opened) -> Result<Vec<SlowCall>, Error> {
         }
     }
     Ok(rows)
-}
-
-/// The numbers of a column, row by row.
-fn numbers(values: Values) -> Vec<Option<i64>> {
-    let numbers: Vec<i64> = match values.numbers {
-        Numbers::Long(numbers) => numbers,
-        Numbers::Short(numbers) => numbers.into_iter().map(i64::from).collect(),
-    };
-    let Some(present) = values.present else { return numbers.into_iter().map(Some).collect() };
-    let mut numbers = numbers.into_iter();
-    present.into_iter().map(|level| if level == 0 { None } else { numbers.next() }).collect()
 }
 
 #[cfg(test)]
@@ -160,7 +150,7 @@ mod tests {
             planted: None,
         };
         let mut recorder = SlowRecorder::new(folder.path(), metadata, 10).unwrap();
-        all.iter().for_each(|call| recorder.push(*call).unwrap());
+        all.iter().for_each(|call| recorder.push(call).unwrap());
         let path = recorder.finish().unwrap();
         assert!(path.file_name().unwrap().to_str().unwrap().starts_with("slow-"));
         assert_eq!(rows(&crate::columns::open(&path).unwrap()).unwrap(), all);

@@ -97,10 +97,8 @@ pub struct Surroundings {
 pub struct Synchrony {
     around: Surroundings,
     mode: Mode,
-    /// The cluster uses a level at which machines understand its questions.
-    understood: bool,
-    /// And one at which they understand how long its appends took.
-    tells_appends: bool,
+    /// What the cluster uses: which of its words machines understand.
+    level: Level,
     asker: Asker,
     judge: Judge,
     planner: Planner,
@@ -116,20 +114,10 @@ impl Synchrony {
         let asker = Asker::new(around.own.0, now_us);
         let (judge, planner) = (Judge::default(), Planner::default());
         let window_us = now_us + WINDOW_US;
-        let (calibration, understood, tells_appends) = (Calibration::default(), false, false);
+        let (calibration, level) = (Calibration::default(), Level::CLUSTERS);
         let agreement = agree::begin(now_us, mode);
-        let mut new = Self {
-            around,
-            mode,
-            understood,
-            tells_appends,
-            asker,
-            judge,
-            planner,
-            calibration,
-            agreement,
-            window_us,
-        };
+        let mut new =
+            Self { around, mode, level, asker, judge, planner, calibration, agreement, window_us };
         new.set_mode(mode);
         new
     }
@@ -167,12 +155,11 @@ impl Synchrony {
     fn look(&mut self) {
         let known = self.around.map.machines();
         let (level, machines) = known.unwrap_or((Level::CLUSTERS, Vec::new()));
-        self.understood = level.suffices_for(Level::PROBED);
-        self.tells_appends = level.suffices_for(Level::APPENDS);
+        self.level = level;
         let machines = || machines.iter().map(|machine| machine.0);
         self.judge.know(machines());
         let now_us = self.now_us();
-        match self.mode == Mode::Off || !self.understood {
+        match self.mode == Mode::Off || !self.level.suffices_for(Level::PROBED) {
             true => self.asker.know(now_us, []),
             false => self.asker.know(now_us, machines()),
         }
@@ -214,10 +201,10 @@ impl Synchrony {
         let now = self.around.clock.now();
         let (own, figures) = (self.around.own.0, self.asker.figures(now.mono_us));
         let appends = self.asker.appends(now.mono_us);
-        if self.understood {
+        if self.level.suffices_for(Level::PROBED) {
             self.tell_all(&Timing::Figures(figures.clone()));
         }
-        if self.tells_appends {
+        if self.level.suffices_for(Level::APPENDS) {
             self.tell_all(&Timing::Appends(appends.clone()));
         }
         self.judge.hear(now.mono_us, own, figures);

@@ -67,8 +67,8 @@ impl Appends {
         };
         if let Some(followed) = machine.followed.take_if(is_it) {
             let took_us = now_us.saturating_sub(followed.sent_us);
-            let took_us = u32::try_from(took_us).unwrap_or(LOST_US);
-            machine.took_us = Some(took_us.min(LOST_US - 1));
+            let in_time = u32::try_from(took_us).ok().filter(|_| took_us < ANSWER_US_MAX);
+            machine.took_us = Some(in_time.unwrap_or(LOST_US));
         }
     }
 
@@ -157,9 +157,13 @@ mod tests {
         // The next one is followed from here on.
         appends.heard(5 * SECOND + 3, SHARD, &answer(2, 4, 9));
         assert_eq!(taken(&mut appends), [(2, 3)]);
+        // An answer that comes later says no more than none.
         appends.sent(7 * SECOND, SHARD, &append(2, 10));
+        appends.heard(12 * SECOND, SHARD, &answer(2, 4, 10));
+        assert_eq!(taken(&mut appends), [(2, LOST_US)]);
+        appends.sent(13 * SECOND, SHARD, &append(2, 11));
         appends.forget(MachineId(2));
-        appends.heard(8 * SECOND, SHARD, &answer(2, 4, 10));
+        appends.heard(14 * SECOND, SHARD, &answer(2, 4, 11));
         assert_eq!(taken(&mut appends), []);
     }
 }

@@ -201,11 +201,11 @@ impl<'a> World<'a> {
         nodes: &[NodeDay],
         done: &mut Done,
     ) -> Result<(), Error> {
-        let metadata = Metadata { table: Table::Res, node, ..metadata.clone() };
+        let metadata = Metadata { node, ..metadata.clone() };
         let mut recorder = HostRecorder::new(self.root, metadata, i64::MAX)?;
         let day = &nodes[usize::from(node)];
         for second in 0..day.rows.len() {
-            recorder.push(day.resources(second))?;
+            recorder.push(&day.resources(second))?;
         }
         recorder.finish()?;
         done.resource_rows += day.rows.len() as u64;

@@ -2,6 +2,7 @@
 
 use super::Synchrony;
 use super::calibrate::Timers;
+use engine::level::Level;
 use probe::watch::{Event, LOST_US, Law3, Subject, Verdict};
 use serde::Serialize;
 
@@ -186,7 +187,7 @@ impl Synchrony {
         });
         Picture {
             mode: self.mode.name(),
-            understood: self.understood,
+            understood: self.level.suffices_for(Level::PROBED),
             own: self.around.own.0,
             peers: peers.collect(),
             late: self.asker.lateness(now_us).into(),
