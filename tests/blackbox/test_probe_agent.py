@@ -233,3 +233,50 @@ def test_a_host_is_sampled_without_an_agent(tmp_path):
     assert told["written"]["host_rows"] >= 2
     assert told["sampler"]["cpu_us_per_row"] > 0
     until(lambda: list((tmp_path / "pieces").glob("res-*.parquet")), what="a file")
+
+
+def test_old_days_are_thinned_out_by_their_agent_and_by_a_command(tmp_path):
+    data, peers = tmp_path / "data", tmp_path / "peers"
+    made = ["--nodes", 3, "--group-size", 3, "--slow", 1, "--rounds", 5000, "--days", 2]
+    made = probe("simulate", *made, "--dir", data, "--json")
+    calls = json.loads(made.stdout)["rows"]
+    before = sum(path.stat().st_size for path in data.glob("rpc-*"))
+    # A call without reply is later than any other.
+    late = duckdb.sql(
+        f"""with calls as (select src, dst, wl, epoch, coalesce(lag + 100 * rtt, 1e18) ns
+        from '{data}/rpc-*.parquet') select count(*) from (select ns > quantile_disc(ns, 0.99)
+        over (partition by src, dst, wl, epoch) late from calls) where late"""
+    ).fetchall()[0][0]
+    # An agent of the same deployment thins out its own old days when it begins.
+    peers.write_text("".join(f"n{node} 127.0.0.1:{free_port()}\n" for node in range(3)))
+    words = ["agent", "--peers", peers, "--node", "n1", "--dir", data, "--seconds", 2, "--json"]
+    words += ["--group-size", 3, "--deployment", "simulated-1", "--keep-days", 7, "--no-sample"]
+    agent = probe(*words)
+    assert agent.returncode == 0, agent.stderr
+    written = json.loads(agent.stdout)["written"]
+    assert (written["thinned"]["caller_days"], written["thin_error"]) == (2, None)
+    assert {path.name for path in data.glob("sketch-*")} == {
+        "sketch-00000-00001.parquet",
+        "sketch-00001-00001.parquet",
+    }
+    # The command does the rest, and leaves what is young.
+    done = probe("thin", data)
+    assert done.returncode == 0, done.stderr
+    assert "4 days of callers and 4 of hosts" in done.stdout
+    assert not list(data.glob("rpc-*")) and list((data / "pieces").glob("rpc-*"))
+    again = probe("thin", data)
+    assert "no day is old enough" in again.stdout
+    # Everything is counted once, and what was late is there as it was.
+    counted, kept = duckdb.sql(
+        f"""select (select sum(n) from '{data}/sketch-*.parquet'),
+        (select count(*) from '{data}/tail-*.parquet')"""
+    ).fetchall()[0]
+    assert counted + kept == calls and kept == late
+    after = [path.stat().st_size for path in [*data.glob("sketch-*"), *data.glob("tail-*")]]
+    assert sum(after) < before
+    found = json.loads(probe("analyze", data, "--json").stdout)
+    assert found["thinned"]["calls"] == calls and found["data"]["days"] == 1
+    assert [row["date"] for row in found["thinned"]["callees"]] == ["2024-01-01"] * 3 + ["2024-01-02"] * 3
+    page = tmp_path / "page.html"
+    assert probe("report", data, "-o", page).returncode == 0
+    assert "2 days that were thinned out" in page.read_text()

@@ -56,6 +56,8 @@ pub struct Options {
     pub payload_bytes: u32,
     /// How long; none until it is stopped.
     pub seconds: Option<u64>,
+    /// Days before today that stay call by call; none for all.
+    pub keep_days: Option<u16>,
     /// What of the host is sampled beside; none for nothing.
     pub sample: Option<sampler::Options>,
 }
@@ -217,7 +219,8 @@ impl Agent {
         let chosen = sampler.as_ref().map(|one| (one.chosen().0.to_vec(), one.chosen().1.to_vec()));
         let to = Arc::clone(notice);
         let metadata = metadata(&options, chosen.unwrap_or_default());
-        let files = Files::new(options.dir.clone(), metadata, Box::new(move |text| to(text)));
+        let told_of_files = Box::new(move |text: &str| to(text));
+        let files = Files::new(options.dir.clone(), metadata, options.keep_days, told_of_files);
         let writer = Builder::new().name("files".into()).spawn(move || files.run(&messages));
         let writer = writer.map_err(no_thread())?;
         let cost = Arc::new(Cost::default());
@@ -426,7 +429,7 @@ pub fn sample(
     let (began_ns, cpu_before_ns) = (clock::mono_ns(), clock::process_cpu_ns());
     let (to_files, messages) = sync_channel(WAITING_MAX);
     let to = Arc::clone(notice);
-    let files = Files::new(dir, metadata, Box::new(move |text| to(text)));
+    let files = Files::new(dir, metadata, None, Box::new(move |text| to(text)));
     let writer = Builder::new().name("files".into()).spawn(move || files.run(&messages));
     let writer = writer.map_err(failed("no thread"))?;
     let (cost, stop_sampler) = (Arc::new(Cost::default()), Arc::new(AtomicBool::new(false)));

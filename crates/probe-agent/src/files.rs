@@ -1,7 +1,8 @@
 //! The thread that writes rows down, so that a slow disk makes no call late.
 //!
 //! A file that cannot be written is said so once, and the agent goes on measuring: the sketches that
-//! its summary is made of need no disk. Ten minutes later it tries again.
+//! its summary is made of need no disk. Ten minutes later it tries again. The same thread thins out old
+//! days when a new one begins.
 
 use probe::calibrate::ms;
 use probe::calibrate::tail;
@@ -9,7 +10,9 @@ use probe::caller::Epoch;
 use probe::schedule::epoch_of;
 use probe::{Resources, Sample, SlowCall, Workload};
 use probe_data::meta::{Incarnation, Metadata};
+use probe_data::progress::Silent;
 use probe_data::recorder::{CallRecorder, HostRows, PIECE_NS, Recorder, Rows, SlowRows};
+use probe_data::thin::{self, Thinned};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -51,6 +54,10 @@ pub struct Written {
     pub rows_lost: u64,
     /// Why.
     pub error: Option<String>,
+    /// What was made of old days, if that was asked for.
+    pub thinned: Option<Thinned>,
+    /// Why some of them are as they were.
+    pub thin_error: Option<String>,
     /// What calls were like.
     pub sketches: Vec<Sketch>,
 }
@@ -114,15 +121,23 @@ pub struct Files {
     failed: Option<Instant>,
     waiting: u64,
     sketches: BTreeMap<(u16, u8), tail::Recorder>,
+    keep_days: Option<u16>,
     written: Written,
     told: Box<dyn FnMut(&str) + Send>,
 }
 
 impl Files {
-    /// Files in a folder. `told` is told of the first error.
-    pub fn new(root: PathBuf, metadata: Metadata, told: Box<dyn FnMut(&str) + Send>) -> Self {
+    /// Files in a folder. Days that are more than `keep_days` back are thinned out, if that is told.
+    /// `told` is told of the first error.
+    pub fn new(
+        root: PathBuf,
+        metadata: Metadata,
+        keep_days: Option<u16>,
+        told: Box<dyn FnMut(&str) + Send>,
+    ) -> Self {
         Self {
             root,
+            keep_days,
             metadata,
             calls: None,
             hosts: Daily(None),
@@ -165,6 +180,26 @@ impl Files {
         self.metadata.epoch = u16::try_from(epoch.day).unwrap_or(u16::MAX);
         (self.metadata.groups, self.metadata.resting) = (epoch.groups, epoch.resting);
         self.failed = None;
+        self.thin(epoch.day);
+    }
+
+    /// Makes old days of this node small. Rows wait meanwhile; nothing is lost if it cannot be done.
+    fn thin(&mut self, today: i64) {
+        let Some(keep_days) = self.keep_days else { return };
+        let total = self.written.thinned.get_or_insert_default();
+        let node = Some(self.metadata.node);
+        let options =
+            thin::Options { last_day: today - i64::from(keep_days) - 1, node, threads: 1 };
+        match thin::thin(&self.root, options, &Silent) {
+            Ok(done) => total.add(done),
+            // In the first days of a deployment.
+            Err(probe_data::Error::Content { .. }) => {}
+            Err(error) => {
+                let text = error.to_string();
+                (self.told)(&format!("cannot thin out old days ({text}); they stay as they are"));
+                self.written.thin_error = Some(text);
+            }
+        }
     }
 
     fn incarnations(&mut self, known: &[(u16, u64)]) {

@@ -18,7 +18,7 @@
 //! | O14 | `scatter` | [`scatter`] |
 //! | O15 | `slow_timeline` | [`timeline`] |
 //! | O16 | `episodes` | [`episodes`] |
-//! | besides | `observations`, `s_and_t`, `pauses` | [`slow`], [`latency`], [`truth`] |
+//! | besides | `observations`, `s_and_t`, `pauses`, `thinned` | [`slow`], [`latency`], [`truth`], [`thinned`] |
 
 mod correlate;
 mod day_view;
@@ -27,7 +27,6 @@ mod fit;
 mod latency;
 mod observe;
 mod pairing;
-mod pool;
 mod recent;
 mod scatter;
 mod second;
@@ -35,12 +34,14 @@ mod sessions;
 mod slow;
 mod spread;
 mod summary;
+mod thinned;
 mod timeline;
 mod truth;
 
 use crate::dataset::DataSet;
 use crate::error::{Error, Exclusions};
 use crate::hosts::metric_names;
+use crate::pool;
 use crate::progress::Progress;
 use crate::simulate::Truth;
 use chrono::DateTime;
@@ -130,7 +131,7 @@ impl First {
 /// The folder has no calls that can be read, or files vanish while it works.
 pub fn analyze(root: &Path, options: &Options, progress: &dyn Progress) -> Result<Value, Error> {
     let began = Instant::now();
-    let mut data = DataSet::open(root)?;
+    let mut data = DataSet::open(root)?.with_calls()?;
     let truth = truth::read(root)?;
     let points = Points::new();
     let chosen = options.day_view.unwrap_or_else(|| first_group(&data));
@@ -148,6 +149,7 @@ pub fn analyze(root: &Path, options: &Options, progress: &dyn Progress) -> Resul
     let mut exclusions = data.exclusions.clone();
     exclusions.merge(first.exclusions.clone());
     exclusions.merge(std::mem::take(&mut rest.exclusions));
+    let thinned = thinned::document(&data, &mut exclusions, progress);
     exclusions.files.sort();
     exclusions.files.dedup();
     let told = Told { data: &data, options, truth: truth.as_ref(), first: &first, chosen };
@@ -156,6 +158,7 @@ pub fn analyze(root: &Path, options: &Options, progress: &dyn Progress) -> Resul
     told.metrics(&mut document, metrics, &p99_ns, rest);
     let seconds = began.elapsed().as_secs_f64();
     document["data"] = told.data(calls);
+    document["thinned"] = thinned;
     document["excluded"] = json!(exclusions);
     document["run"] = json!({
         "threads": options.threads,

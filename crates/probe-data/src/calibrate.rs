@@ -4,6 +4,7 @@ use crate::dataset::DataSet;
 use crate::error::{Error, Exclusions};
 use crate::progress::Progress;
 use crate::rounds::{self, Seen};
+use crate::thin::replay::{Counted, replay};
 use probe::calibrate::accrual::{self, Gaps, Tuning};
 use probe::calibrate::gamma::{self, SIZE_MAX, Windows};
 use probe::calibrate::hedge::{self, Hedges};
@@ -128,6 +129,9 @@ pub struct Data {
     pub seen: Seen,
     /// Rounds of groups that are too large for groups' models.
     pub rounds_of_large_groups: u64,
+    /// Days that were thinned out: only Raft's timers rest on them as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinned: Option<Counted>,
     /// What was left out.
     pub excluded: Exclusions,
 }
@@ -197,7 +201,7 @@ pub fn calibrate(
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<Report, Error> {
-    let data = DataSet::open(folder)?;
+    let mut data = DataSet::open(folder)?.with_calls()?;
     let period_ms = data.metadata.config.period_ms.max(1);
     let period_ns = i64::try_from(period_ms).unwrap_or(1_000) * 1_000_000;
     let mut collectors = Collectors::new(options, period_ns);
@@ -205,12 +209,16 @@ pub fn calibrate(
     if seen.rounds == 0 {
         return Err(Error::content(folder, "has no round that can be used"));
     }
-    Ok(report(data, seen, collectors, options, period_ns))
+    let mut exclusions = std::mem::take(&mut data.exclusions);
+    let pauses = collectors.pauses.as_mut().filter(|_| !data.thinned.is_empty());
+    let counted = pauses.map(|pauses| replay(&data, &mut exclusions, progress, pauses));
+    data.exclusions = exclusions;
+    Ok(report(data, (seen, counted), collectors, options, period_ns))
 }
 
 fn report(
     data: DataSet,
-    seen: Seen,
+    (seen, thinned): (Seen, Option<Counted>),
     collectors: Collectors,
     options: &Options,
     period_ns: i64,
@@ -259,6 +267,7 @@ fn report(
             nodes: data.metadata.nodes,
             seen,
             rounds_of_large_groups: large,
+            thinned,
             excluded: data.exclusions,
         },
         suspicion: curves,

@@ -164,6 +164,24 @@ impl Calls {
         (replied && rtt_100ns != NONE).then_some(latency)
     }
 
+    /// Takes a row over.
+    pub fn push_row(&mut self, other: &Self, at: usize) {
+        self.epoch.push(other.epoch[at]);
+        self.group.push(other.group[at]);
+        self.group_size.push(other.group_size[at]);
+        self.workload.push(other.workload[at]);
+        self.src.push(other.src[at]);
+        self.dst.push(other.dst[at]);
+        self.round.push(other.round[at]);
+        self.t_sched_ns.push(other.t_sched_ns[at]);
+        self.lag_ns.push(other.lag_ns[at]);
+        self.rtt_100ns.push(other.rtt_100ns[at]);
+        self.svc_100ns.push(other.svc_100ns[at]);
+        self.rx_off_us.push(other.rx_off_us[at]);
+        self.status.push(other.status[at]);
+        self.incarnation.push(other.incarnation[at]);
+    }
+
     /// Takes rows over.
     pub fn append(&mut self, other: &mut Self) {
         let Self { epoch, group, group_size, workload, src, dst, round, .. } = other;

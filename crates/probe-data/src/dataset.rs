@@ -40,6 +40,15 @@ impl Source {
 /// By day and node.
 pub type Sources = BTreeMap<(i64, u16), Source>;
 
+/// A caller's day that was thinned out ([`crate::thin`]).
+#[derive(Clone, Debug)]
+pub struct ThinnedDay {
+    /// Most of its calls, counted.
+    pub sketch: Source,
+    /// Those that were kept one by one.
+    pub tail: Source,
+}
+
 /// A folder of files, as far as they can be used.
 #[derive(Debug)]
 pub struct DataSet {
@@ -49,6 +58,8 @@ pub struct DataSet {
     pub calls: Sources,
     /// Resources, by day and host.
     pub hosts: Sources,
+    /// Days of callers that were thinned out. They are not among the calls.
+    pub thinned: BTreeMap<(i64, u16), ThinnedDay>,
     /// What every file says alike: names of nodes, deployment.
     pub metadata: Metadata,
     /// Files that cannot be used, and why.
@@ -59,7 +70,7 @@ impl DataSet {
     /// Looks at every file of a folder.
     ///
     /// # Errors
-    /// The folder cannot be read, or has no call that can be used.
+    /// The folder cannot be read, or has no call that can be used, thinned out or not.
     pub fn open(root: &Path) -> Result<Self, Error> {
         let mut exclusions = Exclusions::default();
         let mut whole = files(root)?;
@@ -116,21 +127,80 @@ impl DataSet {
         }
         unfinished(root, &mut exclusions)?;
         unfinished(&pieces_folder, &mut exclusions)?;
+        let thinned = thinned(root, &mut tables, &mut exclusions);
         let calls = tables.remove(&Table::Rpc).unwrap_or_default();
         let hosts = tables.remove(&Table::Res).unwrap_or_default();
-        let Some(metadata) = first.filter(|_| !calls.is_empty()) else {
+        let Some(metadata) = first.filter(|_| !calls.is_empty() || !thinned.is_empty()) else {
             let why = exclusions.files.first().map(|file| format!("; {}", file.detail));
             let what =
                 format!("has no file with calls that can be read{}", why.unwrap_or_default());
             return Err(Error::content(root, what));
         };
-        Ok(Self { root: root.into(), calls, hosts, metadata, exclusions })
+        Ok(Self { root: root.into(), calls, hosts, thinned, metadata, exclusions })
+    }
+
+    /// That there are days which were not thinned out.
+    ///
+    /// # Errors
+    /// All of them were.
+    pub fn with_calls(self) -> Result<Self, Error> {
+        if self.calls.is_empty() {
+            let what = "has only days that were thinned out: sketch-*.parquet and tail-*.parquet can be \
+                        asked with SQL, as the guide's page on synchrony shows";
+            return Err(Error::content(&self.root, what));
+        }
+        Ok(self)
     }
 
     /// Rows of all calls.
     pub fn rows(&self) -> u64 {
         self.calls.values().map(|source| source.rows).sum()
     }
+}
+
+/// Days that were thinned out are there when both of their files are: these were whole before the
+/// old one was removed, which may have been cut off in the middle.
+fn thinned(
+    root: &Path,
+    tables: &mut BTreeMap<Table, Sources>,
+    exclusions: &mut Exclusions,
+) -> BTreeMap<(i64, u16), ThinnedDay> {
+    let mut take = |table| tables.remove(&table).unwrap_or_default();
+    let (sketches, mut tails) = (take(Table::Sketch), take(Table::Tail));
+    let (mut calls, mut hosts, loads) = (take(Table::Rpc), take(Table::Res), take(Table::Load));
+    let mut exclude = |source: &Source, reason, detail: &str| {
+        for path in &source.files {
+            let file = path.strip_prefix(root).unwrap_or(path).display().to_string();
+            let size_bytes = fs::metadata(path).map_or(0, |found| found.len());
+            let detail = format!("{file}: {detail}");
+            exclusions.files.push(ExcludedFile { file, reason, detail, size_bytes });
+        }
+    };
+    const ALREADY: &str = "this day was thinned out already; remove the file";
+    const HALF: &str = "the other file of a day that was thinned out is missing";
+    let mut found = BTreeMap::new();
+    for (key, sketch) in sketches {
+        match tails.remove(&key) {
+            Some(tail) => {
+                if let Some(old) = calls.remove(&key) {
+                    exclude(&old, "thinned_already", ALREADY);
+                }
+                found.insert(key, ThinnedDay { sketch, tail });
+            }
+            // As long as the old file is there, nothing is missing.
+            None if calls.contains_key(&key) => {}
+            None => exclude(&sketch, "half_of_a_day", HALF),
+        }
+    }
+    tails.values().for_each(|tail| exclude(tail, "half_of_a_day", HALF));
+    for key in loads.keys() {
+        if let Some(old) = hosts.remove(key) {
+            exclude(&old, "thinned_already", ALREADY);
+        }
+    }
+    tables.insert(Table::Rpc, calls);
+    tables.insert(Table::Res, hosts);
+    found
 }
 
 /// The Parquet files of a folder.

@@ -14,6 +14,7 @@
 //! | [`import`] | takes over what other programs measured |
 //! | [`analyze`] | says what data mean: the analyses O1 to O16 |
 //! | [`rounds`], [`calibrate`] | which time-outs, sizes and risks follow from data |
+//! | [`thin`] | makes old days small: sketches, and the calls that were late |
 //! | [`dataset`] | finds the files of a folder, and says which cannot be used |
 
 pub mod analyze;
@@ -25,11 +26,13 @@ pub mod error;
 pub mod hosts;
 pub mod import;
 pub mod meta;
+mod pool;
 pub mod progress;
 pub mod recorder;
 pub mod rounds;
 pub mod simulate;
 pub mod slow_calls;
+pub mod thin;
 
 pub use dataset::DataSet;
 pub use error::{Error, Exclusions};

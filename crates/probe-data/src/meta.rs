@@ -20,6 +20,12 @@ pub enum Table {
     Res,
     /// Calls that took one callee long.
     Slow,
+    /// Calls of a day that was thinned out, counted.
+    Sketch,
+    /// The calls of such a day that were kept one by one.
+    Tail,
+    /// Resources of hosts on such a day, ten minutes a row.
+    Load,
 }
 
 impl Table {
@@ -29,6 +35,9 @@ impl Table {
             Self::Rpc => "rpc",
             Self::Res => "res",
             Self::Slow => "slow",
+            Self::Sketch => "sketch",
+            Self::Tail => "tail",
+            Self::Load => "load",
         }
     }
 }

@@ -262,7 +262,7 @@ impl<R: Rows> Recorder<R> {
 }
 
 /// Writes a whole file under another name and then gives it its own.
-fn write_file(
+pub(crate) fn write_file(
     path: &Path,
     columns: &[Column],
     metadata: &Metadata,

@@ -226,6 +226,10 @@ pub fn excluded(found: &Value) -> String {
         let count = number(count.as_u64().unwrap_or(0));
         items.push(format!("{}: {count}", reason.replace('_', " ")));
     }
+    if let Some(calls) = found["thinned"]["calls"].as_u64() {
+        let days = &found["thinned"]["days"];
+        items.push(format!("{days} days that were thinned out: {} calls", number(calls)));
+    }
     if items.is_empty() {
         return "<p>Nothing was left out.</p>".into();
     }

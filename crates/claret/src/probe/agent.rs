@@ -56,6 +56,10 @@ pub struct AgentArgs {
     /// Measure for so long; without it, until Ctrl-C.
     #[arg(long)]
     seconds: Option<u64>,
+    /// Keep so many days before today call by call, and thin out what is older, as claret probe thin
+    /// does; without it, nothing is thinned out.
+    #[arg(long, value_name = "DAYS")]
+    keep_days: Option<u16>,
     /// Time between two rounds of calls.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     period_ms: u64,
@@ -156,6 +160,7 @@ pub fn agent(args: &AgentArgs) -> Result<String, String> {
         stagger: args.stagger,
         payload_bytes: args.payload_bytes,
         seconds: args.seconds,
+        keep_days: args.keep_days,
         sample: (!args.no_sample).then(|| args.host.options()),
     });
     let agent = agent.map_err(|error| error.to_string())?;
@@ -183,6 +188,9 @@ fn page(summary: &Summary, args: &AgentArgs) -> String {
     if lost > 0 {
         let why = summary.written.error.as_deref().unwrap_or("the disk was too slow");
         text += &format!("{lost} rows are lost: {why}\n");
+    }
+    if let Some(done) = summary.written.thinned.as_ref().filter(|done| done.caller_days > 0) {
+        text += &super::thin::sentence(done);
     }
     if let Some(error) = &summary.disk_error {
         text += &format!("{} records could not be synced: {error}\n", summary.disk_errors);

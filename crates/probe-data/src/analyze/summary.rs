@@ -41,6 +41,18 @@ pub fn summary(document: &Value) -> String {
         data["rows"],
         data["no_reply"],
     );
+    let thinned = &document["thinned"];
+    if !thinned.is_null() {
+        let _ = writeln!(
+            text,
+            "besides {} days that were thinned out, {} to {}, {} calls: not in what follows, see thinned \
+             in the document",
+            thinned["days"],
+            text_of(&thinned["first_date"]),
+            text_of(&thinned["last_date"]),
+            thinned["calls"],
+        );
+    }
     let excluded = &document["excluded"];
     for file in list(&excluded["files"]) {
         let _ = writeln!(text, "left out: {}", text_of(&file["detail"]));

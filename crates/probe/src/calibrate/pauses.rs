@@ -115,6 +115,29 @@ impl Pauses {
         }
     }
 
+    /// Adds calls between two nodes of which only this is known: there were so many, and their latency
+    /// and round trip was this, or [`LOST`].
+    pub fn count(&mut self, pair: (u16, u16), latency_ns: u64, rtt_ns: u64, times: u64) {
+        let least = self.least_of.entry(pair).or_insert(LOST);
+        *least = rtt_ns.min(*least);
+        let beyond_ns = if rtt_ns == LOST { LOST } else { rtt_ns - *least };
+        for _ in 0..times {
+            self.rtt.record(rtt_ns);
+            self.beyond.record(beyond_ns);
+            self.latency.record(latency_ns);
+        }
+    }
+
+    /// Adds rounds of which only the caller's own delay is known, or that it skipped them ([`LOST`]).
+    pub fn count_rounds(&mut self, lag_ns: u64, times: u64) {
+        (0..times).for_each(|_| self.lag.record(lag_ns));
+    }
+
+    /// Adds seconds in which a node was called.
+    pub fn count_seconds(&mut self, node: u16, seconds: u64) {
+        self.seconds_of.entry(node).or_insert((i64::MIN, 0)).1 += seconds;
+    }
+
     /// What was added.
     pub fn finish(self) -> Measured {
         let lags = self.lag_of.into_values().filter_map(|one| one.finish().quantile(0.99));

@@ -47,6 +47,12 @@ fn data(data: &Data) -> String {
         let large = data.rounds_of_large_groups;
         text += &format!("{large} rounds of groups above 9: not in Gamma, Visigoth and XFT\n");
     }
+    if let Some(thinned) = &data.thinned {
+        text += &format!(
+            "{} calls of days that were thinned out: only Raft's timers rest on them as well\n",
+            thinned.calls
+        );
+    }
     for file in &data.excluded.files {
         text += &format!("left out {}: {}\n", file.file, file.detail);
     }

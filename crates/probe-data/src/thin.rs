@@ -1,0 +1,210 @@
+//! Making old days small: what came late stays call by call, all else is counted.
+//!
+//! Of a caller's day that is older than what is to be kept as it was, the file of calls becomes two:
+//! `sketch-...` ([`sketch`]) and `tail-...`, which has the columns of `rpc` and the calls above the
+//! 99th percentile of their callee and workload. Of a host's day, `load-...` has the columns of `res`
+//! and a row for ten minutes. The calls that took a callee long (`slow-...`) are few, and stay.
+//!
+//! New files are on the disk before old ones are removed. A job that was cut off leaves both, and
+//! whoever reads takes the new ones if there are both of them, and else the old one.
+
+pub mod load;
+pub mod replay;
+pub mod sketch;
+
+use crate::calls::{self, Calls};
+use crate::columns;
+use crate::dataset::{DataSet, Source, ThinnedDay};
+use crate::error::{Error, Exclusions};
+use crate::hosts;
+use crate::meta::{Metadata, Table};
+use crate::pool;
+use crate::progress::Progress;
+use crate::recorder::{self, write_file};
+use serde::Serialize;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+/// What is to be thinned out.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The last day that may be, counted since 1970.
+    pub last_day: i64,
+    /// Files of this node only; of all nodes without it.
+    pub node: Option<u16>,
+    /// Threads.
+    pub threads: usize,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Thinned {
+    /// Days of callers.
+    pub caller_days: u64,
+    /// Days of hosts.
+    pub host_days: u64,
+    /// Calls of these callers.
+    pub calls: u64,
+    /// Calls that were kept one by one.
+    pub kept: u64,
+    /// Bytes of the files that were removed.
+    pub bytes_before: u64,
+    /// Bytes of the files that took their place.
+    pub bytes_after: u64,
+    /// What could not be read, and was left as it is.
+    pub excluded: Exclusions,
+}
+
+impl Thinned {
+    /// Adds what another job has done.
+    pub fn add(&mut self, other: Self) {
+        self.caller_days += other.caller_days;
+        self.host_days += other.host_days;
+        self.calls += other.calls;
+        self.kept += other.kept;
+        self.bytes_before += other.bytes_before;
+        self.bytes_after += other.bytes_after;
+        self.excluded.merge(other.excluded);
+    }
+}
+
+/// What is left of a caller's day.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// Calls that were counted.
+    pub rows: Vec<sketch::Row>,
+    /// Calls that were kept.
+    pub tail: Calls,
+    /// Rows with codes that mean nothing.
+    pub unknown: u64,
+}
+
+impl ThinnedDay {
+    /// Reads both of its files.
+    ///
+    /// # Errors
+    /// One cannot be read to its end.
+    pub fn read(&self) -> Result<Left, Error> {
+        let mut left = Left::default();
+        for path in &self.sketch.files {
+            left.unknown += sketch::visit(&columns::open(path)?, |row| left.rows.push(*row))?;
+        }
+        for file in self.tail.open()? {
+            let mut groups = 0..file.groups();
+            groups.try_for_each(|at| left.tail.read(&file, at, &probe::sample::COLUMNS))?;
+        }
+        let unknown = (0..left.tail.len()).filter(|at| left.tail.get(*at).is_none()).count();
+        left.unknown += unknown as u64;
+        Ok(left)
+    }
+}
+
+/// Thins out the old days of a folder.
+///
+/// # Errors
+/// The folder has no measurements, or files cannot be written; the days that were done until then are
+/// done.
+pub fn thin(root: &Path, options: Options, progress: &dyn Progress) -> Result<Thinned, Error> {
+    // One at a time, until the end: agents that share a folder all begin at midnight.
+    let folder = File::open(root).map_err(Error::io(root))?;
+    folder.lock().map_err(Error::io(root))?;
+    let data = DataSet::open(root)?;
+    let old = |(day, node): &(i64, u16)| {
+        *day <= options.last_day && options.node.is_none_or(|of| of == *node)
+    };
+    let sources = data.calls.iter().chain(&data.hosts).filter(|(key, _)| old(key));
+    let sources: Vec<&Source> = sources.map(|(_, source)| source).collect();
+    progress.begin("thinning out", sources.len() as u64);
+    let states = pool::run(&sources, options.threads, |done: &mut Thinned, source| {
+        let made = match source.metadata.table {
+            Table::Res => host_day(root, source),
+            _ => caller_day(root, source),
+        };
+        progress.step();
+        match made {
+            Ok(one) => done.add(one),
+            // It could not be read: it stays as it is.
+            Err(error @ (Error::Parquet { .. } | Error::Content { .. })) => {
+                source.files.iter().for_each(|path| done.excluded.file(root, path, &error));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    })?;
+    let mut all = Thinned { excluded: data.exclusions, ..Thinned::default() };
+    states.into_iter().for_each(|one| all.add(one));
+    Ok(all)
+}
+
+fn caller_day(root: &Path, source: &Source) -> Result<Thinned, Error> {
+    let mut calls = Calls::default();
+    for file in source.open()? {
+        let mut groups = 0..file.groups();
+        groups.try_for_each(|at| calls.read(&file, at, &probe::sample::COLUMNS))?;
+    }
+    let kept = sketch::kept(&calls);
+    let rows = sketch::sketch(&calls, &kept);
+    let mut tail = Calls::default();
+    (0..calls.len()).filter(|at| kept[*at]).for_each(|at| tail.push_row(&calls, at));
+    let named = |table| Metadata { table, ..source.metadata.clone() };
+    let made = [
+        write(root, &sketch::columns(), &named(Table::Sketch), sketch::values(&rows))?,
+        write(root, &calls::columns(), &named(Table::Tail), tail.values())?,
+    ];
+    let bytes_after = replace(root, source, &made)?;
+    Ok(Thinned {
+        caller_days: 1,
+        calls: calls.len() as u64,
+        kept: tail.len() as u64,
+        bytes_before: source.bytes,
+        bytes_after,
+        ..Thinned::default()
+    })
+}
+
+fn host_day(root: &Path, source: &Source) -> Result<Thinned, Error> {
+    let mut rows = Vec::new();
+    for file in source.open()? {
+        rows.extend(hosts::rows(&file)?);
+    }
+    let metadata = Metadata { table: Table::Load, ..source.metadata.clone() };
+    let values = hosts::values(&load::by_window(&rows));
+    let made = [write(root, &hosts::columns(), &metadata, values)?];
+    let bytes_after = replace(root, source, &made)?;
+    let bytes_before = source.bytes;
+    Ok(Thinned { host_days: 1, bytes_before, bytes_after, ..Thinned::default() })
+}
+
+fn write(
+    root: &Path,
+    columns: &[crate::columns::Column],
+    metadata: &Metadata,
+    values: Vec<crate::columns::Values>,
+) -> Result<PathBuf, Error> {
+    let path = root.join(format!("{}.parquet", metadata.stem()));
+    write_file(&path, columns, metadata, [Ok(values)])?;
+    Ok(path)
+}
+
+/// Removes the files of a day when those that take their place are on the disk; tells the size of the
+/// latter.
+fn replace(root: &Path, source: &Source, made: &[PathBuf]) -> Result<u64, Error> {
+    let mut bytes = 0;
+    for path in made {
+        let file = File::open(path).map_err(Error::io(path))?;
+        file.sync_all().map_err(Error::io(path))?;
+        bytes += file.metadata().map_err(Error::io(path))?.len();
+    }
+    let folder = File::open(root).map_err(Error::io(root))?;
+    folder.sync_all().map_err(Error::io(root))?;
+    let stem = source.metadata.stem();
+    let mut old = source.files.clone();
+    if root.join(recorder::PIECES).is_dir() {
+        // Pieces of a whole file, whose writer ended before it could remove them.
+        old.extend(recorder::pieces_of(root, &stem)?);
+    }
+    old.sort();
+    old.dedup();
+    old.iter().try_for_each(|path| fs::remove_file(path).map_err(Error::io(path)))?;
+    Ok(bytes)
+}
