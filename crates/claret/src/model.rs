@@ -1,7 +1,11 @@
 //! `claret model`: what latency should we expect?
 
+mod law;
+
+use self::law::{parse_disk, parse_law, parse_ms};
 use ::model::lock::{Prediction, Setting};
 use ::model::order::{Fastest, Follower, commit, majority, two_phase};
+use ::model::queue::Mm1;
 use ::model::recommend::{Available, Choice, Matters, rank};
 use ::model::{Algorithm, Attachment, Law, Timing};
 use clap::{Args, Subcommand, ValueEnum};
@@ -17,7 +21,11 @@ use std::process::ExitCode;
 ///   uniform:10ms-20ms     anything between, alike
 ///   exp:5ms               without memory, with this mean
 ///   normal:10ms,2ms       a bell with this centre and deviation, cut off at zero
-///   FILE                  measured: one number of milliseconds per line
+///   FILE                  measured: a number of milliseconds in each line, or two numbers,
+///                         milliseconds and how often
+///   DATA                  a folder of claret probe: round trips of all pairs; for a disk, synced
+///                         writes of all nodes
+///   DATA,FROM,TO          the same from one node to another
 ///
 /// What is printed are milliseconds. Formulas, and what is approximate, are in the guide's page on
 /// the model.
@@ -48,6 +56,27 @@ enum Question {
     ///   claret model recommend --rtt 20ms --server-rtt 40ms --load 12 --native --matters p99
     #[command(verbatim_doc_comment)]
     Recommend(RecommendArgs),
+    /// How long is the wait in a queue, in order of arrival and in random order?
+    ///
+    /// One server; customers come at random (Poisson), service is exponential: M/M/1. Test and set is
+    /// served at random, and the mean hides what that means for the unlucky.
+    ///
+    ///   claret model queue --load 18 --service 50ms
+    #[command(verbatim_doc_comment)]
+    Queue(QueueArgs),
+}
+
+#[derive(Args, Debug)]
+struct QueueArgs {
+    /// Customers per second.
+    #[arg(long)]
+    load: f64,
+    /// Mean time of service.
+    #[arg(long, value_parser = parse_ms)]
+    service: f64,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -59,7 +88,7 @@ struct QuorumArgs {
     #[arg(long, required = true, value_parser = parse_law)]
     rtt: Vec<Law>,
     /// One durable log write, on every server.
-    #[arg(long, default_value = "0", value_parser = parse_law)]
+    #[arg(long, default_value = "0", value_parser = parse_disk)]
     disk: Law,
     /// Print one JSON document.
     #[arg(long)]
@@ -75,7 +104,7 @@ struct Circumstances {
     #[arg(long, default_value = "0", value_parser = parse_law)]
     server_rtt: Law,
     /// One durable log write.
-    #[arg(long, default_value = "1ms", value_parser = parse_law)]
+    #[arg(long, default_value = "1ms", value_parser = parse_disk)]
     disk: Law,
     /// Servers.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=999))]
@@ -138,6 +167,9 @@ struct RecommendArgs {
     /// The critical section is a known list of operations on the store.
     #[arg(long, requires = "native")]
     section_in_store: bool,
+    /// Algorithms that no service has yet, too.
+    #[arg(long, requires = "native")]
+    designs: bool,
 }
 
 /// What is to be small.
@@ -164,41 +196,8 @@ pub fn main(args: &ModelArgs) -> ExitCode {
         Question::Quorum(args) => quorum(args),
         Question::Lock(args) => lock(args),
         Question::Recommend(args) => recommend(args),
+        Question::Queue(args) => queue(args),
     })
-}
-
-fn parse_ms(text: &str) -> Result<f64, String> {
-    bench::args::parse_duration(text).map(|duration| duration.as_secs_f64() * 1e3)
-}
-
-fn parse_law(text: &str) -> Result<Law, String> {
-    let told = |law: Result<Law, ::model::Invalid>| law.map_err(|error| error.to_string());
-    let two = |text: &str, between| {
-        let parts = text.split_once(between);
-        let (low, high) = parts.ok_or_else(|| format!("two times with {between:?} between"))?;
-        Ok::<_, String>((parse_ms(low)?, parse_ms(high)?))
-    };
-    match text.split_once(':') {
-        Some(("uniform", rest)) => two(rest, '-').and_then(|(a, b)| told(Law::uniform(a, b))),
-        Some(("normal", rest)) => two(rest, ',').and_then(|(a, b)| told(Law::normal(a, b))),
-        Some(("exp", rest)) => parse_ms(rest).and_then(|mean| told(Law::exponential(mean))),
-        _ => match parse_ms(text) {
-            Ok(ms) => told(Law::constant(ms)),
-            Err(error) => measured(text, &error),
-        },
-    }
-}
-
-fn measured(path: &str, no_time: &str) -> Result<Law, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("{no_time}; as a file it cannot be read: {error}"))?;
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let samples = lines.map(|(number, line)| {
-        let wrong = || format!("{path}:{}: not a number of milliseconds", number + 1);
-        line.trim().parse().map_err(|_| wrong())
-    });
-    let samples = samples.collect::<Result<Vec<f64>, String>>()?;
-    Law::samples(&samples).map_err(|error| format!("{path}: {error}"))
 }
 
 fn parse_algorithms(text: &str) -> Result<Algorithms, String> {
@@ -363,6 +362,7 @@ fn recommend(args: &RecommendArgs) -> Result<String, String> {
         gateway: args.gateway,
         fenced: args.fenced,
         section_in_store: args.section_in_store,
+        designs: args.designs,
     };
     let matters = match args.matters {
         Measure::Mean => Matters::Mean,
@@ -378,6 +378,61 @@ fn recommend(args: &RecommendArgs) -> Result<String, String> {
     Ok(choices.iter().enumerate().map(|(place, choice)| reasons(place + 1, choice)).collect())
 }
 
+/// Where Claret has it, for people.
+const fn in_claret(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::Grant => "in Claret: LOCK.ACQUIRE, and lock in its clients",
+        Algorithm::Cohort => "in Claret: LOCK.ACQUIRE ... NEAR, and near in its clients",
+        Algorithm::Retained => "in Claret: retained in its clients, by LOCK.ACQUIRE ... TOKENS",
+        Algorithm::Fused => "in Claret: LOCK.SECTION, and section in its clients",
+        Algorithm::Tentative | Algorithm::Successor => {
+            "a design: neither Claret nor others have it"
+        }
+        Algorithm::SyncQueue
+        | Algorithm::SyncQueueRelist
+        | Algorithm::AsyncQueue
+        | Algorithm::SyncTas
+        | Algorithm::AsyncTas
+        | Algorithm::TasWatch => "in Claret: a recipe on its ZooKeeper port, as on ZooKeeper",
+    }
+}
+
+fn queue(args: &QueueArgs) -> Result<String, String> {
+    if !(args.load.is_finite() && args.load > 0.0) {
+        return Err("the load is a number of customers per second above zero".into());
+    }
+    let told = |error: ::model::Invalid| error.to_string();
+    let queue = Mm1::new(1_000.0 / args.load, args.service).map_err(told)?;
+    const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
+    let in_order = QUANTILES.map(|p| queue.quantile_fifo(p));
+    let mut at_random = [0.0; 4];
+    for (p, wait_ms) in QUANTILES.into_iter().zip(&mut at_random) {
+        *wait_ms = queue.quantile_siro(p).map_err(told)?;
+    }
+    let rows = [
+        ("in order of arrival", queue.variance_fifo().sqrt(), in_order),
+        ("in random order", queue.variance_siro().sqrt(), at_random),
+    ];
+    if args.json {
+        let rows = rows.map(|(order, deviation_ms, [p50_ms, p90_ms, p99_ms, p999_ms])| {
+            json!({"order": order, "mean_ms": queue.mean_wait_ms(), "deviation_ms": deviation_ms,
+                "p50_ms": p50_ms, "p90_ms": p90_ms, "p99_ms": p99_ms, "p999_ms": p999_ms})
+        });
+        let inputs = json!({"load_per_s": args.load, "service_ms": args.service});
+        return Ok(document(&json!({"inputs": inputs, "busy": queue.load(), "waits": rows})));
+    }
+    let mut text = format!(
+        "{:<20} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
+        "wait, ms", "mean", "deviation", "p50", "p90", "p99", "p99.9"
+    );
+    for (order, deviation_ms, waits) in rows {
+        text += &format!("{order:<20} {:9.1} {deviation_ms:9.1}", queue.mean_wait_ms());
+        waits.iter().for_each(|wait_ms| text += &format!(" {wait_ms:9.1}"));
+        text.push('\n');
+    }
+    Ok(text + &format!("busy {:.3} of the time\n", queue.load()))
+}
+
 fn reasons(place: usize, choice: &Choice) -> String {
     let one = &choice.prediction;
     let expected = match (one.mean_ms, one.p99_ms) {
@@ -390,6 +445,7 @@ fn reasons(place: usize, choice: &Choice) -> String {
         .map_or_else(String::new, |limit| format!(", stable below {limit:.2} requests per second"));
     let mut text = format!("{place}. {}: {expected}{limit}\n", one.algorithm.name());
     choice.why.iter().for_each(|why| text += &format!("     {why}\n"));
+    text += &format!("     {}\n", in_claret(one.algorithm));
     text
 }
 
@@ -411,6 +467,7 @@ mod tests {
             Question::Quorum(args) => quorum(args),
             Question::Lock(args) => lock(args),
             Question::Recommend(args) => recommend(args),
+            Question::Queue(args) => queue(args),
         }
     }
 
@@ -444,8 +501,12 @@ mod tests {
 
     #[test]
     fn a_recommendation_has_reasons() {
-        let found = ask_json("recommend --rtt 100ms --load 5 --service 50ms --native --json");
-        assert_eq!(found["best"], "successor");
+        let line = "recommend --rtt 100ms --load 5 --service 50ms --native";
+        let found = ask_json(&format!("{line} --json"));
+        assert_eq!(found["best"], "grant");
+        assert!(ask(line).unwrap().contains("LOCK.ACQUIRE"));
+        // What nobody has is not recommended, unless somebody asks for designs.
+        assert_eq!(ask_json(&format!("{line} --designs --json"))["best"], "successor");
         assert!(found["ranking"][0]["why"].as_array().unwrap().len() >= 2);
         let text = ask("recommend --rtt 100ms --load 5 --service 50ms --matters p99").unwrap();
         assert!(text.starts_with("1. async-queue"), "{text}");
@@ -453,19 +514,17 @@ mod tests {
     }
 
     #[test]
-    fn times_can_be_laws_or_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("rtt");
-        std::fs::write(&path, "1\n\n3.5\n").unwrap();
-        let law = parse_law(path.to_str().unwrap()).unwrap();
-        assert!((law.mean_ms() - 2.25).abs() < 1e-12);
-        std::fs::write(&path, "1\nfast\n").unwrap();
-        assert!(parse_law(path.to_str().unwrap()).unwrap_err().contains(":2:"));
-        assert!((parse_law("exp:500us").unwrap().mean_ms() - 0.5).abs() < 1e-12);
-        assert!((parse_law("normal:50ms,1ms").unwrap().mean_ms() - 50.0).abs() < 1e-9);
-        for wrong in ["uniform:20ms-10ms", "uniform:1ms", "exp:x", "no such file"] {
-            assert!(parse_law(wrong).is_err(), "{wrong}");
-        }
+    fn a_queue_at_random_has_the_same_mean_and_a_longer_tail() {
+        let found = ask_json("queue --load 18 --service 50ms --json");
+        let waits = found["waits"].as_array().unwrap();
+        let ms = |at: usize, key: &str| waits[at][key].as_f64().unwrap();
+        // The guide's figures, at a load of 0.9: in units of the service.
+        assert!((ms(0, "mean_ms") - 450.0).abs() < 1e-6);
+        assert!((ms(0, "p999_ms") / 50.0 - 68.0).abs() < 0.5, "{}", ms(0, "p999_ms"));
+        assert!((ms(1, "p999_ms") / 50.0 - 151.0).abs() < 0.5, "{}", ms(1, "p999_ms"));
+        assert!(ms(1, "p50_ms") < ms(0, "p50_ms"));
+        assert!(ask("queue --load 20 --service 50ms").is_err(), "asked for all its time");
+        assert_eq!(ask("queue --load 1 --service 50ms").unwrap().lines().count(), 4);
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct Available {
     pub fenced: bool,
     /// The critical section consists of operations on the store, and is known beforehand.
     pub section_in_store: bool,
+    /// What no service has yet is of interest, too.
+    pub designs: bool,
 }
 
 /// An algorithm with its place and its reasons.
@@ -84,8 +86,9 @@ pub fn rank(
 
 fn can_be_had(algorithm: Algorithm, setting: &Setting, available: Available) -> bool {
     match algorithm {
-        Algorithm::Grant | Algorithm::Successor => available.native,
-        Algorithm::Tentative => available.native && available.fenced,
+        Algorithm::Grant => available.native,
+        Algorithm::Successor => available.native && available.designs,
+        Algorithm::Tentative => available.native && available.designs && available.fenced,
         Algorithm::Cohort => available.native && available.gateway,
         // Without a user who comes again the lock would be recalled every time.
         Algorithm::Retained => available.native && setting.same_user > 0.0,
@@ -224,8 +227,20 @@ mod tests {
     use super::*;
     use crate::operation::Timing;
 
-    const NATIVE: Available =
-        Available { native: true, gateway: false, fenced: false, section_in_store: false };
+    const NATIVE: Available = Available {
+        native: true,
+        gateway: false,
+        fenced: false,
+        section_in_store: false,
+        designs: false,
+    };
+    const ALL: Available = Available {
+        native: true,
+        gateway: true,
+        fenced: true,
+        section_in_store: true,
+        designs: true,
+    };
 
     fn setting(client: f64, server: f64, interarrival: f64, service: f64) -> Setting {
         Setting::new(Timing::constant(client, server, 1.0).unwrap(), interarrival, service)
@@ -255,7 +270,9 @@ mod tests {
         {
             let setting = setting(client, server, interarrival, service);
             for matters in [Matters::Mean, Matters::P99, Matters::ServerLoad] {
-                let best = order(&setting, NATIVE, matters)[0];
+                assert_eq!(order(&setting, NATIVE, matters)[0], Algorithm::Grant);
+                let designs = Available { designs: true, ..NATIVE };
+                let best = order(&setting, designs, matters)[0];
                 assert!(matches!(best, Algorithm::Grant | Algorithm::Successor), "{best:?}");
             }
         }
@@ -287,13 +304,12 @@ mod tests {
     #[test]
     fn special_circumstances_bring_special_algorithms() {
         let mut setting = setting(100.0, 100.0, 400.0, 1.0);
-        let all = Available { native: true, gateway: true, fenced: true, section_in_store: true };
         setting.same_user = 0.9;
-        let found = order(&setting, all, Matters::Mean);
+        let found = order(&setting, ALL, Matters::Mean);
         assert_eq!(found.len(), Algorithm::ALL.len());
         assert_eq!(found[0], Algorithm::Cohort);
         assert!(!order(&setting, NATIVE, Matters::Mean).contains(&Algorithm::Tentative));
-        let words = rank(&setting, all, Matters::Mean).unwrap();
+        let words = rank(&setting, ALL, Matters::Mean).unwrap();
         assert!(words.iter().all(|choice| choice.why.len() >= 2));
     }
 }

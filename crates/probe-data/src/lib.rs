@@ -14,6 +14,7 @@
 //! | [`import`] | takes over what other programs measured |
 //! | [`analyze`] | says what data mean: the analyses O1 to O16 |
 //! | [`rounds`], [`calibrate`] | which time-outs, sizes and risks follow from data |
+//! | [`law`] | the law of round trips or of log writes, for models |
 //! | [`thin`] | makes old days small: sketches, and the calls that were late |
 //! | [`dataset`] | finds the files of a folder, and says which cannot be used |
 
@@ -25,6 +26,7 @@ pub mod dataset;
 pub mod error;
 pub mod hosts;
 pub mod import;
+pub mod law;
 pub mod meta;
 mod pool;
 pub mod progress;
