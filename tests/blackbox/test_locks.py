@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import threading
 import time
 
 import pytest
-from harness import Server, until, work_in_threads
+from harness import Server, free_port, page, until, work_in_threads
 from redis.exceptions import ConnectionError, ResponseError
 from test_backup import alone, backup
 
@@ -415,3 +416,58 @@ def waiters_of_next(client, key="lock"):
         return waiters(client, key)
     except (ConnectionError, ResponseError):
         return []
+
+
+def lock_metrics(port):
+    """What the metrics say about locks by name, over all shards."""
+    lines = page(port, "/metrics")[1].splitlines()
+    assert "# TYPE claret_lock_wait_seconds histogram" in lines
+    found = {}
+    for line in lines:
+        if line.startswith("claret_lock_") and " " in line:
+            name, value = line.rsplit(" ", 1)
+            if "_bucket" not in name:
+                name = name.split("{")[0].removeprefix("claret_lock_")
+                found[name] = found.get(name, 0) + float(value)
+    return found
+
+
+def test_metrics_say_what_has_come_of_locks(make_server):
+    port = free_port()
+    server = make_server(config=f"metrics_port = {port}\n").start()
+    with server.client() as client, server.client(socket_timeout=20) as other:
+        call = client.execute_command
+        token = call("LOCK.ACQUIRE", "lock", "OWNER", "ann")
+        assert call("LOCK.TRY", "lock") is None
+        assert call("LOCK.ACQUIRE", "lock", "TIMEOUT", 200) is None
+        waiting = threading.Thread(target=other.execute_command, args=("LOCK.ACQUIRE", "lock"))
+        waiting.start()
+        until(lambda: lock_metrics(port)["waiting"] == 1)
+        time.sleep(0.3)
+        assert lock_metrics(port)["longest_wait_microseconds"] > 250_000
+        seen = json.loads(page(port, "/console.json")[1])
+        assert [(q["key"], q["waiting"]) for q in seen["queues"]] == [("lock", 1)]
+        assert seen["locks"]["granted"] == 1 and seen["locks"]["timed_out"] == 1
+        assert call("LOCK.RELEASE", "lock", token) == 1
+        waiting.join()
+        assert call("LOCK.RELEASE", "lock", token) == 0
+        newest = call("LOCK.HOLDERS", "lock")[0][0]
+        call("FENCE", "lock", newest, "SET", "data", "x")
+        with pytest.raises(ResponseError, match="larger token"):
+            call("FENCE", "lock", token, "SET", "data", "y")
+        call("LOCK.SECTION", "other", "INCR", "{other}:n")
+        near = call("LOCK.ACQUIRE", "kept", "NEAR")
+        assert call("LOCK.RELEASE", "kept", near) == 1
+        call("LOCK.ACQUIRE", "a", "OWNER", "ann")
+        with pytest.raises(ResponseError, match="ann waits for a"):
+            call("LOCK.ACQUIRE", "a", "OWNER", "ann", "DETECT")
+    found = lock_metrics(port)
+    # ann, the other one, the section, the server that keeps a lock for its clients, ann again.
+    assert (found["grants_total"], found["near_stays_total"]) == (5, 1)
+    assert (found["refused_total"], found["timeouts_total"]) == (1, 1)
+    assert found["releases_total"] >= 1 and found["lost_total"] == 1
+    assert (found["fenced_total"], found["deadlocks_total"], found["waiting"]) == (1, 1, 0)
+    # All but the attempt that did not wait; ann's lock was held for half a second and more.
+    assert found["wait_seconds_count"] == found["grants_total"]
+    assert 0.3 < found["wait_seconds_sum"] < 10
+    assert 0.5 < found["hold_seconds_sum"] < 10

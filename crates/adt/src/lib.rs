@@ -42,5 +42,6 @@ pub use command::{
 pub use record::{Mode, Op, Record, Value};
 pub use reply::{ErrorReply, Reply};
 pub use types::{
-    Access, Corrupt, Ctx, DataType, Meta, OtherType, Timestamp, ValueSink, ValueSource, load_count,
+    Access, CameOf, Corrupt, Ctx, DataType, Meta, OtherType, Timestamp, ValueSink, ValueSource,
+    load_count,
 };

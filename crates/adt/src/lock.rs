@@ -40,8 +40,8 @@ pub use table::{near_lease_too_long, section};
 mod tests;
 
 use crate::{
-    Access, ArgBuf, Blob, CommandSpec, Corrupt, Ctx, DataType, Meta, Reply, Timestamp, ValueSink,
-    ValueSource, load_count,
+    Access, ArgBuf, Blob, CameOf, CommandSpec, Corrupt, Ctx, DataType, Meta, Reply, Timestamp,
+    ValueSink, ValueSource, load_count,
 };
 
 /// How long a lease is unless it is told, in milliseconds.
@@ -346,6 +346,21 @@ impl DataType for Value {
     fn undone(op: &Op, reply: &Reply) -> Option<Op> {
         match (op, reply) {
             (Op::Acquire(_), Reply::Int(token)) => u64::try_from(*token).ok().map(Op::Release),
+            _ => None,
+        }
+    }
+
+    fn came_of(op: &Op, reply: &Reply, ctx: &Ctx) -> Option<CameOf> {
+        match (op, reply) {
+            (Op::Acquire(_) | Op::Pass(_), Reply::Int(_)) => Some(CameOf::Granted),
+            (Op::Acquire(grant), Reply::Nil) if !grant.wait => Some(CameOf::Refused),
+            (Op::Release(token), Reply::Int(1)) => {
+                // A token is the timestamp of its grant, or right below it.
+                Some(CameOf::Ended { held_us: ctx.ts.us_after(*token) })
+            }
+            (Op::Release(_) | Op::Renew(..) | Op::Proclaim(..), Reply::Int(0)) => {
+                Some(CameOf::Gone)
+            }
             _ => None,
         }
     }

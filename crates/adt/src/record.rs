@@ -5,7 +5,7 @@
 //! its modes, the log and the snapshots write its words and parts.
 
 use crate::key::{self, KeyOp};
-use crate::types::{Corrupt, ValueSink, ValueSource};
+use crate::types::{CameOf, Corrupt, ValueSink, ValueSource};
 use crate::{
     Access, ArgBuf, Args, Awaiting, Blob, Command, CommandSpec, Compound, Ctx, DataType, Meta,
     OtherType, Reply, Timestamp,
@@ -160,6 +160,16 @@ macro_rules! registry {
                     Self::Key(_) => None,
                     $(Self::$variant(op) => <crate::$module::Value as DataType>::undone(op, reply)
                         .map(Self::$variant)),*
+                }
+            }
+
+            /// What has come of it: see [`DataType::came_of`].
+            pub fn came_of(&self, reply: &Reply, ctx: &Ctx) -> Option<CameOf> {
+                match self {
+                    Self::Key(_) => None,
+                    $(Self::$variant(op) => {
+                        <crate::$module::Value as DataType>::came_of(op, reply, ctx)
+                    }),*
                 }
             }
 

@@ -29,6 +29,12 @@ impl Timestamp {
         if self.is_since_2026() { self.0 - BEGIN_2026 + (BEGIN_2026 >> 12) } else { self.0 >> 12 }
     }
 
+    /// How many microseconds it is after one that has this number of [`Timestamp::since_2026`].
+    pub const fn us_after(self, number: u64) -> u64 {
+        let numbers = self.since_2026().saturating_sub(number);
+        if self.is_since_2026() { numbers >> 12 } else { numbers }
+    }
+
     /// Whether no other timestamp has the number that [`Timestamp::since_2026`] gives.
     pub const fn is_since_2026(self) -> bool {
         self.0 > BEGIN_2026
@@ -100,6 +106,22 @@ pub enum OtherType {
     Replace,
     /// Answers as if the key were there and changes nothing (`SET NX`, `SETNX`).
     Skip,
+}
+
+/// What can come of an operation on a lock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CameOf {
+    /// It was granted.
+    Granted,
+    /// It was not, and nobody waits for it.
+    Refused,
+    /// Whoever held it has let it go, after so long.
+    Ended {
+        /// In microseconds.
+        held_us: u64,
+    },
+    /// Somebody thought that it was held, and it was not any more.
+    Gone,
 }
 
 /// A data type: its state, its operations and what commutes.
@@ -207,6 +229,11 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
     /// Those with names who must all go before `op`, which waits, can be carried out.
     fn in_the_way(&self, _op: &Self::Op, _now_ms: u64) -> Vec<Blob> {
         Vec::new()
+    }
+
+    /// What has come of an operation on a lock, for whoever counts; `None` if it is none, or if nothing has.
+    fn came_of(_op: &Self::Op, _reply: &Reply, _ctx: &Ctx) -> Option<CameOf> {
+        None
     }
 
     /// What is told about somebody who waits, to whoever asks.

@@ -90,6 +90,8 @@ pub const REQUEST_CLIENT_BYTES_MAX: usize = 64;
 pub const EXECUTED_REPLIES_MAX: usize = 1_024;
 /// Expired keys that a shard removes in one turn at most, so that a turn stays short.
 pub const REAP_PER_TURN_MAX: usize = 200;
+/// Queues of locks that a shard tells whoever asks for its numbers.
+pub const QUEUES_SHOWN: usize = 16;
 /// Keys whose contention is counted, per shard.
 pub const HOT_KEYS_MAX: usize = 128;
 /// Most shards of one server.

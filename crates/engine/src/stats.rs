@@ -21,6 +21,78 @@ macro_rules! numbers {
 }
 pub(crate) use numbers;
 
+/// The upper ends of the buckets in which durations are counted, in microseconds; what takes longer than
+/// the last is in one more.
+pub const BUCKETS_US: [u64; 18] = [
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
+];
+
+/// How long something took, how often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Durations {
+    counts: [u64; BUCKETS_US.len() + 1],
+    /// All of them together, in microseconds.
+    pub sum_us: u64,
+}
+
+impl Durations {
+    /// Adds one.
+    pub fn record(&mut self, us: u64) {
+        self.counts[BUCKETS_US.partition_point(|end_us| *end_us < us)] += 1;
+        self.sum_us = self.sum_us.saturating_add(us);
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// For each bucket its upper end, and how many are not above it.
+    pub fn up_to(&self) -> impl Iterator<Item = (u64, u64)> {
+        let sums = self.counts.iter().scan(0, |sum, count| {
+            *sum += count;
+            Some(*sum)
+        });
+        BUCKETS_US.into_iter().zip(sums)
+    }
+}
+
+/// What has come of the locks of one shard (`LOCK.*`, `ELECTION.*`) since it started, as its leader has
+/// seen it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LockStats {
+    /// Grants, those of sections among them.
+    pub granted: u64,
+    /// Attempts that did not wait and were refused.
+    pub refused: u64,
+    /// Locks that were let go.
+    pub ended: u64,
+    /// Releases and renewals of locks that were not held any more.
+    pub gone: u64,
+    /// Waits that ended without a grant because their time was over.
+    pub timed_out: u64,
+    /// Waits that were refused because they would have closed a circle.
+    pub deadlocks: u64,
+    /// Commands that came with too small a fencing token.
+    pub fenced: u64,
+    /// Those who wait for their turn now, at barriers as well.
+    pub waiting: u64,
+    /// For how long the first of them has waited, in microseconds.
+    pub longest_us: u64,
+    /// From the request to the grant, of those who were ready to wait.
+    pub waits: Durations,
+    /// From the grant to the release.
+    pub holds: Durations,
+    /// The longest queues: key, how many wait, and the longest wait in microseconds.
+    pub queues: Vec<(Blob, u64, u64)>,
+}
+
+numbers!(
+    LockStats, 9:
+    granted, refused, ended, gone, timed_out, deadlocks, fenced, waiting, longest_us,
+);
+
 /// Counters of one shard since it started, and its present sizes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShardStats {
@@ -64,6 +136,8 @@ pub struct ShardStats {
     pub conflicts: BTreeMap<(String, String), u64>,
     /// The keys that were waited for most: number of waits and microseconds waited.
     pub hot_keys: Vec<(Blob, u64, u64)>,
+    /// Locks that clients take by name. Other machines are not told.
+    pub locks: LockStats,
 }
 
 numbers!(
@@ -72,3 +146,18 @@ numbers!(
     waited, waited_us, refused, phases, wounds, waiting, prepared, expired, guard_failures,
     duplicates,
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_counted_up_to_the_ends_of_their_buckets() {
+        let mut durations = Durations::default();
+        [0, 100, 101, 60_000_000, 60_000_001].into_iter().for_each(|us| durations.record(us));
+        let up_to: Vec<(u64, u64)> = durations.up_to().collect();
+        assert_eq!((up_to[0], up_to[1]), ((100, 2), (250, 3)));
+        assert_eq!((up_to[17], durations.count()), ((60_000_000, 4), 5));
+        assert_eq!(durations.sum_us, 120_000_202);
+    }
+}

@@ -279,7 +279,7 @@ fn nothing_is_left_when_all_have_gone() {
         let info = short(&world.call(client, "INFO"));
         assert!(info.contains("keyspace") || info.contains("Keyspace"), "{info}");
         for shard in &world.shards {
-            assert_eq!(shard.stats().prepared, 0, "seed {seed}");
+            assert_eq!(shard.stats(0).prepared, 0, "seed {seed}");
         }
     }
 }

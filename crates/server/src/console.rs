@@ -8,7 +8,7 @@ use crate::counts::PeerCounts;
 use crate::synchrony::picture::Picture;
 use engine::gateway::{GatewayStats, Overview, ShardSeen};
 use engine::message::{MachineId, ShardId};
-use engine::stats::ShardStats;
+use engine::stats::{LockStats, ShardStats};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -51,6 +51,8 @@ struct Sheet<'a> {
     cluster: Option<Cluster>,
     shards: Vec<Shard>,
     hot_keys: Vec<HotKey>,
+    queues: Vec<Queue>,
+    locks: BTreeMap<&'static str, u64>,
     conflicts: Vec<Conflict>,
     gateway: BTreeMap<&'static str, u64>,
     memory: Memory,
@@ -111,6 +113,14 @@ struct HotKey {
 }
 
 #[derive(Serialize)]
+struct Queue {
+    shard: u16,
+    key: Option<String>,
+    waiting: u64,
+    longest_us: u64,
+}
+
+#[derive(Serialize)]
 struct Conflict {
     held: String,
     asked: String,
@@ -155,6 +165,8 @@ pub fn json(view: &View) -> Result<String, serde_json::Error> {
         cluster: overview.as_ref().filter(|seen| !seen.cluster.is_empty()).map(cluster),
         shards: overview.iter().flat_map(|o| &o.shards).map(|seen| shard(seen, &here)).collect(),
         hot_keys: hot_keys(&here, *shows_keys),
+        queues: queues(&here, *shows_keys),
+        locks: locks(&here),
         conflicts: conflicts(&here),
         gateway: gateway(status),
         memory: Memory {
@@ -223,11 +235,48 @@ fn hot_keys(here: &BTreeMap<ShardId, &ShardStats>, shows: bool) -> Vec<HotKey> {
     let told = all.into_iter().take(HOT_KEYS_SHOWN);
     told.map(|(shard, (key, waits, waited_us))| HotKey {
         shard: shard.0,
-        key: shows.then(|| String::from_utf8_lossy(key).chars().take(KEY_CHARS_MAX).collect()),
+        key: shows.then(|| shown(key)),
         waits: *waits,
         waited_us: *waited_us,
     })
     .collect()
+}
+
+/// The longest queues of those who wait for their turn, on all shards.
+fn queues(here: &BTreeMap<ShardId, &ShardStats>, shows: bool) -> Vec<Queue> {
+    let all = here.iter();
+    let all = all.flat_map(|(shard, stats)| stats.locks.queues.iter().map(|one| (*shard, one)));
+    let mut all: Vec<_> = all.collect();
+    all.sort_by(|(_, a), (_, b)| (b.1, b.2, &a.0).cmp(&(a.1, a.2, &b.0)));
+    let told = all.into_iter().take(HOT_KEYS_SHOWN);
+    told.map(|(shard, (key, waiting, longest_us))| Queue {
+        shard: shard.0,
+        key: shows.then(|| shown(key)),
+        waiting: *waiting,
+        longest_us: *longest_us,
+    })
+    .collect()
+}
+
+/// What has come of locks by name, on all shards together.
+fn locks(here: &BTreeMap<ShardId, &ShardStats>) -> BTreeMap<&'static str, u64> {
+    let sum = |of: fn(&LockStats) -> u64| here.values().map(|stats| of(&stats.locks)).sum();
+    BTreeMap::from([
+        ("granted", sum(|locks| locks.granted)),
+        ("lost", sum(|locks| locks.gone)),
+        ("timed_out", sum(|locks| locks.timed_out)),
+        ("deadlocks", sum(|locks| locks.deadlocks)),
+        ("fenced", sum(|locks| locks.fenced)),
+        ("waits", sum(|locks| locks.waits.count())),
+        ("waited_us", sum(|locks| locks.waits.sum_us)),
+        ("holds", sum(|locks| locks.holds.count())),
+        ("held_us", sum(|locks| locks.holds.sum_us)),
+    ])
+}
+
+/// As much of a key as is shown.
+fn shown(key: &[u8]) -> String {
+    String::from_utf8_lossy(key).chars().take(KEY_CHARS_MAX).collect()
 }
 
 fn conflicts(here: &BTreeMap<ShardId, &ShardStats>) -> Vec<Conflict> {

@@ -4,8 +4,11 @@ use crate::control::Status;
 use crate::counts::PeerCounts;
 use crate::synchrony::picture::Quantiles;
 use crate::worker::talk::Clients;
-use prometheus::core::Collector;
+use engine::stats::Durations;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{self, LabelPair, Metric, MetricFamily, MetricType};
 use prometheus::{Encoder, GaugeVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+use std::collections::HashMap;
 
 /// The metrics of a server, gathered for one answer.
 struct Sheet {
@@ -206,7 +209,8 @@ impl Sheet {
         for ((name, help), value) in names.into_iter().zip(sum.numbers()) {
             self.value(name, help, value)?;
         }
-        Ok(())
+        let help = "Clients let in to locks that this server keeps (LOCK.ACQUIRE ... NEAR)";
+        self.value("lock_near_stays_total", help, sum.near_stays)
     }
 
     fn shards(&self, status: &Status) -> Result<(), prometheus::Error> {
@@ -218,13 +222,16 @@ impl Sheet {
             ("log_appends_total", "Log entries proposed"),
             ("log_records_total", "Records in log entries"),
             ("log_bytes_total", "Bytes of log entries"),
-            ("locks_granted_total", "Lock requests granted at once"),
-            ("locks_waited_total", "Requests that waited for a lock"),
-            ("locks_waited_microseconds_total", "Time that requests waited for locks"),
+            (
+                "locks_granted_total",
+                "Requests of transactions for locks of records that were granted at once",
+            ),
+            ("locks_waited_total", "Requests that waited for locks of records"),
+            ("locks_waited_microseconds_total", "Time that requests waited for locks of records"),
             ("refused_total", "Requests refused"),
             ("phases_total", "Phases begun under contention"),
             ("wounds_total", "Hints to give way sent"),
-            ("waiting", "Requests waiting for locks"),
+            ("waiting", "Requests waiting for locks of records"),
             ("prepared", "Transactions prepared and not executed"),
             ("expired_total", "Records removed because they had expired"),
             ("guard_failures_total", "Guards that did not hold"),
@@ -251,7 +258,89 @@ impl Sheet {
         for gauge in gauges {
             self.add(gauge)?;
         }
-        self.add(conflicts)
+        self.add(conflicts)?;
+        self.locks(status)
+    }
+
+    /// Locks that clients take by name, as the leaders here have seen them.
+    fn locks(&self, status: &Status) -> Result<(), prometheus::Error> {
+        let names = [
+            ("grants_total", "Grants of locks by name, sections among them"),
+            ("refused_total", "Attempts to take a lock without waiting that were refused"),
+            ("releases_total", "Locks that were released"),
+            ("lost_total", "Releases and renewals of locks that were not held any more"),
+            ("timeouts_total", "Waits in turn that ended without a grant"),
+            ("deadlocks_total", "Waits that were refused with DEADLOCK"),
+            ("fenced_total", "Commands that were refused with FENCED"),
+            ("waiting", "Clients that wait for their turn at locks and barriers"),
+            ("longest_wait_microseconds", "For how long the first in any queue has waited"),
+        ];
+        let mut gauges = Vec::new();
+        for (name, help) in names {
+            gauges.push(IntGaugeVec::new(Opts::new(format!("lock_{name}"), help), &["shard"])?);
+        }
+        let mut waits = Histogram::new("lock_wait_seconds", "From the request to the grant")?;
+        let mut holds = Histogram::new("lock_hold_seconds", "From the grant to the release")?;
+        for (shard, stats) in status.reports.iter().flat_map(|report| &report.shards) {
+            let label = shard.0.to_string();
+            for (gauge, value) in gauges.iter().zip(stats.locks.numbers()) {
+                gauge.with_label_values(&[&label]).set(i64::try_from(value).unwrap_or(i64::MAX));
+            }
+            waits.put(&label, &stats.locks.waits);
+            holds.put(&label, &stats.locks.holds);
+        }
+        for gauge in gauges {
+            self.add(gauge)?;
+        }
+        self.add(waits)?;
+        self.add(holds)
+    }
+}
+
+/// Durations that were counted elsewhere, of each shard.
+struct Histogram {
+    desc: Desc,
+    family: MetricFamily,
+}
+
+impl Histogram {
+    fn new(name: &str, help: &str) -> Result<Self, prometheus::Error> {
+        let desc = Desc::new(name.into(), help.into(), vec!["shard".into()], HashMap::new())?;
+        let mut family = MetricFamily::default();
+        family.set_name(name.into());
+        family.set_help(help.into());
+        family.set_field_type(MetricType::HISTOGRAM);
+        Ok(Self { desc, family })
+    }
+
+    fn put(&mut self, shard: &str, durations: &Durations) {
+        let mut histogram = proto::Histogram::default();
+        histogram.set_sample_count(durations.count());
+        histogram.set_sample_sum(durations.sum_us as f64 / 1e6);
+        let buckets = durations.up_to().map(|(end_us, count)| {
+            let mut bucket = proto::Bucket::default();
+            bucket.set_upper_bound(end_us as f64 / 1e6);
+            bucket.set_cumulative_count(count);
+            bucket
+        });
+        buckets.for_each(|bucket| histogram.mut_bucket().push(bucket));
+        let mut label = LabelPair::default();
+        label.set_name("shard".into());
+        label.set_value(shard.into());
+        let mut metric = Metric::default();
+        metric.mut_label().push(label);
+        metric.set_histogram(histogram);
+        self.family.mut_metric().push(metric);
+    }
+}
+
+impl Collector for Histogram {
+    fn desc(&self) -> Vec<&Desc> {
+        vec![&self.desc]
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        vec![self.family.clone()]
     }
 }
 

@@ -457,6 +457,9 @@ pub struct GatewayStats {
     pub subscribers: u64,
     /// Interactive transactions in progress.
     pub interactive: u64,
+    /// Clients let in to locks that this server keeps (`LOCK.ACQUIRE ... NEAR`). Other machines are not
+    /// told.
+    pub near_stays: u64,
 }
 
 crate::stats::numbers!(
@@ -472,5 +475,6 @@ impl GatewayStats {
         for (sum, number) in self.numbers_mut().into_iter().zip(other.numbers()) {
             *sum += number;
         }
+        self.near_stays += other.near_stays;
     }
 }

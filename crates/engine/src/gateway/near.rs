@@ -255,6 +255,7 @@ impl Gateway {
         let until_us = now_us + lease_us;
         let (request, callers) = (visit.request, told.clone());
         near.inside = Some(Stay { token, lease_us, until_us, request, told });
+        self.mail.stats.near_stays += 1;
         if in_time {
             // For whoever comes next.
             self.renew_near(lock, lease_us, None);

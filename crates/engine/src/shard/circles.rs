@@ -68,7 +68,7 @@ impl Shard {
     /// has set out meanwhile.
     pub(super) fn end_circle(&mut self, gateway: GatewayId, token: Token, told: &Blob) {
         if let Some(number) = self.turns.waiting_as(gateway, token) {
-            self.stats.refused += 1;
+            self.stats.locks.deadlocks += 1;
             let error = deadlock(String::from_utf8_lossy(told).into_owned());
             self.end_turn_with(number, error.into());
         }

@@ -36,6 +36,9 @@ impl Shard {
                 let recent = self.recent.iter_mut();
                 recent.for_each(|recent| recent.note_written(&apply.ops, now.mono_us));
                 let outcome = self.state.apply(apply, ctx);
+                if target.kind != TargetKind::Nobody {
+                    self.count_locks(apply, &outcome, ctx);
+                }
                 self.tell(now, target, outcome, ctx.ts);
                 if target.kind == TargetKind::Nobody
                     && let Some((key, _)) = apply.ops.first()

@@ -22,7 +22,8 @@ impl Shard {
             return;
         }
         let ts = self.clock.next().max(Timestamp::from_micros(now.wall_us));
-        let replies = self.idle_replies(Ctx { now_ms: now.wall_ms(), ts, seed: self.random });
+        let ctx = Ctx { now_ms: now.wall_ms(), ts, seed: self.random };
+        let replies = self.idle_replies(ctx);
         if replies.iter().all(Option::is_none) {
             return;
         }
@@ -43,7 +44,9 @@ impl Shard {
         let mut done = Vec::with_capacity(answered.len());
         for (apply, target, replies) in answered {
             self.stats.operations += replies.len() as u64;
-            self.tell(now, target, Outcome::Done(replies), ts);
+            let outcome = Outcome::Done(replies);
+            self.count_locks(&apply, &outcome, &ctx);
+            self.tell(now, target, outcome, ts);
             done.push(apply);
         }
         self.forget_idle(now, &done);

@@ -17,6 +17,7 @@ mod grants;
 mod idle;
 mod inquiry;
 mod leading;
+mod lock_counts;
 mod locks;
 mod observers;
 mod order;
@@ -728,7 +729,7 @@ impl Shard {
     }
 
     /// What the shard has counted, and its sizes now.
-    pub fn stats(&self) -> ShardStats {
+    pub fn stats(&self, now_us: u64) -> ShardStats {
         let mut stats = self.stats.clone();
         stats.keys = self.state.len() as u64;
         stats.keys_with_expiry = self.state.expiring() as u64;
@@ -736,6 +737,7 @@ impl Shard {
         stats.prepared = self.state.prepared().len() as u64;
         stats.conflicts = self.contention.conflicts();
         stats.hot_keys = self.contention.hot_keys();
+        stats.locks = self.lock_stats(now_us);
         stats
     }
 

@@ -192,7 +192,7 @@ impl Shard {
                 return;
             }
             Body::Stats => {
-                let stats = Box::new(self.stats());
+                let stats = Box::new(self.stats(now.mono_us));
                 self.answer(request.gateway, request.token, Answer::Stats(stats));
                 return;
             }

@@ -564,7 +564,7 @@ fn an_expired_key_is_removed_through_the_log_before_it_is_read() {
     assert_eq!(story.seen(), Vec::<String>::new());
     story.sync();
     assert_eq!(story.seen(), ["3 = 0"]);
-    assert_eq!(story.shard.stats().expired, 1);
+    assert_eq!(story.shard.stats(0).expired, 1);
 }
 
 #[test]

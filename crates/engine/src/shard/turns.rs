@@ -126,6 +126,15 @@ impl Turns {
         ahead.filter_map(|number| self.turns.get(number)?.op().waiter())
     }
 
+    /// For each record that somebody waits for: how many do, and the longest wait in microseconds.
+    pub fn queues(&self, now_us: u64) -> impl Iterator<Item = (Blob, u64, u64)> {
+        self.queues.iter().filter_map(move |(key, queue)| {
+            let first = self.turns.get(queue.waiting.first()?)?;
+            let longest_us = now_us.saturating_sub(first.since_us);
+            Some((key.clone(), queue.waiting.len() as u64, longest_us))
+        })
+    }
+
     /// Whether somebody waits for a record.
     pub fn has_waiting(&self, key: &Blob) -> bool {
         self.queues.get(key).is_some_and(|queue| !queue.waiting.is_empty())
@@ -292,7 +301,7 @@ impl Shard {
             let waits =
                 self.turns.turns.get(&number).is_some_and(|turn| !self.turns.copy_goes(turn));
             if waits && let Some(circle) = self.circle(now, number) {
-                self.stats.refused += 1;
+                self.stats.locks.deadlocks += 1;
                 self.end_turn_with(number, circle.into());
             }
             self.tell_listening(now, &key);
@@ -392,6 +401,7 @@ impl Shard {
     fn end_in_time(&mut self, number: Number) {
         let Some(turn) = self.turns.turns.get(&number) else { return };
         if !turn.goes && !self.turns.copy_goes(turn) {
+            self.stats.locks.timed_out += 1;
             self.end_turn_with(number, Reply::Nil);
         } else if let Some(turn) = self.turns.turns.get_mut(&number) {
             turn.late = true;
@@ -421,6 +431,7 @@ impl Shard {
             return late.into_iter().for_each(|copy| self.end_in_time(copy));
         }
         let Some(turn) = self.turns.end(number) else { return };
+        self.count_wait(turn.op(), &answer, turn.since_us, now);
         let same = self.turns.same(&turn);
         // What is repeated was granted to another copy of the request, over a connection on which its
         // client may have been told, and may have renewed it since: only the lease ends that.

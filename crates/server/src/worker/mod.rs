@@ -434,7 +434,7 @@ impl Worker {
                 }
                 Mail::Report(reply) => {
                     // Whoever asked may have given up waiting.
-                    let _ = reply.send(self.report());
+                    let _ = reply.send(self.report(now));
                 }
                 Mail::Overview(reply) => {
                     let _ = reply.send(self.gateway.overview());
@@ -606,11 +606,13 @@ impl Worker {
         }
     }
 
-    fn report(&self) -> Report {
+    fn report(&self, now: Now) -> Report {
         let shards = self.node.replicas();
         Report {
             gateway: self.gateway.stats().clone(),
-            shards: shards.map(|replica| (replica.id(), replica.shard().stats())).collect(),
+            shards: shards
+                .map(|replica| (replica.id(), replica.shard().stats(now.mono_us)))
+                .collect(),
             turns: self.turns,
             snapshots: self.snapshots.under_way() as u64,
             peers: self.links.counts(),
