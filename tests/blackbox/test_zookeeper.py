@@ -340,3 +340,22 @@ def test_who_connects_and_says_nothing_is_closed(zookeeper):
     begun = time.monotonic()
     assert zookeeper.send(b"\x00") == b""
     assert 9 < time.monotonic() - begun < 20
+
+
+def test_the_operator_says_how_long_sessions_may_be_silent(tmp_path):
+    bounds = "zookeeper_min_session_timeout_ms = 2000\nzookeeper_max_session_timeout_ms = 120000\n"
+    zookeeper = Zookeeper(tmp_path, config=bounds)
+    try:
+        for wished, granted in ((100, 2_000), (90_000, 90_000), (1_000_000, 120_000)):
+            connect = frame(struct.pack(">iqiq", 0, 0, wished, 0), word(b""))
+            with socket.create_connection(("127.0.0.1", zookeeper.port), WAIT_S) as client:
+                client.sendall(connect)
+                assert struct.unpack_from(">i", client.recv(4096), 8) == (granted,)
+        told = zookeeper.send(b"conf").decode()
+        assert "minSessionTimeout=2000\n" in told and "maxSessionTimeout=120000\n" in told
+        with zookeeper.server.client() as client:
+            assert client.config_get("zookeeper_max*") == {
+                "zookeeper_max_session_timeout_ms": "120000"
+            }
+    finally:
+        zookeeper.close()

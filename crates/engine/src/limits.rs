@@ -1,6 +1,8 @@
 //! Every bound of the product, in one place, with the relations between them checked at compile
 //! time. A limit that is reached gives an error that names it; nothing grows without one.
 
+use std::ops::RangeInclusive;
+
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
 /// Longest single argument (a value, a member), in bytes.
@@ -210,11 +212,12 @@ pub const NODES_MAX: usize = 1 << 22;
 pub const NODE_CHILDREN_MAX: usize = 1 << 20;
 /// Most sessions of the coordination service.
 pub const SESSIONS_MAX: usize = 100_000;
-/// Shortest time for which a session of the coordination service may be silent, in milliseconds: two of
-/// ZooKeeper's ticks.
-pub const SESSION_TIMEOUT_MS_MIN: i32 = 4_000;
-/// Longest time for which it may be silent, in milliseconds: twenty of ZooKeeper's ticks.
-pub const SESSION_TIMEOUT_MS_MAX: i32 = 40_000;
+/// For how long a session of the coordination service may be silent, in milliseconds, unless the operator
+/// says otherwise: two to twenty of ZooKeeper's ticks.
+pub const SESSION_TIMEOUT_MS: RangeInclusive<i32> = 4_000..=40_000;
+/// What an operator may say: a change of leaders takes a second as a rule, and a session that must be heard
+/// of more often would end with it.
+pub const SESSION_TIMEOUT_MS_ALLOWED: RangeInclusive<i32> = 2_000..=86_400_000;
 /// Most requests of a client of the coordination service that are read before they are answered.
 pub const COORDINATION_REQUESTS_MAX: usize = 10_000;
 /// Most nodes of the coordination service that are deleted at once because their time has come.

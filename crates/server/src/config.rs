@@ -13,11 +13,14 @@ use cluster::{ClusterOptions, ClusterSettings};
 use engine::gateway::Order;
 use engine::gateway::UserConfig;
 use engine::gateway::acl::Acl;
-use engine::limits::{CONNECTIONS_MAX, SHARDS_MAX, WORKERS_MAX};
+use engine::limits::{
+    CONNECTIONS_MAX, SESSION_TIMEOUT_MS, SESSION_TIMEOUT_MS_ALLOWED, SHARDS_MAX, WORKERS_MAX,
+};
 use engine::message::Concurrency;
 use serde::Deserialize;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -144,6 +147,10 @@ pub struct Settings {
     pub port: Option<u16>,
     /// TCP port for clients of the coordination service, which speak ZooKeeper's protocol; 0 for any.
     pub zookeeper_port: Option<u16>,
+    /// The shortest time for which sessions there may be silent, in milliseconds.
+    pub zookeeper_min_session_timeout_ms: Option<i32>,
+    /// The longest.
+    pub zookeeper_max_session_timeout_ms: Option<i32>,
     /// Number of shards.
     pub shards: Option<u16>,
     /// Number of worker threads.
@@ -209,6 +216,12 @@ impl Settings {
             bind: self.bind.or(below.bind),
             port: self.port.or(below.port),
             zookeeper_port: self.zookeeper_port.or(below.zookeeper_port),
+            zookeeper_min_session_timeout_ms: self
+                .zookeeper_min_session_timeout_ms
+                .or(below.zookeeper_min_session_timeout_ms),
+            zookeeper_max_session_timeout_ms: self
+                .zookeeper_max_session_timeout_ms
+                .or(below.zookeeper_max_session_timeout_ms),
             shards: self.shards.or(below.shards),
             workers: self.workers.or(below.workers),
             durability: self.durability.or(below.durability),
@@ -240,6 +253,8 @@ pub struct Options {
     pub port: u16,
     /// TCP port for clients of the coordination service; 0 for any, none if they are not served.
     pub zookeeper_port: Option<u16>,
+    /// For how long their sessions may be silent, in milliseconds.
+    pub zookeeper_session_timeout_ms: RangeInclusive<i32>,
     /// Number of shards, if it was said; an existing data directory knows its own.
     pub shards: Option<u16>,
     /// Number of worker threads.
@@ -309,6 +324,10 @@ impl Options {
                 "maxclients must be from 1 to {CONNECTIONS_MAX}, not {connections_max}"
             )));
         }
+        let sessions = session_timeouts(
+            settings.zookeeper_min_session_timeout_ms,
+            settings.zookeeper_max_session_timeout_ms,
+        )?;
         let log_level = settings.log_level.unwrap_or_else(|| "info".to_owned());
         if !["error", "warn", "info", "debug", "trace"].contains(&log_level.as_str()) {
             return Err(ConfigError::new(format!(
@@ -327,6 +346,7 @@ impl Options {
             bind: settings.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             port: settings.port.unwrap_or(6379),
             zookeeper_port: settings.zookeeper_port,
+            zookeeper_session_timeout_ms: sessions,
             shards,
             workers: workers.unwrap_or(cores),
             durability,
@@ -423,6 +443,36 @@ fn has_password(user: &UserSettings) -> bool {
     user.password.is_some() || user.password_hash.is_some()
 }
 
+/// For how long sessions may be silent. Whoever says one end only moves the other, if it must be.
+fn session_timeouts(
+    least_ms: Option<i32>,
+    most_ms: Option<i32>,
+) -> Result<RangeInclusive<i32>, ConfigError> {
+    let (usual, allowed) = (SESSION_TIMEOUT_MS, SESSION_TIMEOUT_MS_ALLOWED);
+    for (name, value) in [("min", least_ms), ("max", most_ms)] {
+        if let Some(value) = value.filter(|value| !allowed.contains(value)) {
+            let (from, to) = (allowed.start(), allowed.end());
+            return Err(ConfigError::new(format!(
+                "zookeeper_{name}_session_timeout_ms must be from {from} to {to}, not {value}"
+            )));
+        }
+    }
+    let range = match (least_ms, most_ms) {
+        (None, None) => usual,
+        (Some(least), None) => least..=least.max(*usual.end()),
+        (None, Some(most)) => most.min(*usual.start())..=most,
+        (Some(least), Some(most)) => least..=most,
+    };
+    if range.is_empty() {
+        return Err(ConfigError::new(format!(
+            "zookeeper_min_session_timeout_ms is {}, and zookeeper_max_session_timeout_ms less: {}",
+            range.start(),
+            range.end()
+        )));
+    }
+    Ok(range)
+}
+
 fn check_users(users: &[UserSettings]) -> Result<(), ConfigError> {
     for (index, user) in users.iter().enumerate() {
         if user.name.is_empty() || user.name.contains(char::is_whitespace) {
@@ -506,6 +556,8 @@ mod tests {
             bind,
             port,
             zookeeper_port,
+            zookeeper_min_session_timeout_ms,
+            zookeeper_max_session_timeout_ms,
             shards,
             workers,
             durability,
@@ -526,6 +578,8 @@ mod tests {
         assert!(dir.is_some() && bind.is_some() && port.is_some() && shards.is_some());
         assert!(workers.is_some() && durability.is_some() && cc.is_some() && maxmemory.is_some());
         assert!(order.is_some() && zookeeper_port.is_some());
+        assert!(zookeeper_min_session_timeout_ms.is_some());
+        assert!(zookeeper_max_session_timeout_ms.is_some());
         assert!(maxclients.is_some() && password.is_some() && insecure.is_some());
         assert!(metrics_port.is_some() && synchrony.is_some() && snapshot_log_bytes.is_some());
         assert!(log_level.is_some());
@@ -539,6 +593,17 @@ mod tests {
         for UserSettings { name: _, password, password_hash, rules } in users {
             assert!(password.is_some() && password_hash.is_some() && !rules.is_empty());
         }
+    }
+
+    #[test]
+    fn sessions_may_be_silent_for_as_long_as_is_said() {
+        let range = |least, most| session_timeouts(least, most).map_err(|error| error.to_string());
+        assert_eq!(range(None, None), Ok(4_000..=40_000));
+        assert_eq!(range(None, Some(120_000)), Ok(4_000..=120_000));
+        assert_eq!(range(Some(60_000), None), Ok(60_000..=60_000));
+        assert_eq!(range(None, Some(2_000)), Ok(2_000..=2_000));
+        assert!(range(Some(1_999), None).unwrap_err().contains("must be from 2000"));
+        assert!(range(Some(9_000), Some(8_000)).unwrap_err().contains("less: 8000"));
     }
 
     #[test]

@@ -367,6 +367,7 @@ impl Starting {
             log: self.dir.log(),
             machine: self.identity.gateway(0).machine.0,
             clustered: self.identity.is_clustered(),
+            session_timeout_ms: self.options.zookeeper_session_timeout_ms.clone(),
         })
     }
 
@@ -511,6 +512,7 @@ impl Starting {
             version: env!("CARGO_PKG_VERSION"),
             users: users(options),
             require_auth: options.requires_auth(),
+            session_timeout_ms: options.zookeeper_session_timeout_ms.clone(),
             settings: settings(options, self.shards, address),
             seed: 0,
         }
@@ -574,6 +576,7 @@ fn users(options: &Options) -> Vec<UserConfig> {
 fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<String, String> {
     let durable = options.durability != Durability::None;
     let tls_cluster = options.cluster.as_ref().is_some_and(|cluster| cluster.tls.is_some());
+    let sessions = &options.zookeeper_session_timeout_ms;
     let fsync = if durable { options.durability.name() } else { "no" };
     let pairs = [
         ("appendfsync", fsync.to_owned()),
@@ -594,6 +597,8 @@ fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<Str
         ("tls-cluster", if tls_cluster { "yes" } else { "no" }.to_owned()),
         ("tls-port", options.tls.as_ref().map_or(0, |tls| tls.port).to_string()),
         ("workers", options.workers.to_string()),
+        ("zookeeper_max_session_timeout_ms", sessions.end().to_string()),
+        ("zookeeper_min_session_timeout_ms", sessions.start().to_string()),
     ];
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

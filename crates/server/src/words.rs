@@ -5,16 +5,17 @@ use crate::worker::talk::{Clients, Details, Line, Talk};
 use adt::Blob;
 use engine::coordination::SessionId;
 use engine::coordination::survey::Survey;
-use engine::limits::{SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN};
+use engine::limits::SESSION_TIMEOUT_MS;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use wire::jute::FourLetterWord;
 
 /// The version of ZooKeeper whose protocol is spoken: what programs look for that ask for a version.
 const ZOOKEEPER_VERSION: &str = "3.8.0";
 /// Milliseconds of what ZooKeeper calls a tick: sessions are silent for two of them at least.
-const TICK_MS: i32 = SESSION_TIMEOUT_MS_MIN / 2;
+const TICK_MS: i32 = *SESSION_TIMEOUT_MS.start() / 2;
 
 /// What does not change while the server runs.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub struct Place {
     pub machine: u16,
     /// Whether there are other machines.
     pub clustered: bool,
+    /// For how long sessions may be silent, in milliseconds.
+    pub session_timeout_ms: RangeInclusive<i32>,
 }
 
 /// What a word is answered from.
@@ -183,15 +186,15 @@ fn monitor(sources: &Sources<'_>, sum: &Clients, out: &mut String) -> std::fmt::
 }
 
 fn configuration(place: &Place, out: &mut String) -> std::fmt::Result {
-    let Place { port, tls_port, dir, log, machine, .. } = place;
+    let Place { port, tls_port, dir, log, machine, session_timeout_ms, .. } = place;
     for (name, port) in [("clientPort", port), ("secureClientPort", tls_port)] {
         writeln!(out, "{name}={}", port.map_or(-1, i32::from))?;
     }
     writeln!(out, "dataDir={}", dir.display())?;
     writeln!(out, "dataDirSize={}\ndataLogDir={}", data_bytes(place), log.display())?;
     writeln!(out, "dataLogSize={}\ntickTime={TICK_MS}", bytes_below(log))?;
-    writeln!(out, "minSessionTimeout={SESSION_TIMEOUT_MS_MIN}")?;
-    writeln!(out, "maxSessionTimeout={SESSION_TIMEOUT_MS_MAX}\nserverId={machine}")
+    writeln!(out, "minSessionTimeout={}", session_timeout_ms.start())?;
+    writeln!(out, "maxSessionTimeout={}\nserverId={machine}", session_timeout_ms.end())
 }
 
 fn directories(place: &Place, out: &mut String) -> std::fmt::Result {
@@ -308,7 +311,9 @@ mod tests {
     fn place(clustered: bool) -> Place {
         let dir = PathBuf::from("/nowhere");
         let log = dir.join("log");
-        Place { port: Some(2181), tls_port: None, dir, log, machine: 3, clustered }
+        let session_timeout_ms = SESSION_TIMEOUT_MS;
+        let (port, tls_port, machine) = (Some(2181), None, 3);
+        Place { port, tls_port, dir, log, machine, clustered, session_timeout_ms }
     }
 
     fn details() -> Details {

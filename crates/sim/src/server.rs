@@ -315,6 +315,7 @@ fn gateway_config(
         version: "simulated",
         users: vec![everything()],
         require_auth: false,
+        session_timeout_ms: engine::limits::SESSION_TIMEOUT_MS,
         settings: BTreeMap::new(),
         seed,
     }

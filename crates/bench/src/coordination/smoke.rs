@@ -9,7 +9,7 @@ use super::locks::{self, Services, base, stretch};
 use super::operations::{Timed, quantile};
 use super::plan::{self, Measure, Point};
 use super::sessions::Sessions;
-use super::tasks::{OPERATIONS, Task};
+use super::tasks::{CREATE, DELETE, OPERATIONS, Task};
 use super::{grants, sections, stop};
 use crate::report::{Report, fields, ratio, rounded};
 use model::operation::Operation;
@@ -350,7 +350,7 @@ fn take_turns(
     }
     for &outstanding in &args.outstanding {
         let count = count.max(4 * outstanding as usize);
-        for (operation, name) in [(0, "create-pipelined"), (3, "delete-pipelined")] {
+        for (operation, name) in [(CREATE, "create-pipelined"), (DELETE, "delete-pipelined")] {
             for contestant in &mut *contestants {
                 let timed = contestant.turns.take(operation, count, outstanding as usize)?;
                 let sum = contestant.pipelined.entry((outstanding, name)).or_default();

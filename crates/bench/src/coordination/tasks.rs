@@ -3,7 +3,7 @@
 //! by the same code.
 
 use super::args::recipe;
-use super::client::{exists, get};
+use super::client::{exists, get, list};
 use super::generator::{Load, Outcome, run as generate};
 use super::nodes::Nodes;
 use super::operations::{Timed, each, watched};
@@ -21,11 +21,19 @@ const BASE_PIPELINE: usize = 1_000;
 /// Bytes of data in the nodes of creates that are measured.
 const CREATE_BYTES: usize = 25;
 
-/// The operations of the smoke test, in the order of the published tool.
-pub const OPERATIONS: [(&str, Operation); 8] = [
+/// Where [`OPERATIONS`] has the creation of nodes that stay.
+pub const CREATE: usize = 0;
+/// Where it has their deletion.
+pub const DELETE: usize = 4;
+/// Where it has the deletion that is watched, and behind it the notice.
+const DELETE_WATCHED: usize = 7;
+
+/// The operations of the smoke test, in the order of the published tool, which lists no children.
+pub const OPERATIONS: [(&str, Operation); 9] = [
     ("create-permanent", Operation::Write),
     ("set", Operation::Write),
     ("get", Operation::Read),
+    ("children", Operation::Read),
     ("delete", Operation::Write),
     ("create-ephemeral", Operation::Write),
     ("exists-watch", Operation::Read),
@@ -209,16 +217,17 @@ fn one_operation(
         std::str::from_utf8(name).ok()?.parse().ok()
     };
     let ask: Box<dyn Fn(usize) -> Ask + '_> = match operation {
-        0 => Box::new(|n| create(&path(n), data, Mode::default())),
+        CREATE => Box::new(|n| create(&path(n), data, Mode::default())),
         1 => Box::new(|n| set(&path(n), data)),
         2 => Box::new(|n| get(&path(n), false)),
-        3 => Box::new(|n| delete(&path(n))),
-        4 => Box::new(|n| create(&path(n), data, ephemeral)),
-        5 => Box::new(|n| exists(&path(n), true)),
+        3 => Box::new(|n| list(&path(n))),
+        DELETE => Box::new(|n| delete(&path(n))),
+        5 => Box::new(|n| create(&path(n), data, ephemeral)),
+        6 => Box::new(|n| exists(&path(n), true)),
         _ => {
             let ask = |n| delete(&path(n));
             let (deleted, noticed) = watched(nodes, 0, count, outstanding, ask, own)?;
-            return Ok(vec![(6, deleted), (7, noticed)]);
+            return Ok(vec![(DELETE_WATCHED, deleted), (DELETE_WATCHED + 1, noticed)]);
         }
     };
     Ok(vec![(operation, each(nodes, 0, count, outstanding, ask)?)])

@@ -1,6 +1,7 @@
 //! What clients see of the replicated state, told in their words.
 
 use super::service::{Command, Coordination};
+use super::tree::Node;
 use super::*;
 use crate::limits::REAPED_MAX;
 use adt::{Blob, Timestamp};
@@ -182,6 +183,23 @@ fn numbers_of_sequential_nodes_are_never_given_twice() {
     world.create(ann, Change::Create(create("/q/x"))).unwrap();
     assert_eq!(world.create(ann, sequential("/q/n-")), Ok("/q/n-0000000004".to_owned()));
     assert_eq!(world.create(ann, sequential("/top-")), Ok("/top-0000000001".to_owned()));
+}
+
+#[test]
+fn numbers_of_sequential_nodes_that_come_to_their_end_begin_at_the_other_one() {
+    let (mut world, ann) = world();
+    world.create(ann, Change::Create(create("/q"))).unwrap();
+    let node = world.service.tree().get(b"/q").unwrap().clone();
+    world.service.restore_node(Blob::from("/q"), Node { born: i32::MAX, ..node });
+    // As ZooKeeper's do, which writes them with a sign then.
+    for number in ["2147483647", "-2147483648", "-2147483647"] {
+        assert_eq!(world.create(ann, sequential("/q/n-")), Ok(format!("/q/n-{number}")));
+    }
+    assert_eq!(world.stat("/q").unwrap().num_children, 3);
+    let node = world.service.tree().get(b"/q").unwrap().clone();
+    world.service.restore_node(Blob::from("/q"), Node { born: -1, ..node });
+    assert_eq!(world.create(ann, sequential("/q/n-")), Ok("/q/n--000000001".to_owned()));
+    assert_eq!(world.create(ann, sequential("/q/n-")), Ok("/q/n-0000000000".to_owned()));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::level::Level;
 use crate::message::{Concurrency, GatewayId, Request, RequestId, ShardId};
 use adt::{Blob, Op, Reply};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// A connection, as gateway and server call it. Never used twice by one gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,6 +66,8 @@ pub struct Config {
     pub users: Vec<UserConfig>,
     /// Whether a connection must authenticate before anything else.
     pub require_auth: bool,
+    /// For how long sessions of the coordination service may be silent, in milliseconds.
+    pub session_timeout_ms: RangeInclusive<i32>,
     /// Settings for `CONFIG GET`, by name.
     pub settings: BTreeMap<String, String>,
     /// From which choices are made that a client may not foresee (which key `RANDOMKEY` gives).

@@ -13,10 +13,11 @@ use crate::coordination::{
     Acl, Answered, Ask, Code, Identity, OfSession, Password, Reply, SessionId, Told, Write, Zxid,
 };
 use crate::level::Level;
-use crate::limits::{COORDINATION_REQUESTS_MAX, SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN};
+use crate::limits::COORDINATION_REQUESTS_MAX;
 use crate::map::ShardMap;
 use crate::message::{Answer, Body, Now, ShardId};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 
 /// The shard that has the tree: that of slot 0, which no split takes from it.
 const TREE: ShardId = ShardId(0);
@@ -74,6 +75,11 @@ struct Client {
 
 type Outcome = (Result<Reply, Code>, Zxid);
 
+/// The time-out of a session whose client wishes for one.
+fn granted(allowed: &RangeInclusive<i32>, wished_ms: i32) -> i32 {
+    wished_ms.clamp(*allowed.start(), *allowed.end())
+}
+
 impl Gateway {
     /// A client has connected. It may be taken for somebody by its address.
     pub fn client_came(&mut self, now: Now, address: Identity) -> CoordinationClient {
@@ -117,8 +123,7 @@ impl Gateway {
                 Ask::Resume { session, password }
             }
             None => {
-                let timeout_ms =
-                    connect.timeout_ms.clamp(SESSION_TIMEOUT_MS_MIN, SESSION_TIMEOUT_MS_MAX);
+                let timeout_ms = granted(&self.config.session_timeout_ms, connect.timeout_ms);
                 let write = Write::Open { timeout_ms, password };
                 Ask::Write(Command {
                     session: SessionId(0),
@@ -237,9 +242,9 @@ impl Gateway {
             // It has seen what this cluster has not.
             return self.end_client(id);
         }
-        let wished = connect.timeout_ms.clamp(SESSION_TIMEOUT_MS_MIN, SESSION_TIMEOUT_MS_MAX);
+        let granted = granted(&self.config.session_timeout_ms, connect.timeout_ms);
         let (session, timeout_ms) = match (answered.reply, connect.session) {
-            (Ok(Reply::Session(session)), _) => (session, wished),
+            (Ok(Reply::Session(session)), _) => (session, granted),
             (Ok(Reply::Number(timeout_ms)), Some(session)) => (session, timeout_ms),
             (Err(Code::SessionExpired), _) => {
                 self.say(id, Said::Expired);

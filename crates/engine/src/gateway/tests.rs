@@ -64,6 +64,7 @@ impl Story {
             version: "1.2.3",
             users: vec![user],
             require_auth: false,
+            session_timeout_ms: crate::limits::SESSION_TIMEOUT_MS,
             settings: BTreeMap::new(),
             seed: 1,
         };

@@ -82,6 +82,7 @@ impl World {
                 version: "1.2.3",
                 users: users.clone(),
                 require_auth: false,
+                session_timeout_ms: engine::limits::SESSION_TIMEOUT_MS,
                 settings: BTreeMap::from([("maxmemory".to_owned(), "0".to_owned())]),
                 seed: shape.seed,
             };
