@@ -25,6 +25,8 @@ pub enum Experiment {
     E5,
     /// Locks over the round trip between servers, clients 50 ms away.
     E6,
+    /// The plan of E8 to E11: which points they have. It measures nothing.
+    E7,
     /// Locks over the time they are held, clients 100 ms away.
     E8,
     /// Locks over the time they are held, clients close by.
@@ -146,7 +148,7 @@ impl Experiment {
                 ..preset
             },
             // Made of others.
-            Self::E12 | Self::E17 => preset,
+            Self::E7 | Self::E12 | Self::E17 => preset,
             of_something_else => of_something_else.without_load(preset),
         }
     }
@@ -193,7 +195,7 @@ impl Experiment {
     /// The experiments that it consists of.
     pub fn parts(self) -> Vec<Self> {
         match self {
-            Self::E12 => vec![Self::E8, Self::E9, Self::E10, Self::E11],
+            Self::E7 | Self::E12 => vec![Self::E8, Self::E9, Self::E10, Self::E11],
             one => vec![one],
         }
     }

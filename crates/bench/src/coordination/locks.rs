@@ -468,6 +468,11 @@ pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
     for backend in &args.backend {
         backend.is_installed(program)?;
     }
+    let plan = args.experiment.contains(&Experiment::E7);
+    if plan && args.experiment.len() > 1 {
+        let what = "E7 is the plan of E8 to E11 and measures nothing: ask for it alone";
+        return Err(io::Error::new(ErrorKind::InvalidInput, what));
+    }
     let points = points(args);
     if points.is_empty() {
         let what = "none of these services has what was asked for: only claret knows locks itself \
@@ -487,7 +492,7 @@ pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
     report.more.insert("points".into(), points.len().into());
     report.more.insert("to_measure".into(), todo.len().into());
     report.more.insert("expected_s".into(), rounded(expected_s));
-    if args.dry_run {
+    if args.dry_run || plan {
         report.rows.extend(todo.iter().map(|point| point.fields()));
         if let Some(picture) = &args.plot {
             plot::draw(&report, picture)?;

@@ -324,6 +324,11 @@ mod tests {
         let shorter = points_of(&[&one[..], &["--requests", "10", "--seeds", "1"]].concat());
         assert_eq!(shorter.len(), 6);
         assert!(shorter.iter().all(|point| point.requests == 10 && point.service_ms == 1.0));
+        assert_eq!(
+            points_of(&["--experiment", "E7", "--backend", "claret"]).len(),
+            points_of(&["--experiment", "E12", "--backend", "claret"]).len(),
+            "the plan has what is to be measured"
+        );
         let all = points_of(&["--experiment", "E12,E8", "--backend", "claret"]);
         assert_eq!(all.len(), (9 + 11 + 7 + 7) * 6, "E12 has E8 to E11, and none twice");
     }
