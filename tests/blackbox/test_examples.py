@@ -74,6 +74,18 @@ def test_the_guide_for_locks(server):
     assert db.execute_command("LOCK.HOLDERS", "report") == []
 
 
+def test_the_pages_for_those_who_come_from_elsewhere(server, capsys):
+    for page, said in (("redlock.md", "larger token"), ("etcd.md", "2026-11-30 5")):
+        names = {"__name__": "guide"}
+        for block in blocks((ROOT / "docs/guide" / page).read_text()):
+            code = block.replace("6379", str(server.port))
+            exec(compile(code, page, "exec"), names)
+        assert said in capsys.readouterr().out
+        names["db"].close()
+    with server.client() as client:
+        assert client.get("report:newest") == "by ben"
+
+
 def test_the_guide_for_pipelines(make_server):
     server = make_server("--order", "constant", shards=4).start()
     names = {"__name__": "guide"}
