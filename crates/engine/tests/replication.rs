@@ -82,6 +82,11 @@ fn a_follower_that_was_away_for_long_gets_a_snapshot() {
 }
 
 #[test]
+fn nobody_stands_for_election_while_a_snapshot_takes_the_place_of_its_log() {
+    holds("restoring", include_str!("replication/restoring.txt"));
+}
+
+#[test]
 fn reads_rest_on_a_lease_or_on_a_round() {
     holds("lease", include_str!("replication/lease.txt"));
 }

@@ -405,6 +405,10 @@ impl Group {
         if message.to != u64::from(self.membership.own.0) {
             return Ok(());
         }
+        if self.restoring.is_some() && message.get_msg_type() == MessageType::MsgTimeoutNow {
+            // To stand for election would be too early: see [`Group::tick`].
+            return Ok(());
+        }
         let is_silent = lease::asks_for_vote(&message) && self.owes_entries();
         if is_silent || self.promise.forbids(mono_us, &message) {
             return Ok(());

@@ -62,7 +62,9 @@ impl Group {
     /// One tick has passed; see [`Pace::tick_us`]. At least that much time must lie between two
     /// calls.
     pub fn tick(&mut self, mono_us: u64) {
-        if self.is_asleep() || self.owes_entries() {
+        // While a snapshot is about to stand in the place of the log, there is neither what was in the log
+        // nor what comes behind the snapshot: the library would look for it if it stood for election.
+        if self.is_asleep() || self.owes_entries() || self.restoring.is_some() {
             return;
         }
         let pace = self.pace;
