@@ -115,6 +115,11 @@ def test_words_are_answered_without_a_quorum(tmp_path):
         for one, port in zip(found, ports):
             watches = b"Total watches:1" in said(port, b"wchs")
             assert watches == (one[1] == "leader")
+            # As ZooKeeper's leader does, for alarms that count its followers.
+            told = said(port, b"mntr").decode()
+            follow = re.findall(r"zk_(quorum_size|learners|synced_followers)\t(\d)\n", told)
+            leads = [("quorum_size", "3"), ("learners", "2"), ("synced_followers", "2")]
+            assert follow == (leads if one[1] == "leader" else [])
         cluster.nodes[1].kill()
         cluster.nodes[2].kill()
         assert said(ports[0], b"ruok") == b"imok"

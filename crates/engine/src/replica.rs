@@ -14,7 +14,7 @@ use crate::level::Level;
 use crate::message::{Body, MachineId, Now, Request, Response, ShardId, TxnId};
 use crate::pipeline::Word;
 use crate::replication::{
-    Group, GroupError, Members, Membership, Persist, Promises, Recovered, Standing, Step,
+    Followers, Group, GroupError, Members, Membership, Persist, Promises, Recovered, Standing, Step,
 };
 use crate::shard::apply::State;
 use crate::shard::snapshot::{Header, Reader};
@@ -520,6 +520,11 @@ impl<C: EntryCodec> Replica<C> {
     /// Whether other machines than the members are not needed any more, as far as the leader knows.
     pub fn is_settled(&self) -> bool {
         self.leading.is_some() && self.group.is_settled()
+    }
+
+    /// The other members, if this replica leads.
+    pub fn followers(&self) -> Option<Followers> {
+        self.group.followers()
     }
 
     /// How this replica stands to the others of its group.

@@ -159,6 +159,12 @@ fn monitor(sources: &Sources<'_>, sum: &Clients, out: &mut String) -> std::fmt::
     let mut put = |name: &str, value: String| writeln!(out, "zk_{name}\t{value}");
     put("version", version())?;
     put("server_state", mode(sources.place, sum.survey.as_ref()).to_owned())?;
+    if let Some(followers) = sum.followers.filter(|_| sources.place.clustered) {
+        // ZooKeeper's leaders say these.
+        put("quorum_size", followers.voters.to_string())?;
+        put("learners", followers.others.to_string())?;
+        put("synced_followers", followers.following.to_string())?;
+    }
     put("min_latency", sum.talk.min_ms().to_string())?;
     put("avg_latency", rounded(sum.talk.average_ms()))?;
     put("max_latency", sum.talk.max_ms().to_string())?;
@@ -333,7 +339,8 @@ mod tests {
         let mut talk = Talk::default();
         (talk.received, talk.sent) = (4, 5);
         [1_000, 2_000].into_iter().for_each(|us| talk.answer(us));
-        let clients = Clients { connections: 1, outstanding: 0, talk, survey: Some(survey) };
+        let survey = Some(survey);
+        let clients = Clients { connections: 1, talk, survey, ..Clients::default() };
         let address = "127.0.0.1:4000".parse().unwrap();
         let line = Line { address, reading: true, outstanding: 0, talk, session: None };
         let paths = vec![Blob::from("/a"), Blob::from("/b")];

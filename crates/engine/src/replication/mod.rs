@@ -28,7 +28,7 @@ mod standing;
 pub use log::MemoryLog;
 pub use members::{Members, Step};
 pub use pace::Pace;
-pub use standing::Standing;
+pub use standing::{Followers, Standing};
 
 use crate::limits::{PERSISTS_MAX, PROMISE_US_MAX};
 use crate::message::{MachineId, ShardId};

@@ -3,6 +3,7 @@
 
 use super::{Group, GroupError};
 use crate::message::MachineId;
+use raft::ProgressState;
 use raft::eraftpb::{Message, MessageType};
 
 /// How a replica stands to the others of its group.
@@ -16,6 +17,17 @@ pub enum Standing {
     Leaderless,
 }
 
+/// What a leader knows of the other members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Followers {
+    /// Members that vote, the leader among them.
+    pub voters: usize,
+    /// All others.
+    pub others: usize,
+    /// Those of them that take entries as they come, and were heard of lately.
+    pub following: usize,
+}
+
 impl Group {
     /// How this replica stands to the others.
     pub fn standing(&self) -> Standing {
@@ -26,6 +38,23 @@ impl Group {
         let is_current = if led { self.is_serving() } else { self.last().0 >= self.told };
         let is_current = is_current && self.restoring.is_none();
         if is_current { Standing::Current } else { Standing::Behind }
+    }
+
+    /// The other members as this replica sees them, if it leads.
+    pub fn followers(&self) -> Option<Followers> {
+        if !self.is_leader() {
+            return None;
+        }
+        let own = u64::from(self.membership.own.0);
+        let others = self.node.raft.prs().iter().filter(|(id, _)| **id != own);
+        let mut found = Followers { voters: self.members.voters.len(), ..Followers::default() };
+        for (_, progress) in others {
+            found.others += 1;
+            // It takes entries as they come, and was heard of lately.
+            let follows = progress.state == ProgressState::Replicate && progress.recent_active;
+            found.following += usize::from(follows);
+        }
+        Some(found)
     }
 
     /// The replica that leads, as far as it is known here.

@@ -31,6 +31,7 @@ impl Worker {
             report.outstanding += dialogue.outstanding();
             report.talk.add(&dialogue.share);
         }
+        report.followers = self.tree().and_then(|replica| replica.followers());
         report.survey = self.tree().map(|replica| replica.shard().survey());
         report
     }

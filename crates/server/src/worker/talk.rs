@@ -2,6 +2,7 @@
 
 use engine::coordination::survey::{Listed, Survey};
 use engine::coordination::{SessionId, Zxid};
+use engine::replication::Followers;
 use std::net::SocketAddr;
 
 /// Messages, and how long answers took.
@@ -103,6 +104,8 @@ pub struct Clients {
     pub talk: Talk,
     /// What the replica of the tree's shard can tell, if it is at this worker.
     pub survey: Option<Survey>,
+    /// The other replicas of it, if that one leads.
+    pub followers: Option<Followers>,
 }
 
 impl Clients {
@@ -112,6 +115,7 @@ impl Clients {
         self.outstanding += other.outstanding;
         self.talk.add(&other.talk);
         self.survey = self.survey.or(other.survey);
+        self.followers = self.followers.or(other.followers);
     }
 }
 
