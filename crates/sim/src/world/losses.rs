@@ -58,6 +58,10 @@ impl World {
     pub(super) fn replace(&mut self) -> Result<(), String> {
         self.fault("machines_replaced");
         let machine = self.add_machine();
+        if self.now_us > self.faults_end_us {
+            // The operator may have thought that everything was upgraded.
+            self.begin_upgrading();
+        }
         self.boot(machine)
     }
 
