@@ -15,7 +15,7 @@ use engine::message::{
 use engine::node::{Parcel, SnapshotPiece, Taken, Timing};
 use engine::pipeline::Word;
 use engine::replication::Members;
-use engine::stats::ShardStats;
+use engine::stats::{LockStats, ShardStats};
 use probe::watch::{AppendRow, Figures, Row, Wish};
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, Snapshot};
 use smallvec::smallvec;
@@ -237,6 +237,8 @@ fn shard_stats() -> ShardStats {
         duplicates: 18,
         conflicts: [(("set add".into(), "set read".into()), 19)].into(),
         hot_keys: vec![(Blob::from("k"), 20, 21)],
+        // Other machines are not told.
+        locks: LockStats::default(),
     }
 }
 
@@ -260,6 +262,7 @@ fn gateway_stats() -> GatewayStats {
         blocked: 16,
         subscribers: 17,
         interactive: 18,
+        near_stays: 0,
     }
 }
 
