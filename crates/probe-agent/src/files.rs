@@ -191,7 +191,12 @@ impl Files {
         let options =
             thin::Options { last_day: today - i64::from(keep_days) - 1, node, threads: 1 };
         match thin::thin(&self.root, options, &Silent) {
-            Ok(done) => total.add(done),
+            Ok(mut done) => {
+                // What cannot be read is found anew every day: the newest look counts.
+                let excluded = std::mem::take(&mut done.excluded);
+                total.add(done);
+                total.excluded = excluded;
+            }
             // In the first days of a deployment.
             Err(probe_data::Error::Content { .. }) => {}
             Err(error) => {

@@ -1,5 +1,6 @@
 //! A folder of files of both tables.
 
+use crate::calls::Calls;
 use crate::columns::{self, Opened};
 use crate::error::{Error, ExcludedFile, Exclusions};
 use crate::meta::{Metadata, Table};
@@ -34,6 +35,18 @@ impl Source {
     /// A file cannot be read any more.
     pub fn open(&self) -> Result<Vec<Opened>, Error> {
         self.files.iter().map(|path| columns::open(path)).collect()
+    }
+
+    /// Reads some columns of all of its calls.
+    ///
+    /// # Errors
+    /// A file cannot be read to its end.
+    pub fn calls(&self, names: &[&str]) -> Result<Calls, Error> {
+        let mut calls = Calls::default();
+        for file in self.open()? {
+            (0..file.groups()).try_for_each(|group| calls.read(&file, group, names))?;
+        }
+        Ok(calls)
     }
 }
 

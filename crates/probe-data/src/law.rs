@@ -1,10 +1,11 @@
 //! The law of round trips, or of synced writes, as weights of times: what models of other things need.
 
-use crate::calls::{Calls, NONE};
+use crate::calls::NONE;
 use crate::dataset::DataSet;
 use crate::error::{Error, Exclusions};
 use crate::meta::Metadata;
 use probe::Workload;
+use probe::calibrate::tail::bucket_around;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -57,11 +58,7 @@ pub fn weights(root: &Path, of: Of, pair: Option<(&str, &str)>) -> Result<Weight
         if wanted.is_some_and(|(caller, _)| caller != *from) {
             continue;
         }
-        let mut calls = Calls::default();
-        let columns = ["wl", "dst", "rtt", "svc", "t_sched"];
-        for file in source.open()? {
-            (0..file.groups()).try_for_each(|group| calls.read(&file, group, &columns))?;
-        }
+        let calls = source.calls(&["wl", "dst", "rtt", "svc"])?;
         let (workload, times) = match of {
             Of::RoundTrip => (Workload::Null, &calls.rtt_100ns),
             Of::DiskWrite => (Workload::Disk, &calls.svc_100ns),
@@ -89,8 +86,8 @@ pub fn weights(root: &Path, of: Of, pair: Option<(&str, &str)>) -> Result<Weight
 
 /// The middle of the bucket of a time.
 fn middle(ns: u64) -> u64 {
-    let shift = ns.checked_ilog2().unwrap_or(0).saturating_sub(STEP_BITS);
-    ((ns >> shift) << shift) + (1 << shift) / 2
+    let (first, last) = bucket_around(ns, STEP_BITS);
+    first.midpoint(last)
 }
 
 #[cfg(test)]
@@ -124,8 +121,7 @@ mod tests {
         };
         // The same, from the rows.
         let source = &DataSet::open(&root).unwrap().calls[&(19_723, 0)];
-        let mut calls = Calls::default();
-        calls.read(&source.open().unwrap()[0], 0, &probe::sample::COLUMNS).unwrap();
+        let calls = source.calls(&probe::sample::COLUMNS).unwrap();
         let rows = (0..calls.len()).filter_map(|at| calls.get(at));
         let rows = rows.filter(|row| row.dst == 2 && row.workload == Workload::Null);
         let rtts: Vec<f64> =

@@ -58,7 +58,7 @@ pub fn visit(
     for ((day, _), sources) in groups {
         let mut callers = Vec::with_capacity(sources.len());
         for source in sources {
-            callers.push(read(source)?);
+            callers.push(source.calls(&COLUMNS)?);
         }
         let mut watch = Watch::default();
         in_order(&callers, &mut |calls, from, to| listen(calls, from, to, &mut watch));
@@ -71,16 +71,6 @@ pub fn visit(
         progress.step();
     }
     Ok(seen)
-}
-
-fn read(source: &Source) -> Result<Calls, Error> {
-    let mut all = Calls::default();
-    for file in source.open()? {
-        for group in 0..file.groups() {
-            all.read(&file, group, &COLUMNS)?;
-        }
-    }
-    Ok(all)
 }
 
 /// Goes through the rounds of all callers by time: each is a stretch of rows of one caller.

@@ -89,10 +89,7 @@ impl ThinnedDay {
         for path in &self.sketch.files {
             left.unknown += sketch::visit(&columns::open(path)?, |row| left.rows.push(*row))?;
         }
-        for file in self.tail.open()? {
-            let mut groups = 0..file.groups();
-            groups.try_for_each(|at| left.tail.read(&file, at, &probe::sample::COLUMNS))?;
-        }
+        left.tail = self.tail.calls(&probe::sample::COLUMNS)?;
         let unknown = (0..left.tail.len()).filter(|at| left.tail.get(*at).is_none()).count();
         left.unknown += unknown as u64;
         Ok(left)
@@ -137,11 +134,7 @@ pub fn thin(root: &Path, options: Options, progress: &dyn Progress) -> Result<Th
 }
 
 fn caller_day(root: &Path, source: &Source) -> Result<Thinned, Error> {
-    let mut calls = Calls::default();
-    for file in source.open()? {
-        let mut groups = 0..file.groups();
-        groups.try_for_each(|at| calls.read(&file, at, &probe::sample::COLUMNS))?;
-    }
+    let calls = source.calls(&probe::sample::COLUMNS)?;
     let kept = sketch::kept(&calls);
     let rows = sketch::sketch(&calls, &kept);
     let mut tail = Calls::default();
@@ -177,9 +170,9 @@ fn host_day(root: &Path, source: &Source) -> Result<Thinned, Error> {
 
 fn write(
     root: &Path,
-    columns: &[crate::columns::Column],
+    columns: &[columns::Column],
     metadata: &Metadata,
-    values: Vec<crate::columns::Values>,
+    values: Vec<columns::Values>,
 ) -> Result<PathBuf, Error> {
     let path = root.join(format!("{}.parquet", metadata.stem()));
     write_file(&path, columns, metadata, [Ok(values)])?;

@@ -6,6 +6,7 @@
 use crate::control::Status;
 use crate::counts::PeerCounts;
 use crate::synchrony::picture::Picture;
+use adt::Blob;
 use engine::gateway::{GatewayStats, Overview, ShardSeen};
 use engine::message::{MachineId, ShardId};
 use engine::stats::{LockStats, ShardStats};
@@ -227,12 +228,24 @@ fn shard(seen: &ShardSeen, here: &BTreeMap<ShardId, &ShardStats>) -> Shard {
     }
 }
 
+/// A key with two numbers, as shards tell them.
+type Told = (Blob, u64, u64);
+
+/// Those of all shards with the largest numbers, as far as they are shown.
+fn largest<'a>(
+    here: &BTreeMap<ShardId, &'a ShardStats>,
+    of: fn(&ShardStats) -> &[Told],
+    numbers: fn(&Told) -> (u64, u64),
+) -> impl Iterator<Item = (ShardId, &'a Told)> {
+    let all = here.iter().flat_map(|(shard, stats)| of(stats).iter().map(|told| (*shard, told)));
+    let mut all: Vec<_> = all.collect();
+    all.sort_by(|(_, a), (_, b)| (numbers(b), &a.0).cmp(&(numbers(a), &b.0)));
+    all.into_iter().take(HOT_KEYS_SHOWN)
+}
+
 /// The keys that were waited for longest, on all shards.
 fn hot_keys(here: &BTreeMap<ShardId, &ShardStats>, shows: bool) -> Vec<HotKey> {
-    let all = here.iter().flat_map(|(shard, stats)| stats.hot_keys.iter().map(|key| (*shard, key)));
-    let mut all: Vec<_> = all.collect();
-    all.sort_by(|(_, a), (_, b)| (b.2, b.1, &a.0).cmp(&(a.2, a.1, &b.0)));
-    let told = all.into_iter().take(HOT_KEYS_SHOWN);
+    let told = largest(here, |stats| &stats.hot_keys, |(_, waits, us)| (*us, *waits));
     told.map(|(shard, (key, waits, waited_us))| HotKey {
         shard: shard.0,
         key: shows.then(|| shown(key)),
@@ -244,11 +257,7 @@ fn hot_keys(here: &BTreeMap<ShardId, &ShardStats>, shows: bool) -> Vec<HotKey> {
 
 /// The longest queues of those who wait for their turn, on all shards.
 fn queues(here: &BTreeMap<ShardId, &ShardStats>, shows: bool) -> Vec<Queue> {
-    let all = here.iter();
-    let all = all.flat_map(|(shard, stats)| stats.locks.queues.iter().map(|one| (*shard, one)));
-    let mut all: Vec<_> = all.collect();
-    all.sort_by(|(_, a), (_, b)| (b.1, b.2, &a.0).cmp(&(a.1, a.2, &b.0)));
-    let told = all.into_iter().take(HOT_KEYS_SHOWN);
+    let told = largest(here, |stats| &stats.locks.queues, |(_, waiting, us)| (*waiting, *us));
     told.map(|(shard, (key, waiting, longest_us))| Queue {
         shard: shard.0,
         key: shows.then(|| shown(key)),

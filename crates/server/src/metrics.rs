@@ -237,19 +237,14 @@ impl Sheet {
             ("guard_failures_total", "Guards that did not hold"),
             ("duplicates_total", "Retries recognised by their request number"),
         ];
-        let mut gauges = Vec::new();
-        for (name, help) in names {
-            gauges.push(IntGaugeVec::new(Opts::new(format!("shard_{name}"), help), &["shard"])?);
-        }
+        let gauges = of_shards("shard", &names)?;
         let conflicts = IntGaugeVec::new(
             Opts::new("conflicts_total", "Waits by lock mode held and asked for"),
             &["held", "asked"],
         )?;
         for (shard, stats) in status.reports.iter().flat_map(|report| &report.shards) {
             let label = shard.0.to_string();
-            for (gauge, value) in gauges.iter().zip(stats.numbers()) {
-                gauge.with_label_values(&[&label]).set(i64::try_from(value).unwrap_or(i64::MAX));
-            }
+            set(&gauges, &label, stats.numbers());
             for ((held, asked), count) in &stats.conflicts {
                 let count = i64::try_from(*count).unwrap_or(i64::MAX);
                 conflicts.with_label_values(&[held, asked]).add(count);
@@ -275,17 +270,12 @@ impl Sheet {
             ("waiting", "Clients that wait for their turn at locks and barriers"),
             ("longest_wait_microseconds", "For how long the first in any queue has waited"),
         ];
-        let mut gauges = Vec::new();
-        for (name, help) in names {
-            gauges.push(IntGaugeVec::new(Opts::new(format!("lock_{name}"), help), &["shard"])?);
-        }
+        let gauges = of_shards("lock", &names)?;
         let mut waits = Histogram::new("lock_wait_seconds", "From the request to the grant")?;
         let mut holds = Histogram::new("lock_hold_seconds", "From the grant to the release")?;
         for (shard, stats) in status.reports.iter().flat_map(|report| &report.shards) {
             let label = shard.0.to_string();
-            for (gauge, value) in gauges.iter().zip(stats.locks.numbers()) {
-                gauge.with_label_values(&[&label]).set(i64::try_from(value).unwrap_or(i64::MAX));
-            }
+            set(&gauges, &label, stats.locks.numbers());
             waits.put(&label, &stats.locks.waits);
             holds.put(&label, &stats.locks.holds);
         }
@@ -294,6 +284,21 @@ impl Sheet {
         }
         self.add(waits)?;
         self.add(holds)
+    }
+}
+
+/// A gauge for each name, with a value for each shard.
+fn of_shards(of: &str, names: &[(&str, &str)]) -> Result<Vec<IntGaugeVec>, prometheus::Error> {
+    let gauge = |(name, help): &(&str, &str)| {
+        IntGaugeVec::new(Opts::new(format!("{of}_{name}"), *help), &["shard"])
+    };
+    names.iter().map(gauge).collect()
+}
+
+/// The values of one shard, in the order of the gauges.
+fn set(gauges: &[IntGaugeVec], shard: &str, values: impl IntoIterator<Item = u64>) {
+    for (gauge, value) in gauges.iter().zip(values) {
+        gauge.with_label_values(&[shard]).set(i64::try_from(value).unwrap_or(i64::MAX));
     }
 }
 

@@ -70,13 +70,8 @@ impl<'a> CallerDay<'a> {
     /// # Errors
     /// The file cannot be read to its end.
     pub fn read(source: &'a Source, more: &[&str]) -> Result<Self, Error> {
-        let mut calls = Calls::default();
         let names: Vec<&str> = FIRST.iter().chain(more).copied().collect();
-        for file in source.open()? {
-            for group in 0..file.groups() {
-                calls.read(&file, group, &names)?;
-            }
-        }
+        let calls = source.calls(&names)?;
         let ascending = calls.t_sched_ns.is_sorted();
         let order = (!ascending).then(|| {
             let mut order: Vec<u32> = (0..calls.len() as u32).collect();

@@ -7,6 +7,7 @@
 use crate::calls::Calls;
 use crate::columns::{Column, Form, Numbers, Opened, Values};
 use crate::error::Error;
+use probe::calibrate::tail::bucket_around;
 use probe::{Status, Workload};
 use std::collections::BTreeMap;
 
@@ -56,8 +57,7 @@ pub fn columns() -> Vec<Column> {
 
 /// The upper end of the bucket of a latency.
 fn upto(ns: u64) -> u64 {
-    let shift = ns.checked_ilog2().unwrap_or(0).saturating_sub(STEP_BITS);
-    ns | ((1 << shift) - 1)
+    bucket_around(ns, STEP_BITS).1
 }
 
 /// Which calls of one caller and day are kept one by one: those later than the 99th percentile of

@@ -45,6 +45,14 @@ pub struct Quantile {
     pub exact: bool,
 }
 
+/// The first and the last value of the bucket around one, if every power of two has `2^step_bits` of
+/// them; the law of a [`Recorder`] has 2^8.
+pub fn bucket_around(ns: u64, step_bits: u32) -> (u64, u64) {
+    let shift = ns.checked_ilog2().unwrap_or(0).saturating_sub(step_bits);
+    let within = (1 << shift) - 1;
+    (ns & !within, ns | within)
+}
+
 fn bucket(ns: u64) -> usize {
     if ns < STEPS {
         return ns as usize;
@@ -264,6 +272,8 @@ mod tests {
         for at in 0..10_000 {
             let end = bucket_end(at);
             assert_eq!((bucket(end), bucket(end + 1)), (at, at + 1));
+            assert_eq!(bucket_around(end, STEP_BITS).1, end);
+            assert_eq!(bucket_around(end + 1, STEP_BITS).0, end + 1);
         }
         assert!(bucket_end(bucket(LOST - 1)) >= LOST - 1);
     }

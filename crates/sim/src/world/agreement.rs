@@ -54,15 +54,10 @@ impl World {
         };
         let lacking =
             self.machines.iter().filter(|machine| !machine.is_retired).filter_map(|machine| {
-                let mut workers = machine.workers.iter();
-                let known =
-                    workers.next().and_then(|worker| worker.node().map()).map(|map| map.epoch);
-                let lacks = workers.all(|worker| worker.node().replica(shard).is_none())
-                    && machine
-                        .workers
-                        .first()
-                        .is_none_or(|worker| worker.node().replica(shard).is_none());
-                let (id, up) = (machine.id.0, !machine.workers.is_empty());
+                let (id, workers) = (machine.id.0, &machine.workers);
+                let known = workers.first().and_then(|worker| worker.node().map());
+                let (up, known) = (machine.is_up(), known.map(|map| map.epoch));
+                let lacks = workers.iter().all(|worker| worker.node().replica(shard).is_none());
                 lacks.then(|| format!("machine {id}: no replica, up {up}, knows epoch {known:?}"))
             });
         replicas.map(line).chain(lacking).collect::<Vec<_>>().join("\n")
