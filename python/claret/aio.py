@@ -299,6 +299,7 @@ class Claret(redis.asyncio.Redis):
         timeout=None,
         cohort=COHORT,
         tokens=TOKENS,
+        adaptive=False,
         policy=RetryPolicy(),
     ):
         """A lock that stays with this process; see :meth:`claret.Claret.retained`.
@@ -306,7 +307,8 @@ class Claret(redis.asyncio.Redis):
         It is one object for all tasks: ``async with db.retained("report") as kept``, and in it ``async
         with kept.lock() as lock``. If it is lost the task in the block is cancelled.
         """
-        return Retained(self, name, lease, owner, timeout, cohort, tokens, policy=policy)
+        how = (lease, owner, timeout, cohort, tokens, adaptive)
+        return Retained(self, name, *how, policy=policy)
 
     def section(
         self,

@@ -68,14 +68,16 @@ class Visit(Block, Stay):
 class Retained:
     """A lock that stays with the process, for all its tasks; see :class:`claret.Retained`."""
 
-    def __init__(self, db, name, lease, owner, timeout, cohort, tokens, policy=RetryPolicy()):
+    def __init__(
+        self, db, name, lease, owner, timeout, cohort, tokens, adaptive, policy=RetryPolicy()
+    ):
         self.db = db
         self.name = name
         self._timeout = timeout
         self._grant = lambda: Grant(db, name, lease, owner, tokens, policy)
         # Asks nothing: what is wrong with the words is told here.
         self._grant()
-        self._kept = Kept(cohort, tokens)
+        self._kept = Kept(cohort, tokens, adaptive)
         # Set when something has changed, and replaced by another one then.
         self._changed = asyncio.Event()
         self._keeper = None
@@ -113,17 +115,18 @@ class Retained:
                 await self._give_back()
                 if kept.enter(stay):
                     return True
-                new = self._grant()
+                new, asked_at = self._grant(), time.monotonic()
                 if not await new.ask(time_left(timeout, begun)):
                     return False
-                kept.granted(new)
+                kept.granted(new, asked_at)
                 if self._keeper is None or self._keeper.done():
                     self._keeper = asyncio.ensure_future(self._keep())
                 self._notify()
         finally:
             if stay is not kept.inside:
                 kept.leave(stay)
-                self._notify()
+                # Whoever left may have counted on this one.
+                await self._give_back()
 
     async def leave(self, stay):
         """Somebody leaves; tells whether it was in, and the lock held."""
@@ -197,7 +200,7 @@ class Retained:
             return False
         if kept.grant is grant:
             if wanted:
-                kept.recalled = True
+                kept.recall()
                 await self._give_back()
             else:
                 grant.lose()

@@ -79,6 +79,7 @@ class Claret(redis.Redis):
         timeout=None,
         cohort=COHORT,
         tokens=TOKENS,
+        adaptive=False,
         policy=RetryPolicy(),
     ):
         """A lock that stays with this process until somebody else wants it; see :class:`Retained`.
@@ -94,9 +95,11 @@ class Claret(redis.Redis):
         server's doing, each under a token of its own. When somebody else waits it goes back as soon
         as whoever is in leaves and no other thread waits, or ``cohort`` of them have been in since.
         ``timeout`` is how long a thread waits for it. ``tokens`` is for how many stays it is asked
-        for at a time.
+        for at a time. ``adaptive`` keeps it only while that pays: while the next one who wants it is
+        mostly of this process, as far as this process sees.
         """
-        return Retained(self, name, lease, owner, timeout, cohort, tokens, policy=policy)
+        how = (lease, owner, timeout, cohort, tokens, adaptive)
+        return Retained(self, name, *how, policy=policy)
 
     def section(
         self,

@@ -6,9 +6,12 @@ The process has a *grant* of the lock, with a block of fencing tokens. Whoever o
 has a *stay*, and a token of its own out of the block. Stays follow each other in the order of
 their arrival, which the server hears nothing of. The grant goes back when somebody else wants the
 lock and nobody of the process does, or so many have been let in since that it is the others' turn;
-when its tokens are used up; and when it is lost.
+when its tokens are used up; and when it is lost. An adaptive lock goes back each time as long as that is
+what pays (:class:`Keep`); then nobody listens for others: there may always be some.
 """
 
+import math
+import time
 from collections import deque
 
 from .errors import LockLost, NotAcquired
@@ -17,6 +20,56 @@ from .errors import LockLost, NotAcquired
 COHORT = 16
 # With how many tokens a grant comes: as many as there can be.
 TOKENS = 65_536
+
+
+# So many locks of a process come before it tries to keep the next one, and as so many counts one that
+# is wanted again before somebody else could have had it.
+LOCKS = 8
+# A try in vain doubles that, so often at most.
+DOUBLINGS = 3
+# How far those who came back may be ahead of recalls.
+AHEAD = 3
+
+
+class Keep:
+    """Whether a process should keep a lock: what one way has wasted decides when the other is tried.
+
+    A kept lock saves a request if the next one who wants it is of the same process, and costs a recall if
+    not; the same rule as that of the client for Rust. (Lim and Agarwal, Reactive Synchronization
+    Algorithms for Multiprocessors, 1994.)
+    """
+
+    def __init__(self):
+        self.keeps = False
+        self._seen = 0
+        self._in_vain = 0
+        self._ahead = 0
+        # The least that it took to have the lock from the server: without waiting for others.
+        self._least_s = math.inf
+
+    def granted(self, away_s, took_s):
+        """The process had it from the server in so long, so long after it had given it back."""
+        self._least_s = min(self._least_s, took_s)
+        if self.keeps:
+            return
+        self._seen += LOCKS if away_s < self._least_s else 1
+        self.keeps = self._seen >= LOCKS << self._in_vain
+        self._ahead = 1
+
+    def came_back(self):
+        """The lock was kept, and somebody of the process entered it."""
+        if self.keeps:
+            self._ahead = min(self._ahead + 1, AHEAD)
+            self._in_vain = 0
+
+    def recalled(self):
+        """The lock was kept, and somebody else wanted it while nobody of the process did."""
+        if self.keeps:
+            self._ahead -= 1
+            self.keeps = self._ahead > 0
+            if not self.keeps:
+                self._seen = 0
+                self._in_vain = min(self._in_vain + 1, DOUBLINGS)
 
 
 class Stay:
@@ -72,7 +125,7 @@ class Stay:
 class Kept:
     """What a process has of one lock."""
 
-    def __init__(self, cohort, tokens):
+    def __init__(self, cohort, tokens, adaptive=False):
         if cohort < 1:
             raise ValueError("a cohort has one member at least")
         # What is held of the lock, if anything is.
@@ -87,11 +140,19 @@ class Kept:
         self._tokens = tokens
         self._let_in = 0
         self._used = 0
+        self._keep = Keep() if adaptive else None
+        self._left_at = -math.inf
+        # Nobody has been in since somebody left who was followed by nobody.
+        self._idle = False
 
-    def granted(self, grant):
-        """The process has the lock from now on."""
-        self.grant, self.recalled = grant, False
+    def granted(self, grant, asked_at=0.0):
+        """The process has the lock from now on; it was asked for at ``asked_at`` (monotonic)."""
+        if self._keep:
+            self._keep.granted(asked_at - self._left_at, time.monotonic() - asked_at)
+        # Nobody is asked whether others want what goes back anyway.
+        self.grant, self.recalled = grant, self._keep is not None and not self._keep.keeps
         self._let_in = self._used = 0
+        self._idle = False
 
     def is_next(self, stay):
         """Whether nobody is in, or in front of somebody who wants to be."""
@@ -102,6 +163,9 @@ class Kept:
         if self.grant is None:
             return False
         stay.begin(self.grant, self.grant.token + self._used)
+        if self._keep and self._idle:
+            self._keep.came_back()
+        self._idle = False
         self._used += 1
         self._let_in += self.recalled
         self.line.popleft()
@@ -112,6 +176,7 @@ class Kept:
         """Somebody is out, or never was in."""
         if self.inside is stay:
             self.inside = None
+            self._idle = not self.line
         elif stay in self.line:
             self.line.remove(stay)
 
@@ -123,7 +188,14 @@ class Kept:
         if not (others or self.closed or self.grant.lost or self._used >= self._tokens):
             return None
         grant, self.grant = self.grant, None
+        self._left_at = time.monotonic()
         return grant
+
+    def recall(self):
+        """Somebody else wants the lock."""
+        if self._keep and self._idle and not self.line:
+            self._keep.recalled()
+        self.recalled = True
 
     def lapse(self, grant):
         """A grant is lost: it ends with its lease, and who is in it knows. Tells who that is."""

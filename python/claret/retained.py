@@ -68,14 +68,16 @@ class Retained:
     the lock back as soon as nobody is in.
     """
 
-    def __init__(self, db, name, lease, owner, timeout, cohort, tokens, policy=RetryPolicy()):
+    def __init__(
+        self, db, name, lease, owner, timeout, cohort, tokens, adaptive, policy=RetryPolicy()
+    ):
         self.db = db
         self.name = name
         self._timeout = timeout
         self._grant = lambda: Grant(db, name, lease, owner, tokens, policy)
         # Asks nothing: what is wrong with the words is told here.
         self._grant()
-        self._kept = Kept(cohort, tokens)
+        self._kept = Kept(cohort, tokens, adaptive)
         self._changed = threading.Condition()
         self._keeper = None
 
@@ -117,15 +119,19 @@ class Retained:
                     if kept.enter(stay):
                         return True
                 give_back(old)
-                new = self._grant()
+                new, asked_at = self._grant(), time.monotonic()
                 if not new.ask(time_left(timeout, begun)):
                     return False
-                self._granted(new)
+                self._granted(new, asked_at)
         finally:
+            old = None
             with self._changed:
                 if stay is not kept.inside:
                     kept.leave(stay)
+                    # Whoever left may have counted on this one.
+                    old = kept.take_back()
                     self._changed.notify_all()
+            give_back(old)
 
     def leave(self, stay):
         """Somebody leaves; tells whether it was in, and the lock held."""
@@ -139,9 +145,9 @@ class Retained:
         give_back(grant)
         return held
 
-    def _granted(self, grant):
+    def _granted(self, grant, asked_at):
         with self._changed:
-            self._kept.granted(grant)
+            self._kept.granted(grant, asked_at)
             if self._keeper is None:
                 self._keeper = threading.Thread(target=self._keep, daemon=True)
                 self._keeper.start()
@@ -188,7 +194,7 @@ class Retained:
             if kept.grant is not grant:
                 return True
             if wanted:
-                kept.recalled = True
+                kept.recall()
             else:
                 grant.lose()
                 return True

@@ -1,9 +1,12 @@
 """Kept locks: who of a process is let in, under which token, and when the lock goes back."""
 
+import math
+import time
+
 import pytest
 
 import claret
-from claret.keep import Kept, Stay
+from claret.keep import Keep, Kept, Stay
 
 
 class Grant:
@@ -100,3 +103,50 @@ def test_a_lock_that_is_lost_is_left_to_its_lease_and_whoever_is_in_knows():
     assert kept.inside is second
     with pytest.raises(ValueError):
         Kept(cohort=0, tokens=1)
+
+
+def course(users, away_s=1_000.0):
+    """What comes of a lock whose next user is ours or somebody else in turns: how often it was asked
+    for, and how often it was recalled from a process that was not in."""
+    keep, has, asked, recalled = Keep(), False, 0, 0
+    for ours in users:
+        if ours and has:
+            keep.came_back()
+        elif ours:
+            keep.granted(math.inf if asked == 0 else away_s, 0.02)
+            asked += 1
+            has = keep.keeps
+        elif has:
+            keep.recalled()
+            recalled += 1
+            has = False
+    return asked, recalled
+
+
+def test_whether_it_pays_to_keep_a_lock_is_found_out_and_followed():
+    alone, turns = [True], [True, False]
+    assert course(alone * 1_000, away_s=0.0) == (2, 0)
+    assert course(alone * 1_000) == (8, 0)
+    assert course(turns * 1_000) == (1_000, 3 + (1_000 - 56) // 64), "a try for 64 in the end"
+    asked, recalled = course([True] * 100 + turns * 500 + [True] * 500)
+    assert recalled < 20 and asked < 8 + 500 + 64
+
+
+def test_an_adaptive_lock_goes_back_unheard_until_it_pays_to_keep_it():
+    kept = Kept(cohort=2, tokens=100, adaptive=True)
+    long_after = time.monotonic() + 1_000.0
+    for turn in range(7):
+        [stay] = arrivals(kept, 1)
+        grant = Grant(50 + turn)
+        kept.granted(grant, long_after)
+        assert kept.recalled, "nobody listens for others"
+        assert through(kept, stay) == (50 + turn, grant)
+    [stay] = arrivals(kept, 1)
+    grant = Grant(90)
+    kept.granted(grant, long_after)
+    assert not kept.recalled and through(kept, stay) == (90, None)
+    kept.recall()
+    assert kept.take_back() is grant, "somebody else wanted it while nobody was in"
+    [stay] = arrivals(kept, 1)
+    kept.granted(Grant(99), long_after)
+    assert kept.recalled, "it goes back each time again"

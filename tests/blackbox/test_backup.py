@@ -341,7 +341,10 @@ def test_a_leader_that_is_lost_spoils_no_backup(make_cluster, tmp_path):
     asked, others = cluster.nodes[0], cluster.nodes[1:]
     url = f"redis://127.0.0.1:{asked.port}"
     taken, again = [], 0
-    for number in range(6):
+    # Whether a leader goes in the middle is a matter of luck: until one has.
+    for number in range(24):
+        if number >= 6 and again > 0:
+            break
         before = marks(markers)
         path = tmp_path / f"backup{number}"
         command = [binary(), "backup", path, "--url", url]

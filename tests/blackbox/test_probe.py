@@ -1,8 +1,13 @@
 """The probe inside the servers of a cluster: what it measures, shows and may do."""
 
+import shutil
+import subprocess
+import time
+
+import duckdb
 import pytest
-from clusters import UP_S_MAX
-from harness import page, until
+from clusters import UP_S_MAX, Cluster
+from harness import binary, page, probe, probe_document, until
 from redis.exceptions import ResponseError
 from test_console import numbers, with_console
 
@@ -99,3 +104,66 @@ def test_what_the_probe_may_do_can_be_said_while_it_runs(make_cluster, make_serv
     port = with_console(alone)
     alone.start()
     assert numbers(port)["synchrony"] is None
+
+
+def test_every_measurement_is_kept_in_the_files_of_the_probe_and_all_machines_make_one_data_set(
+    tmp_path,
+):
+    together = tmp_path / "together"
+    cluster = Cluster(tmp_path)
+    for number, node in enumerate(cluster.nodes, 1):
+        node.flags += ["--synchrony-dir", str(tmp_path / f"measured{number}")]
+    try:
+        cluster.start()
+        end = time.monotonic() + 6
+        with cluster.nodes[0].client() as client:
+            while time.monotonic() < end:
+                for key in range(12):
+                    client.set(f"key:{key}", "x")
+                time.sleep(0.05)
+            assert client.config_get("synchrony_keep_days") == {"synchrony_keep_days": "7"}
+        # One is gone, which the others see, and comes again: its files go on.
+        assert cluster.nodes[2].terminate() == 0
+        time.sleep(2)
+        cluster.nodes[2].start()
+        cluster.wait()
+        time.sleep(8)
+        for node in cluster.nodes:
+            assert node.terminate() == 0
+    finally:
+        for node in cluster.nodes:
+            node.kill()
+    for number in range(1, 4):
+        folder = tmp_path / f"measured{number}"
+        shutil.copytree(folder, together, dirs_exist_ok=True)
+    found = probe_document("analyze", together)
+    assert found["data"]["nodes"] == ["1", "2", "3"]
+    assert found["excluded"]["files"] == []
+    assert "incomplete_sessions" not in found["excluded"]["rows"]
+    assert "not_in_order_but_used" not in found["excluded"]["rows"]
+    by_workload = found["by_workload"]
+    # Each asks two others about sixteen times; who leads something appends about as often.
+    null, disk = by_workload["null"], by_workload["disk"]
+    assert null["individual"]["completed"]["calls"] > 40
+    assert disk["individual"]["completed"]["calls"] > 10
+    lost = null["individual"]["all"]["calls"] - null["individual"]["completed"]["calls"]
+    assert lost >= 2, "the one that was gone"
+    rows = duckdb.sql(f"""
+        select src, dst, wl, status, count(*) from '{together}/**/rpc-*.parquet'
+        group by all order by all
+    """).fetchall()
+    assert {(src, dst) for src, dst, wl, _, _ in rows if wl == 0} == {
+        (src, dst) for src in range(3) for dst in range(3) if src != dst
+    }
+    assert {status for *_, status, _ in rows} <= {0, 1, 2}
+    page = probe("report", together, "-o", tmp_path / "report.html")
+    assert page.returncode == 0, page.stderr
+    told = probe("calibrate", together, "--target", "raft", "--once-in", "1d")
+    assert told.returncode == 0, told.stderr
+
+
+def test_a_machine_alone_has_nobody_to_measure(tmp_path):
+    words = [binary(), "serve", "--port", "0", "--dir", tmp_path / "data"]
+    words += ["--synchrony-dir", tmp_path / "measured"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "synchrony_dir is for a machine of a cluster" in done.stderr

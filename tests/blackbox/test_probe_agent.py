@@ -280,3 +280,20 @@ def test_old_days_are_thinned_out_by_their_agent_and_by_a_command(tmp_path):
     page = tmp_path / "page.html"
     assert probe("report", data, "-o", page).returncode == 0
     assert "2 days that were thinned out" in page.read_text()
+
+
+def test_callees_sign_if_they_are_asked_to(agents):
+    for name in "abc":
+        agents.start(name, "--sign")
+    time.sleep(6)
+    told = agents.end()
+    assert all(row["unanswered"] == 0 for row in told["a"]["written"]["sketches"])
+    files = f"{agents.data}/**/rpc-*.parquet"
+    least = dict(
+        duckdb.sql(f"select wl, min(svc) from '{files}' where status = 0 group by wl").fetchall()
+    )
+    # In units of 100 ns: no processor signs in five microseconds.
+    assert least[1] > least[0] + 50
+    said = duckdb.sql(f"select decode(value) from parquet_kv_metadata('{files}')").fetchall()
+    signs = [json.loads(text)["config"]["signs"] for (text,) in said if "config" in text]
+    assert signs and all(signs)

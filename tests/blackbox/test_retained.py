@@ -320,3 +320,97 @@ def test_who_keeps_a_lock_is_asked_for_it_by_the_next_leader(make_cluster):
         with second.lock("lock", timeout=30) as lock:
             assert lock.token > taken
             assert time.monotonic() - begun < 20, "no lease had to end"
+
+
+def test_an_adaptive_lock_stays_when_its_process_comes_again_and_goes_back_when_others_do(
+    server, store
+):
+    with store.retained("lock", owner="ann", adaptive=True) as kept:
+        with kept.lock():
+            pass
+        assert holders(store) == [], "nothing is known yet"
+        for _ in range(8):
+            with kept.lock() as lock:
+                lock.require()
+        assert [row[1] for row in holders(store)] == ["ann"], "nobody else wants it"
+        before = commands(store)
+        for _ in range(50):
+            with kept.lock():
+                pass
+        assert commands(store) - before < 10
+        stayed = 0
+        with server.client(claret.Claret) as other:
+            for turn in range(20):
+                with other.lock("lock", timeout=10):
+                    pass
+                with kept.lock():
+                    pass
+                stayed += bool(holders(store))
+        assert stayed <= 8, "others always want it next: it was tried once or twice more"
+        with kept.lock(), pytest.raises(claret.NotAcquired), kept.lock(timeout=0.05):
+            pass
+    assert holders(store) == []
+
+
+def test_threads_of_an_adaptive_lock_hand_it_on_and_others_get_their_turn(server, store):
+    with store.retained("lock", adaptive=True, cohort=4) as kept:
+        turns = []
+
+        def work(number):
+            for _ in range(20):
+                with kept.lock() as lock:
+                    turns.append(lock.token)
+
+        with server.client(claret.Claret) as other:
+            threads = [threading.Thread(target=work, args=[number]) for number in range(4)]
+            for thread in threads:
+                thread.start()
+            for _ in range(5):
+                with other.lock("lock", timeout=20) as lock:
+                    turns.append(lock.token)
+            for thread in threads:
+                thread.join(30)
+    assert len(turns) == 85 and turns == sorted(turns)
+
+
+def test_an_adaptive_lock_of_tasks_stays_and_goes_back_as_that_of_threads(server):
+    async def course():
+        async with aio.Claret(port=server.port, decode_responses=True) as db:
+            async with db.retained("lock", owner="ann", adaptive=True) as kept:
+                async with kept.lock():
+                    pass
+                assert await db.execute_command("LOCK.HOLDERS", "lock") == []
+                for _ in range(8):
+                    async with kept.lock():
+                        pass
+                assert await db.execute_command("LOCK.HOLDERS", "lock") != []
+                async with db.lock("lock", timeout=10) as lock:
+                    assert lock.token > 0
+
+    asyncio.run(course())
+
+
+def test_a_waiter_that_gives_up_just_when_the_lock_is_left_to_it_leaves_it_to_others(server):
+    async def course():
+        async with aio.Claret(port=server.port, decode_responses=True) as db:
+            async with db.retained("lock", adaptive=True) as kept:
+                inside = kept.lock()
+                await inside.acquire()
+
+                async def waits():
+                    async with kept.lock():
+                        pass
+
+                waiter = asyncio.ensure_future(waits())
+                await asyncio.sleep(0.05)
+                leaving = asyncio.ensure_future(inside.release())
+                # It has seen that somebody waits, who has not been told yet.
+                await asyncio.sleep(0)
+                waiter.cancel()
+                await leaving
+                with contextlib.suppress(asyncio.CancelledError):
+                    await waiter
+                async with db.lock("lock", timeout=5) as lock:
+                    assert lock.token > 0
+
+    asyncio.run(course())

@@ -93,7 +93,8 @@ pub enum Bench {
     /// says only how long somebody has measured). A run in which two hold the lock, or a token does
     /// not grow, fails. The recipes are those of the papers on nodes: sync-queue (unsafe when
     /// somebody dies who waits), sync-queue-relist, async-queue, sync-tas, async-tas, tas-watch;
-    /// adaptive chooses among them while it runs.
+    /// adaptive-recipe chooses among them while it runs. Claret itself knows locks as well: grant, near,
+    /// retained, cohort. There adaptive chooses between grant and retained, elsewhere among recipes.
     ///
     /// Times are those of the experiment; --scale divides them while it runs. Experiments of the
     /// study have names, and take long: --dry-run says how long, --resume keeps what was measured.

@@ -217,9 +217,10 @@ pub fn day_view(rows: &[Row], of: impl Fn(&Row) -> u16, cuts_ns: [u64; 2]) -> Va
     told.collect()
 }
 
-/// How many round trips to others are longer than nine tenths of a time, but not than eleven.
-pub fn near_pause(rows: &[Row], ms: u64) -> u64 {
+/// How many round trips to others are longer than some tenths of a time, but not than others.
+pub fn near_pause(rows: &[Row], ms: u64, tenths: (u64, u64)) -> u64 {
     let others = rows.iter().filter(|row| row.counts() && row.src != row.dst);
     let rtts = others.filter(|row| row.latency() != Latency::Never).filter_map(|row| row.rtt_100ns);
-    rtts.filter(|rtt| u64::from(*rtt) > ms * 9_000 && u64::from(*rtt) <= ms * 11_000).count() as u64
+    let between = |rtt: u64| rtt > ms * tenths.0 * 1_000 && rtt <= ms * tenths.1 * 1_000;
+    rtts.filter(|rtt| between(u64::from(*rtt))).count() as u64
 }

@@ -1,5 +1,7 @@
 //! `claret serve`: run a server until it is told to stop.
 
+mod record;
+
 use clap::Args;
 use server::config::cluster::ClusterSettings;
 use server::config::peer_tls::PeerTlsSettings;
@@ -62,6 +64,10 @@ pub struct ServeArgs {
     /// What may be done about slow machines of the cluster: off, propose, apply [default: propose].
     #[arg(long, value_name = "MODE")]
     synchrony: Option<Mode>,
+    /// Keep every measurement of how late the other machines are in this folder, for `claret probe
+    /// analyze`.
+    #[arg(long, value_name = "DIR")]
+    synchrony_dir: Option<PathBuf>,
     /// Number of this machine in its cluster, from 1.
     #[arg(long, value_name = "N")]
     node: Option<u16>,
@@ -123,6 +129,7 @@ impl ServeArgs {
             maxclients: self.maxclients,
             metrics_port: self.metrics_port,
             synchrony: self.synchrony,
+            synchrony_dir: self.synchrony_dir.clone(),
             log_level: self.log_level.clone(),
             cluster: ClusterSettings {
                 name: self.cluster_name.clone(),
@@ -145,6 +152,7 @@ impl ServeArgs {
         };
         let mut options = Options::resolve(flags.over(file))?;
         options.allocated_bytes = Some(crate::memory::allocated_bytes);
+        options.record = Some(record::begin);
         Ok(options)
     }
 }

@@ -352,6 +352,37 @@ async fn clients_in_rust_elect_leaders_follow_them_and_meet_at_a_barrier() {
 }
 
 #[tokio::test]
+async fn an_adaptive_lock_in_rust_stays_when_that_pays_and_goes_back_if_a_waiter_gives_up() {
+    use client::{Client, Command as Words, LockOptions, RetainedOptions};
+    let temp = tempfile::tempdir().unwrap();
+    let server = serve(&temp.path().join("data"), &["--shards", "2"]);
+    let client = Client::connect(&format!("redis://{}", server.address)).await.unwrap();
+    let other = Client::connect(&format!("redis://{}", server.address)).await.unwrap();
+    let kept =
+        client.retained("lock", RetainedOptions { adaptive: true, ..RetainedOptions::default() });
+    let soon = LockOptions { timeout: Some(Duration::from_secs(5)), ..LockOptions::default() };
+
+    // Whoever is next gives up just when the lock is left to it.
+    let stay = kept.lock().await.unwrap();
+    let next = tokio::spawn({
+        let kept = kept.clone();
+        async move { drop(kept.lock().await) }
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(stay);
+    next.abort();
+    drop(other.lock("lock", soon.clone()).await.unwrap());
+
+    for _ in 0..8 {
+        drop(kept.lock().await.unwrap());
+    }
+    let holders = Words::new("LOCK.HOLDERS").arg("lock");
+    let held: client::ClientReply = other.send(holders).await.unwrap();
+    assert!(matches!(&held, client::ClientReply::Array(rows) if rows.len() == 1), "{held:?}");
+    drop(other.lock("lock", soon).await.unwrap());
+}
+
+#[tokio::test]
 async fn a_process_in_rust_keeps_a_lock_until_somebody_else_wants_it() {
     use client::{Client, Command as Words, Error, LockOptions, RetainedOptions};
     let temp = tempfile::tempdir().unwrap();

@@ -6,10 +6,14 @@
 //! over a connection that is quiet otherwise, when somebody else wants the lock. It goes back then as
 //! soon as no task wants it, or so many have been let in since that it is the others' turn; also when
 //! its tokens are used up, and when it is lost.
+//!
+//! An *adaptive* lock goes back each time as long as that is what pays ([`Keep`]). Then nobody listens
+//! for others: there may always be some.
 
 use crate::client::Client;
 use crate::command::{Command, FromReply, ToArg};
 use crate::error::{Error, Result, checked};
+use crate::keep::Keep;
 use crate::lock::{Lease, Lock, LockOptions, millis};
 use crate::txn::Tx;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -32,12 +36,16 @@ pub struct RetainedOptions {
     pub cohort: u32,
     /// For how many stays it is asked for at a time.
     pub tokens: u32,
+    /// It stays only while that pays: while the next one who wants it is mostly of this process.
+    /// Otherwise it goes back as soon as no task wants it, like [`Lock`].
+    pub adaptive: bool,
 }
 
 impl Default for RetainedOptions {
     fn default() -> Self {
         let LockOptions { lease, timeout, owner, .. } = LockOptions::default();
-        Self { lease, timeout, owner, cohort: 16, tokens: adt::lock::TOKENS_MAX }
+        let tokens = adt::lock::TOKENS_MAX;
+        Self { lease, timeout, owner, cohort: 16, tokens, adaptive: false }
     }
 }
 
@@ -68,15 +76,36 @@ struct Shared {
     name: Vec<u8>,
     options: RetainedOptions,
     /// Whoever has it is in. Tasks come to it in the order of their arrival.
-    door: Arc<Mutex<Option<Grant>>>,
+    door: Arc<Mutex<Room>>,
     /// How many wait there.
     waiting: AtomicUsize,
+}
+
+/// What is behind the door.
+#[derive(Default)]
+struct Room {
+    grant: Option<Grant>,
+    /// Nobody has been in since somebody left it who was followed by nobody.
+    idle: bool,
+    keep: Keep,
+    /// When the lock was given back.
+    left: Option<Instant>,
+}
+
+impl Room {
+    /// Gives the lock back, if the process has it: that is sent as it is dropped.
+    fn give_back(&mut self) {
+        if self.grant.take().is_some() {
+            self.left = Some(Instant::now());
+        }
+        self.idle = false;
+    }
 }
 
 /// What the process has of the lock. Dropped, it is given back.
 struct Grant {
     lock: Lock,
-    /// Somebody else wants it.
+    /// Somebody else wants it, or nobody listens for that.
     recalled: Arc<AtomicBool>,
     used: u32,
     /// How many were let in since somebody else wants it.
@@ -96,18 +125,35 @@ impl Grant {
 }
 
 /// Somebody who waits at the door, as long as it does.
-struct Waiting<'a>(&'a AtomicUsize);
+struct Waiting<'a> {
+    shared: &'a Arc<Shared>,
+    let_in: bool,
+}
 
 impl<'a> Waiting<'a> {
-    fn at(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::AcqRel);
-        Self(count)
+    fn at(shared: &'a Arc<Shared>) -> Self {
+        shared.waiting.fetch_add(1, Ordering::AcqRel);
+        Self { shared, let_in: false }
+    }
+
+    fn enter(mut self) {
+        self.let_in = true;
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
+        // It gave up; whoever left may have left the lock to it.
+        if !self.let_in
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let shared = Arc::clone(self.shared);
+            runtime.spawn(async move {
+                let mut door = Arc::clone(&shared.door).lock_owned().await;
+                shared.settle(&mut door);
+            });
+        }
     }
 }
 
@@ -116,19 +162,42 @@ impl Shared {
         self.waiting.load(Ordering::Acquire) == 0
     }
 
+    /// Whether the lock stays with the process as far as it is known.
+    fn keeps(&self, room: &Room) -> bool {
+        !self.options.adaptive || room.keep.keeps()
+    }
+
+    /// Gives the lock back, if it is time. Nobody is in.
+    fn settle(&self, room: &mut Room) {
+        let none_wait = self.none_wait();
+        let over = |grant: &Grant| grant.is_over(&self.options) || grant.is_recalled() && none_wait;
+        if room.grant.as_ref().is_some_and(over) {
+            room.give_back();
+        } else {
+            room.idle = none_wait;
+        }
+    }
+
     /// Asks the server for the lock, within what is left of a time.
-    async fn ask(self: &Arc<Self>, left: Option<Duration>) -> Result<Grant> {
+    async fn ask(self: &Arc<Self>, room: &mut Room, left: Option<Duration>) -> Result<()> {
+        let (begun, away) = (Instant::now(), room.left.map(|left| left.elapsed()));
+
         let RetainedOptions { lease, ref owner, tokens, .. } = self.options;
         // As short as can be is not at all.
         let timeout = left.map(|left| left.max(Duration::from_millis(1)));
         let options = LockOptions { lease, timeout, owner: owner.clone(), ..Default::default() };
         let lock = self.client.hold(self.name.clone(), None, options, tokens.max(1)).await?;
-        let recalled = Arc::new(AtomicBool::new(false));
-        let (weak, client) = (Arc::downgrade(self), self.client.clone());
-        // The server tells it when the lock is given back, so that it ends and leaves its connection.
-        let lease = Arc::clone(&lock.lease);
-        tokio::spawn(Self::listen(weak, client, lease, Arc::clone(&recalled)));
-        Ok(Grant { lock, recalled, used: 0, let_in: 0 })
+        room.keep.granted(nanos(away.unwrap_or(Duration::MAX)), nanos(begun.elapsed()));
+        let listens = self.keeps(room);
+        let recalled = Arc::new(AtomicBool::new(!listens));
+        room.grant = Some(Grant { lock, recalled, used: 0, let_in: 0 });
+        if listens && let Some(grant) = &room.grant {
+            let (weak, client) = (Arc::downgrade(self), self.client.clone());
+            // The server tells it when the lock is given back, so that it ends and leaves its connection.
+            let (lease, recalled) = (Arc::clone(&grant.lock.lease), Arc::clone(&grant.recalled));
+            tokio::spawn(Self::listen(weak, client, lease, recalled));
+        }
+        Ok(())
     }
 
     /// Waits until somebody else wants the lock, and gives it back then when it is time. Keeps nobody from
@@ -147,16 +216,23 @@ impl Shared {
             let mut door = door.lock_owned().await;
             let Some(shared) = shared.upgrade() else { return };
             let own = |grant: &&mut Grant| grant.lock.lease.token == lease.token;
-            let Some(grant) = door.as_mut().filter(own) else { return };
+            let idle = door.idle;
+            let Some(grant) = door.grant.as_mut().filter(own) else { return };
             if shared.none_wait() || grant.is_over(&shared.options) {
-                // The lock is given back as it is dropped.
-                return drop(door.take());
+                if idle {
+                    door.keep.recalled();
+                }
+                return door.give_back();
             }
             // Those who have come since go first.
             drop(door);
             tokio::task::yield_now().await;
         }
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Waits until somebody else wants the lock; false if it is not held any more.
@@ -195,20 +271,25 @@ impl Retained {
         let timeout = shared.options.timeout;
         let left = || timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
         let mut door = {
-            let _waiting = Waiting::at(&shared.waiting);
+            let waiting = Waiting::at(shared);
             let door = Arc::clone(&shared.door).lock_owned();
-            match left() {
+            let door = match left() {
                 Some(left) => {
                     tokio::time::timeout(left, door).await.map_err(|_| Error::NotAcquired)?
                 }
                 None => door.await,
-            }
+            };
+            waiting.enter();
+            door
         };
-        if door.as_ref().is_none_or(|grant| grant.is_over(&shared.options)) {
-            drop(door.take());
-            *door = Some(shared.ask(left()).await?);
+        if door.grant.as_ref().is_none_or(|grant| grant.is_over(&shared.options)) {
+            door.give_back();
+            shared.ask(&mut door, left()).await?;
         }
-        let Some(grant) = door.as_mut() else { return Err(Error::NotAcquired) };
+        if std::mem::take(&mut door.idle) {
+            door.keep.came_back();
+        }
+        let Some(grant) = door.grant.as_mut() else { return Err(Error::NotAcquired) };
         let token = grant.lock.token() + u64::from(grant.used);
         grant.used += 1;
         grant.let_in += u32::from(grant.is_recalled());
@@ -220,7 +301,7 @@ impl Retained {
 /// Somebody is in a lock that the process keeps. Dropped, it is out; the lock stays, if nobody else wants it.
 pub struct Stay {
     shared: Arc<Shared>,
-    door: OwnedMutexGuard<Option<Grant>>,
+    door: OwnedMutexGuard<Room>,
     lease: Arc<Lease>,
     token: u64,
 }
@@ -280,12 +361,7 @@ impl Stay {
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        let over = |grant: &Grant| {
-            grant.is_over(&self.shared.options) || grant.is_recalled() && self.shared.none_wait()
-        };
-        if self.door.as_ref().is_some_and(over) {
-            drop(self.door.take());
-        }
+        self.shared.settle(&mut self.door);
     }
 }
 

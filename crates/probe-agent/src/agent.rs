@@ -52,6 +52,8 @@ pub struct Options {
     pub period: Duration,
     /// Members take different workloads at a time.
     pub stagger: bool,
+    /// Callees of workload B sign what they have hashed.
+    pub signs: bool,
     /// Bytes of a payload.
     pub payload_bytes: u32,
     /// How long; none until it is stopped.
@@ -318,6 +320,7 @@ fn config(options: &Options) -> Config {
         membership_version: MEMBERSHIP_VERSION,
         period_ns: i64::try_from(options.period.as_nanos()).unwrap_or(i64::MAX),
         stagger: options.stagger,
+        signs: options.signs,
         first_epoch: 0,
     }
 }
@@ -341,6 +344,8 @@ fn metadata(options: &Options, (disks, interfaces): (Vec<String>, Vec<String>)) 
             seed: options.seed,
             membership_version: MEMBERSHIP_VERSION,
             stagger: options.stagger,
+            apart: false,
+            signs: options.signs,
             payload_bytes: options.payload_bytes,
             disks,
             interfaces,

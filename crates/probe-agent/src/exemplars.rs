@@ -175,7 +175,8 @@ mod tests {
     use std::sync::mpsc::{Receiver, sync_channel};
 
     fn done(workload: Workload, svc_ns: i64, spent: Spent) -> Done {
-        let request = Request { workload, group: 1, round: 7, t_sched_ns: 0, t_send_ns: 0 };
+        let (signs, t_sched_ns, t_send_ns) = (false, 0, 0);
+        let request = Request { workload, signs, group: 1, round: 7, t_sched_ns, t_send_ns };
         Done { request, t_rx_ns: 1_000, t_tx_ns: 1_000 + svc_ns, spent }
     }
 

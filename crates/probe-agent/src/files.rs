@@ -31,6 +31,8 @@ const SKETCH_KEEP: usize = 1_024;
 pub enum Message {
     /// An epoch begins.
     Epoch(Epoch),
+    /// The names of all nodes, of which some may be new: at the end.
+    Nodes(Vec<String>),
     /// All incarnations that rows point to from now on.
     Incarnations(Vec<(u16, u64)>),
     /// A call.
@@ -155,6 +157,7 @@ impl Files {
         while let Ok(message) = messages.recv() {
             match message {
                 Message::Epoch(epoch) => self.epoch(epoch),
+                Message::Nodes(nodes) => self.nodes(nodes),
                 Message::Incarnations(known) => self.incarnations(&known),
                 Message::Call(row) => self.call(&row),
                 Message::Host(row) => {
@@ -205,6 +208,14 @@ impl Files {
                 self.written.thin_error = Some(text);
             }
         }
+    }
+
+    /// What is there becomes pieces; further ones know the new nodes.
+    fn nodes(&mut self, nodes: Vec<String>) {
+        self.close_pieces();
+        self.calls = None;
+        (self.hosts, self.slow) = (Daily(None), Daily(None));
+        self.metadata.nodes = nodes;
     }
 
     fn incarnations(&mut self, known: &[(u16, u64)]) {
@@ -274,12 +285,20 @@ impl Files {
     /// What is there becomes pieces: the epoch is not over, and an agent that begins again goes on
     /// behind them.
     fn end(&mut self) {
+        self.close_pieces();
+        self.summarise();
+    }
+
+    fn close_pieces(&mut self) {
         let calls = self.calls.as_mut().map_or(Ok(()), CallRecorder::close_piece);
         self.judge(calls);
         let hosts = self.hosts.close_piece();
         self.judge(hosts);
         let slow = self.slow.close_piece();
         self.judge(slow);
+    }
+
+    fn summarise(&mut self) {
         for ((to, workload), sketch) in std::mem::take(&mut self.sketches) {
             let law = sketch.finish();
             let at = |p: f64| law.quantile(p).and_then(|found| ms(found.ns));

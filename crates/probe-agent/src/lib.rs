@@ -10,6 +10,7 @@
 //! | [`sampler`] | reads what Linux says of the host, once a second |
 //! | [`canary`] | threads that sleep, and tell how late they woke up |
 //! | [`clock`] | both clocks of one moment |
+//! | [`files`] | writes rows down, on a thread of its own |
 //!
 //! An agent has a thread for its own calls, one for those of others, one for the disk, one for files,
 //! one for the sampler and one for the canary. None of them waits for another, so that what is late
@@ -18,13 +19,13 @@
 pub mod agent;
 pub mod canary;
 pub mod clock;
-mod exemplars;
+pub mod files;
 pub mod sampler;
 
 mod callee;
 mod caller;
 mod disk;
-mod files;
+mod exemplars;
 mod hosts;
 mod link;
 mod payload;

@@ -104,9 +104,13 @@ impl DataSet {
                     continue;
                 }
             };
-            if let Err(error) = agree(first.get_or_insert(opened.metadata.clone()), &opened, path) {
+            let known = first.get_or_insert(opened.metadata.clone());
+            if let Err(error) = agree(known, &opened, path) {
                 exclusions.file(root, path, &error);
                 continue;
+            }
+            if opened.metadata.nodes.len() > known.nodes.len() {
+                known.nodes.clone_from(&opened.metadata.nodes);
             }
             let key = (
                 opened.metadata.first_epoch + i64::from(opened.metadata.epoch),
@@ -137,6 +141,11 @@ impl DataSet {
                     sources.insert(key, source);
                 }
             }
+        }
+        // Pieces of a day know more nodes than the ones before, if somebody came meanwhile.
+        let nodes = first.as_ref().map_or(&[][..], |first| &first.nodes);
+        for source in tables.values_mut().flat_map(BTreeMap::values_mut) {
+            source.metadata.nodes = nodes.to_vec();
         }
         unfinished(root, &mut exclusions)?;
         unfinished(&pieces_folder, &mut exclusions)?;
@@ -248,7 +257,7 @@ fn unfinished(folder: &Path, exclusions: &mut Exclusions) -> Result<(), Error> {
     Ok(())
 }
 
-/// Files of one data set call the same nodes by the same numbers.
+/// Files of one data set call the same nodes by the same numbers. Some may not know yet who came last.
 fn agree(first: &Metadata, opened: &Opened, path: &Path) -> Result<(), Error> {
     let found = &opened.metadata;
     let name = |metadata: &Metadata| metadata.deployment.clone();
@@ -256,7 +265,7 @@ fn agree(first: &Metadata, opened: &Opened, path: &Path) -> Result<(), Error> {
         let what = format!("is of deployment {}, others of {}", name(found), name(first));
         return Err(Error::content(path, what));
     }
-    if found.nodes != first.nodes {
+    if found.nodes.iter().zip(&first.nodes).any(|(a, b)| a != b) {
         return Err(Error::content(path, "has other names of nodes than the files before it"));
     }
     if usize::from(found.node) >= found.nodes.len() {

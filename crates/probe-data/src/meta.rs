@@ -67,6 +67,13 @@ pub struct Config {
     pub membership_version: u64,
     /// Members take different workloads at a time.
     pub stagger: bool,
+    /// Members of a group are called at different times, so that no call of a whole group can be made of
+    /// their calls.
+    #[serde(default)]
+    pub apart: bool,
+    /// Callees of workload B signed what they had hashed.
+    #[serde(default)]
+    pub signs: bool,
     /// Bytes of a payload.
     pub payload_bytes: u32,
     /// Devices that the columns about disks are summed over.

@@ -86,10 +86,12 @@ fn pieces_of_a_writer_that_died_are_read_up_to_the_last_whole_one() {
     let mut calls = probe_data::calls::Calls::default();
     calls.read(&file, 0, &probe::sample::COLUMNS).unwrap();
     let mut recorder = CallRecorder::new(&torn, file.metadata.clone(), PIECE_NS).unwrap();
+    // A call every ten seconds: a piece every sixty rounds.
+    let begin_ns = calls.get(0).unwrap().t_sched_ns;
+    let due_ns = |round: u32| begin_ns + i64::from(round) * 10_000_000_000;
     for row in 0..calls.len() {
         let mut sample = calls.get(row).unwrap();
-        // A call every ten seconds: a piece every sixty rounds.
-        sample.t_sched_ns += i64::from(sample.round) * 9_000_000_000;
+        sample.t_sched_ns = due_ns(sample.round);
         recorder.push(&sample).unwrap();
     }
     // The agent dies: what is not in a piece is lost, and one more piece was being written.
@@ -102,7 +104,7 @@ fn pieces_of_a_writer_that_died_are_read_up_to_the_last_whole_one() {
     let mut recorder = CallRecorder::new(&torn, file.metadata.clone(), PIECE_NS).unwrap();
     for row in 180..calls.len() {
         let mut sample = calls.get(row).unwrap();
-        sample.t_sched_ns += i64::from(sample.round) * 9_000_000_000;
+        sample.t_sched_ns = due_ns(sample.round);
         recorder.push(&sample).unwrap();
     }
     recorder.finish().unwrap();

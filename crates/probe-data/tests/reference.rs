@@ -213,8 +213,10 @@ fn compare_latencies(rows: &[Row], found: &Value) {
     });
     agree("day_view", &view, &found["day_view"]);
     for rate in found["pauses"]["rates"].as_array().unwrap() {
-        let near = synchrony::near_pause(rows, rate["longer_than_ms"].as_u64().unwrap());
-        agree("pauses", &near.into(), &rate["calls_near"]);
+        let ms = rate["longer_than_ms"].as_u64().unwrap();
+        let near = |tenths| synchrony::near_pause(rows, ms, tenths);
+        agree("pauses", &near((9, 11)).into(), &rate["calls_near"]);
+        agree("pauses", &near((9, 10)).into(), &rate["calls_below"]);
     }
 }
 

@@ -18,7 +18,7 @@ pub use clock::{Moment, STEP_NS};
 
 use crate::groups::{Grouping, Plan, draw};
 use crate::message::{Reply, Request};
-use crate::sample::{Sample, Status};
+use crate::sample::{Sample, Status, Workload};
 use crate::schedule::{
     DEADLINE_NS, GIVE_UP_NS, OUTSTANDING_MAX, OVERDUE_MAX_NS, due_ns, epoch_of, epoch_start_ns,
     phase_ns, workload,
@@ -47,6 +47,8 @@ pub struct Config {
     pub period_ns: i64,
     /// Members take different workloads at a time.
     pub stagger: bool,
+    /// Callees of workload B sign what they have hashed.
+    pub signs: bool,
     /// The day that rows call 0.
     pub first_epoch: i64,
 }
@@ -107,7 +109,6 @@ pub struct Caller {
     config: Config,
     clock: Clock,
     day: i64,
-    phase_ns: i64,
     /// Whole periods that the wall clock was set back by within the epoch: rounds are not repeated.
     set_back: i64,
     /// The next tick.
@@ -128,7 +129,6 @@ impl Caller {
         let mut caller = Self {
             clock: Clock::new(now),
             day: epoch_of(now.wall_ns),
-            phase_ns: 0,
             set_back: 0,
             round: 0,
             group: None,
@@ -170,8 +170,12 @@ impl Caller {
     }
 
     fn due_wall_ns(&self) -> i64 {
-        let due = due_ns(self.day, self.round, self.phase_ns, self.config.period_ns);
-        due - self.set_back * self.config.period_ns
+        self.due_of(self.round) - self.set_back * self.config.period_ns
+    }
+
+    fn due_of(&self, round: u32) -> i64 {
+        let Config { node, seed, period_ns, .. } = self.config;
+        due_ns(self.day, round, phase_ns(seed, self.day, node, round, period_ns), period_ns)
     }
 
     fn begin_epoch(&mut self, day: i64) {
@@ -181,7 +185,6 @@ impl Caller {
         let mine = grouping.groups.iter().position(|group| group.contains(node));
         self.group = mine.map(|at| (at as u16, grouping.groups[at].clone()));
         self.day = day;
-        self.phase_ns = phase_ns(*seed, day, *node, self.config.period_ns);
         (self.round, self.set_back) = (0, 0);
         let Grouping { groups, resting } = grouping;
         self.outputs.push(Output::Epoch(Epoch { day, groups, resting }));
@@ -189,9 +192,12 @@ impl Caller {
 
     /// Leaves out what was due before this moment: nobody was there to call.
     fn catch_up(&mut self, wall_ns: i64) {
-        let since = wall_ns - epoch_start_ns(self.day) - self.phase_ns;
-        let next = since.div_euclid(self.config.period_ns) + 1;
-        self.round = u32::try_from(next.max(0)).unwrap_or(u32::MAX);
+        let since = wall_ns - epoch_start_ns(self.day);
+        let now = since.div_euclid(self.config.period_ns).max(0);
+        self.round = u32::try_from(now).unwrap_or(u32::MAX);
+        if self.due_of(self.round) <= wall_ns {
+            self.round = self.round.saturating_add(1);
+        }
         self.turn_epoch();
     }
 
@@ -293,6 +299,7 @@ impl Caller {
                 callee.outstanding += 1;
                 let request = Request {
                     workload: round.workload,
+                    signs: self.config.signs && round.workload == Workload::Crypto,
                     group: u32::from(group),
                     round: self.round,
                     t_sched_ns: round.due_wall_ns,

@@ -26,6 +26,9 @@ pub const PAYLOAD_BYTES_MAX: u32 = 16 << 20;
 /// "cp" and the version of what is said here.
 const MAGIC: u16 = 0x7063;
 const VERSION: u16 = 1;
+/// Flags of a request: a payload follows; the callee is to sign.
+const HAS_PAYLOAD: u8 = 1;
+const SIGNS: u8 = 2;
 /// The first two bytes of a request: "p", and the version.
 const REQUEST_MAGIC: u16 = 0x7001;
 
@@ -34,6 +37,8 @@ const REQUEST_MAGIC: u16 = 0x7001;
 pub struct Request {
     /// What the callee is to do.
     pub workload: Workload,
+    /// It is to sign the digest as well, which only workload B can ask for.
+    pub signs: bool,
     /// The group, counted within the epoch.
     pub group: u32,
     /// The caller's tick within the epoch.
@@ -136,13 +141,18 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
+fn flags(workload: Workload, signs: bool) -> u8 {
+    let payload = if workload.has_payload() { HAS_PAYLOAD } else { 0 };
+    payload | if signs { SIGNS } else { 0 }
+}
+
 impl Request {
     /// Its bytes.
     pub fn encode(&self) -> [u8; REQUEST_BYTES] {
         let mut bytes = [0; REQUEST_BYTES];
         bytes[0..2].copy_from_slice(&REQUEST_MAGIC.to_le_bytes());
         bytes[2] = self.workload.code();
-        bytes[3] = u8::from(self.workload.has_payload());
+        bytes[3] = flags(self.workload, self.signs);
         bytes[4..8].copy_from_slice(&self.group.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.round.to_le_bytes());
         bytes[12..20].copy_from_slice(&self.t_sched_ns.to_le_bytes());
@@ -154,8 +164,10 @@ impl Request {
     pub fn decode(bytes: &[u8; REQUEST_BYTES]) -> Option<Self> {
         let workload = Workload::from_code(bytes[2])?;
         let known = u16_at(bytes, 0) == REQUEST_MAGIC;
-        (known && bytes[3] == u8::from(workload.has_payload())).then(|| Self {
+        let signs = workload == Workload::Crypto && bytes[3] & SIGNS != 0;
+        (known && bytes[3] == flags(workload, signs)).then(|| Self {
             workload,
+            signs,
             group: u32_at(bytes, 4),
             round: u32_at(bytes, 8),
             t_sched_ns: u64_at(bytes, 12).cast_signed(),
@@ -249,7 +261,8 @@ mod tests {
     use super::*;
 
     fn request(workload: Workload) -> Request {
-        Request { workload, group: 7, round: 86_399, t_sched_ns: -5, t_send_ns: u64::MAX - 1 }
+        let (signs, t_sched_ns, t_send_ns) = (workload == Workload::Crypto, -5, u64::MAX - 1);
+        Request { workload, signs, group: 7, round: 86_399, t_sched_ns, t_send_ns }
     }
 
     #[test]
@@ -280,7 +293,7 @@ mod tests {
     #[test]
     fn what_is_no_message_is_refused() {
         let bytes = request(Workload::Disk).encode();
-        for (at, value) in [(0, 0), (1, 0), (2, 5), (3, 1)] {
+        for (at, value) in [(0, 0), (1, 0), (2, 5), (3, 1), (3, 2), (3, 4)] {
             let mut wrong = bytes;
             wrong[at] = value;
             assert_eq!(Request::decode(&wrong), None, "{at}");

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub enum Workload {
     /// A: nothing.
     Null = 0,
-    /// B: a hash of the request.
+    /// B: a hash of the request, and a signature of that if agents are told to.
     Crypto = 1,
     /// C: a write to a file that is synced before the reply.
     Disk = 2,

@@ -30,10 +30,12 @@ pub const fn epoch_start_ns(epoch: i64) -> i64 {
     epoch * EPOCH_NS
 }
 
-/// How long after the start of each period a node's ticks are due. Spread over the period, so that
-/// observers look at a node at different instants.
-pub fn phase_ns(seed: u64, epoch: i64, node: u16, period_ns: i64) -> i64 {
-    let number = seed_of(&[seed, epoch.cast_unsigned(), u64::from(node)]);
+/// How long after the start of its period a node's tick is due. Spread over the period, so that observers
+/// look at a node at different instants, and drawn for each round: what comes as regularly as ticks do,
+/// such as a quota of a processor every 100 ms, would else be met by some at every tick and by others at
+/// none.
+pub fn phase_ns(seed: u64, epoch: i64, node: u16, round: u32, period_ns: i64) -> i64 {
+    let number = seed_of(&[seed, epoch.cast_unsigned(), u64::from(node), u64::from(round)]);
     let phase = number % period_ns.max(1).unsigned_abs();
     i64::try_from(phase).unwrap_or(0)
 }
@@ -58,14 +60,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_a_period_apart_whatever_happened() {
-        let phase = phase_ns(1, 20_000, 3, PERIOD_NS);
-        assert!((0..PERIOD_NS).contains(&phase));
-        let due: Vec<i64> = (0..4).map(|round| due_ns(20_000, round, phase, PERIOD_NS)).collect();
-        assert!(due.windows(2).all(|two| two[1] - two[0] == PERIOD_NS));
+    fn every_period_has_one_tick_at_a_time_of_its_own() {
+        let of = |node, round| {
+            let phase = phase_ns(1, 20_000, node, round, PERIOD_NS);
+            assert!((0..PERIOD_NS).contains(&phase));
+            due_ns(20_000, round, phase, PERIOD_NS)
+        };
+        let due: Vec<i64> = (0..1_000).map(|round| of(3, round)).collect();
+        assert!(due.is_sorted());
         assert_eq!(epoch_of(due[0]), 20_000);
-        assert_ne!(phase, phase_ns(1, 20_000, 4, PERIOD_NS));
+        assert_ne!(of(3, 0), of(4, 0));
         assert_eq!(epoch_of(-1), -1);
+        // Every tenth of whatever comes ten times a second is met by a tenth of them.
+        for tenth in 0..10 {
+            let met = due.iter().filter(|due| **due % 100_000_000 / 10_000_000 == tenth).count();
+            assert!((60..140).contains(&met), "{tenth}: {met}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod tests;
 use crate::listen::Port;
 use crate::secret::Secret;
 use crate::synchrony::Mode;
+use crate::synchrony::record::{Record, RecordTo};
 use cluster::{ClusterOptions, ClusterSettings};
 use engine::gateway::Order;
 use engine::gateway::UserConfig;
@@ -179,6 +180,10 @@ pub struct Settings {
     pub metrics_port: Option<u16>,
     /// What the probe of a cluster may do.
     pub synchrony: Option<Mode>,
+    /// Folder for every single measurement of the probe.
+    pub synchrony_dir: Option<PathBuf>,
+    /// For how many days they stay there one by one.
+    pub synchrony_keep_days: Option<u16>,
     /// Bytes of log of a shard after which a snapshot of it is written.
     pub snapshot_log_bytes: Option<Bytes>,
     /// What is written to standard error: `error`, `warn`, `info`, `debug` or `trace`.
@@ -237,12 +242,17 @@ impl Settings {
             insecure: self.insecure.or(below.insecure),
             metrics_port: self.metrics_port.or(below.metrics_port),
             synchrony: self.synchrony.or(below.synchrony),
+            synchrony_dir: self.synchrony_dir.or(below.synchrony_dir),
+            synchrony_keep_days: self.synchrony_keep_days.or(below.synchrony_keep_days),
             snapshot_log_bytes: self.snapshot_log_bytes.or(below.snapshot_log_bytes),
             log_level: self.log_level.or(below.log_level),
             cluster: self.cluster.over(below.cluster),
         }
     }
 }
+
+/// For how many days single measurements are kept.
+const KEEP_DAYS: u16 = 7;
 
 /// How a server is to run.
 #[derive(Clone, Debug)]
@@ -285,6 +295,10 @@ pub struct Options {
     pub metrics_port: Option<u16>,
     /// What the probe of a cluster may do.
     pub synchrony: Mode,
+    /// Folder for every single measurement of the probe, if they are kept.
+    pub synchrony_dir: Option<PathBuf>,
+    /// For how many days they stay there one by one.
+    pub synchrony_keep_days: u16,
     /// Bytes of log of a shard after which a snapshot of it is written.
     pub snapshot_log_bytes: u64,
     /// What is written to standard error.
@@ -293,6 +307,8 @@ pub struct Options {
     pub cluster: Option<ClusterOptions>,
     /// Tells how many bytes of memory are in use, if the program can tell better than the system.
     pub allocated_bytes: Option<fn() -> Option<u64>>,
+    /// Begins to keep measurements of the probe, if the program can.
+    pub record: Option<fn(RecordTo<'_>) -> Box<dyn Record>>,
 }
 
 impl Options {
@@ -365,12 +381,20 @@ impl Options {
             insecure: settings.insecure.unwrap_or(false),
             metrics_port: settings.metrics_port,
             synchrony: settings.synchrony.unwrap_or_default(),
+            synchrony_dir: settings.synchrony_dir,
+            synchrony_keep_days: settings.synchrony_keep_days.unwrap_or(KEEP_DAYS),
             snapshot_log_bytes,
             log_level,
             cluster,
             allocated_bytes: None,
+            record: None,
         };
         options.check_exposure()?;
+        if options.synchrony_dir.is_some() && options.cluster.is_none() {
+            return Err(ConfigError::new(
+                "synchrony_dir is for a machine of a cluster: alone it has nobody to measure",
+            ));
+        }
         Ok(options)
     }
 
@@ -405,6 +429,13 @@ impl Options {
             )));
         }
         Ok(())
+    }
+
+    /// Where measurements of the probe go, if they are kept.
+    pub fn record_to(&self) -> Option<RecordTo<'_>> {
+        let dir = self.synchrony_dir.as_deref()?;
+        let cluster = &self.cluster.as_ref()?.name;
+        Some(RecordTo { dir, cluster, keep_days: self.synchrony_keep_days })
     }
 
     /// Whether a connection must authenticate.

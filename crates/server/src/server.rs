@@ -355,7 +355,11 @@ impl Starting {
         let own = self.identity.cluster.as_ref()?.own;
         let (workers, map, clock) = (workers.to_vec(), self.map.clone(), self.clock.clone());
         let around = Surroundings { own, workers, linked, map, clock, obeys };
-        Some(Synchrony::new(around, self.options.synchrony))
+        let mut synchrony = Synchrony::new(around, self.options.synchrony);
+        if let (Some(to), Some(begin)) = (self.options.record_to(), self.options.record) {
+            synchrony.record(begin(to));
+        }
+        Some(synchrony)
     }
 
     fn place(&self, plain: Option<SocketAddr>, tls: Option<SocketAddr>) -> Option<words::Place> {
@@ -577,6 +581,7 @@ fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<Str
     let durable = options.durability != Durability::None;
     let tls_cluster = options.cluster.as_ref().is_some_and(|cluster| cluster.tls.is_some());
     let sessions = &options.zookeeper_session_timeout_ms;
+    let shown = |path: &Path| path.display().to_string();
     let fsync = if durable { options.durability.name() } else { "no" };
     let pairs = [
         ("appendfsync", fsync.to_owned()),
@@ -584,7 +589,7 @@ fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<Str
         ("bind", options.bind.to_string()),
         ("cc", options.cc.clone()),
         ("databases", "1".to_owned()),
-        ("dir", options.dir.display().to_string()),
+        ("dir", shown(&options.dir)),
         ("durability", options.durability.to_string()),
         ("maxclients", options.connections_max.to_string()),
         ("maxmemory", options.memory_limit_bytes.to_string()),
@@ -594,6 +599,8 @@ fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<Str
         ("shards", shards.to_string()),
         ("snapshot_log_bytes", options.snapshot_log_bytes.to_string()),
         ("synchrony", options.synchrony.to_string()),
+        ("synchrony_dir", options.synchrony_dir.as_deref().map_or(String::new(), shown)),
+        ("synchrony_keep_days", options.synchrony_keep_days.to_string()),
         ("tls-cluster", if tls_cluster { "yes" } else { "no" }.to_owned()),
         ("tls-port", options.tls.as_ref().map_or(0, |tls| tls.port).to_string()),
         ("workers", options.workers.to_string()),

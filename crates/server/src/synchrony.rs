@@ -18,6 +18,7 @@ use engine::node::{Parcel, Timing};
 use probe::watch::{
     Agreement, AppendRow, Asker, Event, Figures, Judge, Lead, Move, Planner, Scene, WINDOW_US,
 };
+use record::Record;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,6 +31,7 @@ use std::time::Duration;
 mod agree;
 pub mod calibrate;
 pub mod picture;
+pub mod record;
 
 /// How long the worker that knows who leads what may take to say so.
 const OVERVIEW_WAIT: Duration = Duration::from_millis(200);
@@ -105,6 +107,12 @@ pub struct Synchrony {
     calibration: Calibration,
     agreement: Agreement,
     window_us: u64,
+    /// Where every single measurement goes, if somebody wants to have them.
+    record: Option<Box<dyn Record>>,
+    /// How many machines there are.
+    machines: usize,
+    /// Questions to machines that were not connected then, by machine and when they were due.
+    unlinked: BTreeSet<(MachineId, u64)>,
 }
 
 impl Synchrony {
@@ -116,8 +124,20 @@ impl Synchrony {
         let window_us = now_us + WINDOW_US;
         let (calibration, level) = (Calibration::default(), Level::CLUSTERS);
         let agreement = agree::begin(now_us, mode);
-        let mut new =
-            Self { around, mode, level, asker, judge, planner, calibration, agreement, window_us };
+        let mut new = Self {
+            around,
+            mode,
+            level,
+            asker,
+            judge,
+            planner,
+            calibration,
+            agreement,
+            window_us,
+            record: None,
+            machines: 0,
+            unlinked: BTreeSet::new(),
+        };
         new.set_mode(mode);
         new
     }
@@ -132,6 +152,9 @@ impl Synchrony {
         let now_us = self.now_us();
         if mode == Mode::Off {
             self.asker = Asker::new(self.around.own.0, now_us);
+            if self.record.is_some() {
+                self.asker.keep_seen();
+            }
             (self.judge, self.planner) = (Judge::default(), Planner::default());
             self.calibration = Calibration::default();
         } else if mode != self.mode {
@@ -156,6 +179,10 @@ impl Synchrony {
         let known = self.around.map.machines();
         let (level, machines) = known.unwrap_or((Level::CLUSTERS, Vec::new()));
         self.level = level;
+        self.machines = machines.len();
+        if let Some(record) = &mut self.record {
+            record.machines(self.around.own, &machines);
+        }
         let machines = || machines.iter().map(|machine| machine.0);
         self.judge.know(machines());
         let now_us = self.now_us();
@@ -181,10 +208,12 @@ impl Synchrony {
         if let Some(late) = late {
             self.asker.late(now_us, u32::try_from(late.as_micros()).unwrap_or(u32::MAX));
         }
-        for (machine, number, _) in self.asker.questions(now_us) {
+        for (machine, number, due_us) in self.asker.questions(now_us) {
             let machine = MachineId(machine);
             self.holder(machine).send(Mail::Ask(machine, number));
+            self.note_unlinked(machine, due_us);
         }
+        self.pass_on();
         if now_us >= self.window_us {
             self.window_us = now_us + WINDOW_US;
             self.end_window();

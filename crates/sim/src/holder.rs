@@ -154,9 +154,12 @@ impl Holder {
         let blocks = value.is_none() && self.random.percent(self.habits.blocks_percent);
         let tokens = if blocks { self.random.between(2, 2_000) } else { 1 };
         let lock = lock_name(lock);
-        let alone = value.is_none() && !shared && tokens == 1;
-        let near = alone && self.random.percent(self.habits.near_percent);
-        let what = What::Acquire { lock, lease_us, shared, again, value, tokens, near };
+        let plain = value.is_none() && tokens == 1;
+        let near = plain && !shared && self.random.percent(self.habits.near_percent);
+        let tries = plain && !near && self.random.percent(self.habits.tries_percent);
+        let limit = if shared { self.habits.limit } else { 0 };
+        let what =
+            What::Acquire { lock, lease_us, shared, limit, again, value, tries, tokens, near };
         let act = self.act(now_us, what);
         self.stage = Stage::Asking(act, number);
         self.ask(act, number)
@@ -175,7 +178,8 @@ impl Holder {
         let journal = !self.habits.requires && self.random.percent(50);
         let register = !journal || self.random.percent(50);
         let (lock, place, again) = (lock_name(lock), place(lock, 0), false);
-        let what = What::Section { lock, shared, again, place, value, register, journal };
+        let limit = if shared { self.habits.limit } else { 0 };
+        let what = What::Section { lock, shared, limit, again, place, value, register, journal };
         let act = self.act(now_us, what);
         self.stage = Stage::Asking(act, number);
         self.ask(act, number)
@@ -204,28 +208,38 @@ impl Holder {
 
     fn ask(&mut self, act: usize, number: Option<u64>) -> Vec<Wish> {
         let Habits { lease_ms, timeout_ms, .. } = self.habits;
-        let wish = |shared: &bool| {
-            let shared = if *shared { " shared" } else { "" };
-            format!("timeout {timeout_ms} owner {}{shared}", self.id)
+        let share = |shared: &bool, limit: &usize| match (shared, limit) {
+            (false, _) => String::new(),
+            (true, 0) => " shared".to_owned(),
+            (true, limit) => format!(" limit {limit}"),
         };
+        let wish = |share: String| format!("timeout {timeout_ms} owner {}{share}", self.id);
+        let alone = String::new;
         let asked = match &self.acts[act].what {
             What::Acquire { lock, value: Some(value), .. } => {
-                let rest = format!("lease {lease_ms} {}", wish(&false));
+                let rest = format!("lease {lease_ms} {}", wish(alone()));
                 vec![format!("election.campaign {lock} {value} {rest}")]
             }
             What::Meet { barrier, parties, .. } => {
-                vec![format!("barrier.wait {barrier} {parties} {}", wish(&false))]
+                vec![format!("barrier.wait {barrier} {parties} {}", wish(alone()))]
             }
-            What::Acquire { lock, shared, tokens, near, .. } => {
+            What::Acquire { lock, shared, limit, tries: true, .. } => {
+                let share = share(shared, limit);
+                vec![format!("lock.try {lock} lease {lease_ms} owner {}{share}", self.id)]
+            }
+            What::Acquire { lock, shared, limit, tokens, near, .. } => {
                 let more = match (*tokens, near) {
                     (_, true) => " near".to_owned(),
                     (1, _) => String::new(),
                     (tokens, _) => format!(" tokens {tokens}"),
                 };
-                vec![format!("lock.acquire {lock} lease {lease_ms} {}{more}", wish(shared))]
+                vec![format!(
+                    "lock.acquire {lock} lease {lease_ms} {}{more}",
+                    wish(share(shared, limit))
+                )]
             }
-            What::Section { lock, shared, place, value, register, journal, .. } => {
-                let section = format!("lock.section {lock} {}", wish(shared));
+            What::Section { lock, shared, limit, place, value, register, journal, .. } => {
+                let section = format!("lock.section {lock} {}", wish(share(shared, limit)));
                 let (register_key, journal_key) = self.habits.keys(place);
                 let set = format!("set {register_key} {value}");
                 let push = format!("rpush {journal_key} {value}");
@@ -380,10 +394,14 @@ impl Holder {
         (done.ended_us, done.outcome) = (now_us, outcome.clone());
         let mut granted = None;
         let mark = match (&done.what, &outcome) {
-            (What::Acquire { lock, again, value, tokens, near, .. }, Outcome::Granted(token)) => {
+            (
+                What::Acquire { lock, again, value, tries, tokens, near, .. },
+                Outcome::Granted(token),
+            ) => {
                 granted = Some((lock.clone(), *again, value.is_some(), *token, *tokens));
                 match (*tokens, near) {
                     (_, true) => "stays_near",
+                    (1, _) if *tries => "locks_granted_at_once",
                     (1, _) => "locks_granted",
                     _ => "blocks_granted",
                 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 const SEEDS: u64 = 40;
 
 /// What the judge must have had to look at in these seeds, and how often at least.
-const LOOKED_AT: [(&str, u64); 10] = [
+const LOOKED_AT: [(&str, u64); 11] = [
     ("grants", 500),
     ("leases counted", 200),
     ("sections", 50),
@@ -19,6 +19,7 @@ const LOOKED_AT: [(&str, u64); 10] = [
     ("leaders told", 50),
     ("proclamations", 50),
     ("generations", 50),
+    ("grants with a limit", 20),
 ];
 
 /// What is rare and must be come across.
@@ -34,6 +35,7 @@ const MARKS: &[&str] = &[
     "locks_asked_again",
     "locks_found_lost",
     "locks_granted",
+    "locks_granted_at_once",
     "locks_not_granted",
     "locks_taken_away",
     "old_tokens_refused",

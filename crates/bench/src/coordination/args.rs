@@ -12,21 +12,24 @@ use std::path::{Path, PathBuf};
 
 /// The recipes that there are, by the model's names, the choice among them, the lock that Claret
 /// itself knows, processes that keep it, and the lock of etcd's library.
-pub const ALGORITHMS: [&str; 12] = [
+pub const ALGORITHMS: [&str; 13] = [
     "sync-queue",
     "sync-queue-relist",
     "async-queue",
     "sync-tas",
     "async-tas",
     "tas-watch",
-    "adaptive",
+    ADAPTIVE_RECIPE,
     grants::NAME,
     grants::NEAR,
     keepers::RETAINED,
     keepers::COHORT,
+    keepers::ADAPTIVE,
     ETCD_MUTEX,
 ];
 
+/// The choice among the recipes, while they are used.
+pub const ADAPTIVE_RECIPE: &str = "adaptive-recipe";
 /// The lock of etcd's own client library.
 pub const ETCD_MUTEX: &str = "etcd-mutex";
 
@@ -191,8 +194,8 @@ pub struct LocksArgs {
     /// it has are not measured again.
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
-    /// Measure nothing: say how far the model is from the rows of such a file.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "plot", "dry_run"])]
+    /// Measure nothing: say how far the model is from the rows of such a file. --plot draws them.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "dry_run"])]
     pub report: Option<PathBuf>,
     /// Draw what was measured beside what the model predicts into this file (SVG).
     #[arg(long, value_name = "FILE")]

@@ -90,12 +90,25 @@ impl Experiment {
             let mut preset = whole.preset();
             preset.client_ms.retain(|ms| *ms <= client_ms_max);
             preset.service_ms.retain(|ms| *ms <= service_ms_max);
-            let algorithms = vec![grants::NAME, "sync-queue-relist", "async-queue", ETCD_MUTEX];
+            let algorithms = vec![
+                grants::NAME,
+                keepers::ADAPTIVE,
+                "sync-queue-relist",
+                "async-queue",
+                "async-tas",
+                ETCD_MUTEX,
+            ];
             Preset { algorithms, ..preset }
         };
         // A round trip and the service must fit between two requests, with a log write.
         let kept = Preset {
-            algorithms: vec![grants::NAME, grants::NEAR, keepers::RETAINED, keepers::COHORT],
+            algorithms: vec![
+                grants::NAME,
+                grants::NEAR,
+                keepers::RETAINED,
+                keepers::COHORT,
+                keepers::ADAPTIVE,
+            ],
             client_ms: vec![0.2, 20.0],
             // One user alone, whom a lock can stay with, and others.
             closed: vec![1, 8],

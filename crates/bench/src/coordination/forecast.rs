@@ -144,7 +144,11 @@ pub fn of(point: &Point, base: &Base) -> Result<Option<Forecast>, Invalid> {
             lock(point, base, algorithm).map(Some)
         }
         None if ![ETCD_MUTEX, grants::NEAR].contains(&&*point.algorithm) => {
-            best(point, base).map(Some)
+            let of_claret = point.backend == Backend::Claret;
+            match &*point.algorithm {
+                keepers::ADAPTIVE if of_claret => lock(point, base, own(point)).map(Some),
+                _ => best(point, base).map(Some),
+            }
         }
         _ => Ok(None),
     }
@@ -202,6 +206,11 @@ pub fn lock(point: &Point, base: &Base, algorithm: Algorithm) -> Result<Forecast
         writes: predicted.quorum_writes,
         messages: predicted.messages,
     })
+}
+
+/// Which of its own locks Claret's clients should end with: one that stays, if nobody else wants it.
+fn own(point: &Point) -> Algorithm {
+    if point.clients == 1 { Algorithm::Retained } else { Algorithm::Grant }
 }
 
 /// The same for a lock that changes its recipe: what the one that it should end with would do from

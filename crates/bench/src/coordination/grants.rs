@@ -539,6 +539,30 @@ mod tests {
     }
 
     #[test]
+    fn an_adaptive_lock_goes_back_until_its_process_is_seen_to_come_again_at_once() {
+        let (server, _) = serve();
+        let grants = Grants::connect(&[server, server], "/lock-1", true).unwrap();
+        let mut keepers = Keepers::new(grants.with_tokens(keepers::TOKENS), 2).adaptive();
+        let take = |keepers: &mut Keepers, request| {
+            keepers.acquire(request, 0);
+            let mut all = Vec::new();
+            while !all.iter().any(|one| matches!(one, Told::Granted { .. })) {
+                keepers.wait(keepers.now_ns() + PATIENCE_NS, &mut all).unwrap();
+            }
+            keepers.release(request);
+        };
+        take(&mut keepers, 0);
+        take(&mut keepers, 1);
+        assert_eq!(keepers.history(), (2, 0), "it went back");
+        // The second one came at once, if nothing came between; the eighth one is enough in any case.
+        (2..10).for_each(|request| take(&mut keepers, request));
+        let (said, (asked, _)) = (keepers.counts().writes, keepers.history());
+        (10..20).for_each(|request| take(&mut keepers, request));
+        assert_eq!(keepers.history(), (asked, 20 - asked));
+        assert_eq!(keepers.counts().writes, said, "nothing is asked");
+    }
+
+    #[test]
     fn an_answer_that_must_not_be_is_an_error() {
         let mut grants = Grants::connect(&[serve().0], "/lock-1", false).unwrap();
         grants.acquire(0, 0);

@@ -4,11 +4,13 @@
 //! It is what the clients for Python and Rust do (`retained`), on the connections of [`super::grants`]:
 //! *retained* has a process for each client, *cohort* two for all of them, as if there were two regions
 //! in which the clients come to a service near them. Inside of a process nothing is said, and a hand-over
-//! takes no time.
+//! takes no time. *Adaptive* has a process for each client, which keeps the lock while that pays and
+//! gives it back each time otherwise, as [`Keep`] says.
 
 use super::client::Counts;
 use super::grants::Grants;
 use super::locker::{Locker, Told};
+use client::Keep;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
@@ -16,6 +18,8 @@ use std::io;
 pub const RETAINED: &str = "retained";
 /// The same.
 pub const COHORT: &str = "cohort";
+/// The choice between keeping and giving back here; among recipes where there are only nodes.
+pub const ADAPTIVE: &str = "adaptive";
 /// How many processes the clients of a cohort are in.
 const REGIONS: usize = 2;
 /// How many are let in after somebody else wants the lock.
@@ -37,6 +41,12 @@ struct Grant {
 struct Process {
     grant: Option<Grant>,
     asks: bool,
+    /// When it asked the server last, and when it gave the lock back.
+    asked_ns: u64,
+    left_ns: Option<u64>,
+    /// Nobody has been in since somebody left who was followed by nobody.
+    idle: bool,
+    keep: Keep,
     inside: Option<usize>,
     line: VecDeque<usize>,
 }
@@ -49,12 +59,14 @@ pub fn processes(algorithm: &str, clients: usize) -> usize {
 /// A locker whose processes keep the lock.
 pub struct Keepers {
     grants: Grants,
+    adaptive: bool,
     processes: Vec<Process>,
     /// By request for the lock as the server knows it, its process.
     asked: Vec<usize>,
     /// By request, its process.
     of: BTreeMap<usize, usize>,
     told: Vec<Told>,
+    stays: u64,
 }
 
 impl Keepers {
@@ -62,11 +74,25 @@ impl Keepers {
     pub fn new(grants: Grants, processes: usize) -> Self {
         let mut all = Vec::new();
         all.resize_with(processes, Process::default);
-        Self { grants, processes: all, asked: Vec::new(), of: BTreeMap::new(), told: Vec::new() }
+        let (asked, of, told) = (Vec::new(), BTreeMap::new(), Vec::new());
+        Self { grants, adaptive: false, processes: all, asked, of, told, stays: 0 }
+    }
+
+    /// The same, which keep the lock while that pays.
+    #[must_use]
+    pub fn adaptive(self) -> Self {
+        Self { adaptive: true, ..self }
+    }
+
+    /// How often the server was asked for the lock, and how often somebody had it without.
+    pub fn history(&self) -> (u64, u64) {
+        let asked = self.asked.len() as u64;
+        (asked, self.stays.saturating_sub(asked))
     }
 
     /// Gives the lock back if it is time, lets the next one in, or asks for it.
     fn go_on(&mut self, number: usize) {
+        let now_ns = self.grants.now_ns();
         let process = &mut self.processes[number];
         if process.inside.is_some() {
             return;
@@ -77,17 +103,26 @@ impl Keepers {
         };
         if let Some(grant) = process.grant.take_if(over) {
             self.grants.release(grant.request);
+            process.left_ns = Some(now_ns);
+            process.idle = false;
         }
-        let Some(request) = process.line.front().copied() else { return };
+        let Some(request) = process.line.front().copied() else {
+            process.idle = process.grant.is_some();
+            return;
+        };
         if let Some(grant) = &mut process.grant {
             let token = grant.token + i64::from(grant.used);
             grant.used += 1;
+            self.stays += 1;
+            if std::mem::take(&mut process.idle) {
+                process.keep.came_back();
+            }
             grant.let_in += u32::from(grant.recalled);
             process.line.pop_front();
             process.inside = Some(request);
             self.told.push(Told::Granted { request, token });
         } else if !process.asks {
-            process.asks = true;
+            (process.asks, process.asked_ns) = (true, now_ns);
             self.grants.acquire(self.asked.len(), number);
             self.asked.push(number);
         }
@@ -97,10 +132,18 @@ impl Keepers {
     fn hear(&mut self, told: Told) {
         let Told::Granted { request, token } = told else { return };
         let number = self.asked[request];
+        let now_ns = self.grants.now_ns();
         let process = &mut self.processes[number];
         process.asks = false;
-        process.grant = Some(Grant { request, token, used: 0, recalled: false, let_in: 0 });
-        self.grants.listen(request);
+        let asked_ns = process.asked_ns;
+        let away_ns = process.left_ns.map_or(u64::MAX, |left_ns| asked_ns.saturating_sub(left_ns));
+        process.keep.granted(away_ns, now_ns - asked_ns);
+        // Nobody is asked whether others want what goes back anyway.
+        let recalled = self.adaptive && !process.keep.keeps();
+        process.grant = Some(Grant { request, token, used: 0, recalled, let_in: 0 });
+        if !recalled {
+            self.grants.listen(request);
+        }
         self.go_on(number);
     }
 }
@@ -131,9 +174,13 @@ impl Locker for Keepers {
             from_server.into_iter().for_each(|told| self.hear(told));
             for request in self.grants.wanted_by_others() {
                 let number = self.asked[request];
-                let grant = self.processes[number].grant.as_mut();
+                let process = &mut self.processes[number];
+                let grant = process.grant.as_mut();
                 if let Some(grant) = grant.filter(|grant| grant.request == request) {
                     grant.recalled = true;
+                    if process.idle {
+                        process.keep.recalled();
+                    }
                     self.go_on(number);
                 }
             }

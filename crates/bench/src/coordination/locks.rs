@@ -315,7 +315,9 @@ fn one_run(
     let clients = point.clients as usize;
     let algorithm = recipe(&point.algorithm);
     let near = point.algorithm == grants::NEAR;
-    let protocol = if near { Protocol::Redis } else { protocol_of(algorithm) };
+    // It chooses among Claret's own locks there, and among recipes elsewhere.
+    let by_itself = point.algorithm == keepers::ADAPTIVE && point.backend == Backend::Claret;
+    let protocol = if near || by_itself { Protocol::Redis } else { protocol_of(algorithm) };
     let places = keepers::processes(&point.algorithm, clients);
     let entrances: Vec<_> = (0..places)
         .map(|session| ensemble.entrance(protocol, session, point.attach, session % distances))
@@ -339,7 +341,10 @@ fn one_run(
         return granted(ensemble, locker.near(), &load);
     }
     if protocol == Protocol::Redis {
-        return kept(ensemble, &entrances, &node, &load);
+        let locker = processes(&entrances, &node)?;
+        let (locker, chosen) =
+            if by_itself { (locker.adaptive(), Some(chosen)) } else { (locker, None) };
+        return kept(ensemble, locker, &load, chosen);
     }
     if algorithm.is_none() && point.algorithm != ETCD_MUTEX {
         let client = Client::connect(&entrances)?;
@@ -396,19 +401,28 @@ fn granted(ensemble: &Ensemble, mut locker: Grants, load: &Load) -> io::Result<O
     Ok(outcome)
 }
 
-/// The same with processes that keep the lock, one at each of these entrances.
-fn kept(
-    ensemble: &Ensemble,
-    entrances: &[SocketAddr],
-    key: &str,
-    load: &Load,
-) -> io::Result<Outcome> {
+/// Processes that keep the lock, one at each of these entrances.
+fn processes(entrances: &[SocketAddr], key: &str) -> io::Result<Keepers> {
     // Who listens needs a connection besides the one that the lock was asked for over.
     let grants = Grants::connect(entrances, key, true)?.with_tokens(keepers::TOKENS);
-    let mut locker = Keepers::new(grants, entrances.len());
+    Ok(Keepers::new(grants, entrances.len()))
+}
+
+/// The same with them; how the lock was had is added to `chosen`.
+fn kept(
+    ensemble: &Ensemble,
+    mut locker: Keepers,
+    load: &Load,
+    chosen: Option<&mut BTreeMap<&'static str, u64>>,
+) -> io::Result<Outcome> {
     let before = ensemble.log_entries()?;
     let mut outcome = generate(&mut locker, load)?;
     outcome.log_entries = ensemble.log_entries()?.zip(before).map(|(now, before)| now - before);
+    if let Some(chosen) = chosen {
+        let (asked, kept) = locker.history();
+        *chosen.entry(grants::NAME).or_default() += asked;
+        *chosen.entry(keepers::RETAINED).or_default() += kept;
+    }
     Ok(outcome)
 }
 
@@ -462,7 +476,16 @@ pub fn columns(args: &LocksArgs) -> &'static [&'static str] {
 /// A service cannot be started or fails, two had a lock at a time, or Ctrl-C was pressed.
 pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
     if let Some(file) = &args.report {
-        return agreement::of_file(file);
+        if let Some(picture) = &args.plot {
+            plot::draw(&Report { rows: resume::read(file)?, ..Report::default() }, picture)?;
+        }
+        return match agreement::of_file(file) {
+            // What has no prediction is drawn all the same.
+            Err(error) if args.plot.is_some() && error.kind() == ErrorKind::InvalidData => {
+                Ok(Report { rows: resume::read(file)?, ..Report::default() })
+            }
+            agreement => agreement,
+        };
     }
     stop::listen()?;
     for backend in &args.backend {
@@ -476,8 +499,8 @@ pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
     let points = points(args);
     if points.is_empty() {
         let what = "none of these services has what was asked for: only claret knows locks itself \
-            (grant, near, retained, cohort), only etcd has etcd-mutex, and it has neither adaptive \
-            nor E15 and E16";
+            (grant, near, retained, cohort), only etcd has etcd-mutex, and it has none of adaptive, \
+            adaptive-recipe, E15 and E16";
         return Err(io::Error::new(ErrorKind::InvalidInput, what));
     }
     let mut report = Report::default();

@@ -12,7 +12,7 @@
 //! | [`recipes`], [`znodes`] | the lock recipes on them |
 //! | [`tasks`], [`sessions`] | what a run's sessions do, in this process or in another program |
 //! | [`grants`] | the lock that the server itself knows, over the Redis protocol |
-//! | [`keepers`] | processes that keep it, and hand it on among their clients |
+//! | [`keepers`] | processes that keep it, always or while that pays, and hand it on among their clients |
 //! | [`adaptive`] | a lock that changes its recipe as the model recommends |
 //! | [`locker`] | what the generator knows of a way to lock: other protocols are other lockers |
 //! | [`crowd`] | many sessions that do little |

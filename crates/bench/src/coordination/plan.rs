@@ -1,6 +1,6 @@
 //! Which points are measured: what the study's experiments say, and over that the command line.
 
-use super::args::{ETCD_MUTEX, LocksArgs};
+use super::args::{ADAPTIVE_RECIPE, ETCD_MUTEX, LocksArgs};
 use super::backend::{Attach, Backend};
 use super::experiments::{Preset, custom};
 use super::generator::Arrivals;
@@ -9,9 +9,6 @@ use model::Algorithm;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-
-/// The choice among the recipes.
-const ADAPTIVE: &str = "adaptive";
 
 /// What is measured at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -238,8 +235,8 @@ fn add(args: &LocksArgs, experiment: &str, preset: Preset, points: &mut Vec<Poin
     });
     grid = vary(grid, &algorithms, |point, name| point.algorithm.clone_from(name));
     grid = vary(grid, &polls, |point, ms| point.poll_ms = *ms);
-    grid.retain(|point| point.poll_ms == polls[0] || polls_for(&point.algorithm));
-    let grid = vary(grid, &backends, |point, backend| point.backend = *backend);
+    grid = vary(grid, &backends, |point, backend| point.backend = *backend);
+    grid.retain(|point| point.poll_ms == polls[0] || polls_for(point));
     points.extend(grid.into_iter().filter(is_possible));
 }
 
@@ -251,7 +248,7 @@ pub fn has(backend: Backend, algorithm: &str) -> bool {
             backend == Backend::Claret
         }
         ETCD_MUTEX => backend == Backend::Etcd,
-        ADAPTIVE => backend != Backend::Etcd,
+        keepers::ADAPTIVE | ADAPTIVE_RECIPE => backend != Backend::Etcd,
         _ => true,
     }
 }
@@ -283,10 +280,11 @@ pub fn left_out<'a>(
 }
 
 /// Whether the poll interval makes a difference.
-fn polls_for(algorithm: &str) -> bool {
-    match Algorithm::named(algorithm) {
+fn polls_for(point: &Point) -> bool {
+    match Algorithm::named(&point.algorithm) {
         Some(algorithm) => matches!(algorithm, Algorithm::AsyncQueue | Algorithm::AsyncTas),
-        None => algorithm == ADAPTIVE,
+        None if point.algorithm == keepers::ADAPTIVE => point.backend != Backend::Claret,
+        None => point.algorithm == ADAPTIVE_RECIPE,
     }
 }
 
@@ -354,9 +352,11 @@ mod tests {
         for name in ["near", "retained", "cohort"] {
             assert_eq!(by(name, Backend::Claret), kept, "{name}");
         }
+        assert_eq!(by("adaptive", Backend::Claret), each + kept);
+        assert_eq!(by("adaptive", Backend::Zookeeper), each + kept);
         assert_eq!((by("grant", Backend::Zookeeper), by("cohort", Backend::Zookeeper)), (0, 0));
         assert_eq!(by("sync-queue-relist", Backend::Zookeeper), each);
-        assert_eq!(e17.len(), each * 5 + kept * 4);
+        assert_eq!(e17.len(), each * 9 + kept * 6);
         assert!(e17.iter().all(|point| point.experiment == "E17" && point.seeds == 5));
         assert_eq!(points_of(&["--backend", "zookeeper", "--algorithm", "grant"]).len(), 0);
         let e14 = points_of(&["--experiment", "E14", "--algorithm", "grant"]);

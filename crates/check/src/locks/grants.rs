@@ -11,6 +11,8 @@ struct Grant<'a> {
     last: Token,
     act: &'a Act,
     shared: bool,
+    /// How many share it at most, this one included; nought is any number.
+    limit: usize,
     /// Nobody else may be let in before, in microseconds.
     until_us: u64,
 }
@@ -33,6 +35,7 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
                 }
             }
         }
+        within_limits(lock, &grants, verdict);
         nameless_apart(history, lock, &grants, verdict);
     }
 }
@@ -41,13 +44,14 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
 fn granted(history: &History) -> BTreeMap<&str, Vec<Grant<'_>>> {
     let mut locks: BTreeMap<&str, Vec<Grant<'_>>> = BTreeMap::new();
     for act in &history.acts {
-        if let What::Acquire { lock, shared, .. } | What::Section { lock, shared, .. } = &act.what
+        if let What::Acquire { lock, shared, limit, .. } | What::Section { lock, shared, limit, .. } =
+            &act.what
             && let Outcome::Granted(token) = act.outcome
         {
             let until_us = held_until_us(history, act, token);
             let tokens = if let What::Acquire { tokens, .. } = act.what { tokens } else { 1 };
             let last = token.saturating_add(tokens.saturating_sub(1));
-            let grant = Grant { token, last, act, shared: *shared, until_us };
+            let grant = Grant { token, last, act, shared: *shared, limit: *limit, until_us };
             locks.entry(lock).or_default().push(grant);
         }
     }
@@ -132,9 +136,25 @@ fn nameless_apart(history: &History, lock: &str, grants: &[Grant<'_>], verdict: 
         }
         verdict.count("sections", 1);
         let token = Token::MAX;
-        let section = Grant { token, last: token, act, shared: *shared, until_us: 0 };
+        let (shared, limit) = (*shared, 0);
+        let section = Grant { token, last: token, act, shared, limit, until_us: 0 };
         for grant in grants.iter().filter(|grant| grant.act.precedes(act)) {
             apart(lock, grant, &section, verdict);
+        }
+    }
+}
+
+/// Whoever holds longer than another one was granted was there when that was let in, for tokens grow.
+fn within_limits(lock: &str, grants: &[Grant<'_>], verdict: &mut Verdict) {
+    for (place, one) in grants.iter().enumerate().filter(|(_, one)| one.limit > 0) {
+        verdict.count("grants with a limit", 1);
+        let there = grants[..place].iter().filter(|held| held.until_us > one.act.ended_us).count();
+        if there >= one.limit {
+            let text = format!(
+                "{lock} was granted to {} with token {} by {}, for {} at most, when {there} held it",
+                one.act.who, one.token, one.act.ended_us, one.limit
+            );
+            report(verdict, "too-many-holders", text);
         }
     }
 }

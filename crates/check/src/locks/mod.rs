@@ -40,9 +40,13 @@ pub enum What {
         lease_us: u64,
         /// With others who share it.
         shared: bool,
+        /// With so many in all at most, who all say so; nought is any number.
+        limit: usize,
         /// It was asked more than once, under one request number: what was granted may have been taken
         /// back since, and counts from the next renewal on.
         again: bool,
+        /// It does not wait.
+        tries: bool,
         /// How many tokens are granted, of which the first one is told.
         tokens: u64,
         /// A server was to keep the lock for its clients, and lets them in by what it knows: who was let in
@@ -82,6 +86,8 @@ pub enum What {
         lock: String,
         /// With others who share it.
         shared: bool,
+        /// With so many in all at most, who all say so; nought is any number.
+        limit: usize,
         /// It was asked more than once, under one request number.
         again: bool,
         /// Where.

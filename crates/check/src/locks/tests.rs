@@ -12,6 +12,7 @@ struct Story {
 /// How the lock `k` is asked for.
 struct Asked {
     shared: bool,
+    limit: usize,
     again: bool,
     tokens: u64,
     near: bool,
@@ -20,12 +21,13 @@ struct Asked {
 
 impl Default for Asked {
     fn default() -> Self {
-        Self { shared: false, again: false, tokens: 1, near: false, value: None }
+        Self { shared: false, limit: 0, again: false, tokens: 1, near: false, value: None }
     }
 }
 
-fn acquire(Asked { shared, again, tokens, near, value }: Asked) -> What {
-    What::Acquire { lock: "k".to_owned(), lease_us: 1000, shared, again, tokens, near, value }
+fn acquire(Asked { shared, limit, again, tokens, near, value }: Asked) -> What {
+    let (lock, lease_us, tries) = ("k".to_owned(), 1000, false);
+    What::Acquire { lock, lease_us, shared, limit, again, tries, tokens, near, value }
 }
 
 impl Story {
@@ -53,6 +55,12 @@ impl Story {
         self.act(who, 10, what, Outcome::Granted(token))
     }
 
+    /// A grant that is shared with so many at most.
+    fn one_of(self, limit: usize, who: u64, token: Token) -> Self {
+        let what = acquire(Asked { shared: true, limit, ..Asked::default() });
+        self.act(who, 10, what, Outcome::Granted(token))
+    }
+
     /// A grant with several tokens.
     fn block(self, who: u64, token: Token, tokens: u64) -> Self {
         let what = acquire(Asked { tokens, ..Asked::default() });
@@ -70,6 +78,7 @@ impl Story {
         let what = What::Section {
             lock: "k".to_owned(),
             shared: false,
+            limit: 0,
             again: false,
             place: "p".to_owned(),
             value: value.to_owned(),
@@ -378,4 +387,16 @@ fn a_block_of_tokens_is_between_those_of_other_grants() {
     assert!(section.ends(&["a", "b", "s"]).has("token-twice"));
     let old = begun().write(7, "late", Done).ends(&["a", "b", "late"]);
     assert_eq!(kinds(&old), ["old-token", "token-goes-back", "register-goes-back"]);
+}
+
+#[test]
+fn no_more_hold_a_lock_at_a_time_than_they_have_said() {
+    let two = || Story::default().one_of(2, 1, 10).one_of(2, 2, 11);
+    assert!(two().ends(&[]).valid);
+    let three = two().one_of(2, 3, 12).ends(&[]);
+    assert!(three.anomalies.iter().any(|anomaly| anomaly.kind == "too-many-holders"), "{three:?}");
+    let one_is_out = two().release(1, 10, Outcome::Done).one_of(2, 3, 12);
+    assert!(one_is_out.ends(&[]).valid);
+    let leases_ended = two().wait(2_000).one_of(2, 3, 12);
+    assert!(leases_ended.ends(&[]).valid);
 }

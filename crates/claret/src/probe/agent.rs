@@ -79,6 +79,9 @@ pub struct AgentArgs {
     /// Members call with different workloads at a time, so that not all sync their disks at once.
     #[arg(long)]
     stagger: bool,
+    /// Workload B is not only a hash but a signature of it (Ed25519), as protocols with signatures need it.
+    #[arg(long)]
+    sign: bool,
     /// Listen here instead of at the node's address in the file of peers.
     #[arg(long)]
     listen: Option<SocketAddr>,
@@ -158,6 +161,7 @@ pub fn agent(args: &AgentArgs) -> Result<String, String> {
         seed: args.seed,
         period: Duration::from_millis(args.period_ms),
         stagger: args.stagger,
+        signs: args.sign,
         payload_bytes: args.payload_bytes,
         seconds: args.seconds,
         keep_days: args.keep_days,

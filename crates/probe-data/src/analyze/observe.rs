@@ -22,20 +22,22 @@ pub type Windows = BTreeMap<(i64, u16), BTreeMap<u32, (u32, u32)>>;
 pub struct Pauses {
     /// Calls to others that count.
     pub calls: u64,
-    /// Round trips above nine tenths and above eleven tenths of each length.
-    pub longer: [(u64, u64); 4],
+    /// Round trips above nine, ten and eleven tenths of each length.
+    pub longer: [[u64; 3]; 4],
 }
 
 impl Pauses {
     fn add(&mut self, rtt_100ns: u32) {
         self.calls += 1;
-        if rtt_100ns == NONE {
+        let rtt_100ns = u64::from(rtt_100ns);
+        // Nearly all are far below the shortest.
+        if rtt_100ns == u64::from(NONE) || rtt_100ns <= PAUSES_MS[0] * 9_000 {
             return;
         }
         for (counts, ms) in self.longer.iter_mut().zip(PAUSES_MS) {
-            let rtt_100ns = u64::from(rtt_100ns);
-            counts.0 += u64::from(rtt_100ns > ms * 9_000);
-            counts.1 += u64::from(rtt_100ns > ms * 11_000);
+            for (count, tenths) in counts.iter_mut().zip([9, 10, 11]) {
+                *count += u64::from(rtt_100ns > ms * tenths * 1_000);
+            }
         }
     }
 
@@ -43,7 +45,7 @@ impl Pauses {
     pub fn merge(&mut self, other: &Self) {
         self.calls += other.calls;
         for (to, from) in self.longer.iter_mut().zip(other.longer) {
-            *to = (to.0 + from.0, to.1 + from.1);
+            to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
         }
     }
 }

@@ -145,8 +145,9 @@ impl<'a> CallerDay<'a> {
             }
             *last_round = Some(round.cast_unsigned());
             let size = calls.group_size[first].clamp(0, 255) as u8;
-            let whole = seen.len() == usize::from(size) && !skipped;
-            if !whole {
+            let apart = self.metadata.config.apart;
+            let whole = seen.len() == usize::from(size) && !skipped && !apart;
+            if !whole && !apart {
                 exclusions.rows("incomplete_sessions", 1);
             }
             let workload = calls.workload[first].clamp(0, 4) as u8;

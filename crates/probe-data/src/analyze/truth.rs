@@ -36,14 +36,18 @@ pub fn slow_nodes(told: &mut Value, days: &[ObserverDay], floor_ns: u64, truth: 
 /// How often nodes pause for longer than something, from how often calls were so late.
 ///
 /// A probe at a random instant finds what is left of a pause. So the density of round trips at a
-/// length is the rate of pauses that are longer; it is taken over a tenth to either side.
+/// length is the rate of pauses that are longer; it is taken over a tenth to either side, and from that
+/// mean what it is in the middle.
 pub fn pauses(found: &Pauses, truth: Option<&Truth>) -> Value {
-    let rows = PAUSES_MS.iter().zip(found.longer).map(|(ms, (low, high))| {
+    let rows = PAUSES_MS.iter().zip(found.longer).map(|(ms, [low, middle, high])| {
         let width_s = *ms as f64 / 1000.0 * 0.2;
-        let rate = (low - high) as f64 / (found.calls.max(1) as f64 * width_s);
+        let mean = (low - high) as f64 / (found.calls.max(1) as f64 * width_s);
+        let rate = mean * middle_of_mean(low - middle, middle - high);
         let mut row = json!({
             "longer_than_ms": ms,
             "calls_near": low - high,
+            "calls_below": low - middle,
+            "mean_per_node_s": mean,
             "per_node_s": rate,
         });
         let true_rate =
@@ -57,6 +61,20 @@ pub fn pauses(found: &Pauses, truth: Option<&Truth>) -> Value {
         row
     });
     json!({"calls": found.calls, "rates": rows.collect::<Vec<_>>()})
+}
+
+/// By how much a density that falls exponentially is less in the middle of an interval than in the mean
+/// over it, from how many are in its lower and in its upper half.
+///
+/// With u the half width over the mean of the law, the halves are as e^u to 1, and the mean is sinh(u)/u
+/// times the middle. One, if a half has too few to say.
+fn middle_of_mean(lower: u64, upper: u64) -> f64 {
+    const FEW: u64 = 30;
+    if lower < FEW || upper < FEW {
+        return 1.0;
+    }
+    let u = (lower as f64 / upper as f64).ln().abs();
+    if u < 1e-6 { 1.0 } else { u / u.sinh() }
 }
 
 /// Adds the true coefficients, and how far the found ones are from them.
@@ -110,4 +128,22 @@ pub fn s_and_t(told: &Value, truth: &Truth) -> Value {
     // Nothing may have been planted: too many pauses.
     let exact = checks.iter().all(|check| check["exact"] == true);
     json!({"exact": (!checks.is_empty()).then_some(exact), "checks": checks})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_over_an_interval_says_what_an_exponential_law_is_in_its_middle() {
+        // At 2 s, a law with a mean of half a second, over a fifth of a second to either side.
+        let beyond = |s: f64| 1e9 * (-s / 0.5).exp();
+        let [low, middle, high] = [1.8, 2.0, 2.2].map(beyond);
+        let mean = (low - high) / 0.4;
+        let density = beyond(2.0) / 0.5;
+        assert!((mean / density - 1.0269).abs() < 1e-4, "{}", mean / density);
+        let factor = middle_of_mean((low - middle) as u64, (middle - high) as u64);
+        assert!((mean * factor / density - 1.0).abs() < 1e-6, "{factor}");
+        assert_eq!([middle_of_mean(1_000, 1_000), middle_of_mean(29, 5)], [1.0, 1.0]);
+    }
 }

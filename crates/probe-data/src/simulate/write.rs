@@ -227,7 +227,6 @@ impl<'a> World<'a> {
         metadata.incarnations.retain(|one| members.contains(&one.node));
         let day = metadata.first_epoch + i64::from(metadata.epoch);
         let seed = self.options.seed;
-        let phase = phase_ns(seed, day, src, PERIOD_NS);
         let template = Sample {
             epoch: metadata.epoch,
             group: index as u16,
@@ -250,6 +249,7 @@ impl<'a> World<'a> {
         let mut own_hint = 0;
         let mut hints = vec![0; members.len()];
         for round in 0..self.options.rounds {
+            let phase = phase_ns(seed, day, src, round, PERIOD_NS);
             let t_sched_ns = due_ns(day, round, phase, PERIOD_NS);
             let true_ns = t_sched_ns - own.clock_ns;
             let held_ns = own.held_ns(true_ns, &mut own_hint);

@@ -4,6 +4,7 @@ use super::disks::AppendRow;
 use super::law::{LOST_US, Sliding};
 use super::timers::Collected;
 use super::{ANSWER_US_MAX, ASK_US, GRACE_US, P50, P90, P99};
+use crate::random::seed_of;
 use std::collections::{BTreeMap, VecDeque};
 
 const MINUTE_US: u64 = 60_000_000;
@@ -71,10 +72,32 @@ struct Open {
     lag_us: u32,
 }
 
+/// A question or an append, and what came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The other machine.
+    pub machine: u16,
+    /// It is an append, until it was durable, and no question.
+    pub append: bool,
+    /// When it was due. An append is due when it is sent.
+    pub due_us: u64,
+    /// How late it was sent.
+    pub lag_us: u32,
+    /// The round trip; none if there was no answer in time.
+    pub rtt_us: Option<u32>,
+    /// How long a question was at the other machine, by its own clock.
+    pub service_us: Option<u32>,
+}
+
 #[derive(Debug)]
 struct Peer {
     since_us: u64,
+    /// When it was asked first, roughly; how often it was asked, or should have been; and when it is next.
+    begun_us: u64,
+    asked: u64,
     next_us: u64,
+    /// Who asks whom, which decides when.
+    pair: u64,
     /// The questions without an answer.
     open: VecDeque<Open>,
     minute: Sliding,
@@ -89,10 +112,13 @@ struct Peer {
 }
 
 impl Peer {
-    fn new(now_us: u64, first_us: u64) -> Self {
-        Self {
+    fn new(now_us: u64, pair: u64) -> Self {
+        let mut new = Self {
             since_us: now_us,
-            next_us: first_us,
+            begun_us: now_us,
+            asked: 0,
+            next_us: 0,
+            pair,
             open: VecDeque::new(),
             minute: Sliding::new(MINUTE_US),
             tens: Sliding::new(10 * MINUTE_US),
@@ -102,7 +128,17 @@ impl Peer {
             appends_of_day: Sliding::new(DAY_US),
             answered_us: None,
             lost_total: 0,
-        }
+        };
+        new.plan();
+        new
+    }
+
+    /// When it is asked next: once in a second, at a time of its own in each. What comes as regularly as
+    /// questions would else be met by some of them always and by others never.
+    fn plan(&mut self) {
+        let number = seed_of(&[self.pair, self.asked]);
+        self.next_us = self.begun_us + self.asked * ASK_US + number % ASK_US;
+        self.asked += 1;
     }
 
     fn record(&mut self, now_us: u64, us: u32) {
@@ -112,17 +148,16 @@ impl Peer {
         self.lost_total += u64::from(us == LOST_US);
     }
 
-    /// Gives up questions that were due too long ago; gives how late those were sent.
-    fn give_up(&mut self, now_us: u64) -> Vec<u32> {
-        let mut lags_us = Vec::new();
+    /// Gives up questions that were due too long ago, and gives those.
+    fn give_up(&mut self, now_us: u64) -> Vec<Open> {
+        let mut given_up = Vec::new();
         while let Some(open) = self.open.front()
             && (now_us.saturating_sub(open.due_us) >= ANSWER_US_MAX || self.open.len() > OPEN_MAX)
         {
-            lags_us.push(open.lag_us);
-            self.open.pop_front();
+            given_up.extend(self.open.pop_front());
             self.record(now_us, LOST_US);
         }
-        lags_us
+        given_up
     }
 
     /// Whether it is there for long enough to be judged.
@@ -145,6 +180,8 @@ pub struct Asker {
     late: Sliding,
     peers: BTreeMap<u16, Peer>,
     collected: Collected,
+    /// What nobody has taken yet, if somebody wants it.
+    seen: Option<Vec<Seen>>,
 }
 
 impl Asker {
@@ -152,7 +189,18 @@ impl Asker {
     pub fn new(own: u16, now_us: u64) -> Self {
         let (late, collected) = (Sliding::new(MINUTE_US), Collected::default());
         let (number, next_question, peers) = (0, 0, BTreeMap::new());
-        Self { own, began_us: now_us, number, next_question, late, peers, collected }
+        let seen = None;
+        Self { own, began_us: now_us, number, next_question, late, peers, collected, seen }
+    }
+
+    /// Keeps every single measurement until it is taken.
+    pub fn keep_seen(&mut self) {
+        self.seen.get_or_insert_default();
+    }
+
+    /// What was measured since this was asked last, if it is kept.
+    pub fn take_seen(&mut self) -> Vec<Seen> {
+        self.seen.as_mut().map_or_else(Vec::new, std::mem::take)
     }
 
     /// These machines there are; what is known of others is forgotten.
@@ -161,9 +209,8 @@ impl Asker {
         let own = self.own;
         for machine in machines.into_iter().filter(|machine| *machine != own) {
             // Not all machines ask at one moment, nor one machine all others.
-            let phase = u64::from(own) * 379 + u64::from(machine) * 97;
-            let first_us = now_us + phase % (ASK_US / 1000) * 1000;
-            let peer = known.remove(&machine).unwrap_or_else(|| Peer::new(now_us, first_us));
+            let pair = u64::from(own) << 16 | u64::from(machine);
+            let peer = known.remove(&machine).unwrap_or_else(|| Peer::new(now_us, pair));
             self.peers.insert(machine, peer);
         }
     }
@@ -185,11 +232,14 @@ impl Asker {
     pub fn questions(&mut self, now_us: u64) -> Vec<(u16, u32, u64)> {
         let mut due = Vec::new();
         for (machine, peer) in &mut self.peers {
-            for lag_us in peer.give_up(now_us) {
+            for Open { due_us, lag_us, .. } in peer.give_up(now_us) {
                 self.collected.add(*machine, lag_us, LOST_US);
+                let (machine, append, rtt_us, service_us) = (*machine, false, None, None);
+                let seen = Seen { machine, append, due_us, lag_us, rtt_us, service_us };
+                self.seen.iter_mut().for_each(|all| all.push(seen));
             }
             while peer.next_us + ANSWER_US_MAX <= now_us {
-                peer.next_us += ASK_US;
+                peer.plan();
             }
             while peer.next_us <= now_us {
                 let number = self.next_question;
@@ -198,7 +248,7 @@ impl Asker {
                 let lag_us = u32::try_from(now_us - due_us).unwrap_or(LOST_US);
                 peer.open.push_back(Open { number, due_us, lag_us });
                 due.push((*machine, number, due_us));
-                peer.next_us += ASK_US;
+                peer.plan();
             }
         }
         due
@@ -222,6 +272,10 @@ impl Asker {
         peer.answered_us = Some(now_us);
         peer.record(now_us, rtt_us.min(LOST_US - 1));
         peer.service.record(now_us, service_us.min(LOST_US - 1));
+        let Open { due_us, lag_us, .. } = open;
+        let (append, rtt_us, service_us) = (false, Some(rtt_us), Some(service_us));
+        let seen = Seen { machine, append, due_us, lag_us, rtt_us, service_us };
+        self.seen.iter_mut().for_each(|all| all.push(seen));
     }
 
     /// An append of this machine was durable on another one after so long, or never ([`LOST_US`]).
@@ -229,6 +283,13 @@ impl Asker {
         if let Some(peer) = self.peers.get_mut(&machine) {
             peer.appends.record(now_us, us);
             peer.appends_of_day.record(now_us, us);
+            let (due_us, rtt_us) = match us {
+                LOST_US => (now_us.saturating_sub(ANSWER_US_MAX), None),
+                us => (now_us.saturating_sub(u64::from(us)), Some(us)),
+            };
+            let (append, lag_us, service_us) = (true, 0, None);
+            let seen = Seen { machine, append, due_us, lag_us, rtt_us, service_us };
+            self.seen.iter_mut().for_each(|all| all.push(seen));
         }
     }
 
@@ -333,6 +394,45 @@ mod tests {
     }
 
     #[test]
+    fn every_measurement_is_kept_if_that_is_asked_for_and_taken_once() {
+        let mut asker = Asker::new(1, 0);
+        asker.know(0, [1, 2]);
+        let [(_, first, first_us), ..] = asker.questions(SECOND)[..] else { panic!("one is due") };
+        asker.answered(SECOND, 2, first, (40, 4));
+        assert_eq!(asker.take_seen(), [], "nobody wants it");
+        asker.keep_seen();
+        let [(_, next, next_us), ..] = asker.questions(2 * SECOND)[..] else {
+            panic!("one is due")
+        };
+        assert!(first_us < SECOND && (SECOND..2 * SECOND).contains(&next_us));
+        asker.answered(2 * SECOND, 2, next, (50, 5));
+        asker.appended(2 * SECOND, 2, 900);
+        asker.appended(2 * SECOND, 2, LOST_US);
+        asker.questions(3 * SECOND);
+        let _ = asker.questions(8 * SECOND);
+        let (machine, lag_us) = (2, (2 * SECOND - next_us) as u32);
+        let answered = Seen {
+            machine,
+            append: false,
+            due_us: next_us,
+            lag_us,
+            rtt_us: Some(50),
+            service_us: Some(5),
+        };
+        let due_us = 2 * SECOND - 900;
+        let append = Seen { append: true, due_us, lag_us: 0, service_us: None, ..answered };
+        let append = Seen { rtt_us: Some(900), ..append };
+        let none = Seen { rtt_us: None, service_us: None, ..answered };
+        // Five seconds before it was given up.
+        let lost_append = Seen { append: true, due_us: 0, lag_us: 0, ..none };
+        let seen = asker.take_seen();
+        assert_eq!(seen[..3], [answered, append, lost_append]);
+        let [_, _, _, lost] = seen[..] else { panic!("one is lost: {seen:?}") };
+        assert!((2 * SECOND..3 * SECOND).contains(&lost.due_us) && lost.rtt_us.is_none());
+        assert_eq!(asker.take_seen(), []);
+    }
+
+    #[test]
     fn every_machine_is_asked_once_a_second() {
         let mut asker = asked(200, |machine, _| Some(u32::from(machine) * 100));
         let figures = asker.figures(200 * SECOND);
@@ -361,14 +461,15 @@ mod tests {
     fn an_answer_counts_once_and_only_in_time() {
         let mut asker = Asker::new(1, 0);
         asker.know(0, [1, 2]);
-        let (machine, number, due_us) = asker.questions(SECOND)[0];
+        let (machine, number, _) = asker.questions(SECOND)[0];
         asker.answered(SECOND, machine, number, (10, 1));
         asker.answered(SECOND, machine, number, (10, 1));
         asker.answered(SECOND, 9, number, (10, 1));
-        let (_, late, _) = asker.questions(due_us + SECOND)[0];
-        asker.answered(due_us + SECOND + ANSWER_US_MAX, 2, late, (10, 1));
-        asker.questions(due_us + SECOND + ANSWER_US_MAX);
-        let row = asker.figures(due_us + SECOND + ANSWER_US_MAX).rows[0];
+        let (_, late, due_us) = asker.questions(2 * SECOND)[0];
+        let over_us = due_us + ANSWER_US_MAX;
+        asker.answered(over_us, 2, late, (10, 1));
+        asker.questions(over_us);
+        let row = asker.figures(over_us).rows[0];
         assert_eq!((row.count, row.lost), (2, 1));
         assert_eq!(asker.lost_totals().collect::<Vec<_>>(), [(2, 1)]);
     }

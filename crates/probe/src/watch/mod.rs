@@ -25,7 +25,7 @@ mod timers;
 mod verdict;
 
 pub use agree::{Agreement, Bounds, Change, Scene as AgreementScene, Wish};
-pub use ask::{Asker, Figures, Law3, Row};
+pub use ask::{Asker, Figures, Law3, Row, Seen};
 pub use disks::AppendRow;
 pub use judge::{Class, Found, judge};
 pub use law::{LOST_US, Law, Sliding};

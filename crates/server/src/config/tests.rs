@@ -60,6 +60,8 @@ fn the_file_to_start_from_names_every_setting() {
         insecure,
         metrics_port,
         synchrony,
+        synchrony_dir,
+        synchrony_keep_days,
         snapshot_log_bytes,
         log_level,
         cluster,
@@ -71,6 +73,7 @@ fn the_file_to_start_from_names_every_setting() {
     assert!(zookeeper_max_session_timeout_ms.is_some());
     assert!(maxclients.is_some() && password.is_some() && insecure.is_some());
     assert!(metrics_port.is_some() && synchrony.is_some() && snapshot_log_bytes.is_some());
+    assert!(synchrony_dir.is_some() && synchrony_keep_days.is_some());
     assert!(log_level.is_some());
     let TlsSettings { port: _, zookeeper_port, cert: _, key: _, client_ca } = tls.unwrap();
     assert!(zookeeper_port.is_some() && client_ca.is_some());
@@ -107,6 +110,7 @@ fn the_file_to_start_from_shows_the_defaults() {
         users: Vec::new(),
         tls: None,
         metrics_port: None,
+        synchrony_dir: None,
         cluster: ClusterSettings::default(),
         ..shown
     };

@@ -21,6 +21,10 @@ pub struct Habits {
     pub(super) forgets_percent: u64,
     /// How many of a hundred acquisitions share the lock, and how many have a request number.
     pub(super) shared_percent: u64,
+    /// How many share it at most, if there is a limit; nought is none.
+    pub(super) limit: usize,
+    /// How many of a hundred acquisitions do not wait.
+    pub(super) tries_percent: u64,
     pub(super) numbered_percent: u64,
     /// What they write they write in transactions that read the lock, and not under fences.
     pub(super) requires: bool,
@@ -57,6 +61,8 @@ impl Habits {
             renews_percent: *random.pick(&[0, 20, 60]),
             forgets_percent: *random.pick(&[0, 5, 30]),
             shared_percent: if requires { 0 } else { shared_percent },
+            limit: *random.pick(&[0, 1, 2, 3]),
+            tries_percent: *random.pick(&[0, 0, 30]),
             requires,
             numbered_percent: *random.pick(&[0, 50, 100]),
             breaks_percent: *random.pick(&[0, 0, 0, 5]),

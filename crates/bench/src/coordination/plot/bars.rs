@@ -1,64 +1,189 @@
-//! Operations beside each other, and how round trips are spread.
+//! Bars beside each other, and how round trips are spread.
 
-use super::{Area, Row, by, range};
+use super::{Area, Row, range};
 use crate::picture::{FONT, Failure, LABEL, colour, figure, legend, short};
 use crate::report::{number, text};
+use plotters::coord::ranged1d::ValueFormatter;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use serde_json::Value;
 
-/// Draws the mean of each operation as a bar for each service and mode; what is predicted is a
-/// black stroke in it.
-pub fn operations(area: &Area<'_>, title: &str, rows: &[&Row]) -> Result<(), Failure> {
-    let mut names: Vec<String> = Vec::new();
-    for row in rows {
-        let name = text(row, "operation");
-        if !names.contains(&name) {
-            names.push(name);
+/// One bar: where it stands, to which colour it belongs, how high it is, what was expected, and whether
+/// something is wrong with what it shows.
+#[derive(Debug, PartialEq)]
+pub struct Bar {
+    pub place: String,
+    pub group: String,
+    pub value: Option<f64>,
+    pub expected: Option<f64>,
+    pub wrong: bool,
+}
+
+/// Bars beside each other, in places and, within those, in colours.
+#[derive(Debug, PartialEq)]
+pub struct Bars {
+    /// What values are.
+    pub unit: &'static str,
+    /// Whether they are shares of one. Otherwise the axis is logarithmic.
+    pub shares: bool,
+    pub bars: Vec<Bar>,
+}
+
+fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut distinct: Vec<String> = Vec::new();
+    for name in names {
+        if !distinct.contains(name) {
+            distinct.push(name.clone());
         }
     }
-    let groups = by(rows, &["backend", "mode"]);
-    let y = range(rows.iter().filter_map(|row| number(row, "mean_ms")));
-    let floor = y.start;
-    let mut chart =
-        figure(area, title).build_cartesian_2d(0.0..names.len() as f64, y.log_scale())?;
-    let name = |at: f64| {
-        let inside = (at.fract() - 0.5).abs() < 1e-9 && at >= 0.0;
-        names.get(at as usize).filter(|_| inside).cloned().unwrap_or_default()
-    };
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .y_desc("time per operation, ms")
-        .x_labels(2 * names.len() + 1)
-        .x_label_formatter(&|at| name(*at))
-        .y_label_formatter(&|value| short(*value))
-        .label_style((FONT, 9))
-        .light_line_style(TRANSPARENT)
-        .draw()?;
-    let width = 0.84 / groups.len() as f64;
-    for (group, (key, rows)) in groups.iter().enumerate() {
-        let colour = colour(group);
-        let place = |row: &Row| {
-            let own = names.iter().position(|name| *name == text(row, "operation"));
-            own.map(|own| own as f64 + 0.08 + width * group as f64)
+    distinct
+}
+
+impl Bars {
+    /// Draws them; what was expected is a black stroke in a bar, and a cross stands where something is
+    /// wrong.
+    pub fn draw(&self, area: &Area<'_>, title: &str) -> Result<(), Failure> {
+        let places = distinct(self.bars.iter().map(|bar| &bar.place));
+        let x = 0.0..places.len() as f64;
+        let mut figure = figure(area, title);
+        if self.shares {
+            return self.fill(&mut figure.build_cartesian_2d(x, 0.0..1.0)?, &places, 0.0);
+        }
+        let y = range(self.bars.iter().flat_map(|bar| [bar.value, bar.expected]).flatten());
+        let floor = y.start;
+        self.fill(&mut figure.build_cartesian_2d(x, y.log_scale())?, &places, floor)
+    }
+
+    fn fill<'a, 'b: 'a, Y>(
+        &self,
+        chart: &mut ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, Y>>,
+        places: &[String],
+        floor: f64,
+    ) -> Result<(), Failure>
+    where
+        Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
+        let name = |at: f64| {
+            let inside = (at.fract() - 0.5).abs() < 1e-9 && at >= 0.0;
+            places.get(at as usize).filter(|_| inside).cloned().unwrap_or_default()
         };
-        let mut bars = Vec::new();
-        let mut strokes = Vec::new();
-        for row in rows {
-            let Some((x, mean)) = place(row).zip(number(row, "mean_ms")) else { continue };
-            bars.push(Rectangle::new([(x, floor), (x + width, mean)], colour.filled()));
-            if let Some(ms) = number(row, "predicted_ms") {
-                let ends = [(x, ms), (x + width, ms)];
-                strokes.push(PathElement::new(ends, BLACK.stroke_width(1)));
-            }
-        }
         chart
-            .draw_series(bars)?
-            .label(format!("{}, {}", key[0], key[1]))
-            .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled()));
-        chart.draw_series(strokes)?;
+            .configure_mesh()
+            .disable_x_mesh()
+            .y_desc(self.unit)
+            .x_labels(2 * places.len() + 1)
+            .x_label_formatter(&|at| name(*at))
+            .y_label_formatter(&|value| short(*value))
+            .label_style((FONT, 9))
+            .light_line_style(TRANSPARENT)
+            .draw()?;
+        let groups = distinct(self.bars.iter().map(|bar| &bar.group));
+        let width = 0.84 / groups.len().max(1) as f64;
+        for (number, group) in groups.iter().enumerate() {
+            let colour = colour(number);
+            let (mut bars, mut strokes, mut crosses) = (Vec::new(), Vec::new(), Vec::new());
+            for bar in self.bars.iter().filter(|bar| bar.group == *group) {
+                let place = places.iter().position(|place| *place == bar.place).unwrap_or(0);
+                let x = place as f64 + 0.08 + width * number as f64;
+                if let Some(value) = bar.value {
+                    bars.push(Rectangle::new([(x, floor), (x + width, value)], colour.filled()));
+                }
+                if let Some(ms) = bar.expected {
+                    let ends = [(x, ms), (x + width, ms)];
+                    strokes.push(PathElement::new(ends, BLACK.stroke_width(1)));
+                }
+                if bar.wrong {
+                    let at = (x + width / 2.0, bar.value.unwrap_or(floor));
+                    crosses.push(Cross::new(at, 6, BLACK.stroke_width(2)));
+                }
+            }
+            chart.draw_series(bars)?.label(group).legend(move |(x, y)| {
+                Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled())
+            });
+            chart.draw_series(strokes)?;
+            chart.draw_series(crosses)?;
+        }
+        legend(chart, SeriesLabelPosition::UpperRight)
     }
-    legend(&mut chart, SeriesLabelPosition::UpperRight)
+}
+
+/// The mean of each operation, for each service and mode.
+pub fn operations(rows: &[&Row]) -> Bars {
+    let bar = |row: &&Row| Bar {
+        place: text(row, "operation"),
+        group: format!("{}, {}", text(row, "backend"), text(row, "mode")),
+        value: number(row, "mean_ms"),
+        expected: number(row, "predicted_ms"),
+        wrong: false,
+    };
+    Bars { unit: "time per operation, ms", shares: false, bars: rows.iter().map(bar).collect() }
+}
+
+/// How long it takes until so many of several replies are there.
+pub fn replies(rows: &[&Row]) -> Bars {
+    let bar = |row: &&Row| Bar {
+        place: format!("{} followers", text(row, "followers")),
+        group: text(row, "wait_for"),
+        value: number(row, "mean_ms"),
+        expected: number(row, "predicted_ms"),
+        wrong: false,
+    };
+    Bars { unit: "mean latency, ms", shares: false, bars: rows.iter().map(bar).collect() }
+}
+
+/// How long the next one waits for the lock when something goes wrong, by the way it is taken. What is
+/// wrong with it is that two had it.
+pub fn stories(rows: &[&Row]) -> Bars {
+    let bar = |row: &&Row| Bar {
+        place: text(row, "story"),
+        group: text(row, "algorithm"),
+        value: number(row, "mean_ms"),
+        expected: number(row, "predicted_ms"),
+        wrong: row.get("safe").is_some_and(|safe| *safe == false),
+    };
+    Bars {
+        unit: "until the next one has the lock, ms",
+        shares: false,
+        bars: rows.iter().map(bar).collect(),
+    }
+}
+
+/// Who gets the lock, by how far away clients are.
+pub fn shares(rows: &[&Row]) -> Bars {
+    let mut bars = Vec::new();
+    for row in rows {
+        let distance = |field: &String| {
+            let ms = field.strip_prefix("share_at_")?.strip_suffix("ms")?;
+            Some((ms.parse().ok()?, number(row, field)))
+        };
+        let mut shares: Vec<(f64, Option<f64>)> = row.keys().filter_map(distance).collect();
+        shares.sort_by(|a, b| a.0.total_cmp(&b.0));
+        bars.extend(shares.into_iter().map(|(ms, value)| Bar {
+            place: format!("{} ms away", short(ms)),
+            group: text(row, "algorithm"),
+            value,
+            expected: None,
+            wrong: false,
+        }));
+    }
+    Bars { unit: "share of the grants", shares: true, bars }
+}
+
+/// How ways compare with the best one of a region, by what is asked of them.
+pub fn region(told: &Value) -> Bars {
+    let mut bars = Vec::new();
+    for (measure, ways) in told.as_object().into_iter().flatten() {
+        for way in ways.as_array().into_iter().flatten() {
+            bars.push(Bar {
+                place: way[0].as_str().unwrap_or_default().to_owned(),
+                group: measure.trim_end_matches("_ms").replace('_', " "),
+                value: way[1].as_f64(),
+                expected: None,
+                wrong: false,
+            });
+        }
+    }
+    Bars { unit: "in parts of the best", shares: false, bars }
 }
 
 /// Draws how often which round trip was seen.

@@ -25,21 +25,47 @@ fn lines<'a>(rows: &[&'a Row], along: &str) -> Vec<(String, Vec<&'a Row>)> {
     lines
 }
 
-/// Draws the mean over a field, a line for each algorithm or, without one, for each measure, and for
+/// What is drawn along something: a field, what was expected of it, and what it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Drawn {
+    pub field: &'static str,
+    pub expected: &'static str,
+    pub says: &'static str,
+}
+
+/// How long it takes.
+pub const LATENCY: Drawn =
+    Drawn { field: "mean_ms", expected: "predicted_ms", says: "mean latency, ms" };
+/// What a lock that is asked for all the time can do, and what it costs.
+pub const CAPACITY: [Drawn; 2] = [
+    Drawn { field: "acquisitions_per_s", expected: "", says: "acquisitions per second" },
+    Drawn {
+        field: "writes_per_acquisition",
+        expected: "predicted_writes",
+        says: "log entries per acquisition",
+    },
+];
+
+/// Draws something over a field, a line for each algorithm or, without one, for each measure, and for
 /// whatever else differs.
-pub fn draw(area: &Area<'_>, title: &str, along: &str, rows: &[&Row]) -> Result<(), Failure> {
+pub fn draw(
+    area: &Area<'_>,
+    title: &str,
+    (along, what): (&str, Drawn),
+    rows: &[&Row],
+) -> Result<(), Failure> {
     let drawn: Vec<&Row> = rows.iter().copied().filter(|row| !is_overloaded(row)).collect();
     let x = |row: &Row| number(row, along);
     let xs: Vec<f64> = rows.iter().filter_map(|row| x(row)).collect();
     let most = xs.iter().copied().fold(0.0, f64::max);
-    let both = |row: &&Row| [number(row, "mean_ms"), number(row, "predicted_ms")];
+    let both = |row: &&Row| [number(row, what.field), number(row, what.expected)];
     let y = range(drawn.iter().flat_map(both).flatten());
     let mut chart =
         figure(area, title).build_cartesian_2d(-most * 0.03..most * 1.05, y.log_scale())?;
     chart
         .configure_mesh()
         .x_desc(along.replace('_', " "))
-        .y_desc("mean latency, ms")
+        .y_desc(what.says)
         .x_label_formatter(&|value| short(*value))
         .y_label_formatter(&|value| short(*value))
         .x_labels(7)
@@ -54,10 +80,10 @@ pub fn draw(area: &Area<'_>, title: &str, along: &str, rows: &[&Row]) -> Result<
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             points
         };
-        let measured = points("mean_ms");
+        let measured = points(what.field);
         let line = LineSeries::new(measured.iter().copied(), colour.stroke_width(2));
         chart.draw_series(line)?.label(name).legend(move |at| mark(at, colour.stroke_width(2)));
-        let predicted = points("predicted_ms");
+        let predicted = points(what.expected);
         let broken = DashedLineSeries::new(predicted, 4, 4, colour.stroke_width(1));
         chart.draw_series(broken)?;
         let dots = measured.iter().map(|point| Circle::new(*point, 3, colour.filled()));

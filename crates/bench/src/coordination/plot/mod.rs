@@ -8,8 +8,11 @@ mod bars;
 mod cut;
 mod heat;
 
-use crate::picture::Failure;
+use super::regions;
+use crate::picture::{Failure, short};
 use crate::report::{Report, number, text};
+use bars::Bars;
+use cut::Drawn;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use serde_json::{Map, Value};
@@ -39,11 +42,11 @@ fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
 /// What one panel shows.
 enum Panel<'a> {
     /// A cut along a field.
-    Cut { title: String, along: &'static str, rows: Vec<&'a Row> },
+    Cut { title: String, along: &'static str, what: Drawn, rows: Vec<&'a Row> },
     /// A map over both round trips of a field of the rows, coloured from least to most.
     Heat { title: String, field: &'static str, rows: Vec<&'a Row>, least: f64, most: f64 },
-    /// Operations beside each other.
-    Bars { title: String, rows: Vec<&'a Row> },
+    /// Things beside each other.
+    Bars { title: String, bars: Bars },
     /// How round trips are spread.
     Density { title: String, row: &'a Row },
     /// Where the points of the four cuts lie in the plane of round trip and contention.
@@ -77,6 +80,14 @@ fn panels(report: &Report) -> Vec<Panel<'_>> {
     }
     for (key, rows) in by(&all, &["experiment", "measure"]) {
         let name = key[0].clone();
+        let by_service = |of: fn(&[&Row]) -> Bars| {
+            let each = by(&rows, &["backend", "servers"]);
+            let panel = |(key, rows): (Vec<String>, Vec<&Row>)| Panel::Bars {
+                title: format!("{name}: {}, {} servers", key[0], key[1]),
+                bars: of(&rows),
+            };
+            each.into_iter().map(panel).collect::<Vec<_>>()
+        };
         if rows[0].contains_key("density") {
             let titled = rows.iter().map(|row| Panel::Density {
                 title: format!("{name}: round trips, {} ms added", text(row, "client_rtt_ms")),
@@ -84,19 +95,69 @@ fn panels(report: &Report) -> Vec<Panel<'_>> {
             });
             panels.extend(titled);
         } else if rows[0].contains_key("operation") {
-            panels.push(Panel::Bars { title: format!("{name}: operations"), rows });
+            let bars = bars::operations(&rows);
+            panels.push(Panel::Bars { title: format!("{name}: operations"), bars });
+        } else if rows[0].contains_key("wait_for") {
+            let bars = bars::replies(&rows);
+            panels.push(Panel::Bars { title: format!("{name}: waiting for replies"), bars });
+        } else if rows[0].contains_key("story") {
+            panels.extend(by_service(bars::stories));
+        } else if rows.iter().any(|row| row.keys().any(|field| field.starts_with("share_at_"))) {
+            panels.extend(by_service(bars::shares));
         } else if !rows.iter().any(|row| row.contains_key("mean_ms")) {
             // Nothing of it was measured: it is a plan only.
         } else if differ(&rows, "client_rtt_ms") && differ(&rows, "server_rtt_ms") {
             heat_maps(&name, &rows, &mut panels);
-        } else if let Some(along) = ALONG.into_iter().find(|along| differ(&rows, along)) {
-            for (key, rows) in by(&rows, &["backend", "servers"]) {
-                let title = format!("{name}: {}, {} servers", key[0], key[1]);
-                panels.push(Panel::Cut { title, along, rows });
-            }
+        } else {
+            cuts_of(&name, &rows, &mut panels);
+        }
+    }
+    if CUTS.iter().all(|cut| all.iter().any(|row| text(row, "experiment") == *cut)) {
+        for (region, told) in regions::of(&report.rows) {
+            let title = format!("E12: {region}");
+            panels.push(Panel::Bars { title, bars: bars::region(&told) });
         }
     }
     panels
+}
+
+/// Cuts through rows: each along one thing, all else being equal but for what lines are named by.
+fn cuts_of<'a>(name: &str, rows: &[&'a Row], panels: &mut Vec<Panel<'a>>) {
+    let mut rest = rows.to_vec();
+    for along in ALONG {
+        let fixed: Vec<&str> =
+            ALONG.into_iter().filter(|field| *field != along && *field != "poll_ms").collect();
+        let grids = by(&rest, &[&["closed"], &fixed[..]].concat());
+        let grids = grids.into_values().filter(|rows| differ(rows, along));
+        for grid in grids.collect::<Vec<_>>() {
+            rest.retain(|row| !grid.iter().any(|taken| std::ptr::eq(*taken, *row)));
+            let told = fixed.iter().filter(|field| differ(rows, field));
+            let told: String = told.map(|field| format!(", {}", says(grid[0], field))).collect();
+            let capacity = along == "clients" && grid.iter().all(|row| is_closed(row));
+            let drawn = if capacity { &cut::CAPACITY[..] } else { &[cut::LATENCY] };
+            for (key, rows) in by(&grid, &["backend", "servers"]) {
+                panels.extend(drawn.iter().map(|what| Panel::Cut {
+                    title: format!("{name}: {}, {} servers{told}", key[0], key[1]),
+                    along,
+                    what: *what,
+                    rows: rows.clone(),
+                }));
+            }
+        }
+    }
+}
+
+fn is_closed(row: &Row) -> bool {
+    row.get("closed").is_some_and(|closed| *closed == true)
+}
+
+/// A parameter in a title.
+fn says(row: &Row, field: &str) -> String {
+    let value = number(row, field).map_or_else(|| text(row, field), short);
+    match field.strip_suffix("_ms") {
+        Some(what) => format!("{} {value} ms", what.replace('_', " ")),
+        None => format!("{value} {field}"),
+    }
 }
 
 fn heat_maps<'a>(name: &str, rows: &[&'a Row], panels: &mut Vec<Panel<'a>>) {
@@ -141,11 +202,13 @@ fn picture(panels: &[Panel<'_>]) -> Result<String, Failure> {
         area.fill(&WHITE)?;
         for (panel, area) in panels.iter().zip(area.split_evenly((lines, columns))) {
             match panel {
-                Panel::Cut { title, along, rows } => cut::draw(&area, title, along, rows)?,
+                Panel::Cut { title, along, what, rows } => {
+                    cut::draw(&area, title, (along, *what), rows)?;
+                }
                 Panel::Heat { title, field, rows, least, most } => {
                     heat::draw(&area, title, field, rows, *least..*most)?;
                 }
-                Panel::Bars { title, rows } => bars::operations(&area, title, rows)?,
+                Panel::Bars { title, bars } => bars.draw(&area, title)?,
                 Panel::Plan { rows } => cut::plan(&area, rows)?,
                 Panel::Density { title, row } => bars::density(&area, title, row)?,
             }
@@ -211,6 +274,91 @@ mod tests {
             cut.contains("async-tas, poll 5 ms") && cut.contains("async-tas, poll 20 ms"),
             "{cut}"
         );
+    }
+
+    fn with(mut row: Row, fields: &[(&str, Value)]) -> Row {
+        row.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        row
+    }
+
+    #[test]
+    fn grids_of_one_experiment_are_cuts_of_their_own() {
+        let at = |client_ms: f64, service_ms: f64, between_ms: f64| {
+            let fields = [("service_ms", service_ms), ("interarrival_ms", between_ms)];
+            with(row("grant", client_ms, 0.0, 9.0, "stable"), &fields.map(|(n, v)| (n, v.into())))
+        };
+        let picture = drawn(vec![
+            at(100.0, 1.0, 200.0),
+            at(100.0, 50.0, 200.0),
+            at(10.0, 150.0, 200.0),
+            at(25.0, 150.0, 200.0),
+            at(0.2, 1.0, 500.0),
+            at(25.0, 1.0, 500.0),
+        ]);
+        for told in [
+            "client rtt 100 ms, interarrival 200 ms",
+            "service 150 ms, interarrival 200 ms",
+            "service 1 ms, interarrival 500 ms",
+        ] {
+            assert!(picture.contains(told), "{told}: {picture}");
+        }
+        assert_eq!(picture.matches("<circle").count(), 6, "each point once");
+    }
+
+    #[test]
+    fn a_closed_loop_with_more_and_more_clients_shows_what_the_lock_can_do() {
+        let of = |clients: u32| {
+            let fields = [
+                ("clients", clients.into()),
+                ("closed", true.into()),
+                ("acquisitions_per_s", 40.into()),
+                ("writes_per_acquisition", 1.01.into()),
+            ];
+            with(row("grant", 20.0, 0.0, 9.0, "critical"), &fields)
+        };
+        let picture = drawn(vec![of(5), of(50)]);
+        assert!(picture.contains("acquisitions per second"), "{picture}");
+        assert!(picture.contains("log entries per acquisition"), "{picture}");
+    }
+
+    #[test]
+    fn things_beside_each_other_are_bars() {
+        let replies = |what: &str, followers: u32| {
+            let fields = [("wait_for", what.into()), ("followers", followers.into())];
+            with(row("none", 20.0, 0.0, 9.0, "stable"), &fields)
+        };
+        let picture = drawn(vec![replies("all", 2), replies("all", 4), replies("one", 2)]);
+        assert!(picture.contains("2 followers") && picture.contains("4 followers"), "{picture}");
+        let story = |safe: bool| {
+            let fields = [("story", "waiter-dies".into()), ("safe", safe.into())];
+            with(row("sync-queue", 20.0, 0.0, 9.0, "stable"), &fields)
+        };
+        let strokes = |safe: bool| drawn(vec![story(safe)]).matches("<line ").count();
+        assert!(strokes(false) > strokes(true), "a cross says that two had it");
+        let shares = ["share_at_100ms", "share_at_1ms", "share_at_20ms"];
+        let shares = shares.map(|field| (field, 0.33.into()));
+        let picture = drawn(vec![with(row("sync-tas", 0.0, 0.0, 9.0, "stable"), &shares)]);
+        let at = |ms: &str| picture.find(&format!("{ms} ms away")).unwrap();
+        assert!(at("\n1") < at("\n20") && at("\n20") < at("\n100"), "the nearest first: {picture}");
+    }
+
+    #[test]
+    fn what_is_best_where_is_drawn_once_all_cuts_are_there() {
+        let of = |experiment: &str, algorithm: &str, mean_ms: f64| {
+            let fields = [
+                ("experiment", experiment.into()),
+                ("service_ms", 1.into()),
+                ("interarrival_ms", 200.into()),
+            ];
+            with(row(algorithm, 100.0, 0.0, mean_ms, "stable"), &fields)
+        };
+        let all = |cuts: &[&str]| {
+            let rows = cuts.iter().flat_map(|cut| [of(cut, "grant", 5.0), of(cut, "tas", 9.0)]);
+            rows.collect::<Vec<_>>()
+        };
+        let picture = drawn(all(&CUTS));
+        assert!(picture.contains("E12: claret: high round trip, low contention"), "{picture}");
+        assert!(!drawn(all(&CUTS[..3])).contains("E12"));
     }
 
     #[test]
