@@ -35,7 +35,7 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
                 }
             }
         }
-        within_limits(lock, &grants, verdict);
+        within_limits(history, lock, &grants, verdict);
         nameless_apart(history, lock, &grants, verdict);
     }
 }
@@ -145,10 +145,12 @@ fn nameless_apart(history: &History, lock: &str, grants: &[Grant<'_>], verdict: 
 }
 
 /// Whoever holds longer than another one was granted was there when that was let in, for tokens grow.
-fn within_limits(lock: &str, grants: &[Grant<'_>], verdict: &mut Verdict) {
+fn within_limits(history: &History, lock: &str, grants: &[Grant<'_>], verdict: &mut Verdict) {
     for (place, one) in grants.iter().enumerate().filter(|(_, one)| one.limit > 0) {
         verdict.count("grants with a limit", 1);
-        let there = grants[..place].iter().filter(|held| held.until_us > one.act.ended_us).count();
+        let holds = |held: &&Grant<'_>| held.until_us > one.act.ended_us;
+        let there = grants[..place].iter().filter(holds);
+        let there = there.filter(|held| !may_be_old(history, lock, held)).count();
         if there >= one.limit {
             let text = format!(
                 "{lock} was granted to {} with token {} by {}, for {} at most, when {there} held it",
