@@ -174,7 +174,7 @@ impl Shared {
         if room.grant.as_ref().is_some_and(over) {
             room.give_back();
         } else {
-            room.idle = none_wait;
+            room.idle = none_wait && room.grant.is_some();
         }
     }
 

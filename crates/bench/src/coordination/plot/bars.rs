@@ -50,7 +50,8 @@ impl Bars {
             return self.fill(&mut figure.build_cartesian_2d(x, 0.0..1.0)?, &places, 0.0);
         }
         let y = range(self.bars.iter().flat_map(|bar| [bar.value, bar.expected]).flatten());
-        let floor = y.start;
+        // Above the bars there is room for the legend.
+        let (floor, y) = (y.start, y.start..y.end * 2.5);
         self.fill(&mut figure.build_cartesian_2d(x, y.log_scale())?, &places, floor)
     }
 
