@@ -14,6 +14,7 @@ use crate::process::{command, output};
 use crate::report::Count;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 
 /// The text files of the repository, by path from the root.
 pub struct Tree {
@@ -81,9 +82,13 @@ impl Tree {
         let root = paths::root();
         let mut files = BTreeMap::new();
         for name in names.split('\0').filter(|name| !name.is_empty()) {
-            // A file may be deleted and still tracked; what is not UTF-8 is not text.
-            if let Ok(text) = fs::read_to_string(root.join(name)) {
-                files.insert(name.to_owned(), text);
+            // A file may be deleted and still tracked; what is not UTF-8 is no text, but there.
+            match fs::read_to_string(root.join(name)) {
+                Ok(text) => drop(files.insert(name.to_owned(), text)),
+                Err(error) if error.kind() == ErrorKind::InvalidData => {
+                    files.insert(name.to_owned(), String::new());
+                }
+                Err(_) => {}
             }
         }
         Ok(Self { files })
