@@ -406,9 +406,9 @@ impl Loop {
         if let Some(hash) = hash {
             let began = Instant::now();
             let digest = hash.finish();
-            let mut folded = folded(digest.as_ref());
+            let mut folded = fold(digest.as_ref());
             if request.signs {
-                folded ^= self::folded(self.key.sign(digest.as_ref()).as_ref());
+                folded ^= fold(self.key.sign(digest.as_ref()).as_ref());
             }
             self.told.digests.fetch_xor(folded, Ordering::Relaxed);
             handler += began.elapsed();
@@ -434,7 +434,7 @@ fn key() -> Result<Ed25519KeyPair, ring::error::Unspecified> {
 }
 
 /// All bytes in eight.
-fn folded(bytes: &[u8]) -> u64 {
+fn fold(bytes: &[u8]) -> u64 {
     bytes.chunks_exact(8).fold(0, |folded, word| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(word);

@@ -77,7 +77,8 @@ impl Linked {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
-    fn get(&self, machine: MachineId) -> bool {
+    /// Whether there is a connection with a machine.
+    pub fn get(&self, machine: MachineId) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&machine)
     }
 }

@@ -109,10 +109,6 @@ pub struct Synchrony {
     window_us: u64,
     /// Where every single measurement goes, if somebody wants to have them.
     record: Option<Box<dyn Record>>,
-    /// How many machines there are.
-    machines: usize,
-    /// Questions to machines that were not connected then, by machine and when they were due.
-    unlinked: BTreeSet<(MachineId, u64)>,
 }
 
 impl Synchrony {
@@ -135,8 +131,6 @@ impl Synchrony {
             agreement,
             window_us,
             record: None,
-            machines: 0,
-            unlinked: BTreeSet::new(),
         };
         new.set_mode(mode);
         new
@@ -179,7 +173,6 @@ impl Synchrony {
         let known = self.around.map.machines();
         let (level, machines) = known.unwrap_or((Level::CLUSTERS, Vec::new()));
         self.level = level;
-        self.machines = machines.len();
         if let Some(record) = &mut self.record {
             record.machines(self.around.own, &machines);
         }
@@ -208,10 +201,12 @@ impl Synchrony {
         if let Some(late) = late {
             self.asker.late(now_us, u32::try_from(late.as_micros()).unwrap_or(u32::MAX));
         }
-        for (machine, number, due_us) in self.asker.questions(now_us) {
+        for (machine, number, _) in self.asker.questions(now_us) {
+            if !self.around.linked.get(MachineId(machine)) {
+                self.asker.cannot_send(machine);
+            }
             let machine = MachineId(machine);
             self.holder(machine).send(Mail::Ask(machine, number));
-            self.note_unlinked(machine, due_us);
         }
         self.pass_on();
         if now_us >= self.window_us {

@@ -143,12 +143,9 @@ pub fn of(point: &Point, base: &Base) -> Result<Option<Forecast>, Invalid> {
         Some(algorithm) if point.backend != Backend::Etcd || writes_only(algorithm) => {
             lock(point, base, algorithm).map(Some)
         }
+        None if point.keeps_while_it_pays() => lock(point, base, own(point)).map(Some),
         None if ![ETCD_MUTEX, grants::NEAR].contains(&&*point.algorithm) => {
-            let of_claret = point.backend == Backend::Claret;
-            match &*point.algorithm {
-                keepers::ADAPTIVE if of_claret => lock(point, base, own(point)).map(Some),
-                _ => best(point, base).map(Some),
-            }
+            best(point, base).map(Some)
         }
         _ => Ok(None),
     }

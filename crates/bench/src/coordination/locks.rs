@@ -316,7 +316,7 @@ fn one_run(
     let algorithm = recipe(&point.algorithm);
     let near = point.algorithm == grants::NEAR;
     // It chooses among Claret's own locks there, and among recipes elsewhere.
-    let by_itself = point.algorithm == keepers::ADAPTIVE && point.backend == Backend::Claret;
+    let by_itself = point.keeps_while_it_pays();
     let protocol = if near || by_itself { Protocol::Redis } else { protocol_of(algorithm) };
     let places = keepers::processes(&point.algorithm, clients);
     let entrances: Vec<_> = (0..places)

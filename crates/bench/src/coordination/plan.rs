@@ -107,6 +107,11 @@ impl Point {
         }
     }
 
+    /// Whether the lock is Claret's own, which its clients keep while that pays.
+    pub fn keeps_while_it_pays(&self) -> bool {
+        self.algorithm == keepers::ADAPTIVE && self.backend == Backend::Claret
+    }
+
     /// Whether a row is one of this point.
     pub fn has(&self, row: &Map<String, Value>) -> bool {
         self.fields().iter().all(|(name, value)| row.get(name) == Some(value))
@@ -283,8 +288,8 @@ pub fn left_out<'a>(
 fn polls_for(point: &Point) -> bool {
     match Algorithm::named(&point.algorithm) {
         Some(algorithm) => matches!(algorithm, Algorithm::AsyncQueue | Algorithm::AsyncTas),
-        None if point.algorithm == keepers::ADAPTIVE => point.backend != Backend::Claret,
-        None => point.algorithm == ADAPTIVE_RECIPE,
+        None if point.keeps_while_it_pays() => false,
+        None => [keepers::ADAPTIVE, ADAPTIVE_RECIPE].contains(&&*point.algorithm),
     }
 }
 

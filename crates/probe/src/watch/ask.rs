@@ -70,6 +70,23 @@ struct Open {
     due_us: u64,
     /// How late it was sent.
     lag_us: u32,
+    /// There was a connection then.
+    linked: bool,
+}
+
+impl Open {
+    /// What came of it: the round trip and how much of that the other machine took, if it was answered.
+    fn seen(&self, machine: u16, answer: Option<(u32, u32)>) -> Seen {
+        Seen {
+            machine,
+            append: false,
+            due_us: self.due_us,
+            lag_us: self.lag_us,
+            rtt_us: answer.map(|(rtt_us, _)| rtt_us),
+            service_us: answer.map(|(_, service_us)| service_us),
+            linked: self.linked,
+        }
+    }
 }
 
 /// A question or an append, and what came of it.
@@ -87,6 +104,8 @@ pub struct Seen {
     pub rtt_us: Option<u32>,
     /// How long a question was at the other machine, by its own clock.
     pub service_us: Option<u32>,
+    /// There was a connection when it was due.
+    pub linked: bool,
 }
 
 #[derive(Debug)]
@@ -232,11 +251,9 @@ impl Asker {
     pub fn questions(&mut self, now_us: u64) -> Vec<(u16, u32, u64)> {
         let mut due = Vec::new();
         for (machine, peer) in &mut self.peers {
-            for Open { due_us, lag_us, .. } in peer.give_up(now_us) {
-                self.collected.add(*machine, lag_us, LOST_US);
-                let (machine, append, rtt_us, service_us) = (*machine, false, None, None);
-                let seen = Seen { machine, append, due_us, lag_us, rtt_us, service_us };
-                self.seen.iter_mut().for_each(|all| all.push(seen));
+            for open in peer.give_up(now_us) {
+                self.collected.add(*machine, open.lag_us, LOST_US);
+                self.seen.iter_mut().for_each(|all| all.push(open.seen(*machine, None)));
             }
             while peer.next_us + ANSWER_US_MAX <= now_us {
                 peer.plan();
@@ -246,12 +263,20 @@ impl Asker {
                 self.next_question = self.next_question.wrapping_add(1);
                 let due_us = peer.next_us;
                 let lag_us = u32::try_from(now_us - due_us).unwrap_or(LOST_US);
-                peer.open.push_back(Open { number, due_us, lag_us });
+                peer.open.push_back(Open { number, due_us, lag_us, linked: true });
                 due.push((*machine, number, due_us));
                 peer.plan();
             }
         }
         due
+    }
+
+    /// There is no connection over which the newest question to a machine could be sent.
+    pub fn cannot_send(&mut self, machine: u16) {
+        let peer = self.peers.get_mut(&machine);
+        if let Some(open) = peer.and_then(|peer| peer.open.back_mut()) {
+            open.linked = false;
+        }
     }
 
     /// A machine has answered: so long after it was asked, of which it took `service_us` itself.
@@ -272,9 +297,7 @@ impl Asker {
         peer.answered_us = Some(now_us);
         peer.record(now_us, rtt_us.min(LOST_US - 1));
         peer.service.record(now_us, service_us.min(LOST_US - 1));
-        let Open { due_us, lag_us, .. } = open;
-        let (append, rtt_us, service_us) = (false, Some(rtt_us), Some(service_us));
-        let seen = Seen { machine, append, due_us, lag_us, rtt_us, service_us };
+        let seen = open.seen(machine, Some((rtt_us, service_us)));
         self.seen.iter_mut().for_each(|all| all.push(seen));
     }
 
@@ -287,8 +310,8 @@ impl Asker {
                 LOST_US => (now_us.saturating_sub(ANSWER_US_MAX), None),
                 us => (now_us.saturating_sub(u64::from(us)), Some(us)),
             };
-            let (append, lag_us, service_us) = (true, 0, None);
-            let seen = Seen { machine, append, due_us, lag_us, rtt_us, service_us };
+            let (append, lag_us, service_us, linked) = (true, 0, None, true);
+            let seen = Seen { machine, append, due_us, lag_us, rtt_us, service_us, linked };
             self.seen.iter_mut().for_each(|all| all.push(seen));
         }
     }
@@ -409,6 +432,7 @@ mod tests {
         asker.appended(2 * SECOND, 2, 900);
         asker.appended(2 * SECOND, 2, LOST_US);
         asker.questions(3 * SECOND);
+        asker.cannot_send(2);
         let _ = asker.questions(8 * SECOND);
         let (machine, lag_us) = (2, (2 * SECOND - next_us) as u32);
         let answered = Seen {
@@ -418,6 +442,7 @@ mod tests {
             lag_us,
             rtt_us: Some(50),
             service_us: Some(5),
+            linked: true,
         };
         let due_us = 2 * SECOND - 900;
         let append = Seen { append: true, due_us, lag_us: 0, service_us: None, ..answered };
@@ -429,6 +454,7 @@ mod tests {
         assert_eq!(seen[..3], [answered, append, lost_append]);
         let [_, _, _, lost] = seen[..] else { panic!("one is lost: {seen:?}") };
         assert!((2 * SECOND..3 * SECOND).contains(&lost.due_us) && lost.rtt_us.is_none());
+        assert!(!lost.linked);
         assert_eq!(asker.take_seen(), []);
     }
 

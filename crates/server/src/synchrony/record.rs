@@ -13,9 +13,6 @@ use probe::{Sample, Status, Workload};
 use std::fmt::Debug;
 use std::path::Path;
 
-/// What was not heard of for so long is not heard of any more.
-const FORGOTTEN_US: u64 = 60_000_000;
-
 /// The group of questions.
 pub const QUESTIONS: u16 = 0;
 /// The group of appends.
@@ -55,15 +52,6 @@ impl Synchrony {
         self.look();
     }
 
-    /// Keeps in mind that a machine was not connected when it was asked.
-    pub(super) fn note_unlinked(&mut self, machine: MachineId, due_us: u64) {
-        // Questions of a machine that has left are never heard of again.
-        self.unlinked.retain(|(_, of_us)| due_us.saturating_sub(*of_us) < FORGOTTEN_US);
-        if self.record.is_some() && !self.around.linked.machines().contains(&machine) {
-            self.unlinked.insert((machine, due_us));
-        }
-    }
-
     /// Passes on what was measured.
     pub(super) fn pass_on(&mut self) {
         let seen = self.asker.take_seen();
@@ -73,20 +61,20 @@ impl Synchrony {
             let ago_us = now.mono_us.saturating_sub(mono_us);
             i64::try_from(now.wall_us.saturating_sub(ago_us)).unwrap_or(i64::MAX / 1_000) * 1_000
         };
-        let size = u8::try_from(self.machines).unwrap_or(u8::MAX);
+        let machines = self.around.map.machines().map_or(0, |(_, machines)| machines.len());
+        let size = u8::try_from(machines).unwrap_or(u8::MAX);
         let src = node_of(self.around.own);
         for seen in seen {
-            let is_linked = !self.unlinked.remove(&(MachineId(seen.machine), seen.due_us));
-            record.sample(sample(&seen, wall_ns(seen.due_us), (src, size), is_linked));
+            record.sample(sample(&seen, wall_ns(seen.due_us), (src, size)));
         }
     }
 }
 
-fn sample(seen: &Seen, t_sched_ns: i64, (src, group_size): (u16, u8), is_linked: bool) -> Sample {
+fn sample(seen: &Seen, t_sched_ns: i64, (src, group_size): (u16, u8)) -> Sample {
     let day = epoch_of(t_sched_ns);
     let status = match seen.rtt_us {
         Some(_) => Status::Ok,
-        None if is_linked => Status::NoReply,
+        None if seen.linked => Status::NoReply,
         None => Status::Refused,
     };
     Sample {
@@ -121,10 +109,11 @@ mod tests {
             lag_us: 250,
             rtt_us: Some(1_000),
             service_us: Some(40),
+            linked: true,
         };
         let noon_ns = epoch_start_ns(20_000) + 43_200_000_000_000;
-        let of = |seen: &Seen, is_linked| sample(seen, noon_ns, (0, 3), is_linked);
-        let question = of(&seen, true);
+        let of = |seen: &Seen| sample(seen, noon_ns, (0, 3));
+        let question = of(&seen);
         assert_eq!(
             (question.epoch, question.round, question.src, question.dst),
             (20_000, 43_200, 0, 2)
@@ -132,14 +121,15 @@ mod tests {
         assert_eq!((question.group, question.workload), (QUESTIONS, Workload::Null));
         assert_eq!((question.latency_ns(), question.svc_100ns), (Some(1_250_000), Some(400)));
         let append = Seen { append: true, lag_us: 0, service_us: None, ..seen };
-        let append = of(&append, true);
+        let append = of(&append);
         assert_eq!(
             (append.group, append.workload, append.svc_100ns),
             (APPENDS, Workload::Disk, None)
         );
         let lost = Seen { rtt_us: None, service_us: None, ..seen };
-        assert_eq!(of(&lost, true).status, Status::NoReply);
-        assert_eq!(of(&lost, false).status, Status::Refused, "there is no connection");
-        assert_eq!(of(&lost, false).latency_ns(), None);
+        assert_eq!(of(&lost).status, Status::NoReply);
+        let unlinked = of(&Seen { linked: false, ..lost });
+        assert_eq!(unlinked.status, Status::Refused, "there was no connection");
+        assert_eq!(unlinked.latency_ns(), None);
     }
 }

@@ -108,45 +108,34 @@ impl Bars {
     }
 }
 
+/// Mean times of rows, each in a place and a colour. What is not safe is wrong.
+fn times(rows: &[&Row], unit: &'static str, of: impl Fn(&Row) -> (String, String)) -> Bars {
+    let bar = |row: &&Row| {
+        let (place, group) = of(row);
+        let (value, expected) = (number(row, "mean_ms"), number(row, "predicted_ms"));
+        let wrong = row.get("safe").is_some_and(|safe| *safe == false);
+        Bar { place, group, value, expected, wrong }
+    };
+    Bars { unit, shares: false, bars: rows.iter().map(bar).collect() }
+}
+
 /// The mean of each operation, for each service and mode.
 pub fn operations(rows: &[&Row]) -> Bars {
-    let bar = |row: &&Row| Bar {
-        place: text(row, "operation"),
-        group: format!("{}, {}", text(row, "backend"), text(row, "mode")),
-        value: number(row, "mean_ms"),
-        expected: number(row, "predicted_ms"),
-        wrong: false,
-    };
-    Bars { unit: "time per operation, ms", shares: false, bars: rows.iter().map(bar).collect() }
+    let group = |row: &Row| format!("{}, {}", text(row, "backend"), text(row, "mode"));
+    times(rows, "time per operation, ms", |row| (text(row, "operation"), group(row)))
 }
 
 /// How long it takes until so many of several replies are there.
 pub fn replies(rows: &[&Row]) -> Bars {
-    let bar = |row: &&Row| Bar {
-        place: format!("{} followers", text(row, "followers")),
-        group: text(row, "wait_for"),
-        value: number(row, "mean_ms"),
-        expected: number(row, "predicted_ms"),
-        wrong: false,
-    };
-    Bars { unit: "mean latency, ms", shares: false, bars: rows.iter().map(bar).collect() }
+    let place = |row: &Row| format!("{} followers", text(row, "followers"));
+    times(rows, "mean latency, ms", |row| (place(row), text(row, "wait_for")))
 }
 
 /// How long the next one waits for the lock when something goes wrong, by the way it is taken. What is
 /// wrong with it is that two had it.
 pub fn stories(rows: &[&Row]) -> Bars {
-    let bar = |row: &&Row| Bar {
-        place: text(row, "story"),
-        group: text(row, "algorithm"),
-        value: number(row, "mean_ms"),
-        expected: number(row, "predicted_ms"),
-        wrong: row.get("safe").is_some_and(|safe| *safe == false),
-    };
-    Bars {
-        unit: "until the next one has the lock, ms",
-        shares: false,
-        bars: rows.iter().map(bar).collect(),
-    }
+    let unit = "until the next one has the lock, ms";
+    times(rows, unit, |row| (text(row, "story"), text(row, "algorithm")))
 }
 
 /// Who gets the lock, by how far away clients are.
