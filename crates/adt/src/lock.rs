@@ -17,6 +17,9 @@
 //! An *election* is a lock whose holder has a value that everybody can read and follow
 //! ([`election`]).
 //!
+//! Those who wait can be *named* as successors while another one holds the lock ([`successor`]): who is next,
+//! and under which token, is known before the release then.
+//!
 //! A grant can come with a *block* of tokens that follow each other, for a holder that lets others work
 //! under the lock one after the other, each under a token of its own. The grant is known by the first
 //! one. The block ends with the commit timestamp and not with the first one after it: the shard lets its
@@ -29,10 +32,13 @@
 //! early or late; the tokens keep what they protect right.
 
 mod election;
+mod successor;
 mod table;
 
 pub use election::LEADER_VALUE_BYTES_MAX;
 use election::Proclaimed;
+use successor::Successor;
+pub use successor::{SUCCESSORS_MAX, TICKET_BYTES_MAX};
 pub(crate) use table::INTERNAL;
 pub use table::{near_lease_too_long, section};
 
@@ -64,6 +70,9 @@ pub const HOLDERS_MAX: usize = 10_000;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Value {
     holders: Vec<Holder>,
+    /// Who has the lock next, one after the other, whatever happens. There is somebody who holds it as long
+    /// as these are here, unless time has ended that lease since.
+    successors: Vec<Successor>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +84,8 @@ struct Holder {
     owner: Blob,
     /// What it has to say, if it is elected.
     proclaimed: Option<Proclaimed>,
+    /// What it is known by, if it takes part in naming who is next.
+    ticket: Option<Blob>,
 }
 
 /// With whom a lock is held.
@@ -106,6 +117,9 @@ pub struct Grant {
     pub value: Option<Blob>,
     /// How many tokens it comes with.
     pub tokens: u32,
+    /// It may be named as a successor, and have some (`NEXT`): what it is known by then, the same however
+    /// often it is asked. Empty as long as nobody has given it one.
+    pub ticket: Option<Blob>,
 }
 
 /// What somebody asks for who needs the lock for a section only.
@@ -127,6 +141,11 @@ pub enum Op {
     /// Passes through the lock without holding it afterwards; answers the token of a section, or nil if the
     /// lock cannot be had. What is done under the lock comes with it.
     Pass(Box<Passage>),
+    /// Names whoever asks for this as the last of the successors of who holds the lock; answers whether it
+    /// is.
+    Name(Box<Grant>),
+    /// Whoever has this ticket is no successor any more, nor holds the lock; answers whether it did.
+    Unname(Blob),
     /// Gives back what was granted with a token; answers whether it was held.
     Release(u64),
     /// Begins the lease of a token anew, with another length if one is given; answers whether it was
@@ -173,7 +192,8 @@ impl Value {
 
     /// The largest number that was given to somebody who is here still.
     fn newest(&self) -> u64 {
-        self.holders.last().map_or(0, Holder::newest)
+        let named = self.successors.last().map_or(0, |successor| successor.token);
+        self.holders.last().map_or(0, Holder::newest).max(named)
     }
 
     /// Larger than those of all grants before.
@@ -195,6 +215,9 @@ impl Value {
     }
 
     fn acquire(&mut self, grant: &Grant, ctx: &Ctx) -> Reply {
+        if let Some(token) = self.claim(grant, ctx.now_ms) {
+            return token_reply(token);
+        }
         if !self.lets_in(grant.share, ctx.now_ms) {
             return Reply::Nil;
         }
@@ -212,18 +235,23 @@ impl Value {
             share: grant.share,
             owner: grant.owner.clone(),
             proclaimed: grant.value.clone().map(|value| Proclaimed { value, version: token }),
+            ticket: grant.ticket.clone().filter(|ticket| !ticket.is_empty()),
         });
         token_reply(token)
     }
 
     fn release(&mut self, token: u64, now_ms: u64) -> Reply {
         let is = |holder: &Holder| holder.token == token && holder.until_ms > now_ms;
-        let Some(at) = self.holders.iter().position(is) else { return Reply::Int(0) };
+        let Some(at) = self.holders.iter().position(is) else {
+            return Reply::Int(self.release_successor(token, now_ms).into());
+        };
         self.holders.remove(at);
+        self.turn_over(now_ms);
         Reply::Int(1)
     }
 
     fn renew(&mut self, token: u64, lease_ms: Option<u64>, now_ms: u64) -> Reply {
+        self.prove(token, now_ms);
         let is = |holder: &&mut Holder| holder.token == token && holder.until_ms > now_ms;
         let Some(holder) = self.holders.iter_mut().find(is) else { return Reply::Int(0) };
         holder.lease_ms = lease_ms.unwrap_or(holder.lease_ms);
@@ -233,6 +261,9 @@ impl Value {
 
     fn held(&self, token: u64, now_ms: u64) -> Reply {
         let holder = self.holders.iter().find(|holder| holder.token == token);
+        if holder.is_some_and(|holder| holder.ticket.is_some()) || self.is_successor(token) {
+            return successor::not_told();
+        }
         Reply::Int(holder.map_or(0, |holder| holder.until_ms.saturating_sub(now_ms)) as i64)
     }
 
@@ -263,8 +294,12 @@ fn wanted(op: &Op) -> Option<(&Blob, Share, bool)> {
     }
 }
 
-fn put_wish(op: &Op, out: &mut ArgBuf) {
-    let Some((owner, share, detect)) = wanted(op) else { return };
+fn put_grant(grant: &Grant, out: &mut ArgBuf) {
+    out.push("lease").push_int(grant.lease_ms as i64);
+    put_wish((&grant.owner, grant.share, grant.detect), out);
+}
+
+fn put_wish((owner, share, detect): (&Blob, Share, bool), out: &mut ArgBuf) {
     if !owner.is_empty() {
         out.push("owner").push(owner);
     }
@@ -301,7 +336,8 @@ impl DataType for Value {
 
     fn is_write(op: &Op) -> bool {
         let changes = matches!(op, Op::Acquire(_) | Op::Release(_) | Op::Renew(..));
-        changes || matches!(op, Op::Pass(_) | Op::Proclaim(..))
+        let names = matches!(op, Op::Name(_) | Op::Unname(_));
+        changes || names || matches!(op, Op::Pass(_) | Op::Proclaim(..))
     }
 
     fn is_empty(&self) -> bool {
@@ -378,8 +414,47 @@ impl DataType for Value {
         wanted(op).is_some_and(|(.., detect)| detect)
     }
 
+    fn ticket(op: &Op) -> Option<&Blob> {
+        match op {
+            Op::Acquire(grant) => grant.ticket.as_ref(),
+            _ => None,
+        }
+    }
+
+    fn give_ticket(op: &mut Op, ticket: Blob) {
+        if let Op::Acquire(grant) = op {
+            grant.ticket = Some(ticket);
+        }
+    }
+
+    fn names(op: &Op) -> bool {
+        matches!(op, Op::Name(_))
+    }
+
+    fn whose_turn(&self) -> Option<&Blob> {
+        match &self.holders[..] {
+            [holder] => holder.ticket.as_ref(),
+            _ => None,
+        }
+    }
+
+    fn is_named(&self, ticket: &Blob, reply: &Reply) -> bool {
+        let is = |named: &Successor| named.ticket == *ticket && token_reply(named.token) == *reply;
+        self.successors.iter().any(is)
+    }
+
+    fn naming(&self, op: &Op, now_ms: u64) -> Option<Op> {
+        let Op::Acquire(grant) = op else { return None };
+        self.at(now_ms).can_name(grant, now_ms).then(|| Op::Name(grant.clone()))
+    }
+
+    fn unnaming(op: &Op) -> Option<Op> {
+        Self::ticket(op).cloned().map(Op::Unname)
+    }
+
     fn in_the_way(&self, op: &Op, now_ms: u64) -> Vec<Blob> {
-        let live = self.holders.iter().filter(|holder| holder.until_ms > now_ms);
+        let now = self.at(now_ms);
+        let live = now.holders.iter().filter(|holder| holder.until_ms > now_ms);
         let bars = |holder: &&Holder| match wanted(op) {
             Some((_, Share::Alone, _)) => true,
             Some((_, Share::Shared, _)) => holder.share != Share::Shared,
@@ -397,28 +472,36 @@ impl DataType for Value {
 
     fn idle_at(&self, op: &Op, now_ms: u64) -> Option<Reply> {
         match op {
-            Op::Acquire(grant) if !self.lets_in(grant.share, now_ms) => Some(Reply::Nil),
+            Op::Acquire(grant) => {
+                let now = self.at(now_ms);
+                let has_it = now.claimed(grant, now_ms).is_some();
+                (!has_it && !now.lets_in(grant.share, now_ms)).then_some(Reply::Nil)
+            }
             _ => None,
         }
     }
 
     fn query(&self, op: &Op, ctx: &Ctx) -> Reply {
+        let now = self.at(ctx.now_ms);
         match op {
-            Op::Held(token) => self.held(*token, ctx.now_ms),
-            Op::Wanted(token) => match self.held(*token, ctx.now_ms) {
+            Op::Held(token) => now.held(*token, ctx.now_ms),
+            Op::Wanted(token) => match now.held(*token, ctx.now_ms) {
                 Reply::Int(1..) => Reply::Nil,
                 nothing => nothing,
             },
-            Op::Holders => self.holders(ctx.now_ms),
-            Op::Leader => self.leader(ctx.now_ms),
-            Op::Observe(seen) => self.observe(*seen, ctx.now_ms),
+            Op::Holders => now.holders(ctx.now_ms),
+            Op::Leader => now.leader(ctx.now_ms),
+            Op::Observe(seen) => now.observe(*seen, ctx.now_ms),
             _ => Reply::err("not a read"),
         }
     }
 
     fn apply(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
+        self.turn_over(ctx.now_ms);
         let reply = match op {
             Op::Acquire(grant) => self.acquire(grant, ctx),
+            Op::Name(grant) => Reply::Int(self.name(grant, ctx).into()),
+            Op::Unname(ticket) => Reply::Int(self.unname(ticket, ctx.now_ms).into()),
             Op::Pass(passage) => return self.pass(passage.share, ctx),
             Op::Release(token) => self.release(*token, ctx.now_ms),
             Op::Renew(token, lease_ms) => self.renew(*token, *lease_ms, ctx.now_ms),
@@ -426,7 +509,9 @@ impl DataType for Value {
             read => return self.query(read, ctx),
         };
         if reply != Reply::Nil && reply != Reply::Int(0) {
-            meta.expire_at_ms = self.holders.iter().map(|holder| holder.until_ms).max();
+            let named_ms: u64 = self.successors.iter().map(|successor| successor.lease_ms).sum();
+            let last_ms = self.holders.iter().map(|holder| holder.until_ms).max();
+            meta.expire_at_ms = last_ms.map(|last_ms| last_ms + named_ms);
         }
         reply
     }
@@ -446,20 +531,31 @@ impl DataType for Value {
     fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
         match op {
             Op::Acquire(grant) => {
-                match &grant.value {
-                    Some(value) => out.push("election.campaign").push(key).push(value),
-                    None if grant.wait => out.push("lock.acquire").push(key),
-                    None => out.push("lock.try").push(key),
+                let ticket = grant.ticket.as_ref().filter(|ticket| !ticket.is_empty());
+                match (&grant.value, ticket) {
+                    (Some(value), _) => out.push("election.campaign").push(key).push(value),
+                    (_, Some(ticket)) => out.push("lock.claim").push(key).push(ticket),
+                    _ if grant.wait => out.push("lock.acquire").push(key),
+                    _ => out.push("lock.try").push(key),
                 };
-                out.push("lease").push_int(grant.lease_ms as i64);
-                put_wish(op, out);
+                put_grant(grant, out);
                 if grant.tokens > 1 {
                     out.push("tokens").push_int(grant.tokens.into());
                 }
+                if ticket.is_none() && grant.ticket.is_some() {
+                    out.push("next");
+                }
             }
-            Op::Pass(_) => {
+            Op::Name(grant) => {
+                out.push("lock.name").push(key).push(grant.ticket.as_deref().unwrap_or_default());
+                put_grant(grant, out);
+            }
+            Op::Unname(ticket) => {
+                out.push("lock.unname").push(key).push(ticket);
+            }
+            Op::Pass(passage) => {
                 out.push("lock.pass").push(key);
-                put_wish(op, out);
+                put_wish((&passage.owner, passage.share, passage.detect), out);
             }
             Op::Release(token) => {
                 out.push("lock.release").push(key).push_int(*token as i64);
@@ -505,6 +601,7 @@ impl DataType for Value {
             sink.bytes(&holder.owner);
         }
         self.save_proclaimed(sink);
+        self.save_successors(sink);
     }
 
     fn load(source: &mut dyn ValueSource) -> Result<Self, Corrupt> {
@@ -524,10 +621,26 @@ impl DataType for Value {
             if !grows || !fits || holders.len() >= HOLDERS_MAX {
                 return Err(Corrupt);
             }
-            holders.push(Holder { token, until_ms, lease_ms, share, owner, proclaimed: None });
+            holders.push(Holder {
+                token,
+                until_ms,
+                lease_ms,
+                share,
+                owner,
+                proclaimed: None,
+                ticket: None,
+            });
         }
-        let mut value = Self { holders };
-        value.load_proclaimed(source)?;
+        let mut value = Self { holders, successors: Vec::new() };
+        // A lock that was saved by an older build ends with its holders.
+        while source.remaining() > 0 {
+            match source.number()? {
+                election::PROCLAIMED => value.load_proclaimed(source)?,
+                successor::TICKET => value.load_ticket(source)?,
+                successor::SUCCESSOR => value.load_successor(source)?,
+                _ => return Err(Corrupt),
+            }
+        }
         Ok(value)
     }
 }

@@ -37,6 +37,16 @@ macro_rules! registry {
                 match self { $(Self::$variant(v) => v.is_empty()),* }
             }
 
+            /// Whose turn it is: see [`DataType::whose_turn`].
+            pub fn whose_turn(&self) -> Option<&Blob> {
+                match self { $(Self::$variant(v) => v.whose_turn()),* }
+            }
+
+            /// Whether somebody is named: see [`DataType::is_named`].
+            pub fn is_named(&self, ticket: &Blob, reply: &Reply) -> bool {
+                match self { $(Self::$variant(v) => v.is_named(ticket, reply)),* }
+            }
+
             /// Writes the value's parts.
             pub fn save(&self, sink: &mut dyn ValueSink) {
                 match self { $(Self::$variant(v) => v.save(sink)),* }
@@ -181,6 +191,41 @@ macro_rules! registry {
                 }
             }
 
+            /// What one is known by who can be named as the next: see [`DataType::ticket`].
+            pub fn ticket(&self) -> Option<&Blob> {
+                match self {
+                    Self::Key(_) => None,
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::ticket(op)),*
+                }
+            }
+
+            /// Gives one who has none yet a ticket: see [`DataType::give_ticket`].
+            pub fn give_ticket(&mut self, ticket: Blob) {
+                match self {
+                    Self::Key(_) => {}
+                    $(Self::$variant(op) => {
+                        <crate::$module::Value as DataType>::give_ticket(op, ticket)
+                    }),*
+                }
+            }
+
+            /// Whether it names somebody: see [`DataType::names`].
+            pub fn names(&self) -> bool {
+                match self {
+                    Self::Key(_) => false,
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::names(op)),*
+                }
+            }
+
+            /// What is written when one has left who may be named: see [`DataType::unnaming`].
+            pub fn unnaming(&self) -> Option<Self> {
+                match self {
+                    Self::Key(_) => None,
+                    $(Self::$variant(op) => <crate::$module::Value as DataType>::unnaming(op)
+                        .map(Self::$variant)),*
+                }
+            }
+
             /// Whether it is refused rather than to wait in a circle: see [`DataType::detects`].
             pub fn detects(&self) -> bool {
                 match self {
@@ -314,6 +359,15 @@ macro_rules! registry {
             match (value, op) {
                 $((Value::$variant(value), Op::$variant(op)) => value.in_the_way(op, now_ms),)*
                 _ => Vec::new(),
+            }
+        }
+
+        fn naming_by_type(value: &Value, op: &Op, now_ms: u64) -> Option<Op> {
+            match (value, op) {
+                $((Value::$variant(value), Op::$variant(op)) => {
+                    value.naming(op, now_ms).map(Op::$variant)
+                })*
+                _ => None,
             }
         }
 
@@ -452,6 +506,11 @@ pub fn idle(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
 /// Who must go before an operation can be carried out that waits: see [`DataType::in_the_way`].
 pub fn in_the_way(record: Option<&Record>, op: &Op, now_ms: u64) -> Vec<Blob> {
     record.map_or_else(Vec::new, |record| in_the_way_by_type(&record.value, op, now_ms))
+}
+
+/// What names one who waits as the next: see [`DataType::naming`].
+pub fn naming(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Op> {
+    record.and_then(|record| naming_by_type(&record.value, op, now_ms))
 }
 
 /// Whether two accesses to the record under a key commute: see [`DataType::commutes`].

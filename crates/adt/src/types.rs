@@ -221,6 +221,41 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
         None
     }
 
+    /// What one who waits with `op` is known by if it can be named as the next before its turn has come, the
+    /// same however often it asks; empty if nobody has given it one yet.
+    fn ticket(_op: &Self::Op) -> Option<&Blob> {
+        None
+    }
+
+    /// Gives one who has none yet a ticket.
+    fn give_ticket(_op: &mut Self::Op, _ticket: Blob) {}
+
+    /// Whether `op` only names somebody who waits, behind all who are named.
+    fn names(_op: &Self::Op) -> bool {
+        false
+    }
+
+    /// The ticket of the one whose turn it is, who may not have heard of that, if only one's it is.
+    fn whose_turn(&self) -> Option<&Blob> {
+        None
+    }
+
+    /// Whether whoever has a ticket is named, and will be answered this when its turn has come.
+    fn is_named(&self, _ticket: &Blob, _reply: &Reply) -> bool {
+        false
+    }
+
+    /// What is to be written into the log so that one who waits with `op` is named as the next after all who
+    /// are, if it can be now.
+    fn naming(&self, _op: &Self::Op, _now_ms: u64) -> Option<Self::Op> {
+        None
+    }
+
+    /// The opposite: one who waits with `op`, and may be named, has left.
+    fn unnaming(_op: &Self::Op) -> Option<Self::Op> {
+        None
+    }
+
     /// Whether `op` is to be refused rather than to wait in a circle.
     fn detects(_op: &Self::Op) -> bool {
         false

@@ -40,8 +40,11 @@ impl Level {
     /// Machines tell each other how long appends take on each of them; see
     /// `docs/internals/slow-machines.md`.
     pub const APPENDS: Self = Self(11);
+    /// Who is next for a lock may be in the log before the release; see
+    /// `docs/internals/coordination.md`.
+    pub const NAMED: Self = Self(12);
     /// The newest that this build understands.
-    pub const NEWEST: Self = Self::APPENDS;
+    pub const NEWEST: Self = Self::NAMED;
 
     /// Whether a machine that understands this level can be in a cluster that uses another one.
     pub fn suffices_for(self, used: Self) -> bool {

@@ -248,7 +248,7 @@ impl<C: EntryCodec> Replica<C> {
             return self.asked_to_hand_over(now, to, request);
         }
         let rests_on_lead = request.body.rests_on_lead();
-        if rests_on_lead {
+        if rests_on_lead || request.body.may_be_next() {
             self.leased_us = now.mono_us;
         }
         let uncertain = rests_on_lead && !self.group.has_lease(now.mono_us);
@@ -421,6 +421,11 @@ impl<C: EntryCodec> Replica<C> {
         self.apply(now)
     }
 
+    /// Whether no other machine can lead the shard at this moment.
+    fn lead_is_certain(&self, now: Now) -> bool {
+        self.handover.is_none() && self.splitting.is_none() && self.group.has_lease(now.mono_us)
+    }
+
     /// Carries out what is committed.
     fn apply(&mut self, now: Now) -> Result<(), ReplicaError> {
         if self.group.restored()
@@ -433,7 +438,11 @@ impl<C: EntryCodec> Replica<C> {
             let term = committed.term;
             if self.leading.is_some() && self.proposed.front() == Some(&committed.index) {
                 self.proposed.pop_front();
-                self.shard.committed(now);
+                if self.shard.has_successors() && self.lead_is_certain(now) {
+                    self.shard.as_only_leader(|shard| shard.committed(now));
+                } else {
+                    self.shard.committed(now);
+                }
             } else if !committed.payload.is_empty() {
                 let index = committed.index;
                 let entry = self

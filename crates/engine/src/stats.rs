@@ -74,6 +74,8 @@ pub struct LockStats {
     pub timed_out: u64,
     /// Waits that were refused because they would have closed a circle.
     pub deadlocks: u64,
+    /// Grants that were told before the release was durable.
+    pub early: u64,
     /// Commands that came with too small a fencing token.
     pub fenced: u64,
     /// Those who wait for their turn now, at barriers as well.
@@ -89,8 +91,8 @@ pub struct LockStats {
 }
 
 numbers!(
-    LockStats, 9:
-    granted, refused, ended, gone, timed_out, deadlocks, fenced, waiting, longest_us,
+    LockStats, 10:
+    granted, refused, ended, gone, timed_out, deadlocks, early, fenced, waiting, longest_us,
 );
 
 /// Counters of one shard since it started, and its present sizes.

@@ -18,6 +18,9 @@
 //! Each rule of a protocol that must not be weakened is weakened by a `Mutant`, and the tests hold that a
 //! course is found in which that goes wrong.
 //!
+//! [`successor`] is about a lock, whose next holder is named in the log before the release: what
+//! clients may rely on if a leader tells whoever is next at once, and is lost with the release.
+//!
 //! The state space is searched by the library `stateright`.
 
 pub mod chain;
@@ -25,4 +28,5 @@ pub mod clients;
 pub mod constant;
 pub mod judge;
 pub mod story;
+pub mod successor;
 pub mod world;

@@ -266,6 +266,7 @@ impl Sheet {
             ("lost_total", "Releases and renewals of locks that were not held any more"),
             ("timeouts_total", "Waits in turn that ended without a grant"),
             ("deadlocks_total", "Waits that were refused with DEADLOCK"),
+            ("early_total", "Grants that were told before the release was durable"),
             ("fenced_total", "Commands that were refused with FENCED"),
             ("waiting", "Clients that wait for their turn at locks and barriers"),
             ("longest_wait_microseconds", "For how long the first in any queue has waited"),

@@ -11,7 +11,7 @@ use crate::{Blob, Corrupt, Ctx, Reply, ValueSink, ValueSource};
 pub const LEADER_VALUE_BYTES_MAX: usize = 4096;
 
 /// What stands behind the holders in a saved lock: something that a leader has proclaimed.
-const PROCLAIMED: u64 = 1;
+pub(super) const PROCLAIMED: u64 = 1;
 
 /// What a leader has to say.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,20 +77,15 @@ impl Value {
         }
     }
 
-    /// A lock that was saved before there were elections ends with its holders.
     pub(super) fn load_proclaimed(&mut self, source: &mut dyn ValueSource) -> Result<(), Corrupt> {
-        while source.remaining() > 0 {
-            let (kind, token, version) = (source.number()?, source.number()?, source.number()?);
-            let value = Blob::from(source.bytes()?);
-            let fits =
-                kind == PROCLAIMED && version >= token && value.len() <= LEADER_VALUE_BYTES_MAX;
-            let alone =
-                |holder: &&mut Holder| holder.token == token && holder.share == Share::Alone;
-            let holder = self.holders.iter_mut().find(alone).filter(|_| fits).ok_or(Corrupt)?;
-            if holder.proclaimed.replace(Proclaimed { value, version }).is_some() {
-                return Err(Corrupt);
-            }
+        let (token, version) = (source.number()?, source.number()?);
+        let value = Blob::from(source.bytes()?);
+        let fits = version >= token && value.len() <= LEADER_VALUE_BYTES_MAX;
+        let alone = |holder: &&mut Holder| holder.token == token && holder.share == Share::Alone;
+        let holder = self.holders.iter_mut().find(alone).filter(|_| fits).ok_or(Corrupt)?;
+        match holder.proclaimed.replace(Proclaimed { value, version }) {
+            Some(_) => Err(Corrupt),
+            None => Ok(()),
         }
-        Ok(())
     }
 }

@@ -2,13 +2,13 @@
 
 use super::{
     Grant, HOLDERS_MAX, LEADER_VALUE_BYTES_MAX, LEASE_MS, LEASE_MS_MAX, NEAR_LEASE_MS_MAX,
-    OWNER_BYTES_MAX, Op, Passage, Share, TOKENS_MAX,
+    OWNER_BYTES_MAX, Op, Passage, Share, TICKET_BYTES_MAX, TOKENS_MAX,
 };
 use crate::command::commands;
 use crate::{Args, Awaiting, Blob, Command, CommandSpec, ErrorReply, Flags, Keys, Op as AnyOp};
 
 const SYNTAX: &str = "key [TIMEOUT milliseconds] [LEASE milliseconds] [OWNER name] \
-                      [SHARED | LIMIT holders] [DETECT] [TOKENS number] [NEAR]";
+                      [SHARED | LIMIT holders] [DETECT] [TOKENS number] [NEAR | NEXT]";
 const TRY_SYNTAX: &str = "key [LEASE milliseconds] [OWNER name] [SHARED | LIMIT holders]";
 const TAKES: Flags =
     Flags::WRITE.and(Flags::GROWS).and(Flags::FAST).and(Flags::NO_MULTI).and(Flags::COORDINATION);
@@ -75,6 +75,18 @@ pub(crate) const INTERNAL: &[CommandSpec] = commands! { "lock";
         "Passes through a lock for what is carried out with it.",
         "key [OWNER name] [SHARED | LIMIT holders] [DETECT]", "O(n) in those who hold it") =>
         parse_pass;
+    ("lock.claim", -3, Flags::WRITE, Keys::ONE,
+        "Takes a lock with a ticket.",
+        "key ticket [LEASE milliseconds] [OWNER name] [DETECT]", "O(1)") =>
+        |a| Ok(single(a.blob(1)?, Op::Acquire(Box::new(ticketed(a)?))));
+    ("lock.name", -3, Flags::WRITE, Keys::ONE,
+        "Names who has a lock next.",
+        "key ticket [LEASE milliseconds] [OWNER name] [DETECT]", "O(1)") =>
+        |a| Ok(single(a.blob(1)?, Op::Name(Box::new(ticketed(a)?))));
+    ("lock.unname", 3, Flags::WRITE, Keys::ONE,
+        "Whoever has a ticket is not next any more.",
+        "key ticket", "O(1)") =>
+        |a| Ok(single(a.blob(1)?, Op::Unname(ticket(a)?)));
 };
 
 fn single(key: Blob, op: Op) -> Command {
@@ -130,6 +142,8 @@ enum Options {
     Try,
     /// Behind the value.
     Campaign,
+    /// Behind the ticket.
+    Claim,
     /// What stands behind them is a command.
     Section,
 }
@@ -138,8 +152,10 @@ fn parse_options(args: &Args<'_>, which: Options) -> Result<Asked, ErrorReply> {
     let wait = which != Options::Try;
     let (share, owner) = (Share::Alone, Blob::default());
     let lease_ms = LEASE_MS;
-    let grant = Grant { wait, lease_ms, share, owner, detect: false, value: None, tokens: 1 };
-    let (alone, begin) = if which == Options::Campaign { (true, 3) } else { (false, 2) };
+    let grant =
+        Grant { wait, lease_ms, share, owner, detect: false, value: None, tokens: 1, ticket: None };
+    let alone = matches!(which, Options::Campaign | Options::Claim);
+    let begin = if alone { 3 } else { 2 };
     let mut asked = Asked { grant, timeout_ms: 0, near: false, words: begin };
     let grant = &mut asked.grant;
     while asked.words < args.len() {
@@ -156,6 +172,11 @@ fn parse_options(args: &Args<'_>, which: Options) -> Result<Asked, ErrorReply> {
         }
         if which == Options::Acquire && args.is(i, "NEAR") && !asked.near {
             asked.near = true;
+            asked.words += 1;
+            continue;
+        }
+        if which == Options::Acquire && args.is(i, "NEXT") && grant.ticket.is_none() {
+            grant.ticket = Some(Blob::default());
             asked.words += 1;
             continue;
         }
@@ -189,7 +210,9 @@ fn parse_options(args: &Args<'_>, which: Options) -> Result<Asked, ErrorReply> {
 
 /// Whether a word is no command's name: it is an option, in a place where it cannot be.
 fn is_option(args: &Args<'_>, at: usize) -> bool {
-    ["SHARED", "LIMIT", "LEASE", "DETECT", "TOKENS", "NEAR"].iter().any(|word| args.is(at, word))
+    ["SHARED", "LIMIT", "LEASE", "DETECT", "TOKENS", "NEAR", "NEXT"]
+        .iter()
+        .any(|word| args.is(at, word))
 }
 
 fn limit(args: &Args<'_>, at: usize) -> Result<Share, ErrorReply> {
@@ -235,11 +258,26 @@ fn parse_acquire(args: &Args<'_>) -> Result<Command, ErrorReply> {
         let text = "with NEAR a lock is taken alone, without DETECT and TOKENS";
         return Err(ErrorReply::err(text));
     }
+    if grant.ticket.is_some() && (near || grant.share != Share::Alone || grant.tokens > 1) {
+        return Err(ErrorReply::err("with NEXT a lock is taken alone, without TOKENS and NEAR"));
+    }
     if near && grant.lease_ms > NEAR_LEASE_MS_MAX {
         return Err(near_lease_too_long());
     }
     let op = AnyOp::Lock(Op::Acquire(Box::new(grant)));
     Ok(Command::Awaiting(Awaiting { key, op, timeout_ms, near }))
+}
+
+/// The ticket of internal forms.
+fn ticket(args: &Args<'_>) -> Result<Blob, ErrorReply> {
+    let ticket = args.blob(2)?;
+    let fits = (1..=TICKET_BYTES_MAX).contains(&ticket.len());
+    fits.then_some(ticket).ok_or_else(|| ErrorReply::err("no such ticket"))
+}
+
+fn ticketed(args: &Args<'_>) -> Result<Grant, ErrorReply> {
+    let grant = parse_options(args, Options::Claim)?.grant;
+    Ok(Grant { ticket: Some(ticket(args)?), ..grant })
 }
 
 fn parse_campaign(args: &Args<'_>) -> Result<Command, ErrorReply> {

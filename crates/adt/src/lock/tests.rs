@@ -1,5 +1,7 @@
 //! Stories of locks, and the laws.
 
+mod successors;
+
 use super::*;
 use crate::record::{apply, decode};
 use crate::{Op as AnyOp, Record, Timestamp};
@@ -43,9 +45,16 @@ fn laws_hold() {
     let grant = |wait, share| {
         let owner = Blob::from(if wait { "ann" } else { "" });
         let tokens = if wait { 3 } else { 1 };
-        let (lease_ms, value) = (1500, None);
-        Op::Acquire(Box::new(Grant { wait, lease_ms, share, owner, detect: wait, value, tokens }))
+        let (lease_ms, value, ticket) = (1500, None, None);
+        let detect = wait;
+        Grant { wait, lease_ms, share, owner, detect, value, tokens, ticket }
     };
+    let named = |ticket: &str| Grant {
+        tokens: 1,
+        ticket: Some(Blob::from(ticket)),
+        ..grant(true, Share::Alone)
+    };
+    let grant = |wait, share| Op::Acquire(Box::new(grant(wait, share)));
     let campaign = Op::Acquire(Box::new(Grant {
         wait: true,
         lease_ms: 1500,
@@ -54,6 +63,7 @@ fn laws_hold() {
         detect: false,
         value: Some(Blob::from("here")),
         tokens: 1,
+        ticket: None,
     }));
     crate::laws::check_laws::<Value>(
         &[
@@ -70,6 +80,9 @@ fn laws_hold() {
                 owner: Blob::from(""),
                 detect: false,
             })),
+            Op::Acquire(Box::new(named("a"))),
+            Op::Name(Box::new(named("b"))),
+            Op::Unname(Blob::from("b")),
             Op::Release(1),
             Op::Renew(1, None),
             Op::Renew(1, Some(10)),
@@ -246,6 +259,14 @@ fn words_that_cannot_be_are_refused() {
         format!("lock.acquire k tokens {}", TOKENS_MAX + 1),
         "lock.try k tokens 2".to_owned(),
         "lock.pass k tokens 2".to_owned(),
+        "lock.acquire k next next".to_owned(),
+        "lock.acquire k next shared".to_owned(),
+        "lock.acquire k next limit 2".to_owned(),
+        "lock.acquire k next near".to_owned(),
+        "lock.acquire k next tokens 2".to_owned(),
+        "lock.try k next".to_owned(),
+        "lock.claim k".to_owned(),
+        format!("lock.claim k {}", "x".repeat(TICKET_BYTES_MAX + 1)),
         "lock.wanted k".to_owned(),
         "lock.wanted k 1 timeout".to_owned(),
         "lock.wanted k 1 timeout -1".to_owned(),

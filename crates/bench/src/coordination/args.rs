@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// The recipes that there are, by the model's names, the choice among them, the lock that Claret
 /// itself knows, processes that keep it, and the lock of etcd's library.
-pub const ALGORITHMS: [&str; 13] = [
+pub const ALGORITHMS: [&str; 14] = [
     "sync-queue",
     "sync-queue-relist",
     "async-queue",
@@ -21,6 +21,7 @@ pub const ALGORITHMS: [&str; 13] = [
     "tas-watch",
     ADAPTIVE_RECIPE,
     grants::NAME,
+    grants::SUCCESSOR,
     grants::NEAR,
     keepers::RETAINED,
     keepers::COHORT,
@@ -131,8 +132,8 @@ pub struct LocksArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "claret,zookeeper")]
     pub backend: Vec<Backend>,
     /// Ways to take the lock, separated by commas [default: the six recipes]. grant is Claret's own
-    /// lock, over the Redis protocol, which servers keep for their clients with near, each client
-    /// with retained, and clients in two processes hand on among themselves with cohort; and
+    /// lock, over the Redis protocol, whose next holders are known beforehand with successor, which
+    /// servers keep for their clients with near, each client with retained, and clients in two processes hand on among themselves with cohort; and
     /// etcd-mutex that of etcd's library: each is measured there only.
     #[arg(long, value_delimiter = ',', value_parser = ALGORITHMS)]
     pub algorithm: Vec<String>,

@@ -104,6 +104,7 @@ impl Experiment {
         let kept = Preset {
             algorithms: vec![
                 grants::NAME,
+                grants::SUCCESSOR,
                 grants::NEAR,
                 keepers::RETAINED,
                 keepers::COHORT,

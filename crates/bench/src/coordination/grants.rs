@@ -24,6 +24,8 @@ use wire::resp::ClientReply;
 
 /// Its name on the command line and in the model.
 pub const NAME: &str = "grant";
+/// The same, and those who are next are named in the log beforehand, so that a release is passed on at once.
+pub const SUCCESSOR: &str = "successor";
 /// The same, kept by the server that a client is connected with, for all of its clients.
 pub const NEAR: &str = "near";
 
@@ -80,8 +82,9 @@ pub struct Grants {
     requests: BTreeMap<usize, (usize, i64)>,
     /// How many tokens a request is granted.
     tokens: u32,
-    /// Whether servers keep the lock.
+    /// Whether servers keep the lock, and whether those who are next are named.
     near: bool,
+    next: bool,
     /// Requests whose clients want to hear of others, with their tokens, and those whose lock others want.
     to_listen: Vec<(usize, i64)>,
     wanted_by_others: Vec<usize>,
@@ -115,6 +118,7 @@ impl Grants {
             requests: BTreeMap::new(),
             tokens: 1,
             near: false,
+            next: false,
             to_listen: Vec::new(),
             wanted_by_others: Vec::new(),
             dirty: Vec::new(),
@@ -148,6 +152,12 @@ impl Grants {
     #[must_use]
     pub fn near(self) -> Self {
         Self { near: true, ..self }
+    }
+
+    /// The same, and those who are next are named in the log.
+    #[must_use]
+    pub fn named(self) -> Self {
+        Self { next: true, ..self }
     }
 
     /// Waits until others want the lock that a request has, over another connection of its client.
@@ -200,9 +210,11 @@ impl Grants {
             b"TOKENS",
             tokens.as_bytes(),
         ];
+        let next = [&words[..6], &[b"NEXT"]].concat();
         let near: [&[u8]; 5] = [b"LOCK.ACQUIRE", &key, b"NEAR", b"LEASE", NEAR_LEASE_MS];
         let words = match self.tokens {
             _ if self.near => &near[..],
+            _ if self.next => &next[..],
             1 => &words[..6],
             _ => &words[..],
         };

@@ -296,7 +296,9 @@ fn lock(services: &mut Services<'_>, point: &Point, base: &Base) -> io::Result<M
 /// What clients speak for a way to take the lock.
 fn protocol_of(algorithm: Option<Algorithm>) -> Protocol {
     match algorithm {
-        Some(Algorithm::Grant | Algorithm::Retained | Algorithm::Cohort) => Protocol::Redis,
+        Some(Algorithm::Grant | Algorithm::Successor | Algorithm::Retained | Algorithm::Cohort) => {
+            Protocol::Redis
+        }
         _ => Protocol::Nodes,
     }
 }
@@ -336,9 +338,9 @@ fn one_run(
     if algorithm == Some(Algorithm::Grant) {
         return grants(ensemble, &entrances, &node, &load);
     }
-    if near {
+    if near || algorithm == Some(Algorithm::Successor) {
         let locker = Grants::connect(&entrances, &node, load.closed_think_ns.is_none())?;
-        return granted(ensemble, locker.near(), &load);
+        return granted(ensemble, if near { locker.near() } else { locker.named() }, &load);
     }
     if protocol == Protocol::Redis {
         let locker = processes(&entrances, &node)?;
@@ -499,7 +501,7 @@ pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
     let points = points(args);
     if points.is_empty() {
         let what = "none of these services has what was asked for: only claret knows locks itself \
-            (grant, near, retained, cohort), only etcd has etcd-mutex, and it has none of adaptive, \
+            (grant, successor, near, retained, cohort), only etcd has etcd-mutex, and it has none of adaptive, \
             adaptive-recipe, E15 and E16";
         return Err(io::Error::new(ErrorKind::InvalidInput, what));
     }

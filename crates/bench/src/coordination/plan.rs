@@ -245,13 +245,21 @@ fn add(args: &LocksArgs, experiment: &str, preset: Preset, points: &mut Vec<Poin
     points.extend(grid.into_iter().filter(is_possible));
 }
 
+/// Ways that only Claret has.
+const CLARETS: [&str; 6] = [
+    grants::NAME,
+    grants::SUCCESSOR,
+    grants::NEAR,
+    barrier::NAME,
+    keepers::RETAINED,
+    keepers::COHORT,
+];
+
 /// Whether a service has this way to take a lock: only Claret knows locks itself, and only etcd has
 /// the lock of its library; what changes its recipe is written for ZooKeeper's protocol.
 pub fn has(backend: Backend, algorithm: &str) -> bool {
     match algorithm {
-        grants::NAME | grants::NEAR | barrier::NAME | keepers::RETAINED | keepers::COHORT => {
-            backend == Backend::Claret
-        }
+        _ if CLARETS.contains(&algorithm) => backend == Backend::Claret,
         ETCD_MUTEX => backend == Backend::Etcd,
         keepers::ADAPTIVE | ADAPTIVE_RECIPE => backend != Backend::Etcd,
         _ => true,
@@ -273,9 +281,7 @@ pub fn left_out<'a>(
     let mut left_out: BTreeMap<&'static str, Vec<&str>> = BTreeMap::new();
     for name in asked.filter(|name| backends.iter().any(|backend| !has(*backend, name))) {
         let only = match name {
-            grants::NAME | grants::NEAR | barrier::NAME | keepers::RETAINED | keepers::COHORT => {
-                "on_claret_only"
-            }
+            _ if CLARETS.contains(&name) => "on_claret_only",
             ETCD_MUTEX => "on_etcd_only",
             _ => "not_on_etcd",
         };
@@ -354,14 +360,14 @@ mod tests {
         // One client alone, and eight, near and far.
         let kept = 2 * 2;
         assert_eq!(by("grant", Backend::Claret), each + kept);
-        for name in ["near", "retained", "cohort"] {
+        for name in ["successor", "near", "retained", "cohort"] {
             assert_eq!(by(name, Backend::Claret), kept, "{name}");
         }
         assert_eq!(by("adaptive", Backend::Claret), each + kept);
         assert_eq!(by("adaptive", Backend::Zookeeper), each + kept);
         assert_eq!((by("grant", Backend::Zookeeper), by("cohort", Backend::Zookeeper)), (0, 0));
         assert_eq!(by("sync-queue-relist", Backend::Zookeeper), each);
-        assert_eq!(e17.len(), each * 9 + kept * 6);
+        assert_eq!(e17.len(), each * 9 + kept * 7);
         assert!(e17.iter().all(|point| point.experiment == "E17" && point.seeds == 5));
         assert_eq!(points_of(&["--backend", "zookeeper", "--algorithm", "grant"]).len(), 0);
         let e14 = points_of(&["--experiment", "E14", "--algorithm", "grant"]);

@@ -287,6 +287,7 @@ impl Gateway {
             detect: false,
             value: None,
             tokens: NEAR_TOKENS,
+            ticket: None,
         };
         let request = self.near_request(lock);
         let op = AnyOp::Lock(Op::Acquire(Box::new(grant)));

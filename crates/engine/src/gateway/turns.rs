@@ -11,8 +11,8 @@ use super::work::{Finish, Form};
 use super::{Gateway, Job};
 use crate::entry::Apply;
 use crate::level::Level;
-use crate::message::{Answer, Body, ShardId};
-use adt::{Awaiting, ErrorReply, Reply};
+use crate::message::{Age, Answer, Body, GatewayId, RequestId, ShardId};
+use adt::{Awaiting, Blob, ErrorReply, Reply};
 use smallvec::smallvec;
 
 /// A session that waits for its turn.
@@ -37,15 +37,35 @@ impl Gateway {
         if awaiting.near {
             return self.begin_visit(id, awaiting);
         }
-        let Awaiting { key, op, timeout_ms, .. } = awaiting;
+        let Awaiting { key, mut op, timeout_ms, .. } = awaiting;
+        if op.ticket().is_some() && !self.all_understand(Level::NAMED) {
+            return self.reply(id, too_new().into());
+        }
         if (op.reserves() > 1 || op.listens()) && !self.all_understand(Level::LOCKS) {
             return self.reply(id, too_new().into());
         }
         let request = self.take_request(id);
+        if op.ticket().is_some() {
+            op.give_ticket(self.ticket(request.as_ref()));
+        }
         let target = self.place(id, None);
         self.bar(target);
         let apply = Apply { ops: smallvec![(key, op)], request, ..Apply::default() };
         self.begin_turn(target, apply, timeout_ms, None);
+    }
+
+    /// What a request is known by however often it is asked, and no other one is.
+    fn ticket(&mut self, request: Option<&RequestId>) -> Blob {
+        Blob::from(match request {
+            Some(RequestId { client, number }) => {
+                [b"r", &client[..], format!(" {number}").as_bytes()].concat()
+            }
+            None => {
+                let Age { began, gateway } = self.new_age();
+                let GatewayId { machine, worker, life } = gateway;
+                format!("g{}.{worker}.{life}.{}", machine.0, began.0).into_bytes()
+            }
+        })
     }
 
     /// Operations that wait for their turn, on one shard.

@@ -66,11 +66,11 @@ impl Shard {
 
     /// A gateway has found that one of its waits is in a circle over several shards: it is refused, unless it
     /// has set out meanwhile.
-    pub(super) fn end_circle(&mut self, gateway: GatewayId, token: Token, told: &Blob) {
+    pub(super) fn end_circle(&mut self, now: Now, gateway: GatewayId, token: Token, told: &Blob) {
         if let Some(number) = self.turns.waiting_as(gateway, token) {
             self.stats.locks.deadlocks += 1;
             let error = deadlock(String::from_utf8_lossy(told).into_owned());
-            self.end_turn_with(number, error.into());
+            self.end_turn_with(now, number, error.into());
         }
     }
 }

@@ -23,6 +23,7 @@ impl Shard {
         if batch.tracked {
             self.land(&batch);
         }
+        self.tell_named(now);
         self.wake_blocked(now);
         self.resume_after(now);
         self.settle(now);
@@ -36,6 +37,9 @@ impl Shard {
                 let recent = self.recent.iter_mut();
                 recent.for_each(|recent| recent.note_written(&apply.ops, now.mono_us));
                 let outcome = self.state.apply(apply, ctx);
+                if target.kind == TargetKind::Named {
+                    self.turns.has_name(target);
+                }
                 if target.kind != TargetKind::Nobody {
                     self.count_locks(apply, &outcome, ctx);
                 }
@@ -120,7 +124,7 @@ impl Shard {
             Outcome::Forgotten => Answer::Forgotten,
         };
         match target.kind {
-            TargetKind::Nobody => return,
+            TargetKind::Nobody | TargetKind::Named => return,
             TargetKind::Turn => return self.turn_taken(now, target, answer),
             TargetKind::Commit(txn) => self.end_txn(txn),
             _ => {}

@@ -114,7 +114,7 @@ impl Shard {
             let ready = self.blocked.ready(&key, &self.state);
             self.notify_ready(ready);
         }
-        self.forget_turns(machine);
+        self.forget_turns(now, machine);
         self.observers.forget(machine);
         self.report_changes();
         self.settle(now);

@@ -150,7 +150,8 @@ impl Shard {
         for (record, target) in batch.records.into_iter().zip(batch.targets) {
             let (gateway, token) = (target.gateway, target.token);
             let body = match (record, target.kind) {
-                (_, TargetKind::Nobody) => continue,
+                (_, TargetKind::Nobody | TargetKind::Named) => continue,
+                (_, TargetKind::Turn) if self.turns.was_told(target) => continue,
                 // To ask once more for these is to ask the same.
                 (LogRecord::Resolve(request), _) => Body::Resolve(request),
                 (LogRecord::Void(txn), _) => Body::Inquire { txn },

@@ -72,12 +72,13 @@ pub struct Config {
     /// In a cluster: the gateway next to it, which finds out what became of transactions whose own
     /// gateway is silent. A server that is alone settles them when it starts.
     pub home: Option<GatewayId>,
-    /// A rule of the order of pipelines that it breaks. A server's shards break none.
+    /// A rule that it breaks. A server's shards break none.
     pub broken: Option<Rule>,
 }
 
-/// Rules of the order of pipelines over several shards (`docs/internals/order.md`), to be broken one at a
-/// time: the simulator shows by that what each is needed for, and that it would notice.
+/// Rules of the order of pipelines over several shards (`docs/internals/order.md`), and of locks whose next
+/// holder is known (`docs/adr/0018-named-successor.md`), to be broken one at a time: the simulator shows
+/// by that what each is needed for, and that it would notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// A clock goes up to the places that it has given.
@@ -88,6 +89,8 @@ pub enum Rule {
     ProposalsAreDurable,
     /// That nothing more of a pipeline is let in is in the log before it is told.
     RefusalsAreDurable,
+    /// Nobody is told of a hand-over that is not durable unless no other machine can lead.
+    LeadIsCertain,
 }
 
 /// How long after the last lock operations in the log are still noted in the lock table. Without
@@ -128,6 +131,8 @@ enum TargetKind {
     Coordinated,
     /// That a transaction was not prepared here and never will be.
     Voided,
+    /// Nobody asked; somebody is named as the next.
+    Named,
     /// Nobody asked.
     Nobody,
 }
@@ -232,6 +237,8 @@ pub struct Shard {
     coordination: coordination::Leader,
     outputs: VecDeque<Response>,
     stats: ShardStats,
+    /// No other machine can lead the shard, which is known while something is done and not for longer.
+    lead_is_certain: bool,
 }
 
 impl Shard {
@@ -283,6 +290,7 @@ impl Shard {
             coordination: coordination::Leader::default(),
             outputs: VecDeque::new(),
             stats: ShardStats::default(),
+            lead_is_certain: false,
         }
     }
 
@@ -397,6 +405,13 @@ impl Shard {
         self.settle(now);
     }
 
+    /// Does something at a moment at which no other machine can lead the shard.
+    pub fn as_only_leader(&mut self, act: impl FnOnce(&mut Self)) {
+        self.lead_is_certain = true;
+        act(self);
+        self.lead_is_certain = false;
+    }
+
     /// Takes a request from a gateway.
     pub fn handle(&mut self, now: Now, request: Request) {
         self.stats.requests += 1;
@@ -475,7 +490,7 @@ impl Shard {
                 self.notify_ready(ready);
             }
             Body::Unblock => {
-                self.give_up_turn(request.gateway, request.token);
+                self.give_up_turn(now, request.gateway, request.token);
                 self.observers.end((request.gateway, request.token));
                 let freed = self.blocked.unblock(request.gateway, request.token);
                 for key in freed {
@@ -484,7 +499,9 @@ impl Shard {
                 }
                 self.report_changes();
             }
-            Body::EndCircle { ref told } => self.end_circle(request.gateway, request.token, told),
+            Body::EndCircle { ref told } => {
+                self.end_circle(now, request.gateway, request.token, told)
+            }
             Body::Flush => {
                 let kind = TargetKind::Flushed;
                 let target = Target { gateway: request.gateway, token: request.token, kind };

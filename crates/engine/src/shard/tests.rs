@@ -12,6 +12,7 @@ mod outcomes;
 mod owed;
 mod sections;
 mod streams;
+mod successors;
 mod turns;
 
 use super::*;

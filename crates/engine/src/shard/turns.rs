@@ -8,6 +8,7 @@
 //! "Locks" in `docs/internals/coordination.md`.
 
 mod listening;
+mod successor;
 mod together;
 
 use super::split::is_in;
@@ -18,7 +19,7 @@ use crate::message::{
     Answer, Body, GatewayId, KeyedOp, MachineId, Now, Refusal, Request, RequestId, Token,
 };
 use adt::collections::Map;
-use adt::{Blob, Op, Reply, record};
+use adt::{Blob, Ctx, Op, Record, Reply, record};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,6 +44,10 @@ struct Turn {
     late: bool,
     /// Nobody wants it any more.
     given_up: bool,
+    /// It was told that it could go on, before that was durable.
+    told: bool,
+    /// What names it is in the log.
+    naming: bool,
 }
 
 impl Turn {
@@ -79,6 +84,10 @@ pub(super) struct Turns {
     numbered: BTreeMap<RequestId, SmallVec<[Number; 1]>>,
     /// By the name of whoever waits.
     named: BTreeMap<Blob, SmallVec<[Number; 1]>>,
+    /// By ticket: those who can be named as the next.
+    tickets: BTreeMap<Blob, SmallVec<[Number; 1]>>,
+    /// Records of those whose namings are carried out, and who are on their way.
+    named_now: Vec<Blob>,
     deadlines: BTreeSet<(u64, Number)>,
     next: Number,
     /// Records whose queues are to be looked at.
@@ -154,6 +163,9 @@ impl Turns {
         if let Some(waiter) = turn.op().waiter() {
             self.named.entry(waiter.clone()).or_default().push(number);
         }
+        if let Some(ticket) = turn.op().ticket() {
+            self.tickets.entry(ticket.clone()).or_default().push(number);
+        }
         let listens = turn.op().listens();
         let queue = self.queues.entry(turn.key().clone()).or_default();
         if listens { &mut queue.listening } else { &mut queue.waiting }.insert(number);
@@ -201,21 +213,14 @@ impl Turns {
     fn end(&mut self, number: Number) -> Option<Turn> {
         let turn = self.turns.remove(&number)?;
         self.of.remove(&(turn.gateway, turn.token));
-        if let Some(request) = &turn.apply.request
-            && let Some(numbers) = self.numbered.get_mut(request)
-        {
-            numbers.retain(|other| *other != number);
-            if numbers.is_empty() {
-                self.numbered.remove(request);
-            }
+        if let Some(request) = &turn.apply.request {
+            leave(&mut self.numbered, request, number);
         }
-        if let Some(waiter) = turn.op().waiter()
-            && let Some(numbers) = self.named.get_mut(waiter)
-        {
-            numbers.retain(|other| *other != number);
-            if numbers.is_empty() {
-                self.named.remove(waiter);
-            }
+        if let Some(waiter) = turn.op().waiter() {
+            leave(&mut self.named, waiter, number);
+        }
+        if let Some(ticket) = turn.op().ticket() {
+            leave(&mut self.tickets, ticket, number);
         }
         if turn.timeout_ms > 0 {
             let end_us = turn.since_us.saturating_add(turn.timeout_ms.saturating_mul(1000));
@@ -238,6 +243,20 @@ impl Turns {
         Some(turn)
     }
 
+    /// Who sets out next in this state of its record, which is changed by that. Whoever has been named goes first: it may have come to this leader after others.
+    fn who_goes(&self, key: &Blob, scratch: &mut Option<Record>, ctx: &Ctx) -> Option<Number> {
+        let queue = self.queues.get(key).filter(|queue| queue.unlogged == 0)?;
+        let goes = |number: Number, scratch: &mut Option<Record>| {
+            let reply = record::apply(scratch, self.turns.get(&number)?.op(), ctx);
+            (reply != Reply::Nil).then_some(number)
+        };
+        if let Some(first) = goes(queue.waiting.first().copied()?, scratch) {
+            return Some(first);
+        }
+        let ticket = scratch.as_ref()?.value.whose_turn()?;
+        goes(self.with_ticket(key, ticket)?, scratch)
+    }
+
     /// All that are the same request, asked for over other connections.
     fn same(&self, turn: &Turn) -> SmallVec<[Number; 1]> {
         let request = turn.apply.request.as_ref();
@@ -255,6 +274,16 @@ impl Turns {
         let waits = self.queues.values().any(|queue| !queue.waiting.is_empty());
         let deadline = self.deadlines.first().map(|(at_us, _)| *at_us);
         waits.then_some(now.mono_us + LOOK_US).into_iter().chain(deadline).min()
+    }
+}
+
+/// One less in a table of turns.
+fn leave<K: Ord>(table: &mut BTreeMap<K, SmallVec<[Number; 1]>>, key: &K, number: Number) {
+    if let Some(numbers) = table.get_mut(key) {
+        numbers.retain(|other| *other != number);
+        if numbers.is_empty() {
+            table.remove(key);
+        }
     }
 }
 
@@ -279,6 +308,8 @@ impl Shard {
             logged: false,
             late: false,
             given_up: false,
+            told: false,
+            naming: false,
         };
         if turn.op().listens() {
             return self.listen(now, turn);
@@ -302,7 +333,7 @@ impl Shard {
                 self.turns.turns.get(&number).is_some_and(|turn| !self.turns.copy_goes(turn));
             if waits && let Some(circle) = self.circle(now, number) {
                 self.stats.locks.deadlocks += 1;
-                self.end_turn_with(number, circle.into());
+                self.end_turn_with(now, number, circle.into());
             }
             self.tell_listening(now, &key);
         }
@@ -354,13 +385,12 @@ impl Shard {
         if let Some(op) = behind {
             record::apply(&mut scratch, op, &ctx);
         }
-        while let Some(queue) = self.turns.queues.get(key)
-            && queue.unlogged == 0
-            && let Some(number) = queue.waiting.first().copied()
-            && let Some(turn) = self.turns.turns.get(&number)
-            && record::apply(&mut scratch, turn.op(), &ctx) != Reply::Nil
-        {
+        while let Some(number) = self.turns.who_goes(key, &mut scratch, &ctx) {
             self.set_out(now, number);
+        }
+        self.name_waiting(key, scratch, &ctx);
+        if behind.is_some() {
+            self.tell_early(now, key);
         }
         self.go_on_together(now, key);
     }
@@ -390,7 +420,7 @@ impl Shard {
             && at_us <= now.mono_us
         {
             self.turns.deadlines.pop_first();
-            self.end_in_time(number);
+            self.end_in_time(now, number);
         }
         let waits = |queue: &Queue| !queue.waiting.is_empty();
         let keys = self.turns.queues.iter().filter(|(_, queue)| waits(queue));
@@ -398,18 +428,19 @@ impl Shard {
     }
 
     /// A turn has waited long enough. What it, or a copy of it, has on the way into the log says how it ends.
-    fn end_in_time(&mut self, number: Number) {
+    fn end_in_time(&mut self, now: Now, number: Number) {
         let Some(turn) = self.turns.turns.get(&number) else { return };
         if !turn.goes && !self.turns.copy_goes(turn) {
             self.stats.locks.timed_out += 1;
-            self.end_turn_with(number, Reply::Nil);
+            self.end_turn_with(now, number, Reply::Nil);
         } else if let Some(turn) = self.turns.turns.get_mut(&number) {
             turn.late = true;
         }
     }
 
-    pub(super) fn end_turn_with(&mut self, number: Number, reply: Reply) {
+    pub(super) fn end_turn_with(&mut self, now: Now, number: Number, reply: Reply) {
         if let Some(turn) = self.turns.end(number) {
+            self.unname(now, &turn);
             self.answer(turn.gateway, turn.token, Answer::Replies(SmallVec::from_iter([reply])));
         }
         self.report_changes();
@@ -423,15 +454,19 @@ impl Shard {
         };
         let Some(turn) = self.turns.turns.get(&number) else { return };
         let nothing = matches!(&answer, Answer::Replies(replies) if replies[..] == [Reply::Nil]);
-        if nothing && !turn.given_up && !turn.late {
+        if nothing && !turn.given_up && !turn.late && !turn.told {
             let same = self.turns.same(turn);
             self.turns.come_back(number);
             let late = |copy: &Number| self.turns.turns.get(copy).is_some_and(|turn| turn.late);
             let late: SmallVec<[Number; 1]> = same.into_iter().filter(late).collect();
-            return late.into_iter().for_each(|copy| self.end_in_time(copy));
+            return late.into_iter().for_each(|copy| self.end_in_time(now, copy));
         }
         let Some(turn) = self.turns.end(number) else { return };
-        self.count_wait(turn.op(), &answer, turn.since_us, now);
+        if turn.told {
+            debug_assert!(!nothing, "what was told has come true");
+        } else {
+            self.count_wait(turn.op(), &answer, turn.since_us, now);
+        }
         let same = self.turns.same(&turn);
         // What is repeated was granted to another copy of the request, over a connection on which its
         // client may have been told, and may have renewed it since: only the lease ends that.
@@ -448,7 +483,9 @@ impl Shard {
             self.log(LogRecord::Apply(undo), Target::nobody());
             self.let_in_behind(now, &awaited);
         }
-        self.answer(target.gateway, target.token, answer);
+        if !turn.told {
+            self.answer(target.gateway, target.token, answer);
+        }
         // Whoever has asked the same need not wait to hear what has come of it.
         for number in same {
             if self.turns.turns.get(&number).is_some_and(|turn| !turn.goes) {
@@ -459,23 +496,29 @@ impl Shard {
     }
 
     /// Somebody waits no more.
-    pub(super) fn give_up_turn(&mut self, gateway: GatewayId, token: Token) {
+    pub(super) fn give_up_turn(&mut self, now: Now, gateway: GatewayId, token: Token) {
         let Some(number) = self.turns.of.get(&(gateway, token)).copied() else { return };
         match self.turns.turns.get_mut(&number) {
             Some(turn) if turn.goes => turn.given_up = true,
-            _ => drop(self.turns.end(number)),
+            _ => {
+                if let Some(turn) = self.turns.end(number) {
+                    self.unname(now, &turn);
+                }
+            }
         }
         self.report_changes();
     }
 
     /// The connections of a machine are gone. Its gateways ask again for what has a request number, if they
     /// are there, and their clients do not hear of that: what is on its way for them is not taken back.
-    pub(super) fn forget_turns(&mut self, machine: MachineId) {
+    pub(super) fn forget_turns(&mut self, now: Now, machine: MachineId) {
         let gone = self.turns.of.iter().filter(|((gateway, _), _)| gateway.machine == machine);
         for ((gateway, token), number) in gone.map(|(who, n)| (*who, *n)).collect::<Vec<_>>() {
             match self.turns.turns.get_mut(&number) {
-                Some(turn) if turn.goes && turn.apply.request.is_some() => turn.late = true,
-                _ => self.give_up_turn(gateway, token),
+                Some(turn) if turn.goes && (turn.told || turn.apply.request.is_some()) => {
+                    turn.late = true;
+                }
+                _ => self.give_up_turn(now, gateway, token),
             }
         }
     }

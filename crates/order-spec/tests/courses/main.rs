@@ -5,6 +5,7 @@
 
 mod chain;
 mod constant;
+mod successor;
 
 use order_spec::story::Story;
 use order_spec::world::{ORDER, Protocol, Spec};

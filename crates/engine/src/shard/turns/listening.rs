@@ -37,7 +37,7 @@ impl Shard {
         };
         let told: Vec<_> = queue.listening.iter().filter_map(told).collect();
         for (number, reply) in told {
-            self.end_turn_with(number, reply);
+            self.end_turn_with(now, number, reply);
         }
     }
 }

@@ -1,0 +1,204 @@
+//! Who has a lock next, before it is released.
+//!
+//! Those who wait and say `NEXT` can be *named* while another one who has said so holds the lock alone. Each
+//! has a token from then on, the naming's, which it is told when the lock is its own. They are the next
+//! holders in the order of their names whatever happens to those before: by release, or by the end of
+//! the lease; their own leases begin then.
+//!
+//! A successor's token is told by nobody but somebody who has seen the releases of all before it. So that
+//! token is the proof of these, if it appears before they do: whoever renews or releases with it puts all
+//! before it out. No command shows it earlier; and since questions would have to put somebody out as well,
+//! `LOCK.HELD` tells nothing about such a lock: what it guards is guarded by `FENCE`.
+//!
+//! A *ticket* is what one who wants the lock is known by, however often it asks: whoever has one, and is
+//! the holder, is granted the lock again with the token that it has.
+
+use super::{Grant, Holder, LEASE_MS_MAX, OWNER_BYTES_MAX, Share, Value};
+use crate::{Blob, Corrupt, Ctx, ErrorReply, Reply, ValueSink, ValueSource};
+use std::borrow::Cow;
+
+/// Longest ticket, in bytes.
+pub const TICKET_BYTES_MAX: usize = 128;
+/// Most successors of one lock. A lock changes hands so often at most while one write goes to the log.
+pub const SUCCESSORS_MAX: usize = 16;
+
+/// What stands behind the holders in a saved lock: the ticket of one of them.
+pub(super) const TICKET: u64 = 2;
+/// The same: one of those who are next.
+pub(super) const SUCCESSOR: u64 = 3;
+
+/// Somebody who has the lock in turn.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Successor {
+    pub token: u64,
+    pub lease_ms: u64,
+    pub owner: Blob,
+    pub ticket: Blob,
+}
+
+/// The answer to whoever asks whether it holds a lock that is passed on before the release is durable.
+pub(super) fn not_told() -> Reply {
+    let text = "a lock that is taken with NEXT does not tell whether it is held: guard what it \
+                protects by FENCE, or renew it";
+    ErrorReply::err(text).into()
+}
+
+impl Value {
+    /// If the time of whoever holds the lock is over, a successor has it, from that moment on; at once if
+    /// nobody holds it.
+    pub(super) fn turn_over(&mut self, now_ms: u64) {
+        while !self.successors.is_empty() && self.live(now_ms) == 0 {
+            let last_ms = self.holders.iter().map(|holder| holder.until_ms).max();
+            self.holders.clear();
+            let next = self.successors.remove(0);
+            self.holders.push(next.holds(last_ms.unwrap_or(now_ms)));
+        }
+    }
+
+    /// The state as it is when time has passed and nothing has happened.
+    pub(super) fn at(&self, now_ms: u64) -> Cow<'_, Self> {
+        if self.successors.is_empty() || self.live(now_ms) > 0 {
+            return Cow::Borrowed(self);
+        }
+        let mut now = self.clone();
+        now.turn_over(now_ms);
+        Cow::Owned(now)
+    }
+
+    /// The token of whoever asks, if it holds the lock already: it was a successor, or asks again.
+    pub(super) fn claimed(&self, grant: &Grant, now_ms: u64) -> Option<u64> {
+        let ticket = grant.ticket.as_ref().filter(|ticket| !ticket.is_empty())?;
+        let mut live = self.holders.iter().filter(|holder| holder.until_ms > now_ms);
+        live.find(|holder| holder.ticket.as_ref() == Some(ticket)).map(|holder| holder.token)
+    }
+
+    /// The same; its lease begins now.
+    pub(super) fn claim(&mut self, grant: &Grant, now_ms: u64) -> Option<u64> {
+        let token = self.claimed(grant, now_ms)?;
+        let holder = self.holders.iter_mut().find(|holder| holder.token == token)?;
+        (holder.lease_ms, holder.until_ms) = (grant.lease_ms, now_ms + grant.lease_ms);
+        Some(token)
+    }
+
+    /// Whether whoever asks for this can be named now.
+    pub(super) fn can_name(&self, grant: &Grant, now_ms: u64) -> bool {
+        let Some(ticket) = grant.ticket.as_ref().filter(|ticket| !ticket.is_empty()) else {
+            return false;
+        };
+        let plain = grant.share == Share::Alone && grant.value.is_none() && grant.tokens == 1;
+        let mut live = self.holders.iter().filter(|holder| holder.until_ms > now_ms);
+        let held = live.next().is_some_and(|holder| {
+            let other = holder.ticket.as_ref().is_some_and(|held| held != ticket);
+            other && holder.share == Share::Alone && holder.proclaimed.is_none()
+        });
+        let alone = live.next().is_none();
+        let room = self.successors.len() < SUCCESSORS_MAX;
+        let new = self.successors.iter().all(|successor| successor.ticket != *ticket);
+        plain && held && alone && room && new
+    }
+
+    pub(super) fn name(&mut self, grant: &Grant, ctx: &Ctx) -> bool {
+        let can = self.can_name(grant, ctx.now_ms);
+        if can {
+            let token = self.next_token(ctx);
+            let (lease_ms, owner) = (grant.lease_ms, grant.owner.clone());
+            let ticket = grant.ticket.clone().unwrap_or_default();
+            self.successors.push(Successor { token, lease_ms, owner, ticket });
+        }
+        can
+    }
+
+    /// Whoever has a ticket has left before it was told that the lock is its own.
+    pub(super) fn unname(&mut self, ticket: &Blob, now_ms: u64) -> bool {
+        let named = self.successors.iter().position(|successor| successor.ticket == *ticket);
+        if let Some(at) = named {
+            self.successors.remove(at);
+            return true;
+        }
+        let is =
+            |holder: &Holder| holder.ticket.as_ref() == Some(ticket) && holder.until_ms > now_ms;
+        let Some(at) = self.holders.iter().position(is) else { return false };
+        self.holders.remove(at);
+        self.turn_over(now_ms);
+        true
+    }
+
+    fn place_of(&self, token: u64) -> Option<usize> {
+        self.successors.iter().position(|successor| successor.token == token)
+    }
+
+    pub(super) fn is_successor(&self, token: u64) -> bool {
+        self.place_of(token).is_some()
+    }
+
+    /// If it is a successor's token: all before it have released the lock, and are out.
+    pub(super) fn prove(&mut self, token: u64, now_ms: u64) {
+        if let Some(at) = self.place_of(token) {
+            self.successors.drain(..at);
+            self.holders.clear();
+            self.turn_over(now_ms);
+        }
+    }
+
+    /// The same, by a release; tells whether it was a successor's.
+    pub(super) fn release_successor(&mut self, token: u64, now_ms: u64) -> bool {
+        let Some(at) = self.place_of(token) else { return false };
+        self.successors.drain(..=at);
+        self.holders.clear();
+        self.turn_over(now_ms);
+        true
+    }
+
+    pub(super) fn save_successors(&self, sink: &mut dyn ValueSink) {
+        for holder in &self.holders {
+            let Some(ticket) = &holder.ticket else { continue };
+            sink.number(TICKET);
+            sink.number(holder.token);
+            sink.bytes(ticket);
+        }
+        for Successor { token, lease_ms, owner, ticket } in &self.successors {
+            sink.number(SUCCESSOR);
+            sink.number(*token);
+            sink.number(*lease_ms);
+            sink.bytes(owner);
+            sink.bytes(ticket);
+        }
+    }
+
+    pub(super) fn load_ticket(&mut self, source: &mut dyn ValueSource) -> Result<(), Corrupt> {
+        let token = source.number()?;
+        let ticket = load_ticket(source)?;
+        let is = |holder: &&mut Holder| holder.token == token && holder.ticket.is_none();
+        let holder = self.holders.iter_mut().find(is).ok_or(Corrupt)?;
+        holder.ticket = Some(ticket);
+        Ok(())
+    }
+
+    pub(super) fn load_successor(&mut self, source: &mut dyn ValueSource) -> Result<(), Corrupt> {
+        let (token, lease_ms) = (source.number()?, source.number()?);
+        let owner = Blob::from(source.bytes()?);
+        let ticket = load_ticket(source)?;
+        let grows = !self.holders.is_empty() && self.newest() < token;
+        let fits = lease_ms <= LEASE_MS_MAX && owner.len() <= OWNER_BYTES_MAX;
+        if !grows || !fits || self.successors.len() >= SUCCESSORS_MAX {
+            return Err(Corrupt);
+        }
+        self.successors.push(Successor { token, lease_ms, owner, ticket });
+        Ok(())
+    }
+}
+
+fn load_ticket(source: &mut dyn ValueSource) -> Result<Blob, Corrupt> {
+    let ticket = Blob::from(source.bytes()?);
+    let fits = (1..=TICKET_BYTES_MAX).contains(&ticket.len());
+    fits.then_some(ticket).ok_or(Corrupt)
+}
+
+impl Successor {
+    /// It holds the lock from now on.
+    fn holds(self, since_ms: u64) -> Holder {
+        let Self { token, lease_ms, owner, ticket } = self;
+        let (share, until_ms) = (Share::Alone, since_ms + lease_ms);
+        Holder { token, until_ms, lease_ms, share, owner, proclaimed: None, ticket: Some(ticket) }
+    }
+}

@@ -1,0 +1,166 @@
+//! Who is next for a lock before it is released, and hears of the release before that is durable.
+//!
+//! As soon as somebody waits for a record whose next holders can be named (`DataType::naming`), records in
+//! the log name those who are first in turn; with each hand-over goes the naming of one more. When the
+//! holder lets go, the next one is told at once if it is named for certain, and what it was told is
+//! logged behind the release as before. If that is lost, the next leader knows who was named, and lets
+//! nobody else in: see `docs/adr/0018-named-successor.md`.
+
+use super::{Number, Shard, Target, Turn, Turns};
+use crate::entry::{Apply, LogRecord};
+use crate::message::{Answer, Now};
+use crate::shard::{Rule, TargetKind};
+use adt::lock::SUCCESSORS_MAX;
+use adt::{Blob, Ctx, Op, Record, Reply, record};
+use smallvec::SmallVec;
+
+impl Turns {
+    fn numbers_with(&self, ticket: &Blob) -> impl Iterator<Item = (Number, &Turn)> {
+        let numbers = self.tickets.get(ticket).into_iter().flatten().copied();
+        numbers.filter_map(|number| Some((number, self.turns.get(&number)?)))
+    }
+
+    /// The turn of whoever has a ticket, if the request was not made more than once.
+    fn only_one_with(&self, key: &Blob, ticket: &Blob) -> Option<(Number, &Turn)> {
+        let mut copies = self.numbers_with(ticket).filter(|(_, turn)| turn.key() == key);
+        copies.next().filter(|_| copies.next().is_none())
+    }
+
+    /// The turn of whoever has a ticket, if it waits for this record.
+    pub(super) fn with_ticket(&self, key: &Blob, ticket: &Blob) -> Option<Number> {
+        let waits = |(_, turn): &(Number, &Turn)| !turn.goes && turn.key() == key;
+        self.numbers_with(ticket).find(waits).map(|(number, _)| number)
+    }
+
+    /// Whether somebody was told already what comes back from the log.
+    pub fn was_told(&self, target: Target) -> bool {
+        let number = self.of.get(&(target.gateway, target.token));
+        number.and_then(|number| self.turns.get(number)).is_some_and(|turn| turn.told)
+    }
+
+    /// A naming is carried out.
+    pub(in crate::shard) fn has_name(&mut self, target: Target) {
+        let number = self.of.get(&(target.gateway, target.token));
+        let Some(turn) = number.and_then(|number| self.turns.get_mut(number)) else { return };
+        turn.naming = false;
+        if turn.logged {
+            self.named_now.push(turn.key().clone());
+        }
+    }
+
+    /// Of those who wait for a record the first ones, as far as they can be named and are not.
+    fn nameless(&self, key: &Blob) -> SmallVec<[Number; 4]> {
+        let Some(queue) = self.queues.get(key).filter(|queue| queue.unlogged == 0) else {
+            return SmallVec::new();
+        };
+        let turn = |number: &Number| Some((*number, self.turns.get(number)?));
+        let first = queue.waiting.iter().take(SUCCESSORS_MAX).filter_map(turn);
+        let can_be = first.take_while(|(_, turn)| turn.op().ticket().is_some());
+        can_be.filter(|(_, turn)| !turn.naming).map(|(number, _)| number).collect()
+    }
+}
+
+impl Shard {
+    /// Whether somebody waits who can be named.
+    pub fn has_successors(&self) -> bool {
+        !self.turns.tickets.is_empty()
+    }
+
+    /// Names those who are first in turn, as far as they can be in this state of their record, in which all
+    /// is carried out that they have set out with.
+    pub(super) fn name_waiting(&mut self, key: &Blob, mut scratch: Option<Record>, ctx: &Ctx) {
+        let nameless = self.turns.nameless(key);
+        if nameless.is_empty() || self.is_frozen() || self.locks.is_held(key) {
+            return;
+        }
+        for number in nameless {
+            let Some(turn) = self.turns.turns.get_mut(&number) else { continue };
+            let Some(op) = record::naming(scratch.as_ref(), turn.op(), ctx.now_ms) else {
+                continue;
+            };
+            turn.naming = true;
+            record::apply(&mut scratch, &op, ctx);
+            let ops = SmallVec::from_iter([(key.clone(), op)]);
+            let (gateway, token) = (turn.gateway, turn.token);
+            let target = Target { gateway, token, kind: TargetKind::Named };
+            self.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), target);
+        }
+    }
+
+    /// Those whose namings were in the entry that is carried out now may be on their way already.
+    pub(in crate::shard) fn tell_named(&mut self, now: Now) {
+        for key in std::mem::take(&mut self.turns.named_now) {
+            self.tell_early(now, &key);
+        }
+    }
+
+    /// Whoever has waited in this turn, and had not set out, is gone: it is named no more.
+    pub(super) fn unname(&mut self, now: Now, turn: &Turn) {
+        let Some(op) = turn.op().unnaming() else { return };
+        let key = turn.key();
+        // Another copy of the request may be told.
+        if !self.turns.same(turn).is_empty() {
+            return;
+        }
+        let ctx = self.ctx(now);
+        let is_named = record::apply(&mut self.state.get(key).cloned(), &op, &ctx) == Reply::Int(1);
+        if is_named || turn.naming {
+            let ops = SmallVec::from_iter([(key.clone(), op)]);
+            self.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), Target::nobody());
+        }
+    }
+
+    /// If somebody is logged behind the release of the lock that it was named for, and nothing can come of
+    /// it but that it has the lock, it is told so.
+    pub(super) fn tell_early(&mut self, now: Now, key: &Blob) {
+        let certain = self.lead_is_certain || self.config.broken == Some(Rule::LeadIsCertain);
+        if !certain || self.is_frozen() || self.giving.is_some() {
+            return;
+        }
+        let Some((ticket, reply)) = self.last_hand_over(now, key) else { return };
+        let Some((number, turn)) = self.turns.only_one_with(key, &ticket) else { return };
+        if !turn.logged || turn.told || turn.given_up || turn.late {
+            return;
+        }
+        let (target, since_us) = ((turn.gateway, turn.token), turn.since_us);
+        let op = turn.op().clone();
+        let answer = Answer::Replies(SmallVec::from_iter([reply]));
+        self.count_wait(&op, &answer, since_us, now);
+        if let Some(turn) = self.turns.turns.get_mut(&number) {
+            turn.told = true;
+        }
+        self.stats.locks.early += 1;
+        self.answer(target.0, target.1, answer);
+    }
+
+    /// If everything on its way into the log that changes a record are releases by those whose turn it is,
+    /// and after each one the next of those who are named in the log: the ticket of the last, and what it
+    /// will be answered.
+    fn last_hand_over(&mut self, now: Now, key: &Blob) -> Option<(Blob, Reply)> {
+        let ctx = self.ctx(now);
+        let applied = self.state.get(key)?;
+        let mut scratch = Some(applied.clone());
+        let mut last = None;
+        let batches = self.in_flight.iter().chain(&self.closed).chain([&self.building]);
+        for record in batches.flat_map(|batch| &batch.records) {
+            if matches!(record, LogRecord::Flush | LogRecord::Split { .. }) {
+                return None;
+            }
+            for (_, op) in record.ops().iter().filter(|(of, op)| of == key && changes(op)) {
+                let reply = record::apply(&mut scratch, op, &ctx);
+                let named = |ticket| applied.value.is_named(ticket, &reply);
+                match op.ticket() {
+                    Some(ticket) if named(ticket) => last = Some((ticket.clone(), reply)),
+                    None if op.lets_go() && reply == Reply::Int(1) => last = None,
+                    _ => return None,
+                }
+            }
+        }
+        last
+    }
+}
+
+/// Whether an operation changes more than who comes after those who are named.
+fn changes(op: &Op) -> bool {
+    op.is_write() && !op.names()
+}

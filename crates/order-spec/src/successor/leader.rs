@@ -1,0 +1,209 @@
+//! What a leader does.
+
+use super::lock::{ClientId, Entry, Held, Lock, Record, Token, Tokens};
+use super::state::{Book, bit};
+use super::{Mutant, Spec};
+
+/// A leader.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Leader {
+    /// Which one.
+    pub term: u8,
+    /// So many entries are durable, as far as it knows.
+    pub durable: Token,
+    /// What these say.
+    pub lock: Lock,
+    /// Entries that are not durable.
+    pub tail: Vec<Entry>,
+    /// Who waits, and with which number it has asked, in the order of arrival.
+    pub turns: Vec<(ClientId, u8)>,
+    /// Tokens that this leader has told somebody.
+    told: Tokens,
+    /// Clients, a bit each, that have left here and may have something in the log.
+    left: u8,
+}
+
+impl Leader {
+    /// Somebody holds the lock from the beginning.
+    pub fn begin_held(&mut self) {
+        self.lock.holder = Some(Held { client: 0, token: 0, term: 0 });
+        self.durable = 1;
+        self.told = bit(0);
+    }
+
+    /// The next leader, which has so many of the entries that are not durable.
+    pub fn next(&self, spec: &Spec, kept: usize) -> Self {
+        let mut lock = self.lock;
+        if spec.is(Mutant::ForgetNamed) {
+            lock.successor = None;
+        }
+        let tail = self.tail[..kept].to_vec();
+        Self { term: self.term + 1, durable: self.durable, lock, tail, ..Self::default() }
+    }
+
+    /// The length of the log.
+    pub fn end(&self) -> Token {
+        self.durable + self.tail.len() as Token
+    }
+
+    /// What the whole log says.
+    pub fn lock_in_log(&self, spec: &Spec) -> Lock {
+        let mut lock = self.lock;
+        for (at, entry) in (self.durable..).zip(&self.tail) {
+            lock.apply(spec, self.term, at, *entry);
+        }
+        lock
+    }
+
+    /// Whether somebody waits, who has asked with this number.
+    pub fn has(&self, turn: (ClientId, u8)) -> bool {
+        self.turns.contains(&turn)
+    }
+
+    fn waits(&self, client: ClientId) -> bool {
+        self.turns.iter().any(|turn| turn.0 == client)
+    }
+
+    /// Somebody begins to wait.
+    pub fn queue(&mut self, turn: (ClientId, u8)) {
+        self.turns.push(turn);
+        self.left &= !(1 << turn.0);
+    }
+
+    /// Somebody leaves; whether it was there.
+    pub fn leave(&mut self, turn: (ClientId, u8)) -> bool {
+        let was_here = self.has(turn);
+        self.turns.retain(|other| *other != turn);
+        self.left |= u8::from(was_here) << turn.0;
+        was_here
+    }
+
+    /// Whether this leader has put a release into the log that is on its way.
+    pub fn has_release(&self, token: Token) -> bool {
+        self.tail.iter().any(|entry| {
+            let is = matches!(entry.record, Record::Release { token: of, .. } if of == token);
+            is && entry.term == self.term
+        })
+    }
+
+    /// Puts a record into the log.
+    pub fn write(&mut self, record: Record, book: &Book) {
+        let knew = match record {
+            Record::EndLease | Record::Break => book.early,
+            _ => 0,
+        };
+        self.tail.push(Entry { term: self.term, record, knew });
+    }
+
+    /// Who may be told at once if this token is released.
+    pub fn early(&self, spec: &Spec, token: Token, has_lease: bool) -> Option<Held> {
+        let is_name = |entry: &Entry| matches!(entry.record, Record::Name(_));
+        let mut lock = self.lock;
+        let is_free = if spec.is(Mutant::TellBeforeNamed) {
+            lock = self.lock_in_log(spec);
+            self.tail.iter().all(is_name)
+        } else {
+            self.tail.is_empty() || spec.is(Mutant::TellBehindOthers)
+        };
+        let leads = has_lease || spec.is(Mutant::TellWithoutLease);
+        let is_holders = lock.holder.is_some_and(|held| held.token == token);
+        let next = lock.successor.filter(|held| self.waits(held.client));
+        next.filter(|_| leads && is_free && is_holders)
+    }
+
+    /// A release comes.
+    pub fn release(&mut self, spec: &Spec, book: &mut Book, token: Token, has_lease: bool) {
+        let early = self.early(spec, token, has_lease);
+        // What the release alone does.
+        self.write(Record::Release { token, next: None }, book);
+        let holder = self.lock_in_log(spec).holder;
+        let first = self.turns.first().map(|turn| turn.0);
+        let next = holder.map_or(first, |held| self.waits(held.client).then_some(held.client));
+        if let Some(entry) = self.tail.last_mut() {
+            entry.record = Record::Release { token, next };
+        }
+        if let Some(held) = early {
+            self.tell(book, held, true);
+        }
+    }
+
+    fn tell(&mut self, book: &mut Book, held: Held, early: bool) {
+        let turns = std::mem::take(&mut self.turns);
+        let (his, others): (Vec<_>, Vec<_>) =
+            turns.into_iter().partition(|turn| turn.0 == held.client);
+        self.turns = others;
+        for turn in his {
+            self.told |= bit(held.token);
+            book.tell(turn, held.token, early);
+        }
+    }
+
+    /// Whether nothing in the log takes from somebody what it has.
+    fn keeps(&self, spec: &Spec, held: Held) -> bool {
+        self.lock_in_log(spec).of(held.client) == Some(held)
+    }
+
+    /// The next entry is durable, says this leader: the entry, and whether it did what it was for.
+    pub fn advance(&mut self, spec: &Spec, book: &mut Book) -> (Entry, bool) {
+        let entry = self.tail.remove(0);
+        let is_done = self.lock.apply(spec, self.term, self.durable, entry);
+        self.durable += 1;
+        if let Record::Claim(client) | Record::Release { next: Some(client), .. } = entry.record
+            && let Some(held) = self.lock.holder.filter(|held| held.client == client)
+            && (self.keeps(spec, held) || spec.is(Mutant::TellTakenBack))
+        {
+            self.tell(book, held, false);
+        }
+        (entry, is_done)
+    }
+
+    /// Whether what is held may be taken back, since nobody can have heard of it.
+    fn takes_back(&self, spec: &Spec, held: Held) -> bool {
+        let is_own = held.term == self.term || spec.is(Mutant::TakeBackInherited);
+        let was_told = self.told & bit(held.token) != 0 && !spec.is(Mutant::TakeBackTold);
+        is_own && !was_told
+    }
+
+    /// Takes back what was given to those who have left.
+    fn take_back(&mut self, spec: &Spec, book: &Book) {
+        for client in 0..3 {
+            if self.left & 1 << client == 0 || self.waits(client) {
+                continue;
+            }
+            let held = self.lock_in_log(spec).of(client);
+            if held.is_some_and(|held| self.takes_back(spec, held)) {
+                // What is on its way is taken back when it has come.
+                if held.map(|held| held.token) != self.lock.of(client).map(|held| held.token) {
+                    continue;
+                }
+                self.write(Record::Unname(client), book);
+            }
+            self.left &= !(1 << client);
+        }
+    }
+
+    /// The leader does everything that can be done now.
+    pub fn work(&mut self, spec: &Spec, book: &Book) {
+        self.take_back(spec, book);
+        let Some(first) = self.turns.first().map(|turn| turn.0) else { return };
+        let lock = self.lock_in_log(spec);
+        let Some(holder) = lock.holder.map(|held| held.client) else {
+            return self.write(Record::Claim(first), book);
+        };
+        let is_on_its_way = |entry: &Entry| match entry.record {
+            Record::Claim(client) | Record::Release { next: Some(client), .. } => client == holder,
+            _ => false,
+        };
+        if self.waits(holder) && !self.tail.iter().any(is_on_its_way) {
+            self.write(Record::Claim(holder), book);
+        }
+        let is_name = |entry: &Entry| matches!(entry.record, Record::Name(_));
+        let named = if spec.story.names_at_once { lock.successor } else { self.lock.successor };
+        if named.is_some() || lock.successor.is_some() || self.tail.iter().any(is_name) {
+            return;
+        }
+        if let Some((next, _)) = self.turns.iter().find(|turn| turn.0 != holder) {
+            self.write(Record::Name(*next), book);
+        }
+    }
+}
