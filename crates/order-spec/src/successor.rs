@@ -2,15 +2,18 @@
 //!
 //! One shard, one lock. While the lock is held, the leader names the first of those who wait, by a
 //! record. If the naming is durable when the release comes, whoever is named is told its token at
-//! once: *early*, before the release is durable. So a leader may be lost that has told somebody, and
-//! the release with it. See `docs/adr/0018-named-successor.md`.
+//! once: *early*, before the release is durable. So a leader may be lost that has told somebody,
+//! and the release with it. See `docs/adr/0018-named-successor.md`.
+//!
+//! In some stories two are named, and the second may be told before the release of the first is
+//! durable, if all that is on its way passes the lock to those whose namings are.
 //!
 //! **When a tenure ends.** What somebody was told is over for it when it sends its release, and for
 //! everybody when a record is durable that takes the lock from it: its lease has ended, or the lock
 //! is deleted. If it was told early, such a record counts only if it was written after that: its
-//! lease begins when it is told, and no time that has passed before is part of it ([`Entry::knew`]).
-//! Whoever is told what is durable has a lease that began with a record, and may be told late that
-//! it has held the lock for a while; so does whoever is told what a lost leader has written.
+//! lease begins when it is told, and no time that has passed before is part of it
+//! ([`Entry::knew`]). Whoever is told what is durable has a lease that began with a record, and may
+//! be told late that it has held the lock for a while.
 //!
 //! **Who takes back a grant.** Whoever leaves without having been told is taken out by a record.
 //! Two rules of that are not obvious, and were found by going through all courses:
@@ -58,11 +61,14 @@ pub enum Mutant {
     TellBehindOthers,
     /// The token of a successor proves nothing.
     NoProof,
+    /// The token of a second successor proves nothing.
+    ProveFirst,
     /// Who is named is known to the leader that has named it, and to no later one.
     ForgetNamed,
     /// When the lease of the holder ends, the lock is free, whoever is named.
     EndForgets,
-    /// The answer of an earlier leader is taken for the request that was asked again.
+    /// The answer of an earlier leader is taken for the request that was asked again. This does no
+    /// harm: what it says is not taken back.
     AnyAsking,
     /// Whoever leaves takes back what an earlier leader has written.
     TakeBackInherited,

@@ -156,10 +156,21 @@ impl Holder {
         let lock = lock_name(lock);
         let plain = value.is_none() && tokens == 1;
         let near = plain && !shared && self.random.percent(self.habits.near_percent);
-        let tries = plain && !near && self.random.percent(self.habits.tries_percent);
+        let next = plain && !near && !shared && self.random.percent(self.habits.next_percent);
+        let tries = plain && !near && !next && self.random.percent(self.habits.tries_percent);
         let limit = if shared { self.habits.limit } else { 0 };
-        let what =
-            What::Acquire { lock, lease_us, shared, limit, again, value, tries, tokens, near };
+        let what = What::Acquire {
+            lock,
+            lease_us,
+            shared,
+            limit,
+            again,
+            value,
+            tries,
+            tokens,
+            near,
+            next,
+        };
         let act = self.act(now_us, what);
         self.stage = Stage::Asking(act, number);
         self.ask(act, number)
@@ -227,8 +238,9 @@ impl Holder {
                 let share = share(shared, limit);
                 vec![format!("lock.try {lock} lease {lease_ms} owner {}{share}", self.id)]
             }
-            What::Acquire { lock, shared, limit, tokens, near, .. } => {
+            What::Acquire { lock, shared, limit, tokens, near, next, .. } => {
                 let more = match (*tokens, near) {
+                    _ if *next => " next".to_owned(),
                     (_, true) => " near".to_owned(),
                     (1, _) => String::new(),
                     (tokens, _) => format!(" tokens {tokens}"),

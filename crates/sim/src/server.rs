@@ -178,6 +178,8 @@ pub struct Worker {
     format: PeerFormat,
     /// How often something rare was seen here.
     marks: BTreeMap<&'static str, u64>,
+    /// How many were told of a release before it was durable.
+    told_early: u64,
     /// What has arrived and is not taken in yet.
     pub inbox: VecDeque<Input>,
 }
@@ -266,6 +268,7 @@ pub fn start(
             build,
             format,
             marks,
+            told_early: 0,
             inbox,
         }
     };
@@ -361,6 +364,9 @@ impl Worker {
         self.advance_snapshot(&mut sent);
         let waiting = self.node.replicas().filter(|replica| replica.awaits_round()).count();
         self.mark("reads_without_lease", waiting);
+        let early: u64 = self.node.replicas().map(|replica| replica.shard().told_early()).sum();
+        let before = std::mem::replace(&mut self.told_early, early);
+        self.mark("told_early", early.saturating_sub(before) as usize);
         Ok(sent)
     }
 

@@ -48,27 +48,41 @@ fn granted(history: &History) -> BTreeMap<&str, Vec<Grant<'_>>> {
             &act.what
             && let Outcome::Granted(token) = act.outcome
         {
-            let until_us = held_until_us(history, act, token);
+            let until_us = 0;
             let tokens = if let What::Acquire { tokens, .. } = act.what { tokens } else { 1 };
             let last = token.saturating_add(tokens.saturating_sub(1));
             let grant = Grant { token, last, act, shared: *shared, limit: *limit, until_us };
             locks.entry(lock).or_default().push(grant);
         }
     }
-    for grants in locks.values_mut() {
+    for (lock, grants) in &mut locks {
         grants.sort_by_key(|grant| (grant.token, grant.act.asked_us));
+        for place in 0..grants.len() {
+            let (before, grant) = grants.split_at(place);
+            let grant = &grant[0];
+            // Nobody was let in before those were over who cannot hold it together with somebody else.
+            let apart = before.iter().filter(|one| !(one.shared && grant.shared));
+            let apart = apart.filter(|one| !may_be_old(history, lock, one));
+            let over_us = apart.map(|one| one.until_us).max().unwrap_or(0);
+            let begins_us = over_us.max(grant.act.asked_us);
+            let until_us = held_until_us(history, grant.act, grant.token, begins_us);
+            grants[place].until_us = until_us;
+        }
     }
     locks
 }
 
-/// Until when a grant holds at least. Its lease begins when it was asked for at the earliest, and anew
-/// with each renewal.
-fn held_until_us(history: &History, grant: &Act, granted: Token) -> u64 {
-    let What::Acquire { lock: own, lease_us, again, .. } = &grant.what else { return 0 };
+/// Until when a grant holds at least, whose lease begins no earlier than this, and anew with each renewal.
+fn held_until_us(history: &History, grant: &Act, granted: Token, begins_us: u64) -> u64 {
+    let What::Acquire { lock: own, lease_us, again, next, .. } = &grant.what else { return 0 };
     let least_us = lease_us.saturating_sub(history.clocks_us);
-    let mut lease_end_us = if *again { 0 } else { grant.asked_us + least_us };
+    let mut lease_end_us = if *again { 0 } else { begins_us + least_us };
     let mut given_back_us = u64::MAX;
-    for act in history.acts.iter().filter(|act| act.outcome != Outcome::Refused) {
+    for act in &history.acts {
+        let released = *next && matches!(act.what, What::Release { .. });
+        if act.outcome == Outcome::Refused && !released {
+            continue;
+        }
         match &act.what {
             What::Renew { lock, token }
                 if (lock, *token) == (own, granted) && act.outcome == Outcome::Done =>

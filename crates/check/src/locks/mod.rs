@@ -52,6 +52,9 @@ pub enum What {
         /// A server was to keep the lock for its clients, and lets them in by what it knows: who was let in
         /// after the lock had been taken away, or when clocks had leapt, may have a token that is old.
         near: bool,
+        /// Who is next may hear of the release before that is durable, and put out with its token whoever has
+        /// released the lock: a release that is refused was one nevertheless.
+        next: bool,
         /// What it says as soon as it is elected, if that is what it wants; said by nobody else.
         value: Option<String>,
     },

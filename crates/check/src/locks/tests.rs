@@ -16,18 +16,27 @@ struct Asked {
     again: bool,
     tokens: u64,
     near: bool,
+    next: bool,
     value: Option<String>,
 }
 
 impl Default for Asked {
     fn default() -> Self {
-        Self { shared: false, limit: 0, again: false, tokens: 1, near: false, value: None }
+        Self {
+            shared: false,
+            limit: 0,
+            again: false,
+            tokens: 1,
+            near: false,
+            next: false,
+            value: None,
+        }
     }
 }
 
-fn acquire(Asked { shared, limit, again, tokens, near, value }: Asked) -> What {
+fn acquire(Asked { shared, limit, again, tokens, near, next, value }: Asked) -> What {
     let (lock, lease_us, tries) = ("k".to_owned(), 1000, false);
-    What::Acquire { lock, lease_us, shared, limit, again, tries, tokens, near, value }
+    What::Acquire { lock, lease_us, shared, limit, again, tries, tokens, near, next, value }
 }
 
 impl Story {

@@ -38,7 +38,7 @@ impl Shard {
                 recent.for_each(|recent| recent.note_written(&apply.ops, now.mono_us));
                 let outcome = self.state.apply(apply, ctx);
                 if target.kind == TargetKind::Named {
-                    self.turns.has_name(target);
+                    self.turns.is_named(target);
                 }
                 if target.kind != TargetKind::Nobody {
                     self.count_locks(apply, &outcome, ctx);

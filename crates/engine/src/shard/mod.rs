@@ -72,13 +72,12 @@ pub struct Config {
     /// In a cluster: the gateway next to it, which finds out what became of transactions whose own
     /// gateway is silent. A server that is alone settles them when it starts.
     pub home: Option<GatewayId>,
-    /// A rule that it breaks. A server's shards break none.
+    /// A rule of the order of pipelines that it breaks. A server's shards break none.
     pub broken: Option<Rule>,
 }
 
-/// Rules of the order of pipelines over several shards (`docs/internals/order.md`), and of locks whose next
-/// holder is known (`docs/adr/0018-named-successor.md`), to be broken one at a time: the simulator shows
-/// by that what each is needed for, and that it would notice.
+/// Rules of the order of pipelines over several shards (`docs/internals/order.md`), to be broken one at a
+/// time: the simulator shows by that what each is needed for, and that it would notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// A clock goes up to the places that it has given.
@@ -89,8 +88,6 @@ pub enum Rule {
     ProposalsAreDurable,
     /// That nothing more of a pipeline is let in is in the log before it is told.
     RefusalsAreDurable,
-    /// Nobody is told of a hand-over that is not durable unless no other machine can lead.
-    LeadIsCertain,
 }
 
 /// How long after the last lock operations in the log are still noted in the lock table. Without

@@ -48,6 +48,10 @@ struct Turn {
     told: bool,
     /// What names it is in the log.
     naming: bool,
+    /// This leader has named it, or a copy of the request.
+    named: bool,
+    /// An earlier leader had named it, or a copy of the request was, and may have been told.
+    inherits: bool,
 }
 
 impl Turn {
@@ -310,6 +314,8 @@ impl Shard {
             given_up: false,
             told: false,
             naming: false,
+            named: false,
+            inherits: false,
         };
         if turn.op().listens() {
             return self.listen(now, turn);
@@ -322,6 +328,7 @@ impl Shard {
             let replies = SmallVec::from_iter([error.into()]);
             return self.answer(gateway, token, Answer::Replies(replies));
         }
+        let turn = self.with_names_of_copies(now, turn);
         let number = self.turns.add(turn);
         self.report_changes();
         if known {
@@ -469,8 +476,10 @@ impl Shard {
         }
         let same = self.turns.same(&turn);
         // What is repeated was granted to another copy of the request, over a connection on which its
-        // client may have been told, and may have renewed it since: only the lease ends that.
+        // client may have been told, and may have renewed it since: only the lease ends that. So it is with
+        // what an earlier leader has promised.
         if turn.given_up
+            && !turn.inherits
             && same.is_empty()
             && let Answer::Replies(replies) = &answer
             && let [reply] = &replies[..]

@@ -35,7 +35,7 @@ impl Leader {
     pub fn next(&self, spec: &Spec, kept: usize) -> Self {
         let mut lock = self.lock;
         if spec.is(Mutant::ForgetNamed) {
-            lock.successor = None;
+            lock.next = [None; 2];
         }
         let tail = self.tail[..kept].to_vec();
         Self { term: self.term + 1, durable: self.durable, lock, tail, ..Self::default() }
@@ -95,6 +95,27 @@ impl Leader {
         self.tail.push(Entry { term: self.term, record, knew });
     }
 
+    /// Whether everything on its way passes the lock to somebody whose naming is durable, or names
+    /// somebody.
+    fn only_passes(&self, spec: &Spec) -> bool {
+        let mut lock = self.lock;
+        (self.durable..).zip(&self.tail).all(|(at, entry)| {
+            let holder = lock.holder.map(|held| held.token);
+            lock.apply(spec, self.term, at, *entry);
+            match entry.record {
+                Record::Name(_) => true,
+                Record::Release { token, .. } => {
+                    holder == Some(token) && lock.holder.is_some_and(|held| self.has_named(held))
+                }
+                _ => false,
+            }
+        })
+    }
+
+    fn has_named(&self, held: Held) -> bool {
+        self.lock.next.contains(&Some(held))
+    }
+
     /// Who may be told at once if this token is released.
     pub fn early(&self, spec: &Spec, token: Token, has_lease: bool) -> Option<Held> {
         let is_name = |entry: &Entry| matches!(entry.record, Record::Name(_));
@@ -102,12 +123,17 @@ impl Leader {
         let is_free = if spec.is(Mutant::TellBeforeNamed) {
             lock = self.lock_in_log(spec);
             self.tail.iter().all(is_name)
+        } else if spec.is(Mutant::TellBehindOthers) {
+            true
+        } else if spec.story.chain {
+            lock = self.lock_in_log(spec);
+            self.only_passes(spec) && lock.next[0].is_some_and(|held| self.has_named(held))
         } else {
-            self.tail.is_empty() || spec.is(Mutant::TellBehindOthers)
+            self.tail.is_empty()
         };
         let leads = has_lease || spec.is(Mutant::TellWithoutLease);
         let is_holders = lock.holder.is_some_and(|held| held.token == token);
-        let next = lock.successor.filter(|held| self.waits(held.client));
+        let next = lock.next[0].filter(|held| self.waits(held.client));
         next.filter(|_| leads && is_free && is_holders)
     }
 
@@ -197,13 +223,22 @@ impl Leader {
         if self.waits(holder) && !self.tail.iter().any(is_on_its_way) {
             self.write(Record::Claim(holder), book);
         }
+        self.name(spec, book, holder);
+    }
+
+    /// Those who wait are named, as far as there is room.
+    fn name(&mut self, spec: &Spec, book: &Book, holder: ClientId) {
         let is_name = |entry: &Entry| matches!(entry.record, Record::Name(_));
-        let named = if spec.story.names_at_once { lock.successor } else { self.lock.successor };
-        if named.is_some() || lock.successor.is_some() || self.tail.iter().any(is_name) {
+        let is_full = |lock: Lock| lock.named() >= spec.story.successors();
+        let waits_for_log = !spec.story.chain && !spec.story.names_at_once;
+        if self.tail.iter().any(is_name) || waits_for_log && is_full(self.lock) {
             return;
         }
-        if let Some((next, _)) = self.turns.iter().find(|turn| turn.0 != holder) {
-            self.write(Record::Name(*next), book);
+        for (client, _) in self.turns.clone() {
+            let lock = self.lock_in_log(spec);
+            if client != holder && lock.of(client).is_none() && !is_full(lock) {
+                self.write(Record::Name(client), book);
+            }
         }
     }
 }

@@ -63,14 +63,14 @@ pub struct Entry {
 pub struct Lock {
     /// Who holds it.
     pub holder: Option<Held>,
-    /// Who is next, whatever happens.
-    pub successor: Option<Held>,
+    /// Who is next, whatever happens, and who comes after.
+    pub next: [Option<Held>; 2],
 }
 
 impl Lock {
-    /// The holder and the successor.
+    /// The holder and those who are next.
     pub fn holders(&self) -> impl Iterator<Item = Held> {
-        self.holder.into_iter().chain(self.successor)
+        self.holder.into_iter().chain(self.next.into_iter().flatten())
     }
 
     /// What a client has, if anything.
@@ -78,18 +78,50 @@ impl Lock {
         self.holders().find(|held| held.client == client)
     }
 
-    /// The holder is out, and the next one is in.
-    fn pass(&mut self) {
-        self.holder = self.successor.take();
+    /// How many are next.
+    pub fn named(&self) -> usize {
+        self.next.iter().flatten().count()
     }
 
-    /// Whether somebody holds the lock with this token, which a successor proves by having it.
+    /// The first of those who are next is that no more.
+    fn shift(&mut self) -> Option<Held> {
+        let [first, second] = self.next;
+        self.next = [second, None];
+        first
+    }
+
+    /// The holder is out, and the next one is in.
+    fn pass(&mut self) {
+        self.holder = self.shift();
+    }
+
+    /// Whether somebody holds the lock with this token, which one who is next proves by having it.
     fn prove(&mut self, spec: &Spec, token: Token) -> bool {
         let is = |held: Option<Held>| held.is_some_and(|held| held.token == token);
-        if is(self.successor) && !spec.is(Mutant::NoProof) {
-            self.pass();
+        let at = self.next.into_iter().position(is).filter(|_| !spec.is(Mutant::NoProof));
+        if let Some(at) = at.filter(|at| *at == 0 || !spec.is(Mutant::ProveFirst)) {
+            (0..=at).for_each(|_| self.pass());
         }
         is(self.holder)
+    }
+
+    fn name(&mut self, spec: &Spec, held: Held) -> bool {
+        let is_new = self.of(held.client).is_none();
+        let can = is_new && self.holder.is_some() && self.named() < spec.story.successors();
+        if can {
+            self.next[self.named()] = Some(held);
+        }
+        can
+    }
+
+    fn unname(&mut self, client: ClientId) {
+        let is = |held: Option<Held>| held.is_some_and(|held| held.client == client);
+        match self.next.map(is) {
+            [true, _] => drop(self.shift()),
+            [_, true] => self.next[1] = None,
+            _ if is(self.holder) => self.pass(),
+            _ => {}
+        }
     }
 
     fn claim(&mut self, client: ClientId, token: Token, term: u8) -> bool {
@@ -103,12 +135,7 @@ impl Lock {
         match entry.record {
             Record::Name(client) => {
                 let forgets = spec.is(Mutant::ForgetNamed) && term != leader;
-                let holds = self.holder.is_some_and(|held| held.client != client);
-                let names = holds && self.successor.is_none() && !forgets;
-                if names {
-                    self.successor = Some(Held { client, token: at, term });
-                }
-                names
+                !forgets && self.name(spec, Held { client, token: at, term })
             }
             Record::Release { token, next } => {
                 let holds = self.prove(spec, token);
@@ -123,17 +150,13 @@ impl Lock {
             Record::Claim(client) => self.claim(client, at, term),
             Record::Renew(token) => self.prove(spec, token),
             Record::Unname(client) => {
-                if self.successor.is_some_and(|held| held.client == client) {
-                    self.successor = None;
-                } else if self.holder.is_some_and(|held| held.client == client) {
-                    self.pass();
-                }
+                self.unname(client);
                 true
             }
             Record::EndLease => {
                 self.pass();
                 if spec.is(Mutant::EndForgets) {
-                    self.holder = None;
+                    *self = Self::default();
                 }
                 true
             }

@@ -91,7 +91,7 @@ pub struct Client {
     pub since: u8,
     /// The leader that was asked last.
     pub at: Option<u8>,
-    /// A gateway to which the connection is lost still asks, with this number, and has asked this leader.
+    /// A gateway to which the connection is lost still asks: its number, and whom it has asked.
     pub copy: Option<(u8, Option<u8>)>,
     /// It has written where the lock guards something.
     pub wrote: bool,
@@ -116,8 +116,8 @@ impl Client {
 pub struct State {
     pub(super) clients: Vec<Client>,
     pub(super) leader: Leader,
-    /// The one before, which does not know that it is deposed, and how much of what it has in the log
-    /// its successor has as well.
+    /// The one before, which does not know that it is deposed, and how much of its log the next one
+    /// has as well.
     pub(super) deposed: Option<(Leader, Token)>,
     pub(super) book: Book,
     /// What may still go wrong.

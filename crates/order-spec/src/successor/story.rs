@@ -14,6 +14,8 @@ pub struct Story {
     pub writes: bool,
     /// The next one is named behind a release that is not durable, and not when it is.
     pub names_at_once: bool,
+    /// Two are named, and the second may be told before the release of the first is durable.
+    pub chain: bool,
     /// How often the leader may change.
     pub changes: u8,
     /// How often the lease may end of somebody who is there.
@@ -38,6 +40,7 @@ impl Story {
             is_held: true,
             writes: false,
             names_at_once: false,
+            chain: false,
             changes: 0,
             ends: 0,
             breaks: 0,
@@ -46,6 +49,11 @@ impl Story {
             copies: 0,
             renewals: 0,
         }
+    }
+
+    /// How many are named at most.
+    pub(super) fn successors(&self) -> usize {
+        if self.chain { 2 } else { 1 }
     }
 
     /// Something has happened.
@@ -71,6 +79,7 @@ impl fmt::Display for Story {
             (!self.is_held, "the lock is free"),
             (self.writes, "writes"),
             (self.names_at_once, "named at once"),
+            (self.chain, "two are named"),
         ];
         for (_, what) in flags.into_iter().filter(|(is, _)| *is) {
             write!(f, ", {what}")?;

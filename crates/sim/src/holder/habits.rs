@@ -41,6 +41,8 @@ pub struct Habits {
     pub(super) blocks_percent: u64,
     /// How many of a hundred other acquisitions leave the lock with the server.
     pub(super) near_percent: u64,
+    /// How many of a hundred others have their successors named, and may be named.
+    pub(super) next_percent: u64,
 }
 
 impl Habits {
@@ -51,7 +53,7 @@ impl Habits {
         let requires = random.percent(25);
         // Who shares a lock holds it with smaller and larger tokens.
         let shared_percent = *random.pick(&[0, 0, 0, 40]);
-        Self {
+        let habits = Self {
             locks: random.between(1, 3),
             places: random.between(1, 2),
             lease_ms,
@@ -74,6 +76,29 @@ impl Habits {
             blocks_percent: if requires { 0 } else { *random.pick(&[0, 40, 100]) },
             // A transaction cannot read whom a server has let in.
             near_percent: if requires { 0 } else { *random.pick(&[0, 50, 100]) },
+            // Nor whether whoever may have passed it on holds it.
+            next_percent: if requires { 0 } else { *random.pick(&[0, 60, 100]) },
+        };
+        match !requires && random.percent(30) {
+            true => habits.of_what_is_handed_on(random),
+            false => habits,
+        }
+    }
+
+    /// The same where nearly everybody waits for one lock, alone, and is named before it has it.
+    fn of_what_is_handed_on(self, random: &mut Random) -> Self {
+        Self {
+            locks: 1,
+            work_us: *random.pick(&[500, self.lease_ms * 20, self.lease_ms * 200]),
+            shared_percent: 0,
+            tries_percent: 0,
+            sections_percent: *random.pick(&[0, 0, 20]),
+            elections_percent: 0,
+            meets_percent: 0,
+            blocks_percent: 0,
+            near_percent: 0,
+            next_percent: 100,
+            ..self
         }
     }
 

@@ -261,6 +261,32 @@ fn whoever_was_named_and_not_told_asks_the_next_leader_and_goes_first() {
 }
 
 #[test]
+fn who_leaves_does_not_take_back_what_an_earlier_leader_has_promised() {
+    let (mut story, ann, _, _) = two_are_named();
+    story.release(ann);
+    granted(&mut story);
+    // The release is kept, and Ben's gateway has not heard that he was told over another connection.
+    let mut next = next_leader(&story);
+    let ben = next.ask(claim("ben"));
+    next.ask(call(&format!("lock.release k {ann}")));
+    let leaves = Request { gateway: G, token: Token(ben), after: None, body: Body::Unblock };
+    next.shard.handle(next.now, leaves);
+    let cem = next.ask(claim("cem"));
+    for _ in 0..3 {
+        next.sync();
+    }
+    assert!(told(&mut next).iter().all(|(to, _)| *to != cem), "Ben may be at work");
+    assert!(next.is_named("ben"));
+    // The same for one who waits on when it leaves.
+    let mut next = next_leader(&story);
+    let ben = next.ask(claim("ben"));
+    let leaves = Request { gateway: G, token: Token(ben), after: None, body: Body::Unblock };
+    next.shard.handle(next.now, leaves);
+    next.sync();
+    assert!(next.is_named("ben"));
+}
+
+#[test]
 fn copies_of_a_request_are_one_and_wait_for_what_is_durable() {
     let mut story = Story::new();
     story.ask(claim("ann"));

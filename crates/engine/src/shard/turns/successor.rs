@@ -9,7 +9,7 @@
 use super::{Number, Shard, Target, Turn, Turns};
 use crate::entry::{Apply, LogRecord};
 use crate::message::{Answer, Now};
-use crate::shard::{Rule, TargetKind};
+use crate::shard::TargetKind;
 use adt::lock::SUCCESSORS_MAX;
 use adt::{Blob, Ctx, Op, Record, Reply, record};
 use smallvec::SmallVec;
@@ -39,7 +39,7 @@ impl Turns {
     }
 
     /// A naming is carried out.
-    pub(in crate::shard) fn has_name(&mut self, target: Target) {
+    pub(in crate::shard) fn is_named(&mut self, target: Target) {
         let number = self.of.get(&(target.gateway, target.token));
         let Some(turn) = number.and_then(|number| self.turns.get_mut(number)) else { return };
         turn.naming = false;
@@ -66,6 +66,11 @@ impl Shard {
         !self.turns.tickets.is_empty()
     }
 
+    /// How many were told early since the shard was started.
+    pub fn told_early(&self) -> u64 {
+        self.stats.locks.early
+    }
+
     /// Names those who are first in turn, as far as they can be in this state of their record, in which all
     /// is carried out that they have set out with.
     pub(super) fn name_waiting(&mut self, key: &Blob, mut scratch: Option<Record>, ctx: &Ctx) {
@@ -78,7 +83,7 @@ impl Shard {
             let Some(op) = record::naming(scratch.as_ref(), turn.op(), ctx.now_ms) else {
                 continue;
             };
-            turn.naming = true;
+            (turn.naming, turn.named) = (true, true);
             record::apply(&mut scratch, &op, ctx);
             let ops = SmallVec::from_iter([(key.clone(), op)]);
             let (gateway, token) = (turn.gateway, turn.token);
@@ -94,17 +99,38 @@ impl Shard {
         }
     }
 
-    /// Whoever has waited in this turn, and had not set out, is gone: it is named no more.
+    /// A turn that has come, with what is known of its name.
+    pub(super) fn with_names_of_copies(&mut self, now: Now, turn: Turn) -> Turn {
+        let copy = turn.op().ticket().and_then(|ticket| self.turns.numbers_with(ticket).next());
+        match copy.map(|(_, copy)| (copy.named, copy.inherits)) {
+            Some((named, inherits)) => Turn { named, inherits, ..turn },
+            None => Turn { inherits: self.has_name(now, &turn), ..turn },
+        }
+    }
+
+    /// Whether somebody is named who has come in this turn, or has the lock already.
+    fn has_name(&mut self, now: Now, turn: &Turn) -> bool {
+        let Some(op) = turn.op().unnaming() else { return false };
+        let ctx = self.ctx(now);
+        record::apply(&mut self.state.get(turn.key()).cloned(), &op, &ctx) == Reply::Int(1)
+    }
+
+    /// Whoever has waited in this turn, and had not set out, is gone: it is named no more, unless an earlier
+    /// leader has named it, which may have told it that it has the lock. That ends with the lease.
     pub(super) fn unname(&mut self, now: Now, turn: &Turn) {
-        let Some(op) = turn.op().unnaming() else { return };
+        let Some(op) = turn.op().unnaming().filter(|_| turn.named && !turn.inherits) else {
+            return;
+        };
         let key = turn.key();
         // Another copy of the request may be told.
-        if !self.turns.same(turn).is_empty() {
+        let same = self.turns.same(turn);
+        if !same.is_empty() {
+            for number in same {
+                self.turns.turns.get_mut(&number).into_iter().for_each(|copy| copy.named = true);
+            }
             return;
         }
-        let ctx = self.ctx(now);
-        let is_named = record::apply(&mut self.state.get(key).cloned(), &op, &ctx) == Reply::Int(1);
-        if is_named || turn.naming {
+        if turn.naming || self.has_name(now, turn) {
             let ops = SmallVec::from_iter([(key.clone(), op)]);
             self.log(LogRecord::Apply(Apply { ops, ..Apply::default() }), Target::nobody());
         }
@@ -113,8 +139,7 @@ impl Shard {
     /// If somebody is logged behind the release of the lock that it was named for, and nothing can come of
     /// it but that it has the lock, it is told so.
     pub(super) fn tell_early(&mut self, now: Now, key: &Blob) {
-        let certain = self.lead_is_certain || self.config.broken == Some(Rule::LeadIsCertain);
-        if !certain || self.is_frozen() || self.giving.is_some() {
+        if !self.lead_is_certain || self.is_frozen() || self.giving.is_some() {
             return;
         }
         let Some((ticket, reply)) = self.last_hand_over(now, key) else { return };
