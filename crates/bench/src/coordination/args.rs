@@ -133,8 +133,9 @@ pub struct LocksArgs {
     pub backend: Vec<Backend>,
     /// Ways to take the lock, separated by commas [default: the six recipes]. grant is Claret's own
     /// lock, over the Redis protocol, whose next holders are known beforehand with successor, which
-    /// servers keep for their clients with near, each client with retained, and clients in two processes hand on among themselves with cohort; and
-    /// etcd-mutex that of etcd's library: each is measured there only.
+    /// servers keep for their clients with near, each client with retained, and clients in two
+    /// processes hand on among themselves with cohort; and etcd-mutex that of etcd's library: each
+    /// is measured there only.
     #[arg(long, value_delimiter = ',', value_parser = ALGORITHMS)]
     pub algorithm: Vec<String>,
     /// Servers of each service [default: 3].

@@ -247,7 +247,8 @@ impl Turns {
         Some(turn)
     }
 
-    /// Who sets out next in this state of its record, which is changed by that. Whoever has been named goes first: it may have come to this leader after others.
+    /// Who sets out next in this state of its record, which is changed by that. Whoever has been named goes
+    /// first: it may have come to this leader after others.
     fn who_goes(&self, key: &Blob, scratch: &mut Option<Record>, ctx: &Ctx) -> Option<Number> {
         let queue = self.queues.get(key).filter(|queue| queue.unlogged == 0)?;
         let goes = |number: Number, scratch: &mut Option<Record>| {
