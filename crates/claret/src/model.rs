@@ -385,9 +385,8 @@ const fn in_claret(algorithm: Algorithm) -> &'static str {
         Algorithm::Cohort => "in Claret: LOCK.ACQUIRE ... NEAR, and near in its clients",
         Algorithm::Retained => "in Claret: retained in its clients, by LOCK.ACQUIRE ... TOKENS",
         Algorithm::Fused => "in Claret: LOCK.SECTION, and section in its clients",
-        Algorithm::Tentative | Algorithm::Successor => {
-            "a design: neither Claret nor others have it"
-        }
+        Algorithm::Successor => "in Claret: LOCK.ACQUIRE ... NEXT, and next in its clients",
+        Algorithm::Tentative => "a design: neither Claret nor others have it",
         Algorithm::SyncQueue
         | Algorithm::SyncQueueRelist
         | Algorithm::AsyncQueue
@@ -505,8 +504,11 @@ mod tests {
         let found = ask_json(&format!("{line} --json"));
         assert_eq!(found["best"], "grant");
         assert!(ask(line).unwrap().contains("LOCK.ACQUIRE"));
+        // What is passed on early needs fences.
+        assert_eq!(ask_json(&format!("{line} --fenced --json"))["best"], "successor");
         // What nobody has is not recommended, unless somebody asks for designs.
-        assert_eq!(ask_json(&format!("{line} --designs --json"))["best"], "successor");
+        let designs = ask(&format!("{line} --fenced --designs")).unwrap();
+        assert!(designs.contains("tentative"), "{designs}");
         assert!(found["ranking"][0]["why"].as_array().unwrap().len() >= 2);
         let text = ask("recommend --rtt 100ms --load 5 --service 50ms --matters p99").unwrap();
         assert!(text.starts_with("1. async-queue"), "{text}");

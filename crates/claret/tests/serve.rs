@@ -305,6 +305,77 @@ async fn a_client_in_rust_holds_a_lock_renews_it_and_is_fenced_when_it_has_lost_
 }
 
 #[tokio::test]
+async fn clients_in_rust_hand_a_lock_on_to_whoever_is_named() {
+    use client::{Client, Command as Words, Error, LockOptions, Share};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let temp = tempfile::tempdir().unwrap();
+    let server = serve(&temp.path().join("data"), &["--shards", "2"]);
+    let client = Client::connect(&format!("redis://{}", server.address)).await.unwrap();
+    let options = LockOptions { next: true, ..LockOptions::default() };
+    let held = client.lock("lock", options.clone()).await.unwrap();
+
+    let inside = std::sync::Arc::new(AtomicBool::new(false));
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let (client, options) = (client.clone(), options.clone());
+            let inside = std::sync::Arc::clone(&inside);
+            tokio::spawn(async move {
+                for _ in 0..5 {
+                    let lock = client.lock("lock", options.clone()).await.unwrap();
+                    assert!(!inside.swap(true, Ordering::SeqCst), "two are in");
+                    let push = Words::new("RPUSH").arg("tokens").arg(lock.token());
+                    lock.fenced::<i64>(push).await.unwrap();
+                    inside.store(false, Ordering::SeqCst);
+                    assert!(lock.release().await.unwrap());
+                }
+            })
+        })
+        .collect();
+    let all_wait = async || {
+        let waiters = client.send(Words::new("LOCK.WAITERS").arg("lock")).await.unwrap();
+        matches!(waiters, client::ClientReply::Array(rows) if rows.len() == 8)
+    };
+    while !all_wait().await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Whoever does not wait at all has no place among them.
+    let at_once = LockOptions { timeout: Some(Duration::ZERO), ..options.clone() };
+    let refused = client.lock("lock", at_once.clone()).await;
+    assert!(matches!(refused, Err(Error::NotAcquired)));
+    assert!(held.release().await.unwrap());
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let range = Words::new("LRANGE").arg("tokens").arg(0).arg(-1);
+    let tokens: Vec<u64> = client.send(range).await.unwrap();
+    assert!(tokens.len() == 40 && tokens.windows(2).all(|pair| pair[0] < pair[1]), "{tokens:?}");
+
+    // Nobody tells whether it is held.
+    let lock = client.lock("lock", at_once).await.unwrap();
+    let question = Words::new("LOCK.HELD").arg("lock").arg(lock.token());
+    let told = client.send::<i64>(question).await;
+    assert!(matches!(&told, Err(Error::Refused(line)) if line.contains("FENCE")), "{told:?}");
+    let mut tx = client.begin(client::TxOptions::default()).await.unwrap();
+    let told = lock.require_in(&mut tx).await;
+    assert!(matches!(&told, Err(Error::Refused(line)) if line.contains("fence")), "{told:?}");
+    drop(tx);
+
+    // It is held alone, and not kept by a server. Whoever is elected can be asked for.
+    for options in [
+        LockOptions { share: Share::Shared, ..options.clone() },
+        LockOptions { share: Share::Limit(2), ..options.clone() },
+        LockOptions { near: true, ..options.clone() },
+    ] {
+        let refused = client.lock("other", options).await;
+        assert!(matches!(refused, Err(Error::Refused(line)) if line.contains("NEXT")));
+    }
+    let leader = client.campaign("jobs", "a:1", options).await.unwrap();
+    let mut tx = client.begin(client::TxOptions::default()).await.unwrap();
+    leader.require_in(&mut tx).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
 async fn clients_in_rust_elect_leaders_follow_them_and_meet_at_a_barrier() {
     use client::{Client, Error, LockOptions};
     let temp = tempfile::tempdir().unwrap();

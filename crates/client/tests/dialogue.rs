@@ -1,6 +1,8 @@
 //! What the client says, and what it makes of the answers: against a server that only recites.
 
-use client::{Client, ClientReply, Command, Counter, Error, Options, RetryPolicy, Set, TxOptions};
+use client::{
+    Client, ClientReply, Command, Counter, Error, LockOptions, Options, RetryPolicy, Set, TxOptions,
+};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -223,5 +225,29 @@ async fn a_batch_whose_reply_is_lost_is_sent_again_under_its_number() {
     let client = client(&url).await;
     let replies = client.batch().then(Command::new("INCRBY").arg("n").arg(1)).commit().await;
     assert_eq!(replies, Ok(vec![Ok(ClientReply::Int(5))]));
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn whoever_can_be_named_says_so_and_waits_if_only_for_a_moment() {
+    const ASK: &[&str] =
+        &["CLIENT REQUEST mew0 1", "LOCK.ACQUIRE lock LEASE 30000 OWNER me TIMEOUT 1 NEXT"];
+    const CAMPAIGN: &[&str] =
+        &["CLIENT REQUEST mew0 2", "ELECTION.CAMPAIGN jobs a:1 LEASE 30000 OWNER me TIMEOUT 1"];
+    let script = vec![Act::Answer(ASK, "+OK\r\n:7\r\n"), Act::Answer(CAMPAIGN, "+OK\r\n$-1\r\n")];
+    let (url, wrong) = reciter(vec![script]).await;
+    let client = client(&url).await;
+    let timeout = Some(Duration::ZERO);
+    // Whoever does not wait is in no circle, whatever it says.
+    let options = LockOptions { owner: "me".to_owned(), timeout, next: true, ..Default::default() };
+    let detecting = LockOptions { detect: true, ..options.clone() };
+    let lock = client.lock("lock", detecting).await.expect("granted");
+    assert_eq!(lock.token(), 7);
+    let elected = client.campaign("jobs", "a:1", options).await.err();
+    assert_eq!(elected, Some(Error::NotAcquired));
+    // The server is not asked what it would not tell.
+    let mut tx = client.begin(TxOptions::default()).await.expect("it says nothing yet");
+    let told = lock.require_in(&mut tx).await;
+    assert!(matches!(&told, Err(Error::Refused(line)) if line.contains("fence")), "{told:?}");
     assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
 }

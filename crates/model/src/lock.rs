@@ -68,7 +68,7 @@ pub enum Algorithm {
     /// As grant, but the next one begins before the grant is committed; its effects wait for that.
     Tentative,
     /// As grant, but who is next is committed while the lock is held, so that a release needs no
-    /// log write before it is passed on.
+    /// log write before it is passed on. That it is committed by then is taken for granted.
     Successor,
     /// A gateway near the clients holds the lock for a number of them before it lets it go.
     Cohort,

@@ -87,7 +87,8 @@ pub fn rank(
 fn can_be_had(algorithm: Algorithm, setting: &Setting, available: Available) -> bool {
     match algorithm {
         Algorithm::Grant => available.native,
-        Algorithm::Successor => available.native && available.designs,
+        // Whether the lock is held cannot be asked then.
+        Algorithm::Successor => available.native && available.fenced,
         Algorithm::Tentative => available.native && available.designs && available.fenced,
         Algorithm::Cohort => available.native && available.gateway,
         // Without a user who comes again the lock would be recalled every time.
@@ -216,9 +217,11 @@ const fn in_return(algorithm: Algorithm) -> Option<&'static str> {
              end first",
         ),
         Algorithm::Retained => Some("a user who is gone must be recalled, which takes a lease"),
-        Algorithm::SyncQueueRelist | Algorithm::Grant | Algorithm::Successor | Algorithm::Fused => {
-            None
-        }
+        Algorithm::Successor => Some(
+            "a release that was passed on may be lost with the leader: what the lock guards must \
+             refuse old tokens",
+        ),
+        Algorithm::SyncQueueRelist | Algorithm::Grant | Algorithm::Fused => None,
     }
 }
 
@@ -271,8 +274,8 @@ mod tests {
             let setting = setting(client, server, interarrival, service);
             for matters in [Matters::Mean, Matters::P99, Matters::ServerLoad] {
                 assert_eq!(order(&setting, NATIVE, matters)[0], Algorithm::Grant);
-                let designs = Available { designs: true, ..NATIVE };
-                let best = order(&setting, designs, matters)[0];
+                let fenced = Available { fenced: true, ..NATIVE };
+                let best = order(&setting, fenced, matters)[0];
                 assert!(matches!(best, Algorithm::Grant | Algorithm::Successor), "{best:?}");
             }
         }
@@ -308,7 +311,9 @@ mod tests {
         let found = order(&setting, ALL, Matters::Mean);
         assert_eq!(found.len(), Algorithm::ALL.len());
         assert_eq!(found[0], Algorithm::Cohort);
-        assert!(!order(&setting, NATIVE, Matters::Mean).contains(&Algorithm::Tentative));
+        for lacking in [Algorithm::Tentative, Algorithm::Successor] {
+            assert!(!order(&setting, NATIVE, Matters::Mean).contains(&lacking));
+        }
         let words = rank(&setting, ALL, Matters::Mean).unwrap();
         assert!(words.iter().all(|choice| choice.why.len() >= 2));
     }

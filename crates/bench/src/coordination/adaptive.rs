@@ -13,12 +13,12 @@
 //! how many requests the service answers: a recipe that polls asks for more the more wait.
 
 use super::client::{Answer, Client, Counts, Heard, get};
-use super::forecast::{Capacity, eligible};
+use super::forecast::{Capacity, cost_ms, eligible};
 use super::locker::{Locker, Told};
 use super::nodes::Nodes;
 use super::recipes::{FOREIGN_TAGS, Recipes, create, delete, make, make_with};
 use model::recommend::{Available, Choice, Matters, rank};
-use model::{Algorithm, Law, Setting, Timing};
+use model::{Algorithm, Law, Setting, State, Timing};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::mpsc::{Receiver, channel};
@@ -159,7 +159,8 @@ fn decode(data: &[u8]) -> Option<(u64, Algorithm)> {
 }
 
 /// Which recipe to change to from `current`, if that is worth it: the best of those that come into
-/// question, if it keeps the lock stable and the current one does not, or is better by enough.
+/// question, if it is better by enough for the requests that are looked ahead, or the service cannot
+/// carry the current one.
 fn worth(
     choices: &[Choice],
     interarrival_ms: f64,
@@ -168,13 +169,10 @@ fn worth(
 ) -> Option<Algorithm> {
     let best = &eligible(choices, interarrival_ms, capacity).first()?.prediction;
     let own = &choices.iter().find(|choice| choice.prediction.algorithm == current)?.prediction;
-    let cost = |prediction: &model::Prediction| {
-        prediction.growth_ms_per_request.or(prediction.mean_ms).unwrap_or(f64::INFINITY)
-    };
     let loud = |prediction| capacity.is_exceeded_by(prediction, interarrival_ms);
-    let better = best.state < own.state
-        || best.state == own.state && loud(own) && !loud(best)
-        || cost(best) < WORTH * cost(own);
+    let grows = |prediction: &model::Prediction| prediction.state == State::Overloaded;
+    let carried = grows(best) == grows(own) && loud(own) && !loud(best);
+    let better = carried || cost_ms(best) < WORTH * cost_ms(own);
     (better && best.algorithm != current).then_some(best.algorithm)
 }
 
@@ -457,11 +455,10 @@ impl Locker for Adaptive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::State;
 
     fn choices(between_ms: f64, held_ms: f64) -> Vec<Choice> {
         let timing = Timing::constant(20.0, 0.0, 1.0).unwrap();
-        let setting = Setting::new(timing, between_ms, held_ms);
+        let setting = Setting { poll_ms: 2.0, ..Setting::new(timing, between_ms, held_ms) };
         let setting = Setting { requests: Some(HORIZON), ..setting };
         rank(&setting, Available::default(), Matters::Mean).unwrap()
     }
@@ -497,7 +494,21 @@ mod tests {
             busy.iter().filter(|one| one.prediction.state == State::Stable).collect();
         assert!(!stable.is_empty() && stable.len() < busy.len());
         let best = eligible(&busy, 100.0, &tiny)[0].prediction.state;
-        assert_eq!(best, State::Stable);
+        assert_ne!(best, State::Overloaded);
+    }
+
+    #[test]
+    fn a_lock_near_its_limit_is_judged_by_the_requests_that_come_and_not_by_all_that_ever_will() {
+        // The queue that polls is critical, and tries that wait for their answers are not; of the next two
+        // hundred requests these wait longer nevertheless.
+        let near = choices(40.0, 16.3);
+        let of = |algorithm: Algorithm| {
+            let found = near.iter().find(|one| one.prediction.algorithm == algorithm);
+            &found.unwrap().prediction
+        };
+        let (queue, tries) = (of(Algorithm::AsyncQueue), of(Algorithm::SyncTas));
+        assert!(tries.state < queue.state && cost_ms(queue) < cost_ms(tries));
+        assert_ne!(worth(&near, 40.0, &CAPACITY, Algorithm::AsyncQueue), Some(Algorithm::SyncTas));
     }
 
     #[test]

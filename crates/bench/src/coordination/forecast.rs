@@ -247,8 +247,16 @@ impl Capacity {
     }
 }
 
-/// The recipes among these that a lock may change to, the best first: safe ones only; of those that
-/// keep it as stable, the ones first that the service can carry, and last the one that asks most.
+/// What the next requests cost with a recipe, in milliseconds each: as many as are looked ahead, or else
+/// in the long run. Near its limit a lock needs thousands of requests to be as slow as it can be.
+pub fn cost_ms(prediction: &Prediction) -> f64 {
+    let mean_ms = prediction.run.map(|run| run.mean_ms).or(prediction.mean_ms);
+    mean_ms.unwrap_or(f64::INFINITY)
+}
+
+/// The recipes among these that a lock may change to, the best first: safe ones only; of those whose waits
+/// do not grow for ever, and then of the others, the ones first that the service can carry, the
+/// quickest first, and last the one that asks most.
 pub fn eligible<'a>(
     choices: &'a [Choice],
     interarrival_ms: f64,
@@ -259,8 +267,11 @@ pub fn eligible<'a>(
         let loud = capacity.is_exceeded_by(&choice.prediction, interarrival_ms);
         if loud { choice.prediction.messages.unwrap_or(f64::INFINITY) } else { 0.0 }
     };
+    let grows = |choice: &Choice| choice.prediction.state == State::Overloaded;
     safe.sort_by(|a, b| {
-        a.prediction.state.cmp(&b.prediction.state).then(asks(a).total_cmp(&asks(b)))
+        let (costs_a, costs_b) = (cost_ms(&a.prediction), cost_ms(&b.prediction));
+        let asks = asks(a).total_cmp(&asks(b));
+        grows(a).cmp(&grows(b)).then(asks).then(costs_a.total_cmp(&costs_b))
     });
     safe
 }

@@ -396,7 +396,7 @@ impl Shard {
         while let Some(number) = self.turns.who_goes(key, &mut scratch, &ctx) {
             self.set_out(now, number);
         }
-        self.name_waiting(key, scratch, &ctx);
+        self.name_waiting(key, scratch, &ctx, behind.is_some());
         if behind.is_some() {
             self.tell_early(now, key);
         }

@@ -3,7 +3,7 @@
 
 use super::turns::{call, granted, operation, told};
 use super::*;
-use crate::message::RequestId;
+use crate::message::{Fence, RequestId};
 use adt::{Ctx, record};
 
 fn claim(ticket: &str) -> Body {
@@ -114,6 +114,21 @@ fn a_lock_changes_hands_as_often_as_there_are_names_while_nothing_is_durable() {
 }
 
 #[test]
+fn who_comes_to_a_long_queue_is_named_by_the_next_hand_over() {
+    let (mut story, ann, _, _) = two_are_named();
+    for ticket in ["dan", "eve", "fay", "gus"] {
+        story.ask(claim(ticket));
+    }
+    assert_eq!(story.logs(), 2, "Dan and Eve");
+    story.sync();
+    story.release(ann);
+    granted(&mut story);
+    assert_eq!(story.logs(), 4, "the release, the grant, and two names");
+    story.sync();
+    assert!(story.is_named("fay") && story.is_named("gus"));
+}
+
+#[test]
 fn who_is_on_its_way_is_told_as_soon_as_its_name_is_durable() {
     let mut story = Story::new();
     story.ask(claim("ann"));
@@ -146,6 +161,22 @@ fn nobody_is_told_early_while_another_machine_may_lead_or_something_else_is_on_i
         story.ask(call(other));
         story.release(ann);
         assert!(told(&mut story).is_empty(), "{other}");
+    }
+    // A release that may come to nothing.
+    for doubt in 0..3 {
+        let (mut story, ann, ..) = two_are_named();
+        let Body::Apply(mut apply) = call(&format!("lock.release k {ann}")) else { unreachable!() };
+        let key = Blob::from("other");
+        match doubt {
+            0 => apply.fences.push(Fence { lock: key, token: 1 }),
+            1 => apply.guards.push(Guard { key, version: Version::NONE }),
+            _ => apply.ops.insert(0, operation("lock.pass other")),
+        }
+        story.ask_only_leader(Body::Apply(apply));
+        assert!(told(&mut story).is_empty(), "{doubt}");
+        story.sync();
+        story.sync();
+        assert!(!story.answers().is_empty(), "{doubt}");
     }
     let (mut story, ann, ..) = two_are_named();
     story.ask(Body::Flush);

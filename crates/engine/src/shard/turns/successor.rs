@@ -14,6 +14,9 @@ use adt::lock::SUCCESSORS_MAX;
 use adt::{Blob, Ctx, Op, Record, Reply, record};
 use smallvec::SmallVec;
 
+/// So many are named as soon as they come.
+const AT_ONCE: usize = 4;
+
 impl Turns {
     fn numbers_with(&self, ticket: &Blob) -> impl Iterator<Item = (Number, &Turn)> {
         let numbers = self.tickets.get(ticket).into_iter().flatten().copied();
@@ -48,13 +51,14 @@ impl Turns {
         }
     }
 
-    /// Of those who wait for a record the first ones, as far as they can be named and are not.
-    fn nameless(&self, key: &Blob) -> SmallVec<[Number; 4]> {
+    /// Of those who wait for a record the first ones, so many at most, as far as they can be named and are
+    /// not.
+    fn nameless(&self, key: &Blob, most: usize) -> SmallVec<[Number; 4]> {
         let Some(queue) = self.queues.get(key).filter(|queue| queue.unlogged == 0) else {
             return SmallVec::new();
         };
         let turn = |number: &Number| Some((*number, self.turns.get(number)?));
-        let first = queue.waiting.iter().take(SUCCESSORS_MAX).filter_map(turn);
+        let first = queue.waiting.iter().take(most).filter_map(turn);
         let can_be = first.take_while(|(_, turn)| turn.op().ticket().is_some());
         can_be.filter(|(_, turn)| !turn.naming).map(|(number, _)| number).collect()
     }
@@ -72,9 +76,16 @@ impl Shard {
     }
 
     /// Names those who are first in turn, as far as they can be in this state of their record, in which all
-    /// is carried out that they have set out with.
-    pub(super) fn name_waiting(&mut self, key: &Blob, mut scratch: Option<Record>, ctx: &Ctx) {
-        let nameless = self.turns.nameless(key);
+    /// is carried out that they have set out with. Whoever is not among the very first is named by the
+    /// entry of a hand-over, and need not cost one.
+    pub(super) fn name_waiting(
+        &mut self,
+        key: &Blob,
+        mut scratch: Option<Record>,
+        ctx: &Ctx,
+        hands_over: bool,
+    ) {
+        let nameless = self.turns.nameless(key, if hands_over { SUCCESSORS_MAX } else { AT_ONCE });
         if nameless.is_empty() || self.is_frozen() || self.locks.is_held(key) {
             return;
         }
@@ -172,6 +183,9 @@ impl Shard {
                 return None;
             }
             for (_, op) in record.ops().iter().filter(|(of, op)| of == key && changes(op)) {
+                if !self.takes_effect(record) {
+                    return None;
+                }
                 let reply = record::apply(&mut scratch, op, &ctx);
                 let named = |ticket| applied.value.is_named(ticket, &reply);
                 match op.ticket() {
@@ -182,6 +196,14 @@ impl Shard {
             }
         }
         last
+    }
+
+    /// Whether operations on their way are carried out whatever happens.
+    fn takes_effect(&self, record: &LogRecord) -> bool {
+        let LogRecord::Apply(Apply { ops, guards, fences, request }) = record else { return false };
+        let known = |request| self.state.requests().get(request).is_some();
+        let section = ops.first().is_some_and(|(_, op)| op.opens_section());
+        guards.is_empty() && fences.is_empty() && !section && !request.as_ref().is_some_and(known)
     }
 }
 
