@@ -283,12 +283,14 @@ class Claret(redis.asyncio.Redis):
         detect=False,
         near=False,
         policy=RetryPolicy(),
+        *,
+        next=False,
     ):
         """A lock, as an asynchronous context manager; see :meth:`claret.Claret.lock`.
 
         If it is lost the task in the block is cancelled, and the block raises :class:`LockLost`.
         """
-        how = (lease, owner, shared, limit, timeout, detect, near)
+        how = (lease, owner, shared, limit, timeout, detect, near, next)
         return Lock(self, name, *how, policy=policy)
 
     def retained(

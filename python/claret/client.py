@@ -58,6 +58,8 @@ class Claret(redis.Redis):
         detect=False,
         near=False,
         policy=RetryPolicy(),
+        *,
+        next=False,
     ):
         """A lock, as a context manager; see :class:`Lock`. Not that of redis-py, which needs scripts.
 
@@ -67,8 +69,11 @@ class Claret(redis.Redis):
         ``LOCK.HOLDERS`` says has it. ``detect`` raises :class:`DeadlockError` rather than to wait in a
         circle with other owners; it needs an ``owner`` that no other thread uses. ``near`` lets the
         server that this client is connected with keep the lock, and its clients have it in turn.
+        ``next`` names who has the lock next while it is held, and tells them of a release before that
+        is durable: for a lock that is always waited for, by clients who all say so. It is held alone
+        then, and what it protects must be fenced: ``tx.require`` does not take it.
         """
-        how = (lease, owner, shared, limit, timeout, detect, near)
+        how = (lease, owner, shared, limit, timeout, detect, near, next)
         return Lock(self, name, *how, policy=policy)
 
     def retained(

@@ -29,11 +29,15 @@ def default_owner():
 class Hold:
     """What is known of one lock by its holder, without any input or output."""
 
-    def __init__(self, name, lease, owner, shared, limit, timeout, detect=False, near=False):
+    def __init__(
+        self, name, lease, owner, shared, limit, timeout, detect=False, near=False, next=False
+    ):
         if lease <= 0:
             raise ValueError("a lease is longer than nothing")
         if near and (shared or limit or detect):
             raise ValueError("a lock that the server keeps is held alone, and detects no circles")
+        if next and (shared or limit or near):
+            raise ValueError("a lock whose next holder is named is held alone, and kept by no server")
         self.name = name
         self.timeout = timeout
         self._lease_ms = max(1, round(lease * 1000))
@@ -41,6 +45,7 @@ class Hold:
         self._share = share_words(shared, limit)
         self._detect = detect
         self._near = near
+        self._hands_on = next
         self._token = None
         self._until = 0.0
         self._lost = False
@@ -57,6 +62,9 @@ class Hold:
         """The token by which the shard knows that the lock is held."""
         if self._near:
             text = "only the server that keeps a lock knows who is in it: fence what you write"
+            raise ValueError(text)
+        if self._hands_on:
+            text = "a lock that is taken with next does not tell who holds it: fence what you write"
             raise ValueError(text)
         return self.token
 
@@ -78,15 +86,18 @@ class Hold:
 
     def words(self, wait_s):
         """The command that acquires; ``None`` waits for ever, nought not at all."""
-        if self._near and wait_s == 0:
-            # What a server keeps is waited for, if only for a moment.
+        at_once = wait_s == 0
+        if at_once and (self._near or self._hands_on):
+            # What a server keeps is waited for, if only for a moment, and what is handed on as well.
             wait_s = 0.001
         words = ["LOCK.TRY" if wait_s == 0 else "LOCK.ACQUIRE", self.name, "LEASE", self._lease_ms]
         if self._near:
             words.append("NEAR")
+        if self._hands_on:
+            words.append("NEXT")
         if wait_s:
             words += ["TIMEOUT", max(1, round(wait_s * 1000))]
-        if self._detect and wait_s != 0:
+        if self._detect and not at_once:
             words.append("DETECT")
         return words + ["OWNER", self._owner, *self._share]
 

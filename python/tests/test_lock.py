@@ -76,6 +76,33 @@ def test_what_is_shared_and_what_is_tried():
         db.lock("lock", shared=True, limit=3)
 
 
+def test_whoever_can_be_named_says_so_and_is_not_asked_whether_it_holds_the_lock():
+    ask = ASK.replace(" OWNER", " NEXT OWNER")
+    once = ask.replace("NEXT", "NEXT TIMEOUT 1")
+    db = Db([b"OK", 7, b"OK", None], others=[b"OK", 1])
+    with db.lock("lock", owner="me", next=True) as lock:
+        db.fenced(lock).set("a", 1)
+        with pytest.raises(ValueError, match="fence"):
+            db.snapshot().require(lock)
+    # Whoever does not wait is in no circle, whatever it says.
+    assert not db.lock("lock", owner="me", next=True, detect=True).acquire(timeout=0)
+    assert [sent[1] for sent in db.sent] == [ask, once]
+    assert db.said == ["FENCE lock 7 SET a 1", "LOCK.RELEASE lock 7"]
+
+    async def story():
+        db = AsyncDb([b"OK", 7], others=[1])
+        async with db.lock("lock", owner="me", next=True) as lock:
+            with pytest.raises(ValueError, match="fence"):
+                await db.snapshot().require(lock)
+        assert [sent[1] for sent in db.connection_pool.sent] == [ask]
+
+    asyncio.run(story())
+    for wrong in ({"shared": True}, {"limit": 3}, {"near": True}):
+        for client in (Db(), AsyncDb()):
+            with pytest.raises(ValueError):
+                client.lock("lock", next=True, **wrong)
+
+
 def test_a_grant_that_was_asked_for_again_is_renewed_before_it_is_believed():
     db = Db([b"OK", BREAK], [b"OK", 7], others=[1, 1])
     with db.lock("lock", owner="me", policy=POLICY) as lock:

@@ -146,6 +146,9 @@ pub enum Op {
     Name(Box<Grant>),
     /// Whoever has this ticket is no successor any more, nor holds the lock; answers whether it did.
     Unname(Blob),
+    /// Whoever has this ticket is no successor any more, if it is one and has shown its token to nobody;
+    /// answers whether it was.
+    Forget(Blob),
     /// Gives back what was granted with a token; answers whether it was held.
     Release(u64),
     /// Begins the lease of a token anew, with another length if one is given; answers whether it was
@@ -336,7 +339,7 @@ impl DataType for Value {
 
     fn is_write(op: &Op) -> bool {
         let changes = matches!(op, Op::Acquire(_) | Op::Release(_) | Op::Renew(..));
-        let names = matches!(op, Op::Name(_) | Op::Unname(_));
+        let names = matches!(op, Op::Name(_) | Op::Unname(_) | Op::Forget(_));
         changes || names || matches!(op, Op::Pass(_) | Op::Proclaim(..))
     }
 
@@ -438,6 +441,10 @@ impl DataType for Value {
         }
     }
 
+    fn named(&self) -> Vec<(&Blob, u64)> {
+        self.successors.iter().map(|named| (&named.ticket, named.lease_ms)).collect()
+    }
+
     fn is_named(&self, ticket: &Blob, reply: &Reply) -> bool {
         let is = |named: &Successor| named.ticket == *ticket && token_reply(named.token) == *reply;
         self.successors.iter().any(is)
@@ -450,6 +457,10 @@ impl DataType for Value {
 
     fn unnaming(op: &Op) -> Option<Op> {
         Self::ticket(op).cloned().map(Op::Unname)
+    }
+
+    fn forgetting(ticket: &Blob) -> Option<Op> {
+        Some(Op::Forget(ticket.clone()))
     }
 
     fn in_the_way(&self, op: &Op, now_ms: u64) -> Vec<Blob> {
@@ -497,8 +508,12 @@ impl DataType for Value {
     }
 
     fn apply(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
-        self.turn_over(ctx.now_ms);
+        // Whoever is forgotten has no lease, and does not begin one by that.
+        if !matches!(op, Op::Forget(_)) {
+            self.turn_over(ctx.now_ms);
+        }
         let reply = match op {
+            Op::Forget(ticket) => Reply::Int(self.forget(ticket).into()),
             Op::Acquire(grant) => self.acquire(grant, ctx),
             Op::Name(grant) => Reply::Int(self.name(grant, ctx).into()),
             Op::Unname(ticket) => Reply::Int(self.unname(ticket, ctx.now_ms).into()),
@@ -552,6 +567,9 @@ impl DataType for Value {
             }
             Op::Unname(ticket) => {
                 out.push("lock.unname").push(key).push(ticket);
+            }
+            Op::Forget(ticket) => {
+                out.push("lock.forget").push(key).push(ticket);
             }
             Op::Pass(passage) => {
                 out.push("lock.pass").push(key);

@@ -42,6 +42,20 @@ macro_rules! registry {
                 match self { $(Self::$variant(v) => v.whose_turn()),* }
             }
 
+            /// What is written about a name that nobody relies on: see [`DataType::forgetting`].
+            pub fn forgetting(&self, ticket: &Blob) -> Option<Op> {
+                match self {
+                    $(Self::$variant(_) => {
+                        <crate::$module::Value as DataType>::forgetting(ticket).map(Op::$variant)
+                    }),*
+                }
+            }
+
+            /// All who are named: see [`DataType::named`].
+            pub fn named(&self) -> Vec<(&Blob, u64)> {
+                match self { $(Self::$variant(v) => v.named()),* }
+            }
+
             /// Whether somebody is named: see [`DataType::is_named`].
             pub fn is_named(&self, ticket: &Blob, reply: &Reply) -> bool {
                 match self { $(Self::$variant(v) => v.is_named(ticket, reply)),* }

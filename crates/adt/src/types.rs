@@ -240,6 +240,12 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
         None
     }
 
+    /// The tickets of all who are named, each with how long its owner relies on what it was told, in
+    /// milliseconds.
+    fn named(&self) -> Vec<(&Blob, u64)> {
+        Vec::new()
+    }
+
     /// Whether whoever has a ticket is named, and will be answered this when its turn has come.
     fn is_named(&self, _ticket: &Blob, _reply: &Reply) -> bool {
         false
@@ -253,6 +259,12 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
 
     /// The opposite: one who waits with `op`, and may be named, has left.
     fn unnaming(_op: &Self::Op) -> Option<Self::Op> {
+        None
+    }
+
+    /// What is to be written when nobody relies on the name of somebody any more who has this ticket: unless
+    /// its turn was seen to have come, it is not named then.
+    fn forgetting(_ticket: &Blob) -> Option<Self::Op> {
         None
     }
 

@@ -167,6 +167,11 @@ impl Apply {
         self.ops.iter().any(|(_, op)| op.is_write())
     }
 
+    /// Whether somebody waits who can be named as the next: to ask again is to ask the same.
+    pub fn may_be_next(&self) -> bool {
+        self.ops.iter().any(|(_, op)| op.ticket().is_some())
+    }
+
     /// Whether it waits for a record to show something, and not for a turn or beside those who do.
     pub fn observes(&self) -> bool {
         !self.writes() && self.ops.iter().any(|(_, op)| !op.listens())

@@ -460,7 +460,7 @@ impl Body {
     /// Whether somebody waits who may be told that its turn has come as soon as that is certain, which it is
     /// only while the lead is.
     pub fn may_be_next(&self) -> bool {
-        matches!(self, Self::Await { apply, .. } if apply.ops.iter().any(|(_, op)| op.ticket().is_some()))
+        matches!(self, Self::Await { apply, .. } if apply.may_be_next())
     }
 
     /// Whether it only looks at the shard's state, outside of transactions.

@@ -108,6 +108,13 @@ impl Value {
         can
     }
 
+    /// Whoever has a ticket was named by a leader that is gone, and relies on nothing any more.
+    pub(super) fn forget(&mut self, ticket: &Blob) -> bool {
+        let before = self.successors.len();
+        self.successors.retain(|successor| successor.ticket != *ticket);
+        self.successors.len() < before
+    }
+
     /// Whoever has a ticket has left before it was told that the lock is its own.
     pub(super) fn unname(&mut self, ticket: &Blob, now_ms: u64) -> bool {
         let named = self.successors.iter().position(|successor| successor.ticket == *ticket);

@@ -87,6 +87,10 @@ pub(crate) const INTERNAL: &[CommandSpec] = commands! { "lock";
         "Whoever has a ticket is not next any more.",
         "key ticket", "O(1)") =>
         |a| Ok(single(a.blob(1)?, Op::Unname(ticket(a)?)));
+    ("lock.forget", 3, Flags::WRITE, Keys::ONE,
+        "Whoever has a ticket is not next any more, unless it has the lock already.",
+        "key ticket", "O(1)") =>
+        |a| Ok(single(a.blob(1)?, Op::Forget(ticket(a)?)));
 };
 
 fn single(key: Blob, op: Op) -> Command {

@@ -83,6 +83,7 @@ fn laws_hold() {
             Op::Acquire(Box::new(named("a"))),
             Op::Name(Box::new(named("b"))),
             Op::Unname(Blob::from("b")),
+            Op::Forget(Blob::from("b")),
             Op::Release(1),
             Op::Renew(1, None),
             Op::Renew(1, Some(10)),

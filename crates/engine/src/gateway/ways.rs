@@ -65,6 +65,8 @@ fn again(body: &Body) -> Option<Box<Body>> {
         Body::Inquire { .. } | Body::Resolve(_) | Body::Transfer { .. } => true,
         Body::Pipeline(_) => true,
         Body::Await { apply, .. } if !apply.writes() => true,
+        // The ticket says that it is the same request.
+        body if body.may_be_next() => true,
         Body::Apply(apply) | Body::Await { apply, .. } => apply.request.is_some(),
         body => body.rests_on_lead(),
     };

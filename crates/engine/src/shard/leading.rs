@@ -69,6 +69,7 @@ impl Shard {
                 self.release_early(txn);
             }
         }
+        self.begin_turns(now);
         self.inherit_streams(now);
         self.watch_over_sessions(now);
         self.settle(now);
@@ -155,6 +156,10 @@ impl Shard {
                 // To ask once more for these is to ask the same.
                 (LogRecord::Resolve(request), _) => Body::Resolve(request),
                 (LogRecord::Void(txn), _) => Body::Inquire { txn },
+                // The ticket says that it is the same request, whatever becomes of this copy.
+                (LogRecord::Apply(apply), TargetKind::Turn) if apply.may_be_next() => {
+                    self.turn_again(gateway, token, apply)
+                }
                 _ if how == GivenUp::After => {
                     self.answer(gateway, token, Answer::Unknown);
                     continue;

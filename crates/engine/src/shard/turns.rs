@@ -93,6 +93,8 @@ pub(super) struct Turns {
     /// Records of those whose namings are carried out, and who are on their way.
     named_now: Vec<Blob>,
     deadlines: BTreeSet<(u64, Number)>,
+    /// When this lead began, in monotonic microseconds.
+    led_since_us: u64,
     next: Number,
     /// Records whose queues are to be looked at.
     look: BTreeSet<Blob>,
@@ -433,6 +435,7 @@ impl Shard {
         let waits = |queue: &Queue| !queue.waiting.is_empty();
         let keys = self.turns.queues.iter().filter(|(_, queue)| waits(queue));
         self.turns.look = keys.map(|(key, _)| key.clone()).collect();
+        self.drop_names(now);
     }
 
     /// A turn has waited long enough. What it, or a copy of it, has on the way into the log says how it ends.

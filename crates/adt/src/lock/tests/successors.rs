@@ -125,6 +125,19 @@ fn who_leaves_before_its_turn_is_next_no_more() {
 }
 
 #[test]
+fn a_name_is_forgotten_although_its_lease_would_have_begun_but_not_one_that_was_shown() {
+    let mut story = Story::begin();
+    let (_, ben) = ben_is_next(&mut story);
+    assert_eq!(story.call("lock.name k c lease 500"), Reply::Int(1));
+    assert_eq!(story.after(1100).call("lock.forget k b"), Reply::Int(1));
+    let cem = holders(&mut story)[0].unsigned_abs();
+    assert!(cem > ben);
+    assert_eq!(story.call(&format!("lock.renew k {cem}")), Reply::Int(1));
+    assert_eq!(story.call("lock.forget k c"), Reply::Int(0), "Cem has the lock");
+    assert_eq!(holders(&mut story), [cem as i64]);
+}
+
+#[test]
 fn only_one_who_wants_the_lock_alone_is_named_behind_one_who_said_next_as_well() {
     let mut story = Story::begin();
     assert_eq!(story.call("lock.name k b"), Reply::Int(0), "nobody holds it");

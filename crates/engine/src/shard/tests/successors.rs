@@ -40,6 +40,21 @@ impl Story {
         count
     }
 
+    /// The token of the one who is next.
+    fn token_of_next(&self) -> i64 {
+        let (key, _) = operation("lock.holders k");
+        let mut scratch = self.shard.state().get(&key).cloned();
+        let ctx = Ctx { now_ms: self.now.wall_ms(), ..Ctx::default() };
+        for form in ["lock.unname k", "lock.claim k"] {
+            let ticket = scratch.as_ref().and_then(|record| record.value.whose_turn()).unwrap();
+            let (_, op) = operation(&format!("{form} {}", String::from_utf8_lossy(ticket)));
+            if let Reply::Int(token @ 2..) = record::apply(&mut scratch, &op, &ctx) {
+                return token;
+            }
+        }
+        panic!("nobody is next")
+    }
+
     /// Whether somebody is named, or has the lock.
     fn is_named(&self, ticket: &str) -> bool {
         let (key, op) = operation(&format!("lock.unname k {ticket}"));
@@ -119,13 +134,12 @@ fn who_comes_to_a_long_queue_is_named_by_the_next_hand_over() {
     for ticket in ["dan", "eve", "fay", "gus"] {
         story.ask(claim(ticket));
     }
-    assert_eq!(story.logs(), 2, "Dan and Eve");
-    story.sync();
+    assert_eq!(story.logs(), 0, "Ben and Cem are before them");
     story.release(ann);
     granted(&mut story);
-    assert_eq!(story.logs(), 4, "the release, the grant, and two names");
+    assert_eq!(story.logs(), 6, "the release, the grant, and four names");
     story.sync();
-    assert!(story.is_named("fay") && story.is_named("gus"));
+    assert!(story.is_named("dan") && story.is_named("gus"));
 }
 
 #[test]
@@ -315,6 +329,66 @@ fn who_leaves_does_not_take_back_what_an_earlier_leader_has_promised() {
     next.shard.handle(next.now, leaves);
     next.sync();
     assert!(next.is_named("ben"));
+}
+
+#[test]
+fn names_of_those_who_do_not_come_to_the_next_leader_are_over_when_one_lease_is() {
+    let (story, _, _, _) = two_are_named();
+    let mut next = next_leader(&story);
+    let eve = next.ask(claim("eve"));
+    let fay = next.ask(claim("fay"));
+    for _ in 0..10 {
+        next.now.wall_us += 100_000;
+        next.pass(100_000);
+        next.sync();
+    }
+    assert!(told(&mut next).is_empty(), "somebody may have it");
+    assert!(["ben", "cem", "eve", "fay"].iter().all(|ticket| next.is_named(ticket)));
+    for _ in 0..3 {
+        next.now.wall_us += 100_000;
+        next.pass(100_000);
+        next.sync();
+    }
+    let (to, token) = granted(&mut next);
+    assert_eq!(to, eve, "Ben has not shown that he is");
+    next.release(token);
+    next.sync();
+    assert!(told(&mut next).iter().any(|(to, _)| *to == fay));
+}
+
+#[test]
+fn who_comes_late_and_is_heard_of_is_not_forgotten() {
+    let (story, ..) = two_are_named();
+    let mut next = next_leader(&story);
+    next.ask(claim("eve"));
+    next.sync();
+    // Ben was told by the earlier leader, and renews when the first lease is long over.
+    next.now.wall_us += 1_050_000;
+    next.now.mono_us += 1_050_000;
+    let ben = story.token_of_next();
+    let renewed = next.ask(call(&format!("lock.renew k {ben}")));
+    next.now.mono_us += 100_000;
+    next.pass(0);
+    next.sync();
+    assert_eq!(told(&mut next), [(renewed, Reply::Int(1))]);
+    next.pass(100_000);
+    next.sync();
+    assert!(next.is_named("ben") && !next.is_named("cem"));
+    assert!(told(&mut next).is_empty(), "Ben has a lease");
+}
+
+#[test]
+fn who_was_on_its_way_when_the_lead_ended_asks_the_next_leader() {
+    let (mut story, ann, _, _) = two_are_named();
+    let release = story.ask(call(&format!("lock.release k {ann}")));
+    story.logs();
+    story.shard.step_down();
+    let answers = story.answers();
+    let unknown =
+        |(to, answer): &(u64, Answer)| *to == release && matches!(answer, Answer::Unknown);
+    assert!(answers.iter().any(unknown), "{answers:?}");
+    let again = answers.iter().filter(|(_, answer)| matches!(answer, Answer::NotTaken(_)));
+    assert_eq!(again.count(), 2, "Ben, whose grant may be in the log, and Cem");
 }
 
 #[test]
