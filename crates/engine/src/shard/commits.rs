@@ -16,6 +16,8 @@ impl Shard {
         let Some(batch) = self.in_flight.pop_front() else { return };
         self.state.tell_time(now.mono_us);
         self.applied = batch.number;
+        // What comes behind in this entry is not on its way any more, and is not carried out.
+        let certain = std::mem::take(&mut self.lead_is_certain);
         for (index, record) in batch.records.iter().enumerate() {
             let ctx = ctx_of(&batch, index);
             self.commit_record(now, record, batch.targets[index], &ctx);
@@ -23,6 +25,7 @@ impl Shard {
         if batch.tracked {
             self.land(&batch);
         }
+        self.lead_is_certain = certain;
         self.tell_named(now);
         self.wake_blocked(now);
         self.resume_after(now);

@@ -249,6 +249,29 @@ fn what_was_told_to_somebody_who_is_gone_is_taken_back_unless_it_may_be_there() 
     }
 }
 
+#[test]
+fn nobody_is_told_by_half_an_entry() {
+    let (mut story, ann, ben, cem) = two_are_named();
+    story.release(ann);
+    granted(&mut story);
+    // Ben has left in the meantime, and behind his grant somebody deletes the lock.
+    let leaves = Request { gateway: G, token: Token(ben), after: None, body: Body::Unblock };
+    story.shard.handle(story.now, leaves);
+    story.ask(call("del k"));
+    story.logs();
+    let now = story.now;
+    story.shard.as_only_leader(|shard| shard.committed(now));
+    let early = told(&mut story).into_iter().find(|(to, _)| *to == cem);
+    assert_eq!(early, None);
+    story.sync();
+    let answers = told(&mut story);
+    let [(to, Reply::Int(token))] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(*to, cem);
+    story.release(*token);
+    story.sync();
+    assert_eq!(told(&mut story).pop().map(|(_, reply)| reply), Some(Reply::Int(1)));
+}
+
 /// The next leader, which has what was durable.
 fn next_leader(story: &Story) -> Story {
     let mut next = Story::new();
