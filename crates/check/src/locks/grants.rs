@@ -152,7 +152,8 @@ fn nameless_apart(history: &History, lock: &str, grants: &[Grant<'_>], verdict: 
         let token = Token::MAX;
         let (shared, limit) = (*shared, 0);
         let section = Grant { token, last: token, act, shared, limit, until_us: 0 };
-        for grant in grants.iter().filter(|grant| grant.act.precedes(act)) {
+        let known = grants.iter().filter(|grant| grant.act.precedes(act));
+        for grant in known.filter(|grant| !may_be_old(history, lock, grant)) {
             apart(lock, grant, &section, verdict);
         }
     }

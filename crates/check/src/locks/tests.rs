@@ -3,7 +3,7 @@
 use super::*;
 
 /// Acts that follow each other, one begins when the one before it has ended.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Story {
     history: History,
     now_us: u64,
@@ -172,11 +172,30 @@ fn who_was_let_in_by_a_server_is_held_to_the_same_unless_the_lock_was_taken_away
     let broken = What::Break { lock: "k".into() };
     let taken = Story::default().near(3, 4).act(9, 10, broken, Done).grant(2, 7).near(1, 5);
     assert!(taken.release(1, 5, Done).verdict().valid, "the server may not know it yet");
+    // So it may when its clock has leapt, and renew it meanwhile, whoever has the lock by then.
+    let late = Story::default().near(1, 5).section(2, "a", Done).renew(1, 5);
+    let mut story = late.wait(10);
+    assert_eq!(kinds(&story.clone().ends(&["a"])), ["two-holders"]);
+    story.history.clocks_us = 5_000;
+    assert!(story.ends(&["a"]).valid);
     // What is accepted under the old token is judged nevertheless.
     let broken = What::Break { lock: "k".into() };
     let taken = Story::default().act(9, 10, broken, Done).grant(2, 7).write(7, "b", Done);
     let late = taken.near(1, 5).write(5, "a", Done).ends(&["b", "a"]);
     assert!(!late.valid);
+}
+
+#[test]
+fn a_lease_begins_when_whoever_was_in_front_has_left() {
+    // Ben asked when Ann had it, and was told when she gave it back: his lease is a whole one from then.
+    let mut story = Story::default().grant(1, 5).wait(700);
+    let ben = story.history.acts[0].clone();
+    story = story.release(1, 5, Done).wait(900);
+    story = story.grant(3, 9);
+    let (asked_us, ended_us) = (ben.asked_us + 1, ben.asked_us + 800);
+    let outcome = Outcome::Granted(7);
+    story.history.acts.push(Act { who: 2, asked_us, ended_us, outcome, ..ben });
+    assert_eq!(kinds(&story.verdict()), ["two-holders"]);
 }
 
 #[test]
