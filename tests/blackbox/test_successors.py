@@ -59,6 +59,14 @@ def queue_up(nodes, client, count, *words, kind=Waiter):
     return queue
 
 
+def pass_on(client, token, told):
+    """Gives the lock back; the token of whoever is told then."""
+    assert client.execute_command("LOCK.RELEASE", "lock", token) == 1
+    following = told()
+    assert following > token
+    return following
+
+
 def watched(cluster):
     """Starts a cluster whose machines have metrics; gives their ports."""
     ports = [free_port() for _ in cluster.nodes]
@@ -81,9 +89,7 @@ def test_those_who_wait_have_it_in_turn(nodes):
         token = client.execute_command("LOCK.ACQUIRE", "lock", "NEXT")
         for number, waiter in enumerate(queue_up(nodes, client, 6)):
             assert client.execute_command("FENCE", "lock", token, "RPUSH", "tokens", token)
-            assert client.execute_command("LOCK.RELEASE", "lock", token) == 1
-            following = waiter.got()
-            assert following > token
+            following = pass_on(client, token, waiter.got)
             # Whoever was told may be shown a moment later.
             until(lambda: [row[:2] for row in holders(client)] == [[following, f"w{number}"]])
             assert len(waiters(client)) == 5 - number
@@ -106,10 +112,7 @@ def test_others_stand_in_the_same_queue(nodes):
             queue.append(Waiter(nodes[number % len(nodes)], "lock", *words))
             until(lambda: len(waiters(client)) == number + 1, what="a waiter")
         for waiter in queue:
-            assert client.execute_command("LOCK.RELEASE", "lock", token) == 1
-            following = waiter.got()
-            assert following > token
-            token = following
+            token = pass_on(client, token, waiter.got)
         assert client.execute_command("LOCK.RELEASE", "lock", token) == 1
         assert holders(client) == []
 
@@ -407,16 +410,12 @@ def test_those_who_are_named_have_it_in_turn_from_the_next_leader(make_cluster):
         token = client.execute_command("LOCK.ACQUIRE", "lock", "NEXT", "LEASE", 60_000)
         first, *queue = queue_up(others, client, 5, "LEASE", 60_000, kind=Numbered)
         # With the hand-over go the names of all who wait.
-        assert client.execute_command("LOCK.RELEASE", "lock", token) == 1
-        token = first.got()
+        token = pass_on(client, token, first.got)
         assert client.execute_command("LOCK.RENEW", "lock", token) == 1
         leader.kill()
         until(lambda: sorted(waiters_of_next(client)) == ["w1", "w2", "w3", "w4"], 30)
         for waiter in queue:
-            assert client.execute_command("LOCK.RELEASE", "lock", token) == 1
-            following = waiter.got()
-            assert following > token, cluster.said()
-            token = following
+            token = pass_on(client, token, waiter.got)
         assert client.execute_command("LOCK.RELEASE", "lock", token) == 1
         assert client.execute_command("LOCK.TRY", "lock") > token
 
@@ -463,9 +462,5 @@ def test_whoever_was_named_comes_back_after_a_kill_and_is_still_the_next(make_se
             ask(back[number - 1], number, *words)
         until(lambda: len(waiters(client)) == 3)
         for connection in back:
-            assert client.execute_command("LOCK.RELEASE", "lock", token) == 1
-            following = connection.read_response()
-            assert following > token
-            token = following
-        assert client.execute_command("LOCK.RELEASE", "lock", token) == 1
-        assert stranger.got() > token
+            token = pass_on(client, token, connection.read_response)
+        pass_on(client, token, stranger.got)

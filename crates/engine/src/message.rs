@@ -452,11 +452,6 @@ impl Body {
         certain || self.only_looks()
     }
 
-    /// Whether somebody who waits may go on after it.
-    pub fn may_let_go(&self) -> bool {
-        matches!(self, Self::Apply(apply) if apply.ops.iter().any(|(_, op)| op.lets_go()))
-    }
-
     /// Whether somebody waits who may be told that its turn has come as soon as that is certain, which it is
     /// only while the lead is.
     pub fn may_be_next(&self) -> bool {

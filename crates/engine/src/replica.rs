@@ -421,9 +421,16 @@ impl<C: EntryCodec> Replica<C> {
         self.apply(now)
     }
 
-    /// Whether no other machine can lead the shard at this moment.
-    fn lead_is_certain(&self, now: Now) -> bool {
-        self.handover.is_none() && self.splitting.is_none() && self.group.has_lease(now.mono_us)
+    /// Does something at the shard, which is told whether no other machine can lead it at this moment, if that
+    /// makes a difference to somebody there.
+    #[inline]
+    fn at_shard(&mut self, now: Now, act: impl FnOnce(&mut Shard)) {
+        let stays = self.handover.is_none() && self.splitting.is_none();
+        if self.shard.has_successors() && stays && self.group.has_lease(now.mono_us) {
+            self.shard.as_only_leader(act);
+        } else {
+            act(&mut self.shard);
+        }
     }
 
     /// Carries out what is committed.
@@ -438,11 +445,7 @@ impl<C: EntryCodec> Replica<C> {
             let term = committed.term;
             if self.leading.is_some() && self.proposed.front() == Some(&committed.index) {
                 self.proposed.pop_front();
-                if self.shard.has_successors() && self.lead_is_certain(now) {
-                    self.shard.as_only_leader(|shard| shard.committed(now));
-                } else {
-                    self.shard.committed(now);
-                }
+                self.at_shard(now, |shard| shard.committed(now));
             } else if !committed.payload.is_empty() {
                 let index = committed.index;
                 let entry = self

@@ -15,9 +15,6 @@ impl<C: EntryCodec> Replica<C> {
             });
             return self.shard.answer(request.gateway, request.token, Answer::Reply(reply));
         }
-        if request.body.may_let_go() && self.lead_is_certain(now) {
-            return self.shard.as_only_leader(|shard| shard.handle(now, request));
-        }
-        self.shard.handle(now, request);
+        self.at_shard(now, |shard| shard.handle(now, request));
     }
 }

@@ -41,12 +41,17 @@ impl Story {
     }
 
     pub(super) fn ask(&mut self, body: Body) -> u64 {
+        let request = self.request(body);
+        self.shard.handle(self.now, request);
+        self.token
+    }
+
+    /// The next request, a moment later.
+    fn request(&mut self, body: Body) -> Request {
         self.token += 1;
         self.now.wall_us += 1;
         self.now.mono_us += 1;
-        let request = Request { gateway: G, token: Token(self.token), after: None, body };
-        self.shard.handle(self.now, request);
-        self.token
+        Request { gateway: G, token: Token(self.token), after: None, body }
     }
 
     pub(super) fn pass(&mut self, us: u64) {

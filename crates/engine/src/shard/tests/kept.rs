@@ -15,7 +15,7 @@ fn in_2026() -> Story {
     story
 }
 
-fn leaves(story: &mut Story, asked: u64) {
+pub(super) fn leaves(story: &mut Story, asked: u64) {
     let unblock = Request { gateway: G, token: Token(asked), after: None, body: Body::Unblock };
     story.shard.handle(story.now, unblock);
 }

@@ -1,6 +1,7 @@
 //! Stories about locks whose next holder is named: how many writes that costs, when it is told, what is told
 //! when somebody goes away, and what the next leader makes of it.
 
+use super::kept::leaves;
 use super::turns::{call, granted, operation, told};
 use super::*;
 use crate::message::{Fence, RequestId};
@@ -19,10 +20,7 @@ fn claim_within(ticket: &str, timeout_ms: u64) -> Body {
 impl Story {
     /// A request that comes while it is certain who leads.
     fn ask_only_leader(&mut self, body: Body) -> u64 {
-        self.token += 1;
-        self.now.wall_us += 1;
-        self.now.mono_us += 1;
-        let request = Request { gateway: G, token: Token(self.token), after: None, body };
+        let request = self.request(body);
         let now = self.now;
         self.shard.as_only_leader(|shard| shard.handle(now, request));
         self.token
@@ -206,8 +204,7 @@ fn nobody_is_told_early_while_another_machine_may_lead_or_something_else_is_on_i
 #[test]
 fn who_leaves_is_named_no_more_and_the_next_one_is() {
     let (mut story, ann, ben, cem) = two_are_named();
-    let unblock = Request { gateway: G, token: Token(ben), after: None, body: Body::Unblock };
-    story.shard.handle(story.now, unblock);
+    leaves(&mut story, ben);
     story.sync();
     assert!(!story.is_named("ben"));
     story.release(ann);
@@ -238,9 +235,7 @@ fn what_was_told_to_somebody_who_is_gone_is_taken_back_unless_it_may_be_there() 
         if lost {
             story.shard.machine_gone(story.now, G.machine);
         } else {
-            let unblock =
-                Request { gateway: G, token: Token(ben), after: None, body: Body::Unblock };
-            story.shard.handle(story.now, unblock);
+            leaves(&mut story, ben);
         }
         story.sync();
         story.sync();
@@ -255,8 +250,7 @@ fn nobody_is_told_by_half_an_entry() {
     story.release(ann);
     granted(&mut story);
     // Ben has left in the meantime, and behind his grant somebody deletes the lock.
-    let leaves = Request { gateway: G, token: Token(ben), after: None, body: Body::Unblock };
-    story.shard.handle(story.now, leaves);
+    leaves(&mut story, ben);
     story.ask(call("del k"));
     story.logs();
     let now = story.now;
@@ -337,8 +331,7 @@ fn who_leaves_does_not_take_back_what_an_earlier_leader_has_promised() {
     let mut next = next_leader(&story);
     let ben = next.ask(claim("ben"));
     next.ask(call(&format!("lock.release k {ann}")));
-    let leaves = Request { gateway: G, token: Token(ben), after: None, body: Body::Unblock };
-    next.shard.handle(next.now, leaves);
+    leaves(&mut next, ben);
     let cem = next.ask(claim("cem"));
     for _ in 0..3 {
         next.sync();
@@ -348,8 +341,7 @@ fn who_leaves_does_not_take_back_what_an_earlier_leader_has_promised() {
     // The same for one who waits on when it leaves.
     let mut next = next_leader(&story);
     let ben = next.ask(claim("ben"));
-    let leaves = Request { gateway: G, token: Token(ben), after: None, body: Body::Unblock };
-    next.shard.handle(next.now, leaves);
+    leaves(&mut next, ben);
     next.sync();
     assert!(next.is_named("ben"));
 }
@@ -429,8 +421,7 @@ fn copies_of_a_request_are_one_and_wait_for_what_is_durable() {
     story.sync();
     assert!(story.is_named("ben"));
     // One of them is given up: the other one may be told still.
-    let unblock = Request { gateway: G, token: Token(copies[0]), after: None, body: Body::Unblock };
-    story.shard.handle(story.now, unblock);
+    leaves(&mut story, copies[0]);
     let again = story.ask(numbered());
     story.sync();
     assert!(story.is_named("ben"), "it is asked for still");
