@@ -421,8 +421,8 @@ impl<C: EntryCodec> Replica<C> {
         self.apply(now)
     }
 
-    /// Does something at the shard, which is told whether no other machine can lead it at this moment, if that
-    /// makes a difference to somebody there.
+    /// Does something at the shard, which is told whether no other machine can lead it at this moment, if
+    /// that makes a difference to somebody there.
     #[inline]
     fn at_shard(&mut self, now: Now, act: impl FnOnce(&mut Shard)) {
         let stays = self.handover.is_none() && self.splitting.is_none();
