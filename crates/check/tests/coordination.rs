@@ -22,7 +22,7 @@ impl Story {
             id,
             timeout_us: 6_000_000,
             connections: vec![Connection { time_us: id as u64, ..Connection::default() }],
-            expired_us: None,
+            ..Session::default()
         };
         let history = History { sessions: vec![session(1), session(2)], ..History::default() };
         Self { history, now_us: 10 }

@@ -34,6 +34,10 @@ pub struct ServeArgs {
     /// Serve clients that speak ZooKeeper's protocol on this port (2181 is usual); 0 for any.
     #[arg(long, value_name = "PORT")]
     zookeeper_port: Option<u16>,
+    /// Spread their nodes over this many shards, by top-level names, if nobody has used the tree before
+    /// [default: 1].
+    #[arg(long, value_name = "N")]
+    zookeeper_shards: Option<u16>,
     /// Number of shards of a new data directory [default: one per core].
     #[arg(long, value_name = "N")]
     shards: Option<u16>,
@@ -120,6 +124,7 @@ impl ServeArgs {
             bind: self.bind,
             port: self.port,
             zookeeper_port: self.zookeeper_port,
+            zookeeper_shards: self.zookeeper_shards,
             shards: self.shards,
             workers: self.workers,
             durability: self.durability,

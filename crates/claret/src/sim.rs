@@ -32,6 +32,10 @@ pub struct SimArgs {
     /// everything.
     #[arg(long, conflicts_with = "pipelines")]
     locks: bool,
+    /// Run clients of the coordination service, whose tree is spread over several shards, instead of
+    /// everything.
+    #[arg(long, conflicts_with_all = ["pipelines", "locks"])]
+    trees: bool,
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
@@ -42,9 +46,10 @@ pub struct SimArgs {
 
 impl SimArgs {
     fn focus(&self) -> Focus {
-        match (self.pipelines, self.locks) {
-            (true, _) => Focus::Pipelines,
-            (_, true) => Focus::Locks,
+        match (self.pipelines, self.locks, self.trees) {
+            (true, ..) => Focus::Pipelines,
+            (_, true, _) => Focus::Locks,
+            (.., true) => Focus::Trees,
             _ => Focus::Everything,
         }
     }

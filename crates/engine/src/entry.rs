@@ -4,7 +4,8 @@
 //! disk are paid once for all of it. `wire` turns entries into bytes through [`EntryCodec`]; the
 //! leader applies the typed entry that it kept, so bytes are read only by followers and at start.
 
-use crate::coordination::service::Command;
+use crate::coordination::service::{Command, Session};
+use crate::coordination::spread::Spread;
 use crate::coordination::tree::Node;
 use crate::coordination::{Password, SessionId, Zxid};
 use crate::level::Level;
@@ -123,6 +124,7 @@ impl LogRecord {
     /// What it takes to understand it.
     pub fn level(&self) -> Level {
         match self {
+            Self::Coordinate(command) if command.is_spread() => Level::SPREAD,
             Self::Coordinate(command) if command.quotas => Level::QUOTAS,
             Self::Coordinate(_) | Self::Outlive(_) => Level::COORDINATED,
             Self::Apply(apply) if !apply.fences.is_empty() => Level::COORDINATED,
@@ -322,6 +324,22 @@ pub enum SnapshotPart {
         timeout_ms: i32,
         /// What proves that it is one's own.
         password: Password,
+    },
+    /// The tree of the coordination service is spread over several shards, of which this is one.
+    Spread {
+        /// Over how many, if this is shard 0.
+        over: Spread,
+        /// Sessions that have joined with this number or a smaller one may have ended.
+        departed: Zxid,
+    },
+    /// A session that is at several shards.
+    SpreadSession {
+        /// Which.
+        session: SessionId,
+        /// What is known of it, without its nodes.
+        kept: Box<Session>,
+        /// If it ends: the number of the change with which that began, and whether it has ended.
+        ending: Option<(Zxid, bool)>,
     },
     /// A path of the coordination service and the node there, without its children's names.
     Node(Blob, Box<Node>),

@@ -43,8 +43,11 @@ impl Level {
     /// Who is next for a lock may be in the log before the release; see
     /// `docs/internals/coordination.md`.
     pub const NAMED: Self = Self(12);
+    /// The tree of the coordination service may be spread over several shards; see
+    /// `docs/internals/coordination.md`.
+    pub const SPREAD: Self = Self(13);
     /// The newest that this build understands.
-    pub const NEWEST: Self = Self::NAMED;
+    pub const NEWEST: Self = Self::SPREAD;
 
     /// Whether a machine that understands this level can be in a cluster that uses another one.
     pub fn suffices_for(self, used: Self) -> bool {

@@ -224,6 +224,12 @@ pub const COORDINATION_REQUESTS_MAX: usize = 10_000;
 pub const REAPED_MAX: usize = 2_000;
 /// How often it is looked for them, in microseconds.
 pub const REAP_US: u64 = 10_000_000;
+/// How often the leader of shard 0 asks again what has become of the end of a session that is at several
+/// shards, in microseconds.
+pub const ENDS_AGAIN_US: u64 = 1_000_000;
+/// How often all shards are asked what the root's children are, until none has changed in between; then the
+/// client's connection is closed, and it asks again.
+pub const ROOT_ROUNDS_MAX: u32 = 100;
 /// Most paths that sessions of the coordination service watch, each counted once for each session.
 pub const WATCHES_MAX: usize = 1 << 20;
 

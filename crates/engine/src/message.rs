@@ -3,7 +3,7 @@
 //! A gateway numbers its requests with tokens of its own; a shard answers each request exactly
 //! once under that token, and sends notices that nobody asked for as [`Notice`]s.
 
-use crate::coordination::{Answered as Coordinated, Ask, SessionId, Told};
+use crate::coordination::{Answered as Coordinated, Ask, SessionId, Told, Zxid};
 use crate::entry::Apply;
 use crate::limits::PEER_FRAME_BYTES_MAX;
 use crate::pipeline::{Answered, Group, StreamId};
@@ -660,6 +660,8 @@ pub enum Notice {
     },
     /// Something for a session of the coordination service that is at this gateway.
     Session {
+        /// The shard that says so.
+        shard: ShardId,
         /// Which.
         session: SessionId,
         /// What.
@@ -669,6 +671,18 @@ pub enum Notice {
     Ready {
         /// The key.
         key: Blob,
+    },
+    /// A session of the coordination service ends that is at several shards: see to it that all of them hear
+    /// of it.
+    Ending {
+        /// Which.
+        session: SessionId,
+        /// The number of the change with which it began to end.
+        ended: Zxid,
+        /// It has ended, and the others need only be told.
+        finished: bool,
+        /// The other shards.
+        shards: Vec<ShardId>,
     },
 }
 

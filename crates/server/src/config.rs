@@ -154,6 +154,8 @@ pub struct Settings {
     pub zookeeper_min_session_timeout_ms: Option<i32>,
     /// The longest.
     pub zookeeper_max_session_timeout_ms: Option<i32>,
+    /// Over how many shards the tree is spread that they share.
+    pub zookeeper_shards: Option<u16>,
     /// Number of shards.
     pub shards: Option<u16>,
     /// Number of worker threads.
@@ -229,6 +231,7 @@ impl Settings {
             zookeeper_max_session_timeout_ms: self
                 .zookeeper_max_session_timeout_ms
                 .or(below.zookeeper_max_session_timeout_ms),
+            zookeeper_shards: self.zookeeper_shards.or(below.zookeeper_shards),
             shards: self.shards.or(below.shards),
             workers: self.workers.or(below.workers),
             durability: self.durability.or(below.durability),
@@ -267,6 +270,8 @@ pub struct Options {
     pub zookeeper_port: Option<u16>,
     /// For how long their sessions may be silent, in milliseconds.
     pub zookeeper_session_timeout_ms: RangeInclusive<i32>,
+    /// Over how many shards their tree is spread when it is used for the first time.
+    pub zookeeper_shards: u16,
     /// Number of shards, if it was said; an existing data directory knows its own.
     pub shards: Option<u16>,
     /// Number of worker threads.
@@ -346,6 +351,12 @@ impl Options {
             settings.zookeeper_min_session_timeout_ms,
             settings.zookeeper_max_session_timeout_ms,
         )?;
+        let zookeeper_shards = settings.zookeeper_shards.unwrap_or(1);
+        if zookeeper_shards == 0 || usize::from(zookeeper_shards) > SHARDS_MAX {
+            return Err(ConfigError::new(format!(
+                "zookeeper_shards must be from 1 to {SHARDS_MAX}, not {zookeeper_shards}"
+            )));
+        }
         let log_level = settings.log_level.unwrap_or_else(|| "info".to_owned());
         if !["error", "warn", "info", "debug", "trace"].contains(&log_level.as_str()) {
             return Err(ConfigError::new(format!(
@@ -365,6 +376,7 @@ impl Options {
             port: settings.port.unwrap_or(6379),
             zookeeper_port: settings.zookeeper_port,
             zookeeper_session_timeout_ms: sessions,
+            zookeeper_shards,
             shards,
             workers: workers.unwrap_or(cores),
             durability,

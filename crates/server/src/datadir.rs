@@ -84,6 +84,15 @@ pub enum DirError {
         /// What was asked for.
         wanted: u16,
     },
+    /// Nodes of a backup's coordination service are at shards that there are not.
+    #[error(
+        "the backup has a tree of nodes that is spread over more shards: restore it with at least \
+         --shards {least}"
+    )]
+    TooFewShards {
+        /// At least so many.
+        least: u16,
+    },
     /// Another place in a cluster.
     #[error(
         "{} was created for {found}, not for {wanted}: start it as what it is, or choose another \

@@ -46,9 +46,14 @@ impl Identity {
         GatewayId { machine, worker, life: self.life }
     }
 
+    /// The gateway next to a shard.
+    pub fn beside(&self, shard: ShardId) -> GatewayId {
+        self.gateway(shard.0 % self.workers)
+    }
+
     /// In a cluster, the gateway that finds out about a shard's unfinished transactions.
     pub fn home(&self, shard: ShardId) -> Option<GatewayId> {
-        self.is_clustered().then(|| self.gateway(shard.0 % self.workers))
+        self.is_clustered().then(|| self.beside(shard))
     }
 
     /// This machine's place in the groups of the shards.

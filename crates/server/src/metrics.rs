@@ -114,7 +114,8 @@ impl Sheet {
     fn coordination(&self, status: &Status) -> Result<(), prometheus::Error> {
         let mut sum = Clients::default();
         status.reports.iter().for_each(|report| sum.add(&report.clients));
-        let Clients { connections, outstanding, talk, survey, .. } = sum;
+        let survey = sum.tree();
+        let Clients { connections, outstanding, talk, .. } = sum;
         for (name, help, value) in [
             ("zookeeper_connections", "Connections of ZooKeeper's clients", connections as u64),
             ("zookeeper_outstanding", "Their requests without an answer", outstanding as u64),

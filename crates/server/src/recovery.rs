@@ -59,6 +59,7 @@ pub fn recover(
             id: shard,
             concurrency: options.concurrency,
             seed: u64::from_le_bytes(random()),
+            beside: identity.beside(shard),
             home: identity.home(shard),
             broken: None,
         };

@@ -517,6 +517,7 @@ impl Starting {
             users: users(options),
             require_auth: options.requires_auth(),
             session_timeout_ms: options.zookeeper_session_timeout_ms.clone(),
+            tree_shards: options.zookeeper_shards.min(self.shards),
             settings: settings(options, self.shards, address),
             seed: 0,
         }
@@ -606,6 +607,7 @@ fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<Str
         ("workers", options.workers.to_string()),
         ("zookeeper_max_session_timeout_ms", sessions.end().to_string()),
         ("zookeeper_min_session_timeout_ms", sessions.start().to_string()),
+        ("zookeeper_shards", options.zookeeper_shards.to_string()),
     ];
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

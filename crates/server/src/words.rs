@@ -4,7 +4,7 @@
 use crate::worker::talk::{Clients, Details, Line, Talk};
 use adt::Blob;
 use engine::coordination::SessionId;
-use engine::coordination::survey::Survey;
+use engine::coordination::survey::{Listed, Survey};
 use engine::limits::SESSION_TIMEOUT_MS;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -110,11 +110,11 @@ fn stat(
     writeln!(out, "Latency min/avg/max: {}", latency(&sum.talk))?;
     writeln!(out, "Received: {received}\nSent: {sent}\nConnections: {}", sum.connections)?;
     writeln!(out, "Outstanding: {}", sum.outstanding)?;
-    if let Some(survey) = &sum.survey {
+    if let Some(survey) = sum.tree() {
         writeln!(out, "Zxid: 0x{:x}", survey.last.0)?;
     }
     writeln!(out, "Mode: {}", mode(sources.place, sum.survey.as_ref()))?;
-    if let Some(survey) = &sum.survey {
+    if let Some(survey) = sum.tree() {
         writeln!(out, "Node count: {}", survey.nodes)?;
     }
     Ok(())
@@ -172,7 +172,7 @@ fn monitor(sources: &Sources<'_>, sum: &Clients, out: &mut String) -> std::fmt::
     put("packets_sent", sum.talk.sent.to_string())?;
     put("num_alive_connections", sum.connections.to_string())?;
     put("outstanding_requests", sum.outstanding.to_string())?;
-    if let Some(survey) = &sum.survey {
+    if let Some(survey) = sum.tree() {
         put("znode_count", survey.nodes.to_string())?;
         put("ephemerals_count", survey.ephemerals.to_string())?;
         put("approximate_data_size", survey.bytes.to_string())?;
@@ -225,7 +225,7 @@ fn bytes_below(dir: &Path) -> u64 {
 
 fn dump(sources: &Sources<'_>, out: &mut String) -> std::fmt::Result {
     writeln!(out, "SessionTracker dump:")?;
-    if let Some(listed) = sources.workers.iter().find_map(|worker| worker.listed.as_ref()) {
+    if let Some(listed) = listed(sources) {
         writeln!(out, "Global Sessions({}):", listed.sessions.len())?;
         for (session, timeout_ms, _) in &listed.sessions {
             writeln!(out, "0x{:x}\t{timeout_ms}ms", session.0)?;
@@ -267,7 +267,7 @@ fn environment(out: &mut String) -> std::fmt::Result {
 }
 
 fn watches(sum: &Clients, out: &mut String) -> std::fmt::Result {
-    match sum.survey.and_then(|survey| survey.watched) {
+    match sum.tree().and_then(|survey| survey.watched) {
         Some(watched) => {
             writeln!(out, "{} connections watching {} paths", watched.sessions, watched.paths)?;
             write!(out, "Total watches:{}", watched.watches)?;
@@ -281,9 +281,16 @@ fn watches(sum: &Clients, out: &mut String) -> std::fmt::Result {
 const ELSEWHERE: &str =
     "Watches are known to the machine that leads the tree, which is another one.";
 
-fn listed_watches<'a>(sources: &Sources<'a>) -> Option<&'a [(SessionId, Vec<Blob>)]> {
-    let listed = sources.workers.iter().find_map(|worker| worker.listed.as_ref())?;
-    listed.watches.as_deref()
+/// The sessions, and what they have at all shards that are known here.
+fn listed(sources: &Sources<'_>) -> Option<Listed> {
+    let mut listed = sources.workers.iter().find_map(|worker| worker.listed.clone())?;
+    let elsewhere = sources.workers.iter().flat_map(|worker| &worker.listed_elsewhere);
+    elsewhere.for_each(|other| listed.add(other.clone()));
+    Some(listed)
+}
+
+fn listed_watches(sources: &Sources<'_>) -> Option<Vec<(SessionId, Vec<Blob>)>> {
+    listed(sources)?.watches
 }
 
 fn watches_by_session(sources: &Sources<'_>, out: &mut String) -> std::fmt::Result {
@@ -298,7 +305,7 @@ fn watches_by_session(sources: &Sources<'_>, out: &mut String) -> std::fmt::Resu
 fn watches_by_path(sources: &Sources<'_>, out: &mut String) -> std::fmt::Result {
     let Some(watches) = listed_watches(sources) else { return writeln!(out, "{ELSEWHERE}") };
     let mut by_path: BTreeMap<&Blob, Vec<SessionId>> = BTreeMap::new();
-    for (session, paths) in watches {
+    for (session, paths) in &watches {
         paths.iter().for_each(|path| by_path.entry(path).or_default().push(*session));
     }
     for (path, sessions) in by_path {
@@ -312,7 +319,7 @@ fn watches_by_path(sources: &Sources<'_>, out: &mut String) -> std::fmt::Result 
 mod tests {
     use super::*;
     use engine::coordination::Zxid;
-    use engine::coordination::survey::{Listed, Watched};
+    use engine::coordination::survey::Watched;
 
     fn place(clustered: bool) -> Place {
         let dir = PathBuf::from("/nowhere");
@@ -348,7 +355,7 @@ mod tests {
             sessions: vec![(SessionId(16), 4000, vec![Blob::from("/e")])],
             watches: Some(vec![(SessionId(16), paths)]),
         };
-        Details { clients, lines: vec![line], listed: Some(listed) }
+        Details { clients, lines: vec![line], listed: Some(listed), ..Details::default() }
     }
 
     fn said(word: FourLetterWord, clustered: bool, workers: &[Details]) -> String {

@@ -5,6 +5,7 @@
 use crate::random::Random;
 use adt::Blob;
 use check::coordination as seen;
+use engine::coordination::spread::Spread;
 use engine::coordination::{
     Acl, Change, Code, Create, Happened, Identity, Lasts, Mode, OfSession, Read, Reply, Stat,
     Watch, WatcherType, Write, Zxid,
@@ -41,14 +42,33 @@ impl Taste {
         }
     }
 
-    /// The next request. `unique` is a word that nobody else writes.
-    pub fn next(&self, random: &mut Random, unique: &str) -> Request {
+    /// The next request. `unique` is a word that nobody else writes. In a tree that is spread, what goes
+    /// over all shards is mostly left out: it has no number.
+    pub fn next(&self, random: &mut Random, unique: &str, spread: Spread) -> Request {
+        let request = self.any(random, unique, spread);
+        match request {
+            Request::Children(path, _) if spread.is_spread() && path == "/" => {
+                Request::Children(path, false)
+            }
+            Request::Watch(path, kind) if spread.is_spread() && path == "/" => {
+                Request::Watch("/a".to_owned(), kind)
+            }
+            request => request,
+        }
+    }
+
+    fn any(&self, random: &mut Random, unique: &str, spread: Spread) -> Request {
         if random.percent(self.writes_percent) {
             return match random.below(10) {
                 0 | 1 => {
                     let count = random.between(1, 3);
                     let change = |n| self.change(random, &format!("{unique}.{n}"));
-                    Request::Multi((0..count).map(change).collect())
+                    let mut changes: Vec<_> = (0..count).map(change).collect();
+                    let place = |change: &_| spread.place_of_change(&as_change(change));
+                    // All are at one shard, or all are refused, which is not what this is about.
+                    let first = place(&changes[0]);
+                    changes.retain(|change| place(change) == first);
+                    Request::Multi(changes)
                 }
                 _ => Request::Change(self.change(random, unique)),
             };
@@ -196,7 +216,7 @@ pub fn request_of(write: &Write) -> Option<Request> {
             Request::Multi(changes.iter().map(change_of).collect::<Option<_>>()?)
         }
         Write::Close => Request::Close,
-        Write::Open { .. } | Write::Reap => return None,
+        Write::Open { .. } | Write::Reap | Write::Spread(_) => return None,
     })
 }
 

@@ -5,6 +5,7 @@
 use crate::errand::{Taste, answer_of, as_asked, happened_of, text};
 use crate::random::Random;
 use check::coordination::{self as seen, Asked, Connection, Heard, Kind, Request, Session};
+use engine::coordination::spread::{Place, Spread};
 use engine::coordination::{Identity, SessionId, Zxid};
 use engine::gateway::Said;
 use engine::gateway::coordination::Connect;
@@ -80,6 +81,8 @@ struct Own {
 pub struct Guest {
     id: u64,
     habits: Habits,
+    /// Over how many shards the tree is, if it is new.
+    spread: Spread,
     random: Random,
     line: Line,
     own: Option<Own>,
@@ -102,10 +105,11 @@ const CONNECT_US: u64 = 1_500_000;
 
 impl Guest {
     /// Client number `id`.
-    pub fn new(seed: u64, id: u64, habits: Habits) -> Self {
+    pub fn new(seed: u64, id: u64, habits: Habits, spread: Spread) -> Self {
         Self {
             id,
             habits,
+            spread,
             random: Random::new(seed, &format!("guest {id}")),
             line: Line::Off,
             own: None,
@@ -239,7 +243,7 @@ impl Guest {
         for _ in 0..count.min(self.habits.pipelined.saturating_sub(self.open.len() as u64)) {
             self.number += 1;
             let unique = format!("{}-{}", self.id, self.number);
-            let request = self.habits.taste.next(&mut self.random, &unique);
+            let request = self.habits.taste.next(&mut self.random, &unique, self.spread);
             wishes.push(self.ask(now_us, request));
         }
         wishes
@@ -281,9 +285,9 @@ impl Guest {
                 self.own = None;
                 Vec::new()
             }
-            Said::Answered { reply, zxid } => {
+            Said::Answered { reply, zxid, at } => {
                 let answer = answer_of(&reply);
-                let heard = Heard::Answer { time_us: now_us, zxid: zxid.0, answer: answer.clone() };
+                let heard = Heard::Answer { time_us: now_us, zxid: at.0, answer: answer.clone() };
                 self.hear(heard);
                 if let Some(request) = self.open.pop_front() {
                     self.answered(&request, zxid.0, &answer);
@@ -335,16 +339,30 @@ impl Guest {
                 return Vec::new();
             }
             self.mark("watches_set_again");
-            return vec![self.ask(now_us, Request::Again(since, watches))];
+            return self.watch_again(now_us, since, watches);
         }
         self.mark("sessions_begun");
         let timeout_us = timeout_ms * 1000;
         let connections = vec![connection];
-        let (id, expired_us) = (session.0, None);
-        self.sessions.push(Session { id, timeout_us, connections, expired_us });
+        let id = session.0;
+        self.sessions.push(Session { id, timeout_us, connections, ..Session::default() });
         let (last, watches) = (session.0, BTreeMap::new());
         self.own = Some(Own { id: session, password, timeout_us, last, watches });
         Vec::new()
+    }
+
+    /// Each shard of a tree that is spread is asked by itself, so that each answer has a number.
+    fn watch_again(&mut self, now_us: u64, since: i64, watches: Vec<(String, Kind)>) -> Vec<Wish> {
+        let mut parts: Vec<(Place, Vec<(String, Kind)>)> = Vec::new();
+        for watch in watches {
+            let place = self.spread.place(watch.0.as_bytes());
+            match parts.iter_mut().find(|(of, _)| *of == place) {
+                Some((_, part)) => part.push(watch),
+                None => parts.push((place, vec![watch])),
+            }
+        }
+        let parts = parts.into_iter();
+        parts.map(|(_, watches)| self.ask(now_us, Request::Again(since, watches))).collect()
     }
 
     /// What a client's library makes of an answer.
@@ -361,7 +379,7 @@ impl Guest {
         if *request == Request::Ping {
             return;
         }
-        own.last = own.last.max(zxid);
+        own.last = if self.spread.is_spread() { zxid } else { own.last.max(zxid) };
         let mut watch = |path: &String, kind| {
             own.watches.entry(path.clone()).or_default().insert(kind);
         };

@@ -103,6 +103,7 @@ impl Lab {
             concurrency: Concurrency::FULL,
             level: Level::NEWEST,
             order: plan.order,
+            tree: 1,
         };
         let machine = |number| Machine::new(MachineId(number), Build::default(), vec![0]);
         let mut lab = Self {

@@ -19,6 +19,7 @@ mod plant;
 mod positions;
 mod random;
 mod server;
+mod spread;
 mod swarm;
 mod trace;
 mod visits;
@@ -30,7 +31,8 @@ pub use plant::Plant;
 pub use swarm::Focus;
 pub use world::Outcome;
 
-use check::{Bank, History, Verdict};
+use check::{Bank, History, Verdict, coordination};
+use engine::coordination::spread::{HOME, Spread};
 use std::collections::BTreeMap;
 use workload::{ACCOUNTS, DEPOSIT, account};
 use world::World;
@@ -70,10 +72,35 @@ fn judge(outcome: &mut Outcome) -> Result<Vec<Verdict>, String> {
     history.bank = Some(Bank { accounts, total: ACCOUNTS as i64 * DEPOSIT });
     let mut verdicts = check::check_all(&history);
     if let Some(sessions) = &mut outcome.sessions {
-        zxids::stamp(sessions, &outcome.disk)?;
-        verdicts.push(check::coordination::check(sessions));
+        verdicts.extend(judge_sessions(sessions, outcome.tree, &outcome.disk)?);
     }
     verdicts.extend(outcome.locks.as_ref().map(check::locks::check));
+    Ok(verdicts)
+}
+
+/// A tree at one shard is one history. A tree that is spread has one for each shard, and what holds for a
+/// session at all of them together.
+fn judge_sessions(
+    sessions: &mut coordination::History,
+    over: Spread,
+    disk: &disk::Disk,
+) -> Result<Vec<Verdict>, String> {
+    if !over.is_spread() {
+        zxids::stamp(sessions, disk, HOME)?;
+        return Ok(vec![coordination::check(sessions)]);
+    }
+    let mut parts = Vec::new();
+    for shard in over.shards() {
+        let mut part = spread::part(sessions, over, shard);
+        zxids::stamp_part(&mut part, disk, shard)?;
+        if shard != HOME {
+            spread::leave_sessions_alone(&mut part);
+        }
+        parts.push(part);
+    }
+    let mut verdicts: Vec<Verdict> = parts.iter().map(coordination::check).collect();
+    spread::join(sessions, over, &parts);
+    verdicts.push(coordination::check_together(sessions, &parts));
     Ok(verdicts)
 }
 
@@ -172,6 +199,7 @@ impl Report {
                 Focus::Everything => "",
                 Focus::Pipelines => " --pipelines",
                 Focus::Locks => " --locks",
+                Focus::Trees => " --trees",
             });
             if let Some(plant) = plant {
                 command.push_str(&format!(" --plant {}", plant.name()));

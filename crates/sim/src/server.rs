@@ -39,6 +39,8 @@ pub struct Shape {
     pub level: Level,
     /// How pipelines keep their order across shards.
     pub order: Order,
+    /// Over how many shards the tree of the coordination service is spread.
+    pub tree: u16,
 }
 
 impl Shape {
@@ -212,10 +214,11 @@ pub fn start(
         if let Some(plant) = plant {
             plant.snapshot(&mut parts);
         }
-        let home = shape.is_cluster().then(|| id_of(id.0 % shape.workers));
+        let beside = id_of(id.0 % shape.workers);
+        let home = shape.is_cluster().then_some(beside);
         let broken = plant.and_then(Plant::rule);
         let concurrency = shape.concurrency;
-        let config = shard::Config { id, concurrency, seed: own_seed, home, broken };
+        let config = shard::Config { id, concurrency, seed: own_seed, beside, home, broken };
         let membership = shape.membership(machine, map.as_ref(), id);
         let setup = Setup { shard: config, membership };
         let replica = Replica::recover(setup, build, now, parts, recovered);
@@ -319,6 +322,7 @@ fn gateway_config(
         users: vec![everything()],
         require_auth: false,
         session_timeout_ms: engine::limits::SESSION_TIMEOUT_MS,
+        tree_shards: shape.tree,
         settings: BTreeMap::new(),
         seed,
     }

@@ -52,6 +52,8 @@ pub enum Focus {
     /// Locks with fencing tokens, whose holders stand still and leave, on machines and links that do so
     /// as well.
     Locks,
+    /// Sessions and nodes of a tree that is spread over several shards.
+    Trees,
 }
 
 /// Something that goes wrong, or that somebody does at a bad moment.
@@ -190,7 +192,20 @@ impl Swarm {
             Focus::Everything => shape,
             Focus::Pipelines => of_pipelines(seed, shape, plant),
             Focus::Locks => of_locks(seed, shape, plant),
+            Focus::Trees => of_trees(seed, shape),
         };
+        let tree = match (focus, plant) {
+            (Focus::Trees, _) => {
+                if shape.shards < 4 {
+                    2
+                } else {
+                    4
+                }
+            }
+            (_, Some(_)) => 1,
+            (_, None) => tree(seed, shape),
+        };
+        let shape = Shape { tree, ..shape };
         let mut faults = faults(&mut Random::new(seed, "swarm"), shape.is_cluster());
         if focus == Focus::Pipelines {
             let mut random = Random::new(seed, "leaders");
@@ -216,7 +231,9 @@ impl Swarm {
         let manners = Manners::draw(&mut Random::new(seed, "manners"), shape.is_cluster());
         let mut random_mix = Random::new(seed, "mix");
         let (manners, mix) = match focus {
-            Focus::Everything | Focus::Locks => (manners, Mix::draw(&mut random_mix)),
+            Focus::Everything | Focus::Locks | Focus::Trees => {
+                (manners, Mix::draw(&mut random_mix))
+            }
             Focus::Pipelines => {
                 let mix = Mix::of_pipelines(&mut random_mix);
                 // As many commands as with shorter ones.
@@ -225,11 +242,18 @@ impl Swarm {
         };
         Self {
             shape,
-            guests: if focus == Focus::Everything { guests(seed, plant) } else { 0 },
+            guests: match focus {
+                Focus::Everything => guests(seed, plant),
+                Focus::Trees => Random::new(seed, "guests").between(2, 6),
+                Focus::Pipelines | Focus::Locks => 0,
+            },
             holders: holders(seed, focus, plant),
             holding: holder::Habits::draw(&mut Random::new(seed, "holding"), shape.is_cluster()),
             habits: Habits::draw(&mut Random::new(seed, "habits")),
-            clients: if focus == Focus::Locks { 1 } else { random.between(2, 10) },
+            clients: match focus {
+                Focus::Locks | Focus::Trees => 1,
+                _ => random.between(2, 10),
+            },
             skew_us: *random.pick(&[0, 50, 20_000, 2_000_000]),
             // Less than ten percent between any two, as the guide asks for.
             drift_ppm: *random.pick(&[0, 200, 45_000]),
@@ -274,6 +298,7 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
             concurrency,
             level,
             order,
+            tree: 1,
         };
     }
     debug_assert!(founders <= REPLICAS_MAX as u64);
@@ -281,7 +306,21 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
     let spare = if random.percent(50) { 0 } else { random.below(MACHINES_MAX - founders + 1) };
     let machines = (founders + spare).max(3) as u16;
     let founders = founders as u16;
-    Shape { machines, founders, clustered: true, workers, shards, concurrency, level, order }
+    let tree = 1;
+    Shape { machines, founders, clustered: true, workers, shards, concurrency, level, order, tree }
+}
+
+/// Over how many shards the tree is spread, of those that there are: over one in half of the runs that have
+/// several. The few names of this world are at more than one of two and of four shards.
+fn tree(seed: u64, shape: Shape) -> u16 {
+    let over: &[u16] = match shape.shards {
+        1 => &[1],
+        2 | 3 => &[1, 2],
+        _ => &[1, 1, 2, 4],
+    };
+    // Before all machines understand it, a tree stays where it is.
+    let can = shape.level.suffices_for(Level::SPREAD);
+    if can { *Random::new(seed, "tree").pick(over) } else { 1 }
 }
 
 /// How pipelines keep their order across shards: mostly as it is meant.
@@ -313,6 +352,20 @@ fn of_locks(seed: u64, shape: Shape, plant: Option<Plant>) -> Shape {
     };
     let shape = Shape { workers, shards, level, ..shape };
     if plant.is_some() || random.percent(15) {
+        return shape;
+    }
+    let founders = *random.pick(&[3, 3, 3, 5]);
+    let machines = shape.machines.max(founders);
+    Shape { machines, founders, clustered: true, ..shape }
+}
+
+/// Several shards, mostly of a cluster, whose build knows trees that are spread.
+fn of_trees(seed: u64, shape: Shape) -> Shape {
+    let mut random = Random::new(seed, "trees");
+    let shards = *random.pick(&[2, 2, 4]);
+    let workers = random.between(1, u64::from(shards.min(3))) as u16;
+    let shape = Shape { workers, shards, level: Level::NEWEST, ..shape };
+    if random.percent(15) {
         return shape;
     }
     let founders = *random.pick(&[3, 3, 3, 5]);

@@ -27,6 +27,7 @@ use crate::swarm::{Fault, Swarm};
 use crate::trace::Trace;
 use adt::Reply;
 use clients::Connection;
+use engine::coordination::spread::Spread;
 use engine::entry::KeptGroup;
 use engine::gateway::Said;
 use engine::limits::{IDLE_HOLDER_US_MAX, STREAM_KEPT_US, TICK_US};
@@ -68,6 +69,8 @@ pub struct Outcome {
     pub events: Vec<check::Event>,
     /// What clients of the coordination service have seen, if there were any.
     pub sessions: Option<check::coordination::History>,
+    /// Over how many shards their tree was spread.
+    pub tree: Spread,
     /// What clients of locks have done, if there were any.
     pub locks: Option<check::locks::History>,
     /// What the disks hold at the end.

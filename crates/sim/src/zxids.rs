@@ -5,23 +5,24 @@ use crate::disk::Disk;
 use crate::errand::request_of;
 use check::coordination::{History, Session, code};
 use engine::coordination::service::Command;
+use engine::coordination::spread::Step;
 use engine::coordination::{Write, Zxid};
 use engine::entry::{EntryCodec, LogRecord};
 use engine::message::ShardId;
 use raft::eraftpb::EntryType;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wire::entry::EntryFormat;
 
 /// A change in the log.
 type Logged = (i64, Command);
 
-/// All changes of the coordination service, in order.
-fn changes(disk: &Disk) -> Result<Vec<Logged>, String> {
+/// All changes of the coordination service at a shard, in order.
+fn changes(disk: &Disk, of: ShardId) -> Result<Vec<Logged>, String> {
     let mut changes = Vec::new();
     let mut last = Zxid::default();
     for (shard, raft_entry) in disk.archive() {
         let is_change = raft_entry.get_entry_type() != EntryType::EntryNormal;
-        if shard != ShardId(0) || raft_entry.data.is_empty() || is_change {
+        if shard != of || raft_entry.data.is_empty() || is_change {
             continue;
         }
         let entry = EntryFormat.decode(&raft_entry.data);
@@ -30,7 +31,7 @@ fn changes(disk: &Disk) -> Result<Vec<Logged>, String> {
         for (index, record) in entry.records.into_iter().enumerate() {
             if let LogRecord::Coordinate(command) = record {
                 let ts = adt::Timestamp(first.0 + index as u64);
-                last = Zxid::after(last, ts);
+                last = Zxid::after(last.max(command.after), ts);
                 changes.push((last.0, *command));
             }
         }
@@ -40,18 +41,61 @@ fn changes(disk: &Disk) -> Result<Vec<Logged>, String> {
 
 /// Gives every change that was asked for its place in the log, if it has one, and finds the sessions
 /// that the service has ended and whatever else is there.
-pub fn stamp(history: &mut History, disk: &Disk) -> Result<(), String> {
+pub fn stamp(history: &mut History, disk: &Disk, shard: ShardId) -> Result<(), String> {
     let mut of: BTreeMap<i64, VecDeque<Logged>> = BTreeMap::new();
-    for (zxid, command) in changes(disk)? {
+    for (zxid, command) in changes(disk, shard)? {
         let session = command.session.0;
         match command.write {
-            Write::Open { .. } => {}
+            Write::Open { .. } | Write::Spread(_) => {}
             // The service does not say who it is when it ends a session.
             Write::Close if command.identities.is_empty() => history.ends.push((session, zxid)),
             _ => of.entry(session).or_default().push_back((zxid, command)),
         }
     }
     for session in &mut history.sessions {
+        let logged = of.remove(&session.id).unwrap_or_default();
+        let strays = stamp_session(session, logged);
+        history.strays.extend(strays.into_iter().map(|(zxid, _)| (session.id, zxid)));
+    }
+    Ok(())
+}
+
+/// The same for one shard of a tree that is spread, without the requests that end sessions. A session that is
+/// at several shards begins to end before it ends.
+pub fn stamp_part(history: &mut History, disk: &Disk, shard: ShardId) -> Result<(), String> {
+    let changes = changes(disk, shard)?;
+    let mut ends: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut closings: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut closed = BTreeSet::new();
+    for (zxid, Command { session, identities, write, .. }) in &changes {
+        match write {
+            Write::Close => {
+                closings.entry(session.0).or_insert(*zxid);
+                closed.extend((!identities.is_empty()).then_some(session.0));
+            }
+            Write::Spread(Step::Depart { .. }) => drop(closings.entry(session.0).or_insert(*zxid)),
+            Write::Spread(Step::Finish | Step::Gone) => {
+                ends.entry(session.0).or_insert(*zxid);
+            }
+            _ => {}
+        }
+    }
+    for (session, zxid) in closings {
+        match ends.get(&session) {
+            Some(_) => history.closings.push((session, zxid)),
+            None => drop(ends.insert(session, zxid)),
+        }
+    }
+    history.ends.extend(ends);
+    let is_asked = |(_, command): &Logged| {
+        !matches!(command.write, Write::Open { .. } | Write::Close | Write::Reap | Write::Spread(_))
+    };
+    let mut of: BTreeMap<i64, VecDeque<Logged>> = BTreeMap::new();
+    for logged in changes.into_iter().filter(is_asked) {
+        of.entry(logged.1.session.0).or_default().push_back(logged);
+    }
+    for session in &mut history.sessions {
+        session.closed = closed.contains(&session.id);
         let logged = of.remove(&session.id).unwrap_or_default();
         let strays = stamp_session(session, logged);
         history.strays.extend(strays.into_iter().map(|(zxid, _)| (session.id, zxid)));

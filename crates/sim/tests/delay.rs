@@ -65,6 +65,7 @@ impl World {
                     id: ShardId(0),
                     concurrency: Concurrency::named("full").unwrap(),
                     seed: seed * 10 + u64::from(own.0),
+                    beside: GatewayId { machine: own, ..GATEWAY },
                     home: Some(GatewayId { machine: own, ..GATEWAY }),
                     broken: None,
                 },

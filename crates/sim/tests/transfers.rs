@@ -21,7 +21,14 @@ fn follower() -> Node<EntryFormat> {
     let concurrency = Concurrency::named("full").unwrap();
     let voters = (1..=3).map(MachineId).collect();
     let setup = Setup {
-        shard: shard::Config { id: SHARD, concurrency, seed: 1, home: Some(id), broken: None },
+        shard: shard::Config {
+            id: SHARD,
+            concurrency,
+            seed: 1,
+            beside: id,
+            home: Some(id),
+            broken: None,
+        },
         membership: Membership::clustered(id.machine, voters),
     };
     let replica = Replica::recover(setup, EntryFormat, NOW, vec![], Recovered::default());

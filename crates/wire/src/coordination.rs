@@ -3,8 +3,10 @@
 //! Counts and lengths are in the [`Form`] of what it is part of. Versions are -1 so often that they
 //! always have all of their bytes.
 
-use crate::bytes::{Form, Reader, put_u32, put_u64};
+use crate::bytes::{Form, Reader, put_u16, put_u32, put_u64};
+use crate::entry::{put_shards_in, read_shards};
 use adt::{Blob, Corrupt};
+use engine::coordination::spread::{Spread, Step};
 use engine::coordination::{
     Acl, Change, Code, Create, Event, Happened, Identity, Lasts, Mode, Password, Read, Reply,
     SessionId, Stat, Watch, WatcherType, Write, Zxid,
@@ -20,6 +22,13 @@ const CHANGES: u8 = 6;
 const OPEN: u8 = 7;
 const CLOSE: u8 = 8;
 const REAP: u8 = 9;
+const OVER: u8 = 10;
+const JOIN: u8 = 11;
+const ENTER: u8 = 12;
+const DEPART: u8 = 13;
+const FINISH: u8 = 14;
+const GONE: u8 = 15;
+const FORGET: u8 = 16;
 
 const EXISTS: u8 = 1;
 const DATA: u8 = 2;
@@ -43,6 +52,7 @@ const PATH: u8 = 9;
 const SEVERAL: u8 = 10;
 const SESSION: u8 = 11;
 const REFUSED: u8 = 12;
+const JOINED: u8 = 13;
 
 /// What a node is to be, as bits of one byte.
 const EPHEMERAL: u8 = 1;
@@ -326,6 +336,33 @@ pub(crate) fn put_write(form: Form, write: &Write, out: &mut Vec<u8>) {
         }
         Write::Close => out.push(CLOSE),
         Write::Reap => out.push(REAP),
+        Write::Spread(step) => put_step(form, step, out),
+    }
+}
+
+fn put_step(form: Form, step: &Step, out: &mut Vec<u8>) {
+    match step {
+        Step::Over(spread) => {
+            out.push(OVER);
+            put_u16(spread.count(), out);
+        }
+        Step::Join(shards) => {
+            out.push(JOIN);
+            put_shards_in(form, shards, out);
+        }
+        Step::Enter { timeout_ms, password, joined } => {
+            out.push(ENTER);
+            put_i32(*timeout_ms, out);
+            out.extend_from_slice(password);
+            put_zxid(*joined, out);
+        }
+        Step::Depart { ended } => {
+            out.push(DEPART);
+            put_zxid(*ended, out);
+        }
+        Step::Finish => out.push(FINISH),
+        Step::Gone => out.push(GONE),
+        Step::Forget => out.push(FORGET),
     }
 }
 
@@ -335,6 +372,17 @@ pub(crate) fn get_write(reader: &mut Reader<'_>) -> Result<Write, Corrupt> {
         OPEN => Write::Open { timeout_ms: get_i32(reader)?, password: get_password(reader)? },
         CLOSE => Write::Close,
         REAP => Write::Reap,
+        OVER => Write::Spread(Step::Over(Spread::over(reader.u16()?))),
+        JOIN => Write::Spread(Step::Join(read_shards(reader)?.into_vec())),
+        ENTER => Write::Spread(Step::Enter {
+            timeout_ms: get_i32(reader)?,
+            password: get_password(reader)?,
+            joined: get_zxid(reader)?,
+        }),
+        DEPART => Write::Spread(Step::Depart { ended: get_zxid(reader)? }),
+        FINISH => Write::Spread(Step::Finish),
+        GONE => Write::Spread(Step::Gone),
+        FORGET => Write::Spread(Step::Forget),
         kind => Write::Change(get_change_of(kind, reader)?),
     })
 }
@@ -449,6 +497,11 @@ pub(crate) fn put_reply(form: Form, result: &Result<Reply, Code>, out: &mut Vec<
             out.push(SESSION);
             put_session(*session, out);
         }
+        Reply::Joined(timeout_ms, shards) => {
+            out.push(JOINED);
+            put_i32(*timeout_ms, out);
+            put_shards_in(form, shards, out);
+        }
     }
 }
 
@@ -477,6 +530,7 @@ fn get_reply_of(kind: u8, reader: &mut Reader<'_>) -> Result<Result<Reply, Code>
         PATHS => Reply::Paths(get_blobs(reader)?),
         PATH => Reply::Path(get_blob(reader)?),
         SESSION => Reply::Session(get_session(reader)?),
+        JOINED => Reply::Joined(get_i32(reader)?, read_shards(reader)?.into_vec()),
         REFUSED => return Ok(Err(code(get_i32(reader)?).ok_or(Corrupt)?)),
         _ => return Err(Corrupt),
     }))

@@ -1,4 +1,4 @@
-//! Log entries as bytes, versions 2 to 7; version 1 is read too. `docs/internals/formats.md` has the
+//! Log entries as bytes, versions 2 to 8; version 1 is read too. `docs/internals/formats.md` has the
 //! layout.
 //!
 //! Operations are written as the words of a command that parses to the same operation, so that the
@@ -6,7 +6,7 @@
 //! together with its index and term.
 
 use crate::bytes::{Form, Reader, put_option, put_u16, put_u64};
-use crate::peer::coordination::{get_command, put_command};
+use crate::peer::coordination::{get_command, get_spread_command, put_command, put_spread_command};
 use crate::snapshot::SnapshotFormat;
 use crate::stream::{
     put_group, put_link, put_links, put_places, put_stream, read_chained, read_group, read_link,
@@ -37,6 +37,8 @@ const VERSION_CHAINED: u8 = 5;
 const VERSION_COORDINATED: u8 = 6;
 /// The same, with changes of it for which quotas hold.
 const VERSION_QUOTAS: u8 = 7;
+/// The same, with changes of a tree that is spread over several shards.
+const VERSION_SPREAD: u8 = 8;
 /// The version before clusters: it has short transactions and no [`VOID`].
 pub(crate) const VERSION_ALONE: u8 = 1;
 /// Most records that an entry of this version can hold, whatever shards do today.
@@ -62,6 +64,7 @@ const PROMISE: u8 = 16;
 const COORDINATE: u8 = 17;
 const OUTLIVE: u8 = 18;
 const COORDINATE_IN_QUOTAS: u8 = 19;
+const COORDINATE_SPREAD: u8 = 20;
 
 const HAS_REQUEST: u8 = 1;
 const HAS_GUARDS: u8 = 2;
@@ -84,6 +87,7 @@ impl EntryCodec for EntryFormat {
         // there would be none.
         let needed = entry.records.iter().map(LogRecord::level).max();
         let (version, form) = match level.max(needed.unwrap_or(Level::CLUSTERS)) {
+            _ if needed == Some(Level::SPREAD) => (VERSION_SPREAD, Form::Short),
             _ if needed == Some(Level::QUOTAS) => (VERSION_QUOTAS, Form::Short),
             _ if needed == Some(Level::COORDINATED) => (VERSION_COORDINATED, Form::Short),
             _ if needed == Some(Level::CHAINED) => (VERSION_CHAINED, Form::Short),
@@ -128,7 +132,7 @@ impl EntryCodec for EntryFormat {
 
 /// Whether numbers are as short as they can be.
 fn has_shorts(version: u8) -> bool {
-    (VERSION_COMPACT..=VERSION_QUOTAS).contains(&version)
+    (VERSION_COMPACT..=VERSION_SPREAD).contains(&version)
 }
 
 /// The level that it takes to understand these bytes of an entry.
@@ -139,6 +143,7 @@ pub fn level_of(bytes: &[u8]) -> Level {
         Some(&VERSION_CHAINED) => Level::CHAINED,
         Some(&VERSION_COORDINATED) => Level::COORDINATED,
         Some(&VERSION_QUOTAS) => Level::QUOTAS,
+        Some(&VERSION_SPREAD) => Level::SPREAD,
         _ => Level::CLUSTERS,
     }
 }
@@ -219,6 +224,11 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
             put_u16(shard.outside(), out);
             put_u64(*term, out);
         }
+        LogRecord::Coordinate(command) if command.is_spread() => {
+            out.push(COORDINATE_SPREAD);
+            out.push(u8::from(command.quotas));
+            put_spread_command(words.form, command, out);
+        }
         LogRecord::Coordinate(command) => {
             out.push(if command.quotas { COORDINATE_IN_QUOTAS } else { COORDINATE });
             put_command(words.form, command, out);
@@ -260,6 +270,11 @@ fn read_record(
         },
         COORDINATE if version >= VERSION_COORDINATED => {
             LogRecord::Coordinate(Box::new(get_command(reader)?))
+        }
+        COORDINATE_SPREAD if version >= VERSION_SPREAD => {
+            let quotas = reader.flag()?;
+            let command = get_spread_command(reader)?;
+            LogRecord::Coordinate(Box::new(Command { quotas, ..command }))
         }
         COORDINATE_IN_QUOTAS if version >= VERSION_QUOTAS => {
             let command = get_command(reader)?;
@@ -485,7 +500,7 @@ pub(crate) fn put_shards(shards: &[ShardId], out: &mut Vec<u8>) {
     put_shards_in(Form::Wide, shards, out);
 }
 
-fn put_shards_in(form: Form, shards: &[ShardId], out: &mut Vec<u8>) {
+pub(crate) fn put_shards_in(form: Form, shards: &[ShardId], out: &mut Vec<u8>) {
     form.put_count(shards.len(), out);
     for shard in shards {
         form.put_u16(shard.0, out);

@@ -9,14 +9,17 @@ use crate::coordination::{
     get_node, get_password, get_session, get_zxid, put_node, put_session, put_zxid,
 };
 use crate::entry::{
-    VERSION, VERSION_ALONE, Words, put_gateway, put_prepare, put_request, put_txn, read_gateway,
-    read_prepare, read_request, read_txn, read_version,
+    VERSION, VERSION_ALONE, Words, put_gateway, put_prepare, put_request, put_shards, put_txn,
+    read_gateway, read_prepare, read_request, read_shards, read_txn, read_version,
 };
 use crate::saved::{put_record, put_reply, read_record, read_reply};
 use crate::stream::{
     put_kept, put_links, put_stream, put_units, read_kept, read_links, read_stream, read_units,
 };
 use adt::{Corrupt, Timestamp};
+use engine::coordination::Zxid;
+use engine::coordination::service::Session;
+use engine::coordination::spread::Spread;
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::message::{MachineId, ShardId};
 use engine::replication::Members;
@@ -42,6 +45,8 @@ const NODE: u8 = 15;
 const FENCE: u8 = 16;
 const FENCE_FLOOR: u8 = 17;
 const OUTLIVED: u8 = 18;
+const SPREAD: u8 = 19;
+const SPREAD_SESSION: u8 = 20;
 
 /// The snapshot format of this version of the product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -181,6 +186,16 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
             put_u32(*timeout_ms as u32, out);
             out.extend_from_slice(password);
         }
+        SnapshotPart::Spread { over, departed } => {
+            out.push(SPREAD);
+            put_u16(over.count(), out);
+            put_zxid(*departed, out);
+        }
+        SnapshotPart::SpreadSession { session, kept, ending } => {
+            out.push(SPREAD_SESSION);
+            put_session(*session, out);
+            put_spread_session(kept, *ending, out);
+        }
         SnapshotPart::Node(path, node) => {
             out.push(NODE);
             put_word(path, out);
@@ -269,10 +284,40 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
             timeout_ms: reader.u32()? as i32,
             password: get_password(reader)?,
         },
+        SPREAD => {
+            let over = Spread::over(reader.u16()?);
+            SnapshotPart::Spread { over, departed: get_zxid(reader)? }
+        }
+        SPREAD_SESSION => read_spread_session(reader)?,
         NODE => SnapshotPart::Node(reader.word()?.into(), Box::new(get_node(reader)?)),
         END => SnapshotPart::End { parts: reader.u64()? },
         _ => return Err(Corrupt),
     })
+}
+
+fn put_spread_session(kept: &Session, ending: Option<(Zxid, bool)>, out: &mut Vec<u8>) {
+    put_u32(kept.timeout_ms as u32, out);
+    out.extend_from_slice(&kept.password);
+    put_zxid(kept.entered, out);
+    let joined: Vec<ShardId> = kept.joined.iter().copied().collect();
+    put_shards(&joined, out);
+    out.push(u8::from(ending.is_some()));
+    if let Some((ended, finished)) = ending {
+        put_zxid(ended, out);
+        out.push(u8::from(finished));
+    }
+}
+
+fn read_spread_session(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
+    let (session, timeout_ms) = (get_session(reader)?, reader.u32()? as i32);
+    let (password, entered) = (get_password(reader)?, get_zxid(reader)?);
+    let joined = read_shards(reader)?.into_iter().collect();
+    let kept = Box::new(Session { timeout_ms, password, joined, entered, ..Session::default() });
+    let ending = match reader.flag()? {
+        true => Some((get_zxid(reader)?, reader.flag()?)),
+        false => None,
+    };
+    Ok(SnapshotPart::SpreadSession { session, kept, ending })
 }
 
 pub(crate) fn put_members(members: &Members, out: &mut Vec<u8>) {

@@ -6,7 +6,8 @@ mod stream;
 
 use adt::{ArgBuf, Blob, Corrupt, ErrorReply, Record, Reply, Timestamp, Value, record};
 use engine::coordination::acl::Rules;
-use engine::coordination::service::Command;
+use engine::coordination::service::{Command, Session};
+use engine::coordination::spread::{Spread, Step};
 use engine::coordination::tree::Node;
 use engine::coordination::{Acl, Change, Create, Identity, Lasts, Mode, SessionId, Write, Zxid};
 use engine::entry::{
@@ -303,7 +304,7 @@ fn command() -> Command {
     let create = Change::Create(Create { path, data, acl, mode, stat: true });
     let delete = Change::Delete { path: Blob::from("/b"), version: -1 };
     let write = Write::Multi(vec![create, delete]);
-    Command { session: SessionId(7), identities: vec![who], write, quotas: false }
+    Command { identities: vec![who], ..Command::of(SessionId(7), write) }
 }
 
 #[test]
@@ -330,6 +331,51 @@ fn changes_for_which_quotas_hold_take_a_version_that_earlier_builds_refuse() {
     let mut older = bytes;
     older[0] = 6;
     assert_eq!(EntryFormat.decode(&older), Err(Corrupt), "version 6 has no quotas");
+}
+
+#[test]
+fn changes_of_a_tree_that_is_spread_take_a_version_that_earlier_builds_refuse() {
+    let steps = [
+        Step::Over(Spread::over(4)),
+        Step::Join(vec![ShardId(1), ShardId(3)]),
+        Step::Enter { timeout_ms: 6_000, password: [7; 16], joined: Zxid(8) },
+        Step::Depart { ended: Zxid(9) },
+        Step::Finish,
+        Step::Gone,
+        Step::Forget,
+    ];
+    let mut entry = entry_of_chains();
+    let after = Command { after: Zxid(5), quotas: true, ..command() };
+    entry.records.push(LogRecord::Coordinate(Box::new(after)));
+    for step in steps {
+        let command = Command::of(SessionId(7), Write::Spread(step));
+        entry.records.push(LogRecord::Coordinate(Box::new(command)));
+    }
+    let bytes = encoded(&entry);
+    assert_eq!(EntryFormat.decode(&bytes), Ok(entry));
+    assert_eq!(level_of(&bytes), Level::SPREAD);
+    let mut older = bytes;
+    older[0] = 7;
+    assert_eq!(EntryFormat.decode(&older), Err(Corrupt), "version 7 has one tree at one shard");
+}
+
+#[test]
+fn sessions_at_several_shards_are_part_of_a_snapshot() {
+    let (session, joined) = (SessionId(7), [ShardId(1), ShardId(2)].into_iter().collect());
+    let kept = Session { timeout_ms: 6_000, password: [7; 16], joined, ..Session::default() };
+    let entered = Session { entered: Zxid(8), ..Session::default() };
+    let at = |kept: &Session, ending| {
+        let kept = Box::new(kept.clone());
+        SnapshotPart::SpreadSession { session, kept, ending }
+    };
+    let parts = vec![
+        SnapshotPart::Spread { over: Spread::over(4), departed: Zxid(0) },
+        at(&kept, None),
+        at(&kept, Some((Zxid(9), true))),
+        at(&entered, Some((Zxid(9), false))),
+    ];
+    let bytes: Vec<u8> = parts.iter().flat_map(framed).collect();
+    assert_parts(&bytes, parts);
 }
 
 #[test]
@@ -548,7 +594,7 @@ fn a_part_of_an_entry_is_no_entry() {
     longer.push(0);
     assert_eq!(EntryFormat.decode(&longer), Err(Corrupt));
     let mut newer = bytes;
-    newer[0] = 8;
+    newer[0] = 9;
     assert_eq!(EntryFormat.decode(&newer), Err(Corrupt));
 }
 

@@ -8,6 +8,7 @@ mod stream;
 use adt::{Blob, Corrupt, ErrorReply, Reply};
 use engine::coordination::acl::Rules;
 use engine::coordination::service::Command;
+use engine::coordination::spread::Step;
 use engine::coordination::{
     Answered as Coordinated, Ask, Code, Event, Happened, OfSession, Read, Reply as Done, SessionId,
     Told, Watch, WatcherType, Write, Zxid,
@@ -104,9 +105,13 @@ fn about_sessions() -> Vec<Parcel> {
         OfSession::Watches { path: path.clone(), which: WatcherType::Data },
     ];
     let asks = [
-        Ask::Write(Command { session, identities, write, quotas: false }),
+        Ask::Write(Command { identities, ..Command::of(session, write) }),
         Ask::Resume { session, password: [8; 16] },
         Ask::Leave(session),
+        Ask::Write(Command {
+            after: Zxid(6),
+            ..Command::of(session, Write::Spread(Step::Join(vec![ShardId(1)])))
+        }),
     ];
     let asks = asks.into_iter().chain(of.map(|of| Ask::Of(session, of)));
     let event = Event { happened: Happened::Deleted, path };
@@ -116,12 +121,18 @@ fn about_sessions() -> Vec<Parcel> {
         Told::Moved,
         Told::Ended,
     ];
-    let notices = told.map(|told| Answer::Notice(Notice::Session { session, told }));
-    let replies = [Ok(Done::Session(session)), Err(Code::SessionMoved)];
+    let notices =
+        told.map(|told| Answer::Notice(Notice::Session { shard: ShardId(0), session, told }));
+    let elsewhere = Notice::Session { shard: ShardId(2), session, told: Told::Ended };
+    let (ended, finished, shards) = (Zxid(5), true, vec![ShardId(2)]);
+    let ending = Notice::Ending { session, ended, finished, shards };
+    let notices = notices.into_iter().chain([elsewhere, ending].map(Answer::Notice));
+    let joined = Done::Joined(6_000, vec![ShardId(2)]);
+    let replies = [Ok(Done::Session(session)), Ok(joined), Err(Code::SessionMoved)];
     let answers = replies.map(|reply| Coordinated { reply, zxid: Zxid(5), told: 2 });
     let answers = answers.map(|answer| Answer::Coordinated(Box::new(answer)));
     let asked = asks.map(|ask| asked(Body::Coordinate(Box::new(ask))));
-    asked.chain(notices.into_iter().chain(answers).map(answered)).collect()
+    asked.chain(notices.chain(answers).map(answered)).collect()
 }
 
 /// The same about locks.

@@ -20,7 +20,8 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
         earliest = earliest.min(*time_us);
         *time_us = earliest;
     }
-    for session in &history.sessions {
+    // Who has begun elsewhere ends there.
+    for session in history.sessions.iter().filter(|session| !session.elsewhere) {
         let ended = history.ends.iter().filter(|(id, _)| *id == session.id);
         let ended = ended.map(|(_, zxid)| *zxid).min();
         let closed = closed(session);
@@ -50,6 +51,9 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
 }
 
 fn closed(session: &Session) -> bool {
+    if session.closed {
+        return true;
+    }
     let asked = session.connections.iter().flat_map(|connection| &connection.asked);
     asked.into_iter().any(|asked| asked.request == Request::Close && asked.zxid.is_some())
 }

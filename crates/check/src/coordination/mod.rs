@@ -18,6 +18,7 @@
 mod lives;
 mod order;
 mod replay;
+mod together;
 mod tree;
 mod watches;
 
@@ -257,6 +258,17 @@ pub struct Session {
     pub connections: Vec<Connection>,
     /// When its client was told, on coming back, that it had ended.
     pub expired_us: Option<u64>,
+    /// It has begun at another service, and its number is that of no change of this one.
+    pub elsewhere: bool,
+    /// It has ended because its client has asked for that, where no request says so.
+    pub closed: bool,
+}
+
+impl Session {
+    /// The change with which it began, if that is one of this service.
+    fn began(&self) -> Zxid {
+        if self.elsewhere { 0 } else { self.id }
+    }
 }
 
 /// What was there at the end of the history.
@@ -275,6 +287,9 @@ pub struct History {
     pub sessions: Vec<Session>,
     /// Sessions that the service has ended, with the change that did it.
     pub ends: Vec<(i64, Zxid)>,
+    /// Sessions that are at several services, with the change after which they may do nothing more at this
+    /// one: their ephemeral nodes are there until they end.
+    pub closings: Vec<(i64, Zxid)>,
     /// Changes in the log that no session can have asked for where they are: session and change.
     pub strays: Vec<(i64, Zxid)>,
     /// What was there at the end, if it was looked at.
@@ -295,6 +310,15 @@ pub fn check(history: &History) -> Verdict {
     order::check(history, &mut verdict);
     watches::check(history, &replayed, &mut verdict);
     lives::check(history, &mut verdict);
+    verdict
+}
+
+/// The verdict about what several services have of the same sessions, each of which was checked by itself:
+/// `history` has all requests, with their places in the logs, and each service its `parts` of it.
+pub fn check_together(history: &History, parts: &[History]) -> Verdict {
+    let mut verdict = Verdict::new("coordination over several shards");
+    verdict.count("sessions", history.sessions.len());
+    together::check(history, parts, &mut verdict);
     verdict
 }
 

@@ -18,7 +18,7 @@ fn real_time(history: &History, verdict: &mut Verdict) {
     let mut asked = Vec::new();
     for session in &history.sessions {
         for connection in &session.connections {
-            known.push((connection.time_us, session.id));
+            known.push((connection.time_us, session.began()));
             for heard in &connection.heard {
                 let (Heard::Answer { time_us, zxid, .. } | Heard::Told { time_us, zxid, .. }) =
                     heard;
@@ -51,7 +51,7 @@ fn real_time(history: &History, verdict: &mut Verdict) {
 
 /// A session's requests take effect in the order in which it asks them, on all its connections.
 fn in_order(session: &super::Session, verdict: &mut Verdict) {
-    let mut before = session.id;
+    let mut before = session.began();
     for connection in &session.connections {
         for (asked, answered) in connection.exchanges() {
             let writes = asked.request.is_write() && asked.zxid.is_some();
@@ -79,7 +79,7 @@ fn in_order(session: &super::Session, verdict: &mut Verdict) {
 }
 
 /// What a connection has asked takes effect as far as some request, and nothing behind it does.
-fn without_holes(session: &super::Session, verdict: &mut Verdict) {
+pub(super) fn without_holes(session: &super::Session, verdict: &mut Verdict) {
     for connection in &session.connections {
         let mut missing = None;
         for (asked, answered) in connection.exchanges() {

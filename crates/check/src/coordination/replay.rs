@@ -20,6 +20,7 @@ pub(super) struct Replayed {
 /// Something that is carried out.
 enum Step<'a> {
     Begin(i64),
+    Closing(i64),
     End(i64),
     Ask { session: i64, place: Place, request: &'a Request, answer: Option<&'a Answer> },
 }
@@ -29,7 +30,9 @@ enum Step<'a> {
 fn steps<'a>(history: &'a History, verdict: &mut Verdict) -> Vec<(Zxid, bool, Step<'a>)> {
     let mut steps = Vec::new();
     for (s, session) in history.sessions.iter().enumerate() {
-        steps.push((session.id, false, Step::Begin(session.id)));
+        if !session.elsewhere {
+            steps.push((session.id, false, Step::Begin(session.id)));
+        }
         for (c, connection) in session.connections.iter().enumerate() {
             for (r, (asked, answered)) in connection.exchanges().enumerate() {
                 let answer = answered.map(|(_, _, answer)| answer);
@@ -53,6 +56,8 @@ fn steps<'a>(history: &'a History, verdict: &mut Verdict) -> Vec<(Zxid, bool, St
         }
     }
     steps.extend(history.ends.iter().map(|(session, zxid)| (*zxid, false, Step::End(*session))));
+    let closings = history.closings.iter();
+    steps.extend(closings.map(|(session, zxid)| (*zxid, false, Step::Closing(*session))));
     steps.sort_by_key(|(zxid, reads, _)| (*zxid, *reads));
     steps
 }
@@ -60,6 +65,7 @@ fn steps<'a>(history: &'a History, verdict: &mut Verdict) -> Vec<(Zxid, bool, St
 /// Replays a history, and reports answers that are not those of the model.
 pub(super) fn replay(history: &History, verdict: &mut Verdict) -> Replayed {
     let mut tree = Tree::new();
+    history.sessions.iter().filter(|s| s.elsewhere).for_each(|session| tree.begin(session.id));
     let mut replayed = Replayed::default();
     let mut last = None;
     for (zxid, reads, step) in steps(history, verdict) {
@@ -70,6 +76,7 @@ pub(super) fn replay(history: &History, verdict: &mut Verdict) -> Replayed {
         let mut events = Vec::new();
         match step {
             Step::Begin(session) => tree.begin(session),
+            Step::Closing(session) => tree.close(session),
             Step::End(session) => tree.end(session, zxid, &mut events),
             Step::Ask { session, place, request, answer } if reads => {
                 let expected = tree.read(session, request);

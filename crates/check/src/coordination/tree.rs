@@ -19,6 +19,8 @@ struct Node {
 pub(super) struct Tree {
     nodes: BTreeMap<String, Node>,
     sessions: BTreeSet<i64>,
+    /// Sessions that may do nothing more, and whose nodes are still there.
+    closing: BTreeSet<i64>,
     /// What sequential nodes were ever called, with the change that created their parent.
     numbered: BTreeSet<(Zxid, String)>,
 }
@@ -43,8 +45,8 @@ fn fits(wanted: i32, node: &Node) -> Result<(), i32> {
 
 impl Tree {
     pub fn new() -> Self {
-        let mut tree =
-            Self { nodes: BTreeMap::new(), sessions: BTreeSet::new(), numbered: BTreeSet::new() };
+        let (nodes, sessions, closing, numbered) = Default::default();
+        let mut tree = Self { nodes, sessions, closing, numbered };
         for path in FIXED {
             tree.nodes.insert(path.to_owned(), Node::default());
         }
@@ -107,9 +109,16 @@ impl Tree {
         (answer, events)
     }
 
+    /// A session may do nothing more. Its ephemeral nodes stay until it ends.
+    pub fn close(&mut self, session: i64) {
+        if self.sessions.remove(&session) {
+            self.closing.insert(session);
+        }
+    }
+
     /// A session ends, with its ephemeral nodes.
     pub fn end(&mut self, session: i64, zxid: Zxid, events: &mut Vec<Event>) {
-        if !self.sessions.remove(&session) {
+        if !self.sessions.remove(&session) && !self.closing.remove(&session) {
             return;
         }
         let own = self.nodes.iter().filter(|(_, node)| node.stat.owner == session);

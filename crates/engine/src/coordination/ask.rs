@@ -5,6 +5,7 @@ use super::request::{
     Code, Event, Identity, Password, Read, Reply, SessionId, Watch, WatcherType, Write, Zxid,
 };
 use super::service::Command;
+use crate::level::Level;
 use adt::Blob;
 
 /// What a gateway asks.
@@ -14,7 +15,7 @@ pub enum Ask {
     Write(Command),
     /// The client of a session has come to this gateway with its password: the session is here from now
     /// on, watches nothing, and nobody else may use it. Answer: [`Reply::Number`], its timeout in
-    /// milliseconds.
+    /// milliseconds, or [`Reply::Joined`].
     Resume {
         /// Which.
         session: SessionId,
@@ -72,15 +73,54 @@ impl Ask {
         !matches!(self, Self::Write(_))
     }
 
+    /// What it takes to understand it.
+    pub fn level(&self) -> Level {
+        match self {
+            Self::Write(command) if command.is_spread() => Level::SPREAD,
+            _ => Level::COORDINATED,
+        }
+    }
+
+    /// What it shows or changes something of: the path, and whether everything below counts.
+    pub fn paths(&self) -> Vec<(&Blob, bool)> {
+        match self {
+            Self::Write(command) => match &command.write {
+                Write::Change(change) => vec![(change.path(), false)],
+                Write::Multi(changes) => changes.iter().map(|c| (c.path(), false)).collect(),
+                _ => Vec::new(),
+            },
+            Self::Of(_, OfSession::Read { read, .. }) => paths_of_read(read),
+            Self::Of(_, OfSession::Watch { watches, .. }) => {
+                watches.iter().map(|(path, _)| (path, false)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// The session that it is about; none yet for one that begins.
     pub fn session(&self) -> Option<SessionId> {
         match self {
             Self::Write(Command { write: Write::Open { .. }, .. }) => None,
+            Self::Write(Command { write: Write::Spread(step), .. })
+                if !step.is_asked_by_session() =>
+            {
+                None
+            }
             Self::Write(Command { session, .. })
             | Self::Resume { session, .. }
             | Self::Leave(session)
             | Self::Of(session, _) => Some(*session),
         }
+    }
+}
+
+fn paths_of_read(read: &Read) -> Vec<(&Blob, bool)> {
+    match read {
+        // What a session has itself ends with it.
+        Read::Ephemerals(_) => Vec::new(),
+        Read::Descendants(path) => vec![(path, true)],
+        Read::Multi(reads) => reads.iter().flat_map(paths_of_read).collect(),
+        read => read.path().map(|path| (path, false)).into_iter().collect(),
     }
 }
 

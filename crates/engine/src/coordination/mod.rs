@@ -11,6 +11,7 @@ pub mod path;
 mod quota;
 mod request;
 pub mod service;
+pub mod spread;
 pub mod survey;
 #[cfg(test)]
 mod tests;

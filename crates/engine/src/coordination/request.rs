@@ -3,6 +3,8 @@
 //! The words are those of ZooKeeper's programmer's guide and of its protocol definition
 //! (`zookeeper.jute`, version 3.8). Bytes are in `wire`.
 
+use super::spread::Step;
+use crate::message::ShardId;
 use adt::Blob;
 
 /// A session, by the number that its client was given.
@@ -258,6 +260,8 @@ pub enum Write {
     /// Containers and nodes with a time to live whose time has come by now are deleted. No session asks
     /// that: the leader finds that it is time. Answer: [`Reply::Done`].
     Reap,
+    /// Something about a tree that is spread over several shards.
+    Spread(Step),
 }
 
 /// An operation that changes nothing.
@@ -332,6 +336,8 @@ pub enum Reply {
     Multi(Vec<Result<Reply, Code>>),
     /// A session has begun.
     Session(SessionId),
+    /// A session is back, with this timeout in milliseconds, that has joined other shards.
+    Joined(i32, Vec<ShardId>),
 }
 
 /// What has happened to a node.

@@ -7,8 +7,10 @@ use super::request::{
     Acl, Change, Code, Event, Happened, Identity, Password, Read, Reply, SessionId, Stat, Write,
     Zxid,
 };
+use super::spread::{Spread, Step};
 use super::tree::{self, By, Node, Tree, Undo};
 use crate::limits::SESSIONS_MAX;
+use crate::message::ShardId;
 use adt::{Blob, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,14 +23,36 @@ impl Zxid {
 }
 
 /// A session, as all replicas know it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     /// It ends when nothing was heard of it for so long.
     pub timeout_ms: i32,
     /// What proves that it is one's own.
     pub password: Password,
-    /// The nodes that end with it.
+    /// The nodes at this shard that end with it.
     pub ephemerals: BTreeSet<Blob>,
+    /// The other shards that it has joined; known to shard 0.
+    pub joined: BTreeSet<ShardId>,
+    /// With which number it has entered this shard, if this is not shard 0.
+    pub entered: Zxid,
+}
+
+impl Session {
+    /// The same without its nodes: they are known by their owner.
+    pub fn without_nodes(&self) -> Self {
+        Self { ephemerals: BTreeSet::new(), joined: self.joined.clone(), ..*self }
+    }
+}
+
+/// A session that has begun to end and is at several shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// What it was.
+    pub session: Session,
+    /// The number of the change at shard 0 with which this began.
+    pub ended: Zxid,
+    /// It has ended; shard 0 goes on to tell the others.
+    pub finished: bool,
 }
 
 /// A write and everything about it that the log has to know.
@@ -43,6 +67,21 @@ pub struct Command {
     /// Whether what is beyond a hard quota is refused: the leader says so when all who read the log
     /// know quotas.
     pub quotas: bool,
+    /// The number of this change is larger: the session knows of that one, at whichever shard it was.
+    /// Nought in a tree that is not spread.
+    pub after: Zxid,
+}
+
+impl Command {
+    /// Something that is not about a session's nodes, or not as the session wishes.
+    pub fn of(session: SessionId, write: Write) -> Self {
+        Self { session, identities: Vec::new(), write, quotas: false, after: Zxid::default() }
+    }
+
+    /// Whether whoever reads it must know of trees that are spread.
+    pub fn is_spread(&self) -> bool {
+        self.after > Zxid::default() || matches!(self.write, Write::Spread(_))
+    }
 }
 
 /// What came of a write.
@@ -52,6 +91,12 @@ pub struct Done {
     pub reply: Result<Reply, Code>,
     /// What has happened, in the order in which it is told.
     pub events: Vec<tree::Change>,
+}
+
+/// Whether a path is another one or below it.
+fn is_at_or_below(path: &[u8], above: &[u8]) -> bool {
+    above == path::ROOT
+        || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 /// What a write has done so far.
@@ -74,6 +119,12 @@ pub struct Coordination {
     tree: Tree,
     sessions: BTreeMap<SessionId, Session>,
     last: Zxid,
+    /// Over how many shards the tree is; known to shard 0.
+    spread: Spread,
+    /// Sessions that end and are at several shards.
+    ending: BTreeMap<SessionId, Ending>,
+    /// Sessions that have joined with this number or a smaller one may have ended; not at shard 0.
+    departed: Zxid,
 }
 
 impl Coordination {
@@ -89,7 +140,34 @@ impl Coordination {
 
     /// Whether time changes nothing: there are no sessions, and no nodes whose time will come.
     pub fn is_quiet(&self) -> bool {
-        self.sessions.is_empty() && self.tree.reapable_ms().is_none()
+        let ended = self.sessions.is_empty() && self.ending.is_empty();
+        ended && self.tree.reapable_ms().is_none()
+    }
+
+    /// Over how many shards the tree is, at shard 0; others are not told.
+    pub fn spread(&self) -> Spread {
+        self.spread
+    }
+
+    /// Sessions that have begun to end and are at several shards.
+    pub fn ending(&self) -> &BTreeMap<SessionId, Ending> {
+        &self.ending
+    }
+
+    /// Sessions that have joined with this number or a smaller one may have ended.
+    pub fn departed(&self) -> Zxid {
+        self.departed
+    }
+
+    /// Whether what is asked about a path could show whether the nodes are there that end with a session of
+    /// which this shard does not know yet whether it has ended: it is about one of them, about what is
+    /// below one, or about the children of its parent; or about all that is below (`deep`).
+    pub fn awaits_end(&self, path: &[u8], deep: bool) -> bool {
+        let mut nodes = self.ending.values().flat_map(|ending| &ending.session.ephemerals);
+        nodes.any(|node| {
+            let parent = path::parent_to_be(node).unwrap_or_default();
+            path == parent || is_at_or_below(path, node) || (deep && is_at_or_below(node, path))
+        })
     }
 
     /// The number of the last change.
@@ -102,10 +180,19 @@ impl Coordination {
         self.last = last;
     }
 
+    /// Reads back over how many shards the tree is, and up to which number sessions may have ended.
+    pub fn restore_spread(&mut self, spread: Spread, departed: Zxid) {
+        (self.spread, self.departed) = (spread, departed);
+    }
+
     /// Reads a session back.
-    pub fn restore_session(&mut self, session: SessionId, timeout_ms: i32, password: Password) {
-        let ephemerals = BTreeSet::new();
-        self.sessions.insert(session, Session { timeout_ms, password, ephemerals });
+    pub fn restore_session(&mut self, session: SessionId, kept: Session) {
+        self.sessions.insert(session, kept);
+    }
+
+    /// Reads a session back that ends.
+    pub fn restore_ending(&mut self, session: SessionId, ending: Ending) {
+        self.ending.insert(session, ending);
     }
 
     /// Reads a node back.
@@ -121,7 +208,8 @@ impl Coordination {
         self.tree.link()?;
         for (path, node) in self.tree.iter() {
             if let Some(owner) = node.session() {
-                let session = self.sessions.get_mut(&owner).ok_or(Code::SessionExpired)?;
+                let ends = self.ending.get_mut(&owner).map(|ending| &mut ending.session);
+                let session = self.sessions.get_mut(&owner).or(ends).ok_or(Code::SessionExpired)?;
                 session.ephemerals.insert(path.clone());
             }
         }
@@ -141,6 +229,11 @@ impl Coordination {
                 let session = self.sessions.get(&command.session);
                 session.into_iter().flat_map(|kept| &kept.ephemerals).for_each(with_parent);
             }
+            Write::Spread(Step::Finish | Step::Gone) => {
+                let ending = self.ending.get(&command.session);
+                ending.into_iter().flat_map(|e| &e.session.ephemerals).for_each(with_parent);
+            }
+            Write::Spread(_) => {}
             // Whatever the time will be: these are the first whose turn it can be.
             Write::Reap => self.tree.reapable(i64::MAX).for_each(with_parent),
             Write::Change(change) => with_parent(change.path()),
@@ -151,7 +244,8 @@ impl Coordination {
 
     /// Carries out a write that the log has at this timestamp.
     pub fn apply(&mut self, command: &Command, ts: Timestamp, now_ms: u64) -> Done {
-        let zxid = Zxid::after(self.last, ts);
+        let first = self.last == Zxid::default();
+        let zxid = Zxid::after(self.last.max(command.after), ts);
         self.last = zxid;
         let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         let (session, identities) = (command.session, &command.identities[..]);
@@ -167,6 +261,7 @@ impl Coordination {
                 }
                 Ok(Reply::Done)
             }
+            Write::Spread(step) => self.step(&by, step, first, &mut done),
             _ if !self.sessions.contains_key(&session) => Err(Code::SessionExpired),
             Write::Close => {
                 self.close(&by, &mut done);
@@ -184,18 +279,82 @@ impl Coordination {
         }
         // Numbers of changes are unique, and so are those of the sessions that they begin.
         let session = SessionId(by.zxid.0);
-        let ephemerals = BTreeSet::new();
-        self.sessions.insert(session, Session { timeout_ms, password, ephemerals });
+        self.sessions.insert(session, Session { timeout_ms, password, ..Session::default() });
         Ok(Reply::Session(session))
     }
 
-    /// Ends a session that is there, and its ephemeral nodes with it.
+    /// Ends a session that is there, and its ephemeral nodes with it. If it is at other shards, they have to
+    /// hear of it first.
     fn close(&mut self, by: &By<'_>, done: &mut Made) {
-        let session = self.sessions.remove(&by.session);
-        for path in session.into_iter().flat_map(|session| session.ephemerals) {
+        let Some(session) = self.sessions.remove(&by.session) else { return };
+        if session.joined.is_empty() {
+            return self.end_nodes(by, session, done);
+        }
+        let (ended, finished) = (by.zxid, false);
+        self.ending.insert(by.session, Ending { session, ended, finished });
+    }
+
+    fn end_nodes(&mut self, by: &By<'_>, session: Session, done: &mut Made) {
+        for path in session.ephemerals {
             let undo = self.tree.remove(&path, by.zxid);
             done.note(&self.tree, undo);
         }
+    }
+
+    /// Something about a tree that is spread. All of it may be said twice.
+    fn step(
+        &mut self,
+        by: &By<'_>,
+        step: &Step,
+        first: bool,
+        done: &mut Made,
+    ) -> Result<Reply, Code> {
+        match step {
+            Step::Over(spread) => {
+                if first {
+                    self.spread = *spread;
+                }
+                return Ok(Reply::Number(i32::from(self.spread.count())));
+            }
+            Step::Join(shards) => {
+                let session = self.sessions.get_mut(&by.session).ok_or(Code::SessionExpired)?;
+                session.joined.extend(shards);
+            }
+            Step::Enter { timeout_ms, password, joined } => {
+                let known = self.sessions.get(&by.session);
+                let entered = known.map_or(self.departed, |session| session.entered);
+                if *joined <= entered || self.ending.contains_key(&by.session) {
+                    return Err(Code::SessionMoved);
+                }
+                if known.is_none() && self.sessions.len() >= SESSIONS_MAX {
+                    return Err(Code::QuotaExceeded);
+                }
+                let session = self.sessions.entry(by.session).or_default();
+                (session.timeout_ms, session.password) = (*timeout_ms, *password);
+                session.entered = *joined;
+            }
+            Step::Depart { ended } => {
+                self.departed = self.departed.max(*ended);
+                if let Some(session) = self.sessions.remove(&by.session) {
+                    let (ended, finished) = (*ended, false);
+                    self.ending.insert(by.session, Ending { session, ended, finished });
+                }
+            }
+            Step::Finish => {
+                if let Some(ending) = self.ending.get_mut(&by.session) {
+                    ending.finished = true;
+                    let ephemerals = std::mem::take(&mut ending.session.ephemerals);
+                    self.end_nodes(by, Session { ephemerals, ..Session::default() }, done);
+                }
+            }
+            Step::Gone => {
+                if let Some(ending) = self.ending.remove(&by.session) {
+                    self.end_nodes(by, ending.session, done);
+                }
+            }
+            Step::Forget => drop(self.ending.remove(&by.session)),
+        }
+        Ok(Reply::Done)
     }
 
     /// All of the changes or none. What they did is added to `done`.
@@ -256,7 +415,9 @@ impl Coordination {
             Undo::Deleted(path, node, _) => (path, node.session(), !made),
             Undo::Data(..) | Undo::Rules(..) | Undo::Nothing => return,
         };
-        let Some(session) = owner.and_then(|owner| self.sessions.get_mut(&owner)) else { return };
+        let Some(owner) = owner else { return };
+        let ends = self.ending.get_mut(&owner).map(|ending| &mut ending.session);
+        let Some(session) = self.sessions.get_mut(&owner).or(ends) else { return };
         if owns {
             session.ephemerals.insert(path.clone());
         } else {

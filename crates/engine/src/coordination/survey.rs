@@ -3,6 +3,7 @@
 
 use super::request::{SessionId, Zxid};
 use super::service::Coordination;
+use super::tree;
 use super::watches::Watches;
 use adt::Blob;
 
@@ -65,7 +66,49 @@ impl Survey {
     }
 }
 
+impl Survey {
+    /// The same without what every shard of a tree that is spread has of its own: nodes that are always
+    /// there, and sessions, which are those of shard 0.
+    pub fn of_part(self) -> Self {
+        Self { nodes: self.nodes.saturating_sub(tree::FIXED.len()), sessions: 0, ..self }
+    }
+
+    /// Adds what there is at other shards of a tree that is spread ([`Survey::of_part`]).
+    pub fn add(&mut self, other: &Self) {
+        self.nodes += other.nodes;
+        self.ephemerals += other.ephemerals;
+        self.bytes += other.bytes;
+        self.last = self.last.max(other.last);
+        self.quotas += other.quotas;
+        self.quotas_exceeded += other.quotas_exceeded;
+        if let Some(other) = &other.watched {
+            let sum = self.watched.get_or_insert_default();
+            sum.sessions = sum.sessions.max(other.sessions);
+            sum.paths += other.paths;
+            sum.watches += other.watches;
+        }
+    }
+}
+
 impl Listed {
+    /// Adds what the sessions have at another shard of a tree that is spread.
+    pub fn add(&mut self, other: Self) {
+        for (session, _, nodes) in other.sessions {
+            let known = self.sessions.iter_mut().find(|(of, ..)| *of == session);
+            if let Some((.., all)) = known {
+                all.extend(nodes);
+            }
+        }
+        if let (Some(all), Some(more)) = (&mut self.watches, other.watches) {
+            for (session, paths) in more {
+                match all.iter_mut().find(|(of, _)| *of == session) {
+                    Some((_, all)) => all.extend(paths),
+                    None => all.push((session, paths)),
+                }
+            }
+        }
+    }
+
     /// Of a replica; of a leader, which knows what is watched.
     pub fn of(service: &Coordination, watches: Option<&Watches>) -> Self {
         let sessions = service.sessions().iter().map(|(id, session)| {

@@ -177,7 +177,7 @@ impl Default for Tree {
 }
 
 /// Nodes that are always there.
-const FIXED: [&str; 4] = ["/", "/zookeeper", CONFIG, "/zookeeper/quota"];
+pub const FIXED: [&str; 4] = ["/", "/zookeeper", CONFIG, "/zookeeper/quota"];
 /// Where ZooKeeper says which servers there are.
 const CONFIG: &str = "/zookeeper/config";
 

@@ -35,8 +35,12 @@ pub enum Said {
     Answered {
         /// What came of it.
         reply: Result<coordination::Reply, Code>,
-        /// The latest change that the client has seen then.
+        /// The latest change up to which the client has been told of everything that it watches: from
+        /// there on it asks what it has missed, if it comes back.
         zxid: Zxid,
+        /// The number of the change, or of the last one at the shard that has answered. The same, unless the
+        /// tree is spread.
+        at: Zxid,
     },
     /// Something that it watches has happened, at this change.
     Happened(Event, Zxid),
@@ -68,6 +72,8 @@ pub struct Config {
     pub require_auth: bool,
     /// For how long sessions of the coordination service may be silent, in milliseconds.
     pub session_timeout_ms: RangeInclusive<i32>,
+    /// Over how many shards the tree of the coordination service is to be spread, if it was never used.
+    pub tree_shards: u16,
     /// Settings for `CONFIG GET`, by name.
     pub settings: BTreeMap<String, String>,
     /// From which choices are made that a client may not foresee (which key `RANDOMKEY` gives).

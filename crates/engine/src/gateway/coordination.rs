@@ -1,14 +1,22 @@
-//! Clients of the coordination service. A connection has one session, which the shard that has the tree
-//! knows to be at this gateway.
+//! Clients of the coordination service. A connection has one session, which shard 0 knows to be at this
+//! gateway, and every other shard at which it has something to do.
 //!
-//! Answers leave in the order of the requests. The shard gives them in that order as well, as long as its
+//! Answers leave in the order of the requests. A shard gives them in that order as well, as long as its
 //! lead and the connections between the machines last; where one of them ends, or a notice was lost, the
 //! client's connection is closed: its session goes on when it comes back, as with ZooKeeper.
+//!
+//! If the tree is spread, a request waits until those before it that are at other shards are answered
+//! ([`turns`]); what concerns several shards is put together ([`several`]).
+
+mod ends;
+mod several;
+mod turns;
 
 use super::api::{CoordinationClient, Output, Said};
 use super::mail::Pending;
 use super::{Gateway, slab::Slab};
 use crate::coordination::service::Command;
+use crate::coordination::spread::{HOME, Spread, Step};
 use crate::coordination::{
     Acl, Answered, Ask, Code, Identity, OfSession, Password, Reply, SessionId, Told, Write, Zxid,
 };
@@ -16,11 +24,10 @@ use crate::level::Level;
 use crate::limits::COORDINATION_REQUESTS_MAX;
 use crate::map::ShardMap;
 use crate::message::{Answer, Body, Now, ShardId};
-use std::collections::{BTreeMap, VecDeque};
+pub(super) use ends::End;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
-
-/// The shard that has the tree: that of slot 0, which no split takes from it.
-const TREE: ShardId = ShardId(0);
 
 /// What a client says first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +55,22 @@ pub enum Asked {
     Refused(Code),
 }
 
+/// What a shard was asked for a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Errand {
+    /// Its session: the first thing that it says.
+    Session,
+    /// The request with this number.
+    Request(u64),
+    /// That its session joins other shards, and that it enters one.
+    Join,
+    Enter,
+    /// Part of a request that concerns several shards.
+    Part,
+    /// Nobody waits for the answer.
+    Aside,
+}
+
 /// All clients of a gateway.
 #[derive(Default)]
 pub(super) struct Clients {
@@ -55,6 +78,11 @@ pub(super) struct Clients {
     of: BTreeMap<SessionId, u64>,
     /// Sessions that clients are coming back to, with the last connection of each that tries.
     coming: BTreeMap<SessionId, u64>,
+    /// Over how many shards the tree is, once that is known, and who waits for that.
+    spread: Option<Spread>,
+    early: Vec<u64>,
+    /// Sessions of which this gateway carries the word that they end.
+    ending: BTreeSet<SessionId>,
 }
 
 #[derive(Default)]
@@ -62,18 +90,70 @@ struct Client {
     identities: Vec<Identity>,
     connect: Option<Connect>,
     session: Option<SessionId>,
+    password: Password,
+    timeout_ms: i32,
+    /// It has been told that it has its session.
+    is_on: bool,
     /// Requests that are not answered, the oldest first, and what came of those whose turn has not come.
     queue: VecDeque<(u64, Option<Outcome>)>,
     next: u64,
-    /// How much the session was told at this gateway.
-    told: u64,
-    last: Zxid,
+    /// The shards where its session is, shard 0 first.
+    parts: Parts,
+    /// The latest change that it knows of.
+    known: Zxid,
     /// The request that ends the session.
     ends: Option<u64>,
     closing: bool,
+    turns: turns::Turns,
+    several: several::Several,
 }
 
-type Outcome = (Result<Reply, Code>, Zxid);
+type Parts = SmallVec<[(ShardId, Part); 1]>;
+
+/// A session at a shard.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    /// How much it was told at this gateway.
+    told: u64,
+    /// The latest change there that it knows of.
+    known: Zxid,
+    /// It may watch something there.
+    watches: bool,
+}
+
+/// What came of a request: the reply, and the two numbers of [`Said::Answered`].
+type Outcome = (Result<Reply, Code>, Zxid, Zxid);
+
+impl Client {
+    fn part(&mut self, shard: ShardId) -> Option<&mut Part> {
+        self.parts.iter_mut().find(|(of, _)| *of == shard).map(|(_, part)| part)
+    }
+
+    fn is_at(&self, shard: ShardId) -> bool {
+        self.parts.iter().any(|(of, _)| *of == shard)
+    }
+
+    /// The session is at a shard from now on, where this was the last change.
+    fn comes_to(&mut self, shard: ShardId, known: Zxid) {
+        self.parts.retain(|(of, _)| *of != shard);
+        self.parts.push((shard, Part { known, ..Part::default() }));
+        self.known = self.known.max(known);
+    }
+
+    /// It hears of a change at a shard.
+    fn hears(&mut self, shard: ShardId, zxid: Zxid) {
+        self.known = self.known.max(zxid);
+        if let Some(part) = self.part(shard) {
+            part.known = part.known.max(zxid);
+        }
+    }
+
+    /// The latest change up to which it has been told of everything that it watches.
+    fn told_up_to(&self) -> Zxid {
+        let watching = self.parts.iter().filter(|(_, part)| part.watches);
+        watching.map(|(_, part)| part.known).min().unwrap_or(self.known)
+    }
+}
 
 /// The time-out of a session whose client wishes for one.
 fn granted(allowed: &RangeInclusive<i32>, wished_ms: i32) -> i32 {
@@ -105,7 +185,9 @@ impl Gateway {
                 // It is on its way to another connection of this gateway, which must not lose it.
                 return;
             }
-            self.mail.tell(TREE, Body::Coordinate(Box::new(Ask::Leave(session))));
+            for (shard, _) in client.parts {
+                self.mail.tell(shard, Body::Coordinate(Box::new(Ask::Leave(session))));
+            }
         }
     }
 
@@ -116,6 +198,44 @@ impl Gateway {
             return self.end_client(id);
         }
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
+        client.password = connect.password;
+        client.connect = Some(connect);
+        let seq = client.next;
+        client.next += 1;
+        client.queue.push_back((seq, None));
+        if self.clients.spread.is_some() || !self.all_understand(Level::SPREAD) {
+            return self.ask_for_session(id);
+        }
+        self.clients.early.push(id.0);
+        if self.clients.early.len() == 1 {
+            let over = Step::Over(Spread::over(self.config.tree_shards));
+            let command = Command::of(SessionId::default(), Write::Spread(over));
+            let body = Body::Coordinate(Box::new(Ask::Write(command)));
+            self.mail.ask(HOME, Pending::Spread, body);
+        }
+    }
+
+    /// It is known over how many shards the tree is, for good.
+    pub(super) fn spread_known(&mut self, answer: Answer) {
+        let number = match answer {
+            Answer::Coordinated(answered) => match answered.reply {
+                Ok(Reply::Number(shards)) => u16::try_from(shards).ok(),
+                _ => None,
+            },
+            _ => None,
+        };
+        self.clients.spread = number.map(Spread::over);
+        for client in std::mem::take(&mut self.clients.early) {
+            match number {
+                Some(_) => self.ask_for_session(CoordinationClient(client)),
+                None => self.end_client(CoordinationClient(client)),
+            }
+        }
+    }
+
+    fn ask_for_session(&mut self, id: CoordinationClient) {
+        let Some(client) = self.clients.clients.get_mut(id.0) else { return };
+        let Some(connect) = &client.connect else { return };
         let password = connect.password;
         let ask = match connect.session {
             Some(session) => {
@@ -125,19 +245,10 @@ impl Gateway {
             None => {
                 let timeout_ms = granted(&self.config.session_timeout_ms, connect.timeout_ms);
                 let write = Write::Open { timeout_ms, password };
-                Ask::Write(Command {
-                    session: SessionId(0),
-                    identities: Vec::new(),
-                    write,
-                    quotas: false,
-                })
+                Ask::Write(Command::of(SessionId::default(), write))
             }
         };
-        client.connect = Some(connect);
-        let seq = client.next;
-        client.next += 1;
-        client.queue.push_back((seq, None));
-        self.ask_tree(id, seq, ask);
+        self.ask_shard(id, HOME, Errand::Session, ask);
     }
 
     /// What a client asks that has a session. Each request has one answer, in their order:
@@ -145,28 +256,60 @@ impl Gateway {
     pub fn client_asks(&mut self, now: Now, id: CoordinationClient, asked: Asked) {
         self.now = now;
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
-        let Some(session) = client.session.filter(|_| !client.closing) else { return };
+        if client.closing || !client.is_on {
+            return;
+        }
         let seq = client.next;
         client.next += 1;
         client.queue.push_back((seq, None));
+        let known = client.known;
+        match asked {
+            Asked::Proved(identity) => {
+                if !client.identities.contains(&identity) {
+                    client.identities.push(identity);
+                }
+                self.client_answered(id, seq, known, Ok(Reply::Done));
+            }
+            Asked::Refused(code) => self.client_answered(id, seq, known, Err(code)),
+            asked if self.spread().is_spread() => self.take_turn(id, seq, asked),
+            asked => self.send_request(id, seq, HOME, asked),
+        }
+    }
+
+    fn spread(&self) -> Spread {
+        self.clients.spread.unwrap_or_default()
+    }
+
+    /// Sends a request of a client to the shard that it concerns.
+    fn send_request(&mut self, id: CoordinationClient, seq: u64, shard: ShardId, asked: Asked) {
+        let spread = self.spread().is_spread();
+        let Some(client) = self.clients.clients.get_mut(id.0) else { return };
+        let Some(session) = client.session else { return };
         let ask = match asked {
             Asked::Write(write) => {
                 if write == Write::Close {
                     client.ends = Some(seq);
                 }
                 let identities = client.identities.clone();
-                Ask::Write(Command { session, identities, write, quotas: false })
+                let after = if spread { client.known } else { Zxid::default() };
+                Ask::Write(Command { identities, after, ..Command::of(session, write) })
             }
-            Asked::Of(of) => Ask::Of(session, of),
-            Asked::Proved(identity) => {
-                if !client.identities.contains(&identity) {
-                    client.identities.push(identity);
-                }
-                return self.client_answered(id, seq, Ok(Reply::Done));
+            Asked::Of(of) => {
+                self.note_watching(id, shard, &of);
+                Ask::Of(session, of)
             }
-            Asked::Refused(code) => return self.client_answered(id, seq, Err(code)),
+            Asked::Proved(_) | Asked::Refused(_) => return,
         };
-        self.ask_tree(id, seq, ask);
+        self.ask_shard(id, shard, Errand::Request(seq), ask);
+    }
+
+    /// A client may watch something at a shard from now on.
+    fn note_watching(&mut self, id: CoordinationClient, shard: ShardId, of: &OfSession) {
+        let watches = matches!(of, OfSession::Read { watch: true, .. } | OfSession::Watch { .. });
+        let client = self.clients.clients.get_mut(id.0).filter(|_| watches);
+        if let Some(part) = client.and_then(|client| client.part(shard)) {
+            part.watches = true;
+        }
     }
 
     /// Who a client is, as far as was proved.
@@ -178,8 +321,7 @@ impl Gateway {
     pub fn client_is_busy(&self, id: CoordinationClient) -> bool {
         let client = self.clients.clients.get(id.0);
         client.is_some_and(|client| {
-            client.session.is_none() && !client.queue.is_empty()
-                || client.queue.len() >= COORDINATION_REQUESTS_MAX
+            !client.is_on && client.next > 0 || client.queue.len() >= COORDINATION_REQUESTS_MAX
         })
     }
 
@@ -189,9 +331,14 @@ impl Gateway {
         self.mail.ways.is_none() || self.topology.map().is_some_and(understood)
     }
 
-    fn ask_tree(&mut self, id: CoordinationClient, seq: u64, ask: Ask) {
-        let pending = Pending::Coordination { client: id.0, seq };
-        self.mail.ask(TREE, pending, Body::Coordinate(Box::new(ask)));
+    fn ask_shard(&mut self, id: CoordinationClient, shard: ShardId, errand: Errand, ask: Ask) {
+        if shard == HOME
+            && let Some(client) = self.clients.clients.get_mut(id.0)
+        {
+            client.turns.home_heard(self.now);
+        }
+        let pending = Pending::Coordination { client: id.0, shard, errand };
+        self.mail.ask(shard, pending, Body::Coordinate(Box::new(ask)));
     }
 
     fn say(&mut self, client: CoordinationClient, said: Said) {
@@ -206,8 +353,14 @@ impl Gateway {
         }
     }
 
-    /// The shard has answered.
-    pub(super) fn coordinated(&mut self, client: u64, seq: u64, answer: Answer) {
+    /// A shard has answered.
+    pub(super) fn coordinated(
+        &mut self,
+        client: u64,
+        shard: ShardId,
+        errand: Errand,
+        answer: Answer,
+    ) {
         let id = CoordinationClient(client);
         let Answer::Coordinated(answered) = answer else {
             // Whether it has happened is not known: ZooKeeper's clients are told that by a closed connection.
@@ -217,19 +370,30 @@ impl Gateway {
         if client.closing {
             return;
         }
-        if client.session.is_none() {
-            return self.client_connected(id, *answered);
-        }
         let Answered { reply, zxid, told } = *answered;
-        let gone = matches!(reply, Err(Code::SessionMoved));
-        if told != client.told || gone {
+        match errand {
+            Errand::Session => return self.client_connected(id, reply, zxid),
+            Errand::Enter if reply.is_ok() => return self.entered(id, shard, zxid),
+            _ => {}
+        }
+        let lost = client.part(shard).is_none_or(|part| part.told != told);
+        if lost || matches!(reply, Err(Code::SessionMoved)) {
             return self.end_client(id);
         }
-        client.last = client.last.max(zxid);
-        self.client_answered(id, seq, reply);
+        client.hears(shard, zxid);
+        match errand {
+            Errand::Request(seq) => {
+                self.client_answered(id, seq, zxid, reply);
+                self.turn_over(id);
+            }
+            Errand::Join => self.joined(id, zxid, reply),
+            Errand::Part => self.part_answered(id, shard, reply),
+            Errand::Session | Errand::Enter => self.end_client(id),
+            Errand::Aside => {}
+        }
     }
 
-    fn client_connected(&mut self, id: CoordinationClient, answered: Answered) {
+    fn client_connected(&mut self, id: CoordinationClient, reply: Result<Reply, Code>, zxid: Zxid) {
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
         let Some(connect) = client.connect.take() else { return };
         client.queue.pop_front();
@@ -238,65 +402,86 @@ impl Gateway {
         {
             self.clients.coming.remove(&session);
         }
-        if answered.zxid < connect.seen {
-            // It has seen what this cluster has not.
-            return self.end_client(id);
-        }
         let granted = granted(&self.config.session_timeout_ms, connect.timeout_ms);
-        let (session, timeout_ms) = match (answered.reply, connect.session) {
-            (Ok(Reply::Session(session)), _) => (session, granted),
-            (Ok(Reply::Number(timeout_ms)), Some(session)) => (session, timeout_ms),
-            (Err(Code::SessionExpired), _) => {
+        let (session, timeout_ms, joined) = match (reply, connect.session) {
+            (Ok(Reply::Session(session)), _) => (session, granted, Vec::new()),
+            (Ok(Reply::Number(timeout_ms)), Some(session)) => (session, timeout_ms, Vec::new()),
+            (Ok(Reply::Joined(timeout_ms, shards)), Some(session)) => (session, timeout_ms, shards),
+            (Err(Code::SessionExpired), _) if zxid >= connect.seen || self.spread().is_spread() => {
                 self.say(id, Said::Expired);
                 return self.end_client(id);
             }
             _ => return self.end_client(id),
         };
-        client.session = Some(session);
-        client.last = answered.zxid;
+        (client.session, client.timeout_ms) = (Some(session), timeout_ms);
+        client.comes_to(HOME, zxid);
+        client.turns.seen = connect.seen;
         if let Some(before) = self.clients.of.insert(session, id.0) {
             self.end_client(CoordinationClient(before));
         }
-        self.say(id, Said::Connected { session, timeout_ms, password: connect.password });
+        if joined.is_empty() { self.client_is_on(id) } else { self.join_shards(id, joined) }
+    }
+
+    /// A client has its session, at all shards that it has joined before.
+    fn client_is_on(&mut self, id: CoordinationClient) {
+        let Some(client) = self.clients.clients.get_mut(id.0) else { return };
+        let Some(session) = client.session else { return };
+        if client.known < client.turns.seen {
+            // It has seen what this cluster has not.
+            return self.end_client(id);
+        }
+        client.is_on = true;
+        let (timeout_ms, password) = (client.timeout_ms, client.password);
+        self.say(id, Said::Connected { session, timeout_ms, password });
     }
 
     /// Something came of a request. It is said when its turn has come.
-    fn client_answered(&mut self, id: CoordinationClient, seq: u64, reply: Result<Reply, Code>) {
+    fn client_answered(
+        &mut self,
+        id: CoordinationClient,
+        seq: u64,
+        at: Zxid,
+        reply: Result<Reply, Code>,
+    ) {
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
-        let last = client.last;
+        let zxid = client.told_up_to();
         if let Some((_, outcome)) = client.queue.iter_mut().find(|(of, _)| *of == seq) {
-            *outcome = Some((reply, last));
+            *outcome = Some((reply, zxid, at));
         }
         while let Some(client) = self.clients.clients.get_mut(id.0)
             && let Some((_, Some(_))) = client.queue.front()
-            && let Some((seq, Some((reply, zxid)))) = client.queue.pop_front()
+            && let Some((seq, Some((reply, zxid, at)))) = client.queue.pop_front()
         {
             let ended = client.ends == Some(seq)
                 || matches!(
                     reply,
                     Err(Code::SessionExpired | Code::AuthFailed | Code::Unimplemented)
                 );
-            self.say(id, Said::Answered { reply, zxid });
+            self.say(id, Said::Answered { reply, zxid, at });
             if ended {
                 return self.end_client(id);
             }
         }
     }
 
-    /// A session that may be at this gateway is told something.
-    pub(super) fn session_told(&mut self, session: SessionId, told: Told) {
+    /// A session that may be at this gateway is told something by a shard.
+    pub(super) fn session_told(&mut self, shard: ShardId, session: SessionId, told: Told) {
         let Some(id) = self.clients.of.get(&session).copied() else { return };
         let Some(client) = self.clients.clients.get_mut(id) else { return };
-        client.told += 1;
+        let id = CoordinationClient(id);
+        let Some(part) = client.part(shard) else { return };
+        part.told += 1;
         match told {
             Told::Happened(event, zxid, rules)
                 if !client.closing && rules.allow(Acl::READ, &client.identities) =>
             {
-                client.last = client.last.max(zxid);
-                self.say(CoordinationClient(id), Said::Happened(event, zxid));
+                client.hears(shard, zxid);
+                if self.is_to_be_said(id, shard, &event, zxid) {
+                    self.say(id, Said::Happened(event, zxid));
+                }
             }
             Told::Happened(..) => {}
-            Told::Moved | Told::Ended => self.end_client(CoordinationClient(id)),
+            Told::Moved | Told::Ended => self.end_client(id),
         }
     }
 }

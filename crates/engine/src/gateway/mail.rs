@@ -1,6 +1,7 @@
 //! What a gateway waits for from shards, and what it sends.
 
 use super::api::{GatewayStats, Output, SessionId};
+use super::coordination::Errand;
 use super::near::Asked;
 use super::slab::{HANDLE_BITS, Slab};
 use super::ways::Ways;
@@ -73,8 +74,12 @@ pub(super) enum Pending {
     Lease { lease: u64 },
     /// What a participant knows of a transaction whose coordinator is silent.
     Fate { job: u64 },
-    /// A request of a client of the coordination service.
-    Coordination { client: u64, seq: u64 },
+    /// A request of a client of the coordination service, or something that one of them needs, at a shard.
+    Coordination { client: u64, shard: ShardId, errand: Errand },
+    /// Over how many shards the tree of the coordination service is.
+    Spread,
+    /// A step of the end of a session of the coordination service.
+    Ending { job: u64 },
     /// The map is to say that a split is done.
     SplitDone,
 }

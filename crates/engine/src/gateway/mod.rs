@@ -87,6 +87,7 @@ enum Job {
     Gather(Box<gather::Gather>),
     Recovery(Box<recover::Recovery>),
     Cut(Box<backup::Cut>),
+    End(Box<coordination::End>),
 }
 
 /// One gateway. The server feeds it and carries out what [`Gateway::poll`] gives.

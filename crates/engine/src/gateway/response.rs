@@ -72,7 +72,11 @@ impl Gateway {
             Pending::Lease { lease } => self.leased(lease, answer),
             Pending::Cut { job, shard } => self.cut_answered(token, (job, shard), answer),
             Pending::Fate { job } => self.learned(job, answer),
-            Pending::Coordination { client, seq } => self.coordinated(client, seq, answer),
+            Pending::Coordination { client, shard, errand } => {
+                self.coordinated(client, shard, errand, answer);
+            }
+            Pending::Spread => self.spread_known(answer),
+            Pending::Ending { job } => self.end_went_on(job, answer),
             Pending::SplitDone => self.telling_split = false,
             Pending::Wait { .. } => {}
         }
@@ -171,7 +175,10 @@ impl Gateway {
                 _ => {}
             },
             Notice::Orphan { txn, participants } => self.recover(txn, participants),
-            Notice::Session { session, told } => self.session_told(session, told),
+            Notice::Session { shard, session, told } => self.session_told(shard, session, told),
+            Notice::Ending { session, ended, finished, shards } => {
+                self.session_ends(session, ended, finished, shards);
+            }
             Notice::Ready { key } => {
                 if let Some(Pending::Wait { job }) = self.mail.pending.get(token) {
                     let job = *job;

@@ -6,6 +6,7 @@ mod coordination;
 mod locks;
 mod near;
 mod sections;
+mod spread;
 mod streams;
 
 use super::*;
@@ -65,6 +66,7 @@ impl Story {
             users: vec![user],
             require_auth: false,
             session_timeout_ms: crate::limits::SESSION_TIMEOUT_MS,
+            tree_shards: 1,
             settings: BTreeMap::new(),
             seed: 1,
         };

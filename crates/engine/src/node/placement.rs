@@ -103,7 +103,14 @@ impl<C> Placement<C> {
         let seed = mix(self.placing.seed ^ u64::from(shard.0));
         let concurrency = self.placing.concurrency;
         Some(Setup {
-            shard: Config { id: shard, concurrency, seed, home: Some(home), broken: None },
+            shard: Config {
+                id: shard,
+                concurrency,
+                seed,
+                beside: home,
+                home: Some(home),
+                broken: None,
+            },
             membership: Membership::clustered(own.machine, founders),
         })
     }

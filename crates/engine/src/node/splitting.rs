@@ -127,7 +127,14 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
         self.refuse(child);
         let (id, concurrency) = (child, Concurrency::FULL);
-        let config = Config { id, concurrency, seed: 0, home: None, broken: None };
+        let config = Config {
+            id,
+            concurrency,
+            seed: 0,
+            beside: crate::message::GatewayId::default(),
+            home: None,
+            broken: None,
+        };
         let mut shard = Shard::restored(config, state, header.clock);
         shard.begin_snapshot(header.index, header.term, header.members.clone());
         self.transfers.received += 1;

@@ -6,10 +6,13 @@
 //! [`Code::SessionMoved`] by the next leader and let their clients come back, who say then what they
 //! watch, as ZooKeeper's do.
 
+mod ends;
+
 use super::{Shard, Target, TargetKind};
 use crate::coordination::acl::Rules;
 use crate::coordination::liveness::Liveness;
 use crate::coordination::service::{Command, Coordination, Done};
+use crate::coordination::spread::{HOME, Place, Step};
 use crate::coordination::survey::{Listed, Survey};
 use crate::coordination::tree::Change;
 use crate::coordination::watches::Watches;
@@ -17,6 +20,7 @@ use crate::coordination::{
     Answered, Ask, Code, OfSession, Read, Reply, SessionId, Told, Watch, Write, Zxid,
 };
 use crate::entry::LogRecord;
+use crate::level::Level;
 use crate::limits::{NODE_PATH_BYTES_MAX, REAP_US, WATCHES_MAX};
 use crate::message::{Answer, Body, GatewayId, MachineId, Notice, Now, Request, Token};
 use adt::{Blob, Ctx};
@@ -35,6 +39,8 @@ pub struct Leader {
     reap_us: Option<u64>,
     /// Requests of sessions that wait for something in the log to be applied.
     waiting: BTreeMap<SessionId, u32>,
+    /// Sessions that end and are at several shards, and what waits for that.
+    ends: ends::Ends,
 }
 
 /// Where a session is.
@@ -50,7 +56,8 @@ impl Leader {
     /// microseconds.
     pub fn next_us(&self, service: &Coordination) -> Option<u64> {
         let reap_us = self.reap_us.filter(|_| service.tree().reapable_ms().is_some());
-        self.liveness.next_us().into_iter().chain(reap_us).min()
+        let ends_us = self.ends.next_us(service);
+        self.liveness.next_us().into_iter().chain(reap_us).chain(ends_us).min()
     }
 
     /// How many paths are watched, each counted once for each session.
@@ -64,6 +71,7 @@ impl Leader {
         for session in of_it.map(|(session, _)| *session).collect::<Vec<_>>() {
             self.leave(session);
         }
+        self.ends.forget(machine);
     }
 
     /// Whether something that a session has asked before is not carried out yet.
@@ -80,7 +88,8 @@ impl Leader {
 impl Shard {
     /// How much there is of what.
     pub fn survey(&self) -> Survey {
-        Survey::of(self.state.coordination(), self.known_watches())
+        let survey = Survey::of(self.state.coordination(), self.known_watches());
+        if self.config.id == HOME { survey } else { survey.of_part() }
     }
 
     /// Who there is, and what each has.
@@ -96,9 +105,12 @@ impl Shard {
     /// A lead begins: every session has its whole time.
     pub(super) fn watch_over_sessions(&mut self, now: Now) {
         self.coordination = Leader { reap_us: Some(now.mono_us + REAP_US), ..Leader::default() };
-        for (session, kept) in self.state.coordination().sessions() {
+        // Others are told when a session has ended.
+        let sessions = self.state.coordination().sessions().iter();
+        for (session, kept) in sessions.filter(|_| self.config.id == HOME) {
             self.coordination.liveness.begin(*session, kept.timeout_ms, now.mono_us);
         }
+        self.watch_over_ends(now);
     }
 
     /// Nodes whose time has come are deleted, now and then: the tick is the leader's monotonic clock's,
@@ -111,18 +123,14 @@ impl Shard {
         self.coordination.reap_us = Some(now.mono_us + REAP_US);
         let now_ms = i64::try_from(now.wall_ms()).unwrap_or(i64::MAX);
         if first_ms.is_some_and(|at_ms| at_ms <= now_ms) {
-            let (session, identities) = (SessionId::default(), Vec::new());
-            let command = Command { session, identities, write: Write::Reap, quotas: false };
-            self.log_command(command, Target::nobody());
+            self.log_command(Command::of(SessionId::default(), Write::Reap), Target::nobody());
         }
     }
 
     /// Sessions that were silent for too long end.
     pub(super) fn end_silent_sessions(&mut self, now: Now) {
         for session in self.coordination.liveness.silent(now.mono_us) {
-            let (identities, write) = (Vec::new(), Write::Close);
-            let command = Command { session, identities, write, quotas: false };
-            self.log_command(command, Target::nobody());
+            self.log_command(Command::of(session, Write::Close), Target::nobody());
         }
     }
 
@@ -134,8 +142,10 @@ impl Shard {
 
     /// A request of a gateway about the service.
     pub(super) fn coordinate(&mut self, now: Now, request: Request) {
+        let Some(request) = self.hold_for_ends(request) else { return };
         let Body::Coordinate(ask) = &request.body else { return };
-        if !self.logs_coordination {
+        let level = ask.level();
+        if !self.logs_coordination || (level > Level::COORDINATED && !self.logs_spread) {
             let unknown = Err(Code::Unimplemented);
             return self.answer_asked(request.gateway, request.token, None, unknown);
         }
@@ -179,7 +189,16 @@ impl Shard {
         let Request { gateway, token, body, .. } = request;
         let Body::Coordinate(ask) = body else { return };
         let session = ask.session();
+        if self.is_of_another_shard(&ask) {
+            return self.answer_asked(gateway, token, session, Err(Code::SessionMoved));
+        }
         let reply = match *ask {
+            Ask::Write(Command { write: Write::Spread(Step::Over(_)), .. })
+                if self.state.coordination().last() > Zxid::default() =>
+            {
+                let over = self.state.coordination().spread().count();
+                Ok(Reply::Number(i32::from(over)))
+            }
             Ask::Write(command) => {
                 let refused = session.and_then(|session| self.misses(gateway, session));
                 if let Some(code) = refused {
@@ -216,6 +235,27 @@ impl Shard {
         (!here).then_some(Code::SessionMoved)
     }
 
+    /// Whether a gateway asks something of shard 0 that is about another one's nodes, because it does not know
+    /// that the tree is spread.
+    fn is_of_another_shard(&self, ask: &Ask) -> bool {
+        let spread = self.state.coordination().spread();
+        let place = match ask {
+            Ask::Write(command) => spread.place_of_write(&command.write),
+            Ask::Of(_, OfSession::Read { read, .. }) => spread.place_of_read(read),
+            _ => return false,
+        };
+        !matches!(place, Place::At(HOME) | Place::Everywhere)
+    }
+
+    /// A session is at this gateway from now on.
+    fn bring(&mut self, session: SessionId, gateway: GatewayId) {
+        if self.coordination.homes.get(&session).is_some_and(|home| home.gateway != gateway) {
+            self.tell_session(session, Told::Moved);
+        }
+        self.coordination.leave(session);
+        self.coordination.homes.insert(session, Home { gateway, told: 0 });
+    }
+
     fn come_back(
         &mut self,
         now: Now,
@@ -225,14 +265,13 @@ impl Shard {
     ) -> Result<Reply, Code> {
         let kept = self.state.coordination().sessions().get(&session);
         let kept = kept.filter(|kept| kept.password == *password).ok_or(Code::SessionExpired)?;
-        let timeout_ms = kept.timeout_ms;
-        if self.coordination.homes.get(&session).is_some_and(|home| home.gateway != gateway) {
-            self.tell_session(session, Told::Moved);
-        }
-        self.coordination.leave(session);
-        self.coordination.homes.insert(session, Home { gateway, told: 0 });
+        let (timeout_ms, joined) = (kept.timeout_ms, kept.joined.iter().copied().collect());
+        self.bring(session, gateway);
         self.coordination.liveness.begin(session, timeout_ms, now.mono_us);
-        Ok(Reply::Number(timeout_ms))
+        match joined {
+            joined if Vec::is_empty(&joined) => Ok(Reply::Number(timeout_ms)),
+            joined => Ok(Reply::Joined(timeout_ms, joined)),
+        }
     }
 
     fn of_session(&mut self, session: SessionId, of: OfSession) -> Result<Reply, Code> {
@@ -300,7 +339,8 @@ impl Shard {
         let Some(home) = self.coordination.homes.get_mut(&session) else { return };
         home.told += 1;
         let gateway = home.gateway;
-        self.notice(gateway, Token::default(), Notice::Session { session, told });
+        let shard = self.config.id;
+        self.notice(gateway, Token::default(), Notice::Session { shard, session, told });
     }
 
     /// A change is committed. Whoever watches what it has changed is told before it is answered.
@@ -317,18 +357,20 @@ impl Shard {
         self.tell_watchers(&events, zxid);
         let mut session = command.session;
         count_down(&mut self.coordination.writing, session);
-        if let (Write::Open { timeout_ms, .. }, Ok(Reply::Session(begun))) =
-            (&command.write, &reply)
-        {
-            session = *begun;
-            let home = Home { gateway: target.gateway, told: 0 };
-            self.coordination.homes.insert(session, home);
-            self.coordination.liveness.begin(session, *timeout_ms, now.mono_us);
+        match (&command.write, &reply) {
+            (Write::Open { timeout_ms, .. }, Ok(Reply::Session(begun))) => {
+                session = *begun;
+                self.bring(session, target.gateway);
+                self.coordination.liveness.begin(session, *timeout_ms, now.mono_us);
+            }
+            (Write::Spread(Step::Enter { .. }), Ok(_)) => self.bring(session, target.gateway),
+            _ => {}
         }
-        if target.kind == TargetKind::Coordinated {
+        let ends_elsewhere = self.ends_go_on(now, command, target);
+        if target.kind == TargetKind::Coordinated && !ends_elsewhere {
             self.answer_asked(target.gateway, target.token, Some(session), reply);
         }
-        if command.write == Write::Close {
+        if matches!(command.write, Write::Close | Write::Spread(Step::Depart { .. })) {
             if target.kind == TargetKind::Nobody {
                 self.tell_session(session, Told::Ended);
             }

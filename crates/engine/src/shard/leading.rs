@@ -124,6 +124,7 @@ impl Shard {
         self.reaping.clear();
         self.dirty.clear();
         self.blocked = Blocked::default();
+        self.give_up_ends();
         self.coordination = Leader::default();
         self.state.report_changes(false);
     }

@@ -69,7 +69,9 @@ pub struct Config {
     pub concurrency: Concurrency,
     /// Seed of its random numbers.
     pub seed: u64,
-    /// In a cluster: the gateway next to it, which finds out what became of transactions whose own
+    /// The gateway next to it.
+    pub beside: GatewayId,
+    /// In a cluster: that gateway, which finds out what became of transactions whose own
     /// gateway is silent. A server that is alone settles them when it starts.
     pub home: Option<GatewayId>,
     /// A rule of the order of pipelines that it breaks. A server's shards break none.
@@ -229,8 +231,9 @@ pub struct Shard {
     logs_streams: bool,
     logs_chains: bool,
     logs_coordination: bool,
-    /// Whether all who read the log know quotas.
+    /// Whether all who read the log know quotas, and trees that are spread.
     holds_quotas: bool,
+    logs_spread: bool,
     coordination: coordination::Leader,
     outputs: VecDeque<Response>,
     stats: ShardStats,
@@ -284,6 +287,7 @@ impl Shard {
             logs_chains: false,
             logs_coordination: false,
             holds_quotas: false,
+            logs_spread: false,
             coordination: coordination::Leader::default(),
             outputs: VecDeque::new(),
             stats: ShardStats::default(),
@@ -332,6 +336,7 @@ impl Shard {
         self.logs_chains = level.suffices_for(Level::CHAINED);
         self.logs_coordination = level.suffices_for(Level::COORDINATED);
         self.holds_quotas = level.suffices_for(Level::QUOTAS);
+        self.logs_spread = level.suffices_for(Level::SPREAD);
     }
 
     /// The shard's logical clock.
@@ -346,6 +351,7 @@ impl Shard {
         let stats = std::mem::take(&mut self.stats);
         let (logs_streams, logs_chains) = (self.logs_streams, self.logs_chains);
         let (logs_coordination, holds_quotas) = (self.logs_coordination, self.holds_quotas);
+        let logs_spread = self.logs_spread;
         let restored = Self::restored(self.config, state, clock);
         *self = Self {
             outputs,
@@ -354,6 +360,7 @@ impl Shard {
             logs_chains,
             logs_coordination,
             holds_quotas,
+            logs_spread,
             ..restored
         };
     }
@@ -393,6 +400,7 @@ impl Shard {
         self.note_owed(now);
         self.expire_cut(now);
         self.end_silent_sessions(now);
+        self.remind_of_ends(now);
         self.tick_turns(now);
         self.tick_observers(now);
         self.reap_nodes(now);

@@ -9,7 +9,7 @@ use super::apply::{Prepared, State};
 use super::split::Slots;
 use super::streams::{Kept, KeptChain};
 use crate::coordination::Zxid;
-use crate::coordination::service::Command;
+use crate::coordination::service::{Command, Coordination, Ending, Session};
 use crate::entry::SnapshotPart;
 use crate::message::{KeyedOp, ShardId};
 use crate::pipeline::StreamId;
@@ -157,10 +157,7 @@ impl Shard {
         let mut nodes = Set::default();
         if coordination.last() > Zxid::default() {
             ready.push_back(SnapshotPart::Coordination { last: coordination.last() });
-            for (session, kept) in coordination.sessions() {
-                let (session, timeout_ms, password) = (*session, kept.timeout_ms, kept.password);
-                ready.push_back(SnapshotPart::Session { session, timeout_ms, password });
-            }
+            ready.extend(session_parts(coordination));
             nodes.extend(coordination.tree().iter().map(|(path, _)| path.clone()));
         }
         Writer { left, nodes, ready, copies: VecDeque::new(), parts: 0, ended: false }
@@ -206,6 +203,31 @@ impl Shard {
         let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
         self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep_all(state));
     }
+}
+
+/// What a snapshot has of the sessions. Of those that are at one shard it has what older builds know.
+fn session_parts(coordination: &Coordination) -> Vec<SnapshotPart> {
+    let (over, departed) = (coordination.spread(), coordination.departed());
+    let mut parts = Vec::new();
+    if over.is_spread() || departed > Zxid::default() {
+        parts.push(SnapshotPart::Spread { over, departed });
+    }
+    for (session, kept) in coordination.sessions() {
+        let (session, timeout_ms, password) = (*session, kept.timeout_ms, kept.password);
+        let spread = !kept.joined.is_empty() || kept.entered > Zxid::default();
+        parts.push(if spread {
+            let kept = Box::new(kept.without_nodes());
+            SnapshotPart::SpreadSession { session, kept, ending: None }
+        } else {
+            SnapshotPart::Session { session, timeout_ms, password }
+        });
+    }
+    for (session, ends) in coordination.ending() {
+        let (session, kept) = (*session, Box::new(ends.session.without_nodes()));
+        let ending = Some((ends.ended, ends.finished));
+        parts.push(SnapshotPart::SpreadSession { session, kept, ending });
+    }
+    parts
 }
 
 /// What a snapshot has of a node.
@@ -296,7 +318,18 @@ impl Reader {
                 self.state.coordination_mut().restore_last(last);
             }
             SnapshotPart::Session { session, timeout_ms, password } => {
-                self.state.coordination_mut().restore_session(session, timeout_ms, password);
+                let kept = Session { timeout_ms, password, ..Session::default() };
+                self.state.coordination_mut().restore_session(session, kept);
+            }
+            SnapshotPart::Spread { over, departed } => {
+                self.state.coordination_mut().restore_spread(over, departed);
+            }
+            SnapshotPart::SpreadSession { session, kept, ending: None } => {
+                self.state.coordination_mut().restore_session(session, *kept);
+            }
+            SnapshotPart::SpreadSession { session, kept, ending: Some((ended, finished)) } => {
+                let ending = Ending { session: *kept, ended, finished };
+                self.state.coordination_mut().restore_ending(session, ending);
             }
             SnapshotPart::Node(path, node) => {
                 self.state.coordination_mut().restore_node(path, *node);

@@ -175,8 +175,14 @@ mod tests {
     #[test]
     fn records_go_where_their_slots_go_and_both_know_what_was_done() {
         let concurrency = crate::message::Concurrency::FULL;
-        let config =
-            super::super::Config { id: ShardId(0), concurrency, seed: 1, home: None, broken: None };
+        let config = super::super::Config {
+            id: ShardId(0),
+            concurrency,
+            seed: 1,
+            beside: GatewayId::default(),
+            home: None,
+            broken: None,
+        };
         let (mut shard, now) = (Shard::new(config), Now::default());
         let (stays, goes) = ("b", "foo");
         let at = slot(goes.as_bytes());
@@ -201,8 +207,14 @@ mod tests {
     #[test]
     fn who_asks_in_the_wrong_place_is_told() {
         let concurrency = crate::message::Concurrency::FULL;
-        let config =
-            super::super::Config { id: ShardId(0), concurrency, seed: 1, home: None, broken: None };
+        let config = super::super::Config {
+            id: ShardId(0),
+            concurrency,
+            seed: 1,
+            beside: GatewayId::default(),
+            home: None,
+            broken: None,
+        };
         let (mut shard, now) = (Shard::new(config), Now::default());
         let split = LogRecord::Split { child: ShardId(1), first: 0, at: 5000, last: 16_383 };
         shard.replay(now, entry(30, split));

@@ -11,6 +11,7 @@ mod observers;
 mod outcomes;
 mod owed;
 mod sections;
+mod spread;
 mod streams;
 mod successors;
 mod turns;
@@ -35,8 +36,14 @@ impl Story {
     }
 
     fn with(concurrency: Concurrency) -> Self {
-        let shard =
-            Shard::new(Config { id: ShardId(0), concurrency, seed: 7, home: None, broken: None });
+        let shard = Shard::new(Config {
+            id: ShardId(0),
+            concurrency,
+            seed: 7,
+            beside: GatewayId::default(),
+            home: None,
+            broken: None,
+        });
         Self { shard, now: Now { wall_us: 1_000_000_000, mono_us: 5_000_000 }, token: 0 }
     }
 

@@ -83,6 +83,7 @@ impl World {
                 users: users.clone(),
                 require_auth: false,
                 session_timeout_ms: engine::limits::SESSION_TIMEOUT_MS,
+                tree_shards: 1,
                 settings: BTreeMap::from([("maxmemory".to_owned(), "0".to_owned())]),
                 seed: shape.seed,
             };
@@ -90,7 +91,14 @@ impl World {
         };
         let shard = |id| {
             let (id, concurrency, seed) = (ShardId(id), shape.concurrency, shape.seed);
-            Shard::new(shard::Config { id, concurrency, seed, home: None, broken: None })
+            Shard::new(shard::Config {
+                id,
+                concurrency,
+                seed,
+                beside: GatewayId::default(),
+                home: None,
+                broken: None,
+            })
         };
         Self {
             gateways: (0..shape.gateways).map(gateway).collect(),

@@ -181,10 +181,15 @@ impl Sharing {
                 let meets = |new: &&mut New| new.range.0 <= last && first <= new.range.1;
                 self.new.iter_mut().filter(meets).try_for_each(|new| new.put(&part))
             }
-            // The tree is where slot 0 is.
+            // Nodes go by their top-level names and not by slots, and stay with the shard's number.
             SnapshotPart::Coordination { .. }
+            | SnapshotPart::Spread { .. }
             | SnapshotPart::Session { .. }
-            | SnapshotPart::Node(..) => self.new[0].put(&part),
+            | SnapshotPart::SpreadSession { .. }
+            | SnapshotPart::Node(..) => match self.new.get_mut(usize::from(shard.0)) {
+                Some(new) => new.put(&part),
+                None => Err(DirError::TooFewShards { least: shard.0 + 1 }),
+            },
             // Nothing was open, and nobody will ask what became of it; nor are there the machines
             // that the groups had.
             _ => Ok(()),

@@ -47,6 +47,7 @@ fn the_file_to_start_from_names_every_setting() {
         zookeeper_port,
         zookeeper_min_session_timeout_ms,
         zookeeper_max_session_timeout_ms,
+        zookeeper_shards,
         shards,
         workers,
         durability,
@@ -70,7 +71,7 @@ fn the_file_to_start_from_names_every_setting() {
     assert!(workers.is_some() && durability.is_some() && cc.is_some() && maxmemory.is_some());
     assert!(order.is_some() && zookeeper_port.is_some());
     assert!(zookeeper_min_session_timeout_ms.is_some());
-    assert!(zookeeper_max_session_timeout_ms.is_some());
+    assert!(zookeeper_max_session_timeout_ms.is_some() && zookeeper_shards.is_some());
     assert!(maxclients.is_some() && password.is_some() && insecure.is_some());
     assert!(metrics_port.is_some() && synchrony.is_some() && snapshot_log_bytes.is_some());
     assert!(synchrony_dir.is_some() && synchrony_keep_days.is_some());

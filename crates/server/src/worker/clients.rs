@@ -5,17 +5,18 @@ use super::connection::Connection;
 use super::dialogue::Dialogue;
 use super::talk::{Clients, Details, Talk};
 use crate::control::Notice;
+use engine::coordination::Zxid;
+use engine::coordination::spread::HOME;
 use engine::gateway::CoordinationClient;
-use engine::message::ShardId;
-use engine::replica::Replica;
-use wire::entry::EntryFormat;
-
-/// The shard that has the tree.
-const TREE: ShardId = ShardId(0);
+use engine::shard::Shard;
 
 impl Worker {
-    fn tree(&self) -> Option<&Replica<EntryFormat>> {
-        self.node.replica(TREE)
+    /// The shards that have a part of the tree, shard 0 first.
+    fn trees(&self) -> impl Iterator<Item = &Shard> {
+        let home = self.node.replica(HOME).map(|replica| replica.shard());
+        let others = self.node.replicas().map(|replica| replica.shard());
+        let used = |shard: &&Shard| shard.state().coordination().last() > Zxid::default();
+        home.into_iter().chain(others.filter(|shard| shard.id() != HOME).filter(used))
     }
 
     fn dialogues(&self) -> impl Iterator<Item = &Dialogue> {
@@ -31,18 +32,32 @@ impl Worker {
             report.outstanding += dialogue.outstanding();
             report.talk.add(&dialogue.share);
         }
-        report.followers = self.tree().and_then(|replica| replica.followers());
-        report.survey = self.tree().map(|replica| replica.shard().survey());
+        report.followers = self.node.replica(HOME).and_then(|replica| replica.followers());
+        for shard in self.trees() {
+            if shard.id() == HOME {
+                report.survey = Some(shard.survey());
+            } else {
+                report.elsewhere.add(&shard.survey());
+            }
+        }
         report
     }
 
     /// One by one; sessions and nodes only if they are asked for.
     pub(super) fn details(&self, with_lists: bool) -> Details {
-        let tree = self.tree().filter(|_| with_lists);
+        let (mut listed, mut elsewhere) = (None, Vec::new());
+        for shard in self.trees().filter(|_| with_lists) {
+            if shard.id() == HOME {
+                listed = Some(shard.list_sessions());
+            } else {
+                elsewhere.push(shard.list_sessions());
+            }
+        }
         Details {
             clients: self.clients_report(),
             lines: self.dialogues().map(|dialogue| dialogue.line(&self.gateway)).collect(),
-            listed: tree.map(|replica| replica.shard().list_sessions()),
+            listed,
+            listed_elsewhere: elsewhere,
         }
     }
 

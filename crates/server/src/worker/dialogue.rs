@@ -272,7 +272,7 @@ impl Dialogue {
                     .encode(out);
             }
             Said::Expired => ConnectResponse::expired(self.read_only.map(|_| false)).encode(out),
-            Said::Answered { reply: result, zxid } => {
+            Said::Answered { reply: result, zxid, .. } => {
                 let Some((xid, expected, asked_us)) = self.expected.pop_front() else { return };
                 self.note(now, xid, zxid, &expected, asked_us);
                 match expected {

@@ -102,8 +102,10 @@ pub struct Clients {
     pub outstanding: usize,
     /// What was counted, about connections that are gone as well.
     pub talk: Talk,
-    /// What the replica of the tree's shard can tell, if it is at this worker.
+    /// What the replica of shard 0 can tell of the tree, if it is at this worker.
     pub survey: Option<Survey>,
+    /// What those of other shards can, if the tree is spread.
+    pub elsewhere: Survey,
     /// The other replicas of it, if that one leads.
     pub followers: Option<Followers>,
 }
@@ -115,7 +117,15 @@ impl Clients {
         self.outstanding += other.outstanding;
         self.talk.add(&other.talk);
         self.survey = self.survey.or(other.survey);
+        self.elsewhere.add(&other.elsewhere);
         self.followers = self.followers.or(other.followers);
+    }
+
+    /// What is known here of the whole tree; nothing without shard 0.
+    pub fn tree(&self) -> Option<Survey> {
+        let mut survey = self.survey?;
+        survey.add(&self.elsewhere);
+        Some(survey)
     }
 }
 
@@ -128,6 +138,8 @@ pub struct Details {
     pub lines: Vec<Line>,
     /// The sessions, if they were asked for and the replica is here.
     pub listed: Option<Listed>,
+    /// What sessions have at other shards, if the tree is spread.
+    pub listed_elsewhere: Vec<Listed>,
 }
 
 #[cfg(test)]

@@ -124,6 +124,8 @@ pub(super) fn records(state: &State) -> Vec<String> {
     let coordination = state.coordination();
     if coordination.last() > Zxid(0) {
         records.push(format!("{:?} {:?}", coordination.last(), coordination.sessions()));
+        let spread = (coordination.spread(), coordination.departed(), coordination.ending());
+        records.push(format!("{spread:?}"));
         let nodes = coordination.tree().iter().map(|(path, node)| format!("{path:?} {node:?}"));
         records.extend(nodes);
     }

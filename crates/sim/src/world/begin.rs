@@ -13,6 +13,7 @@ use crate::swarm::{Focus, Swarm};
 use crate::trace::Trace;
 use crate::workload::{ACCOUNTS, DEPOSIT, account};
 use adt::Reply;
+use engine::coordination::spread::Spread;
 use engine::gateway::Order;
 use engine::message::MachineId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,7 @@ impl World {
             let client = Client::new(seed, id, swarm.mix.clone(), swarm.manners);
             if ordered { client.keep_order() } else { client }
         };
+        let spread = Spread::over(shape.tree);
         let mut world = Self {
             seed,
             shape,
@@ -47,7 +49,9 @@ impl World {
             clients: (0..swarm.clients).map(client).collect(),
             connections: BTreeMap::new(),
             connection_numbers: 0,
-            guests: (0..swarm.guests).map(|id| Guest::new(seed, id, swarm.habits)).collect(),
+            guests: (0..swarm.guests)
+                .map(|id| Guest::new(seed, id, swarm.habits, spread))
+                .collect(),
             lines: BTreeMap::new(),
             holders: (0..swarm.holders).map(|id| Holder::new(seed, id, swarm.holding)).collect(),
             deviations_us: None,

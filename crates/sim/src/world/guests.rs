@@ -7,6 +7,8 @@ use crate::guest::{Guest, Wish};
 use crate::server::Input;
 use crate::visits::Visit;
 use check::coordination::{History, Last};
+use engine::coordination::service::Coordination;
+use engine::coordination::spread::{HOME, Spread};
 use engine::gateway::Said;
 use engine::message::ShardId;
 
@@ -125,20 +127,31 @@ impl World {
             }
         }
         self.outcome.sessions = Some(history);
+        self.outcome.tree = self.tree();
+        if self.outcome.tree.is_spread() {
+            *self.outcome.marks.entry("trees_spread").or_default() += 1;
+        }
     }
 
-    /// The tree as it is on some machine.
-    fn last_tree(&self) -> Option<Last> {
+    /// Over how many shards the tree is. Where that is settled by nobody, nobody has used it.
+    fn tree(&self) -> Spread {
+        self.coordination(HOME).map_or(Spread::NOT, Coordination::spread)
+    }
+
+    /// A shard's part of the service as it is on some machine.
+    fn coordination(&self, shard: ShardId) -> Option<&Coordination> {
         let workers = self.machines.iter().filter(|m| !m.is_retired).flat_map(|m| &m.workers);
-        let replica = workers.filter_map(|worker| worker.node().replica(ShardId(0))).next()?;
-        let coordination = replica.shard().state().coordination();
-        let lasts = |path: &str| path != "/" && !path.starts_with("/zookeeper");
-        let nodes = coordination.tree().iter().map(|(path, node)| {
-            let data = node.data.as_ref().map(text).unwrap_or_default();
-            (text(path), data, node.session().map_or(0, |session| session.0))
-        });
-        let nodes = nodes.filter(|(path, ..)| lasts(path)).collect();
-        let sessions = coordination.sessions().keys().map(|session| session.0).collect();
+        let replica = workers.filter_map(|worker| worker.node().replica(shard)).next()?;
+        Some(replica.shard().state().coordination())
+    }
+
+    /// The tree as it is on some machines.
+    fn last_tree(&self) -> Option<Last> {
+        let sessions =
+            self.coordination(HOME)?.sessions().keys().map(|session| session.0).collect();
+        let parts: Option<Vec<&Coordination>> =
+            self.tree().shards().map(|shard| self.coordination(shard)).collect();
+        let nodes = parts?.into_iter().flat_map(nodes_of).collect();
         Some(Last { nodes, sessions })
     }
 
@@ -149,7 +162,16 @@ impl World {
         }
         for machine in self.machines.iter().filter(|machine| !machine.is_retired) {
             for replica in machine.workers.iter().flat_map(|worker| worker.node().replicas()) {
-                let sessions = replica.shard().state().coordination().sessions();
+                let coordination = replica.shard().state().coordination();
+                let ending = coordination.ending();
+                if let Some(session) = ending.keys().next() {
+                    let (machine, shard) = (machine.id.0, replica.id().0);
+                    return Err(format!(
+                        "session {} has not ended, at shard {shard} on machine {machine}",
+                        session.0
+                    ));
+                }
+                let sessions = coordination.sessions();
                 if let Some((session, kept)) = sessions.first_key_value() {
                     return Err(format!(
                         "session {} with a timeout of {} ms is there at the end, on machine {}",
@@ -160,4 +182,14 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// All nodes of a shard but those that are always there: path, data, the session that it ends with.
+fn nodes_of(coordination: &Coordination) -> Vec<(String, String, i64)> {
+    let lasts = |path: &str| path != "/" && !path.starts_with("/zookeeper");
+    let nodes = coordination.tree().iter().map(|(path, node)| {
+        let data = node.data.as_ref().map(text).unwrap_or_default();
+        (text(path), data, node.session().map_or(0, |session| session.0))
+    });
+    nodes.filter(|(path, ..)| lasts(path)).collect()
 }

@@ -40,7 +40,14 @@ fn node(own: u16, now: Now) -> Node<EntryFormat> {
     let map = ShardMap::founded(machines.collect(), SHARDS);
     let replica = |shard| {
         let seed = u64::from(own) << 32;
-        let config = shard::Config { id: shard, concurrency, seed, home: Some(id), broken: None };
+        let config = shard::Config {
+            id: shard,
+            concurrency,
+            seed,
+            beside: id,
+            home: Some(id),
+            broken: None,
+        };
         let membership = Membership::clustered(id.machine, voters.clone());
         let setup = Setup { shard: config, membership };
         Replica::recover(setup, EntryFormat, now, Vec::new(), Recovered::default()).unwrap()

@@ -113,8 +113,10 @@ fn kinds_and_bits_that_are_not_known_are_refused() {
     for kind in [0, 6, 9, 255] {
         assert_eq!(get_change(&mut reader(Form::Short, &[kind, 0, 0, 0, 0, 0])), Err(Corrupt));
     }
-    for kind in [0, 10, 255] {
+    for kind in [0, 17, 255] {
         assert_eq!(get_write(&mut reader(Form::Short, &[kind, 0, 0, 0, 0, 0])), Err(Corrupt));
+    }
+    for kind in [0, 10, 255] {
         assert_eq!(get_watch(&mut reader(Form::Short, &[kind])), Err(Corrupt));
         assert_eq!(get_watcher_type(&mut reader(Form::Short, &[kind])), Err(Corrupt));
         assert_eq!(get_event(&mut reader(Form::Short, &[kind, 0])), Err(Corrupt));
@@ -122,7 +124,7 @@ fn kinds_and_bits_that_are_not_known_are_refused() {
     for kind in [0, 10, 255] {
         assert_eq!(get_read(&mut reader(Form::Short, &[kind, 0])), Err(Corrupt));
     }
-    for kind in [0, 13, 255] {
+    for kind in [0, 14, 255] {
         assert_eq!(get_reply(&mut reader(Form::Short, &[kind, 0])), Err(Corrupt));
     }
     // The kind of a node has five bits, and it lasts in one way.

@@ -208,9 +208,8 @@ impl Ask {
             Self::RemoveWatches { .. } => Op::RemoveWatches,
             Self::CheckWatches { .. } => Op::CheckWatches,
             Self::WhoAmI => Op::WhoAmI,
-            Self::Write(Write::Open { .. } | Write::Reap) | Self::Unimplemented(_) => {
-                return Kind::Nothing;
-            }
+            Self::Write(Write::Open { .. } | Write::Reap | Write::Spread(_))
+            | Self::Unimplemented(_) => return Kind::Nothing,
         };
         Kind::One(op)
     }
@@ -224,7 +223,8 @@ impl Ask {
 
     fn put(&self, out: &mut Vec<u8>) -> Result<(), Inexpressible> {
         match self {
-            Self::Write(Write::Change(Change::Check { .. }) | Write::Open { .. } | Write::Reap) => {
+            Self::Write(Write::Change(Change::Check { .. })) => return Err(Inexpressible),
+            Self::Write(Write::Open { .. } | Write::Reap | Write::Spread(_)) => {
                 return Err(Inexpressible);
             }
             Self::Write(Write::Change(change)) => return put_change(change, out),

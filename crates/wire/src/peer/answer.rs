@@ -5,13 +5,14 @@ use super::read_txn;
 use super::request::{put_body, read_body};
 use super::stats::{put_shard_stats, read_shard_stats};
 use crate::bytes::{Reader, put_count, put_u16, put_u64, put_word};
-use crate::coordination::{get_session, put_session};
+use crate::coordination::{get_session, get_zxid, put_session, put_zxid};
 use crate::entry::{
     Spans, Words, put_age, put_record_version, put_shards, put_txn, read_age, read_record_version,
     read_shards,
 };
 use crate::saved::{put_reply, read_reply};
 use adt::{Corrupt, Reply, Timestamp};
+use engine::coordination::spread::HOME;
 use engine::message::{Answer, Fate, Notice, Refusal, ShardId};
 
 const REPLY: u8 = 1;
@@ -52,6 +53,8 @@ const PROBE: u8 = 3;
 const ORPHAN: u8 = 4;
 const READY: u8 = 5;
 const SESSION: u8 = 6;
+const SESSION_AT: u8 = 7;
+const ENDING: u8 = 8;
 
 fn kind(answer: &Answer) -> u8 {
     match answer {
@@ -248,10 +251,22 @@ fn put_notice(notice: &Notice, out: &mut Vec<u8>) {
             out.push(READY);
             put_word(key, out);
         }
-        Notice::Session { session, told } => {
-            out.push(SESSION);
+        Notice::Session { shard, session, told } => {
+            if *shard == HOME {
+                out.push(SESSION);
+            } else {
+                out.push(SESSION_AT);
+                put_u16(shard.0, out);
+            }
             put_session(*session, out);
             put_told(told, out);
+        }
+        Notice::Ending { session, ended, finished, shards } => {
+            out.push(ENDING);
+            put_session(*session, out);
+            put_zxid(*ended, out);
+            out.push(u8::from(*finished));
+            put_shards(shards, out);
         }
     }
 }
@@ -272,10 +287,17 @@ fn read_notice(reader: &mut Reader<'_>) -> Result<Notice, Corrupt> {
             Notice::Orphan { txn, participants: read_shards(reader)? }
         }
         READY => Notice::Ready { key: reader.word()?.into() },
-        SESSION => {
+        kind @ (SESSION | SESSION_AT) => {
+            let shard = if kind == SESSION { HOME } else { ShardId(reader.u16()?) };
             let session = get_session(reader)?;
-            Notice::Session { session, told: get_told(reader)? }
+            Notice::Session { shard, session, told: get_told(reader)? }
         }
+        ENDING => Notice::Ending {
+            session: get_session(reader)?,
+            ended: get_zxid(reader)?,
+            finished: reader.flag()?,
+            shards: read_shards(reader)?.into_vec(),
+        },
         _ => return Err(Corrupt),
     })
 }

@@ -19,6 +19,7 @@ const READ: u8 = 5;
 const WATCH: u8 = 6;
 const UNWATCH: u8 = 7;
 const WATCHES: u8 = 8;
+const WRITE_SPREAD: u8 = 9;
 
 const HAPPENED: u8 = 1;
 const MOVED: u8 = 2;
@@ -36,11 +37,26 @@ pub(crate) fn put_command(form: Form, command: &Command, out: &mut Vec<u8>) {
 
 pub(crate) fn get_command(reader: &mut Reader<'_>) -> Result<Command, Corrupt> {
     let (session, identities) = (get_session(reader)?, get_identities(reader)?);
-    Ok(Command { session, identities, write: get_write(reader)?, quotas: false })
+    Ok(Command { identities, ..Command::of(session, get_write(reader)?) })
+}
+
+/// A change in a tree that is spread, or a step of what that takes.
+pub(crate) fn put_spread_command(form: Form, command: &Command, out: &mut Vec<u8>) {
+    put_zxid(command.after, out);
+    put_command(form, command, out);
+}
+
+pub(crate) fn get_spread_command(reader: &mut Reader<'_>) -> Result<Command, Corrupt> {
+    let after = get_zxid(reader)?;
+    Ok(Command { after, ..get_command(reader)? })
 }
 
 pub(super) fn put_ask(ask: &Ask, out: &mut Vec<u8>) {
     match ask {
+        Ask::Write(command) if command.is_spread() => {
+            out.push(WRITE_SPREAD);
+            put_spread_command(Form::Wide, command, out);
+        }
         Ask::Write(command) => {
             out.push(WRITE);
             put_command(Form::Wide, command, out);
@@ -95,6 +111,9 @@ pub(super) fn get_ask(reader: &mut Reader<'_>) -> Result<Ask, Corrupt> {
     let kind = reader.u8()?;
     if kind == WRITE {
         return get_command(reader).map(Ask::Write);
+    }
+    if kind == WRITE_SPREAD {
+        return get_spread_command(reader).map(Ask::Write);
     }
     let session = get_session(reader)?;
     let of = match kind {

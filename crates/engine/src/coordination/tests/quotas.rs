@@ -186,7 +186,7 @@ fn what_was_logged_before_all_knew_quotas_is_carried_out_as_it_was_then() {
     world.limit(ann, "/a", "countHardLimit=1;byteHardLimit=1");
     for change in [Change::Create(create("/a/b")), set("/a", "more", -1)] {
         let (identities, write) = (Vec::new(), Write::Change(change));
-        let command = Command { session: ann, identities, write, quotas: false };
+        let command = Command { identities, ..Command::of(ann, write) };
         world.changes += 1;
         let ts = Timestamp::from_micros(BEGIN_US + world.changes);
         assert!(world.service.apply(&command, ts, 1).reply.is_ok());

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::coordination::acl::Rules;
+use crate::coordination::spread::{Spread, Step};
 use crate::coordination::{
     Acl, Answered, Ask, Code, Event, Happened, Identity, OfSession, Read, Reply as R, Told, Write,
     Zxid,
@@ -15,6 +16,21 @@ use adt::Blob;
 const ANN: crate::coordination::SessionId = crate::coordination::SessionId(7);
 
 impl Story {
+    /// A client says who it is. The first one waits until it is known over how many shards the tree is.
+    /// What is asked of the shard then.
+    fn connects(&mut self, client: CoordinationClient, connect: Connect) -> Vec<(u64, Ask)> {
+        self.gateway.client_connects(self.now, client, connect);
+        let (asked, _) = self.heard();
+        let over = Write::Spread(Step::Over(Spread::NOT));
+        match &asked[..] {
+            [(token, Ask::Write(command))] if command.write == over => {
+                self.coordinated(*token, Ok(R::Number(1)), 0);
+                self.heard().0
+            }
+            _ => asked,
+        }
+    }
+
     fn came(&mut self) -> CoordinationClient {
         let who = Identity { scheme: Blob::from("ip"), id: Blob::from("::1") };
         self.gateway.client_came(self.now, who)
@@ -44,8 +60,7 @@ impl Story {
     /// A client with a session.
     fn connected(&mut self) -> CoordinationClient {
         let client = self.came();
-        self.gateway.client_connects(self.now, client, Connect::default());
-        let (asked, _) = self.heard();
+        let asked = self.connects(client, Connect::default());
         assert!(matches!(&asked[0].1, Ask::Write(command)
             if matches!(command.write, Write::Open { timeout_ms: 4_000, .. })));
         self.coordinated(asked[0].0, Ok(R::Session(ANN)), 0);
@@ -55,12 +70,12 @@ impl Story {
     }
 
     fn notice(&mut self, told: Told) {
-        self.answer(0, Answer::Notice(Notice::Session { session: ANN, told }));
+        self.answer(0, Answer::Notice(Notice::Session { shard: ShardId(0), session: ANN, told }));
     }
 }
 
 fn answered(reply: Result<R, Code>, zxid: i64) -> Said {
-    Said::Answered { reply, zxid: Zxid(zxid) }
+    Said::Answered { reply, zxid: Zxid(zxid), at: Zxid(zxid) }
 }
 
 #[test]
@@ -102,8 +117,7 @@ fn who_comes_back_replaces_the_connection_before_it_and_is_not_left_with_it() {
     let before = story.connected();
     let after = story.came();
     let connect = Connect { session: Some(ANN), ..Connect::default() };
-    story.gateway.client_connects(story.now, after, connect);
-    let (asked, _) = story.heard();
+    let asked = story.connects(after, connect);
     story.gateway.client_left(story.now, before);
     assert_eq!(story.heard(), (vec![], vec![]), "the session is on its way here");
     story.coordinated(asked[0].0, Ok(R::Number(6_000)), 0);
@@ -121,8 +135,7 @@ fn a_session_that_has_ended_and_one_that_sees_more_than_there_is_are_turned_away
     ] {
         let client = story.came();
         let connect = Connect { session: Some(ANN), seen: Zxid(seen), ..Connect::default() };
-        story.gateway.client_connects(story.now, client, connect);
-        let (asked, _) = story.heard();
+        let asked = story.connects(client, connect);
         story.coordinated(asked[0].0, reply, 0);
         assert_eq!(story.heard().1, told);
     }

@@ -10,7 +10,7 @@ use crate::level::Level;
 use crate::message::CutStep;
 use crate::shard::snapshot::Reader;
 
-const H: GatewayId = GatewayId { machine: MachineId(2), worker: 0, life: 0 };
+pub(super) const H: GatewayId = GatewayId { machine: MachineId(2), worker: 0, life: 0 };
 const TIMEOUT_MS: i32 = 6_000;
 
 fn story() -> Story {
@@ -19,7 +19,7 @@ fn story() -> Story {
     story
 }
 
-fn create(path: &str, ephemeral: bool) -> Change {
+pub(super) fn create(path: &str, ephemeral: bool) -> Change {
     let lasts = if ephemeral { Lasts::Session } else { Lasts::Always };
     create_so(path, lasts)
 }
@@ -31,21 +31,21 @@ fn create_so(path: &str, lasts: Lasts) -> Change {
     Change::Create(Create { path: Blob::from(path), data: None, acl, mode, stat: false })
 }
 
-fn set(path: &str, data: &str) -> Change {
+pub(super) fn set(path: &str, data: &str) -> Change {
     Change::SetData { path: Blob::from(path), data: Some(Blob::from(data)), version: -1 }
 }
 
-fn read(path: &str, watch: bool) -> OfSession {
+pub(super) fn read(path: &str, watch: bool) -> OfSession {
     OfSession::Read { identities: Vec::new(), read: Read::Data(Blob::from(path)), watch }
 }
 
-fn children(path: &str, watch: bool) -> OfSession {
+pub(super) fn children(path: &str, watch: bool) -> OfSession {
     let read = Read::Children { path: Blob::from(path), stat: false };
     OfSession::Read { identities: Vec::new(), read, watch }
 }
 
 impl Story {
-    fn coordinate(&mut self, gateway: GatewayId, ask: Ask) -> u64 {
+    pub(super) fn coordinate(&mut self, gateway: GatewayId, ask: Ask) -> u64 {
         self.token += 1;
         self.now.wall_us += 1;
         let body = Body::Coordinate(Box::new(ask));
@@ -54,15 +54,12 @@ impl Story {
         self.token
     }
 
-    fn write(&mut self, session: SessionId, change: Change) -> u64 {
+    pub(super) fn write(&mut self, session: SessionId, change: Change) -> u64 {
         let write = Write::Change(change);
-        self.coordinate(
-            G,
-            Ask::Write(Command { session, identities: Vec::new(), write, quotas: false }),
-        )
+        self.coordinate(G, Ask::Write(Command::of(session, write)))
     }
 
-    fn of(&mut self, session: SessionId, of: OfSession) -> u64 {
+    pub(super) fn of(&mut self, session: SessionId, of: OfSession) -> u64 {
         self.coordinate(G, Ask::Of(session, of))
     }
 
@@ -70,10 +67,10 @@ impl Story {
         self.coordinate(gateway, Ask::Resume { session, password: [7; 16] })
     }
 
-    fn open(&mut self) -> SessionId {
+    pub(super) fn open(&mut self) -> SessionId {
         let write = Write::Open { timeout_ms: TIMEOUT_MS, password: [7; 16] };
         let (session, identities) = (SessionId(0), Vec::new());
-        self.coordinate(G, Ask::Write(Command { session, identities, write, quotas: false }));
+        self.coordinate(G, Ask::Write(Command { identities, ..Command::of(session, write) }));
         self.sync();
         match self.answered().pop() {
             Some(Answered { reply: Ok(R::Session(session)), .. }) => session,
@@ -92,7 +89,7 @@ impl Story {
     }
 
     /// Everything that gateways are told, in its order.
-    fn heard(&mut self) -> Vec<String> {
+    pub(super) fn heard(&mut self) -> Vec<String> {
         let text = |path: &Blob| String::from_utf8_lossy(path).into_owned();
         let short = |(token, answer)| match answer {
             Answer::Coordinated(answered) => match answered.reply {
@@ -241,7 +238,7 @@ fn a_shard_whose_log_others_would_not_understand_refuses() {
     let mut story = Story::new();
     let write = Write::Open { timeout_ms: TIMEOUT_MS, password: [7; 16] };
     let (session, identities) = (SessionId(0), Vec::new());
-    story.coordinate(G, Ask::Write(Command { session, identities, write, quotas: false }));
+    story.coordinate(G, Ask::Write(Command { identities, ..Command::of(session, write) }));
     assert_eq!(story.answered().pop().unwrap().reply, Err(Code::Unimplemented));
 }
 
@@ -282,7 +279,7 @@ fn a_snapshot_shows_the_tree_as_it_was_when_it_was_begun() {
     story.write(ann, create("/a/late", false));
     story.write(ann, Change::Delete { path: Blob::from("/a/b/c"), version: -1 });
     let (identities, write) = (Vec::new(), Write::Close);
-    story.coordinate(G, Ask::Write(Command { session: ann, identities, write, quotas: false }));
+    story.coordinate(G, Ask::Write(Command { identities, ..Command::of(ann, write) }));
     story.sync();
     loop {
         let more = story.shard.snapshot_parts(2);

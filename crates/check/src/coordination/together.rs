@@ -1,0 +1,69 @@
+//! Sessions that are at several services at once. What each of these does by itself is checked as if there were
+//! no other. What goes over all of them: a session's changes have larger and larger numbers, whichever
+//! service carries them out, and no holes; and nobody sees half of the end of a session.
+
+use super::order::without_holes;
+use super::{Heard, History, Reply, Zxid, report};
+use crate::verdict::Verdict;
+
+pub(super) fn check(history: &History, parts: &[History], verdict: &mut Verdict) {
+    for session in &history.sessions {
+        numbers_grow(session, verdict);
+        without_holes(session, verdict);
+    }
+    for (session, _) in parts.iter().flat_map(|part| &part.ends) {
+        verdict.count("ends", 1);
+        whole_end(*session, parts, verdict);
+    }
+}
+
+/// What a session asks later has a larger number, on all its connections.
+fn numbers_grow(session: &super::Session, verdict: &mut Verdict) {
+    let mut before = session.id;
+    let asked = session.connections.iter().flat_map(|connection| &connection.asked);
+    for asked in asked.filter(|asked| asked.request.is_write()) {
+        let Some(zxid) = asked.zxid else { continue };
+        verdict.count("changes", 1);
+        if zxid <= before {
+            let text = format!(
+                "session {}: {:?} is change {zxid}, what it asked before is {before}",
+                session.id, asked.request
+            );
+            report(verdict, "order-of-session", text);
+        }
+        before = before.max(zxid);
+    }
+}
+
+/// Who has seen at one service what is later than the end of a session there sees the end at all others.
+fn whole_end(session: i64, parts: &[History], verdict: &mut Verdict) {
+    let ends: Vec<Option<Zxid>> = parts
+        .iter()
+        .map(|part| part.ends.iter().find(|(id, _)| *id == session).map(|(_, zxid)| *zxid))
+        .collect();
+    let seen = parts.iter().zip(&ends).filter_map(|(part, end)| first_seen_us(part, (*end)?));
+    let Some(seen_us) = seen.min() else { return };
+    let connections = parts.iter().flat_map(|part| &part.sessions).flat_map(|s| &s.connections);
+    for (asked, answered) in connections.flat_map(|connection| connection.exchanges()) {
+        let Some((.., Ok(Reply::Stat(stat) | Reply::Data(_, stat)))) = answered else { continue };
+        if stat.owner == session && asked.time_us > seen_us {
+            let text = format!(
+                "session {session} had ended at {seen_us} at the latest, and {:?}, asked at {}, \
+                 shows a node of it",
+                asked.request, asked.time_us
+            );
+            report(verdict, "half-an-end", text);
+        }
+    }
+}
+
+/// When somebody first heard from a service of a change that is not older than this one.
+fn first_seen_us(part: &History, end: Zxid) -> Option<u64> {
+    let connections = part.sessions.iter().flat_map(|session| &session.connections);
+    let heard = connections.flat_map(|connection| &connection.heard);
+    let seen = heard.filter_map(|heard| {
+        let (Heard::Answer { time_us, zxid, .. } | Heard::Told { time_us, zxid, .. }) = heard;
+        (*zxid >= end).then_some(*time_us)
+    });
+    seen.min()
+}

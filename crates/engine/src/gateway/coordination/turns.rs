@@ -1,0 +1,152 @@
+//! Requests of a client in a tree that is spread, one shard after the other: what goes to one shard is sent
+//! without waiting, and what goes to another one when all before it is answered. So what a session asks
+//! takes effect in the order in which it asks.
+
+use super::super::Gateway;
+use super::several::Plan;
+use super::{Asked, CoordinationClient, Errand};
+use crate::coordination::service::Command;
+use crate::coordination::spread::{HOME, Step};
+use crate::coordination::{Ask, Code, OfSession, Reply, Write, Zxid};
+use crate::message::{Now, ShardId};
+use std::collections::VecDeque;
+
+/// What a client has asked and what has not been sent.
+#[derive(Default)]
+pub(super) struct Turns {
+    waiting: VecDeque<(u64, Asked)>,
+    /// How many requests are open, and at which shard, if it is one.
+    open: usize,
+    at: Option<ShardId>,
+    /// Shards that it has joined and not entered yet.
+    entering: Vec<ShardId>,
+    joining: bool,
+    /// When shard 0 was asked anything the last time, in monotonic microseconds.
+    home_us: u64,
+    /// The latest change that it has seen on earlier connections, as it says.
+    pub seen: Zxid,
+}
+
+impl Turns {
+    /// Shard 0 hears of the session.
+    pub fn home_heard(&mut self, now: Now) {
+        self.home_us = now.mono_us;
+    }
+
+    fn lets(&self, shard: Option<ShardId>) -> bool {
+        self.open == 0 || (shard.is_some() && self.at == shard)
+    }
+}
+
+impl Gateway {
+    /// A client has asked something.
+    pub(super) fn take_turn(&mut self, id: CoordinationClient, seq: u64, asked: Asked) {
+        let now = self.now;
+        let Some(client) = self.clients.clients.get_mut(id.0) else { return };
+        client.turns.waiting.push_back((seq, asked));
+        // Shard 0 alone decides that a session was silent for too long.
+        let silent_us = now.mono_us.saturating_sub(client.turns.home_us);
+        let often_us = u64::from(client.timeout_ms.unsigned_abs()) * 1000 / 6;
+        let session = client.session;
+        self.send_in_turn(id);
+        if let Some(session) = session.filter(|_| silent_us > often_us) {
+            self.ask_shard(id, HOME, Errand::Aside, Ask::Of(session, OfSession::Ping));
+        }
+    }
+
+    /// Sends what need not wait any more.
+    fn send_in_turn(&mut self, id: CoordinationClient) {
+        let spread = self.spread();
+        while let Some(client) = self.clients.clients.get_mut(id.0)
+            && let Some((_, asked)) = client.turns.waiting.front()
+            && !client.closing
+        {
+            let at = client.parts.iter().map(|(shard, _)| *shard);
+            let plan = Plan::of(spread, asked, at);
+            let one = match &plan {
+                Plan::One(shard) => Some(*shard),
+                _ => None,
+            };
+            if !client.turns.lets(one) {
+                return;
+            }
+            let missing: Vec<ShardId> =
+                plan.shards().iter().copied().filter(|shard| !client.is_at(*shard)).collect();
+            if !missing.is_empty() {
+                if client.turns.open == 0 {
+                    self.join_shards(id, missing);
+                }
+                return;
+            }
+            let Some((seq, asked)) = client.turns.waiting.pop_front() else { return };
+            let known = client.known;
+            match plan {
+                Plan::Refused(code) => self.client_answered(id, seq, known, Err(code)),
+                Plan::One(shard) => {
+                    client.turns.open += 1;
+                    client.turns.at = Some(shard);
+                    self.send_request(id, seq, shard, asked);
+                }
+                Plan::Several(parts) => {
+                    client.turns.open += 1;
+                    client.turns.at = None;
+                    self.ask_several(id, seq, asked, parts);
+                }
+            }
+        }
+    }
+
+    /// A request is answered.
+    pub(super) fn turn_over(&mut self, id: CoordinationClient) {
+        let Some(client) = self.clients.clients.get_mut(id.0) else { return };
+        client.turns.open = client.turns.open.saturating_sub(1);
+        if !client.turns.waiting.is_empty() {
+            self.send_in_turn(id);
+        }
+    }
+
+    /// A session is about to enter shards: shard 0 has to know before.
+    pub(super) fn join_shards(&mut self, id: CoordinationClient, shards: Vec<ShardId>) {
+        let Some(client) = self.clients.clients.get_mut(id.0) else { return };
+        let Some(session) = client.session.filter(|_| !client.turns.joining) else { return };
+        client.turns.joining = true;
+        client.turns.entering = shards.clone();
+        let command = Command::of(session, Write::Spread(Step::Join(shards)));
+        self.ask_shard(id, HOME, Errand::Join, Ask::Write(command));
+    }
+
+    /// Shard 0 knows that a session enters others, since this change.
+    pub(super) fn joined(
+        &mut self,
+        id: CoordinationClient,
+        joined: Zxid,
+        reply: Result<Reply, Code>,
+    ) {
+        let Some(client) = self.clients.clients.get_mut(id.0) else { return };
+        let Some(session) = client.session else { return };
+        if let Err(code) = reply {
+            return match client.turns.waiting.pop_front() {
+                Some((seq, _)) => self.client_answered(id, seq, joined, Err(code)),
+                None => self.end_client(id),
+            };
+        }
+        let (timeout_ms, password) = (client.timeout_ms, client.password);
+        for shard in client.turns.entering.clone() {
+            let enter = Step::Enter { timeout_ms, password, joined };
+            let ask = Ask::Write(Command::of(session, Write::Spread(enter)));
+            self.ask_shard(id, shard, Errand::Enter, ask);
+        }
+    }
+
+    /// A session is at a shard.
+    pub(super) fn entered(&mut self, id: CoordinationClient, shard: ShardId, known: Zxid) {
+        let Some(client) = self.clients.clients.get_mut(id.0) else { return };
+        client.comes_to(shard, known);
+        client.turns.entering.retain(|of| *of != shard);
+        if !client.turns.entering.is_empty() {
+            return;
+        }
+        client.turns.joining = false;
+        if client.is_on { self.send_in_turn(id) } else { self.client_is_on(id) }
+    }
+}

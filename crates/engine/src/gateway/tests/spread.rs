@@ -1,0 +1,329 @@
+//! Clients of a tree that is spread over two shards: `/a` is at shard 1, `/b` and the sessions are at
+//! shard 0.
+
+use super::*;
+use crate::coordination::acl::Rules;
+use crate::coordination::spread::Step;
+use crate::coordination::{
+    Answered, Ask, Change, Code, Event, Happened, OfSession, Read, Reply as R, Stat, Told, Watch,
+    WatcherType, Write, Zxid,
+};
+use crate::gateway::coordination::{Asked, Connect};
+use crate::gateway::{CoordinationClient, Said};
+use adt::Blob;
+
+const ANN: crate::coordination::SessionId = crate::coordination::SessionId(7);
+const HOME: ShardId = ShardId(0);
+const OTHER: ShardId = ShardId(1);
+
+/// What a shard was asked, and under which token.
+type Heard = (ShardId, u64, Ask);
+
+struct Spread {
+    story: Story,
+    client: CoordinationClient,
+    said: Vec<Said>,
+    zxid: i64,
+}
+
+fn set(path: &str) -> Asked {
+    let (path, data) = (Blob::from(path), None);
+    Asked::Write(Write::Change(Change::SetData { path, data, version: -1 }))
+}
+
+fn children(path: &str, watch: bool) -> Asked {
+    let (identities, path) = (Vec::new(), Blob::from(path));
+    Asked::Of(OfSession::Read { identities, read: Read::Children { path, stat: true }, watch })
+}
+
+fn names(names: &[&str], pzxid: i64) -> Result<R, Code> {
+    let stat = Stat {
+        num_children: names.len() as i32,
+        cversion: -1,
+        pzxid: Zxid(pzxid),
+        ..Stat::default()
+    };
+    Ok(R::Children(names.iter().map(|name| Blob::from(*name)).collect(), Some(stat)))
+}
+
+impl Spread {
+    /// A client with a session at shard 0.
+    fn new() -> Self {
+        let mut story = Story::new();
+        let client = story.gateway.client_came(
+            story.now,
+            crate::coordination::Identity { scheme: Blob::from("ip"), id: Blob::from("::1") },
+        );
+        let mut spread = Self { story, client, said: Vec::new(), zxid: 10 };
+        spread.story.gateway.client_connects(spread.story.now, client, Connect::default());
+        let over = spread.asked();
+        spread.answers(&over[0], Ok(R::Number(2)), 0);
+        let open = spread.asked();
+        spread.answers(&open[0], Ok(R::Session(ANN)), 0);
+        assert!(matches!(spread.told()[..], [Said::Connected { session: ANN, .. }]));
+        spread
+    }
+
+    /// One that has entered shard 1 as well.
+    fn entered() -> Self {
+        let mut spread = Self::new();
+        spread.asks(set("/a"));
+        let join = spread.asked();
+        spread.answers(&join[0], Ok(R::Done), 0);
+        let enter = spread.asked();
+        spread.answers(&enter[0], Ok(R::Done), 0);
+        let first = spread.asked();
+        spread.answers(&first[0], Ok(R::Stat(Stat::default())), 0);
+        spread.told();
+        spread
+    }
+
+    fn asks(&mut self, asked: Asked) {
+        self.story.gateway.client_asks(self.story.now, self.client, asked);
+    }
+
+    /// What shards are asked.
+    fn asked(&mut self) -> Vec<Heard> {
+        let mut asked = Vec::new();
+        while let Some(output) = self.story.gateway.poll() {
+            match output {
+                Output::Shard { shard, request: Request { token, body, .. } } => {
+                    let Body::Coordinate(ask) = body else { panic!("{body:?}") };
+                    asked.push((shard, token.0, *ask));
+                }
+                Output::Coordination { said, .. } => self.said.push(said),
+                other => panic!("not in these stories: {other:?}"),
+            }
+        }
+        asked
+    }
+
+    fn shards(&mut self) -> Vec<ShardId> {
+        self.asked().into_iter().map(|(shard, ..)| shard).collect()
+    }
+
+    /// What the client is told.
+    fn told(&mut self) -> Vec<Said> {
+        assert!(self.asked().is_empty(), "nothing more is asked");
+        std::mem::take(&mut self.said)
+    }
+
+    /// A shard answers, at the next change.
+    fn answers(&mut self, (_, token, _): &Heard, reply: Result<R, Code>, told: u64) {
+        self.zxid += 1;
+        let answered = Answered { reply, zxid: Zxid(self.zxid), told };
+        self.story.answer(*token, Answer::Coordinated(Box::new(answered)));
+    }
+
+    fn hears(&mut self, shard: ShardId, happened: Happened, path: &str) {
+        self.zxid += 1;
+        let event = Event { happened, path: Blob::from(path) };
+        let told = Told::Happened(event, Zxid(self.zxid), Rules::default());
+        let notice = Notice::Session { shard, session: ANN, told };
+        self.story.answer(0, Answer::Notice(notice));
+    }
+}
+
+#[test]
+fn a_session_joins_and_enters_a_shard_before_it_asks_anything_there() {
+    let mut ann = Spread::new();
+    ann.asks(set("/a"));
+    let join = ann.asked();
+    assert!(matches!(&join[..], [(HOME, _, Ask::Write(command))]
+        if command.write == Write::Spread(Step::Join(vec![OTHER]))));
+    ann.answers(&join[0], Ok(R::Done), 0);
+    let joined = Zxid(ann.zxid);
+    let enter = ann.asked();
+    assert!(matches!(&enter[..], [(OTHER, _, Ask::Write(command))]
+        if matches!(command.write, Write::Spread(Step::Enter { joined: at, .. }) if at == joined)));
+    ann.answers(&enter[0], Ok(R::Done), 0);
+    let asked = ann.asked();
+    let after = Zxid(ann.zxid);
+    assert!(
+        matches!(&asked[..], [(OTHER, _, Ask::Write(command))] if command.after == after),
+        "its number is to be larger than all that the client knows: {asked:?}"
+    );
+    ann.asks(set("/a"));
+    assert_eq!(ann.shards(), [OTHER], "once is enough");
+}
+
+#[test]
+fn what_goes_to_another_shard_waits_and_what_goes_to_the_same_one_does_not() {
+    let mut ann = Spread::entered();
+    for path in ["/a", "/a", "/b", "/a"] {
+        ann.asks(set(path));
+    }
+    let first = ann.asked();
+    assert_eq!(first.iter().map(|(shard, ..)| *shard).collect::<Vec<_>>(), [OTHER, OTHER]);
+    ann.answers(&first[0], Err(Code::NoNode), 0);
+    assert!(ann.asked().is_empty());
+    ann.answers(&first[1], Err(Code::NoNode), 0);
+    let next = ann.asked();
+    assert_eq!(next.len(), 1);
+    assert_eq!(next[0].0, HOME);
+    ann.answers(&next[0], Err(Code::NoNode), 0);
+    assert_eq!(ann.shards(), [OTHER]);
+}
+
+#[test]
+fn what_several_shards_would_have_to_do_together_is_refused() {
+    let mut ann = Spread::entered();
+    let delete = |path| Change::Delete { path: Blob::from(path), version: -1 };
+    ann.asks(Asked::Write(Write::Multi(vec![delete("/a"), delete("/b")])));
+    assert!(matches!(ann.told()[..], [Said::Answered { reply: Err(Code::BadArguments), .. }]));
+}
+
+#[test]
+fn the_root_is_what_all_shards_say_twice_without_a_change() {
+    let mut ann = Spread::entered();
+    ann.asks(children("/", false));
+    let (own, other) = (&["b", "zookeeper"][..], &["a", "zookeeper"][..]);
+    let mut rounds =
+        [(own, 3, other, 4), (own, 3, &["zookeeper"][..], 5), (own, 3, &["zookeeper"], 5)]
+            .into_iter();
+    let mut looks = 0;
+    while let Some((home, home_at, away, away_at)) = rounds.next() {
+        let asked = ann.asked();
+        assert_eq!(asked.len(), 2);
+        ann.answers(&asked[0], names(home, home_at), 0);
+        ann.answers(&asked[1], names(away, away_at), 0);
+        looks += 1;
+    }
+    assert_eq!(looks, 3);
+    let told = ann.told();
+    let [Said::Answered { reply: Ok(R::Children(names, Some(stat))), .. }] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(names[..], ["b", "zookeeper"].map(Blob::from));
+    // What each shard has of its own counts once.
+    assert_eq!((stat.num_children, stat.cversion, stat.pzxid), (2, -1, Zxid(5)));
+}
+
+#[test]
+fn whoever_watches_the_roots_children_is_told_once_by_whichever_shard_comes_first() {
+    let mut ann = Spread::entered();
+    ann.asks(children("/", true));
+    for _ in 0..2 {
+        let asked = ann.asked();
+        ann.answers(&asked[0], names(&["zookeeper"], 3), 0);
+        ann.answers(&asked[1], names(&["zookeeper"], 4), 0);
+    }
+    assert_eq!(ann.told().len(), 1);
+    ann.hears(OTHER, Happened::Children, "/");
+    let unwatched = ann.asked();
+    assert!(matches!(
+        &unwatched[..],
+        [(HOME, _, Ask::Of(_, OfSession::Unwatch { which: WatcherType::Children, .. }))]
+    ));
+    // The other one did not know that yet.
+    ann.hears(HOME, Happened::Children, "/");
+    let told = ann.told();
+    assert!(
+        matches!(&told[..], [Said::Happened(event, _)] if event.happened == Happened::Children)
+    );
+    // It looks and watches again; what changes in between is told behind the answer.
+    ann.asks(children("/", true));
+    let asked = ann.asked();
+    ann.answers(&asked[0], names(&["zookeeper"], 5), 1);
+    ann.answers(&asked[1], names(&["zookeeper"], 6), 1);
+    let asked = ann.asked();
+    ann.answers(&asked[1], names(&["zookeeper"], 6), 1);
+    ann.hears(OTHER, Happened::Children, "/");
+    ann.answers(&asked[0], names(&["zookeeper"], 5), 1);
+    ann.asked();
+    let told = ann.told();
+    assert!(matches!(&told[..], [Said::Answered { .. }, Said::Happened(..)]), "{told:?}");
+}
+
+#[test]
+fn a_client_comes_back_from_where_it_has_been_told_everything() {
+    let mut ann = Spread::entered();
+    let read = |path| {
+        let (identities, read) = (Vec::new(), Read::Data(Blob::from(path)));
+        Asked::Of(OfSession::Read { identities, read, watch: true })
+    };
+    ann.asks(read("/a"));
+    let asked = ann.asked();
+    ann.answers(&asked[0], Err(Code::NoNode), 0);
+    let watched = Zxid(ann.zxid);
+    ann.told();
+    ann.asks(set("/b"));
+    let asked = ann.asked();
+    ann.answers(&asked[0], Err(Code::NoNode), 0);
+    let told = ann.told();
+    assert!(
+        matches!(told[..], [Said::Answered { zxid, at, .. }] if zxid == watched && at > watched),
+        "shard 1 may have changed since: {told:?}"
+    );
+    ann.hears(OTHER, Happened::Data, "/a");
+    ann.asks(set("/b"));
+    let asked = ann.asked();
+    ann.answers(&asked[0], Err(Code::NoNode), 0);
+    let told = ann.told();
+    assert!(matches!(told[..], [_, Said::Answered { zxid, .. }] if zxid > watched), "{told:?}");
+}
+
+#[test]
+fn a_client_that_comes_back_enters_all_shards_again_before_it_is_on() {
+    let mut ann = Spread::entered();
+    ann.story.gateway.client_left(ann.story.now, ann.client);
+    let left = ann.asked();
+    assert_eq!(left.iter().map(|(shard, ..)| *shard).collect::<Vec<_>>(), [HOME, OTHER]);
+    let who = crate::coordination::Identity { scheme: Blob::from("ip"), id: Blob::from("::1") };
+    ann.client = ann.story.gateway.client_came(ann.story.now, who);
+    let connect = Connect { session: Some(ANN), seen: Zxid(ann.zxid), ..Connect::default() };
+    ann.story.gateway.client_connects(ann.story.now, ann.client, connect);
+    let back = ann.asked();
+    ann.answers(&back[0], Ok(R::Joined(6_000, vec![OTHER])), 0);
+    let join = ann.asked();
+    assert!(matches!(&join[..], [(HOME, _, Ask::Write(command))]
+        if command.write == Write::Spread(Step::Join(vec![OTHER]))));
+    ann.answers(&join[0], Ok(R::Done), 0);
+    let enter = ann.asked();
+    assert_eq!(ann.said, []);
+    ann.answers(&enter[0], Ok(R::Done), 0);
+    assert!(matches!(ann.told()[..], [Said::Connected { timeout_ms: 6_000, .. }]));
+    // What it watches is told to whom it concerns.
+    let watches = ["/a", "/b", "/"].map(|path| (Blob::from(path), Watch::Child)).to_vec();
+    ann.asks(Asked::Of(OfSession::Watch { since: Zxid(3), watches }));
+    let parts = ann.asked().into_iter().map(|(shard, _, ask)| match ask {
+        Ask::Of(_, OfSession::Watch { watches, .. }) => (shard, watches.len()),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(parts.collect::<Vec<_>>(), [(HOME, 2), (OTHER, 2)]);
+}
+
+#[test]
+fn shard_0_hears_of_a_client_that_has_to_do_with_another_one() {
+    let mut ann = Spread::entered();
+    ann.asks(set("/a"));
+    assert_eq!(ann.shards(), [OTHER]);
+    ann.story.now.mono_us += 1_000_000;
+    ann.asks(set("/a"));
+    assert_eq!(ann.shards(), [OTHER, HOME]);
+    ann.asks(set("/a"));
+    assert_eq!(ann.shards(), [OTHER]);
+}
+
+#[test]
+fn the_word_of_an_end_is_carried_from_one_to_the_next() {
+    let mut ann = Spread::new();
+    let (ended, finished, shards) = (Zxid(30), false, vec![OTHER]);
+    let notice = Notice::Ending { session: ANN, ended, finished, shards };
+    ann.story.answer(0, Answer::Notice(notice));
+    for (at, step) in [
+        (OTHER, Step::Depart { ended }),
+        (HOME, Step::Finish),
+        (OTHER, Step::Gone),
+        (HOME, Step::Forget),
+    ] {
+        let said = ann.asked();
+        assert!(
+            matches!(&said[..], [(shard, _, Ask::Write(command))]
+                if *shard == at && command.write == Write::Spread(step.clone())),
+            "{said:?}"
+        );
+        ann.answers(&said[0], Ok(R::Done), 0);
+    }
+    assert_eq!(ann.told(), []);
+}
