@@ -19,9 +19,10 @@ WAIT_S = 15
 class Port:
     """A server with a port for ZooKeeper's clients, for all tests of this file."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, over):
         self.port = free_port()
-        self.server = Server(folder, "--zookeeper-port", str(self.port)).start()
+        flags = ["--zookeeper-port", str(self.port), "--zookeeper-shards", str(over)]
+        self.server = Server(folder, *flags, shards=4).start()
 
     def client(self):
         client = KazooClient(f"127.0.0.1:{self.port}", timeout=6)
@@ -29,9 +30,9 @@ class Port:
         return client
 
 
-@pytest.fixture(scope="module")
-def port(tmp_path_factory):
-    port = Port(tmp_path_factory.mktemp("recipes"))
+@pytest.fixture(scope="module", params=[1, 4], ids=["one-shard", "four-shards"])
+def port(request, tmp_path_factory):
+    port = Port(tmp_path_factory.mktemp("recipes"), request.param)
     yield port
     assert port.server.alive(), port.server.said()[-2000:]
     port.server.kill()

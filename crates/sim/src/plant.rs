@@ -6,6 +6,7 @@ use crate::build::Build;
 use crate::swarm::{Fault, Focus};
 use adt::{Blob, Op, Reply};
 use engine::coordination::service::Command;
+use engine::coordination::spread::Step;
 use engine::coordination::{Ask, Change, Lasts, OfSession, Write, Zxid};
 use engine::entry::SnapshotPart;
 use engine::message::{Answer, Body, CutStep, Fate, Notice, Request, Response, Token};
@@ -93,6 +94,10 @@ pub enum Plant {
     EarlyExpiry,
     /// In a cluster with sessions: a gateway goes on writing for a session that is elsewhere by now.
     MovedSession,
+    /// In a tree that is spread: a session ends although other shards still show its nodes.
+    HalfAnEnd,
+    /// In a tree that is spread: a change has any number, whatever its session knows.
+    ForgottenNumber,
     /// In a cluster with pipelines: clocks do not go up to the places that they have given.
     StandingClock,
     /// In a cluster with pipelines: what is not durable yet is not waited for, however low its proposal.
@@ -107,7 +112,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 45] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -146,6 +151,8 @@ impl Plant {
         Self::ReusedSequence,
         Self::EarlyExpiry,
         Self::MovedSession,
+        Self::HalfAnEnd,
+        Self::ForgottenNumber,
         Self::StandingClock,
         Self::UndurableIgnored,
         Self::EarlyProposal,
@@ -194,6 +201,8 @@ impl Plant {
             Self::ReusedSequence => "reused-sequence",
             Self::EarlyExpiry => "early-expiry",
             Self::MovedSession => "moved-session",
+            Self::HalfAnEnd => "half-an-end",
+            Self::ForgottenNumber => "forgotten-number",
             Self::StandingClock => "standing-clock",
             Self::UndurableIgnored => "undurable-ignored",
             Self::EarlyProposal => "early-proposal",
@@ -216,6 +225,9 @@ impl Plant {
     pub fn focus(self) -> Option<Focus> {
         if self >= Self::StandingClock {
             return Some(Focus::Pipelines);
+        }
+        if (Self::HalfAnEnd..=Self::ForgottenNumber).contains(&self) {
+            return Some(Focus::Trees);
         }
         let of_locks = (Self::UnfencedWrites..=Self::RepeatedToken).contains(&self);
         of_locks.then_some(Focus::Locks)
@@ -293,6 +305,23 @@ impl Plant {
             (Self::DroppedFloor, Body::Pipeline(group)) => {
                 Arc::make_mut(group).floor = adt::Timestamp::ZERO;
             }
+            (Self::HalfAnEnd, Body::Coordinate(ask)) => {
+                let Ask::Write(Command { session, write: Write::Spread(step), .. }) = &mut **ask
+                else {
+                    return vec![request];
+                };
+                match step {
+                    Step::Depart { .. } => *step = Step::Forget,
+                    Step::Gone => {
+                        let (gateway, token) = (request.gateway, Token(u64::MAX));
+                        let depart = Step::Depart { ended: Zxid::default() };
+                        let late = Command::of(*session, Write::Spread(depart));
+                        let body = Body::Coordinate(Box::new(Ask::Write(late)));
+                        return vec![Request { gateway, token, after: None, body }, request];
+                    }
+                    _ => {}
+                }
+            }
             (_, Body::Coordinate(ask)) => self.coordinates(ask, request.token.0),
             _ => {}
         }
@@ -337,6 +366,7 @@ impl Plant {
             ) => {
                 *timeout_ms /= 4;
             }
+            (Self::ForgottenNumber, Ask::Write(Command { after, .. })) => *after = Zxid::default(),
             (_, Ask::Write(Command { write: Write::Change(Change::Create(create)), .. })) => {
                 match self {
                     Self::KeptEphemeral if nth.is_multiple_of(4) => {

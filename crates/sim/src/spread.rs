@@ -21,10 +21,7 @@ pub fn place(spread: Spread, request: &Request) -> Option<ShardId> {
         }
         Asked::Proved(_) | Asked::Refused(_) => return None,
     };
-    match place {
-        Place::At(shard) => Some(shard),
-        Place::Everywhere | Place::Several => None,
-    }
+    place.shard()
 }
 
 /// What was seen of one shard. The ends of sessions are not in it.

@@ -53,6 +53,9 @@ impl<'a> Stream<'a> {
                     self.told += 1;
                     self.heard.push_back((*zxid, (*happened, path.clone())));
                 }
+                // That a session has ended shows nothing of what it has watched, and who watched for it may
+                // be lost.
+                Heard::Answer { answer: Err(code::SESSION_EXPIRED), .. } => return Ok(()),
                 Heard::Answer { zxid, answer, .. } => {
                     let Some(asked) = connection.asked.get(answered) else { return Ok(()) };
                     self.advance(*zxid);

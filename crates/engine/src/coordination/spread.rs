@@ -35,6 +35,19 @@ pub enum Place {
     Everywhere,
     /// At several, which do not do it together.
     Several,
+    /// There can be no such node: any shard knows that.
+    Nowhere,
+}
+
+impl Place {
+    /// The shard that does it, if it is one.
+    pub fn shard(self) -> Option<ShardId> {
+        match self {
+            Self::At(shard) => Some(shard),
+            Self::Nowhere => Some(HOME),
+            Self::Everywhere | Self::Several => None,
+        }
+    }
 }
 
 impl Spread {
@@ -72,6 +85,7 @@ impl Spread {
         let of_quota = path.strip_prefix(quota::ALL).filter(|below| below.starts_with(path::ROOT));
         let below = of_quota.unwrap_or(path);
         match below.split(|byte| *byte == b'/').nth(1).unwrap_or_default() {
+            b"" => Place::Nowhere,
             b"zookeeper" => Place::At(HOME),
             name => self.place_of_name(without_number(name)),
         }
@@ -132,8 +146,9 @@ impl Spread {
 }
 
 /// The place of all, if they have the same one.
-fn together(mut places: impl Iterator<Item = Place>) -> Place {
-    let first = places.next().unwrap_or(Place::At(HOME));
+fn together(places: impl Iterator<Item = Place>) -> Place {
+    let mut places = places.filter(|place| *place != Place::Nowhere);
+    let first = places.next().unwrap_or(Place::Nowhere);
     if places.all(|place| place == first) { first } else { Place::Several }
 }
 
@@ -230,6 +245,9 @@ mod tests {
             ("/zookeeper/config", Place::At(HOME)),
             ("/zookeeper/quotas", Place::At(HOME)),
             ("/zookeeper/quota/zookeeper", Place::At(HOME)),
+            ("//", Place::Nowhere),
+            ("", Place::Nowhere),
+            ("jobs", Place::Nowhere),
         ] {
             assert_eq!(FOUR.place(path.as_bytes()), place, "{path}");
         }
@@ -264,6 +282,8 @@ mod tests {
         let others = Write::Multi(vec![delete(&at(2)), delete(&at(3))]);
         assert_eq!(FOUR.place_of_write(&others), Place::Several);
         assert_eq!(Spread::NOT.place_of_write(&others), Place::At(HOME));
+        let cannot_be = Write::Multi(vec![delete(&at(2)), delete(&Blob::from("//"))]);
+        assert_eq!(FOUR.place_of_write(&cannot_be), Place::At(ShardId(2)));
         let reads = vec![Read::Data(at(1)), Read::Data(at(2))];
         assert_eq!(FOUR.place_of_read(&Read::Multi(reads)), Place::Several);
         let root = || Blob::from("/");

@@ -176,6 +176,7 @@ impl Gateway {
             && self.clients.coming.get(&session) == Some(&id.0)
         {
             self.clients.coming.remove(&session);
+            self.stays(session);
         }
         if let Some(session) = client.session
             && self.clients.of.get(&session) == Some(&id.0)
@@ -271,8 +272,25 @@ impl Gateway {
                 self.client_answered(id, seq, known, Ok(Reply::Done));
             }
             Asked::Refused(code) => self.client_answered(id, seq, known, Err(code)),
-            asked if self.spread().is_spread() => self.take_turn(id, seq, asked),
+            asked if self.spread().is_spread() || self.is_being_left(id) => {
+                self.take_turn(id, seq, asked);
+            }
             asked => self.send_request(id, seq, HOME, asked),
+        }
+    }
+
+    /// Whether the session of a connection is on its way to another one of this gateway: what is sent from
+    /// now on would come behind what that one says first, as if it were its own.
+    fn is_being_left(&self, id: CoordinationClient) -> bool {
+        let session = self.clients.clients.get(id.0).and_then(|client| client.session);
+        let coming = session.and_then(|session| self.clients.coming.get(&session));
+        coming.is_some_and(|coming| *coming != id.0)
+    }
+
+    /// A session does not come to a connection of this gateway after all: the one that it has goes on.
+    fn stays(&mut self, session: SessionId) {
+        if let Some(client) = self.clients.of.get(&session) {
+            self.send_in_turn(CoordinationClient(*client));
         }
     }
 
@@ -409,9 +427,13 @@ impl Gateway {
             (Ok(Reply::Joined(timeout_ms, shards)), Some(session)) => (session, timeout_ms, shards),
             (Err(Code::SessionExpired), _) if zxid >= connect.seen || self.spread().is_spread() => {
                 self.say(id, Said::Expired);
+                connect.session.into_iter().for_each(|session| self.stays(session));
                 return self.end_client(id);
             }
-            _ => return self.end_client(id),
+            _ => {
+                connect.session.into_iter().for_each(|session| self.stays(session));
+                return self.end_client(id);
+            }
         };
         (client.session, client.timeout_ms) = (Some(session), timeout_ms);
         client.comes_to(HOME, zxid);
@@ -470,6 +492,10 @@ impl Gateway {
         let Some(client) = self.clients.clients.get_mut(id) else { return };
         let id = CoordinationClient(id);
         let Some(part) = client.part(shard) else { return };
+        if matches!(told, Told::Happened(..)) && !part.watches {
+            // A leader that is none any more, or the connection before this one, is meant.
+            return;
+        }
         part.told += 1;
         match told {
             Told::Happened(event, zxid, rules)

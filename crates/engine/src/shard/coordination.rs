@@ -244,7 +244,7 @@ impl Shard {
             Ask::Of(_, OfSession::Read { read, .. }) => spread.place_of_read(read),
             _ => return false,
         };
-        !matches!(place, Place::At(HOME) | Place::Everywhere)
+        place != Place::Everywhere && place.shard() != Some(HOME)
     }
 
     /// A session is at this gateway from now on.

@@ -57,12 +57,13 @@ fn is_everywhere(spread: Spread, path: &[u8]) -> bool {
 impl Plan {
     /// The plan for what a client asks whose session is at these shards.
     pub fn of(spread: Spread, asked: &Asked, at: impl Iterator<Item = ShardId>) -> Self {
+        if !spread.is_spread() {
+            return Self::One(HOME);
+        }
         let of = match asked {
             Asked::Write(write) => {
-                return match spread.place_of_write(write) {
-                    Place::At(shard) => Self::One(shard),
-                    _ => Self::Refused(Code::BadArguments),
-                };
+                let shard = spread.place_of_write(write).shard();
+                return shard.map_or(Self::Refused(Code::BadArguments), Self::One);
             }
             Asked::Of(of) => of,
             Asked::Proved(_) => return Self::One(HOME),
@@ -74,16 +75,15 @@ impl Plan {
         match of {
             OfSession::Ping => to(&mut at.into_iter()),
             OfSession::Read { read, .. } => match (spread.place_of_read(read), read) {
-                (Place::At(shard), _) => Self::One(shard),
-                (Place::Several, _) => Self::Refused(Code::BadArguments),
                 (Place::Everywhere, Read::Ephemerals(_)) => to(&mut at.into_iter()),
                 (Place::Everywhere, _) => Self::of_root(spread, of),
+                (place, _) => place.shard().map_or(Self::Refused(Code::BadArguments), Self::One),
             },
             OfSession::Watch { since, watches } => Self::of_watches(spread, *since, watches),
             OfSession::Unwatch { path, .. } | OfSession::Watches { path, .. } => {
-                match spread.place(path) {
-                    Place::At(shard) => Self::One(shard),
-                    _ => to(&mut spread.shards()),
+                match spread.place(path).shard() {
+                    Some(shard) => Self::One(shard),
+                    None => to(&mut spread.shards()),
                 }
             }
         }
@@ -116,9 +116,9 @@ impl Plan {
         let mut parts: BTreeMap<ShardId, Vec<(Blob, Watch)>> = BTreeMap::new();
         for (path, watch) in watches {
             let shards = match (spread.place(path), watch) {
-                (Place::At(shard), _) => vec![shard],
-                (_, Watch::Data | Watch::Exist) => vec![HOME],
-                _ => spread.shards().collect(),
+                (Place::Everywhere, Watch::Data | Watch::Exist) => vec![HOME],
+                (Place::Everywhere, _) => spread.shards().collect(),
+                (place, _) => place.shard().into_iter().collect(),
             };
             for shard in shards {
                 parts.entry(shard).or_default().push((path.clone(), *watch));

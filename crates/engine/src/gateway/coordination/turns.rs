@@ -55,8 +55,11 @@ impl Gateway {
     }
 
     /// Sends what need not wait any more.
-    fn send_in_turn(&mut self, id: CoordinationClient) {
+    pub(super) fn send_in_turn(&mut self, id: CoordinationClient) {
         let spread = self.spread();
+        if self.is_being_left(id) {
+            return;
+        }
         while let Some(client) = self.clients.clients.get_mut(id.0)
             && let Some((_, asked)) = client.turns.waiting.front()
             && !client.closing

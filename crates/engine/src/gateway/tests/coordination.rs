@@ -163,6 +163,14 @@ fn whoever_may_not_read_a_node_hears_nothing_of_it() {
     let ann = Identity { scheme: Blob::from("digest"), id: Blob::from("ann:hash") };
     let hers = Rules::restored(vec![Acl { perms: Acl::READ, who: ann.clone() }]);
     let event = Event { happened: Happened::Created, path: Blob::from("/a") };
+    story.notice(Told::Happened(event.clone(), Zxid(7), Rules::default()));
+    assert_eq!(story.heard().1, [], "it watches nothing");
+    let (identities, read) = (Vec::new(), Read::Exists(Blob::from("/a")));
+    let watching = OfSession::Read { identities, read, watch: true };
+    story.gateway.client_asks(story.now, client, Asked::Of(watching));
+    let (asked, _) = story.heard();
+    story.coordinated(asked[0].0, Err(Code::NoNode), 0);
+    story.heard();
     story.notice(Told::Happened(event.clone(), Zxid(8), hers.clone()));
     assert_eq!(story.heard().1, []);
     story.gateway.client_asks(story.now, client, Asked::Proved(ann));

@@ -294,6 +294,31 @@ fn a_client_that_comes_back_enters_all_shards_again_before_it_is_on() {
 }
 
 #[test]
+fn what_a_connection_has_not_sent_when_its_session_comes_to_another_one_is_not_sent() {
+    for back in [true, false] {
+        let mut ann = Spread::entered();
+        ann.asks(set("/a"));
+        ann.asks(set("/b"));
+        let first = ann.asked();
+        assert_eq!(first.len(), 1);
+        let who = crate::coordination::Identity { scheme: Blob::from("ip"), id: Blob::from("::1") };
+        let other = ann.story.gateway.client_came(ann.story.now, who);
+        let connect = Connect { session: Some(ANN), ..Connect::default() };
+        ann.story.gateway.client_connects(ann.story.now, other, connect);
+        let resume = ann.asked();
+        ann.answers(&first[0], Err(Code::NoNode), 0);
+        ann.asks(set("/b"));
+        assert!(ann.asked().is_empty(), "it would be taken for what the other one asks");
+        let (reply, sent) = match back {
+            true => (Ok(R::Number(6_000)), 0),
+            false => (Err(Code::SessionExpired), 2),
+        };
+        ann.answers(&resume[0], reply, 0);
+        assert_eq!(ann.asked().len(), sent, "back: {back}");
+    }
+}
+
+#[test]
 fn shard_0_hears_of_a_client_that_has_to_do_with_another_one() {
     let mut ann = Spread::entered();
     ann.asks(set("/a"));
