@@ -29,9 +29,10 @@ WAIT_S = 10
 class Zookeeper:
     """A server with a port for ZooKeeper's clients."""
 
-    def __init__(self, folder, backup=None, **options):
+    def __init__(self, folder, backup=None, over=1, **options):
         self.port = free_port()
-        self.server = Server(folder, "--zookeeper-port", str(self.port), **options)
+        flags = ["--zookeeper-port", str(self.port), "--zookeeper-shards", str(over)]
+        self.server = Server(folder, *flags, **options)
         if backup:
             restore = [binary(), "restore", backup, "--dir", self.server.data]
             subprocess.run([*restore, *self.server.flags], check=True, capture_output=True)
@@ -60,9 +61,9 @@ class Zookeeper:
         self.server.kill()
 
 
-@pytest.fixture
-def zookeeper(tmp_path):
-    zookeeper = Zookeeper(tmp_path)
+@pytest.fixture(params=[1, 2], ids=["one-shard", "two-shards"])
+def zookeeper(request, tmp_path):
+    zookeeper = Zookeeper(tmp_path, over=request.param)
     yield zookeeper
     zookeeper.close()
 

@@ -3,7 +3,7 @@
 
 use check::coordination::{
     Answer, Asked, Change, Connection, Happened, Heard, History, Kind, Last, Reply, Request,
-    Session, Stat, check, code,
+    Session, Stat, check, check_together, code,
 };
 
 /// A history in the making: one client after the other asks and is answered at once.
@@ -265,4 +265,58 @@ fn a_session_is_not_ended_before_its_time() {
     let mut story = right();
     story.history.sessions[ANN].expired_us = Some(9_000_000);
     assert_eq!(story.wrong(), ["expired-without-end"]);
+}
+
+/// Ann has nodes at two services, and her session has ended at both.
+fn two_services() -> [Story; 2] {
+    let mut stories = [Story::new(), Story::new()];
+    stories[1].history.sessions.iter_mut().for_each(|session| session.elsewhere = true);
+    stories[0].write(ANN, 3, create("/a", true, false), created("/a"));
+    stories[1].now_us = stories[0].now_us;
+    stories[1].write(ANN, 4, create("/b", true, false), created("/b"));
+    for (story, (closing, end)) in stories.iter_mut().zip([(5, 8), (6, 9)]) {
+        story.now_us = 7_000_000;
+        story.history.closings.push((1, closing));
+        story.history.ends.push((1, end));
+    }
+    stories
+}
+
+/// What is wrong with each service, and with both together.
+fn wrong_together(stories: &[Story; 2], order: [i64; 2]) -> Vec<String> {
+    let parts = stories.each_ref().map(|story| story.history.clone());
+    let mut whole = Story::new();
+    for (path, zxid) in ["/a", "/b"].into_iter().zip(order) {
+        whole.write(ANN, zxid, create(path, true, false), created(path));
+    }
+    let verdict = check_together(&whole.history, &parts);
+    let kinds = verdict.anomalies.into_iter().map(|anomaly| anomaly.kind);
+    stories.iter().flat_map(Story::wrong).chain(kinds).collect()
+}
+
+#[test]
+fn a_session_has_one_order_at_all_services() {
+    assert_eq!(wrong_together(&two_services(), [3, 4]), [""; 0]);
+    assert_eq!(wrong_together(&two_services(), [4, 3]), ["order-of-session"]);
+}
+
+#[test]
+fn nobody_sees_half_of_the_end_of_a_session() {
+    let own = || Ok(Reply::Stat(stat(4, 1)));
+    // Until somebody has seen the end anywhere, the nodes may be there.
+    let mut stories = two_services();
+    stories[1].read(BEN, 6, exists("/b", false), own());
+    stories[0].now_us = stories[1].now_us;
+    stories[0].read(BEN, 8, exists("/a", false), Err(code::NO_NODE));
+    assert_eq!(wrong_together(&stories, [3, 4]), [""; 0]);
+    stories[1].now_us = stories[0].now_us;
+    stories[1].read(BEN, 7, exists("/b", false), own());
+    assert_eq!(wrong_together(&stories, [3, 4]), ["half-an-end"]);
+}
+
+#[test]
+fn whoever_has_begun_to_end_does_nothing_more() {
+    let mut stories = two_services();
+    stories[0].write(ANN, 6, create("/c", true, false), created("/c"));
+    assert_eq!(wrong_together(&stories, [3, 4])[0], "wrong-answer");
 }

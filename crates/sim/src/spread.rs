@@ -3,7 +3,7 @@
 //! What goes over all shards (root and pings) is left out.
 
 use crate::errand::as_asked;
-use check::coordination::{Connection, Heard, History, Request, Session};
+use check::coordination::{Answer, Connection, Heard, History, Request, Session, code};
 use engine::coordination::spread::{HOME, Place, Spread};
 use engine::coordination::{OfSession, Write};
 use engine::gateway::coordination::Asked;
@@ -44,8 +44,15 @@ pub fn part(history: &History, spread: Spread, shard: ShardId) -> History {
 
 fn of_connection(connection: &Connection, spread: Spread, shard: ShardId) -> Connection {
     let mut part = Connection { time_us: connection.time_us, ..Connection::default() };
-    let here: Vec<bool> =
-        connection.asked.iter().map(|asked| place(spread, &asked.request) == Some(shard)).collect();
+    // That a session has ended is heard from shard 0 as well, whichever was to be asked.
+    let says = |answered: Option<(u64, i64, &Answer)>| {
+        answered.is_none_or(|(.., answer)| *answer != Err(code::SESSION_EXPIRED))
+    };
+    let here = connection.exchanges().map(|(asked, answered)| {
+        let counts = asked.request.is_write() || says(answered);
+        counts && place(spread, &asked.request) == Some(shard)
+    });
+    let here: Vec<bool> = here.collect();
     let asked = connection.asked.iter().zip(&here).filter(|(_, here)| **here);
     part.asked = asked.map(|(asked, _)| asked.clone()).collect();
     let mut answers = here.iter();

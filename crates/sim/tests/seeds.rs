@@ -5,6 +5,8 @@ use sim::{Focus, Plant, Report, run};
 
 /// Seeds in which everything that goes wrong goes wrong, and everything rare is seen.
 const SEEDS: u64 = 80;
+/// Those of trees that are spread.
+const TREES: u64 = 100;
 
 /// What goes wrong in some of these seeds.
 const FAULTS: &[&str] = &[
@@ -89,6 +91,19 @@ fn seeds_pass_and_see_what_is_rare() {
     let unseen: Vec<_> = MARKS.iter().filter(|mark| !report.marks.contains_key(*mark)).collect();
     let unhurt: Vec<_> = FAULTS.iter().filter(|kind| !report.faults.contains_key(*kind)).collect();
     assert_eq!((unseen, unhurt), (vec![], vec![]), "not in {SEEDS} seeds");
+}
+
+#[test]
+fn a_tree_that_is_spread_keeps_its_promises() {
+    let mut report = Report::default();
+    for seed in 1..=TREES {
+        let run = run(seed, Focus::Trees, None);
+        assert_eq!(run.failure, None, "claret sim --trees --seed {seed}");
+        report.add(&run);
+    }
+    let rare = ["trees_spread", "sessions_expired", "sessions_resumed", "watches_set_again"];
+    let unseen: Vec<_> = rare.iter().filter(|mark| !report.marks.contains_key(*mark)).collect();
+    assert_eq!(unseen, Vec::<&&str>::new(), "not in {TREES} seeds");
 }
 
 #[test]

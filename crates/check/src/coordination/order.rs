@@ -1,6 +1,6 @@
 //! Real time, and the order of every session.
 
-use super::{Heard, History, Zxid, code, report};
+use super::{Answer, Asked, Heard, History, Request, Zxid, code, report};
 use crate::verdict::Verdict;
 
 /// Reports what is older than what was known, and what a session's order forbids.
@@ -8,7 +8,27 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
     real_time(history, verdict);
     for session in &history.sessions {
         in_order(session, verdict);
-        without_holes(session, verdict);
+        without_holes(session, |_| true, verdict);
+    }
+}
+
+/// The number of a request: where the log has it, or what its answer has shown. That a session has ended
+/// shows nothing.
+fn number(ask: &Asked, answered: Option<(u64, Zxid, &Answer)>) -> Option<Zxid> {
+    if ask.request.is_write() && ask.zxid.is_some() {
+        return ask.zxid;
+    }
+    let shows = |answer: &Answer| *answer != Err(code::SESSION_EXPIRED);
+    answered.filter(|(.., answer)| shows(answer)).map(|(_, zxid, _)| zxid)
+}
+
+/// The change that somebody knows of when he hears this.
+fn known_by(heard: &Heard) -> Option<(u64, Zxid)> {
+    match heard {
+        Heard::Answer { answer: Err(code::SESSION_EXPIRED), .. } => None,
+        Heard::Answer { time_us, zxid, .. } | Heard::Told { time_us, zxid, .. } => {
+            Some((*time_us, *zxid))
+        }
     }
 }
 
@@ -19,15 +39,12 @@ fn real_time(history: &History, verdict: &mut Verdict) {
     for session in &history.sessions {
         for connection in &session.connections {
             known.push((connection.time_us, session.began()));
-            for heard in &connection.heard {
-                let (Heard::Answer { time_us, zxid, .. } | Heard::Told { time_us, zxid, .. }) =
-                    heard;
-                known.push((*time_us, *zxid));
-            }
+            known.extend(connection.heard.iter().filter_map(known_by));
             for (ask, answered) in connection.exchanges() {
                 let writes = ask.request.is_write() && ask.zxid.is_some();
-                let zxid = if writes { ask.zxid } else { answered.map(|(_, zxid, _)| zxid) };
-                asked.extend(zxid.map(|zxid| (ask.time_us, zxid, writes, session.id, ask)));
+                asked.extend(
+                    number(ask, answered).map(|zxid| (ask.time_us, zxid, writes, session.id, ask)),
+                );
             }
         }
     }
@@ -55,8 +72,7 @@ fn in_order(session: &super::Session, verdict: &mut Verdict) {
     for connection in &session.connections {
         for (asked, answered) in connection.exchanges() {
             let writes = asked.request.is_write() && asked.zxid.is_some();
-            let zxid = if writes { asked.zxid } else { answered.map(|(_, zxid, _)| zxid) };
-            let Some(zxid) = zxid else { continue };
+            let Some(zxid) = number(asked, answered) else { continue };
             if zxid < before || (writes && zxid == before) {
                 let text = format!(
                     "session {}: {:?} was carried out at {zxid}, what it asked before at {before}",
@@ -67,19 +83,23 @@ fn in_order(session: &super::Session, verdict: &mut Verdict) {
             before = before.max(zxid);
         }
         let mut seen = 0;
-        for heard in &connection.heard {
-            let (Heard::Answer { zxid, .. } | Heard::Told { zxid, .. }) = heard;
-            if *zxid < seen {
+        for (_, zxid) in connection.heard.iter().filter_map(known_by) {
+            if zxid < seen {
                 let text = format!("session {}: change {zxid} was heard after {seen}", session.id);
                 report(verdict, "heard-backwards", text);
             }
-            seen = seen.max(*zxid);
+            seen = seen.max(zxid);
         }
     }
 }
 
-/// What a connection has asked takes effect as far as some request, and nothing behind it does.
-pub(super) fn without_holes(session: &super::Session, verdict: &mut Verdict) {
+/// What a connection has asked takes effect as far as some request, and nothing behind it does. Only what
+/// `is_certain` to be the request in whose place it was found counts.
+pub(super) fn without_holes(
+    session: &super::Session,
+    is_certain: impl Fn(&Request) -> bool,
+    verdict: &mut Verdict,
+) {
     for connection in &session.connections {
         let mut missing = None;
         for (asked, answered) in connection.exchanges() {
@@ -89,7 +109,7 @@ pub(super) fn without_holes(session: &super::Session, verdict: &mut Verdict) {
             }
             match (asked.zxid, &missing) {
                 (None, _) => missing = Some(&asked.request),
-                (Some(zxid), Some(request)) => {
+                (Some(zxid), Some(request)) if is_certain(&asked.request) => {
                     let text = format!(
                         "session {}: {request:?} was left out, and {:?} behind it carried out at \
                          {zxid}",
@@ -97,7 +117,7 @@ pub(super) fn without_holes(session: &super::Session, verdict: &mut Verdict) {
                     );
                     report(verdict, "hole-in-session", text);
                 }
-                (Some(_), None) => {}
+                (Some(_), _) => {}
             }
         }
     }

@@ -80,6 +80,7 @@ pub(super) struct Clients {
     coming: BTreeMap<SessionId, u64>,
     /// Over how many shards the tree is, once that is known, and who waits for that.
     spread: Option<Spread>,
+    asks_for_spread: bool,
     early: Vec<u64>,
     /// Sessions of which this gateway carries the word that they end.
     ending: BTreeSet<SessionId>,
@@ -208,12 +209,26 @@ impl Gateway {
             return self.ask_for_session(id);
         }
         self.clients.early.push(id.0);
-        if self.clients.early.len() == 1 {
-            let over = Step::Over(Spread::over(self.config.tree_shards));
-            let command = Command::of(SessionId::default(), Write::Spread(over));
-            let body = Body::Coordinate(Box::new(Ask::Write(command)));
-            self.mail.ask(HOME, Pending::Spread, body);
+        self.ask_for_spread();
+    }
+
+    /// All machines may understand trees that are spread from now on. If there are clients already, theirs
+    /// is at one shard as far as they know.
+    pub(super) fn look_at_spread(&mut self) {
+        let unknown = self.clients.spread.is_none() && !self.clients.of.is_empty();
+        if unknown && self.all_understand(Level::SPREAD) {
+            self.ask_for_spread();
         }
+    }
+
+    fn ask_for_spread(&mut self) {
+        if std::mem::replace(&mut self.clients.asks_for_spread, true) {
+            return;
+        }
+        let over = Step::Over(Spread::over(self.config.tree_shards));
+        let command = Command::of(SessionId::default(), Write::Spread(over));
+        let body = Body::Coordinate(Box::new(Ask::Write(command)));
+        self.mail.ask(HOME, Pending::Spread, body);
     }
 
     /// It is known over how many shards the tree is, for good.
@@ -226,6 +241,13 @@ impl Gateway {
             _ => None,
         };
         self.clients.spread = number.map(Spread::over);
+        self.clients.asks_for_spread = false;
+        if self.spread().is_spread() {
+            // Whoever came before has asked shard 0 for everything.
+            for client in self.clients.of.values().copied().collect::<Vec<_>>() {
+                self.end_client(CoordinationClient(client));
+            }
+        }
         for client in std::mem::take(&mut self.clients.early) {
             match number {
                 Some(_) => self.ask_for_session(CoordinationClient(client)),
