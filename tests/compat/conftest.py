@@ -10,11 +10,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "blackbox")
 from zookeeper import Claret, Zookeeper  # noqa: E402
 
 
-@pytest.fixture(scope="session")
-def both(tmp_path_factory):
-    """The two servers, the real one first."""
+@pytest.fixture(scope="session", params=[1, 2], ids=["one-shard", "two-shards"])
+def both(request, tmp_path_factory):
+    """The two servers, the real one first. Claret's tree is at one shard, then spread over two."""
     folder = tmp_path_factory.mktemp("both")
-    servers = [Zookeeper(folder / "zookeeper"), Claret(folder / "claret")]
+    servers = [Zookeeper(folder / "zookeeper"), Claret(folder / "claret", over=request.param)]
     yield servers
     for server in servers:
         assert server.alive(), f"{server.name} has ended"

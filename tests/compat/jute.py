@@ -178,7 +178,11 @@ class Raw:
         self.last = 0
 
     def send(self, data):
-        self.socket.sendall(data)
+        try:
+            self.socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            # It may be closed while there is more to be sent.
+            raise Closed from error
 
     def frame(self, *parts):
         self.send(buffer(b"".join(parts)))

@@ -130,6 +130,27 @@ def text_beyond_the_basic_plane(server):
     return buffer("/\U0001f600") in session.next_frame() and xid == 1
 
 
+def numbers_below_the_root(server):
+    """Whether they are consecutive. In a tree that is spread each shard counts its own."""
+    session = Raw(server.port).connect()
+    paths = [session.do("create", path=f"/{name}", flags=3)["path"] for name in "abba"]
+    session.do("closeSession")
+    numbers = [int(path[-10:]) for path in paths]
+    return numbers == list(range(numbers[0], numbers[0] + 4))
+
+
+def several_names_together(server):
+    """In a tree that is spread they may be at several shards, which do nothing together."""
+    checks = [("check", {"path": path}) for path in ("/a", "/b")]
+    return Raw(server.port).connect().do("multi", ops=checks)["err"]
+
+
+def rules_of_the_root(server):
+    """In a tree that is spread they would have to change at all shards."""
+    session = Raw(server.port).connect()
+    return session.do("setACL", path="/")["err"]
+
+
 # What each says, the real one first.
 DIFFERENCES = [
     (numbers_of_changes, True, False),
@@ -145,6 +166,22 @@ DIFFERENCES = [
     (limits_that_do_not_read, -5, 0),
     (text_beyond_the_basic_plane, False, True),
 ]
+
+
+# The same where the tree is spread, and nowhere else.
+DIFFERENCES_OF_SHARDS = [
+    (numbers_below_the_root, True, False),
+    (several_names_together, 0, -8),
+    (rules_of_the_root, 0, -8),
+]
+
+
+@pytest.mark.parametrize(("ask", "theirs", "ours"), DIFFERENCES_OF_SHARDS, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_tree_that_is_spread_differs_as_it_is_meant(both, ask, theirs, ours):
+    try:
+        assert [ask(server) for server in both] == [theirs, ours if both[1].over > 1 else theirs]
+    finally:
+        clean(both, ROOT)
 
 
 @pytest.mark.parametrize(("ask", "theirs", "ours"), DIFFERENCES, ids=lambda value: getattr(value, "__name__", ""))

@@ -509,8 +509,15 @@ def walk(seed):
     return told
 
 
+# They number nodes directly below the root, and change nodes of several names together: see
+# `test_differences.py`.
+OF_ONE_SHARD = (paths_that_can_and_cannot_be, changes_of_paths_that_cannot_be)
+
+
 @pytest.mark.parametrize("told", STORIES, ids=lambda told: told.__name__)
 def test_a_story_goes_the_same_way(both, told):
+    if told in OF_ONE_SHARD and both[1].over > 1:
+        pytest.skip("differs on purpose where the tree is spread")
     try:
         same(both, told)
     finally:

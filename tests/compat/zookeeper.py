@@ -80,11 +80,14 @@ class Claret:
 
     name = "Claret"
 
-    def __init__(self, folder):
+    def __init__(self, folder, over=1):
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
-        self.server = Server(folder, "--zookeeper-port", str(self.port)).start()
+        # Over how many shards the tree is spread.
+        self.over = over
+        flags = ["--zookeeper-port", str(self.port), "--zookeeper-shards", str(over)]
+        self.server = Server(folder, *flags).start()
 
     def words(self, word):
         return said(self.port, word)
