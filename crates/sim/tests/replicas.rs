@@ -32,7 +32,14 @@ impl Story {
             let concurrency = Concurrency::named("full").unwrap();
             let seed = u64::from(own.0);
             let setup = Setup {
-                shard: shard::Config { id: SHARD, concurrency, seed, home, broken: None },
+                shard: shard::Config {
+                    id: SHARD,
+                    concurrency,
+                    seed,
+                    beside: GatewayId { machine: own, ..GATEWAY },
+                    home,
+                    broken: None,
+                },
                 membership: Membership::clustered(own, voters.clone()),
             };
             Replica::recover(setup, EntryFormat, now, Vec::new(), Recovered::default()).unwrap()

@@ -1,5 +1,5 @@
-//! Sessions that are at several services at once. What each of these does by itself is checked as if there were
-//! no other. What goes over all of them: a session's changes have larger and larger numbers, whichever
+//! Sessions that are at several services at once. What each of these does by itself is checked as if there
+//! were no other. What goes over all of them: a session's changes have larger and larger numbers, whichever
 //! service carries them out, and no holes; and nobody sees half of the end of a session.
 
 use super::order::without_holes;

@@ -79,6 +79,11 @@ impl Leader {
         self.writing.contains_key(&session) || self.waiting.contains_key(&session)
     }
 
+    /// How much a session was told since it came to its gateway.
+    fn told(&self, session: SessionId) -> u64 {
+        self.homes.get(&session).map_or(0, |home| home.told)
+    }
+
     fn leave(&mut self, session: SessionId) {
         self.homes.remove(&session);
         self.watches.forget(session);
@@ -235,11 +240,12 @@ impl Shard {
         (!here).then_some(Code::SessionMoved)
     }
 
-    /// Whether a gateway asks something of shard 0 that is about another one's nodes, because it does not know
-    /// that the tree is spread.
+    /// Whether a gateway asks shard 0 about nodes of another one, because it does not know that the tree is
+    /// spread.
     fn is_of_another_shard(&self, ask: &Ask) -> bool {
         let spread = self.state.coordination().spread();
         let place = match ask {
+            _ if !spread.is_spread() => return false,
             Ask::Write(command) => spread.place_of_write(&command.write),
             Ask::Of(_, OfSession::Read { read, .. }) => spread.place_of_read(read),
             _ => return false,
@@ -329,8 +335,7 @@ impl Shard {
         reply: Result<Reply, Code>,
     ) {
         let zxid = self.state.coordination().last();
-        let home = session.and_then(|session| self.coordination.homes.get(&session));
-        let told = home.map_or(0, |home| home.told);
+        let told = session.map_or(0, |session| self.coordination.told(session));
         let answered = Answered { reply, zxid, told };
         self.answer(gateway, token, Answer::Coordinated(Box::new(answered)));
     }

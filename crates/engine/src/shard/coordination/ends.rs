@@ -9,7 +9,7 @@
 use super::super::{Shard, Target, TargetKind};
 use crate::coordination::service::{Command, Coordination};
 use crate::coordination::spread::{HOME, Step};
-use crate::coordination::{Reply, SessionId, Write};
+use crate::coordination::{Answered, Reply, SessionId, Write};
 use crate::limits::{ENDS_AGAIN_US, FROZEN_REQUESTS_MAX};
 use crate::message::{Answer, Body, MachineId, Notice, Now, Request, Token};
 use adt::Blob;
@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// What the leader knows of such ends beyond the log.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
-    /// Who has asked that a session ends, at shard 0.
-    askers: BTreeMap<SessionId, Target>,
+    /// Who has asked that a session ends, at shard 0, and how much it was told before.
+    askers: BTreeMap<SessionId, (Target, u64)>,
     /// When to remind a gateway of the ends that are not complete, in monotonic microseconds.
     again_us: Option<u64>,
     /// What waits until it is known that sessions have ended, in its order, and how much of it is whose.
@@ -37,7 +37,7 @@ impl Ends {
     pub(super) fn forget(&mut self, machine: MachineId) {
         self.held.retain(|request| request.gateway.machine != machine);
         self.count();
-        self.askers.retain(|_, target| target.gateway.machine != machine);
+        self.askers.retain(|_, (target, _)| target.gateway.machine != machine);
     }
 
     fn count(&mut self) {
@@ -89,7 +89,8 @@ impl Shard {
         match &command.write {
             Write::Close if self.state.coordination().ending().contains_key(&session) => {
                 if target.kind == TargetKind::Coordinated {
-                    self.coordination.ends.askers.insert(session, target);
+                    let told = self.coordination.told(session);
+                    self.coordination.ends.askers.insert(session, (target, told));
                 }
                 self.remind_of(session);
                 self.coordination.ends.again_us.get_or_insert(now.mono_us + ENDS_AGAIN_US);
@@ -97,8 +98,10 @@ impl Shard {
             }
             Write::Spread(Step::Finish) => {
                 let asker = self.coordination.ends.askers.remove(&session);
-                if let Some(Target { gateway, token, .. }) = asker {
-                    self.answer_asked(gateway, token, Some(session), Ok(Reply::Done));
+                if let Some((Target { gateway, token, .. }, told)) = asker {
+                    let (reply, zxid) = (Ok(Reply::Done), self.state.coordination().last());
+                    let answered = Box::new(Answered { reply, zxid, told });
+                    self.answer(gateway, token, Answer::Coordinated(answered));
                 }
                 self.go_on_after_ends(now);
                 false
@@ -150,7 +153,7 @@ impl Shard {
     /// The lead has ended. Whoever waits is told.
     pub(in super::super) fn give_up_ends(&mut self) {
         let ends = std::mem::take(&mut self.coordination.ends);
-        for (_, asker) in ends.askers {
+        for (_, (asker, _)) in ends.askers {
             self.answer(asker.gateway, asker.token, Answer::Unknown);
         }
         for request in ends.held {

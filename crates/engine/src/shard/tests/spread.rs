@@ -5,7 +5,7 @@ use super::coordination::{H, children, create, read, set};
 use super::*;
 use crate::coordination::service::Command;
 use crate::coordination::spread::{Spread, Step};
-use crate::coordination::{Ask, SessionId, Write, Zxid};
+use crate::coordination::{Ask, Reply as R, SessionId, Write, Zxid};
 use crate::level::Level;
 
 const ANN: SessionId = SessionId(70);
@@ -126,10 +126,11 @@ fn a_session_ends_when_it_has_departed_from_everywhere_and_then_says_so() {
     let mut story = Story::of_shard(0);
     story.spread_step(G, SessionId(0), Step::Over(Spread::over(2)));
     let ann = story.open();
-    let joined = story.spread_step(G, ann, Step::Join(vec![ShardId(1)]));
+    story.spread_step(G, ann, Step::Join(vec![ShardId(1)]));
     story.write(ann, create("/b", true));
+    story.of(ann, read("/b", true));
+    story.write(ann, set("/b", "x"));
     story.then_told();
-    assert!(joined > 0);
     let closed = story.close(ann);
     let told = story.heard();
     assert!(matches!(&told[..], [one] if one.starts_with("Notice(Ending")), "{told:?}");
@@ -138,8 +139,13 @@ fn a_session_ends_when_it_has_departed_from_everywhere_and_then_says_so() {
     let told = story.heard();
     assert!(matches!(&told[..], [one] if one.starts_with("Notice(Ending")), "{told:?}");
     let finished = story.spread_step(G, ann, Step::Finish);
-    let told = story.then_told();
-    assert_eq!(told, [format!("{closed} Done"), format!("{finished} Done")]);
+    story.sync();
+    let answers: Vec<(u64, Answer)> = story.answers();
+    let [(first, Answer::Coordinated(answered)), (second, _)] = &answers[..] else {
+        panic!("{answers:?}")
+    };
+    assert_eq!((*first, *second), (closed, finished));
+    assert_eq!((&answered.reply, answered.told), (&Ok(R::Done), 1), "it was told of a change");
     assert!(story.shard.state().coordination().tree().is_empty());
     story.spread_step(G, ann, Step::Forget);
     story.then_told();
