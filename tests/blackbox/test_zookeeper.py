@@ -117,19 +117,19 @@ def test_sequential_and_ephemeral_nodes(zookeeper):
 
 def test_all_of_a_transaction_happens_or_nothing(zookeeper):
     client = zookeeper.client()
-    client.create("/a")
+    client.create("/all/a", makepath=True)
     transaction = client.transaction()
-    transaction.create("/b")
-    transaction.check("/a", version=7)
-    transaction.delete("/a")
+    transaction.create("/all/b")
+    transaction.check("/all/a", version=7)
+    transaction.delete("/all/a")
     created, checked, deleted = transaction.commit()
     assert isinstance(created, RolledBackError) and isinstance(checked, BadVersionError)
-    assert client.exists("/b") is None
+    assert client.exists("/all/b") is None
     transaction = client.transaction()
-    transaction.create("/b", b"x")
-    transaction.set_data("/a", b"y")
+    transaction.create("/all/b", b"x")
+    transaction.set_data("/all/a", b"y")
     created, stat = transaction.commit()
-    assert created == "/b" and stat.version == 1
+    assert created == "/all/b" and stat.version == 1
 
 
 def test_watches_tell_before_the_change_is_seen(zookeeper):
