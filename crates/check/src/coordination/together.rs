@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 pub(super) fn check(history: &History, parts: &[History], verdict: &mut Verdict) {
     for session in &history.sessions {
         numbers_grow(session, verdict);
-        // Two that are alike are told apart by nothing, where they were not answered.
         without_holes(session, has_data, verdict);
     }
     let ended = parts.iter().flat_map(|part| &part.ends).map(|(session, _)| *session);
@@ -20,7 +19,8 @@ pub(super) fn check(history: &History, parts: &[History], verdict: &mut Verdict)
     }
 }
 
-/// Whether a request has data, which no other one has.
+/// Whether a request has data, which no other one has. Others that are alike are told apart by nothing, where
+/// they were not answered.
 fn has_data(request: &Request) -> bool {
     let has = |change: &Change| matches!(change, Change::Create { .. } | Change::Set { .. });
     match request {
@@ -33,9 +33,10 @@ fn has_data(request: &Request) -> bool {
 /// What a session asks later has a larger number, on all its connections.
 fn numbers_grow(session: &super::Session, verdict: &mut Verdict) {
     let mut before = session.id;
-    let asked = session.connections.iter().flat_map(|connection| &connection.asked);
-    for asked in asked.filter(|asked| asked.request.is_write()) {
-        let Some(zxid) = asked.zxid else { continue };
+    let exchanges = session.connections.iter().flat_map(|connection| connection.exchanges());
+    for (asked, answered) in exchanges {
+        let certain = answered.is_some() || has_data(&asked.request);
+        let Some(zxid) = asked.zxid.filter(|_| certain) else { continue };
         verdict.count("changes", 1);
         if zxid <= before {
             let text = format!(
