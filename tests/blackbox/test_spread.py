@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from clusters import Cluster
-from harness import binary, free_port, until
+from harness import binary, free_port, page, until
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import BadArgumentsError, NodeExistsError, NoNodeError
 from kazoo.security import OPEN_ACL_UNSAFE
@@ -108,13 +108,19 @@ def test_what_the_tree_is_spread_over_stays(spread, tmp_path):
     session, password = client.client_id
     states = []
     client.add_listener(states.append)
-    flags = spread.server.flags
+    flags, metrics = spread.server.flags, free_port()
     flags[flags.index("--zookeeper-shards") + 1] = "1"
+    flags += ["--metrics-port", str(metrics)]
     spread.server.restart()
     until(lambda: client.state == KazooState.CONNECTED and KazooState.SUSPENDED in states)
     assert [client.get(name)[0] for name in NAMES] == [name.encode() for name in NAMES]
     with pytest.raises(NodeExistsError):
         client.create("/held")
+    told = page(metrics, "/metrics")[1]
+    nodes = len(NAMES) + len(["/held", "/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"])
+    for name, value in (("shards", 4), ("nodes", nodes), ("ephemerals", 1), ("sessions", 1)):
+        assert f"claret_coordination_{name} {value}\n" in told
+    assert "/held" in spread.send(b"dump").decode()
     path, url = tmp_path / "backup", f"redis://127.0.0.1:{spread.server.port}"
     subprocess.run([binary(), "backup", path, "--url", url], check=True, capture_output=True)
     restore = [binary(), "restore", path, "--dir", tmp_path / "few", "--shards", "2"]
@@ -127,7 +133,6 @@ def test_what_the_tree_is_spread_over_stays(spread, tmp_path):
         assert again.client_id[0] == session
         assert [again.get(name)[0] for name in NAMES] == [name.encode() for name in NAMES]
         assert again.exists("/held").ephemeralOwner == session
-        assert again.get_ephemerals("/") if hasattr(again, "get_ephemerals") else True
     finally:
         other.close()
 

@@ -128,6 +128,7 @@ impl Sheet {
         for (name, help, value) in [
             ("coordination_sessions", "Sessions", survey.sessions as u64),
             ("coordination_nodes", "Nodes of the tree", survey.nodes as u64),
+            ("coordination_shards", "Shards that the tree is spread over", survey.shards.into()),
             ("coordination_ephemerals", "Nodes that end with a session", survey.ephemerals as u64),
             ("coordination_bytes", "Bytes of nodes' paths and data", survey.bytes),
             ("coordination_quotas", "Quotas", survey.quotas as u64),

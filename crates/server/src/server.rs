@@ -190,6 +190,12 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
     let dir = Arc::new(DataDir::open(&options.dir, purpose(&options), now_s)?);
     let identity = Identity::begin(&options, dir.path())?;
     let shards = dir.manifest().shards;
+    if options.zookeeper_shards > shards {
+        let wished = options.zookeeper_shards;
+        tracing::warn!(
+            "zookeeper_shards is {wished}, and there are {shards}: a new tree is spread over these"
+        );
+    }
     let first = identity.cluster.as_ref().and_then(|cluster| cluster.first_map(shards));
     // The log is created last, so that a start that is cut short is one that did not happen.
     let map = Arc::new(MapFile::open(dir.path(), first, !dir.log().exists())?);

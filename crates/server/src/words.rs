@@ -342,6 +342,7 @@ mod tests {
             quotas,
             quotas_exceeded,
             watched,
+            shards: 1,
         };
         let mut talk = Talk::default();
         (talk.received, talk.sent) = (4, 5);

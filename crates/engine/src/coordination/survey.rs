@@ -26,6 +26,8 @@ pub struct Survey {
     pub quotas_exceeded: usize,
     /// What is watched; only the leader knows.
     pub watched: Option<Watched>,
+    /// Over how many shards the tree is.
+    pub shards: u16,
 }
 
 /// How much is watched.
@@ -62,6 +64,7 @@ impl Survey {
             quotas,
             quotas_exceeded,
             watched: watches.map(Watches::count),
+            shards: service.spread().count(),
         }
     }
 }
