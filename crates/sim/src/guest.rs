@@ -294,10 +294,14 @@ impl Guest {
                 }
                 Vec::new()
             }
-            Said::Happened(event, zxid) => {
+            Said::Happened { event, zxid, at } => {
                 self.mark("watches_told");
                 let (happened, path) = (happened_of(event.happened), text(&event.path));
-                let (time_us, zxid) = (now_us, zxid.0);
+                if let Some(own) = self.own.as_mut().filter(|_| self.spread.is_spread()) {
+                    // Some libraries take the number out of notices as well.
+                    own.last = zxid.0;
+                }
+                let (time_us, zxid) = (now_us, at.0);
                 self.spend(happened, &path);
                 self.hear(Heard::Told { time_us, zxid, happened, path });
                 Vec::new()

@@ -80,7 +80,7 @@ impl Visits {
     /// A planted bug: a notice goes out behind the answer before which it had to be told.
     fn late(&mut self, number: u64, said: Said) -> Vec<Said> {
         let late = self.late.entry(number).or_default();
-        if matches!(said, Said::Happened(..)) {
+        if matches!(said, Said::Happened { .. }) {
             late.push(said);
             return Vec::new();
         }

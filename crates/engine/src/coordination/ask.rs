@@ -1,6 +1,7 @@
 //! What gateways and the shard that has the tree say to each other.
 
 use super::acl::Rules;
+use super::quota::{self, Part};
 use super::request::{
     Code, Event, Identity, Password, Read, Reply, SessionId, Watch, WatcherType, Write, Zxid,
 };
@@ -82,16 +83,16 @@ impl Ask {
     }
 
     /// What it shows or changes something of: the path, and whether everything below counts.
-    pub fn paths(&self) -> Vec<(&Blob, bool)> {
+    pub fn paths(&self) -> Vec<(&[u8], bool)> {
         match self {
             Self::Write(command) => match &command.write {
-                Write::Change(change) => vec![(change.path(), false)],
-                Write::Multi(changes) => changes.iter().map(|c| (c.path(), false)).collect(),
+                Write::Change(change) => vec![(&change.path()[..], false)],
+                Write::Multi(changes) => changes.iter().map(|c| (&c.path()[..], false)).collect(),
                 _ => Vec::new(),
             },
             Self::Of(_, OfSession::Read { read, .. }) => paths_of_read(read),
             Self::Of(_, OfSession::Watch { watches, .. }) => {
-                watches.iter().map(|(path, _)| (path, false)).collect()
+                watches.iter().map(|(path, _)| (&path[..], false)).collect()
             }
             _ => Vec::new(),
         }
@@ -114,13 +115,18 @@ impl Ask {
     }
 }
 
-fn paths_of_read(read: &Read) -> Vec<(&Blob, bool)> {
+fn paths_of_read(read: &Read) -> Vec<(&[u8], bool)> {
     match read {
         // What a session has itself ends with it.
         Read::Ephemerals(_) => Vec::new(),
         Read::Descendants(path) => vec![(path, true)],
+        // It tells how much there is below another one.
+        Read::Data(path) => match quota::part(path) {
+            Some((of, Part::Stats)) => vec![(path, false), (of, true)],
+            _ => vec![(path, false)],
+        },
         Read::Multi(reads) => reads.iter().flat_map(paths_of_read).collect(),
-        read => read.path().map(|path| (path, false)).into_iter().collect(),
+        read => read.path().map(|path| (&path[..], false)).into_iter().collect(),
     }
 }
 

@@ -93,12 +93,6 @@ pub struct Done {
     pub events: Vec<tree::Change>,
 }
 
-/// Whether a path is another one or below it.
-fn is_at_or_below(path: &[u8], above: &[u8]) -> bool {
-    above == path::ROOT
-        || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-}
-
 /// What a write has done so far.
 #[derive(Default)]
 struct Made {
@@ -157,17 +151,6 @@ impl Coordination {
     /// Sessions that have joined with this number or a smaller one may have ended.
     pub fn departed(&self) -> Zxid {
         self.departed
-    }
-
-    /// Whether what is asked about a path could show whether the nodes are there that end with a session of
-    /// which this shard does not know yet whether it has ended: it is about one of them, about what is
-    /// below one, or about the children of its parent; or about all that is below (`deep`).
-    pub fn awaits_end(&self, path: &[u8], deep: bool) -> bool {
-        let mut nodes = self.ending.values().flat_map(|ending| &ending.session.ephemerals);
-        nodes.any(|node| {
-            let parent = path::parent_to_be(node).unwrap_or_default();
-            path == parent || is_at_or_below(path, node) || (deep && is_at_or_below(node, path))
-        })
     }
 
     /// The number of the last change.

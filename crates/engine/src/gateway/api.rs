@@ -42,8 +42,15 @@ pub enum Said {
         /// tree is spread.
         at: Zxid,
     },
-    /// Something that it watches has happened, at this change.
-    Happened(Event, Zxid),
+    /// Something that it watches has happened.
+    Happened {
+        /// What.
+        event: Event,
+        /// As in an answer.
+        zxid: Zxid,
+        /// The number of the change. The same, unless the tree is spread.
+        at: Zxid,
+    },
     /// Close the connection once everything before is sent. [`super::Gateway::client_left`] follows.
     Close,
 }

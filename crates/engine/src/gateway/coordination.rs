@@ -18,7 +18,8 @@ use super::{Gateway, slab::Slab};
 use crate::coordination::service::Command;
 use crate::coordination::spread::{HOME, Spread, Step};
 use crate::coordination::{
-    Acl, Answered, Ask, Code, Identity, OfSession, Password, Reply, SessionId, Told, Write, Zxid,
+    Acl, Answered, Ask, Code, Event, Identity, OfSession, Password, Reply, SessionId, Told, Write,
+    Zxid,
 };
 use crate::level::Level;
 use crate::limits::COORDINATION_REQUESTS_MAX;
@@ -278,6 +279,7 @@ impl Gateway {
     /// [`Said::Answered`].
     pub fn client_asks(&mut self, now: Now, id: CoordinationClient, asked: Asked) {
         self.now = now;
+        let in_turn = self.spread().is_spread() || self.is_being_left(id);
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
         if client.closing || !client.is_on {
             return;
@@ -294,10 +296,11 @@ impl Gateway {
                 self.client_answered(id, seq, known, Ok(Reply::Done));
             }
             Asked::Refused(code) => self.client_answered(id, seq, known, Err(code)),
-            asked if self.spread().is_spread() || self.is_being_left(id) => {
-                self.take_turn(id, seq, asked);
+            asked if in_turn => self.take_turn(id, seq, asked),
+            asked => {
+                let identities = client.identities.clone();
+                self.send_request(id, HOME, (seq, asked, identities));
             }
-            asked => self.send_request(id, seq, HOME, asked),
         }
     }
 
@@ -321,7 +324,12 @@ impl Gateway {
     }
 
     /// Sends a request of a client to the shard that it concerns.
-    fn send_request(&mut self, id: CoordinationClient, seq: u64, shard: ShardId, asked: Asked) {
+    fn send_request(
+        &mut self,
+        id: CoordinationClient,
+        shard: ShardId,
+        (seq, asked, identities): turns::Waiting,
+    ) {
         let spread = self.spread().is_spread();
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
         let Some(session) = client.session else { return };
@@ -330,7 +338,6 @@ impl Gateway {
                 if write == Write::Close {
                     client.ends = Some(seq);
                 }
-                let identities = client.identities.clone();
                 let after = if spread { client.known } else { Zxid::default() };
                 Ask::Write(Command { identities, after, ..Command::of(session, write) })
             }
@@ -413,7 +420,8 @@ impl Gateway {
         let Answered { reply, zxid, told } = *answered;
         match errand {
             Errand::Session => return self.client_connected(id, reply, zxid),
-            Errand::Enter if reply.is_ok() => return self.entered(id, shard, zxid),
+            Errand::Enter if reply.is_ok() => return self.entered(id, Some((shard, zxid))),
+            Errand::Enter if reply == Err(Code::SessionMoved) => return self.entered(id, None),
             _ => {}
         }
         let lost = client.part(shard).is_none_or(|part| part.told != told);
@@ -508,6 +516,13 @@ impl Gateway {
         }
     }
 
+    /// A client is told of a change.
+    fn say_happened(&mut self, id: CoordinationClient, event: Event, at: Zxid) {
+        let Some(client) = self.clients.clients.get(id.0) else { return };
+        let zxid = client.told_up_to();
+        self.say(id, Said::Happened { event, zxid, at });
+    }
+
     /// A session that may be at this gateway is told something by a shard.
     pub(super) fn session_told(&mut self, shard: ShardId, session: SessionId, told: Told) {
         let Some(id) = self.clients.of.get(&session).copied() else { return };
@@ -525,7 +540,7 @@ impl Gateway {
             {
                 client.hears(shard, zxid);
                 if self.is_to_be_said(id, shard, &event, zxid) {
-                    self.say(id, Said::Happened(event, zxid));
+                    self.say_happened(id, event, zxid);
                 }
             }
             Told::Happened(..) => {}

@@ -147,7 +147,7 @@ impl Shard {
 
     /// A request of a gateway about the service.
     pub(super) fn coordinate(&mut self, now: Now, request: Request) {
-        let Some(request) = self.hold_for_ends(request) else { return };
+        let Some(request) = self.hold_for_ends(now, request) else { return };
         let Body::Coordinate(ask) = &request.body else { return };
         let level = ask.level();
         if !self.logs_coordination || (level > Level::COORDINATED && !self.logs_spread) {
@@ -172,7 +172,7 @@ impl Shard {
         if let Body::Coordinate(ask) = &request.body
             && let Some(session) = ask.session()
         {
-            count_down(&mut self.coordination.waiting, session);
+            count_down(&mut self.coordination.waiting, &session);
         }
         self.coordinate_in_turn(now, request);
     }
@@ -215,6 +215,7 @@ impl Shard {
             }
             Ask::Leave(session) => {
                 if self.misses(gateway, session).is_none() {
+                    self.drop_held(session);
                     self.coordination.leave(session);
                 }
                 return;
@@ -234,10 +235,18 @@ impl Shard {
     /// Why a gateway may ask nothing about a session, if so.
     fn misses(&self, gateway: GatewayId, session: SessionId) -> Option<Code> {
         if !self.state.coordination().sessions().contains_key(&session) {
-            return Some(Code::SessionExpired);
+            return Some(self.why_not(session));
         }
         let here = self.coordination.homes.get(&session).is_some_and(|h| h.gateway == gateway);
         (!here).then_some(Code::SessionMoved)
+    }
+
+    /// Why a session that is not there is refused. One that ends and is at other shards may do something
+    /// there until it has ended: its client is not told before.
+    fn why_not(&self, session: SessionId) -> Code {
+        let ending = self.state.coordination().ending().get(&session);
+        let ends = ending.is_some_and(|ending| !ending.finished);
+        if ends { Code::SessionMoved } else { Code::SessionExpired }
     }
 
     /// Whether a gateway asks shard 0 about nodes of another one, because it does not know that the tree is
@@ -258,6 +267,7 @@ impl Shard {
         if self.coordination.homes.get(&session).is_some_and(|home| home.gateway != gateway) {
             self.tell_session(session, Told::Moved);
         }
+        self.drop_held(session);
         self.coordination.leave(session);
         self.coordination.homes.insert(session, Home { gateway, told: 0 });
     }
@@ -270,7 +280,10 @@ impl Shard {
         password: &[u8],
     ) -> Result<Reply, Code> {
         let kept = self.state.coordination().sessions().get(&session);
-        let kept = kept.filter(|kept| kept.password == *password).ok_or(Code::SessionExpired)?;
+        let kept = kept.ok_or_else(|| self.why_not(session))?;
+        if kept.password != *password {
+            return Err(Code::SessionExpired);
+        }
         let (timeout_ms, joined) = (kept.timeout_ms, kept.joined.iter().copied().collect());
         self.bring(session, gateway);
         self.coordination.liveness.begin(session, timeout_ms, now.mono_us);
@@ -361,7 +374,7 @@ impl Shard {
         let zxid = self.state.coordination().last();
         self.tell_watchers(&events, zxid);
         let mut session = command.session;
-        count_down(&mut self.coordination.writing, session);
+        count_down(&mut self.coordination.writing, &session);
         match (&command.write, &reply) {
             (Write::Open { timeout_ms, .. }, Ok(Reply::Session(begun))) => {
                 session = *begun;
@@ -395,12 +408,12 @@ impl Shard {
     }
 }
 
-/// One less of what is counted for a session.
-fn count_down(counts: &mut BTreeMap<SessionId, u32>, session: SessionId) {
-    if let Some(count) = counts.get_mut(&session) {
+/// One less of what is counted for a session, or for another key.
+fn count_down<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
         *count -= 1;
         if *count == 0 {
-            counts.remove(&session);
+            counts.remove(key);
         }
     }
 }

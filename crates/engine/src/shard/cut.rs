@@ -114,6 +114,8 @@ impl Shard {
     }
 
     fn sort(&mut self, now: Now, request: Request) -> Option<Request> {
+        // Behind what waits for the end of a session, whatever else it waits for.
+        let request = self.hold_behind(now, request)?;
         let goes_on = match &request.body {
             Body::Read { fenced, .. } | Body::Snapshot { fenced, .. } => !fenced,
             // What is prepared must be decided for the shard to stand still.
@@ -270,6 +272,7 @@ impl Shard {
         self.dirty.extend(keys);
         self.mark_chains();
         self.settle(now);
+        self.go_on_after_ends(now);
         for request in frozen.held {
             self.handle(now, request);
         }

@@ -181,6 +181,9 @@ impl Sharing {
                 let meets = |new: &&mut New| new.range.0 <= last && first <= new.range.1;
                 self.new.iter_mut().filter(meets).try_for_each(|new| new.put(&part))
             }
+            SnapshotPart::Spread { over, .. } if over.count() > shards => {
+                Err(DirError::TooFewShards { least: over.count() })
+            }
             // Nodes go by their top-level names and not by slots, and stay with the shard's number.
             SnapshotPart::Coordination { .. }
             | SnapshotPart::Spread { .. }

@@ -287,7 +287,7 @@ impl Dialogue {
                     }
                 }
             }
-            Said::Happened(event, zxid) => notification(zxid, &event, out),
+            Said::Happened { event, zxid, .. } => notification(zxid, &event, out),
             Said::Close => self.state = State::Ended,
         }
     }

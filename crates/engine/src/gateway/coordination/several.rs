@@ -6,7 +6,7 @@
 //! is the first to say so.
 
 use super::super::Gateway;
-use super::{Asked, Client, CoordinationClient, Errand, Said};
+use super::{Asked, Client, CoordinationClient, Errand};
 use crate::coordination::spread::{HOME, Place, Spread};
 use crate::coordination::{
     Ask, Code, Event, Happened, OfSession, Read, Reply, Stat, Watch, WatcherType, Zxid, path, tree,
@@ -317,8 +317,9 @@ impl Gateway {
         if look.must_be_repeated() {
             look.rounds += 1;
             look.before = std::mem::take(&mut look.answers);
-            let often = look.rounds > ROOT_ROUNDS_MAX;
-            return if often { self.end_client(id) } else { self.look_once(id) };
+            // What another connection of the session has said comes first by now.
+            let ends = look.rounds > ROOT_ROUNDS_MAX || self.is_being_left(id);
+            return if ends { self.end_client(id) } else { self.look_once(id) };
         }
         self.looked(id);
     }
@@ -346,7 +347,7 @@ impl Gateway {
             for (shard, zxid) in changed {
                 let event = Event { happened: Happened::Children, path: path.clone() };
                 if self.is_to_be_said(id, shard, &event, zxid) {
-                    self.say(id, Said::Happened(event, zxid));
+                    self.say_happened(id, event, zxid);
                 }
             }
         }
@@ -372,15 +373,19 @@ impl Gateway {
         if several.lasting.contains(path) {
             return true;
         }
-        if let Some(look) = several.look.as_mut().filter(|look| look.watches_children(path)) {
+        let look = several.look.as_mut().filter(|look| look.watches_children(path));
+        let looks = look.is_some();
+        if let Some(look) = look {
             // Either this shard is asked again, or the answer comes first.
             look.changed.insert(shard, zxid);
-            return false;
         }
         if !several.armed.get(path).is_some_and(|armed| armed.contains(&shard)) {
             return false;
         }
         let others = several.armed.remove(path).unwrap_or_default();
+        if looks {
+            return true;
+        }
         let Some(session) = *session else { return true };
         for other in others.into_iter().filter(|other| *other != shard) {
             let (path, which) = (path.clone(), WatcherType::Children);

@@ -7,20 +7,25 @@ use super::several::Plan;
 use super::{Asked, CoordinationClient, Errand};
 use crate::coordination::service::Command;
 use crate::coordination::spread::{HOME, Step};
-use crate::coordination::{Ask, Code, OfSession, Reply, Write, Zxid};
+use crate::coordination::{Ask, Code, Identity, OfSession, Reply, Write, Zxid};
 use crate::message::{Now, ShardId};
 use std::collections::VecDeque;
+
+/// A request, and who its client was when it asked, as far as that was proved.
+pub(super) type Waiting = (u64, Asked, Vec<Identity>);
 
 /// What a client has asked and what has not been sent.
 #[derive(Default)]
 pub(super) struct Turns {
-    waiting: VecDeque<(u64, Asked)>,
+    waiting: VecDeque<Waiting>,
     /// How many requests are open, and at which shard, if it is one.
     open: usize,
     at: Option<ShardId>,
     /// Shards that it has joined and not entered yet.
     entering: Vec<ShardId>,
     joining: bool,
+    /// How many of them have not answered.
+    asked_to_enter: usize,
     /// When shard 0 was asked anything the last time, in monotonic microseconds.
     home_us: u64,
     /// The latest change that it has seen on earlier connections, as it says.
@@ -43,7 +48,11 @@ impl Gateway {
     pub(super) fn take_turn(&mut self, id: CoordinationClient, seq: u64, asked: Asked) {
         let now = self.now;
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
-        client.turns.waiting.push_back((seq, asked));
+        let identities = match &asked {
+            Asked::Write(_) => client.identities.clone(),
+            _ => Vec::new(),
+        };
+        client.turns.waiting.push_back((seq, asked, identities));
         // Shard 0 alone decides that a session was silent for too long.
         let silent_us = now.mono_us.saturating_sub(client.turns.home_us);
         let often_us = u64::from(client.timeout_ms.unsigned_abs()) * 1000 / 6;
@@ -61,7 +70,9 @@ impl Gateway {
             return;
         }
         while let Some(client) = self.clients.clients.get_mut(id.0)
-            && let Some((_, asked)) = client.turns.waiting.front()
+            && let Some((_, asked, _)) = client.turns.waiting.front()
+            // Behind the end of a session nothing more comes.
+            && client.ends.is_none()
             && !client.closing
         {
             let at = client.parts.iter().map(|(shard, _)| *shard);
@@ -81,14 +92,14 @@ impl Gateway {
                 }
                 return;
             }
-            let Some((seq, asked)) = client.turns.waiting.pop_front() else { return };
+            let Some((seq, asked, identities)) = client.turns.waiting.pop_front() else { return };
             let known = client.known;
             match plan {
                 Plan::Refused(code) => self.client_answered(id, seq, known, Err(code)),
                 Plan::One(shard) => {
                     client.turns.open += 1;
                     client.turns.at = Some(shard);
-                    self.send_request(id, seq, shard, asked);
+                    self.send_request(id, shard, (seq, asked, identities));
                 }
                 Plan::Several(parts) => {
                     client.turns.open += 1;
@@ -129,11 +140,12 @@ impl Gateway {
         let Some(session) = client.session else { return };
         if let Err(code) = reply {
             return match client.turns.waiting.pop_front() {
-                Some((seq, _)) => self.client_answered(id, seq, joined, Err(code)),
+                Some((seq, ..)) => self.client_answered(id, seq, joined, Err(code)),
                 None => self.end_client(id),
             };
         }
         let (timeout_ms, password) = (client.timeout_ms, client.password);
+        client.turns.asked_to_enter = client.turns.entering.len();
         for shard in client.turns.entering.clone() {
             let enter = Step::Enter { timeout_ms, password, joined };
             let ask = Ask::Write(Command::of(session, Write::Spread(enter)));
@@ -141,15 +153,23 @@ impl Gateway {
         }
     }
 
-    /// A session is at a shard.
-    pub(super) fn entered(&mut self, id: CoordinationClient, shard: ShardId, known: Zxid) {
+    /// A session is at a shard, or was refused there: others have ended since it has joined, and it joins once
+    /// more. If it was brought to another gateway, shard 0 says so.
+    pub(super) fn entered(&mut self, id: CoordinationClient, entered: Option<(ShardId, Zxid)>) {
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
-        client.comes_to(shard, known);
-        client.turns.entering.retain(|of| *of != shard);
-        if !client.turns.entering.is_empty() {
+        if let Some((shard, known)) = entered {
+            client.comes_to(shard, known);
+            client.turns.entering.retain(|of| *of != shard);
+        }
+        client.turns.asked_to_enter = client.turns.asked_to_enter.saturating_sub(1);
+        if client.turns.asked_to_enter > 0 {
             return;
         }
         client.turns.joining = false;
+        if !client.turns.entering.is_empty() {
+            let again = std::mem::take(&mut client.turns.entering);
+            return self.join_shards(id, again);
+        }
         if client.is_on { self.send_in_turn(id) } else { self.client_is_on(id) }
     }
 }

@@ -74,6 +74,11 @@ impl Story {
     }
 }
 
+/// A change of which a client hears, and the latest one that it knows of.
+fn happened(event: Event, at: i64, zxid: i64) -> Said {
+    Said::Happened { event, zxid: Zxid(zxid), at: Zxid(at) }
+}
+
 fn answered(reply: Result<R, Code>, zxid: i64) -> Said {
     Said::Answered { reply, zxid: Zxid(zxid), at: Zxid(zxid) }
 }
@@ -92,7 +97,7 @@ fn requests_are_answered_in_their_order_and_what_is_told_comes_between() {
     story.notice(Told::Happened(event.clone(), Zxid(8), Rules::default()));
     story.coordinated(asked[0].0, Err(Code::NoNode), 1);
     let expected = [
-        Said::Happened(event, Zxid(8)),
+        happened(event, 8, 9),
         answered(Err(Code::NoNode), 9),
         answered(Err(Code::Marshalling), 9),
     ];
@@ -176,5 +181,5 @@ fn whoever_may_not_read_a_node_hears_nothing_of_it() {
     story.gateway.client_asks(story.now, client, Asked::Proved(ann));
     story.notice(Told::Happened(event.clone(), Zxid(10), hers));
     let told = story.heard().1;
-    assert_eq!(told, [answered(Ok(R::Done), 9), Said::Happened(event, Zxid(10))]);
+    assert_eq!(told, [answered(Ok(R::Done), 9), happened(event, 10, 10)]);
 }

@@ -215,7 +215,7 @@ fn whoever_watches_the_roots_children_is_told_once_by_whichever_shard_comes_firs
     ann.hears(HOME, Happened::Children, "/");
     let told = ann.told();
     assert!(
-        matches!(&told[..], [Said::Happened(event, _)] if event.happened == Happened::Children)
+        matches!(&told[..], [Said::Happened { event, .. }] if event.happened == Happened::Children)
     );
     // It looks and watches again; what changes in between is told behind the answer.
     ann.asks(children("/", true));
@@ -228,7 +228,53 @@ fn whoever_watches_the_roots_children_is_told_once_by_whichever_shard_comes_firs
     ann.answers(&asked[0], names(&["zookeeper"], 5), 1);
     ann.asked();
     let told = ann.told();
-    assert!(matches!(&told[..], [Said::Answered { .. }, Said::Happened(..)]), "{told:?}");
+    assert!(matches!(&told[..], [Said::Answered { .. }, Said::Happened { .. }]), "{told:?}");
+}
+
+#[test]
+fn a_change_of_the_roots_children_that_an_answer_shows_is_told_to_who_watched_before() {
+    let mut ann = Spread::entered();
+    for told in [0, 1] {
+        ann.asks(children("/", true));
+        let asked = ann.asked();
+        ann.answers(&asked[0], names(&["zookeeper"], 3), 0);
+        if told == 1 {
+            // It is told while the client looks again.
+            ann.hears(OTHER, Happened::Children, "/");
+        }
+        ann.answers(&asked[1], names(&["zookeeper"], 4), told);
+        let asked = ann.asked();
+        ann.answers(&asked[0], names(&["zookeeper"], 3), 0);
+        ann.answers(&asked[1], names(&["zookeeper"], 4), told);
+        let said = ann.told();
+        assert_eq!(said.len() as u64, 1 + told, "{said:?}");
+    }
+}
+
+#[test]
+fn nothing_is_sent_behind_the_end_of_a_session() {
+    let mut ann = Spread::entered();
+    ann.asks(Asked::Write(Write::Close));
+    ann.asks(set("/b"));
+    let closes = ann.asked();
+    assert_eq!(closes.len(), 1);
+    ann.answers(&closes[0], Ok(R::Done), 0);
+    assert!(matches!(ann.told()[..], [Said::Answered { reply: Ok(R::Done), .. }, Said::Close]));
+}
+
+#[test]
+fn a_session_that_is_refused_because_others_have_ended_joins_again() {
+    let mut ann = Spread::new();
+    ann.asks(set("/a"));
+    let join = ann.asked();
+    ann.answers(&join[0], Ok(R::Done), 0);
+    let enter = ann.asked();
+    ann.answers(&enter[0], Err(Code::SessionMoved), 0);
+    let again = ann.asked();
+    assert!(matches!(&again[..], [(HOME, _, Ask::Write(command))]
+        if command.write == Write::Spread(Step::Join(vec![OTHER]))));
+    ann.answers(&again[0], Err(Code::SessionMoved), 0);
+    assert_eq!(ann.told(), [Said::Close], "it is elsewhere");
 }
 
 #[test]
@@ -251,10 +297,19 @@ fn a_client_comes_back_from_where_it_has_been_told_everything() {
         matches!(told[..], [Said::Answered { zxid, at, .. }] if zxid == watched && at > watched),
         "shard 1 may have changed since: {told:?}"
     );
+    ann.asks(read("/b"));
+    let asked = ann.asked();
+    ann.answers(&asked[0], Err(Code::NoNode), 0);
+    ann.told();
+    ann.hears(HOME, Happened::Created, "/b");
+    let told = ann.told();
+    assert!(
+        matches!(told[..], [Said::Happened { zxid, at, .. }] if zxid == watched && at > watched)
+    );
     ann.hears(OTHER, Happened::Data, "/a");
     ann.asks(set("/b"));
     let asked = ann.asked();
-    ann.answers(&asked[0], Err(Code::NoNode), 0);
+    ann.answers(&asked[0], Err(Code::NoNode), 1);
     let told = ann.told();
     assert!(matches!(told[..], [_, Said::Answered { zxid, .. }] if zxid > watched), "{told:?}");
 }

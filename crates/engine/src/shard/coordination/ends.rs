@@ -7,13 +7,14 @@
 //! the leader of shard 0 asks another one. Everything may be said twice.
 
 use super::super::{Shard, Target, TargetKind};
+use super::count_down;
 use crate::coordination::service::{Command, Coordination};
 use crate::coordination::spread::{HOME, Step};
-use crate::coordination::{Answered, Reply, SessionId, Write};
+use crate::coordination::{Answered, Ask, Code, OfSession, Reply, SessionId, Write, path};
 use crate::limits::{ENDS_AGAIN_US, FROZEN_REQUESTS_MAX};
 use crate::message::{Answer, Body, MachineId, Notice, Now, Request, Token};
 use adt::Blob;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What the leader knows of such ends beyond the log.
 #[derive(Debug, Default)]
@@ -25,6 +26,51 @@ pub(super) struct Ends {
     /// What waits until it is known that sessions have ended, in its order, and how much of it is whose.
     held: VecDeque<Request>,
     holding: BTreeMap<SessionId, u32>,
+    hidden: Hidden,
+}
+
+/// Nodes of which this shard does not know whether they are there, because it does not know whether their
+/// sessions have ended.
+#[derive(Debug, Default)]
+struct Hidden {
+    of: BTreeMap<SessionId, Vec<Blob>>,
+    nodes: BTreeSet<Blob>,
+    /// How many of them each of their parents has.
+    parents: BTreeMap<Blob, u32>,
+}
+
+impl Hidden {
+    fn hide(&mut self, session: SessionId, nodes: impl Iterator<Item = Blob>) {
+        self.show(session);
+        let nodes: Vec<Blob> = nodes.collect();
+        for node in &nodes {
+            let parent = path::parent_to_be(node).unwrap_or_default();
+            *self.parents.entry(Blob::new(parent)).or_default() += 1;
+            self.nodes.insert(node.clone());
+        }
+        self.of.insert(session, nodes);
+    }
+
+    fn show(&mut self, session: SessionId) {
+        for node in self.of.remove(&session).unwrap_or_default() {
+            self.nodes.remove(&node);
+            let parent = Blob::new(path::parent_to_be(&node).unwrap_or_default());
+            count_down(&mut self.parents, &parent);
+        }
+    }
+
+    /// Whether what is asked about a path could show whether they are there: it is about one of them, about
+    /// what is below one, or about the children of a parent; or about all that is below (`deep`).
+    fn shows(&self, path: &[u8], deep: bool) -> bool {
+        let mut above = path::upwards(path);
+        self.parents.contains_key(path)
+            || above.any(|above| self.nodes.contains(above))
+            || (deep && self.parents.keys().any(|parent| is_at_or_below(parent, path)))
+    }
+}
+
+fn is_at_or_below(path: &[u8], above: &[u8]) -> bool {
+    path::upwards(path).any(|at| at == above)
 }
 
 impl Ends {
@@ -60,27 +106,70 @@ fn session_of(request: &Request) -> Option<SessionId> {
 impl Shard {
     /// Gives a request back unless it has to wait until it is known that a session has ended, or for what
     /// its own session has asked before and what waits for that.
-    pub(super) fn hold_for_ends(&mut self, request: Request) -> Option<Request> {
-        let service = self.state.coordination();
-        let ends = &mut self.coordination.ends;
-        if service.ending().is_empty() && ends.held.is_empty() {
+    pub(super) fn hold_for_ends(&mut self, now: Now, request: Request) -> Option<Request> {
+        let ends = &self.coordination.ends;
+        if ends.hidden.of.is_empty() && ends.held.is_empty() {
             return Some(request);
         }
         let Body::Coordinate(ask) = &request.body else { return Some(request) };
-        let session = ask.session();
-        let behind = session.is_some_and(|session| ends.holding.contains_key(&session));
-        let awaits = |(path, deep): (&Blob, bool)| service.awaits_end(path, deep);
-        if !behind && !ask.paths().into_iter().any(awaits) {
-            return Some(request);
-        }
-        if ends.held.len() >= FROZEN_REQUESTS_MAX {
-            // Its client cannot go on as if this had been asked.
-            self.answer(request.gateway, request.token, Answer::Unknown);
+        let awaits = |(path, deep): (&[u8], bool)| ends.hidden.shows(path, deep);
+        if ask.paths().into_iter().any(awaits) {
+            self.keep_for_ends(now, request);
             return None;
         }
-        session.into_iter().for_each(|session| *ends.holding.entry(session).or_default() += 1);
-        ends.held.push_back(request);
+        self.hold_behind(now, request)
+    }
+
+    /// The same for a request that waits for its own session alone. That a client is there, comes back or
+    /// leaves does not wait for anything.
+    pub(in super::super) fn hold_behind(&mut self, now: Now, request: Request) -> Option<Request> {
+        let Body::Coordinate(ask) = &request.body else { return Some(request) };
+        let waits = matches!(&**ask, Ask::Write(_) | Ask::Of(..));
+        let session =
+            ask.session().filter(|_| waits && !matches!(**ask, Ask::Of(_, OfSession::Ping)));
+        if session.is_none_or(|session| !self.coordination.ends.holding.contains_key(&session)) {
+            return Some(request);
+        }
+        self.keep_for_ends(now, request);
         None
+    }
+
+    fn keep_for_ends(&mut self, now: Now, request: Request) {
+        let ends = &mut self.coordination.ends;
+        if ends.held.len() >= FROZEN_REQUESTS_MAX {
+            // Its client cannot go on as if this had been asked.
+            return self.answer(request.gateway, request.token, Answer::Unknown);
+        }
+        if let Some(session) = session_of(&request) {
+            *ends.holding.entry(session).or_default() += 1;
+            self.coordination.liveness.hear(session, now.mono_us);
+        }
+        self.coordination.ends.held.push_back(request);
+    }
+
+    /// The session comes to another connection, or leaves the one that it had: what it has asked there and
+    /// waits is not done.
+    pub(super) fn drop_held(&mut self, session: SessionId) {
+        if self.coordination.ends.holding.remove(&session).is_none() {
+            return;
+        }
+        let held = std::mem::take(&mut self.coordination.ends.held);
+        for request in held {
+            if session_of(&request) == Some(session) {
+                let moved = Err(Code::SessionMoved);
+                self.answer_asked(request.gateway, request.token, Some(session), moved);
+            } else {
+                self.coordination.ends.held.push_back(request);
+            }
+        }
+    }
+
+    /// A session has begun to end here: its nodes are hidden until it is known that it has.
+    fn hide_nodes(&mut self, session: SessionId) {
+        if let Some(ending) = self.state.coordination().ending().get(&session) {
+            let nodes = ending.session.ephemerals.iter().cloned();
+            self.coordination.ends.hidden.hide(session, nodes);
+        }
     }
 
     /// A change is carried out that may be a step of an end. Tells whether its answer comes later.
@@ -92,9 +181,14 @@ impl Shard {
                     let told = self.coordination.told(session);
                     self.coordination.ends.askers.insert(session, (target, told));
                 }
+                self.hide_nodes(session);
                 self.remind_of(session);
                 self.coordination.ends.again_us.get_or_insert(now.mono_us + ENDS_AGAIN_US);
                 true
+            }
+            Write::Spread(Step::Depart { .. }) => {
+                self.hide_nodes(session);
+                false
             }
             Write::Spread(Step::Finish) => {
                 let asker = self.coordination.ends.askers.remove(&session);
@@ -103,10 +197,12 @@ impl Shard {
                     let answered = Box::new(Answered { reply, zxid, told });
                     self.answer(gateway, token, Answer::Coordinated(answered));
                 }
+                self.coordination.ends.hidden.show(session);
                 self.go_on_after_ends(now);
                 false
             }
             Write::Spread(Step::Gone) => {
+                self.coordination.ends.hidden.show(session);
                 self.go_on_after_ends(now);
                 false
             }
@@ -114,14 +210,16 @@ impl Shard {
         }
     }
 
-    /// What has waited for the end of a session goes on, and waits again if it must.
-    fn go_on_after_ends(&mut self, now: Now) {
+    /// What has waited for the end of a session goes on, and waits again if it must. While the shard stands
+    /// still it all waits for that.
+    pub(in super::super) fn go_on_after_ends(&mut self, now: Now) {
+        if self.is_frozen() {
+            return;
+        }
         let ends = &mut self.coordination.ends;
         ends.holding.clear();
         for request in std::mem::take(&mut ends.held) {
-            if let Some(request) = self.hold_back(now, request) {
-                self.coordinate(now, request);
-            }
+            self.coordinate(now, request);
         }
     }
 
@@ -147,7 +245,9 @@ impl Shard {
 
     /// A lead begins: what the one before it has begun to end goes on.
     pub(super) fn watch_over_ends(&mut self, now: Now) {
-        self.coordination.ends.again_us = Some(now.mono_us);
+        self.coordination.ends.again_us = (self.config.id == HOME).then_some(now.mono_us);
+        let ending: Vec<_> = self.state.coordination().ending().keys().copied().collect();
+        ending.into_iter().for_each(|session| self.hide_nodes(session));
     }
 
     /// The lead has ended. Whoever waits is told.

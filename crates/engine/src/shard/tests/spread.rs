@@ -5,8 +5,9 @@ use super::coordination::{H, children, create, read, set};
 use super::*;
 use crate::coordination::service::Command;
 use crate::coordination::spread::{Spread, Step};
-use crate::coordination::{Ask, Reply as R, SessionId, Write, Zxid};
+use crate::coordination::{Ask, OfSession, Reply as R, SessionId, Write, Zxid};
 use crate::level::Level;
+use crate::message::CutStep;
 
 const ANN: SessionId = SessionId(70);
 const BEN: SessionId = SessionId(80);
@@ -90,7 +91,7 @@ fn what_could_show_a_node_whose_session_ends_waits_until_that_is_certain() {
     let departed = story.spread_step(G, ANN, Step::Depart { ended: Zxid(300) });
     assert_eq!(story.then_told(), [format!("{departed} Done")]);
     let refused = story.write(ANN, set("/b", "x"));
-    assert_eq!(story.then_told(), [format!("{refused} SessionExpired")]);
+    assert_eq!(story.then_told(), [format!("{refused} SessionMoved")]);
     // What is about something else goes on, until its session waits for what does not.
     let other = story.of(BEN, read("/b", false));
     assert_eq!(story.then_told(), [format!("{other} data ")]);
@@ -119,6 +120,60 @@ fn what_could_show_a_node_whose_session_ends_waits_until_that_is_certain() {
     story.spread_step(G, ANN, Step::Gone);
     assert_eq!(story.then_told().len(), 3);
     assert!(story.shard.state().coordination().ending().is_empty());
+}
+
+#[test]
+fn what_has_waited_is_not_done_for_a_session_that_has_come_back_or_left() {
+    for comes_back in [true, false] {
+        let mut story = Story::of_shard(1);
+        story.enter(G, ANN, 100);
+        story.enter(G, BEN, 101);
+        story.write(ANN, create("/a", true));
+        story.then_told();
+        story.spread_step(G, ANN, Step::Depart { ended: Zxid(300) });
+        story.then_told();
+        let waits = story.of(BEN, read("/a", true));
+        let behind = story.write(BEN, create("/b", false));
+        assert_eq!(story.then_told(), Vec::<String>::new());
+        // That its client is there waits for nothing.
+        let there = story.of(BEN, OfSession::Ping);
+        assert_eq!(story.then_told(), [format!("{there} Done")]);
+        if comes_back {
+            story.enter(G, BEN, 400);
+        } else {
+            story.coordinate(G, Ask::Leave(BEN));
+        }
+        let told = story.then_told();
+        for token in [waits, behind] {
+            assert!(told.contains(&format!("{token} SessionMoved")), "{told:?}");
+        }
+        story.spread_step(G, ANN, Step::Gone);
+        assert_eq!(story.then_told().len(), 1);
+        assert!(story.shard.state().coordination().tree().is_empty());
+    }
+}
+
+#[test]
+fn a_session_keeps_its_order_if_a_backup_begins_while_something_of_it_waits() {
+    let mut story = Story::of_shard(1);
+    story.enter(G, ANN, 100);
+    story.enter(G, BEN, 101);
+    story.write(ANN, create("/a", true));
+    story.write(BEN, create("/b", false));
+    story.spread_step(G, ANN, Step::Depart { ended: Zxid(300) });
+    story.then_told();
+    let looks = story.of(BEN, children("/", false));
+    story.spread_step(G, ANN, Step::Gone);
+    let cut = |step| Body::Cut { cut: 1, step };
+    story.ask(cut(CutStep::Freeze));
+    let writes = story.write(BEN, set("/b", "x"));
+    story.then_told();
+    story.ask(cut(CutStep::Release));
+    let told = story.then_told();
+    let place = |start: String| told.iter().position(|told| told.starts_with(&start));
+    let (first, second) =
+        (place(format!("{looks} 2 children")), place(format!("{writes} version 1")));
+    assert!(first.is_some() && first < second, "{told:?}");
 }
 
 #[test]
