@@ -153,8 +153,8 @@ impl Gateway {
         }
     }
 
-    /// A session is at a shard, or was refused there: others have ended since it has joined, and it joins once
-    /// more. If it was brought to another gateway, shard 0 says so.
+    /// A session is at a shard, or was refused there: others have ended since it has joined, and it joins
+    /// once more. If it was brought to another gateway, shard 0 says so.
     pub(super) fn entered(&mut self, id: CoordinationClient, entered: Option<(ShardId, Zxid)>) {
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
         if let Some((shard, known)) = entered {
