@@ -46,6 +46,13 @@ class Cluster:
         addresses = ",".join([*self.addresses[:knows], name])
         return self.server(number, addresses, "--join"), name
 
+    def serve_zookeeper(self, *flags):
+        """Lets all servers, which are not started yet, serve ZooKeeper's clients: their ports."""
+        ports = [free_port() for _ in self.nodes]
+        for node, port in zip(self.nodes, ports):
+            node.flags += ["--zookeeper-port", str(port), *flags]
+        return ports
+
     def start(self):
         """Starts all servers and waits until they serve."""
         for node in self.nodes:

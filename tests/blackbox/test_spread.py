@@ -139,9 +139,7 @@ def test_what_the_tree_is_spread_over_stays(spread, tmp_path):
 
 def test_sessions_go_on_when_a_machine_is_lost_that_leads_some_shards(tmp_path):
     cluster = Cluster(tmp_path, shards=4)
-    ports = [free_port() for _ in cluster.nodes]
-    for node, port in zip(cluster.nodes, ports):
-        node.flags += ["--zookeeper-port", str(port), "--zookeeper-shards", "4"]
+    ports = cluster.serve_zookeeper("--zookeeper-shards", "4")
     cluster.start()
     hosts = ",".join(f"127.0.0.1:{port}" for port in ports[:2])
     client = KazooClient(hosts, timeout=10)

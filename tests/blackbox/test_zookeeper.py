@@ -245,9 +245,7 @@ def test_what_is_beyond_a_hard_quota_is_refused(tmp_path):
 
 def test_sessions_survive_the_loss_of_a_machine(tmp_path):
     cluster = Cluster(tmp_path, shards=2)
-    ports = [free_port() for _ in cluster.nodes]
-    for node, port in zip(cluster.nodes, ports):
-        node.flags += ["--zookeeper-port", str(port)]
+    ports = cluster.serve_zookeeper()
     cluster.start()
     hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
     client = KazooClient(hosts, timeout=10, randomize_hosts=False)

@@ -6,7 +6,7 @@ import socket
 import jute
 import pytest
 from clusters import Cluster
-from harness import free_port, until
+from harness import until
 from zookeeper import said
 
 
@@ -96,9 +96,7 @@ def test_who_asks_may_close_its_side_first(both):
 
 def test_words_are_answered_without_a_quorum(tmp_path):
     cluster = Cluster(tmp_path, shards=1)
-    ports = [free_port() for _ in cluster.nodes]
-    for node, port in zip(cluster.nodes, ports):
-        node.flags += ["--zookeeper-port", str(port)]
+    ports = cluster.serve_zookeeper()
     cluster.start()
     try:
         session = jute.Raw(ports[0]).connect()

@@ -51,11 +51,6 @@ impl Identity {
         self.gateway(shard.0 % self.workers)
     }
 
-    /// In a cluster, the gateway that finds out about a shard's unfinished transactions.
-    pub fn home(&self, shard: ShardId) -> Option<GatewayId> {
-        self.is_clustered().then(|| self.beside(shard))
-    }
-
     /// This machine's place in the groups of the shards.
     pub fn membership(&self, map: Option<&ShardMap>, shard: ShardId) -> Membership {
         match &self.cluster {

@@ -60,7 +60,7 @@ pub fn recover(
             concurrency: options.concurrency,
             seed: u64::from_le_bytes(random()),
             beside: identity.beside(shard),
-            home: identity.home(shard),
+            clustered: identity.is_clustered(),
             broken: None,
         };
         let membership = identity.membership(map, shard);

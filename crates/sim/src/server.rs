@@ -215,10 +215,10 @@ pub fn start(
             plant.snapshot(&mut parts);
         }
         let beside = id_of(id.0 % shape.workers);
-        let home = shape.is_cluster().then_some(beside);
+        let clustered = shape.is_cluster();
         let broken = plant.and_then(Plant::rule);
         let concurrency = shape.concurrency;
-        let config = shard::Config { id, concurrency, seed: own_seed, beside, home, broken };
+        let config = shard::Config { id, concurrency, seed: own_seed, beside, clustered, broken };
         let membership = shape.membership(machine, map.as_ref(), id);
         let setup = Setup { shard: config, membership };
         let replica = Replica::recover(setup, build, now, parts, recovered);

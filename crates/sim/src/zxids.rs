@@ -52,12 +52,17 @@ pub fn stamp(history: &mut History, disk: &Disk, shard: ShardId) -> Result<(), S
             _ => of.entry(session).or_default().push_back((zxid, command)),
         }
     }
+    stamp_sessions(history, of);
+    Ok(())
+}
+
+/// Gives the requests of each session their places among what the log has of it.
+fn stamp_sessions(history: &mut History, mut of: BTreeMap<i64, VecDeque<Logged>>) {
     for session in &mut history.sessions {
         let logged = of.remove(&session.id).unwrap_or_default();
         let strays = stamp_session(session, logged);
         history.strays.extend(strays.into_iter().map(|(zxid, _)| (session.id, zxid)));
     }
-    Ok(())
 }
 
 /// The same for one shard of a tree that is spread, without the requests that end sessions. A session that is
@@ -94,12 +99,8 @@ pub fn stamp_part(history: &mut History, disk: &Disk, shard: ShardId) -> Result<
     for logged in changes.into_iter().filter(is_asked) {
         of.entry(logged.1.session.0).or_default().push_back(logged);
     }
-    for session in &mut history.sessions {
-        session.closed = closed.contains(&session.id);
-        let logged = of.remove(&session.id).unwrap_or_default();
-        let strays = stamp_session(session, logged);
-        history.strays.extend(strays.into_iter().map(|(zxid, _)| (session.id, zxid)));
-    }
+    history.sessions.iter_mut().for_each(|s| s.closed = closed.contains(&s.id));
+    stamp_sessions(history, of);
     Ok(())
 }
 

@@ -66,7 +66,7 @@ impl World {
                     concurrency: Concurrency::named("full").unwrap(),
                     seed: seed * 10 + u64::from(own.0),
                     beside: GatewayId { machine: own, ..GATEWAY },
-                    home: Some(GatewayId { machine: own, ..GATEWAY }),
+                    clustered: true,
                     broken: None,
                 },
                 membership: Membership::clustered(own, voters.clone()),

@@ -28,7 +28,6 @@ impl Story {
         let now = Now { wall_us: 1_000_000_000, mono_us: 1_000_000 };
         let voters: Vec<_> = (1..=3).map(MachineId).collect();
         let replica = |&own: &MachineId| {
-            let home = Some(GatewayId { machine: own, ..GATEWAY });
             let concurrency = Concurrency::named("full").unwrap();
             let seed = u64::from(own.0);
             let setup = Setup {
@@ -37,7 +36,7 @@ impl Story {
                     concurrency,
                     seed,
                     beside: GatewayId { machine: own, ..GATEWAY },
-                    home,
+                    clustered: true,
                     broken: None,
                 },
                 membership: Membership::clustered(own, voters.clone()),

@@ -80,14 +80,20 @@ const MARKS: &[&str] = &[
     "watches_told",
 ];
 
-#[test]
-fn seeds_pass_and_see_what_is_rare() {
+/// What so many seeds show, none of which fails.
+fn passes(seeds: u64, focus: Focus, flag: &str) -> Report {
     let mut report = Report::default();
-    for seed in 1..=SEEDS {
-        let run = run(seed, Focus::Everything, None);
-        assert_eq!(run.failure, None, "claret sim --seed {seed}");
+    for seed in 1..=seeds {
+        let run = run(seed, focus, None);
+        assert_eq!(run.failure, None, "claret sim{flag} --seed {seed}");
         report.add(&run);
     }
+    report
+}
+
+#[test]
+fn seeds_pass_and_see_what_is_rare() {
+    let report = passes(SEEDS, Focus::Everything, "");
     let unseen: Vec<_> = MARKS.iter().filter(|mark| !report.marks.contains_key(*mark)).collect();
     let unhurt: Vec<_> = FAULTS.iter().filter(|kind| !report.faults.contains_key(*kind)).collect();
     assert_eq!((unseen, unhurt), (vec![], vec![]), "not in {SEEDS} seeds");
@@ -95,12 +101,7 @@ fn seeds_pass_and_see_what_is_rare() {
 
 #[test]
 fn a_tree_that_is_spread_keeps_its_promises() {
-    let mut report = Report::default();
-    for seed in 1..=TREES {
-        let run = run(seed, Focus::Trees, None);
-        assert_eq!(run.failure, None, "claret sim --trees --seed {seed}");
-        report.add(&run);
-    }
+    let report = passes(TREES, Focus::Trees, " --trees");
     let rare = ["trees_spread", "sessions_expired", "sessions_resumed", "watches_set_again"];
     let unseen: Vec<_> = rare.iter().filter(|mark| !report.marks.contains_key(*mark)).collect();
     assert_eq!(unseen, Vec::<&&str>::new(), "not in {TREES} seeds");

@@ -26,7 +26,7 @@ fn follower() -> Node<EntryFormat> {
             concurrency,
             seed: 1,
             beside: id,
-            home: Some(id),
+            clustered: true,
             broken: None,
         },
         membership: Membership::clustered(id.machine, voters),

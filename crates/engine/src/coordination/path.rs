@@ -54,6 +54,11 @@ pub fn upwards(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(Some(path), |path| split(path).map(|(parent, _)| parent))
 }
 
+/// Whether a path is another one or below it.
+pub fn is_at_or_below(path: &[u8], above: &[u8]) -> bool {
+    upwards(path).any(|at| at == above)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +88,9 @@ mod tests {
         assert_eq!(split(b"/a/b"), Some((b"/a".as_slice(), b"b".as_slice())));
         assert_eq!(join(b"/", b"a"), Blob::from("/a"));
         assert_eq!(join(b"/a", b"b"), Blob::from("/a/b"));
+        for (path, is) in [("/a/b", true), ("/a", true), ("/ab", false), ("/", false)] {
+            assert_eq!(is_at_or_below(path.as_bytes(), b"/a"), is, "{path}");
+        }
         let up: Vec<&[u8]> = upwards(b"/a/b").collect();
         assert_eq!(up, [b"/a/b".as_slice(), b"/a", b"/"]);
     }

@@ -101,8 +101,6 @@ struct Client {
     next: u64,
     /// The shards where its session is, shard 0 first.
     parts: Parts,
-    /// The latest change that it knows of.
-    known: Zxid,
     /// The request that ends the session.
     ends: Option<u64>,
     closing: bool,
@@ -139,12 +137,24 @@ impl Client {
     fn comes_to(&mut self, shard: ShardId, known: Zxid) {
         self.parts.retain(|(of, _)| *of != shard);
         self.parts.push((shard, Part { known, ..Part::default() }));
-        self.known = self.known.max(known);
+    }
+
+    /// The latest change that it knows of.
+    fn known(&self) -> Zxid {
+        self.parts.iter().map(|(_, part)| part.known).max().unwrap_or_default()
+    }
+
+    /// A request, as it is sent at once or later. Others than changes have in them who asks.
+    fn request(&self, seq: u64, asked: Asked) -> turns::Waiting {
+        let identities = match &asked {
+            Asked::Write(_) => self.identities.clone(),
+            _ => Vec::new(),
+        };
+        (seq, asked, identities)
     }
 
     /// It hears of a change at a shard.
     fn hears(&mut self, shard: ShardId, zxid: Zxid) {
-        self.known = self.known.max(zxid);
         if let Some(part) = self.part(shard) {
             part.known = part.known.max(zxid);
         }
@@ -153,7 +163,7 @@ impl Client {
     /// The latest change up to which it has been told of everything that it watches.
     fn told_up_to(&self) -> Zxid {
         let watching = self.parts.iter().filter(|(_, part)| part.watches);
-        watching.map(|(_, part)| part.known).min().unwrap_or(self.known)
+        watching.map(|(_, part)| part.known).min().unwrap_or_else(|| self.known())
     }
 }
 
@@ -287,7 +297,7 @@ impl Gateway {
         let seq = client.next;
         client.next += 1;
         client.queue.push_back((seq, None));
-        let known = client.known;
+        let known = client.known();
         match asked {
             Asked::Proved(identity) => {
                 if !client.identities.contains(&identity) {
@@ -298,8 +308,8 @@ impl Gateway {
             Asked::Refused(code) => self.client_answered(id, seq, known, Err(code)),
             asked if in_turn => self.take_turn(id, seq, asked),
             asked => {
-                let identities = client.identities.clone();
-                self.send_request(id, HOME, (seq, asked, identities));
+                let request = client.request(seq, asked);
+                self.send_request(id, HOME, request);
             }
         }
     }
@@ -338,7 +348,7 @@ impl Gateway {
                 if write == Write::Close {
                     client.ends = Some(seq);
                 }
-                let after = if spread { client.known } else { Zxid::default() };
+                let after = if spread { client.known() } else { Zxid::default() };
                 Ask::Write(Command { identities, after, ..Command::of(session, write) })
             }
             Asked::Of(of) => {
@@ -478,7 +488,7 @@ impl Gateway {
     fn client_is_on(&mut self, id: CoordinationClient) {
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
         let Some(session) = client.session else { return };
-        if client.known < client.turns.seen {
+        if client.known() < client.turns.seen {
             // It has seen what this cluster has not.
             return self.end_client(id);
         }

@@ -99,18 +99,11 @@ impl<C> Placement<C> {
         // A shard that the map does not know yet comes out of a split.
         let founded = map.holders_of(shard).first().map(|_| map.founders_of(shard));
         let founders = founded.unwrap_or_default().to_vec();
-        let home = GatewayId { worker: shard.0 % workers, ..own };
+        let beside = GatewayId { worker: shard.0 % workers, ..own };
         let seed = mix(self.placing.seed ^ u64::from(shard.0));
         let concurrency = self.placing.concurrency;
         Some(Setup {
-            shard: Config {
-                id: shard,
-                concurrency,
-                seed,
-                beside: home,
-                home: Some(home),
-                broken: None,
-            },
+            shard: Config { id: shard, concurrency, seed, beside, clustered: true, broken: None },
             membership: Membership::clustered(own.machine, founders),
         })
     }

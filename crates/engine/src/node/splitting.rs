@@ -132,7 +132,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             concurrency,
             seed: 0,
             beside: crate::message::GatewayId::default(),
-            home: None,
+            clustered: false,
             broken: None,
         };
         let mut shard = Shard::restored(config, state, header.clock);

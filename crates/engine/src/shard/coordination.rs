@@ -140,7 +140,7 @@ impl Shard {
     }
 
     fn log_command(&mut self, mut command: Command, target: Target) {
-        command.quotas = self.holds_quotas;
+        command.quotas = self.all_understand(Level::QUOTAS);
         *self.coordination.writing.entry(command.session).or_default() += 1;
         self.log(LogRecord::Coordinate(Box::new(command)), target);
     }
@@ -149,8 +149,7 @@ impl Shard {
     pub(super) fn coordinate(&mut self, now: Now, request: Request) {
         let Some(request) = self.hold_for_ends(now, request) else { return };
         let Body::Coordinate(ask) = &request.body else { return };
-        let level = ask.level();
-        if !self.logs_coordination || (level > Level::COORDINATED && !self.logs_spread) {
+        if !self.all_understand(ask.level()) {
             let unknown = Err(Code::Unimplemented);
             return self.answer_asked(request.gateway, request.token, None, unknown);
         }

@@ -62,7 +62,9 @@ impl Shard {
     /// Transactions that are prepared here, and of which nobody has said for long what became of
     /// them, are reported to the gateway next to this shard.
     pub(super) fn find_orphans(&mut self, now: Now) {
-        let Some(home) = self.config.home else { return };
+        if !self.config.clustered {
+            return;
+        }
         let silent = |touched_us: u64| now.mono_us.saturating_sub(touched_us) >= ORPHAN_US;
         let orphans: Vec<TxnId> = self
             .txns
@@ -75,7 +77,7 @@ impl Shard {
             entry.touched_us = now.mono_us;
             let Some(prepared) = self.state.prepared().get(&txn) else { continue };
             let participants = prepared.prepare.participants.clone();
-            self.notice(home, Token::default(), Notice::Orphan { txn, participants });
+            self.notice(self.config.beside, Token::default(), Notice::Orphan { txn, participants });
         }
     }
 

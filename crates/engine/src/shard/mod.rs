@@ -69,11 +69,11 @@ pub struct Config {
     pub concurrency: Concurrency,
     /// Seed of its random numbers.
     pub seed: u64,
-    /// The gateway next to it.
+    /// The gateway next to it, which carries the word of sessions that end and, in a cluster, finds out what
+    /// became of transactions whose own gateway is silent.
     pub beside: GatewayId,
-    /// In a cluster: that gateway, which finds out what became of transactions whose own
-    /// gateway is silent. A server that is alone settles them when it starts.
-    pub home: Option<GatewayId>,
+    /// There are other machines, or may be. A server that is alone settles open transactions when it starts.
+    pub clustered: bool,
     /// A rule of the order of pipelines that it breaks. A server's shards break none.
     pub broken: Option<Rule>,
 }
@@ -226,14 +226,8 @@ pub struct Shard {
     giving: Option<Range>,
     born: Option<split::Born>,
     streams: streams::LeaderStreams,
-    /// All who read the log understand records about streams, about those whose order is handed on, and
-    /// about the coordination service.
-    logs_streams: bool,
-    logs_chains: bool,
-    logs_coordination: bool,
-    /// Whether all who read the log know quotas, and trees that are spread.
-    holds_quotas: bool,
-    logs_spread: bool,
+    /// What all who read the log understand.
+    level: Level,
     coordination: coordination::Leader,
     outputs: VecDeque<Response>,
     stats: ShardStats,
@@ -279,15 +273,11 @@ impl Shard {
             contention: Contention::default(),
             snapshot: None,
             cut: None,
-            recent: config.home.map(|_| Recent::default()),
+            recent: config.clustered.then(Recent::default),
             giving: None,
             born: None,
             streams: streams::LeaderStreams::default(),
-            logs_streams: false,
-            logs_chains: false,
-            logs_coordination: false,
-            holds_quotas: false,
-            logs_spread: false,
+            level: Level::CLUSTERS,
             coordination: coordination::Leader::default(),
             outputs: VecDeque::new(),
             stats: ShardStats::default(),
@@ -332,11 +322,12 @@ impl Shard {
 
     /// All who read the log understand this level.
     pub fn use_level(&mut self, level: Level) {
-        self.logs_streams = level.suffices_for(Level::ORDERED);
-        self.logs_chains = level.suffices_for(Level::CHAINED);
-        self.logs_coordination = level.suffices_for(Level::COORDINATED);
-        self.holds_quotas = level.suffices_for(Level::QUOTAS);
-        self.logs_spread = level.suffices_for(Level::SPREAD);
+        self.level = level;
+    }
+
+    /// Whether all who read the log understand what came with a level.
+    fn all_understand(&self, level: Level) -> bool {
+        self.level.suffices_for(level)
     }
 
     /// The shard's logical clock.
@@ -349,20 +340,8 @@ impl Shard {
     pub(crate) fn restore(&mut self, state: State, clock: Timestamp) {
         let outputs = std::mem::take(&mut self.outputs);
         let stats = std::mem::take(&mut self.stats);
-        let (logs_streams, logs_chains) = (self.logs_streams, self.logs_chains);
-        let (logs_coordination, holds_quotas) = (self.logs_coordination, self.holds_quotas);
-        let logs_spread = self.logs_spread;
         let restored = Self::restored(self.config, state, clock);
-        *self = Self {
-            outputs,
-            stats,
-            logs_streams,
-            logs_chains,
-            logs_coordination,
-            holds_quotas,
-            logs_spread,
-            ..restored
-        };
+        *self = Self { outputs, stats, level: self.level, ..restored };
     }
 
     /// The next answer for a gateway.
@@ -377,7 +356,7 @@ impl Shard {
             let wait_ms = at.saturating_sub(now.wall_ms()).clamp(1, 100);
             now.mono_us + wait_ms * 1000
         });
-        let prepared = self.config.home.is_some() && !self.state.prepared().is_empty();
+        let prepared = self.config.clustered && !self.state.prepared().is_empty();
         let watching = !self.waiters.is_empty() || prepared;
         let soon = !self.waiters.is_empty() && self.streams.hold_records();
         let wait_us = if soon { UNITS_OWE_US } else { 100_000 };
@@ -641,7 +620,7 @@ impl Shard {
     /// Until when outcomes may wait, if nothing else does. On a machine that is alone all shards share
     /// the writes of one log, and there is nothing to gain.
     pub fn outcomes_due_us(&self) -> Option<u64> {
-        let waits = self.config.home.is_some() && self.has_only_outcomes();
+        let waits = self.config.clustered && self.has_only_outcomes();
         waits.then_some(self.building.since_us + OUTCOMES_WAIT_US)
     }
 

@@ -172,18 +172,20 @@ mod tests {
         LogRecord::Apply(Apply { ops, guards, request: Some(request), ..Apply::default() })
     }
 
-    #[test]
-    fn records_go_where_their_slots_go_and_both_know_what_was_done() {
-        let concurrency = crate::message::Concurrency::FULL;
-        let config = super::super::Config {
+    fn alone() -> Shard {
+        Shard::new(super::super::Config {
             id: ShardId(0),
-            concurrency,
+            concurrency: crate::message::Concurrency::FULL,
             seed: 1,
             beside: GatewayId::default(),
-            home: None,
+            clustered: false,
             broken: None,
-        };
-        let (mut shard, now) = (Shard::new(config), Now::default());
+        })
+    }
+
+    #[test]
+    fn records_go_where_their_slots_go_and_both_know_what_was_done() {
+        let (mut shard, now) = (alone(), Now::default());
         let (stays, goes) = ("b", "foo");
         let at = slot(goes.as_bytes());
         assert!(slot(stays.as_bytes()) < at);
@@ -206,16 +208,7 @@ mod tests {
 
     #[test]
     fn who_asks_in_the_wrong_place_is_told() {
-        let concurrency = crate::message::Concurrency::FULL;
-        let config = super::super::Config {
-            id: ShardId(0),
-            concurrency,
-            seed: 1,
-            beside: GatewayId::default(),
-            home: None,
-            broken: None,
-        };
-        let (mut shard, now) = (Shard::new(config), Now::default());
+        let (mut shard, now) = (alone(), Now::default());
         let split = LogRecord::Split { child: ShardId(1), first: 0, at: 5000, last: 16_383 };
         shard.replay(now, entry(30, split));
         for (key, moved) in [("b", false), ("foo", true)] {

@@ -41,7 +41,7 @@ impl Story {
             concurrency,
             seed: 7,
             beside: GatewayId::default(),
-            home: None,
+            clustered: false,
             broken: None,
         });
         Self { shard, now: Now { wall_us: 1_000_000_000, mono_us: 5_000_000 }, token: 0 }

@@ -96,7 +96,7 @@ impl World {
                 concurrency,
                 seed,
                 beside: GatewayId::default(),
-                home: None,
+                clustered: false,
                 broken: None,
             })
         };

@@ -45,7 +45,7 @@ fn node(own: u16, now: Now) -> Node<EntryFormat> {
             concurrency,
             seed,
             beside: id,
-            home: Some(id),
+            clustered: true,
             broken: None,
         };
         let membership = Membership::clustered(id.machine, voters.clone());

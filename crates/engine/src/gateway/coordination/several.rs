@@ -227,7 +227,7 @@ impl Own {
         let fixed = tree::FIXED.into_iter().map(str::as_bytes).filter(|other| *other != path);
         let parents = |of: &&[u8]| path::parent_to_be(of) == Some(path);
         let children = fixed.clone().filter(parents).count() as i32;
-        let nodes = fixed.filter(|of| path::upwards(of).any(|above| above == path)).count() as i32;
+        let nodes = fixed.filter(|of| path::is_at_or_below(of, path)).count() as i32;
         Self { children, nodes }
     }
 
@@ -329,7 +329,7 @@ impl Gateway {
         let spread = self.spread();
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
         let Some(look) = client.several.look.take() else { return };
-        let (seq, known) = (look.seq, client.known);
+        let (seq, known) = (look.seq, client.known());
         let changed = look.changed.clone();
         let watched = match &look.of {
             OfSession::Read { read: Read::Children { path, .. }, watch: true, .. } => {

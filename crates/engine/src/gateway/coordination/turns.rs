@@ -23,7 +23,6 @@ pub(super) struct Turns {
     at: Option<ShardId>,
     /// Shards that it has joined and not entered yet.
     entering: Vec<ShardId>,
-    joining: bool,
     /// How many of them have not answered.
     asked_to_enter: usize,
     /// When shard 0 was asked anything the last time, in monotonic microseconds.
@@ -48,11 +47,8 @@ impl Gateway {
     pub(super) fn take_turn(&mut self, id: CoordinationClient, seq: u64, asked: Asked) {
         let now = self.now;
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
-        let identities = match &asked {
-            Asked::Write(_) => client.identities.clone(),
-            _ => Vec::new(),
-        };
-        client.turns.waiting.push_back((seq, asked, identities));
+        let waiting = client.request(seq, asked);
+        client.turns.waiting.push_back(waiting);
         // Shard 0 alone decides that a session was silent for too long.
         let silent_us = now.mono_us.saturating_sub(client.turns.home_us);
         let often_us = u64::from(client.timeout_ms.unsigned_abs()) * 1000 / 6;
@@ -93,7 +89,7 @@ impl Gateway {
                 return;
             }
             let Some((seq, asked, identities)) = client.turns.waiting.pop_front() else { return };
-            let known = client.known;
+            let known = client.known();
             match plan {
                 Plan::Refused(code) => self.client_answered(id, seq, known, Err(code)),
                 Plan::One(shard) => {
@@ -122,8 +118,9 @@ impl Gateway {
     /// A session is about to enter shards: shard 0 has to know before.
     pub(super) fn join_shards(&mut self, id: CoordinationClient, shards: Vec<ShardId>) {
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
-        let Some(session) = client.session.filter(|_| !client.turns.joining) else { return };
-        client.turns.joining = true;
+        let Some(session) = client.session.filter(|_| client.turns.entering.is_empty()) else {
+            return;
+        };
         client.turns.entering = shards.clone();
         let command = Command::of(session, Write::Spread(Step::Join(shards)));
         self.ask_shard(id, HOME, Errand::Join, Ask::Write(command));
@@ -165,7 +162,6 @@ impl Gateway {
         if client.turns.asked_to_enter > 0 {
             return;
         }
-        client.turns.joining = false;
         if !client.turns.entering.is_empty() {
             let again = std::mem::take(&mut client.turns.entering);
             return self.join_shards(id, again);

@@ -31,7 +31,7 @@ impl Story {
         }
     }
 
-    fn came(&mut self) -> CoordinationClient {
+    pub(super) fn came(&mut self) -> CoordinationClient {
         let who = Identity { scheme: Blob::from("ip"), id: Blob::from("::1") };
         self.gateway.client_came(self.now, who)
     }

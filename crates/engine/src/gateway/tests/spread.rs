@@ -50,10 +50,7 @@ impl Spread {
     /// A client with a session at shard 0.
     fn new() -> Self {
         let mut story = Story::new();
-        let client = story.gateway.client_came(
-            story.now,
-            crate::coordination::Identity { scheme: Blob::from("ip"), id: Blob::from("::1") },
-        );
+        let client = story.came();
         let mut spread = Self { story, client, said: Vec::new(), zxid: 10 };
         spread.story.gateway.client_connects(spread.story.now, client, Connect::default());
         let over = spread.asked();
@@ -320,8 +317,7 @@ fn a_client_that_comes_back_enters_all_shards_again_before_it_is_on() {
     ann.story.gateway.client_left(ann.story.now, ann.client);
     let left = ann.asked();
     assert_eq!(left.iter().map(|(shard, ..)| *shard).collect::<Vec<_>>(), [HOME, OTHER]);
-    let who = crate::coordination::Identity { scheme: Blob::from("ip"), id: Blob::from("::1") };
-    ann.client = ann.story.gateway.client_came(ann.story.now, who);
+    ann.client = ann.story.came();
     let connect = Connect { session: Some(ANN), seen: Zxid(ann.zxid), ..Connect::default() };
     ann.story.gateway.client_connects(ann.story.now, ann.client, connect);
     let back = ann.asked();
@@ -352,8 +348,7 @@ fn what_a_connection_has_not_sent_when_its_session_comes_to_another_one_is_not_s
         ann.asks(set("/b"));
         let first = ann.asked();
         assert_eq!(first.len(), 1);
-        let who = crate::coordination::Identity { scheme: Blob::from("ip"), id: Blob::from("::1") };
-        let other = ann.story.gateway.client_came(ann.story.now, who);
+        let other = ann.story.came();
         let connect = Connect { session: Some(ANN), ..Connect::default() };
         ann.story.gateway.client_connects(ann.story.now, other, connect);
         let resume = ann.asked();

@@ -23,9 +23,9 @@ pub(super) struct Ends {
     askers: BTreeMap<SessionId, (Target, u64)>,
     /// When to remind a gateway of the ends that are not complete, in monotonic microseconds.
     again_us: Option<u64>,
-    /// What waits until it is known that sessions have ended, in its order, and how much of it is whose.
+    /// What waits until it is known that sessions have ended, in its order, and whose it is.
     held: VecDeque<Request>,
-    holding: BTreeMap<SessionId, u32>,
+    holding: BTreeSet<SessionId>,
     hidden: Hidden,
 }
 
@@ -65,12 +65,8 @@ impl Hidden {
         let mut above = path::upwards(path);
         self.parents.contains_key(path)
             || above.any(|above| self.nodes.contains(above))
-            || (deep && self.parents.keys().any(|parent| is_at_or_below(parent, path)))
+            || (deep && self.parents.keys().any(|parent| path::is_at_or_below(parent, path)))
     }
-}
-
-fn is_at_or_below(path: &[u8], above: &[u8]) -> bool {
-    path::upwards(path).any(|at| at == above)
 }
 
 impl Ends {
@@ -82,17 +78,8 @@ impl Ends {
     /// The connections of a machine are gone.
     pub(super) fn forget(&mut self, machine: MachineId) {
         self.held.retain(|request| request.gateway.machine != machine);
-        self.count();
+        self.holding = self.held.iter().filter_map(session_of).collect();
         self.askers.retain(|_, (target, _)| target.gateway.machine != machine);
-    }
-
-    fn count(&mut self) {
-        self.holding.clear();
-        for request in &self.held {
-            if let Some(session) = session_of(request) {
-                *self.holding.entry(session).or_default() += 1;
-            }
-        }
     }
 }
 
@@ -127,7 +114,7 @@ impl Shard {
         let waits = matches!(&**ask, Ask::Write(_) | Ask::Of(..));
         let session =
             ask.session().filter(|_| waits && !matches!(**ask, Ask::Of(_, OfSession::Ping)));
-        if session.is_none_or(|session| !self.coordination.ends.holding.contains_key(&session)) {
+        if session.is_none_or(|session| !self.coordination.ends.holding.contains(&session)) {
             return Some(request);
         }
         self.keep_for_ends(now, request);
@@ -141,7 +128,7 @@ impl Shard {
             return self.answer(request.gateway, request.token, Answer::Unknown);
         }
         if let Some(session) = session_of(&request) {
-            *ends.holding.entry(session).or_default() += 1;
+            ends.holding.insert(session);
             self.coordination.liveness.hear(session, now.mono_us);
         }
         self.coordination.ends.held.push_back(request);
@@ -150,7 +137,7 @@ impl Shard {
     /// The session comes to another connection, or leaves the one that it had: what it has asked there and
     /// waits is not done.
     pub(super) fn drop_held(&mut self, session: SessionId) {
-        if self.coordination.ends.holding.remove(&session).is_none() {
+        if !self.coordination.ends.holding.remove(&session) {
             return;
         }
         let held = std::mem::take(&mut self.coordination.ends.held);

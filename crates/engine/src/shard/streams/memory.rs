@@ -10,6 +10,7 @@ use super::chain::is_own;
 use super::leader::Streams;
 use super::live::{Live, own_proposal};
 use crate::entry::{KeptGroup, LogRecord};
+use crate::level::Level;
 use crate::limits::{ASK_UNITS_US, EARLY_WORDS_US, STREAM_KEPT_US, UNITS_LATE_US};
 use crate::message::{Body, GatewayId, Now, Request, ShardId, Token};
 use crate::pipeline::{Group, Place, StreamId, Word};
@@ -195,7 +196,7 @@ impl Shard {
             refusing.seq = seq.min(refusing.seq);
             return;
         }
-        if !self.logs_streams {
+        if !self.all_understand(Level::ORDERED) {
             // Whoever asks will do so again.
             return;
         }
@@ -382,7 +383,7 @@ impl Shard {
             .collect();
         for id in long_kept {
             self.streams.keeping.swap_remove(&id);
-            let to = match self.logs_coordination {
+            let to = match self.all_understand(Level::COORDINATED) {
                 true => &mut self.streams.outlived,
                 false => &mut self.streams.forgotten,
             };
@@ -404,7 +405,7 @@ impl Shard {
         let Some(keeping) = self.streams.keeping.get(&id) else { return true };
         let units = kept.groups.iter().flat_map(|group| &group.units);
         let last = units.filter_map(|(_, place)| place.flatten());
-        self.config.home.is_none()
+        !self.config.clustered
             || self.state.all_passed(keeping.since_us, last.max().unwrap_or_default())
     }
 

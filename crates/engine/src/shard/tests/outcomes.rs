@@ -6,7 +6,7 @@ impl Story {
     /// One replica among several.
     fn replicated() -> Self {
         let story = Self::new();
-        let config = Config { home: Some(G), ..story.shard.config };
+        let config = Config { beside: G, clustered: true, ..story.shard.config };
         Self { shard: Shard::new(config), ..story }
     }
 
