@@ -170,7 +170,10 @@ impl Shard {
                 }
                 self.hide_nodes(session);
                 self.remind_of(session);
-                self.coordination.ends.again_us.get_or_insert(now.mono_us + ENDS_AGAIN_US);
+                let again_us = &mut self.coordination.ends.again_us;
+                // What is past is from when nothing ended.
+                let due_us = again_us.filter(|at_us| *at_us > now.mono_us);
+                *again_us = due_us.or(Some(now.mono_us + ENDS_AGAIN_US));
                 true
             }
             Write::Spread(Step::Depart { .. }) => {

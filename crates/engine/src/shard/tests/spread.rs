@@ -179,6 +179,7 @@ fn a_session_keeps_its_order_if_a_backup_begins_while_something_of_it_waits() {
 #[test]
 fn a_session_ends_when_it_has_departed_from_everywhere_and_then_says_so() {
     let mut story = Story::of_shard(0);
+    story.shard.lead(story.now, 1);
     story.spread_step(G, SessionId(0), Step::Over(Spread::over(2)));
     let ann = story.open();
     story.spread_step(G, ann, Step::Join(vec![ShardId(1)]));
@@ -189,6 +190,8 @@ fn a_session_ends_when_it_has_departed_from_everywhere_and_then_says_so() {
     let closed = story.close(ann);
     let told = story.heard();
     assert!(matches!(&told[..], [one] if one.starts_with("Notice(Ending")), "{told:?}");
+    story.pass(1);
+    assert_eq!(story.heard(), Vec::<String>::new(), "once is enough");
     // Whoever carries the word may be lost.
     story.pass(crate::limits::ENDS_AGAIN_US);
     let told = story.heard();
