@@ -153,12 +153,13 @@ impl<C: EntryCodec + Clone> Node<C> {
             let parcel = Parcel::Map(Box::new(map.clone()));
             self.parcels.push_back((To::Worker { worker, from: own.machine }, parcel));
         }
-        // Only the worker that has heard it from elsewhere, or holds the map's log, tells others.
-        if from != own.machine || self.replica(ShardId::MAP).is_some() {
-            for machine in self.connected.iter().filter(|machine| **machine != from) {
-                let parcel = Parcel::Map(Box::new(map.clone()));
-                self.parcels.push_back((To::Machine(*machine), parcel));
-            }
+        // The worker that has heard it from elsewhere, or holds the map's log, tells all others. A worker
+        // that has it from one of these may know of a connection that they do not know of yet.
+        let tells_all = from != own.machine || self.replica(ShardId::MAP).is_some();
+        let tells = |to: &MachineId| *to != from && (tells_all || self.listener(*to) == own.worker);
+        for machine in self.connected.iter().copied().filter(tells).collect::<Vec<_>>() {
+            let parcel = Parcel::Map(Box::new(map.clone()));
+            self.parcels.push_back((To::Machine(machine), parcel));
         }
     }
 
