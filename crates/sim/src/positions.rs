@@ -6,11 +6,11 @@
 
 use crate::disk::Disk;
 use adt::ArgBuf;
-use check::{Event, EventKind};
+use check::{Event, EventKind, Value};
 use engine::entry::{EntryCodec, LogRecord};
 use engine::message::{KeyedOp, TxnId};
 use raft::eraftpb::EntryType;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::entry::EntryFormat;
 
 /// A place in commit order.
@@ -19,7 +19,8 @@ struct Position {
     ts: u64,
     /// Orders equal timestamps.
     tie: Option<u64>,
-    /// The record took effect only if its guards held, which the log alone does not tell.
+    /// The record took effect only if its guards held. The log alone does not tell; whoever was answered, or
+    /// has seen what it wrote, does.
     guarded: bool,
 }
 
@@ -115,9 +116,24 @@ fn is_unique(command: &[u8], value: &[u8]) -> bool {
     writes && (value == b"deposit" || value.iter().filter(|b| **b == b'-').count() == 1)
 }
 
+/// The values in a reply.
+fn values_seen<'a>(reply: &'a Value, seen: &mut BTreeSet<&'a [u8]>) {
+    match reply {
+        Value::Text(text) => drop(seen.insert(text)),
+        Value::List(list) => list.iter().for_each(|value| values_seen(value, seen)),
+        _ => {}
+    }
+}
+
 /// Gives every completion (and every open transaction) the position that the log has for it.
 pub fn stamp(events: &mut [Event], disk: &Disk) -> Result<(), String> {
-    let positions = positions(disk)?;
+    let mut positions = positions(disk)?;
+    let mut seen = BTreeSet::new();
+    let replies = events.iter().flat_map(|event| &event.replies).flatten();
+    replies.for_each(|reply| values_seen(reply, &mut seen));
+    for (value, position) in &mut positions {
+        position.guarded &= !seen.contains(&value[..]);
+    }
     let mut open: BTreeMap<(u64, Option<u64>), Option<Position>> = BTreeMap::new();
     for event in events.iter_mut() {
         match event.kind {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 pub(super) fn check(history: &History, parts: &[History], verdict: &mut Verdict) {
     for session in &history.sessions {
         numbers_grow(session, verdict);
-        without_holes(session, has_data, verdict);
+        without_holes(session, |request| is_certain(session, request), verdict);
     }
     let ended = parts.iter().flat_map(|part| &part.ends).map(|(session, _)| *session);
     for session in ended.collect::<BTreeSet<_>>() {
@@ -28,6 +28,12 @@ fn has_data(request: &Request) -> bool {
         Request::Multi(changes) => changes.iter().any(has),
         _ => false,
     }
+}
+
+/// Whether a session has asked something that cannot be taken for anything else that it has asked.
+fn is_certain(session: &super::Session, request: &Request) -> bool {
+    let asked = || session.connections.iter().flat_map(|connection| &connection.asked);
+    has_data(request) || asked().filter(|other| other.request == *request).nth(1).is_none()
 }
 
 /// What a session asks later has a larger number, on all its connections.
