@@ -17,11 +17,15 @@ BACKENDS = ["claret", "zookeeper"] if ZOOKEEPER else ["claret"]
 # The program that speaks etcd's protocol is built by itself, beside the one that is tested.
 LOAD = Path(os.environ.get("CLARET_BIN", "claret")).parent / "claret-etcd-load"
 ETCD = shutil.which("etcd") is not None and LOAD.is_file()
-RECIPES = ["sync-queue", "sync-queue-relist", "async-queue", "sync-tas", "async-tas", "tas-watch"]
+ANYWHERE = ["sync-queue", "sync-queue-relist", "async-queue", "sync-tas", "async-tas", "tas-watch"]
+RECIPES = [*ANYWHERE, "async-queue-watch"]
 ADAPTIVE = ["adaptive-recipe", "adaptive"]
 
 
 def bench(*words):
+    # How fast the services are does not matter here.
+    if words[0] == "locks":
+        words = [*words, "--warmup", "40"]
     done = subprocess.run(
         [binary(), "bench", *words, "--json"], capture_output=True, text=True, timeout=240
     )
@@ -44,7 +48,8 @@ def test_the_smoke_test_has_every_operation_of_every_service(tmp_path):
         assert 0 < told_after <= rows[backend, "delete-ephemeral", "sync"]["p50_ms"] * 1.5
         assert rows[backend, "lock-unlock", "1 clients"]["p50_ms"] > 0
         assert rows[backend, "hand-off", "3 clients"]["p50_ms"] > 0
-        assert rows[backend, "create-pipelined", "16 at a time"]["per_s"] > 0
+        for operation in ("create-pipelined", "set-pipelined", "set-names-pipelined"):
+            assert rows[backend, operation, "16 at a time"]["per_s"] > 0
         # The lock that the service itself knows, and sections under it: Claret alone has one.
         own = [("grant-lock-unlock", "1 clients"), ("grant-hand-off", "3 clients")]
         own += [("section", "1 clients"), ("section", "3 clients")]
@@ -57,6 +62,15 @@ def test_the_smoke_test_has_every_operation_of_every_service(tmp_path):
     assert ("zookeeper_over_section 1 lock-unlock 1 clients" in told["ratios"]) == ZOOKEEPER
 
 
+def test_the_smoke_test_runs_over_a_tree_that_is_spread(tmp_path):
+    words = ["smoke", "--servers", "3", "--shards", "4", "--requests", "20", "--rounds", "2"]
+    words += ["--warmup", "20", "--outstanding", "16", "--waiters", "2", "--dir", str(tmp_path)]
+    rows = {(row["operation"], row["mode"]): row for row in bench(*words)["rows"]}
+    for operation in ("create-pipelined", "set-pipelined", "set-names-pipelined"):
+        assert rows[operation, "16 at a time"]["per_s"] > 0
+    assert rows["grant-lock-unlock", "1 clients"]["p50_ms"] > 0
+
+
 def test_locks_wait_as_long_as_their_links_are_and_are_measured_once(tmp_path):
     file, picture = tmp_path / "rows.jsonl", tmp_path / "locks.svg"
     words = ["locks", "--servers", "1", "--backend", ",".join(BACKENDS), "--scale", "1"]
@@ -65,7 +79,7 @@ def test_locks_wait_as_long_as_their_links_are_and_are_measured_once(tmp_path):
     words += ["--clients", "4", "--dir", str(tmp_path), "--resume", str(file)]
     words += ["--plot", str(picture)]
     told = bench(*words)
-    assert told["to_measure"] == len(told["rows"]) == 16 * len(BACKENDS)
+    assert told["to_measure"] == len(told["rows"]) == 18 * len(BACKENDS)
     for row in told["rows"]:
         assert row["unfinished"] == 0 and row["state"] in ("stable", "critical", "overloaded")
         # A write at least, and a read behind it in the queues that wait for one after the other.
@@ -142,9 +156,9 @@ def test_recipes_and_the_lock_of_its_library_run_on_etcd_over_long_links(tmp_pat
     words += ["--interarrival", "120ms", "--requests", "8", "--seeds", "1", "--clients", "3"]
     told = bench(*words, "--dir", str(tmp_path))
     assert (told["on_claret_only"], told["on_etcd_only"]) == (["grant"], ["etcd-mutex"])
-    assert told["not_on_etcd"] == ["adaptive"]
+    assert told["not_on_etcd"] == ["async-queue-watch", "adaptive"]
     rows = {(row["backend"], row["algorithm"], row["servers"]): row for row in told["rows"]}
-    assert len(rows) == 2 * (len(RECIPES) + 2 + len(RECIPES) + 1)
+    assert len(rows) == 2 * (len(RECIPES) + 2 + len(ANYWHERE) + 1)
     for (backend, algorithm, servers), row in rows.items():
         # To the leader and back, and from there to a follower and back.
         assert row["p50_ms"] >= (30 if servers == 3 else 10), row
@@ -224,12 +238,13 @@ def test_three_servers_have_links_between_them(tmp_path):
 
 def test_whoever_waits_may_die_and_nobody_gets_a_lock_that_is_held(tmp_path):
     words = ["locks", "--experiment", "E15", "--servers", "1", "--backend", "claret"]
-    words += ["--algorithm", "sync-queue,sync-queue-relist", "--dir", str(tmp_path)]
+    words += ["--algorithm", "sync-queue,sync-queue-relist,async-queue-watch", "--dir", str(tmp_path)]
     rows = {(row["algorithm"], row["story"]): row for row in bench(*words)["rows"]}
     for story in ("holder-dies", "waiter-dies", "answer-lost", "holder-stands-still"):
-        assert rows["sync-queue-relist", story]["safe"], story
+        assert rows["sync-queue-relist", story]["safe"] and rows["async-queue-watch", story]["safe"], story
     for story in ("holder-dies", "answer-lost"):
         assert rows["sync-queue-relist", story]["mean_ms"] >= 2_000
+        assert rows["async-queue-watch", story]["mean_ms"] >= 2_000
     # As published, the queue gives the lock to whoever was behind the one that died.
     assert not rows["sync-queue", "waiter-dies"]["safe"]
 

@@ -392,6 +392,7 @@ const fn in_claret(algorithm: Algorithm) -> &'static str {
         | Algorithm::AsyncQueue
         | Algorithm::SyncTas
         | Algorithm::AsyncTas
+        | Algorithm::AsyncQueueWatch
         | Algorithm::TasWatch => "in Claret: a recipe on its ZooKeeper port, as on ZooKeeper",
     }
 }

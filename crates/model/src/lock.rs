@@ -14,6 +14,7 @@
 //! | sync TAS | W | W + about W / (k + 1) |
 //! | async TAS | W | W + p / (k + 1) |
 //! | TAS with watch | W | 2 W |
+//! | async queue, watching | W | W |
 //! | grant | W | W |
 //! | tentative grant | C | C |
 //! | successor | W | C |
@@ -63,6 +64,9 @@ pub enum Algorithm {
     AsyncTas,
     /// Create the node; watch it when that fails.
     TasWatch,
+    /// Sequential nodes, listed once; whoever waits is told of each that comes and goes, by a watch that
+    /// lasts, and so knows when its own is the first.
+    AsyncQueueWatch,
     /// The server keeps the queue; the release and the next grant are one log entry.
     Grant,
     /// As grant, but the next one begins before the grant is committed; its effects wait for that.
@@ -180,13 +184,14 @@ struct Means {
 
 impl Algorithm {
     /// All of them, the papers' first.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::SyncQueue,
         Self::SyncQueueRelist,
         Self::AsyncQueue,
         Self::SyncTas,
         Self::AsyncTas,
         Self::TasWatch,
+        Self::AsyncQueueWatch,
         Self::Grant,
         Self::Tentative,
         Self::Successor,
@@ -204,6 +209,7 @@ impl Algorithm {
             Self::SyncTas => "sync-tas",
             Self::AsyncTas => "async-tas",
             Self::TasWatch => "tas-watch",
+            Self::AsyncQueueWatch => "async-queue-watch",
             Self::Grant => "grant",
             Self::Tentative => "tentative",
             Self::Successor => "successor",
@@ -228,6 +234,7 @@ impl Algorithm {
                 | Self::SyncTas
                 | Self::AsyncTas
                 | Self::TasWatch
+                | Self::AsyncQueueWatch
         )
     }
 }
@@ -479,6 +486,10 @@ impl Setting {
                 let watches = 2.0 * contended + wait.waiting;
                 Cost { messages: tries.messages + watches, ..tries }
             }
+            Algorithm::AsyncQueueWatch => {
+                // It hears of its own node, and of who comes and goes while it waits.
+                Cost { messages: 11.0 + 2.0 * wait.waiting, quorum_writes: 2.0 }
+            }
             Algorithm::Grant | Algorithm::Successor => granted,
             // The grant is confirmed when it is committed.
             Algorithm::Tentative => Cost { messages: 5.0, ..granted },
@@ -540,10 +551,11 @@ mod tests {
     }
 
     /// C = S = 100 ms, F = 1 ms: acquire when free, hand-off.
-    const EXAMPLE: [(Algorithm, f64, f64); 8] = [
+    const EXAMPLE: [(Algorithm, f64, f64); 9] = [
         (Algorithm::SyncQueueRelist, 301.0, 301.0),
         (Algorithm::SyncQueue, 301.0, 201.0),
         (Algorithm::AsyncQueue, 201.0, 206.0),
+        (Algorithm::AsyncQueueWatch, 201.0, 201.0),
         (Algorithm::Grant, 201.0, 201.0),
         (Algorithm::Tentative, 100.0, 100.0),
         (Algorithm::Successor, 201.0, 100.0),

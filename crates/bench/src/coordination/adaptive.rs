@@ -26,6 +26,9 @@ use wire::jute::{Ask, Change, Mode, Reply, Write};
 
 /// Grants between two looks at the model.
 const LOOK_EVERY: u32 = 20;
+/// The model takes a processor for about a second, which the lock's users may need: it is asked again when
+/// something has changed by this factor.
+const CHANGED: f64 = 1.3;
 /// Requests that the model looks ahead.
 const HORIZON: u32 = 200;
 /// Arrivals and services that estimates are made of.
@@ -52,6 +55,8 @@ struct Estimates {
     write_ns: f64,
     arrivals_ns: VecDeque<u64>,
     holds_ns: VecDeque<u64>,
+    /// Circumstances that the model was asked about last.
+    asked_about: Option<Setting>,
 }
 
 fn average(old: &mut f64, new_ns: u64) {
@@ -65,7 +70,27 @@ fn keep(window: &mut VecDeque<u64>, value: u64) {
     }
 }
 
+/// Whether these circumstances are not those.
+fn differ(these: &Setting, those: &Setting) -> bool {
+    let figures = |of: &Setting| {
+        let Timing { client_rtt, disk, .. } = &of.timing;
+        [of.interarrival_ms, of.service_ms, client_rtt.mean_ms() + disk.mean_ms()]
+    };
+    let apart = |(this, that): (f64, f64)| this.max(that) > CHANGED * this.min(that);
+    figures(these).into_iter().zip(figures(those)).any(apart)
+}
+
 impl Estimates {
+    /// The circumstances, if they have changed since this was asked last.
+    fn news(&mut self, poll_ns: u64) -> Option<[Setting; 2]> {
+        let settings = self.settings(poll_ns)?;
+        if self.asked_about.as_ref().is_some_and(|known| !differ(&settings[0], known)) {
+            return None;
+        }
+        self.asked_about = Some(settings[0].clone());
+        Some(settings)
+    }
+
     /// The circumstances as far as they are known, if requests come a standard error more often than
     /// estimated, and if they come more rarely; `None` until there are a few of everything.
     fn settings(&self, poll_ns: u64) -> Option<[Setting; 2]> {
@@ -176,12 +201,9 @@ fn worth(
     (better && best.algorithm != current).then_some(best.algorithm)
 }
 
-/// The recipe of the first epoch, when it is not known yet how often the lock will be wanted. Two are as
-/// fast as any while it is free, and safe; of these the one that hands over sooner: a write and half a
-/// poll interval later, or two writes.
-fn first(write_ns: u64, poll_ns: u64) -> Algorithm {
-    if poll_ns / 2 < write_ns { Algorithm::AsyncQueue } else { Algorithm::TasWatch }
-}
+/// The recipe of the first epoch, when it is not known yet how often the lock will be wanted: as fast as any
+/// while it is free, and none hands over sooner.
+const FIRST: Algorithm = Algorithm::AsyncQueueWatch;
 
 /// How many of these the service answers per second, if many are sent at once.
 fn rate(client: &mut Client, what: impl Fn() -> Ask) -> io::Result<f64> {
@@ -222,8 +244,7 @@ impl Adaptive {
             writes_per_s: rate(&mut client, change)?,
         };
         client.ask(0, OTHER, delete(&timed));
-        let first = first(write_ns, poll_ns);
-        make_with(&mut client, base, encode(0, first).as_bytes())?;
+        make_with(&mut client, base, encode(0, FIRST).as_bytes())?;
         make(&mut client, &format!("{base}/e0"))?;
         let mut estimates = Estimates { write_ns: write_ns as f64, ..Estimates::default() };
         let sessions = client.sessions();
@@ -239,7 +260,7 @@ impl Adaptive {
             base: base.to_owned(),
             poll_ns,
             capacity,
-            epochs: BTreeMap::from([(0, first)]),
+            epochs: BTreeMap::from([(0, FIRST)]),
             known: vec![Some(0); sessions],
             waiting: vec![VecDeque::new(); sessions],
             hands: Vec::new(),
@@ -376,7 +397,7 @@ impl Adaptive {
         }
         self.asked_ns = self.client.now_ns();
         self.client.ask(0, TIMED_LOOK, get(&self.base, false));
-        let Some(settings) = self.estimates.settings(self.poll_ns) else { return };
+        let Some(settings) = self.estimates.news(self.poll_ns) else { return };
         let (sender, receiver) = channel();
         self.choices = Some(receiver);
         std::thread::spawn(move || {
@@ -512,12 +533,6 @@ mod tests {
     }
 
     #[test]
-    fn it_begins_with_what_hands_over_sooner() {
-        assert_eq!(first(100_000_000, 10_000_000), Algorithm::AsyncQueue);
-        assert_eq!(first(1_000_000, 10_000_000), Algorithm::TasWatch);
-    }
-
-    #[test]
     fn the_nodes_data_say_the_epoch_and_the_recipe() {
         let data = encode(7, Algorithm::AsyncTas);
         assert_eq!(decode(data.as_bytes()), Some((7, Algorithm::AsyncTas)));
@@ -535,5 +550,19 @@ mod tests {
         assert_eq!((often.interarrival_ms, setting.interarrival_ms), (40.0, 60.0));
         assert_eq!(setting.service_ms, 10.0);
         assert_eq!((setting.poll_ms, setting.timing.client_rtt.mean_ms()), (1.0, 2.0));
+    }
+
+    #[test]
+    fn the_model_is_asked_again_when_something_has_changed() {
+        let mut estimates = Estimates { read_ns: 2e6, write_ns: 3e6, ..Estimates::default() };
+        (0..26).for_each(|number| keep(&mut estimates.arrivals_ns, number * 50_000_000));
+        (0..20).for_each(|_| keep(&mut estimates.holds_ns, 10_000_000));
+        assert!(estimates.news(1_000_000).is_some());
+        estimates.write_ns *= 1.2;
+        assert!(estimates.news(1_000_000).is_none());
+        estimates.write_ns *= 1.2;
+        assert!(estimates.news(1_000_000).is_some(), "by little and little it is another one");
+        (0..20).for_each(|_| keep(&mut estimates.holds_ns, 20_000_000));
+        assert!(estimates.news(1_000_000).is_some());
     }
 }

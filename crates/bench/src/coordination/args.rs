@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 
 /// The recipes that there are, by the model's names, the choice among them, the lock that Claret
 /// itself knows, processes that keep it, and the lock of etcd's library.
-pub const ALGORITHMS: [&str; 14] = [
+pub const ALGORITHMS: [&str; 15] = [
     "sync-queue",
     "sync-queue-relist",
     "async-queue",
     "sync-tas",
     "async-tas",
     "tas-watch",
+    ASYNC_QUEUE_WATCH,
     ADAPTIVE_RECIPE,
     grants::NAME,
     grants::SUCCESSOR,
@@ -29,6 +30,10 @@ pub const ALGORITHMS: [&str; 14] = [
     ETCD_MUTEX,
 ];
 
+/// How many of them are recipes.
+pub const RECIPES: usize = 7;
+/// The recipe that rests on the order of a session's answers and of what it is told.
+pub const ASYNC_QUEUE_WATCH: &str = "async-queue-watch";
 /// The choice among the recipes, while they are used.
 pub const ADAPTIVE_RECIPE: &str = "adaptive-recipe";
 /// The lock of etcd's own client library.
@@ -109,6 +114,9 @@ pub struct SmokeArgs {
     #[arg(long, value_delimiter = ',', default_value = "256,1024",
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub outstanding: Vec<u32>,
+    /// Shards of Claret, over all of which its tree is spread.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub shards: u16,
     /// Clients that hand a lock to each other, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "8,32",
         value_parser = clap::value_parser!(u32).range(2..=1_000))]
@@ -131,7 +139,7 @@ pub struct LocksArgs {
     /// Services, separated by commas; they run at the same time and are measured in turns.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "claret,zookeeper")]
     pub backend: Vec<Backend>,
-    /// Ways to take the lock, separated by commas [default: the six recipes]. grant is Claret's own
+    /// Ways to take the lock, separated by commas [default: the seven recipes]. grant is Claret's own
     /// lock, over the Redis protocol, whose next holders are known beforehand with successor, which
     /// servers keep for their clients with near, each client with retained, and clients in two
     /// processes hand on among themselves with cohort; and etcd-mutex that of etcd's library: each
@@ -172,6 +180,10 @@ pub struct LocksArgs {
     /// Runs of each point, each with other random choices [default: 5].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub seeds: Option<u32>,
+    /// Operations of each kind on a service before anything is measured there: programs get faster while
+    /// they run.
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub warmup: u32,
     /// Where random choices begin.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

@@ -20,7 +20,7 @@ pub const DISTANCES: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Backend {
-    /// This binary, with one shard.
+    /// This binary, with one shard if nothing else is said.
     Claret,
     /// Apache ZooKeeper, of the Debian package.
     Zookeeper,
@@ -77,6 +77,17 @@ pub enum Attach {
     Any,
 }
 
+/// What services are started with.
+#[derive(Clone, Copy, Debug)]
+pub struct Host<'a> {
+    /// This binary.
+    pub program: &'a Path,
+    /// Where data directories are made.
+    pub dir: &'a Path,
+    /// Shards of Claret, over all of which its tree is spread.
+    pub shards: u16,
+}
+
 /// At which addresses servers listen for each other, and at which they are reached.
 pub struct LineUp {
     /// Where they listen.
@@ -105,6 +116,8 @@ pub struct Ensemble {
     to_clients: Arc<Lines>,
     between: Option<Arc<Lines>>,
     round_trips_ns: [u64; DISTANCES],
+    /// Whether it has done enough to be as fast as it gets.
+    pub is_warm: bool,
     /// What has sessions with it, if this process cannot.
     load_program: Option<PathBuf>,
     /// Processor time that such a program has used, in microseconds.
@@ -135,9 +148,9 @@ impl Ensemble {
         backend: Backend,
         count: usize,
         stretched: bool,
-        program: &Path,
-        dir: &Path,
+        host: Host<'_>,
     ) -> io::Result<Self> {
+        let Host { program, dir, .. } = host;
         let mut links = Vec::new();
         let (held, relays) = (listeners(count)?, listeners(count)?);
         let listens = addresses(&held)?;
@@ -150,7 +163,7 @@ impl Ensemble {
             links.push(Links::start(relayed, Delays::Lines(lines.clone()))?);
         }
         let server = match backend {
-            Backend::Claret => claret(count, &line_up, program, dir)?,
+            Backend::Claret => claret(count, &line_up, host)?,
             Backend::Zookeeper => zookeeper::start(count, &line_up, dir)?,
             Backend::Etcd => etcd::start_at(&line_up.listens, &line_up.reached, dir)?,
             Backend::Network => return Err(io::Error::other("the network is no service")),
@@ -190,6 +203,7 @@ impl Ensemble {
             to_clients,
             between,
             round_trips_ns,
+            is_warm: false,
             load_program,
             elsewhere_us: 0,
             _links: links,
@@ -306,17 +320,19 @@ impl Ensemble {
     }
 }
 
-/// Starts Claret with one shard, led by the first machine.
-fn claret(count: usize, line_up: &LineUp, program: &Path, dir: &Path) -> io::Result<Server> {
+/// Starts Claret, all of whose shards the first machine leads.
+fn claret(count: usize, line_up: &LineUp, host: Host<'_>) -> io::Result<Server> {
+    let Host { program, dir, shards } = host;
     let options = ClaretOptions {
         program: program.to_owned(),
         cc: "full".into(),
-        shards: 1,
+        shards,
         workers: 1,
         durability: "always".into(),
         replicas: count as u16,
     };
-    let zookeeper = ["--zookeeper-port", "0"];
+    let over = shards.to_string();
+    let zookeeper = ["--zookeeper-port", "0", "--zookeeper-shards", &over];
     if count == 1 {
         return Ok(Server::of(vec![Machine::claret(&options, &zookeeper, dir)?]));
     }
@@ -332,8 +348,11 @@ fn claret(count: usize, line_up: &LineUp, program: &Path, dir: &Path) -> io::Res
         server.add(Machine::claret(&options, &flags, dir)?);
     }
     server.wait_for_leaders()?;
-    Control::connect(server.address())?.call(&["FAILOVER", "SHARD", "0", "TO", "1"])?;
-    server.wait_for_leaders()?;
+    for shard in 0..shards {
+        let shard = shard.to_string();
+        Control::connect(server.address())?.call(&["FAILOVER", "SHARD", &shard, "TO", "1"])?;
+        server.wait_for_leaders()?;
+    }
     Ok(server)
 }
 

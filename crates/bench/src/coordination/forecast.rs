@@ -221,7 +221,7 @@ pub fn best(point: &Point, base: &Base) -> Result<Forecast, Invalid> {
     let capacity = Capacity { reads_per_s: base.reads_per_s, writes_per_s: base.writes_per_s };
     let eligible = eligible(&choices, setting.interarrival_ms, &capacity);
     let best = eligible.first();
-    lock(point, base, best.map_or(Algorithm::TasWatch, |choice| choice.prediction.algorithm))
+    lock(point, base, best.map_or(Algorithm::AsyncQueueWatch, |choice| choice.prediction.algorithm))
 }
 
 /// How many requests a service answers per second if very many are sent at once.
@@ -238,7 +238,7 @@ impl Capacity {
     /// not known how much it asks for, it is too much.
     pub fn is_exceeded_by(&self, prediction: &Prediction, interarrival_ms: f64) -> bool {
         let most_per_s = match prediction.algorithm {
-            Algorithm::AsyncQueue => self.reads_per_s,
+            Algorithm::AsyncQueue | Algorithm::AsyncQueueWatch => self.reads_per_s,
             _ => self.writes_per_s,
         };
         // Each request has an answer.

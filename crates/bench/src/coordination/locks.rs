@@ -3,7 +3,7 @@
 
 use super::adaptive::Adaptive;
 use super::args::{ETCD_MUTEX, LocksArgs, recipe};
-use super::backend::{Attach, Backend, DISTANCES, Ensemble, Protocol};
+use super::backend::{Attach, Backend, DISTANCES, Ensemble, Host, Protocol};
 use super::client::Client;
 use super::experiments::Experiment;
 use super::figures::{Watch, of_lock};
@@ -58,8 +58,7 @@ const BASE_OPERATIONS: usize = 40;
 
 /// Services that were started, and what they were given so far.
 pub struct Services<'a> {
-    program: &'a Path,
-    dir: &'a Path,
+    host: Host<'a>,
     started: BTreeMap<(Backend, u16, bool), Ensemble>,
     /// Names of nodes are never used twice.
     names: u64,
@@ -70,7 +69,14 @@ pub struct Services<'a> {
 impl<'a> Services<'a> {
     /// None so far.
     pub fn new(program: &'a Path, dir: &'a Path, limit_ns: u64) -> Self {
-        Self { program, dir, started: BTreeMap::new(), names: 0, limit_ns }
+        let host = Host { program, dir, shards: 1 };
+        Self { host, started: BTreeMap::new(), names: 0, limit_ns }
+    }
+
+    /// Claret has so many shards, over all of which its tree is spread.
+    pub fn over(mut self, shards: u16) -> Self {
+        self.host.shards = shards;
+        self
     }
 
     /// The path of a node that there is not yet.
@@ -92,7 +98,7 @@ impl<'a> Services<'a> {
         let key = (backend, servers, stretched);
         if !self.started.contains_key(&key) {
             let count = usize::from(servers);
-            let started = Ensemble::start(backend, count, stretched, self.program, self.dir)?;
+            let started = Ensemble::start(backend, count, stretched, self.host)?;
             self.started.insert(key, started);
         }
         Ok(self.started.get_mut(&key).expect("it was started"))
@@ -103,7 +109,7 @@ impl<'a> Services<'a> {
     /// # Errors
     /// It does not start.
     pub fn another(&self, backend: Backend, servers: u16) -> io::Result<Ensemble> {
-        Ensemble::start(backend, usize::from(servers), false, self.program, self.dir)
+        Ensemble::start(backend, usize::from(servers), false, self.host)
     }
 
     /// Ends what none of these points need.
@@ -192,10 +198,15 @@ fn invalid(error: model::Invalid) -> io::Error {
 }
 
 /// Measures a point: its rows.
-fn measure(services: &mut Services<'_>, point: &Point) -> io::Result<Vec<Map<String, Value>>> {
+fn measure(
+    services: &mut Services<'_>,
+    point: &Point,
+    warmup: u32,
+) -> io::Result<Vec<Map<String, Value>>> {
     if point.measure.is_network() {
         return Ok(whole(point, echoes::measure(point)?));
     }
+    smoke::warm_up(services, point, warmup, 0)?;
     let base = base(services, point)?;
     let mut rows = match point.measure {
         Measure::Lock => vec![lock(services, point, &base)?],
@@ -529,7 +540,7 @@ pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
     for (number, point) in todo.iter().enumerate() {
         services.keep_for(&todo[number..]);
         bar.set_message(format!("{}/{} {}", number + 1, todo.len(), point.says()));
-        let rows = measure(&mut services, point)
+        let rows = measure(&mut services, point, args.warmup)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", point.says())))?;
         file.add(&rows)?;
         report.rows.extend(rows);

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`client`] | many sessions of ZooKeeper's protocol in one thread |
 //! | [`nodes`] | what is needed of a service that has nodes, whatever it speaks |
-//! | [`recipes`], [`znodes`] | the lock recipes on them |
+//! | [`recipes`], [`mirror`], [`znodes`] | the lock recipes on them |
 //! | [`tasks`], [`sessions`] | what a run's sessions do, in this process or in another program |
 //! | [`grants`] | the lock that the server itself knows, over the Redis protocol |
 //! | [`keepers`] | processes that keep it, always or while that pays, and hand it on among their clients |
@@ -39,6 +39,7 @@ pub mod grants;
 pub mod keepers;
 pub mod locker;
 pub mod locks;
+mod mirror;
 pub mod nodes;
 pub mod operations;
 pub mod plan;

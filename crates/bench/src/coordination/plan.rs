@@ -1,6 +1,6 @@
 //! Which points are measured: what the study's experiments say, and over that the command line.
 
-use super::args::{ADAPTIVE_RECIPE, ETCD_MUTEX, LocksArgs};
+use super::args::{ADAPTIVE_RECIPE, ASYNC_QUEUE_WATCH, ETCD_MUTEX, LocksArgs};
 use super::backend::{Attach, Backend};
 use super::experiments::{Preset, custom};
 use super::generator::Arrivals;
@@ -256,12 +256,13 @@ const CLARETS: [&str; 6] = [
 ];
 
 /// Whether a service has this way to take a lock: only Claret knows locks itself, and only etcd has
-/// the lock of its library; what changes its recipe is written for ZooKeeper's protocol.
+/// the lock of its library; what changes its recipe is written for ZooKeeper's protocol, and so is what
+/// rests on the order of what is told and what is answered, which etcd does not keep.
 pub fn has(backend: Backend, algorithm: &str) -> bool {
     match algorithm {
         _ if CLARETS.contains(&algorithm) => backend == Backend::Claret,
         ETCD_MUTEX => backend == Backend::Etcd,
-        keepers::ADAPTIVE | ADAPTIVE_RECIPE => backend != Backend::Etcd,
+        keepers::ADAPTIVE | ADAPTIVE_RECIPE | ASYNC_QUEUE_WATCH => backend != Backend::Etcd,
         _ => true,
     }
 }
@@ -327,11 +328,11 @@ mod tests {
     #[test]
     fn an_experiment_is_what_the_study_says_and_the_command_line_goes_over_it() {
         let e8 = points_of(&["--experiment", "e8", "--backend", "claret"]);
-        assert_eq!(e8.len(), 9 * 6);
+        assert_eq!(e8.len(), 9 * 7);
         assert!(e8.iter().all(|point| point.client_rtt_ms == 100.0 && point.seeds == 5));
         let one = ["--experiment", "E8", "--backend", "claret", "--service", "1ms"];
         let shorter = points_of(&[&one[..], &["--requests", "10", "--seeds", "1"]].concat());
-        assert_eq!(shorter.len(), 6);
+        assert_eq!(shorter.len(), 7);
         assert!(shorter.iter().all(|point| point.requests == 10 && point.service_ms == 1.0));
         assert_eq!(
             points_of(&["--experiment", "E7", "--backend", "claret"]).len(),
@@ -339,7 +340,7 @@ mod tests {
             "the plan has what is to be measured"
         );
         let all = points_of(&["--experiment", "E12,E8", "--backend", "claret"]);
-        assert_eq!(all.len(), (9 + 11 + 7 + 7) * 6, "E12 has E8 to E11, and none twice");
+        assert_eq!(all.len(), (9 + 11 + 7 + 7) * 7, "E12 has E8 to E11, and none twice");
     }
 
     #[test]
@@ -367,7 +368,7 @@ mod tests {
         assert_eq!(by("adaptive", Backend::Zookeeper), each + kept);
         assert_eq!((by("grant", Backend::Zookeeper), by("cohort", Backend::Zookeeper)), (0, 0));
         assert_eq!(by("sync-queue-relist", Backend::Zookeeper), each);
-        assert_eq!(e17.len(), each * 9 + kept * 7);
+        assert_eq!(e17.len(), each * 11 + kept * 7);
         assert!(e17.iter().all(|point| point.experiment == "E17" && point.seeds == 5));
         assert_eq!(points_of(&["--backend", "zookeeper", "--algorithm", "grant"]).len(), 0);
         let e14 = points_of(&["--experiment", "E14", "--algorithm", "grant"]);
@@ -387,13 +388,17 @@ mod tests {
 
     #[test]
     fn etcd_has_the_recipes_and_the_lock_of_its_library_and_no_part_in_what_is_not_about_it() {
-        let ways = ["--algorithm", "tas-watch,adaptive,grant,etcd-mutex", "--backend"];
+        let ways =
+            ["--algorithm", "tas-watch,async-queue-watch,adaptive,grant,etcd-mutex", "--backend"];
         let of = |backends: &str, more: &[&str]| -> Vec<String> {
             let points = points_of(&[&ways[..], &[backends], more].concat());
             points.iter().map(|p| format!("{} {}", p.backend.name(), p.algorithm)).collect()
         };
         assert_eq!(of("etcd", &[]), ["etcd tas-watch", "etcd etcd-mutex"]);
-        assert_eq!(of("zookeeper", &[]), ["zookeeper tas-watch", "zookeeper adaptive"]);
+        assert_eq!(
+            of("zookeeper", &[]),
+            ["zookeeper tas-watch", "zookeeper async-queue-watch", "zookeeper adaptive"]
+        );
         assert!(of("etcd", &["--experiment", "E15,E16"]).is_empty());
         let asked = ["tas-watch", "adaptive", "grant", "etcd-mutex"];
         let left_out = left_out(asked.into_iter(), &[Backend::Claret, Backend::Etcd]);

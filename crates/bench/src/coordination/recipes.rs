@@ -6,6 +6,7 @@
 //! | sync-queue | the node before one's own is gone | it is watched |
 //! | sync-queue-relist | one's own node is the first of those that are there | the one before is watched, then all are listed again |
 //! | async-queue | the same | all are listed every poll interval; the first time behind the create, without waiting for it |
+//! | async-queue-watch | the same | all that come and go are told ([`super::mirror`]) |
 //! | sync-tas | the node could be created | try again as soon as that was refused |
 //! | async-tas | the same | try again every poll interval, whether an answer came or not |
 //! | tas-watch | the same | watch the node, try again when it is gone |
@@ -16,12 +17,17 @@
 
 use super::client::{Answer, Heard, exists, list};
 use super::locker::Told;
+use super::mirror::Mirror;
 use super::nodes::Nodes;
 use adt::Blob;
 use model::Algorithm;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
-use wire::jute::{Acl, Ask, Change, Code, Create, Event, Identity, Lasts, Mode, Reply, Write};
+use wire::jute::{
+    Acl, Ask, Change, Code, Create, Event, Happened, Identity, Lasts, Mode, Reply, WatcherType,
+    Write,
+};
 
 /// What the names of nodes in a queue begin with.
 const PREFIX: &str = "c-";
@@ -33,7 +39,8 @@ const CREATE: u64 = 0;
 const LIST: u64 = 1;
 const EXISTS: u64 = 2;
 const DELETE: u64 = 3;
-const STEP_BITS: u32 = 2;
+const WATCH: u64 = 4;
+const STEP_BITS: u32 = 3;
 
 /// Tags from here on are not those of recipes.
 pub const FOREIGN_TAGS: u64 = 1 << 40;
@@ -70,12 +77,21 @@ struct Attempt {
     fired: bool,
 }
 
+impl Attempt {
+    /// The queue that its node is in: the session and the node below which it is.
+    fn queue(&self) -> (usize, Blob) {
+        (self.session, self.base.as_str().into())
+    }
+}
+
 /// Requests for locks, by their numbers.
 #[derive(Debug)]
 pub struct Recipes {
     attempts: Vec<Option<Attempt>>,
     /// Who waits for something to happen to a node, by session.
     watchers: BTreeMap<(usize, Blob), Vec<usize>>,
+    /// Queues that are told, by session and the node that they are below.
+    mirrors: BTreeMap<(usize, Blob), Mirror>,
     poll_ns: u64,
     ephemeral: bool,
 }
@@ -116,7 +132,8 @@ pub fn make_with(nodes: &mut impl Nodes, path: &str, data: &[u8]) -> io::Result<
 }
 
 fn is_queue(algorithm: Algorithm) -> bool {
-    matches!(algorithm, Algorithm::SyncQueue | Algorithm::SyncQueueRelist | Algorithm::AsyncQueue)
+    use Algorithm::{AsyncQueue, AsyncQueueWatch, SyncQueue, SyncQueueRelist};
+    matches!(algorithm, SyncQueue | SyncQueueRelist | AsyncQueue | AsyncQueueWatch)
 }
 
 fn tag(request: usize, step: u64) -> u64 {
@@ -143,7 +160,8 @@ impl Recipes {
     /// No requests so far; `poll_ns` is the poll interval, and `ephemeral` says whether nodes end
     /// with their sessions.
     pub fn new(poll_ns: u64, ephemeral: bool) -> Self {
-        Self { attempts: Vec::new(), watchers: BTreeMap::new(), poll_ns, ephemeral }
+        let (attempts, watchers, mirrors) = Default::default();
+        Self { attempts, watchers, mirrors, poll_ns, ephemeral }
     }
 
     fn attempt(&mut self, request: usize) -> Option<&mut Attempt> {
@@ -173,8 +191,18 @@ impl Recipes {
             poll_ns,
             fired: false,
         };
+        let mut lists = algorithm == Algorithm::AsyncQueue;
+        if algorithm == Algorithm::AsyncQueueWatch {
+            let queue = self.mirrors.entry(attempt.queue());
+            lists = matches!(queue, Entry::Vacant(_));
+            queue.or_insert_with(|| Mirror::new(request)).waits();
+            if lists {
+                let watch = Ask::AddWatch { path: base.into(), recursive: true };
+                client.ask(session, tag(request, WATCH), watch);
+            }
+        }
         self.create(client, request, &attempt);
-        if algorithm == Algorithm::AsyncQueue {
+        if lists {
             client.ask(session, tag(request, LIST), list(base));
         }
         if matches!(algorithm, Algorithm::AsyncQueue | Algorithm::AsyncTas) {
@@ -211,6 +239,8 @@ impl Recipes {
     pub fn cancel(&mut self, client: &mut impl Nodes, request: usize) {
         let Some(attempt) = self.attempt(request) else { return };
         attempt.stage = Stage::Cancelled;
+        let attempt = attempt.clone();
+        self.waits_no_more(client, request, &attempt);
         if let Some(node) = attempt.node.clone() {
             let path = format!("{}/{}", attempt.base, String::from_utf8_lossy(&node));
             client.ask(attempt.session, tag(request, DELETE), delete(&path));
@@ -255,6 +285,19 @@ impl Recipes {
         Ok(())
     }
 
+    /// A request has the lock, or does not want it any more: a queue is not told to a session of which nobody
+    /// waits.
+    fn waits_no_more(&mut self, client: &mut impl Nodes, request: usize, attempt: &Attempt) {
+        let queue = attempt.queue();
+        let told = attempt.algorithm == Algorithm::AsyncQueueWatch;
+        if told && self.mirrors.get_mut(&queue).is_some_and(Mirror::waits_no_more) {
+            let (session, path) = queue.clone();
+            self.mirrors.remove(&queue);
+            let which = WatcherType::Any;
+            client.ask(session, tag(request, WATCH), Ask::RemoveWatches { path, which });
+        }
+    }
+
     /// Something has happened that a session has watched.
     fn event(
         &mut self,
@@ -267,6 +310,49 @@ impl Recipes {
         for request in waited {
             self.fire(client, request, told);
         }
+        let Some(at) = event.path.iter().rposition(|byte| *byte == b'/') else { return };
+        let queue = (session, Blob::new(&event.path[..at]));
+        if let Some(mirror) = self.mirrors.get_mut(&queue)
+            && let Some(number) = sequence(&event.path[at + 1..])
+        {
+            match event.happened {
+                Happened::Created => mirror.created(number),
+                Happened::Deleted => mirror.deleted(number),
+                Happened::Data | Happened::Children => {}
+            }
+            self.first_has_it(client, &queue, told);
+        }
+    }
+
+    /// Whoever is the first of a queue that is told has the lock, if that is one of the session's own.
+    fn first_has_it(
+        &mut self,
+        client: &mut impl Nodes,
+        queue: &(usize, Blob),
+        told: &mut Vec<Told>,
+    ) {
+        let Some(request) = self.mirrors.get(queue).and_then(Mirror::first) else { return };
+        let attempt = self.attempt(request).filter(|attempt| attempt.stage == Stage::Watching);
+        if let Some(attempt) = attempt {
+            grant(request, attempt, told);
+            let attempt = attempt.clone();
+            self.waits_no_more(client, request, &attempt);
+        }
+    }
+
+    /// The node of a request is there: what is told of its queue says when its turn comes.
+    fn joined(&mut self, client: &mut impl Nodes, request: usize, told: &mut Vec<Told>) {
+        let Some(attempt) = self.attempt(request) else { return };
+        if attempt.algorithm != Algorithm::AsyncQueueWatch || attempt.stage != Stage::Asking {
+            return;
+        }
+        attempt.stage = Stage::Watching;
+        let queue = attempt.queue();
+        let number = attempt.node.as_deref().and_then(sequence);
+        if let Some((mirror, number)) = self.mirrors.get_mut(&queue).zip(number) {
+            mirror.joins(number, request);
+        }
+        self.first_has_it(client, &queue, told);
     }
 
     /// What a request has watched, or is about to, has changed.
@@ -298,12 +384,14 @@ impl Recipes {
         answer: Answer,
         told: &mut Vec<Told>,
     ) -> io::Result<()> {
-        let (request, step) = ((answer.tag >> STEP_BITS) as usize, answer.tag & 3);
+        let request = (answer.tag >> STEP_BITS) as usize;
+        let step = answer.tag & ((1 << STEP_BITS) - 1);
         let Some(attempt) = self.attempt(request) else { return Ok(()) };
         match (step, answer.result) {
             (CREATE, Ok(Reply::Created { path, .. })) => {
                 attempt.token = answer.zxid.0;
                 created(client, request, attempt, &path, told)?;
+                self.joined(client, request, told);
             }
             (CREATE, Err(Code::NodeExists)) if attempt.stage == Stage::Asking => {
                 let attempt = attempt.clone();
@@ -322,6 +410,7 @@ impl Recipes {
             (LIST, Ok(Reply::Children(names, _))) => {
                 self.listed(client, request, &names, told);
             }
+            (WATCH, Ok(_)) => {}
             (EXISTS, _) if attempt.stage != Stage::Asking => {}
             (EXISTS, Ok(Reply::Stat(_))) => {
                 attempt.stage = Stage::Watching;
@@ -356,6 +445,13 @@ impl Recipes {
         told: &mut Vec<Told>,
     ) {
         let Some(attempt) = self.attempt(request) else { return };
+        if attempt.algorithm == Algorithm::AsyncQueueWatch {
+            let queue = attempt.queue();
+            if let Some(mirror) = self.mirrors.get_mut(&queue) {
+                mirror.listed(request, names.iter().filter_map(|name| sequence(name)));
+            }
+            return self.first_has_it(client, &queue, told);
+        }
         let (Some(own), Stage::Asking) = (attempt.node.clone(), attempt.stage) else { return };
         match before(&own, names) {
             None => grant(request, attempt, told),
@@ -395,7 +491,7 @@ fn created(
     if is_queue(attempt.algorithm) {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         attempt.node = Some(name.into());
-        if attempt.algorithm != Algorithm::AsyncQueue {
+        if matches!(attempt.algorithm, Algorithm::SyncQueue | Algorithm::SyncQueueRelist) {
             client.ask(session, tag(request, LIST), list(&attempt.base));
         }
         return Ok(());

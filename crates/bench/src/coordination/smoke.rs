@@ -34,17 +34,35 @@ pub const COLUMNS: [&str; 9] = [
 /// The recipe of client libraries, which all services have.
 const RECIPE: &str = "sync-queue-relist";
 
+/// Pipelines of sets: of one node at the top of the tree, and of several in turn, which may be at different
+/// shards.
+const SETS: [(&str, usize); 2] = [("set-pipelined", 1), ("set-names-pipelined", 8)];
+
 /// Operations that are measured in turns, by their place in [`OPERATIONS`], on one service.
 struct Turns {
     sessions: Sessions,
     base: String,
     data: usize,
+    /// How often nodes at the top were made.
+    tops: usize,
 }
 
 impl Turns {
     fn new(mut sessions: Sessions, base: String, data: usize) -> io::Result<Self> {
         sessions.carry_out(&Task::Make { node: base.clone() })?;
-        Ok(Self { sessions, base, data })
+        Ok(Self { sessions, base, data, tops: 0 })
+    }
+
+    /// Sets data so often, of so many nodes at the top of the tree in turn.
+    fn set(&mut self, names: usize, count: usize, outstanding: usize) -> io::Result<Timed> {
+        self.tops += 1;
+        let base = format!("{}-{}", self.base, self.tops);
+        let data = self.data;
+        let task = Task::Names { base, names, count, outstanding, data };
+        let mut timed = Timed::default();
+        let done = self.sessions.carry_out(&task)?.timed()?;
+        done.into_iter().for_each(|(_, more)| timed.add(more));
+        Ok(timed)
     }
 
     /// Does an operation so often, at most so many at a time; deletes of ephemeral nodes come with
@@ -172,8 +190,7 @@ struct Contestant {
 
 impl Contestant {
     fn start(services: &mut Services<'_>, args: &SmokeArgs, point: Point) -> io::Result<Self> {
-        services.ensemble(point.backend, point.servers, point.stretched)?;
-        warm_up(services, args, &point)?;
+        warm_up(services, &point, args.warmup, args.data)?;
         let base = base(services, &point)?;
         let node = services.name("smoke");
         let ensemble = stretch(services, &point)?;
@@ -234,14 +251,27 @@ fn lock_row(point: &Point, way: &str, clients: u32, outcomes: &[Outcome]) -> Map
     row
 }
 
-fn warm_up(services: &mut Services<'_>, args: &SmokeArgs, point: &Point) -> io::Result<()> {
+/// Starts the service of a point, if it is not there yet, and lets it do each operation so often: programs
+/// get faster while they run.
+///
+/// # Errors
+/// The service fails.
+pub fn warm_up(
+    services: &mut Services<'_>,
+    point: &Point,
+    count: u32,
+    data: u32,
+) -> io::Result<()> {
     let node = services.name("warm-up");
     let ensemble = services.ensemble(point.backend, point.servers, point.stretched)?;
+    if std::mem::replace(&mut ensemble.is_warm, true) {
+        return Ok(());
+    }
     ensemble.stretch([0; super::backend::DISTANCES], 0)?;
     let sessions = Sessions::begin(ensemble, &ensemble.entrances(1, Attach::Leader))?;
-    let mut turns = Turns::new(sessions, node, args.data as usize)?;
+    let mut turns = Turns::new(sessions, node, data as usize)?;
     for operation in 0..OPERATIONS.len() - 1 {
-        turns.take(operation, args.warmup as usize, 64)?;
+        turns.take(operation, count as usize, 64)?;
     }
     turns.sessions.close().map(|_| ())
 }
@@ -311,7 +341,7 @@ pub fn run(args: &SmokeArgs, program: &Path) -> io::Result<Report> {
     let steps = args.servers.len() as u64 * u64::from(args.rounds);
     let bar = crate::sweep::progress(steps as usize);
     for servers in &args.servers {
-        let mut services = Services::new(program, &args.dir, 60_000_000_000);
+        let mut services = Services::new(program, &args.dir, 60_000_000_000).over(args.shards);
         bar.set_message(format!("{servers} servers are started"));
         let mut contestants = Vec::new();
         for backend in &backends {
@@ -355,6 +385,15 @@ fn take_turns(
                 let timed = contestant.turns.take(operation, count, outstanding as usize)?;
                 let sum = contestant.pipelined.entry((outstanding, name)).or_default();
                 timed.into_iter().for_each(|(_, timed)| sum.add(timed));
+            }
+        }
+    }
+    for &outstanding in &args.outstanding {
+        let count = count.max(4 * outstanding as usize);
+        for (name, names) in SETS {
+            for contestant in &mut *contestants {
+                let timed = contestant.turns.set(names, count, outstanding as usize)?;
+                contestant.pipelined.entry((outstanding, name)).or_default().add(timed);
             }
         }
     }

@@ -82,6 +82,19 @@ pub enum Task {
         /// Bytes of data in a node.
         data: usize,
     },
+    /// Sets of the data of some nodes in turn, at the top of the tree.
+    Names {
+        /// What their paths begin with; there are none of them yet.
+        base: String,
+        /// How many nodes.
+        names: usize,
+        /// How many sets.
+        count: usize,
+        /// How many are under way at a time.
+        outstanding: usize,
+        /// Bytes of data in a node.
+        data: usize,
+    },
     /// Requests for a lock.
     Lock {
         /// The way to take it, by name.
@@ -145,6 +158,15 @@ pub fn carry_out(nodes: &mut impl Nodes, task: &Task) -> io::Result<Done> {
         Task::Operation { base, operation, count, outstanding, data } => {
             one_operation(nodes, base, *operation, (*count, *outstanding), &vec![b'x'; *data])
                 .map(Done::Timed)
+        }
+        Task::Names { base, names, count, outstanding, data } => {
+            let path = |number: usize| format!("{base}-{number}");
+            for number in 0..*names {
+                make(nodes, &path(number))?;
+            }
+            let data = vec![b'x'; *data];
+            let timed = each(nodes, 0, *count, *outstanding, |n| set(&path(n % names), &data))?;
+            Ok(Done::Timed(vec![(0, timed)]))
         }
         Task::Lock { way, node, poll_ns, ephemeral, load } => {
             let algorithm = recipe(way).filter(|algorithm| algorithm.needs_nodes_only());

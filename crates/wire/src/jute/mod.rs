@@ -33,7 +33,7 @@ mod request;
 /// service.
 pub use engine::coordination::{
     Acl, Change, Code, Create, Event, Happened, Identity, Lasts, Mode, Read, Reply, SessionId,
-    Stat, Write, Zxid,
+    Stat, WatcherType, Write, Zxid,
 };
 
 pub use connect::{ConnectRequest, ConnectResponse};
