@@ -2,10 +2,10 @@
 //! ZooKeeper 3.6) while a request of the session waits: so it knows when its node is the first, and asks
 //! nobody.
 //!
-//! The watch is set before the node is created, and the queue is listed behind that, all without waiting. What
-//! is told before the list is in it. From then on everything that comes and goes is told in the order of
-//! changes. That the copy is late does no harm: a number that is gone does not come back, and later ones are
-//! larger. When nobody of the session waits any more the watch is removed, so that only those are told who
+//! The watch is set before the node is created, and the queue is listed behind that, all without waiting.
+//! What is told before the list is in it. From then on everything that comes and goes is told in the order
+//! of changes. That the copy is late does no harm: a number that is gone does not come back, and later ones
+//! are larger. When nobody of the session waits any more the watch is removed, so that only those are told who
 //! want to know.
 
 use std::collections::{BTreeMap, BTreeSet};
