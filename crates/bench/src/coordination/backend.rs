@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How often it is tried to start servers at ports that were free.
+const ATTEMPTS: usize = 4;
 /// Distances that clients of one run can have from the servers.
 pub const DISTANCES: usize = 3;
 
@@ -145,6 +147,22 @@ impl Ensemble {
     /// # Errors
     /// It does not start.
     pub fn start(
+        backend: Backend,
+        count: usize,
+        stretched: bool,
+        host: Host<'_>,
+    ) -> io::Result<Self> {
+        for _ in 1..ATTEMPTS {
+            match Self::try_to_start(backend, count, stretched, host) {
+                // Between the choice of a port and its use somebody else can take it.
+                Err(error) if error.to_string().contains("in use") => {}
+                done => return done,
+            }
+        }
+        Self::try_to_start(backend, count, stretched, host)
+    }
+
+    fn try_to_start(
         backend: Backend,
         count: usize,
         stretched: bool,

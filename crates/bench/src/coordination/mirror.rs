@@ -4,9 +4,9 @@
 //!
 //! The watch is set before the node is created, and the queue is listed behind that, all without waiting.
 //! What is told before the list is in it. From then on everything that comes and goes is told in the order
-//! of changes. That the copy is late does no harm: a number that is gone does not come back, and later ones
-//! are larger. When nobody of the session waits any more the watch is removed, so that only those are told who
-//! want to know.
+//! of changes. That the copy is late does no harm: a number that is gone does not come back, and later
+//! ones are larger. When nobody of the session waits any more the watch is removed, so that only those are
+//! told who want to know.
 
 use std::collections::{BTreeMap, BTreeSet};
 
