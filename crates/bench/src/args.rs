@@ -92,7 +92,8 @@ pub enum Bench {
     /// says what a mean is worth: whether the lock is stable, critical or overloaded (then a mean
     /// says only how long somebody has measured). A run in which two hold the lock, or a token does
     /// not grow, fails. The recipes are those of the papers on nodes: sync-queue (unsafe when
-    /// somebody dies who waits), sync-queue-relist, async-queue, sync-tas, async-tas, tas-watch;
+    /// somebody dies who waits), sync-queue-relist, async-queue, sync-tas, async-tas, tas-watch, and
+    /// async-queue-watch, which is told who comes and goes (ZooKeeper 3.6; not on etcd);
     /// adaptive-recipe chooses among them while it runs. Claret itself knows locks as well: grant, near,
     /// retained, cohort. There adaptive chooses between grant and retained, elsewhere among recipes.
     ///

@@ -116,23 +116,14 @@ fn is_unique(command: &[u8], value: &[u8]) -> bool {
     writes && (value == b"deposit" || value.iter().filter(|b| **b == b'-').count() == 1)
 }
 
-/// The values in a reply.
-fn values_seen<'a>(reply: &'a Value, seen: &mut BTreeSet<&'a [u8]>) {
-    match reply {
-        Value::Text(text) => drop(seen.insert(text)),
-        Value::List(list) => list.iter().for_each(|value| values_seen(value, seen)),
-        _ => {}
-    }
-}
-
 /// Gives every completion (and every open transaction) the position that the log has for it.
 pub fn stamp(events: &mut [Event], disk: &Disk) -> Result<(), String> {
     let mut positions = positions(disk)?;
-    let mut seen = BTreeSet::new();
     let replies = events.iter().flat_map(|event| &event.replies).flatten();
-    replies.for_each(|reply| values_seen(reply, &mut seen));
+    let seen: BTreeSet<Vec<u8>> =
+        replies.flat_map(Value::flat).map(|value| value.canonical()).collect();
     for (value, position) in &mut positions {
-        position.guarded &= !seen.contains(&value[..]);
+        position.guarded &= !seen.contains(value);
     }
     let mut open: BTreeMap<(u64, Option<u64>), Option<Position>> = BTreeMap::new();
     for event in events.iter_mut() {

@@ -26,8 +26,8 @@ use wire::jute::{Ask, Change, Mode, Reply, Write};
 
 /// Grants between two looks at the model.
 const LOOK_EVERY: u32 = 20;
-/// The model takes a processor for about a second, which the lock's users may need: it is asked again when
-/// something has changed by this factor.
+/// The model takes a processor for the better part of a second, which the lock's users may need: it is asked
+/// again when something has changed by this factor, or it could not say.
 const CHANGED: f64 = 1.3;
 /// Requests that the model looks ahead.
 const HORIZON: u32 = 200;
@@ -55,7 +55,7 @@ struct Estimates {
     write_ns: f64,
     arrivals_ns: VecDeque<u64>,
     holds_ns: VecDeque<u64>,
-    /// Circumstances that the model was asked about last.
+    /// Circumstances that the model was asked about last, if it could say.
     asked_about: Option<Setting>,
 }
 
@@ -389,6 +389,10 @@ impl Adaptive {
             let [often, rarely] = choices
                 .map(|one| worth(&one.choices, one.interarrival_ms, &self.capacity, current));
             self.wanted = often.filter(|_| often == rarely);
+            if often != rarely {
+                // More requests tell how often they come.
+                self.estimates.asked_about = None;
+            }
             return;
         }
         self.grants += 1;

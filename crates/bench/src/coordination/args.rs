@@ -30,10 +30,8 @@ pub const ALGORITHMS: [&str; 15] = [
     ETCD_MUTEX,
 ];
 
-/// How many of them are recipes.
-pub const RECIPES: usize = 7;
 /// The recipe that rests on the order of a session's answers and of what it is told.
-pub const ASYNC_QUEUE_WATCH: &str = "async-queue-watch";
+pub const ASYNC_QUEUE_WATCH: &str = Algorithm::AsyncQueueWatch.name();
 /// The choice among the recipes, while they are used.
 pub const ADAPTIVE_RECIPE: &str = "adaptive-recipe";
 /// The lock of etcd's own client library.
@@ -223,6 +221,12 @@ pub struct LocksArgs {
     /// Print one JSON document instead of a table.
     #[arg(long)]
     pub json: bool,
+}
+
+/// The recipes among them, on nodes, which need nothing else.
+pub fn recipes() -> Vec<&'static str> {
+    let is_one = |name: &&str| recipe(name).is_some_and(Algorithm::needs_nodes_only);
+    ALGORITHMS.into_iter().filter(is_one).collect()
 }
 
 /// The way with this name; none for the choice among them.

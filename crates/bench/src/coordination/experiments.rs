@@ -1,6 +1,6 @@
 //! The study's experiments, and what each says about the parameters of its points.
 
-use super::args::{ALGORITHMS, ASYNC_QUEUE_WATCH, ETCD_MUTEX, RECIPES};
+use super::args::{ASYNC_QUEUE_WATCH, ETCD_MUTEX, recipes};
 use super::plan::Measure;
 use super::{grants, keepers};
 use clap::ValueEnum;
@@ -220,7 +220,7 @@ impl Experiment {
 pub fn custom() -> Preset {
     Preset {
         measure: Measure::Lock,
-        algorithms: ALGORITHMS[..RECIPES].to_vec(),
+        algorithms: recipes(),
         client_ms: vec![0.0],
         server_ms: vec![0.0],
         service_ms: vec![1.0],

@@ -513,7 +513,7 @@ pub fn run(args: &LocksArgs, program: &Path) -> io::Result<Report> {
     if points.is_empty() {
         let what = "none of these services has what was asked for: only claret knows locks itself \
             (grant, successor, near, retained, cohort), only etcd has etcd-mutex, and it has none of \
-            adaptive, adaptive-recipe, E15 and E16";
+            async-queue-watch, adaptive, adaptive-recipe, E15 and E16";
         return Err(io::Error::new(ErrorKind::InvalidInput, what));
     }
     let mut report = Report::default();

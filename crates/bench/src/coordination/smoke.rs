@@ -54,15 +54,17 @@ impl Turns {
     }
 
     /// Sets data so often, of so many nodes at the top of the tree in turn.
-    fn set(&mut self, names: usize, count: usize, outstanding: usize) -> io::Result<Timed> {
+    fn set(
+        &mut self,
+        names: usize,
+        count: usize,
+        outstanding: usize,
+    ) -> io::Result<Vec<(usize, Timed)>> {
         self.tops += 1;
         let base = format!("{}-{}", self.base, self.tops);
         let data = self.data;
         let task = Task::Names { base, names, count, outstanding, data };
-        let mut timed = Timed::default();
-        let done = self.sessions.carry_out(&task)?.timed()?;
-        done.into_iter().for_each(|(_, more)| timed.add(more));
-        Ok(timed)
+        self.sessions.carry_out(&task)?.timed()
     }
 
     /// Does an operation so often, at most so many at a time; deletes of ephemeral nodes come with
@@ -199,6 +201,11 @@ impl Contestant {
         let (timed, pipelined) = (BTreeMap::new(), BTreeMap::new());
         let (locks, sections) = (BTreeMap::new(), BTreeMap::new());
         Ok(Self { point, base, turns, timed, pipelined, locks, sections })
+    }
+
+    fn add_pipelined(&mut self, row: (u32, &'static str), timed: Vec<(usize, Timed)>) {
+        let sum = self.pipelined.entry(row).or_default();
+        timed.into_iter().for_each(|(_, timed)| sum.add(timed));
     }
 
     fn rows(&self) -> Vec<Map<String, Value>> {
@@ -383,17 +390,13 @@ fn take_turns(
         for (operation, name) in [(CREATE, "create-pipelined"), (DELETE, "delete-pipelined")] {
             for contestant in &mut *contestants {
                 let timed = contestant.turns.take(operation, count, outstanding as usize)?;
-                let sum = contestant.pipelined.entry((outstanding, name)).or_default();
-                timed.into_iter().for_each(|(_, timed)| sum.add(timed));
+                contestant.add_pipelined((outstanding, name), timed);
             }
         }
-    }
-    for &outstanding in &args.outstanding {
-        let count = count.max(4 * outstanding as usize);
         for (name, names) in SETS {
             for contestant in &mut *contestants {
                 let timed = contestant.turns.set(names, count, outstanding as usize)?;
-                contestant.pipelined.entry((outstanding, name)).or_default().add(timed);
+                contestant.add_pipelined((outstanding, name), timed);
             }
         }
     }

@@ -94,7 +94,7 @@ fn in_order(session: &super::Session, verdict: &mut Verdict) {
 }
 
 /// What a connection has asked takes effect as far as some request, and nothing behind it does. Only requests
-/// count that are certainly those in whose place they were found, or that were not found.
+/// count that were answered, or that cannot be taken for others (`is_certain`).
 pub(super) fn without_holes(
     session: &super::Session,
     is_certain: impl Fn(&Request) -> bool,
@@ -104,10 +104,8 @@ pub(super) fn without_holes(
         let mut missing = None;
         for (asked, answered) in connection.exchanges() {
             let refused = answered.is_some_and(|(.., a)| *a == Err(code::SESSION_EXPIRED));
-            if !asked.request.is_write() || refused {
-                continue;
-            }
-            if !is_certain(&asked.request) {
+            let certain = answered.is_some() || is_certain(&asked.request);
+            if !asked.request.is_write() || refused || !certain {
                 continue;
             }
             match (asked.zxid, &missing) {

@@ -3,7 +3,7 @@
 //! service carries them out, and no holes; and nobody sees half of the end of a session.
 
 use super::order::without_holes;
-use super::{Change, Heard, History, Reply, Request, Zxid, report};
+use super::{Heard, History, Reply, Request, Zxid, report};
 use crate::verdict::Verdict;
 use std::collections::BTreeSet;
 
@@ -19,21 +19,11 @@ pub(super) fn check(history: &History, parts: &[History], verdict: &mut Verdict)
     }
 }
 
-/// Whether a request has data, which no other one has. Others that are alike are told apart by nothing, where
+/// Whether a session has asked something once only. Requests that are alike are told apart by nothing, where
 /// they were not answered.
-fn has_data(request: &Request) -> bool {
-    let has = |change: &Change| matches!(change, Change::Create { .. } | Change::Set { .. });
-    match request {
-        Request::Change(change) => has(change),
-        Request::Multi(changes) => changes.iter().any(has),
-        _ => false,
-    }
-}
-
-/// Whether a session has asked something that cannot be taken for anything else that it has asked.
 fn is_certain(session: &super::Session, request: &Request) -> bool {
-    let asked = || session.connections.iter().flat_map(|connection| &connection.asked);
-    has_data(request) || asked().filter(|other| other.request == *request).nth(1).is_none()
+    let asked = session.connections.iter().flat_map(|connection| &connection.asked);
+    asked.filter(|other| other.request == *request).nth(1).is_none()
 }
 
 /// What a session asks later has a larger number, on all its connections.
@@ -41,7 +31,7 @@ fn numbers_grow(session: &super::Session, verdict: &mut Verdict) {
     let mut before = session.id;
     let exchanges = session.connections.iter().flat_map(|connection| connection.exchanges());
     for (asked, answered) in exchanges {
-        let certain = answered.is_some() || has_data(&asked.request);
+        let certain = answered.is_some() || is_certain(session, &asked.request);
         let Some(zxid) = asked.zxid.filter(|_| certain) else { continue };
         verdict.count("changes", 1);
         if zxid <= before {

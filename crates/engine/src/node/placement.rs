@@ -157,7 +157,8 @@ impl<C: EntryCodec + Clone> Node<C> {
         // that has it from one of these may know of a connection that they do not know of yet.
         let tells_all = from != own.machine || self.replica(ShardId::MAP).is_some();
         let tells = |to: &MachineId| *to != from && (tells_all || self.listener(*to) == own.worker);
-        for machine in self.connected.iter().copied().filter(tells).collect::<Vec<_>>() {
+        let told: Vec<MachineId> = self.connected.iter().copied().filter(tells).collect();
+        for machine in told {
             let parcel = Parcel::Map(Box::new(map.clone()));
             self.parcels.push_back((To::Machine(machine), parcel));
         }
