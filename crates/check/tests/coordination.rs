@@ -289,7 +289,7 @@ fn wrong_together(stories: &[Story; 2], order: [i64; 2]) -> Vec<String> {
     for (path, zxid) in ["/a", "/b"].into_iter().zip(order) {
         whole.write(ANN, zxid, create(path, true, false), created(path));
     }
-    let verdict = check_together(&whole.history, &parts);
+    let verdict = check_together(&whole.history, &parts, |_| None);
     let kinds = verdict.anomalies.into_iter().map(|anomaly| anomaly.kind);
     stories.iter().flat_map(Story::wrong).chain(kinds).collect()
 }
@@ -312,6 +312,49 @@ fn nobody_sees_half_of_the_end_of_a_session() {
     stories[1].now_us = stories[0].now_us;
     stories[1].read(BEN, 7, exists("/b", false), own());
     assert_eq!(wrong_together(&stories, [3, 4]), ["half-an-end"]);
+}
+
+/// Sessions that send ahead to two services, `/a` and `/b`: each sets both, in its own order. Which change of
+/// its service each is, in the order in which they are asked: first Ann's, then Ben's.
+fn sent_ahead(order: [[i64; 2]; 2], overlap: bool) -> Vec<String> {
+    let mut story = Story::new();
+    let paths = [["/a", "/b"], ["/b", "/a"]];
+    for (session, (paths, zxids)) in [ANN, BEN].into_iter().zip(paths.into_iter().zip(order)) {
+        for (path, zxid) in paths.into_iter().zip(zxids) {
+            story.write(session, zxid, set(path, session), Ok(Reply::Stat(stat(zxid, 0))));
+        }
+    }
+    if overlap {
+        // All is asked before anything is answered.
+        let connections = story.history.sessions.iter_mut().flat_map(|s| &mut s.connections);
+        let asked = connections.flat_map(|connection| &mut connection.asked);
+        asked.for_each(|asked| asked.time_us = 0);
+    }
+    let concerns = |request: &Request| match request {
+        Request::Change(Change::Set { path, .. }) => {
+            Some((usize::from(path == "/b"), vec![path.clone().into_bytes()]))
+        }
+        _ => None,
+    };
+    let verdict = check_together(&story.history, &[], concerns);
+    verdict.anomalies.into_iter().map(|anomaly| anomaly.kind).collect()
+}
+
+fn set(path: &str, session: usize) -> Request {
+    let (path, data) = (path.to_owned(), format!("{session}"));
+    Request::Change(Change::Set { path, data, version: -1 })
+}
+
+#[test]
+fn there_is_one_order_at_all_services() {
+    for overlap in [false, true] {
+        assert_eq!(sent_ahead([[11, 12], [13, 14]], overlap), [""; 0], "{overlap}");
+    }
+    // Each comes second where the other one has come first.
+    assert_eq!(sent_ahead([[12, 13], [14, 11]], true), ["no-order"]);
+    // Ben's came first, and was asked when Ann's was answered.
+    assert_eq!(sent_ahead([[13, 14], [11, 12]], true), [""; 0]);
+    assert!(sent_ahead([[13, 14], [11, 12]], false).contains(&"no-order".to_owned()));
 }
 
 #[test]

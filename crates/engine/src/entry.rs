@@ -7,7 +7,7 @@
 use crate::coordination::service::{Command, Session};
 use crate::coordination::spread::Spread;
 use crate::coordination::tree::Node;
-use crate::coordination::{Password, SessionId, Zxid};
+use crate::coordination::{Ask, Password, SessionId, Zxid};
 use crate::level::Level;
 use crate::message::{Fence, GatewayId, Guard, KeyedOp, RequestId, ShardId, TxnId};
 use crate::pipeline::{Group, Link, Place, StreamId, Unit};
@@ -129,6 +129,7 @@ impl LogRecord {
             Self::Coordinate(_) | Self::Outlive(_) => Level::COORDINATED,
             Self::Apply(apply) if !apply.fences.is_empty() => Level::COORDINATED,
             Self::Content(_) | Self::Ordered { .. } | Self::Promise { .. } => Level::CHAINED,
+            Self::Propose(group) if group.has_asks() => Level::STREAMED,
             Self::Propose(_)
             | Self::Place { .. }
             | Self::Settle { .. }
@@ -340,6 +341,13 @@ pub enum SnapshotPart {
         kept: Box<Session>,
         /// If it ends: the number of the change with which that began, and whether it has ended.
         ending: Option<(Zxid, bool)>,
+    },
+    /// A unit of a stream that asks something of the tree, and what that is: it is not settled.
+    Asked {
+        /// The unit.
+        unit: TxnId,
+        /// What it asks.
+        ask: Box<Ask>,
     },
     /// A path of the coordination service and the node there, without its children's names.
     Node(Blob, Box<Node>),

@@ -218,6 +218,9 @@ pub const SESSION_TIMEOUT_MS: RangeInclusive<i32> = 4_000..=40_000;
 /// What an operator may say: a change of leaders takes a second as a rule, and a session that must be heard
 /// of more often would end with it.
 pub const SESSION_TIMEOUT_MS_ALLOWED: RangeInclusive<i32> = 2_000..=86_400_000;
+/// Most bytes, about, of what a client of the coordination service has sent ahead to several shards and that
+/// is not carried out.
+pub const AHEAD_BYTES_MAX: usize = 1 << 20;
 /// Most requests of a client of the coordination service that are read before they are answered.
 pub const COORDINATION_REQUESTS_MAX: usize = 10_000;
 /// Most nodes of the coordination service that are deleted at once because their time has come.

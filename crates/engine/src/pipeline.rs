@@ -4,6 +4,7 @@
 //! *stream*. A stream's *units* (commands) have numbers in the order in which they were issued. What a
 //! shard gets of a stream at once is a *group*. See `docs/internals/order.md` for the protocol.
 
+use crate::coordination::{Ask, SessionId};
 use crate::message::{Age, KeyedOp, ShardId, TxnId};
 use adt::{Blob, Reply, Timestamp};
 use smallvec::SmallVec;
@@ -20,12 +21,15 @@ impl StreamId {
 }
 
 /// One command of a stream.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Unit {
     /// Its number, from 0.
     pub seq: u32,
     /// What it does, all at once.
     pub ops: SmallVec<[KeyedOp; 1]>,
+    /// What it asks of the tree of the coordination service. Its operations change nothing then, and hold
+    /// what that is about: see [`crate::coordination::branch`].
+    pub ask: Option<Box<Ask>>,
 }
 
 /// What a shard gets of a stream at once.
@@ -94,6 +98,21 @@ impl Group {
         let named = end <= u64::from(TxnId::LEASE);
         let whole = !self.chained || self.base == 0;
         named && whole && rising && fresh && !self.units.is_empty() && self.units.iter().all(inside)
+    }
+
+    /// Whether its units ask something of the tree of the coordination service.
+    pub fn has_asks(&self) -> bool {
+        self.units.iter().any(|unit| unit.ask.is_some())
+    }
+
+    /// What its units ask of the tree.
+    pub fn asks(&self) -> impl Iterator<Item = &Ask> {
+        self.units.iter().filter_map(|unit| unit.ask.as_deref())
+    }
+
+    /// The session whose requests they are.
+    pub fn session(&self) -> Option<SessionId> {
+        self.asks().find_map(Ask::session)
     }
 
     /// All keys with what is done to them.

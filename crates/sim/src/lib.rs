@@ -100,7 +100,9 @@ fn judge_sessions(
     }
     let mut verdicts: Vec<Verdict> = parts.iter().map(coordination::check).collect();
     spread::join(sessions, over, &parts);
-    verdicts.push(coordination::check_together(sessions, &parts));
+    verdicts.push(coordination::check_together(sessions, &parts, |request| {
+        spread::concerns(over, request)
+    }));
     Ok(verdicts)
 }
 

@@ -98,6 +98,10 @@ pub enum Plant {
     HalfAnEnd,
     /// In a tree that is spread: a change has any number, whatever its session knows.
     ForgottenNumber,
+    /// In a tree that is spread: what is sent ahead holds what it is about as if it only looked at it.
+    SharedBranches,
+    /// In a tree that is spread: nobody waits for what is sent ahead.
+    PassingRequests,
     /// In a cluster with pipelines: clocks do not go up to the places that they have given.
     StandingClock,
     /// In a cluster with pipelines: what is not durable yet is not waited for, however low its proposal.
@@ -112,7 +116,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 47] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -153,6 +157,8 @@ impl Plant {
         Self::MovedSession,
         Self::HalfAnEnd,
         Self::ForgottenNumber,
+        Self::SharedBranches,
+        Self::PassingRequests,
         Self::StandingClock,
         Self::UndurableIgnored,
         Self::EarlyProposal,
@@ -203,6 +209,8 @@ impl Plant {
             Self::MovedSession => "moved-session",
             Self::HalfAnEnd => "half-an-end",
             Self::ForgottenNumber => "forgotten-number",
+            Self::SharedBranches => "shared-branches",
+            Self::PassingRequests => "passing-requests",
             Self::StandingClock => "standing-clock",
             Self::UndurableIgnored => "undurable-ignored",
             Self::EarlyProposal => "early-proposal",
@@ -226,7 +234,7 @@ impl Plant {
         if self >= Self::StandingClock {
             return Some(Focus::Pipelines);
         }
-        if (Self::HalfAnEnd..=Self::ForgottenNumber).contains(&self) {
+        if (Self::HalfAnEnd..=Self::PassingRequests).contains(&self) {
             return Some(Focus::Trees);
         }
         let of_locks = (Self::UnfencedWrites..=Self::RepeatedToken).contains(&self);
@@ -254,6 +262,7 @@ impl Plant {
             Self::UndurableIgnored => Some(Rule::UndurableCounts),
             Self::EarlyProposal => Some(Rule::ProposalsAreDurable),
             Self::ForgottenRefusal => Some(Rule::RefusalsAreDurable),
+            Self::PassingRequests => Some(Rule::BranchesAreHeld),
             _ => None,
         }
     }
@@ -304,6 +313,11 @@ impl Plant {
             }
             (Self::DroppedFloor, Body::Pipeline(group)) => {
                 Arc::make_mut(group).floor = adt::Timestamp::ZERO;
+            }
+            (Self::SharedBranches, Body::Pipeline(group)) if group.has_asks() => {
+                let units = &mut Arc::make_mut(group).units;
+                let ops = units.iter_mut().flat_map(|unit| &mut unit.ops);
+                ops.for_each(|(_, op)| *op = Op::Key(adt::key::KeyOp::Exists));
             }
             (Self::HalfAnEnd, Body::Coordinate(ask)) => {
                 let Ask::Write(Command { session, write: Write::Spread(step), .. }) = &mut **ask

@@ -506,7 +506,10 @@ impl Worker {
 
     fn request(&mut self, now: Now, shard: ShardId, request: Request) {
         self.mark("questions_about_fates", matches!(request.body, Body::Inquire { .. }).into());
-        self.mark("groups_of_pipelines", matches!(request.body, Body::Pipeline(_)).into());
+        if let Body::Pipeline(group) = &request.body {
+            self.mark("groups_of_pipelines", 1);
+            self.mark("requests_sent_ahead", group.asks().count());
+        }
         let requests = match self.plant {
             Some(plant) => plant.requests(request, shard.0),
             None => vec![request],

@@ -3,9 +3,10 @@
 //! What goes over all shards (root and pings) is left out.
 
 use crate::errand::as_asked;
-use check::coordination::{Answer, Connection, Heard, History, Request, Session, code};
+use check::coordination::{Answer, Concerns, Connection, Heard, History, Request, Session, code};
+use engine::coordination::service::Command;
 use engine::coordination::spread::{HOME, Place, Spread};
-use engine::coordination::{OfSession, Write};
+use engine::coordination::{Ask, OfSession, SessionId, Write};
 use engine::gateway::coordination::Asked;
 use engine::message::ShardId;
 
@@ -22,6 +23,19 @@ pub fn place(spread: Spread, request: &Request) -> Option<ShardId> {
         Asked::Proved(_) | Asked::Refused(_) => return None,
     };
     place.shard()
+}
+
+/// What a request is about, as the checkers want to know it: its shard, and the branches there.
+pub fn concerns(spread: Spread, request: &Request) -> Option<Concerns> {
+    let shard = place(spread, request)?;
+    let session = SessionId::default();
+    let ask = match as_asked(request, &[]) {
+        Asked::Write(write) => Ask::Write(Command::of(session, write)),
+        Asked::Of(of) => Ask::Of(session, of),
+        Asked::Proved(_) | Asked::Refused(_) => return None,
+    };
+    let branches = ask.touches().branches.iter().map(|branch| branch.name().to_vec()).collect();
+    Some((usize::from(shard.0), branches))
 }
 
 /// What was seen of one shard. The ends of sessions are not in it.

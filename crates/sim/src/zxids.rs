@@ -6,9 +6,9 @@ use crate::errand::request_of;
 use check::coordination::{History, Session, code};
 use engine::coordination::service::Command;
 use engine::coordination::spread::Step;
-use engine::coordination::{Write, Zxid};
+use engine::coordination::{Ask, Write, Zxid};
 use engine::entry::{EntryCodec, LogRecord};
-use engine::message::ShardId;
+use engine::message::{ShardId, TxnId};
 use raft::eraftpb::EntryType;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wire::entry::EntryFormat;
@@ -20,6 +20,7 @@ type Logged = (i64, Command);
 fn changes(disk: &Disk, of: ShardId) -> Result<Vec<Logged>, String> {
     let mut changes = Vec::new();
     let mut last = Zxid::default();
+    let mut asks: BTreeMap<TxnId, Command> = BTreeMap::new();
     for (shard, raft_entry) in disk.archive() {
         let is_change = raft_entry.get_entry_type() != EntryType::EntryNormal;
         if shard != of || raft_entry.data.is_empty() || is_change {
@@ -29,14 +30,37 @@ fn changes(disk: &Disk, of: ShardId) -> Result<Vec<Logged>, String> {
         let entry = entry.map_err(|_| format!("entry {} does not read back", raft_entry.index))?;
         let first = entry.ts;
         for (index, record) in entry.records.into_iter().enumerate() {
-            if let LogRecord::Coordinate(command) = record {
-                let ts = adt::Timestamp(first.0 + index as u64);
+            let ts = adt::Timestamp(first.0 + index as u64);
+            for command in commands(record, &mut asks) {
                 last = Zxid::after(last.max(command.after), ts);
-                changes.push((last.0, *command));
+                changes.push((last.0, command));
             }
         }
     }
     Ok(changes)
+}
+
+/// The changes that are carried out at a record. Those that were sent ahead are in the log before, and are
+/// kept until they are settled.
+fn commands(record: LogRecord, asks: &mut BTreeMap<TxnId, Command>) -> Vec<Command> {
+    match record {
+        LogRecord::Coordinate(command) => vec![*command],
+        LogRecord::Propose(group) => {
+            for unit in &group.units {
+                if let Some(Ask::Write(command)) = unit.ask.as_deref() {
+                    asks.insert(group.stream.unit(unit.seq), command.clone());
+                }
+            }
+            Vec::new()
+        }
+        LogRecord::Settle { stream, units } => {
+            let taken = units.into_iter().filter_map(|(seq, place)| {
+                asks.remove(&stream.unit(seq)).filter(|_| place.is_some())
+            });
+            taken.collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Gives every change that was asked for its place in the log, if it has one, and finds the sessions

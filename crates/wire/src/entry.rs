@@ -1,4 +1,4 @@
-//! Log entries as bytes, versions 2 to 8; version 1 is read too. `docs/internals/formats.md` has the
+//! Log entries as bytes, versions 2 to 9; version 1 is read too. `docs/internals/formats.md` has the
 //! layout.
 //!
 //! Operations are written as the words of a command that parses to the same operation, so that the
@@ -9,8 +9,8 @@ use crate::bytes::{Form, Reader, put_option, put_u16, put_u64};
 use crate::peer::coordination::{get_command, get_spread_command, put_command, put_spread_command};
 use crate::snapshot::SnapshotFormat;
 use crate::stream::{
-    put_group, put_link, put_links, put_places, put_stream, read_chained, read_group, read_link,
-    read_links, read_stream,
+    put_asking, put_group, put_link, put_links, put_places, put_stream, read_asking, read_chained,
+    read_group, read_link, read_links, read_stream,
 };
 use adt::{ArgBuf, Args, Corrupt, Op, Timestamp, record};
 use engine::coordination::service::Command;
@@ -39,6 +39,8 @@ const VERSION_COORDINATED: u8 = 6;
 const VERSION_QUOTAS: u8 = 7;
 /// The same, with changes of a tree that is spread over several shards.
 const VERSION_SPREAD: u8 = 8;
+/// The same, with what sessions have sent ahead to several shards of one.
+const VERSION_STREAMED: u8 = 9;
 /// The version before clusters: it has short transactions and no [`VOID`].
 pub(crate) const VERSION_ALONE: u8 = 1;
 /// Most records that an entry of this version can hold, whatever shards do today.
@@ -65,6 +67,7 @@ const COORDINATE: u8 = 17;
 const OUTLIVE: u8 = 18;
 const COORDINATE_IN_QUOTAS: u8 = 19;
 const COORDINATE_SPREAD: u8 = 20;
+const PROPOSE_ASKING: u8 = 21;
 
 const HAS_REQUEST: u8 = 1;
 const HAS_GUARDS: u8 = 2;
@@ -87,6 +90,7 @@ impl EntryCodec for EntryFormat {
         // there would be none.
         let needed = entry.records.iter().map(LogRecord::level).max();
         let (version, form) = match level.max(needed.unwrap_or(Level::CLUSTERS)) {
+            _ if needed == Some(Level::STREAMED) => (VERSION_STREAMED, Form::Short),
             _ if needed == Some(Level::SPREAD) => (VERSION_SPREAD, Form::Short),
             _ if needed == Some(Level::QUOTAS) => (VERSION_QUOTAS, Form::Short),
             _ if needed == Some(Level::COORDINATED) => (VERSION_COORDINATED, Form::Short),
@@ -132,7 +136,7 @@ impl EntryCodec for EntryFormat {
 
 /// Whether numbers are as short as they can be.
 fn has_shorts(version: u8) -> bool {
-    (VERSION_COMPACT..=VERSION_SPREAD).contains(&version)
+    (VERSION_COMPACT..=VERSION_STREAMED).contains(&version)
 }
 
 /// The level that it takes to understand these bytes of an entry.
@@ -144,6 +148,7 @@ pub fn level_of(bytes: &[u8]) -> Level {
         Some(&VERSION_COORDINATED) => Level::COORDINATED,
         Some(&VERSION_QUOTAS) => Level::QUOTAS,
         Some(&VERSION_SPREAD) => Level::SPREAD,
+        Some(&VERSION_STREAMED) => Level::STREAMED,
         _ => Level::CLUSTERS,
     }
 }
@@ -185,6 +190,10 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
         LogRecord::Resolve(request) => {
             out.push(RESOLVE);
             put_request_in(words.form, request, out);
+        }
+        LogRecord::Propose(group) if group.has_asks() => {
+            out.push(PROPOSE_ASKING);
+            put_asking(group, words, out);
         }
         LogRecord::Propose(group) => {
             out.push(PROPOSE);
@@ -279,6 +288,9 @@ fn read_record(
         COORDINATE_IN_QUOTAS if version >= VERSION_QUOTAS => {
             let command = get_command(reader)?;
             LogRecord::Coordinate(Box::new(Command { quotas: true, ..command }))
+        }
+        PROPOSE_ASKING if version >= VERSION_STREAMED => {
+            LogRecord::Propose(Arc::new(read_asking(reader, spans)?))
         }
         OUTLIVE if version >= VERSION_COORDINATED => LogRecord::Outlive(read_streams(reader)?),
         CONTENT if version >= VERSION_CHAINED => {

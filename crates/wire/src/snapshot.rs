@@ -12,9 +12,11 @@ use crate::entry::{
     VERSION, VERSION_ALONE, Words, put_gateway, put_prepare, put_request, put_shards, put_txn,
     read_gateway, read_prepare, read_request, read_shards, read_txn, read_version,
 };
+use crate::peer::coordination::put_ask;
 use crate::saved::{put_record, put_reply, read_record, read_reply};
 use crate::stream::{
-    put_kept, put_links, put_stream, put_units, read_kept, read_links, read_stream, read_units,
+    put_kept, put_links, put_stream, put_units, read_ask, read_kept, read_links, read_stream,
+    read_units,
 };
 use adt::{Corrupt, Timestamp};
 use engine::coordination::Zxid;
@@ -47,6 +49,7 @@ const FENCE_FLOOR: u8 = 17;
 const OUTLIVED: u8 = 18;
 const SPREAD: u8 = 19;
 const SPREAD_SESSION: u8 = 20;
+const ASKED: u8 = 21;
 
 /// The snapshot format of this version of the product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -196,6 +199,11 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
             put_session(*session, out);
             put_spread_session(kept, *ending, out);
         }
+        SnapshotPart::Asked { unit, ask } => {
+            out.push(ASKED);
+            put_txn(*unit, out);
+            put_ask(Form::Wide, ask, out);
+        }
         SnapshotPart::Node(path, node) => {
             out.push(NODE);
             put_word(path, out);
@@ -289,6 +297,10 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
             SnapshotPart::Spread { over, departed: get_zxid(reader)? }
         }
         SPREAD_SESSION => read_spread_session(reader)?,
+        ASKED => {
+            let unit = read_txn(reader, version)?;
+            SnapshotPart::Asked { unit, ask: Box::new(read_ask(reader)?) }
+        }
         NODE => SnapshotPart::Node(reader.word()?.into(), Box::new(get_node(reader)?)),
         END => SnapshotPart::End { parts: reader.u64()? },
         _ => return Err(Corrupt),

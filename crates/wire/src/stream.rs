@@ -2,7 +2,9 @@
 
 use crate::bytes::{Form, Reader, put_u64};
 use crate::entry::{Spans, Words, put_age_in, put_op, read_age, read_op};
+use crate::peer::coordination::{get_ask, put_ask};
 use adt::{Corrupt, Timestamp};
+use engine::coordination::Ask;
 use engine::entry::KeptGroup;
 use engine::message::ShardId;
 use engine::pipeline::{Group, Link, StreamId, Unit};
@@ -52,13 +54,37 @@ pub(crate) fn read_group(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<G
 pub(crate) fn read_units(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Vec<Unit>, Corrupt> {
     let mut units = Vec::new();
     for _ in 0..reader.count(8)? {
-        let mut unit = Unit { seq: reader.small_u32()?, ops: Default::default() };
+        let mut unit = Unit { seq: reader.small_u32()?, ..Unit::default() };
         for _ in 0..reader.count(4)? {
             unit.ops.push(read_op(reader, spans)?);
         }
         units.push(unit);
     }
     Ok(units)
+}
+
+/// The same with what the units ask of the tree of the coordination service.
+pub(crate) fn put_asking(group: &Group, words: &mut Words, out: &mut Vec<u8>) {
+    put_group(group, words, out);
+    group.asks().for_each(|ask| put_ask(words.form(), ask, out));
+}
+
+/// What [`put_asking`] has written: each unit asks something.
+pub(crate) fn read_asking(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Group, Corrupt> {
+    let mut group = read_group(reader, spans)?;
+    for unit in &mut group.units {
+        unit.ask = Some(Box::new(read_ask(reader)?));
+    }
+    Ok(group)
+}
+
+/// What a unit asks. Quotas hold for all changes that are made so.
+pub(crate) fn read_ask(reader: &mut Reader<'_>) -> Result<Ask, Corrupt> {
+    let mut ask = get_ask(reader)?;
+    if let Ask::Write(command) = &mut ask {
+        command.quotas = true;
+    }
+    if ask.may_be_unit() { Ok(ask) } else { Err(Corrupt) }
 }
 
 /// The same of a stream whose order is handed on.

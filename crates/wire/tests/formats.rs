@@ -17,7 +17,7 @@ use engine::level::Level;
 use engine::message::{
     Age, Fence, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId, Version,
 };
-use engine::pipeline::StreamId;
+use engine::pipeline::{StreamId, Unit};
 use engine::replication::Members;
 use hex::unhex;
 use proptest::prelude::*;
@@ -360,6 +360,27 @@ fn changes_of_a_tree_that_is_spread_take_a_version_that_earlier_builds_refuse() 
 }
 
 #[test]
+fn what_is_sent_ahead_to_shards_of_a_tree_takes_a_version_that_earlier_builds_refuse() {
+    let group = stream::asking();
+    let mut entry = entry_of_chains();
+    entry.records.push(LogRecord::Propose(Arc::new(group.clone())));
+    entry.records.push(LogRecord::Propose(Arc::new(stream::group())));
+    let bytes = encoded(&entry);
+    assert_eq!(EntryFormat.decode(&bytes), Ok(entry));
+    assert_eq!(level_of(&bytes), Level::STREAMED);
+    let mut older = bytes;
+    older[0] = 8;
+    assert_eq!(EntryFormat.decode(&older), Err(Corrupt), "version 8 waits for answers");
+    let part = |unit: &Unit| {
+        let ask = unit.ask.clone().expect("each of them asks something");
+        SnapshotPart::Asked { unit: group.stream.unit(unit.seq), ask }
+    };
+    let parts: Vec<SnapshotPart> = group.units.iter().map(part).collect();
+    let bytes: Vec<u8> = parts.iter().flat_map(framed).collect();
+    assert_parts(&bytes, parts);
+}
+
+#[test]
 fn sessions_at_several_shards_are_part_of_a_snapshot() {
     let (session, joined) = (SessionId(7), [ShardId(1), ShardId(2)].into_iter().collect());
     let kept = Session { timeout_ms: 6_000, password: [7; 16], joined, ..Session::default() };
@@ -594,7 +615,7 @@ fn a_part_of_an_entry_is_no_entry() {
     longer.push(0);
     assert_eq!(EntryFormat.decode(&longer), Err(Corrupt));
     let mut newer = bytes;
-    newer[0] = 9;
+    newer[0] = 10;
     assert_eq!(EntryFormat.decode(&newer), Err(Corrupt));
 }
 

@@ -24,6 +24,7 @@ use proptest::prelude::*;
 use raft::eraftpb::{EntryType, MessageType};
 use smallvec::smallvec;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use wire::peer::{Hello, PeerFormat, TooLong, decode_hello, encode_hello};
 
 const HEADER: usize = 8;
@@ -120,6 +121,11 @@ fn about_sessions() -> Vec<Parcel> {
         Told::Happened(event, Zxid(4), Rules::restored(vec![])),
         Told::Moved,
         Told::Ended,
+        Told::Carried {
+            stream: stream::stream(),
+            seq: 4,
+            answered: Box::new(Coordinated { reply: Err(Code::NoNode), zxid: Zxid(5), told: 2 }),
+        },
     ];
     let notices =
         told.map(|told| Answer::Notice(Notice::Session { shard: ShardId(0), session, told }));
@@ -131,8 +137,9 @@ fn about_sessions() -> Vec<Parcel> {
     let replies = [Ok(Done::Session(session)), Ok(joined), Err(Code::SessionMoved)];
     let answers = replies.map(|reply| Coordinated { reply, zxid: Zxid(5), told: 2 });
     let answers = answers.map(|answer| Answer::Coordinated(Box::new(answer)));
+    let ahead = asked(Body::Pipeline(Arc::new(stream::asking())));
     let asked = asks.map(|ask| asked(Body::Coordinate(Box::new(ask))));
-    asked.chain(notices.chain(answers).map(answered)).collect()
+    asked.chain([ahead]).chain(notices.chain(answers).map(answered)).collect()
 }
 
 /// The same about locks.

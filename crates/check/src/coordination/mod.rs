@@ -15,6 +15,7 @@
 //! The only thing that is not seen by clients is where unanswered changes and the ends of silent
 //! sessions are in the order of changes: that is read from the log, as commit timestamps are elsewhere.
 
+mod across;
 mod lives;
 mod order;
 mod replay;
@@ -23,6 +24,7 @@ mod tree;
 mod watches;
 
 use crate::verdict::{Anomaly, Verdict};
+pub use across::Concerns;
 
 /// The number of a change.
 pub type Zxid = i64;
@@ -314,11 +316,17 @@ pub fn check(history: &History) -> Verdict {
 }
 
 /// The verdict about what several services have of the same sessions, each of which was checked by itself:
-/// `history` has all requests, with their places in the logs, and each service its `parts` of it.
-pub fn check_together(history: &History, parts: &[History]) -> Verdict {
+/// `history` has all requests, with their places in the logs, and each service its `parts` of it; `concerns`
+/// says what a request is about.
+pub fn check_together(
+    history: &History,
+    parts: &[History],
+    concerns: impl Fn(&Request) -> Option<Concerns>,
+) -> Verdict {
     let mut verdict = Verdict::new("coordination over several shards");
     verdict.count("sessions", history.sessions.len());
     together::check(history, parts, &mut verdict);
+    across::check(history, concerns, together::is_certain, &mut verdict);
     verdict
 }
 

@@ -1,6 +1,7 @@
 //! Sessions that are at several services at once. What each of these does by itself is checked as if there
-//! were no other. What goes over all of them: a session's changes have larger and larger numbers, whichever
-//! service carries them out, and no holes; and nobody sees half of the end of a session.
+//! were no other. What goes over all of them: a session's changes have larger numbers than those of which it
+//! had the answers, whichever service carries them out, and no holes; there is one order of everything
+//! ([`super::across`]); and nobody sees half of the end of a session.
 
 use super::order::without_holes;
 use super::{Heard, History, Reply, Request, Zxid, report};
@@ -21,27 +22,29 @@ pub(super) fn check(history: &History, parts: &[History], verdict: &mut Verdict)
 
 /// Whether a session has asked something once only. Requests that are alike are told apart by nothing, where
 /// they were not answered.
-fn is_certain(session: &super::Session, request: &Request) -> bool {
+pub(super) fn is_certain(session: &super::Session, request: &Request) -> bool {
     let asked = session.connections.iter().flat_map(|connection| &connection.asked);
     asked.filter(|other| other.request == *request).nth(1).is_none()
 }
 
-/// What a session asks later has a larger number, on all its connections.
+/// What a session asks when it has an answer has a larger number, on all its connections.
 fn numbers_grow(session: &super::Session, verdict: &mut Verdict) {
-    let mut before = session.id;
+    let mut known: Vec<(u64, Zxid)> = Vec::new();
     let exchanges = session.connections.iter().flat_map(|connection| connection.exchanges());
     for (asked, answered) in exchanges {
         let certain = answered.is_some() || is_certain(session, &asked.request);
         let Some(zxid) = asked.zxid.filter(|_| certain) else { continue };
         verdict.count("changes", 1);
+        let heard = known.partition_point(|(time_us, _)| *time_us < asked.time_us);
+        let before = known[..heard].iter().map(|(_, zxid)| *zxid).fold(session.id, Zxid::max);
         if zxid <= before {
             let text = format!(
-                "session {}: {:?} is change {zxid}, what it asked before is {before}",
+                "session {}: {:?} is change {zxid}, what it knew before is {before}",
                 session.id, asked.request
             );
             report(verdict, "order-of-session", text);
         }
-        before = before.max(zxid);
+        known.extend(answered.map(|(time_us, ..)| (time_us, zxid)));
     }
 }
 

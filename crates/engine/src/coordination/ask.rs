@@ -7,6 +7,7 @@ use super::request::{
 };
 use super::service::Command;
 use crate::level::Level;
+use crate::pipeline::StreamId;
 use adt::Blob;
 
 /// What a gateway asks.
@@ -148,6 +149,15 @@ pub enum Told {
     /// Something that it watches has happened, at this change. It must not hear of it unless these rules
     /// let it read.
     Happened(Event, Zxid, Rules),
+    /// A request that it has sent ahead, as a unit of a stream, is carried out.
+    Carried {
+        /// The stream.
+        stream: StreamId,
+        /// The number of the unit.
+        seq: u32,
+        /// The answer.
+        answered: Box<Answered>,
+    },
     /// It is at another gateway now.
     Moved,
     /// It has ended.

@@ -6,6 +6,7 @@
 
 pub mod acl;
 mod ask;
+pub mod branch;
 pub mod liveness;
 pub mod path;
 mod quota;

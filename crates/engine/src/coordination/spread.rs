@@ -79,15 +79,11 @@ impl Spread {
         if !self.is_spread() {
             return Place::At(HOME);
         }
-        if path == path::ROOT || path == quota::ALL {
-            return Place::Everywhere;
-        }
-        let of_quota = path.strip_prefix(quota::ALL).filter(|below| below.starts_with(path::ROOT));
-        let below = of_quota.unwrap_or(path);
-        match below.split(|byte| *byte == b'/').nth(1).unwrap_or_default() {
-            b"" => Place::Nowhere,
-            b"zookeeper" => Place::At(HOME),
-            name => self.place_of_name(without_number(name)),
+        match top_of(path) {
+            None => Place::Everywhere,
+            Some(b"") => Place::Nowhere,
+            Some(b"zookeeper") => Place::At(HOME),
+            Some(name) => self.place_of_name(without_number(name)),
         }
     }
 
@@ -152,9 +148,23 @@ fn together(places: impl Iterator<Item = Place>) -> Place {
     if places.all(|place| place == first) { first } else { Place::Several }
 }
 
+/// The top-level name that decides where a path is; none of the root and of what is above quotas.
+pub(super) fn top_of(path: &[u8]) -> Option<&[u8]> {
+    if is_everywhere(path) {
+        return None;
+    }
+    let of_quota = path.strip_prefix(quota::ALL).filter(|below| below.starts_with(path::ROOT));
+    Some(of_quota.unwrap_or(path).split(|byte| *byte == b'/').nth(1).unwrap_or_default())
+}
+
+/// Whether a path is at all shards: the root, and what is above quotas.
+pub(super) fn is_everywhere(path: &[u8]) -> bool {
+    path == path::ROOT || path == quota::ALL
+}
+
 /// A name without the number that a sequential node gets, so that it is found where it was created. The
 /// number has ten places, or eleven for the smallest of all.
-fn without_number(name: &[u8]) -> &[u8] {
+pub(super) fn without_number(name: &[u8]) -> &[u8] {
     const PLACES: usize = 10;
     let Some(at) = name.len().checked_sub(PLACES) else { return name };
     let (rest, number) = name.split_at(at);

@@ -5,9 +5,11 @@
 //! lead and the connections between the machines last; where one of them ends, or a notice was lost, the
 //! client's connection is closed: its session goes on when it comes back, as with ZooKeeper.
 //!
-//! If the tree is spread, a request waits until those before it that are at other shards are answered
-//! ([`turns`]); what concerns several shards is put together ([`several`]).
+//! If the tree is spread, requests are sent ahead to several shards as a stream ([`ahead`]), or wait until
+//! those before them that are at other shards are answered ([`turns`]); what concerns several shards is put
+//! together ([`several`]).
 
+mod ahead;
 mod ends;
 mod several;
 mod turns;
@@ -25,6 +27,7 @@ use crate::level::Level;
 use crate::limits::COORDINATION_REQUESTS_MAX;
 use crate::map::ShardMap;
 use crate::message::{Answer, Body, Now, ShardId};
+pub(super) use ahead::Sender;
 pub(super) use ends::End;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -85,6 +88,16 @@ pub(super) struct Clients {
     early: Vec<u64>,
     /// Sessions of which this gateway carries the word that they end.
     ending: BTreeSet<SessionId>,
+    /// Clients that have asked something that was not looked at.
+    asking: Vec<CoordinationClient>,
+    unanswered: ahead::Unanswered,
+}
+
+impl Clients {
+    /// Whether somebody has.
+    pub fn have_asked(&self) -> bool {
+        !self.asking.is_empty()
+    }
 }
 
 #[derive(Default)]
@@ -97,7 +110,7 @@ struct Client {
     /// It has been told that it has its session.
     is_on: bool,
     /// Requests that are not answered, the oldest first, and what came of those whose turn has not come.
-    queue: VecDeque<(u64, Option<Outcome>)>,
+    queue: VecDeque<Queued>,
     next: u64,
     /// The shards where its session is, shard 0 first.
     parts: Parts,
@@ -106,6 +119,24 @@ struct Client {
     closing: bool,
     turns: turns::Turns,
     several: several::Several,
+    /// What is sent ahead.
+    ahead: Option<Box<ahead::Ahead>>,
+}
+
+/// A request whose answer is not said.
+struct Queued {
+    seq: u64,
+    outcome: Option<Outcome>,
+    /// The shard that has answered it although others before it are not answered.
+    by: Option<ShardId>,
+    /// What that shard has told since, to be said behind it.
+    events: Vec<(Event, Zxid)>,
+}
+
+impl Queued {
+    fn new(seq: u64) -> Self {
+        Self { seq, outcome: None, by: None, events: Vec::new() }
+    }
 }
 
 type Parts = SmallVec<[(ShardId, Part); 1]>;
@@ -160,10 +191,21 @@ impl Client {
         }
     }
 
+    /// It may watch something at a shard from now on.
+    fn note_watching(&mut self, shard: ShardId, of: &OfSession) {
+        let watches = matches!(of, OfSession::Read { watch: true, .. } | OfSession::Watch { .. });
+        if let Some(part) = self.part(shard).filter(|_| watches) {
+            part.watches = true;
+        }
+    }
+
     /// The latest change up to which it has been told of everything that it watches.
     fn told_up_to(&self) -> Zxid {
         let watching = self.parts.iter().filter(|(_, part)| part.watches);
-        watching.map(|(_, part)| part.known).min().unwrap_or_else(|| self.known())
+        let told = watching.map(|(_, part)| part.known).min().unwrap_or_else(|| self.known());
+        // What waits to be said is not told.
+        let unsaid = self.queue.iter().flat_map(|queued| &queued.events);
+        unsaid.map(|(_, at)| Zxid(at.0 - 1)).fold(told, Zxid::min)
     }
 }
 
@@ -183,6 +225,8 @@ impl Gateway {
     /// A connection is gone. Its session goes on, without what it watches.
     pub fn client_left(&mut self, now: Now, id: CoordinationClient) {
         self.now = now;
+        // What it has sent before it left is carried out.
+        self.send_what_clients_ask();
         let Some(client) = self.clients.clients.remove(id.0) else { return };
         if let Some(session) = client.connect.and_then(|connect| connect.session)
             && self.clients.coming.get(&session) == Some(&id.0)
@@ -215,7 +259,7 @@ impl Gateway {
         client.connect = Some(connect);
         let seq = client.next;
         client.next += 1;
-        client.queue.push_back((seq, None));
+        client.queue.push_back(Queued::new(seq));
         if self.clients.spread.is_some() || !self.all_understand(Level::SPREAD) {
             return self.ask_for_session(id);
         }
@@ -274,6 +318,9 @@ impl Gateway {
         let ask = match connect.session {
             Some(session) => {
                 self.clients.coming.insert(session, id.0);
+                if self.clients.unanswered.await_them(session, id) {
+                    return;
+                }
                 Ask::Resume { session, password }
             }
             None => {
@@ -283,6 +330,13 @@ impl Gateway {
             }
         };
         self.ask_shard(id, HOME, Errand::Session, ask);
+    }
+
+    /// Sends what clients have asked.
+    pub(super) fn send_what_clients_ask(&mut self) {
+        for client in std::mem::take(&mut self.clients.asking) {
+            self.send_in_turn(client);
+        }
     }
 
     /// What a client asks that has a session. Each request has one answer, in their order:
@@ -296,7 +350,7 @@ impl Gateway {
         }
         let seq = client.next;
         client.next += 1;
-        client.queue.push_back((seq, None));
+        client.queue.push_back(Queued::new(seq));
         let known = client.known();
         match asked {
             Asked::Proved(identity) => {
@@ -362,10 +416,8 @@ impl Gateway {
 
     /// A client may watch something at a shard from now on.
     fn note_watching(&mut self, id: CoordinationClient, shard: ShardId, of: &OfSession) {
-        let watches = matches!(of, OfSession::Read { watch: true, .. } | OfSession::Watch { .. });
-        let client = self.clients.clients.get_mut(id.0).filter(|_| watches);
-        if let Some(part) = client.and_then(|client| client.part(shard)) {
-            part.watches = true;
+        if let Some(client) = self.clients.clients.get_mut(id.0) {
+            client.note_watching(shard, of);
         }
     }
 
@@ -505,15 +557,30 @@ impl Gateway {
         at: Zxid,
         reply: Result<Reply, Code>,
     ) {
+        self.client_answered_by(id, seq, None, (at, reply));
+    }
+
+    /// The same; perhaps others before it that are at other shards are not answered.
+    fn client_answered_by(
+        &mut self,
+        id: CoordinationClient,
+        seq: u64,
+        by: Option<ShardId>,
+        (at, reply): (Zxid, Result<Reply, Code>),
+    ) {
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
         let zxid = client.told_up_to();
-        if let Some((_, outcome)) = client.queue.iter_mut().find(|(of, _)| *of == seq) {
-            *outcome = Some((reply, zxid, at));
+        if let Some(queued) = client.queue.iter_mut().find(|queued| queued.seq == seq) {
+            (queued.outcome, queued.by) = (Some((reply, zxid, at)), by);
         }
         while let Some(client) = self.clients.clients.get_mut(id.0)
-            && let Some((_, Some(_))) = client.queue.front()
-            && let Some((seq, Some((reply, zxid, at)))) = client.queue.pop_front()
+            && client.queue.front().is_some_and(|queued| queued.outcome.is_some())
+            && let told = client.told_up_to()
+            && let Some(Queued { seq, outcome: Some(outcome), events, .. }) =
+                client.queue.pop_front()
         {
+            let (reply, zxid, at) = outcome;
+            let zxid = zxid.min(told);
             let ended = client.ends == Some(seq)
                 || matches!(
                     reply,
@@ -523,12 +590,19 @@ impl Gateway {
             if ended {
                 return self.end_client(id);
             }
+            for (event, at) in events {
+                self.say(id, Said::Happened { event, zxid, at });
+            }
         }
     }
 
-    /// A client is told of a change.
-    fn say_happened(&mut self, id: CoordinationClient, event: Event, at: Zxid) {
-        let Some(client) = self.clients.clients.get(id.0) else { return };
+    /// A client is told of a change, behind whatever that shard has answered before.
+    fn say_happened(&mut self, id: CoordinationClient, shard: ShardId, event: Event, at: Zxid) {
+        let Some(client) = self.clients.clients.get_mut(id.0) else { return };
+        let before = client.queue.iter_mut().rev().find(|queued| queued.by == Some(shard));
+        if let Some(queued) = before {
+            return queued.events.push((event, at));
+        }
         let zxid = client.told_up_to();
         self.say(id, Said::Happened { event, zxid, at });
     }
@@ -543,14 +617,22 @@ impl Gateway {
             // A leader that is none any more, or the connection before this one, is meant.
             return;
         }
+        let told_before = part.told;
         part.told += 1;
         match told {
+            Told::Carried { stream, seq, answered } if !client.closing => {
+                if answered.told != told_before {
+                    return self.end_client(id);
+                }
+                self.ahead_carried(id, shard, (stream, seq), *answered);
+            }
+            Told::Carried { .. } => {}
             Told::Happened(event, zxid, rules)
                 if !client.closing && rules.allow(Acl::READ, &client.identities) =>
             {
                 client.hears(shard, zxid);
                 if self.is_to_be_said(id, shard, &event, zxid) {
-                    self.say_happened(id, event, zxid);
+                    self.say_happened(id, shard, event, zxid);
                 }
             }
             Told::Happened(..) => {}

@@ -1,7 +1,7 @@
 //! What a gateway waits for from shards, and what it sends.
 
 use super::api::{GatewayStats, Output, SessionId};
-use super::coordination::Errand;
+use super::coordination::{Errand, Sender};
 use super::near::Asked;
 use super::slab::{HANDLE_BITS, Slab};
 use super::ways::Ways;
@@ -76,6 +76,8 @@ pub(super) enum Pending {
     Fate { job: u64 },
     /// A request of a client of the coordination service, or something that one of them needs, at a shard.
     Coordination { client: u64, shard: ShardId, errand: Errand },
+    /// A group of what a client of the coordination service has sent ahead.
+    Ahead { sender: Sender, stream: StreamId, first: u32, count: u32, shard: ShardId },
     /// Over how many shards the tree of the coordination service is.
     Spread,
     /// A step of the end of a session of the coordination service.

@@ -47,6 +47,7 @@ pub mod session_commands;
 mod shardmap;
 mod slab;
 mod snapshot;
+mod stream;
 mod streams;
 mod timer;
 mod topology;
@@ -256,8 +257,10 @@ impl Gateway {
     /// The next thing to do.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
-        if self.mail.outputs.is_empty() && !self.dispatching.is_empty() {
+        let waits = !self.dispatching.is_empty() || self.clients.have_asked();
+        if self.mail.outputs.is_empty() && waits {
             self.dispatch_all();
+            self.send_what_clients_ask();
             self.settle();
         }
         self.mail.outputs.pop_front()

@@ -75,6 +75,9 @@ impl Gateway {
             Pending::Coordination { client, shard, errand } => {
                 self.coordinated(client, shard, errand, answer);
             }
+            Pending::Ahead { sender, stream, first, count, shard } => {
+                self.ahead_answered(sender, stream, (first, count), shard, answer);
+            }
             Pending::Spread => self.spread_known(answer),
             Pending::Ending { job } => self.end_went_on(job, answer),
             Pending::SplitDone => self.telling_split = false,

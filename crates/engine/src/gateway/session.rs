@@ -5,7 +5,8 @@ use super::acl::User;
 use super::api::Opening;
 use super::hello::Hello;
 use super::mail::Target;
-use super::streams::{Loose, Planned, Stream};
+use super::stream::Stream;
+use super::streams::{Loose, Planned};
 use super::work::Step;
 use crate::message::{Fence, Guard, RequestId, ShardId, TxnId};
 use adt::{ArgBuf, ErrorReply, Reply};
@@ -30,7 +31,7 @@ pub(super) struct Session {
     /// They are not before a time has passed.
     pub rests: bool,
     /// The stream under way.
-    pub stream: Option<Box<Stream>>,
+    pub stream: Option<Box<Stream<Planned>>>,
     /// How often a part of its pipeline has failed since one did not.
     pub failures: u32,
     /// Its commands keep their order across shards.

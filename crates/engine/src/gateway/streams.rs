@@ -11,16 +11,16 @@ use super::api::{Order, SessionId};
 use super::data::Route;
 use super::mail::{Pending, Target};
 use super::session::Session;
+use super::stream::{Settled, Stream};
 use super::timer::Timer;
 use super::work::Finish;
 use crate::entry::Apply;
 use crate::level::Level;
-use crate::limits::{STREAM_UNITS_MAX, WINDOW_UNITS_MAX};
+use crate::limits::WINDOW_UNITS_MAX;
 use crate::message::{Answer, Body, KeyedOp, MachineId, ShardId};
-use crate::pipeline::{Answered, Group, StreamId, Unit};
+use crate::pipeline::{StreamId, Unit};
 use adt::Timestamp;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// How long to wait before what has failed is dispatched again, at first; doubles up to 64 times as much.
@@ -44,85 +44,6 @@ pub(super) struct Loose {
     pub shard: Option<ShardId>,
     /// The last of them.
     pub last: u64,
-}
-
-/// A stream that is under way.
-#[derive(Debug)]
-pub(super) struct Stream {
-    id: StreamId,
-    /// The number of the first unit of `units`, and the last place before it.
-    base: u32,
-    floor: Timestamp,
-    units: VecDeque<Issued>,
-    /// Groups that are not answered.
-    open: usize,
-    failed: bool,
-    shards: SmallVec<[ShardId; 8]>,
-}
-
-#[derive(Debug)]
-struct Issued {
-    /// What it is, until it is answered.
-    planned: Option<Planned>,
-    shard: ShardId,
-    /// Its place, once it is answered.
-    place: Option<Timestamp>,
-}
-
-impl Stream {
-    fn new(id: StreamId) -> Self {
-        let (units, shards) = (VecDeque::new(), SmallVec::new());
-        let floor = Timestamp::ZERO;
-        Self { id, base: 0, floor, units, open: 0, failed: false, shards }
-    }
-
-    fn next(&self) -> u32 {
-        self.base + self.units.len() as u32
-    }
-
-    /// How many more commands can be dispatched now.
-    fn room(&self) -> usize {
-        let left = (STREAM_UNITS_MAX - self.next().min(STREAM_UNITS_MAX)) as usize;
-        left.min(WINDOW_UNITS_MAX.saturating_sub(self.units.len()))
-    }
-
-    /// Adds commands; gives the groups that they make, whose order may be handed from shard to shard.
-    fn issue(&mut self, batch: Vec<(ShardId, Planned)>, chained: bool) -> BTreeMap<ShardId, Group> {
-        let (fresh, base, floor) = (self.next(), self.base, self.floor);
-        let mut groups: BTreeMap<ShardId, Group> = BTreeMap::new();
-        for (shard, planned) in batch {
-            let unit = Unit { seq: self.next(), ops: planned.ops.clone() };
-            let stream = self.id;
-            let group = groups.entry(shard).or_insert_with(|| Group {
-                stream,
-                base,
-                fresh,
-                floor,
-                chained,
-                ..Group::default()
-            });
-            group.units.push(unit);
-            self.units.push_back(Issued { planned: Some(planned), shard, place: None });
-        }
-        let homes: Vec<ShardId> = self.units.iter().map(|unit| unit.shard).collect();
-        for (shard, group) in &mut groups {
-            group.homes.clone_from(&homes);
-            if !self.shards.contains(shard) {
-                self.shards.push(*shard);
-            }
-        }
-        self.open += groups.len();
-        groups
-    }
-
-    /// Those in front that are answered are not waited for any more.
-    fn move_base(&mut self) {
-        while let Some(place) = self.units.front().and_then(|unit| unit.place) {
-            self.floor = self.floor.max(place);
-            self.base += 1;
-            self.units.pop_front();
-        }
-    }
 }
 
 impl Session {
@@ -300,7 +221,8 @@ impl Gateway {
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         let stream = session.stream.get_or_insert_with(|| Box::new(Stream::new(StreamId(age))));
         let stream_id = stream.id;
-        for (shard, group) in stream.issue(batch, chained) {
+        let unit = |planned: &Planned| Unit { ops: planned.ops.clone(), ..Unit::default() };
+        for (shard, group) in stream.issue(batch, chained, unit) {
             let (session, stream, first) = (id, stream_id, group.first());
             let count = group.units.len() as u32;
             let pending = Pending::Units { session, stream, first, count, shard };
@@ -341,48 +263,20 @@ impl Gateway {
         (shard, count): (ShardId, u32),
         answer: Answer,
     ) {
-        let unknown = matches!(answer, Answer::Unknown);
-        let units: Vec<Answered> = match answer {
-            Answer::Units(units) => units,
-            // It was given back before it got there.
-            _ => Vec::new(),
-        };
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         let Some(stream) = session.stream.as_mut().filter(|stream| stream.id == stream_id) else {
             return;
         };
-        stream.open -= 1;
-        let (mut done, mut lost) = (Vec::new(), Vec::new());
-        let from = (first.saturating_sub(stream.base)) as usize;
-        let own = stream.units.iter_mut().skip(from).filter(|unit| unit.shard == shard);
-        let mut failed = units.is_empty();
-        for (unit, answered) in own.zip(units) {
-            match answered {
-                Some((place, replies)) => {
-                    unit.place = Some(place);
-                    done.extend(unit.planned.take().map(|planned| (planned, replies)));
-                }
-                None => failed = true,
-            }
-        }
-        if unknown {
-            // Nobody knows any more whether they took effect, and they must not be sent once more.
-            let own = stream.units.iter_mut().skip(from).filter(|unit| unit.shard == shard);
-            for unit in own.take(count as usize) {
-                lost.extend(unit.planned.take().map(|planned| planned.target));
-            }
-        }
-        stream.failed |= failed;
-        stream.move_base();
-        let over = stream.open == 0 && (stream.failed || stream.units.is_empty());
+        let Settled { done, lost } = stream.answered(first, shard, count, answer);
+        let over = stream.is_over();
         if !session.gathered.is_empty() {
             self.dispatch_soon(id);
         }
         for (planned, replies) in done {
             self.planned_done(planned.target, planned.finish, true, replies.into_iter());
         }
-        for target in lost {
-            self.finish(target, super::ways::indefinite().into());
+        for planned in lost {
+            self.finish(planned.target, super::ways::indefinite().into());
         }
         if over {
             self.end_stream(id);
@@ -393,11 +287,8 @@ impl Gateway {
     fn end_stream(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         let Some(stream) = session.stream.take() else { return };
-        let again: Vec<Planned> = stream.units.into_iter().filter_map(|u| u.planned).collect();
-        for shard in &stream.shards {
-            let shards = stream.shards.to_vec();
-            self.mail.tell(*shard, Body::EndStream { stream: stream.id, shards });
-        }
+        self.tell_over(stream.id, stream.shards());
+        let again = stream.into_failed();
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         if again.is_empty() {
             session.failures = 0;
@@ -408,6 +299,14 @@ impl Gateway {
         session.gathered = again.into_iter().chain(session.gathered.drain(..)).collect();
         session.rests = true;
         self.set_timer(wait, Timer::Dispatch { job: id.0 });
+    }
+
+    /// All of a stream is answered: its shards need not know of it any more.
+    pub(super) fn tell_over(&mut self, stream: StreamId, shards: &[ShardId]) {
+        for shard in shards {
+            let shards = shards.to_vec();
+            self.mail.tell(*shard, Body::EndStream { stream, shards });
+        }
     }
 
     /// What has failed may be dispatched again.

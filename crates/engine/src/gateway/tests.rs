@@ -1,6 +1,7 @@
 //! Stories about one gateway whose shards are played by the test: which messages it sends, and
 //! what it makes of the answers.
 
+mod ahead;
 mod circles;
 mod coordination;
 mod locks;

@@ -12,6 +12,7 @@ use super::requests::Requests;
 use super::split::Slots;
 use super::streams::Streams;
 use super::watermark::Settled;
+use crate::coordination::Ask;
 use crate::coordination::service::{Command, Coordination, Done};
 use crate::entry::{Apply, Prepare};
 use crate::limits::{EXECUTED_REPLIES_MAX, VOID_US};
@@ -118,6 +119,8 @@ pub struct State {
     fences: Fences,
     /// The coordination service, at the shard that has its tree.
     coordination: Coordination,
+    /// What units ask of it that are in the log and not settled.
+    asks: BTreeMap<TxnId, Box<Ask>>,
     pub(super) slots: Slots,
     pub(super) streams: Streams,
     /// By gateway: streams that are not older may be forgotten although they were not over.
@@ -290,6 +293,21 @@ impl State {
     /// The same, to be read back.
     pub(super) fn coordination_mut(&mut self) -> &mut Coordination {
         &mut self.coordination
+    }
+
+    /// What units ask of it that are in the log and not settled.
+    pub fn asks(&self) -> &BTreeMap<TxnId, Box<Ask>> {
+        &self.asks
+    }
+
+    /// A unit that asks something of it is in the log.
+    pub(super) fn keep_ask(&mut self, unit: TxnId, ask: Box<Ask>) {
+        self.asks.insert(unit, ask);
+    }
+
+    /// A unit is settled: what it asks is done now, or never.
+    pub(super) fn take_ask(&mut self, unit: TxnId) -> Option<Box<Ask>> {
+        self.asks.remove(&unit)
     }
 
     /// Carries out a committed change of the coordination service.

@@ -82,6 +82,7 @@ impl Shard {
             LogRecord::Settle { stream, units } => {
                 let executed = self.state.settle_units(*stream, units);
                 self.finish(now, executed);
+                self.asks_settled(now, *stream, units, ctx);
                 self.units_settled(*stream);
             }
             LogRecord::Refuse(stream) => self.stream_refused(*stream),
@@ -358,6 +359,7 @@ impl Shard {
                 LogRecord::Ordered { stream, link, .. } => self.before_ordered(*stream, link.seq),
                 LogRecord::Flush => self.keep_all_for_snapshot(),
                 LogRecord::Coordinate(command) => self.before_command(command),
+                LogRecord::Settle { stream, units } => self.before_asks(*stream, units),
                 _ => {}
             }
         }
@@ -418,6 +420,7 @@ fn replay_into(state: &mut State, entry: &Entry) {
             }
             LogRecord::Settle { stream, units } => {
                 state.settle_units(*stream, units);
+                state.settle_asks(*stream, units, &ctx);
                 state.take_moved();
             }
             LogRecord::Refuse(stream) => state.refuse_stream(*stream),

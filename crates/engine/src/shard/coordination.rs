@@ -7,6 +7,7 @@
 //! watch, as ZooKeeper's do.
 
 mod ends;
+mod units;
 
 use super::{Shard, Target, TargetKind};
 use crate::coordination::acl::Rules;
@@ -116,6 +117,7 @@ impl Shard {
             self.coordination.liveness.begin(*session, kept.timeout_ms, now.mono_us);
         }
         self.watch_over_ends(now);
+        self.watch_over_units();
     }
 
     /// Nodes whose time has come are deleted, now and then: the tick is the leader's monotonic clock's,
@@ -135,6 +137,13 @@ impl Shard {
     /// Sessions that were silent for too long end.
     pub(super) fn end_silent_sessions(&mut self, now: Now) {
         for session in self.coordination.liveness.silent(now.mono_us) {
+            if self.coordination.ends.units.has_of(session) {
+                // What it has asked comes first.
+                let kept = self.state.coordination().sessions().get(&session);
+                let timeout_ms = kept.map_or(0, |kept| kept.timeout_ms);
+                self.coordination.liveness.begin(session, timeout_ms, now.mono_us);
+                continue;
+            }
             self.log_command(Command::of(session, Write::Close), Target::nobody());
         }
     }
@@ -172,6 +181,10 @@ impl Shard {
             && let Some(session) = ask.session()
         {
             count_down(&mut self.coordination.waiting, &session);
+            if matches!(**ask, Ask::Resume { .. }) && self.is_behind_units(ask) {
+                // Some have come since.
+                return self.await_units(now, request);
+            }
         }
         self.coordinate_in_turn(now, request);
     }
@@ -209,6 +222,13 @@ impl Shard {
                     return self.answer_asked(gateway, token, session, Err(code));
                 }
                 session.into_iter().for_each(|s| self.coordination.liveness.hear(s, now.mono_us));
+                let entered = self.state.coordination().sessions().get(&command.session);
+                if let Write::Spread(Step::Enter { joined, .. }) = command.write
+                    && entered.is_none_or(|kept| joined > kept.entered)
+                {
+                    // What waits or comes now would be behind that in the log.
+                    self.take_away(command.session, gateway);
+                }
                 let target = Target { gateway, token, kind: TargetKind::Coordinated };
                 return self.log_command(command, target);
             }
@@ -261,13 +281,18 @@ impl Shard {
         place != Place::Everywhere && place.shard() != Some(HOME)
     }
 
-    /// A session is at this gateway from now on.
-    fn bring(&mut self, session: SessionId, gateway: GatewayId) {
+    /// A session comes to this gateway: where it has been, nothing more of it is done.
+    fn take_away(&mut self, session: SessionId, gateway: GatewayId) {
         if self.coordination.homes.get(&session).is_some_and(|home| home.gateway != gateway) {
             self.tell_session(session, Told::Moved);
         }
         self.drop_held(session);
         self.coordination.leave(session);
+    }
+
+    /// A session is at this gateway from now on.
+    fn bring(&mut self, session: SessionId, gateway: GatewayId) {
+        self.take_away(session, gateway);
         self.coordination.homes.insert(session, Home { gateway, told: 0 });
     }
 

@@ -90,6 +90,8 @@ pub enum Rule {
     ProposalsAreDurable,
     /// That nothing more of a pipeline is let in is in the log before it is told.
     RefusalsAreDurable,
+    /// Requests of other sessions wait for what is sent ahead to several shards of a tree.
+    BranchesAreHeld,
 }
 
 /// How long after the last lock operations in the log are still noted in the lock table. Without

@@ -8,11 +8,11 @@ use super::Shard;
 use super::apply::{Prepared, State};
 use super::split::Slots;
 use super::streams::{Kept, KeptChain};
-use crate::coordination::Zxid;
 use crate::coordination::service::{Command, Coordination, Ending, Session};
+use crate::coordination::{Ask, Zxid};
 use crate::entry::SnapshotPart;
 use crate::message::{KeyedOp, ShardId};
-use crate::pipeline::StreamId;
+use crate::pipeline::{Place, StreamId};
 use crate::replication::Members;
 use adt::collections::Set;
 use adt::{Blob, Corrupt, Timestamp};
@@ -158,6 +158,10 @@ impl Shard {
         if coordination.last() > Zxid::default() {
             ready.push_back(SnapshotPart::Coordination { last: coordination.last() });
             ready.extend(session_parts(coordination));
+            ready.extend(self.state.asks().iter().map(|(unit, ask)| {
+                let (unit, ask) = (*unit, ask.clone());
+                SnapshotPart::Asked { unit, ask }
+            }));
             nodes.extend(coordination.tree().iter().map(|(path, _)| path.clone()));
         }
         Writer { left, nodes, ready, copies: VecDeque::new(), parts: 0, ended: false }
@@ -196,6 +200,21 @@ impl Shard {
     pub(super) fn before_command(&mut self, command: &Command) {
         let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
         self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep_nodes(state, command));
+    }
+
+    /// The same for nodes that units are about to change, which are settled.
+    pub(super) fn before_asks(&mut self, stream: StreamId, units: &[(u32, Place)]) {
+        let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
+        let settled = units.iter().filter(|(_, place)| place.is_some());
+        let asks = settled.filter_map(|(seq, _)| state.asks().get(&stream.unit(*seq)));
+        let asks: Vec<&Ask> = asks.map(|ask| &**ask).collect();
+        for writer in self.snapshot.iter_mut().chain(cut) {
+            for ask in &asks {
+                if let Ask::Write(command) = ask {
+                    writer.keep_nodes(state, command);
+                }
+            }
+        }
     }
 
     /// Everything is about to change.
@@ -331,6 +350,7 @@ impl Reader {
                 let ending = Ending { session: *kept, ended, finished };
                 self.state.coordination_mut().restore_ending(session, ending);
             }
+            SnapshotPart::Asked { unit, ask } => self.state.keep_ask(unit, ask),
             SnapshotPart::Node(path, node) => {
                 self.state.coordination_mut().restore_node(path, *node);
             }

@@ -52,7 +52,8 @@ fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
         Body::Snapshot { ops, .. } => ops.iter().any(|(key, _)| is(key)),
         Body::Apply(of) | Body::Await { apply: of, .. } => apply(of),
         Body::Prepare { prepare, .. } => apply(&prepare.apply),
-        Body::Pipeline(group) => group.ops().any(|(key, _)| is(key)),
+        // What asks something of a tree is not about slots.
+        Body::Pipeline(group) => !group.has_asks() && group.ops().any(|(key, _)| is(key)),
         _ => false,
     }
 }

@@ -1,6 +1,7 @@
 //! Stories about one shard: who waits, who goes, and what comes out.
 
 mod absence;
+mod ahead;
 mod barriers;
 mod chains;
 mod circles;

@@ -1,11 +1,12 @@
 //! What gateways and the shard that has the tree of the coordination service say to each other.
 
-use crate::bytes::{Form, Reader, put_count, put_u64, put_word};
+use crate::bytes::{Form, Reader, put_u32, put_u64, put_word};
 use crate::coordination::{
     get_acl, get_event, get_identities, get_password, get_read, get_reply, get_session, get_watch,
     get_watcher_type, get_write, get_zxid, put_acl, put_event, put_identities, put_read, put_reply,
     put_session, put_watch, put_watcher_type, put_write, put_zxid,
 };
+use crate::stream::{put_stream, read_stream};
 use adt::Corrupt;
 use engine::coordination::acl::Rules;
 use engine::coordination::service::Command;
@@ -24,6 +25,7 @@ const WRITE_SPREAD: u8 = 9;
 const HAPPENED: u8 = 1;
 const MOVED: u8 = 2;
 const ENDED: u8 = 3;
+const CARRIED: u8 = 4;
 
 /// The shortest watch: an empty path and its kind.
 const WATCH_BYTES_MIN: usize = 5;
@@ -51,15 +53,15 @@ pub(crate) fn get_spread_command(reader: &mut Reader<'_>) -> Result<Command, Cor
     Ok(Command { after, ..get_command(reader)? })
 }
 
-pub(super) fn put_ask(ask: &Ask, out: &mut Vec<u8>) {
+pub(crate) fn put_ask(form: Form, ask: &Ask, out: &mut Vec<u8>) {
     match ask {
         Ask::Write(command) if command.is_spread() => {
             out.push(WRITE_SPREAD);
-            put_spread_command(Form::Wide, command, out);
+            put_spread_command(form, command, out);
         }
         Ask::Write(command) => {
             out.push(WRITE);
-            put_command(Form::Wide, command, out);
+            put_command(form, command, out);
         }
         Ask::Resume { session, password } => {
             out.push(RESUME);
@@ -79,22 +81,22 @@ pub(super) fn put_ask(ask: &Ask, out: &mut Vec<u8>) {
                 OfSession::Watches { .. } => WATCHES,
             });
             put_session(*session, out);
-            put_of_session(of, out);
+            put_of_session(form, of, out);
         }
     }
 }
 
-fn put_of_session(of: &OfSession, out: &mut Vec<u8>) {
+fn put_of_session(form: Form, of: &OfSession, out: &mut Vec<u8>) {
     match of {
         OfSession::Ping => {}
         OfSession::Read { identities, read, watch } => {
-            put_identities(Form::Wide, identities, out);
-            put_read(Form::Wide, read, out);
+            put_identities(form, identities, out);
+            put_read(form, read, out);
             out.push(u8::from(*watch));
         }
         OfSession::Watch { since, watches } => {
             put_zxid(*since, out);
-            put_count(watches.len(), out);
+            form.put_count(watches.len(), out);
             for (path, watch) in watches {
                 put_word(path, out);
                 put_watch(*watch, out);
@@ -107,7 +109,7 @@ fn put_of_session(of: &OfSession, out: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn get_ask(reader: &mut Reader<'_>) -> Result<Ask, Corrupt> {
+pub(crate) fn get_ask(reader: &mut Reader<'_>) -> Result<Ask, Corrupt> {
     let kind = reader.u8()?;
     if kind == WRITE {
         return get_command(reader).map(Ask::Write);
@@ -162,6 +164,12 @@ pub(super) fn put_told(told: &Told, out: &mut Vec<u8>) {
             put_zxid(*zxid, out);
             put_acl(Form::Wide, &rules.list(), out);
         }
+        Told::Carried { stream, seq, answered } => {
+            out.push(CARRIED);
+            put_stream(Form::Wide, *stream, out);
+            put_u32(*seq, out);
+            put_answered(answered, out);
+        }
         Told::Moved => out.push(MOVED),
         Told::Ended => out.push(ENDED),
     }
@@ -172,6 +180,10 @@ pub(super) fn get_told(reader: &mut Reader<'_>) -> Result<Told, Corrupt> {
         HAPPENED => {
             let (event, zxid) = (get_event(reader)?, get_zxid(reader)?);
             Told::Happened(event, zxid, Rules::restored(get_acl(reader)?))
+        }
+        CARRIED => {
+            let (stream, seq) = (read_stream(reader)?, reader.u32()?);
+            Told::Carried { stream, seq, answered: Box::new(get_answered(reader)?) }
         }
         MOVED => Told::Moved,
         ENDED => Told::Ended,

@@ -10,7 +10,8 @@ use crate::entry::{
     read_prepare, read_request,
 };
 use crate::stream::{
-    put_group, put_homes, put_stream, read_chained, read_group, read_homes, read_stream,
+    put_asking, put_group, put_homes, put_stream, read_asking, read_chained, read_group,
+    read_homes, read_stream,
 };
 use adt::scan::ScanArgs;
 use adt::{Blob, Corrupt, Op, Timestamp};
@@ -49,6 +50,7 @@ const AWAIT: u8 = 28;
 const WAITING: u8 = 29;
 const WAITS: u8 = 30;
 const END_CIRCLE: u8 = 31;
+const ASKING_PIPELINE: u8 = 32;
 
 const FREEZE: u8 = 1;
 const RELEASE_CUT: u8 = 2;
@@ -81,6 +83,7 @@ fn kind(body: &Body) -> u8 {
         Body::Transfer { .. } => TRANSFER,
         Body::Cut { .. } => CUT,
         Body::Pipeline(group) if group.chained => CHAINED_PIPELINE,
+        Body::Pipeline(group) if group.has_asks() => ASKING_PIPELINE,
         Body::Pipeline(_) => PIPELINE,
         Body::Coordinate(_) => COORDINATE,
         Body::Await { .. } => AWAIT,
@@ -146,12 +149,13 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
         }
         Body::Scan { scan, type_name } => put_scan(scan, type_name.as_deref(), out),
         Body::Resolve(request) => put_request(request, out),
+        Body::Pipeline(group) if group.has_asks() => put_asking(group, words, out),
         Body::Pipeline(group) => put_group(group, words, out),
         Body::EndStream { stream, shards } => {
             put_stream(Form::Wide, *stream, out);
             put_homes(Form::Wide, shards, out);
         }
-        Body::Coordinate(ask) => put_ask(ask, out),
+        Body::Coordinate(ask) => put_ask(Form::Wide, ask, out),
         Body::Transfer { to } => put_u16(to.0, out),
         Body::Cut { cut, step } => {
             put_u64(*cut, out);
@@ -199,6 +203,7 @@ pub(super) fn read_body(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<Bo
         }
         PROBE_ACK => Body::ProbeAck { txn: read_txn(reader)? },
         PIPELINE => Body::Pipeline(Arc::new(read_group(reader, spans)?)),
+        ASKING_PIPELINE => Body::Pipeline(Arc::new(read_asking(reader, spans)?)),
         CHAINED_PIPELINE => Body::Pipeline(Arc::new(read_chained(reader, spans)?)),
         AWAIT => {
             let timeout_ms = reader.u64()?;

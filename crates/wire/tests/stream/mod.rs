@@ -1,6 +1,8 @@
 //! A pipeline over several shards, and what a shard gets of it.
 
-use adt::{ArgBuf, Timestamp, record};
+use adt::{ArgBuf, Blob, Timestamp, record};
+use engine::coordination::service::Command;
+use engine::coordination::{Ask, Change, OfSession, Read, SessionId, Write, Zxid};
 use engine::message::{Age, GatewayId, KeyedOp, MachineId, ShardId};
 use engine::pipeline::{Group, Link, StreamId, Unit};
 use smallvec::smallvec;
@@ -22,6 +24,22 @@ pub fn chained() -> Group {
     Group { base: 0, fresh: 0, chained: true, ..group() }
 }
 
+/// What a shard gets of what a session of the coordination service has sent ahead: of two requests, a change
+/// and a read.
+pub fn asking() -> Group {
+    let (session, path) = (SessionId(7), Blob::from("/jobs/7"));
+    let delete = Change::Delete { path: path.clone(), version: 3 };
+    let command = Command::of(session, Write::Change(delete));
+    let change = Ask::Write(Command { quotas: true, after: Zxid(5), ..command });
+    let read = OfSession::Read { identities: Vec::new(), read: Read::Data(path), watch: true };
+    let asks = [change, Ask::Of(session, read)];
+    let unit = |(seq, ask): (u32, Ask)| {
+        let ops = ask.touches().tickets();
+        Unit { seq, ops, ask: Some(Box::new(ask)) }
+    };
+    Group { units: [4, 6].into_iter().zip(asks).map(unit).collect(), ..group() }
+}
+
 /// What a shard gets of one.
 pub fn group() -> Group {
     let op =
@@ -34,8 +52,8 @@ pub fn group() -> Group {
         floor: Timestamp(20),
         chained: false,
         units: vec![
-            Unit { seq: 4, ops: smallvec![op("set a 1")] },
-            Unit { seq: 6, ops: smallvec![op("get a"), op("sadd b 2")] },
+            Unit { seq: 4, ops: smallvec![op("set a 1")], ask: None },
+            Unit { seq: 6, ops: smallvec![op("get a"), op("sadd b 2")], ask: None },
         ],
     }
 }

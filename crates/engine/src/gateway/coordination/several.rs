@@ -347,7 +347,7 @@ impl Gateway {
             for (shard, zxid) in changed {
                 let event = Event { happened: Happened::Children, path: path.clone() };
                 if self.is_to_be_said(id, shard, &event, zxid) {
-                    self.say_happened(id, event, zxid);
+                    self.say_happened(id, shard, event, zxid);
                 }
             }
         }

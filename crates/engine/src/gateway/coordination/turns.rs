@@ -1,10 +1,11 @@
-//! Requests of a client in a tree that is spread, one shard after the other: what goes to one shard is sent
-//! without waiting, and what goes to another one when all before it is answered. So what a session asks
-//! takes effect in the order in which it asks.
+//! Requests of a client in a tree that is spread, in the order in which it asks. What goes to one shard is
+//! sent without waiting; what goes to several, as a stream ([`super::ahead`]). What can be no unit of a
+//! stream, and whatever goes to another shard where there are no streams, is sent when all before it is
+//! answered.
 
 use super::super::Gateway;
 use super::several::Plan;
-use super::{Asked, CoordinationClient, Errand};
+use super::{Asked, Client, CoordinationClient, Errand};
 use crate::coordination::service::Command;
 use crate::coordination::spread::{HOME, Step};
 use crate::coordination::{Ask, Code, Identity, OfSession, Reply, Write, Zxid};
@@ -17,14 +18,20 @@ pub(super) type Waiting = (u64, Asked, Vec<Identity>);
 /// What a client has asked and what has not been sent.
 #[derive(Default)]
 pub(super) struct Turns {
-    waiting: VecDeque<Waiting>,
-    /// How many requests are open, and at which shard, if it is one.
-    open: usize,
+    pub waiting: VecDeque<Waiting>,
+    /// Some of that has come since something was sent.
+    asked: bool,
+    /// How many requests are open that were not sent ahead, and at which shard, if it is one.
+    pub open: usize,
     at: Option<ShardId>,
     /// Shards that it has joined and not entered yet.
     entering: Vec<ShardId>,
     /// How many of them have not answered.
     asked_to_enter: usize,
+    /// About how large all is that was sent ahead, in bytes.
+    pub ahead_bytes: usize,
+    /// The next request is sent by itself: it had no effect when it was sent ahead.
+    pub alone: bool,
     /// When shard 0 was asked anything the last time, in monotonic microseconds.
     home_us: u64,
     /// The latest change that it has seen on earlier connections, as it says.
@@ -49,11 +56,14 @@ impl Gateway {
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
         let waiting = client.request(seq, asked);
         client.turns.waiting.push_back(waiting);
+        if !std::mem::replace(&mut client.turns.asked, true) {
+            // It is sent when all that is there was read.
+            self.clients.asking.push(id);
+        }
         // Shard 0 alone decides that a session was silent for too long.
         let silent_us = now.mono_us.saturating_sub(client.turns.home_us);
         let often_us = u64::from(client.timeout_ms.unsigned_abs()) * 1000 / 6;
         let session = client.session;
-        self.send_in_turn(id);
         if let Some(session) = session.filter(|_| silent_us > often_us) {
             self.ask_shard(id, HOME, Errand::Aside, Ask::Of(session, OfSession::Ping));
         }
@@ -62,14 +72,18 @@ impl Gateway {
     /// Sends what need not wait any more.
     pub(super) fn send_in_turn(&mut self, id: CoordinationClient) {
         let spread = self.spread();
+        if let Some(client) = self.clients.clients.get_mut(id.0) {
+            client.turns.asked = false;
+        }
         if self.is_being_left(id) {
             return;
         }
-        while let Some(client) = self.clients.clients.get_mut(id.0)
+        // Behind the end of a session nothing more comes.
+        let goes_on = |client: &&mut Client| client.ends.is_none() && !client.closing;
+        while self.clients.clients.get_mut(id.0).is_some_and(|client| goes_on(&client))
+            && !self.send_ahead(id)
+            && let Some(client) = self.clients.clients.get_mut(id.0)
             && let Some((_, asked, _)) = client.turns.waiting.front()
-            // Behind the end of a session nothing more comes.
-            && client.ends.is_none()
-            && !client.closing
         {
             let at = client.parts.iter().map(|(shard, _)| *shard);
             let plan = Plan::of(spread, asked, at);

@@ -10,23 +10,28 @@ use crate::coordination::{
 };
 use crate::gateway::coordination::{Asked, Connect};
 use crate::gateway::{CoordinationClient, Said};
+use crate::pipeline::Group;
 use adt::Blob;
+use std::sync::Arc;
 
-const ANN: crate::coordination::SessionId = crate::coordination::SessionId(7);
-const HOME: ShardId = ShardId(0);
-const OTHER: ShardId = ShardId(1);
+pub(super) const ANN: crate::coordination::SessionId = crate::coordination::SessionId(7);
+pub(super) const HOME: ShardId = ShardId(0);
+pub(super) const OTHER: ShardId = ShardId(1);
 
 /// What a shard was asked, and under which token.
 type Heard = (ShardId, u64, Ask);
 
-struct Spread {
-    story: Story,
-    client: CoordinationClient,
+pub(super) struct Spread {
+    pub(super) story: Story,
+    pub(super) client: CoordinationClient,
     said: Vec<Said>,
-    zxid: i64,
+    pub(super) zxid: i64,
+    /// What was sent ahead, and shards that were told that a stream is over.
+    pub(super) groups: Vec<(ShardId, u64, Arc<Group>)>,
+    pub(super) over: Vec<ShardId>,
 }
 
-fn set(path: &str) -> Asked {
+pub(super) fn set(path: &str) -> Asked {
     let (path, data) = (Blob::from(path), None);
     Asked::Write(Write::Change(Change::SetData { path, data, version: -1 }))
 }
@@ -49,9 +54,14 @@ fn names(names: &[&str], pzxid: i64) -> Result<R, Code> {
 impl Spread {
     /// A client with a session at shard 0.
     fn new() -> Self {
-        let mut story = Story::new();
+        Self::of(Order::Constant)
+    }
+
+    fn of(order: Order) -> Self {
+        let mut story = Story::ordered(order);
         let client = story.came();
-        let mut spread = Self { story, client, said: Vec::new(), zxid: 10 };
+        let (said, groups, over) = Default::default();
+        let mut spread = Self { story, client, said, zxid: 10, groups, over };
         spread.story.gateway.client_connects(spread.story.now, client, Connect::default());
         let over = spread.asked();
         spread.answers(&over[0], Ok(R::Number(2)), 0);
@@ -62,8 +72,17 @@ impl Spread {
     }
 
     /// One that has entered shard 1 as well.
-    fn entered() -> Self {
-        let mut spread = Self::new();
+    pub(super) fn entered() -> Self {
+        Self::entered_with(Order::Constant)
+    }
+
+    /// The same at a gateway that sends nothing ahead.
+    fn waiting() -> Self {
+        Self::entered_with(Order::None)
+    }
+
+    fn entered_with(order: Order) -> Self {
+        let mut spread = Self::of(order);
         spread.asks(set("/a"));
         let join = spread.asked();
         spread.answers(&join[0], Ok(R::Done), 0);
@@ -75,19 +94,21 @@ impl Spread {
         spread
     }
 
-    fn asks(&mut self, asked: Asked) {
+    pub(super) fn asks(&mut self, asked: Asked) {
         self.story.gateway.client_asks(self.story.now, self.client, asked);
     }
 
     /// What shards are asked.
-    fn asked(&mut self) -> Vec<Heard> {
+    pub(super) fn asked(&mut self) -> Vec<Heard> {
         let mut asked = Vec::new();
         while let Some(output) = self.story.gateway.poll() {
             match output {
-                Output::Shard { shard, request: Request { token, body, .. } } => {
-                    let Body::Coordinate(ask) = body else { panic!("{body:?}") };
-                    asked.push((shard, token.0, *ask));
-                }
+                Output::Shard { shard, request: Request { token, body, .. } } => match body {
+                    Body::Coordinate(ask) => asked.push((shard, token.0, *ask)),
+                    Body::Pipeline(group) => self.groups.push((shard, token.0, group)),
+                    Body::EndStream { .. } => self.over.push(shard),
+                    other => panic!("not in these stories: {other:?}"),
+                },
                 Output::Coordination { said, .. } => self.said.push(said),
                 other => panic!("not in these stories: {other:?}"),
             }
@@ -100,13 +121,13 @@ impl Spread {
     }
 
     /// What the client is told.
-    fn told(&mut self) -> Vec<Said> {
+    pub(super) fn told(&mut self) -> Vec<Said> {
         assert!(self.asked().is_empty(), "nothing more is asked");
         std::mem::take(&mut self.said)
     }
 
     /// A shard answers, at the next change.
-    fn answers(&mut self, (_, token, _): &Heard, reply: Result<R, Code>, told: u64) {
+    pub(super) fn answers(&mut self, (_, token, _): &Heard, reply: Result<R, Code>, told: u64) {
         self.zxid += 1;
         let answered = Answered { reply, zxid: Zxid(self.zxid), told };
         self.story.answer(*token, Answer::Coordinated(Box::new(answered)));
@@ -146,7 +167,7 @@ fn a_session_joins_and_enters_a_shard_before_it_asks_anything_there() {
 
 #[test]
 fn what_goes_to_another_shard_waits_and_what_goes_to_the_same_one_does_not() {
-    let mut ann = Spread::entered();
+    let mut ann = Spread::waiting();
     for path in ["/a", "/a", "/b", "/a"] {
         ann.asks(set(path));
     }
@@ -343,7 +364,7 @@ fn a_client_that_comes_back_enters_all_shards_again_before_it_is_on() {
 #[test]
 fn what_a_connection_has_not_sent_when_its_session_comes_to_another_one_is_not_sent() {
     for back in [true, false] {
-        let mut ann = Spread::entered();
+        let mut ann = Spread::waiting();
         ann.asks(set("/a"));
         ann.asks(set("/b"));
         let first = ann.asked();
@@ -371,7 +392,7 @@ fn shard_0_hears_of_a_client_that_has_to_do_with_another_one() {
     assert_eq!(ann.shards(), [OTHER]);
     ann.story.now.mono_us += 1_000_000;
     ann.asks(set("/a"));
-    assert_eq!(ann.shards(), [OTHER, HOME]);
+    assert_eq!(ann.shards(), [HOME, OTHER]);
     ann.asks(set("/a"));
     assert_eq!(ann.shards(), [OTHER]);
 }

@@ -8,6 +8,7 @@
 
 use super::super::{Shard, Target, TargetKind};
 use super::count_down;
+use super::units::Units;
 use crate::coordination::service::{Command, Coordination};
 use crate::coordination::spread::{HOME, Step};
 use crate::coordination::{Answered, Ask, Code, OfSession, Reply, SessionId, Write, path};
@@ -27,6 +28,8 @@ pub(super) struct Ends {
     held: VecDeque<Request>,
     holding: BTreeSet<SessionId>,
     hidden: Hidden,
+    /// What else is waited for in the same way.
+    pub(super) units: Units,
 }
 
 /// Nodes of which this shard does not know whether they are there, because it does not know whether their
@@ -70,6 +73,18 @@ impl Hidden {
 }
 
 impl Ends {
+    /// Whether what is asked could show whether nodes are there of which that is not known.
+    pub(super) fn hides_some<'a>(&self, mut asks: impl Iterator<Item = &'a Ask>) -> bool {
+        let shows =
+            |ask: &Ask| ask.paths().into_iter().any(|(path, deep)| self.hidden.shows(path, deep));
+        !self.hidden.of.is_empty() && asks.any(shows)
+    }
+
+    /// Whether something waits that a session has asked.
+    pub(super) fn holds_of(&self, session: SessionId) -> bool {
+        self.holding.contains(&session)
+    }
+
     /// When to ask again what has become of an end.
     pub(super) fn next_us(&self, service: &Coordination) -> Option<u64> {
         self.again_us.filter(|_| !service.ending().is_empty())
@@ -91,17 +106,20 @@ fn session_of(request: &Request) -> Option<SessionId> {
 }
 
 impl Shard {
-    /// Gives a request back unless it has to wait until it is known that a session has ended, or for what
-    /// its own session has asked before and what waits for that.
+    /// Gives a request back unless it has to wait until it is known that a session has ended, for units that
+    /// were sent ahead, or for what its own session has asked before and what waits for that.
     pub(super) fn hold_for_ends(&mut self, now: Now, request: Request) -> Option<Request> {
         let ends = &self.coordination.ends;
-        if ends.hidden.of.is_empty() && ends.held.is_empty() {
+        if ends.hidden.of.is_empty() && ends.held.is_empty() && ends.units.is_empty() {
             return Some(request);
         }
         let Body::Coordinate(ask) = &request.body else { return Some(request) };
-        let awaits = |(path, deep): (&[u8], bool)| ends.hidden.shows(path, deep);
-        if ask.paths().into_iter().any(awaits) {
+        if ends.hides_some([&**ask].into_iter()) {
             self.keep_for_ends(now, request);
+            return None;
+        }
+        if self.is_behind_units(ask) {
+            self.await_units(now, request);
             return None;
         }
         self.hold_behind(now, request)
@@ -119,6 +137,12 @@ impl Shard {
         }
         self.keep_for_ends(now, request);
         None
+    }
+
+    /// A request waits for units that were sent ahead.
+    pub(super) fn await_units(&mut self, now: Now, request: Request) {
+        self.coordination.ends.units.await_them(now);
+        self.keep_for_ends(now, request);
     }
 
     fn keep_for_ends(&mut self, now: Now, request: Request) {
@@ -208,9 +232,11 @@ impl Shard {
         }
         let ends = &mut self.coordination.ends;
         ends.holding.clear();
+        let awaited = ends.units.take_awaited();
         for request in std::mem::take(&mut ends.held) {
             self.coordinate(now, request);
         }
+        self.coordination.ends.units.awaited_since(awaited);
     }
 
     /// A gateway is to carry the word of this end.

@@ -112,7 +112,9 @@ impl Shard {
             }
             let placed = live.units().filter(|(_, progress)| **progress == Progress::Placed);
             let placed: Vec<u32> = placed.map(|(seq, _)| seq).collect();
-            self.stream_mut(now, id).groups.push(live);
+            let stream = self.stream_mut(now, id);
+            stream.answered = stream.answered.max(live.group.base);
+            stream.groups.push(live);
             self.streams.mark(id);
             for seq in placed {
                 let unit = id.unit(seq);
@@ -140,7 +142,7 @@ impl Shard {
         let prepared = |seq: u32| self.state.prepared().get(&id.unit(seq));
         let unit = |(seq, _): &(u32, Option<Place>)| {
             let ops = prepared(*seq).map(|p| p.prepare.apply.ops.clone()).unwrap_or_default();
-            Unit { seq: *seq, ops }
+            Unit { seq: *seq, ops, ..Unit::default() }
         };
         let group = Group {
             stream: id,

@@ -29,8 +29,11 @@ impl KeptChain {
 
     /// What a snapshot says of it.
     pub(in crate::shard) fn part(&self, stream: StreamId) -> SnapshotPart {
-        let unit =
-            |(seq, ops): (&u32, &SmallVec<[KeyedOp; 1]>)| Unit { seq: *seq, ops: ops.clone() };
+        let unit = |(seq, ops): (&u32, &SmallVec<[KeyedOp; 1]>)| Unit {
+            seq: *seq,
+            ops: ops.clone(),
+            ..Unit::default()
+        };
         SnapshotPart::Chain {
             stream,
             links: self.links.values().copied().collect(),

@@ -126,13 +126,15 @@ impl Shard {
             return self.answer(asker.0, asker.1, Streams::failed(group));
         }
         let elsewhere = self.is_elsewhere(&request.body);
-        let yields = self.is_owed(group);
+        let group = Arc::clone(group);
+        let barred = group.has_asks()
+            && (self.giving.is_some() || self.bars_asks(now, request.gateway, &group));
+        let yields = barred || self.is_owed(&group);
         if kept || elsewhere || yields || self.is_frozen() || !group.is_sound(self.config.id) {
-            let group = Arc::clone(group);
             return self.refuse_group(asker, &group);
         }
         if group.chained {
-            return self.take_chain(now, asker, Arc::clone(group));
+            return self.take_chain(now, asker, group);
         }
         self.begin_locking(now, request);
     }
@@ -164,6 +166,10 @@ impl Shard {
         if group.chained {
             return self.place_run(now, &group);
         }
+        if group.has_asks() && self.bars_asks(now, request.gateway, &group) {
+            // It has waited, and its client has left.
+            return self.refuse_group((request.gateway, request.token), &group);
+        }
         let (id, first) = (group.stream, group.first());
         self.track(now);
         let probes = self.probe_conflicts(id.unit(first), &claims);
@@ -172,6 +178,7 @@ impl Shard {
         live.probes = probes;
         let stream = self.stream_mut(now, id);
         stream.late = None;
+        stream.answered = stream.answered.max(live.group.base);
         stream.groups.push(live);
         self.propose_group(id, first);
     }
@@ -213,6 +220,7 @@ impl Shard {
         let Some(live) = live.filter(|live| live.probes.is_empty() && !live.logged) else { return };
         live.logged = true;
         let group = Arc::clone(&live.group);
+        self.asks_came(&group);
         self.log(LogRecord::Propose(group), Target::nobody());
     }
 
@@ -229,7 +237,7 @@ impl Shard {
     }
 
     /// Whether this shard breaks a rule on purpose.
-    pub(super) fn breaks(&self, rule: Rule) -> bool {
+    pub(in crate::shard) fn breaks(&self, rule: Rule) -> bool {
         self.config.broken == Some(rule)
     }
 
@@ -373,6 +381,9 @@ impl Shard {
 
     /// Whether a unit of another or of this shard is closed, as far as it is known here.
     fn is_closed(&self, id: StreamId, stream: &Stream, home: ShardId, seq: u32) -> bool {
+        if seq < stream.answered {
+            return true;
+        }
         if home != self.config.id {
             return stream.told.is_closed(home, seq);
         }
@@ -394,6 +405,8 @@ impl Shard {
             let free = live.release(cleared);
             settles.extend(free.into_iter().map(|(seq, place)| (seq, Some(place))));
         }
+        // A later group may have come before an earlier one.
+        settles.sort_unstable_by_key(|(seq, _)| *seq);
         // Whoever waits for these units comes after them in the log.
         self.log_settled(id, &settles);
         for (seq, _) in settles {
@@ -407,7 +420,11 @@ impl Shard {
 
     pub(super) fn log_settled(&mut self, id: StreamId, units: &[(u32, Place)]) {
         if !units.is_empty() {
+            let asks = self.state.asks();
+            // Somebody waits for what they ask.
+            let urgent = units.iter().any(|(seq, _)| asks.contains_key(&id.unit(*seq)));
             let units = units.to_vec();
+            self.building.urgent |= urgent;
             self.log(LogRecord::Settle { stream: id, units }, Target::nobody());
         }
     }
@@ -419,10 +436,17 @@ impl Shard {
             let group = kept.and_then(|kept| kept.group(live.group.first()));
             group.is_some_and(KeptGroup::is_settled)
         };
+        let mut answers = Vec::new();
         if let Some(stream) = self.streams.live.get_mut(&id) {
+            for live in stream.groups.iter_mut().filter(|live| settled(live)) {
+                answers.extend(live.asker.take().map(|asker| (asker, live.answer())));
+            }
             stream.groups.retain(|live| !settled(live));
             // What others have told may be about units that are on their way here.
             stream.since_us = self.state.mono_us();
+        }
+        for ((gateway, token), units) in answers {
+            self.answer(gateway, token, Answer::Units(units));
         }
         self.end_chain(id);
         self.tell_settled(id);
@@ -461,7 +485,9 @@ impl Shard {
         let Some(stream) = self.streams.live.get_mut(&id) else { return };
         let mut answers = Vec::new();
         for live in &mut stream.groups {
+            // What is asked of a tree is done, and answered, when the log says so.
             if live.asker.is_some()
+                && !live.asks
                 && live.is_answered()
                 && let Some(asker) = live.asker.take()
             {

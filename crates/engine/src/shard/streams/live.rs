@@ -30,6 +30,8 @@ pub(super) struct Stream {
     pub reminders: u32,
     /// Up to which unit the others know that it is closed here.
     pub closed: Option<u32>,
+    /// All units before this one are answered, as whoever has issued them has said: they are closed.
+    pub answered: u32,
 }
 
 impl Stream {
@@ -155,6 +157,8 @@ pub(super) struct Live {
     pub durable: bool,
     /// It is to go into the log, or is there.
     pub logged: bool,
+    /// It asks something of the tree of the coordination service.
+    pub asks: bool,
     /// An earlier leader has put it into the log.
     pub inherited: bool,
     /// Transactions of which it must be known that they are not decided.
@@ -172,6 +176,7 @@ impl Live {
             asker,
             durable: false,
             logged: false,
+            asks: group.has_asks(),
             inherited: false,
             probes: BTreeSet::new(),
             units: vec![Progress::Open; group.units.len()],

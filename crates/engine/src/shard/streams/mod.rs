@@ -15,12 +15,13 @@ pub(super) use leader::Streams as LeaderStreams;
 pub(super) use recovery::RECOVERY;
 
 use super::apply::{Executed, Prepared, State};
+use crate::coordination::Ask;
 use crate::entry::{Apply, KeptGroup, Prepare};
 use crate::limits::OUTLIVED_MAX;
 use crate::message::{GatewayId, TxnId};
 use crate::pipeline::{Group, Place, StreamId, Unit};
-use adt::Timestamp;
 use adt::collections::Map;
+use adt::{Ctx, Timestamp};
 use smallvec::SmallVec;
 
 /// What is known of one stream.
@@ -85,6 +86,11 @@ impl State {
         let stream = self.streams.entry(group.stream).or_default();
         let at = stream.upto(group.first());
         stream.groups.insert(at, kept(group, proposal));
+        for unit in &group.units {
+            if let Some(ask) = &unit.ask {
+                self.keep_ask(group.stream.unit(unit.seq), ask.clone());
+            }
+        }
     }
 
     /// Notes the units of a group, whose places are open.
@@ -168,6 +174,16 @@ impl State {
                 self.place_unit(unit, *place);
             }
             self.prepared.get_mut(&unit).into_iter().for_each(|prepared| prepared.settled = true);
+        }
+    }
+
+    /// The log says what became of units on a replica that does not lead: what they ask of the tree is done.
+    pub(super) fn settle_asks(&mut self, stream: StreamId, units: &[(u32, Place)], ctx: &Ctx) {
+        for (seq, place) in units {
+            let ask = self.take_ask(stream.unit(*seq)).filter(|_| place.is_some());
+            if let Some(Ask::Write(command)) = ask.as_deref() {
+                self.carry_out_command(command, ctx);
+            }
         }
     }
 

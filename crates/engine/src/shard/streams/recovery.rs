@@ -115,7 +115,7 @@ impl Shard {
         let (group, chain) = (kept.groups.first()?, kept.chain.as_deref()?);
         let unit = |(seq, _): &(u32, _)| {
             let ops = chain.contents.get(seq).cloned().unwrap_or_default();
-            Unit { seq: *seq, ops }
+            Unit { seq: *seq, ops, ..Unit::default() }
         };
         let units: Vec<Unit> = group.units.iter().map(unit).collect();
         let steps = group.units.iter().map(|(seq, place)| match place {

@@ -20,7 +20,7 @@ fn stream(number: u64) -> StreamId {
 /// The first unit of a stream, which reads `s`, and behind which there is another one at shard 1.
 fn unit(number: u64) -> Body {
     let ops = [(Blob::from("s"), card())].into_iter().collect();
-    let units = vec![Unit { seq: 1, ops }];
+    let units = vec![Unit { seq: 1, ops, ..Unit::default() }];
     let homes = vec![ShardId(1), ShardId(0)];
     let stream = stream(number);
     Body::Pipeline(Arc::new(Group { stream, homes, units, ..Group::default() }))

@@ -14,7 +14,7 @@ const BEN: SessionId = SessionId(80);
 
 impl Story {
     /// A shard of a tree that is spread.
-    fn of_shard(id: u16) -> Self {
+    pub(super) fn of_shard(id: u16) -> Self {
         let mut story = Self::new();
         let config = Config { id: ShardId(id), ..story.shard.config };
         story.shard = Shard::new(config);
@@ -27,7 +27,7 @@ impl Story {
     }
 
     /// A session enters this shard, with the number of its change at shard 0.
-    fn enter(&mut self, gateway: GatewayId, session: SessionId, joined: i64) {
+    pub(super) fn enter(&mut self, gateway: GatewayId, session: SessionId, joined: i64) {
         let (timeout_ms, joined) = (6_000, Zxid(joined));
         self.spread_step(gateway, session, Step::Enter { timeout_ms, password: [7; 16], joined });
         self.sync();
@@ -40,7 +40,7 @@ impl Story {
     }
 
     /// What gateways are told from now on.
-    fn then_told(&mut self) -> Vec<String> {
+    pub(super) fn then_told(&mut self) -> Vec<String> {
         self.sync();
         self.heard()
     }
@@ -149,6 +149,30 @@ fn what_has_waited_is_not_done_for_a_session_that_has_come_back_or_left() {
         }
         story.spread_step(G, ANN, Step::Gone);
         assert_eq!(story.then_told().len(), 1);
+        assert!(story.shard.state().coordination().tree().is_empty());
+    }
+}
+
+#[test]
+fn what_has_waited_is_not_done_behind_the_session_that_comes_back() {
+    for same in [true, false] {
+        let mut story = Story::of_shard(1);
+        story.enter(G, ANN, 100);
+        story.enter(G, BEN, 101);
+        story.write(ANN, create("/a", true));
+        story.then_told();
+        story.spread_step(G, ANN, Step::Depart { ended: Zxid(300) });
+        story.then_told();
+        // One request of an earlier connection waits, another one comes when its session is about to enter.
+        let waits = story.write(BEN, set("/a", "x"));
+        let enter = Step::Enter { timeout_ms: 6_000, password: [7; 16], joined: Zxid(400) };
+        let enters = story.spread_step(if same { G } else { H }, BEN, enter);
+        let late = story.write(BEN, create("/b", false));
+        story.spread_step(G, ANN, Step::Gone);
+        let told = story.then_told();
+        for (token, what) in [(waits, "SessionMoved"), (late, "SessionMoved"), (enters, "Done")] {
+            assert!(told.contains(&format!("{token} {what}")), "{told:?}");
+        }
         assert!(story.shard.state().coordination().tree().is_empty());
     }
 }

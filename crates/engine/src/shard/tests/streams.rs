@@ -20,7 +20,7 @@ fn ordered() -> Story {
 fn unit(seq: u32, fresh: u32, homes: &[u16], op: (&str, Op)) -> Body {
     let ops = [(Blob::from(op.0), op.1)].into_iter().collect();
     let homes = homes.iter().map(|home| ShardId(*home)).collect();
-    let units = vec![Unit { seq, ops }];
+    let units = vec![Unit { seq, ops, ..Unit::default() }];
     Body::Pipeline(Arc::new(Group { stream: STREAM, fresh, homes, units, ..Group::default() }))
 }
 

@@ -1,0 +1,176 @@
+//! Is there one order of what sessions have asked at all services together? Each service has its own order
+//! of what concerns the same things; each session has the order in which it has asked; and what was
+//! answered before something was asked comes before it. Together these must not go in a circle.
+
+use super::{Answer, Asked, History, Request, Zxid, code, report};
+use crate::verdict::Verdict;
+use std::collections::BTreeMap;
+
+/// What a request is about: the service at which it was carried out, and there the things whose order with
+/// other requests can be seen.
+pub type Concerns = (usize, Vec<Vec<u8>>);
+
+/// A request that was carried out, and where it stands.
+struct Step<'a> {
+    session: i64,
+    asked: &'a Asked,
+    /// When its answer was heard, if it was.
+    answered_us: Option<u64>,
+    zxid: Zxid,
+    concerns: Concerns,
+}
+
+/// What was done to a thing: its number, whether it only looked, and which step it is.
+type Done = (Zxid, bool, usize);
+
+/// Who comes before whom: by number of a step, or of a moment behind all steps.
+#[derive(Default)]
+struct Order {
+    next: Vec<Vec<usize>>,
+    before: Vec<usize>,
+}
+
+impl Order {
+    fn of(nodes: usize) -> Self {
+        Self { next: vec![Vec::new(); nodes], before: vec![0; nodes] }
+    }
+
+    fn put(&mut self, first: usize, second: usize) {
+        self.next[first].push(second);
+        self.before[second] += 1;
+    }
+
+    /// Those that are in a circle, or behind one.
+    fn left(&self) -> Vec<usize> {
+        let mut before = self.before.clone();
+        let mut free: Vec<usize> = (0..before.len()).filter(|node| before[*node] == 0).collect();
+        while let Some(node) = free.pop() {
+            for next in &self.next[node] {
+                before[*next] -= 1;
+                if before[*next] == 0 {
+                    free.push(*next);
+                }
+            }
+        }
+        (0..before.len()).filter(|node| before[*node] > 0).collect()
+    }
+
+    /// A circle, if there is one.
+    fn circle(&self) -> Option<Vec<usize>> {
+        let left = self.left();
+        let is_left = |node: &usize| left.binary_search(node).is_ok();
+        // Each of them has one before it that is left as well: going back, one comes round.
+        let mut previous: BTreeMap<usize, usize> = BTreeMap::new();
+        for node in &left {
+            for next in self.next[*node].iter().filter(|next| is_left(next)) {
+                previous.insert(*next, *node);
+            }
+        }
+        let mut at = *left.first()?;
+        let mut seen = Vec::new();
+        while !seen.contains(&at) {
+            seen.push(at);
+            at = *previous.get(&at)?;
+        }
+        let begin = seen.iter().position(|node| *node == at)?;
+        let mut circle = seen.split_off(begin);
+        circle.reverse();
+        Some(circle)
+    }
+}
+
+/// Reports a circle, if there is one. `concerns` says what a request is about, `is_certain` of a change that
+/// was not answered whether the log's place of it is its own.
+pub(super) fn check(
+    history: &History,
+    concerns: impl Fn(&Request) -> Option<Concerns>,
+    is_certain: impl Fn(&super::Session, &Request) -> bool,
+    verdict: &mut Verdict,
+) {
+    let mut steps = Vec::new();
+    for session in &history.sessions {
+        let exchanges = session.connections.iter().flat_map(|connection| connection.exchanges());
+        for (asked, answered) in exchanges {
+            let certain = answered.is_some() || is_certain(session, &asked.request);
+            let zxid = number(asked, answered).filter(|_| certain);
+            let Some((zxid, concerns)) = zxid.zip(concerns(&asked.request)) else { continue };
+            let answered_us = answered.map(|(time_us, ..)| time_us);
+            steps.push(Step { session: session.id, asked, answered_us, zxid, concerns });
+        }
+    }
+    verdict.count("ordered", steps.len());
+    let Some(circle) = order(&steps).circle() else { return };
+    let tell = |node: usize| {
+        steps.get(node).map(|step| {
+            let Step { session, asked, zxid, concerns: (service, _), .. } = step;
+            format!(
+                "session {session}: {:?} at {}, change {zxid} of {service}",
+                asked.request, asked.time_us
+            )
+        })
+    };
+    let told: Vec<String> = circle.into_iter().filter_map(tell).collect();
+    report(verdict, "no-order", told.join("; then "));
+}
+
+/// The change that it is, or after which it was carried out.
+fn number(asked: &Asked, answered: Option<(u64, Zxid, &Answer)>) -> Option<Zxid> {
+    if answered.is_some_and(|(.., answer)| *answer == Err(code::SESSION_EXPIRED)) {
+        return None;
+    }
+    if asked.request.is_write() { asked.zxid } else { answered.map(|(_, zxid, _)| zxid) }
+}
+
+fn order(steps: &[Step<'_>]) -> Order {
+    let mut answers: Vec<(u64, usize)> =
+        (0..steps.len()).filter_map(|i| Some((steps[i].answered_us?, i))).collect();
+    answers.sort_unstable();
+    let mut order = Order::of(steps.len() + answers.len());
+    for (first, pair) in steps.windows(2).enumerate() {
+        if pair[0].session == pair[1].session {
+            order.put(first, first + 1);
+        }
+    }
+    // Moments: an answer is heard, and all answers before it were.
+    for (moment, (_, step)) in answers.iter().enumerate() {
+        order.put(*step, steps.len() + moment);
+        if moment > 0 {
+            order.put(steps.len() + moment - 1, steps.len() + moment);
+        }
+    }
+    for (index, step) in steps.iter().enumerate() {
+        let heard = answers.partition_point(|(time_us, _)| *time_us < step.asked.time_us);
+        if heard > 0 {
+            order.put(steps.len() + heard - 1, index);
+        }
+    }
+    let mut at: BTreeMap<(usize, &[u8]), Vec<Done>> = BTreeMap::new();
+    for (index, Step { asked, zxid, concerns: (service, things), .. }) in steps.iter().enumerate() {
+        for thing in things {
+            let looks = !asked.request.is_write();
+            at.entry((*service, thing)).or_default().push((*zxid, looks, index));
+        }
+    }
+    for mut course in at.into_values() {
+        course.sort_unstable();
+        put_course(&mut order, &course);
+    }
+    order
+}
+
+/// What is done to one thing: changes one after the other, and what looks at it between them.
+fn put_course(order: &mut Order, course: &[Done]) {
+    let mut change = None;
+    let mut looks = Vec::new();
+    for (_, is_look, index) in course {
+        if let Some(change) = change {
+            order.put(change, *index);
+        }
+        if *is_look {
+            looks.push(*index);
+        } else {
+            looks.drain(..).for_each(|look| order.put(look, *index));
+            change = Some(*index);
+        }
+    }
+}

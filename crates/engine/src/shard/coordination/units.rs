@@ -1,0 +1,209 @@
+//! What sessions send ahead to several shards: units of streams that ask something of the tree.
+//!
+//! Such a unit stands in the order of the branches that it is about ([`crate::coordination::branch`]) like
+//! any other in that of its records. What it asks is done when the log says that it is settled, on all
+//! replicas, since answers, watches and numbers of changes follow the log. Until then requests of other
+//! sessions wait that are about the same branches; and whatever brings a session to another connection, or
+//! ends it, waits for its units, so that nothing of an earlier connection takes effect behind it.
+
+use super::super::{Rule, Shard};
+use super::count_down;
+use crate::coordination::branch::{Branch, Touched};
+use crate::coordination::service::Done;
+use crate::coordination::spread::Step;
+use crate::coordination::{Answered, Ask, SessionId, Told, Write};
+use crate::level::Level;
+use crate::limits::UNITS_OWE_US;
+use crate::message::{GatewayId, Now};
+use crate::pipeline::{Group, Place, StreamId};
+use adt::Ctx;
+use std::collections::BTreeMap;
+
+/// The units that are here and not settled.
+#[derive(Debug, Default)]
+pub(super) struct Units {
+    /// By branch: how many of them change something, and how many only look.
+    on: BTreeMap<Branch, Counts>,
+    /// By session.
+    of: BTreeMap<SessionId, u32>,
+    /// Since when somebody has waited for them, in monotonic microseconds.
+    awaited_us: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    change: u32,
+    look: u32,
+}
+
+impl Counts {
+    fn of(&mut self, touched: &Touched) -> &mut u32 {
+        if touched.changes { &mut self.change } else { &mut self.look }
+    }
+}
+
+impl Units {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// Whether a session has some.
+    pub fn has_of(&self, session: SessionId) -> bool {
+        self.of.contains_key(&session)
+    }
+
+    fn come(&mut self, ask: &Ask) {
+        let touched = ask.touches();
+        for branch in touched.branches.clone() {
+            *self.on.entry(branch).or_default().of(&touched) += 1;
+        }
+        *self.of.entry(ask.session().unwrap_or_default()).or_default() += 1;
+    }
+
+    fn go(&mut self, ask: &Ask) {
+        let touched = ask.touches();
+        for branch in &touched.branches {
+            let Some(counts) = self.on.get_mut(branch) else { continue };
+            let count = counts.of(&touched);
+            *count = count.saturating_sub(1);
+            if counts.change == 0 && counts.look == 0 {
+                self.on.remove(branch);
+            }
+        }
+        count_down(&mut self.of, &ask.session().unwrap_or_default());
+    }
+
+    /// Whether something must not come before them.
+    pub fn bar(&self, touched: &Touched) -> bool {
+        let bars = |counts: &Counts| counts.change > 0 || (touched.changes && counts.look > 0);
+        (touched.all && !self.on.is_empty())
+            || touched.branches.iter().any(|branch| self.on.get(branch).is_some_and(bars))
+    }
+
+    /// Somebody waits for them.
+    pub fn await_them(&mut self, now: Now) {
+        self.awaited_us.get_or_insert(now.mono_us);
+    }
+
+    /// Whoever waits is about to be looked at again; gives since when somebody has.
+    pub fn take_awaited(&mut self) -> Option<u64> {
+        self.awaited_us.take()
+    }
+
+    /// Some of those who have waited wait again.
+    pub fn awaited_since(&mut self, since_us: Option<u64>) {
+        self.awaited_us = self.awaited_us.and(since_us).or(self.awaited_us);
+    }
+
+    /// Whether somebody has waited for so long that no more of them come before it.
+    fn owe(&self, now: Now) -> bool {
+        self.awaited_us.is_some_and(|since_us| now.mono_us >= since_us + UNITS_OWE_US)
+    }
+}
+
+impl Shard {
+    /// Whether a group must not be let in that asks something of the tree. Its client is served without
+    /// being sent ahead then, and told why if it cannot be.
+    pub(in super::super) fn bars_asks(
+        &mut self,
+        now: Now,
+        gateway: GatewayId,
+        group: &Group,
+    ) -> bool {
+        let Some(session) = group.session() else { return false };
+        let sound = group.units.iter().all(|unit| {
+            let ask = unit.ask.as_ref().filter(|ask| ask.may_be_unit());
+            ask.is_some_and(|ask| ask.session() == Some(session) && !self.is_of_another_shard(ask))
+        });
+        let misplaced = !sound || group.chained || self.misses(gateway, session).is_some();
+        if misplaced || !self.all_understand(Level::STREAMED) {
+            return true;
+        }
+        self.coordination.liveness.hear(session, now.mono_us);
+        let ends = &self.coordination.ends;
+        // To let it wait would hold others of its stream up, and with them what it waits for.
+        ends.hides_some(group.asks()) || ends.holds_of(session) || ends.units.owe(now)
+    }
+
+    /// A group stands in the order, and is on its way to the log.
+    pub(in super::super) fn asks_came(&mut self, group: &Group) {
+        group.asks().for_each(|ask| self.coordination.ends.units.come(ask));
+    }
+
+    /// A lead begins: what was let in before waits for its order.
+    pub(super) fn watch_over_units(&mut self) {
+        let asks = self.state.asks().values();
+        asks.for_each(|ask| self.coordination.ends.units.come(ask));
+    }
+
+    /// The log says what became of units: what they ask is done.
+    pub(in super::super) fn asks_settled(
+        &mut self,
+        now: Now,
+        stream: StreamId,
+        units: &[(u32, Place)],
+        ctx: &Ctx,
+    ) {
+        if self.state.asks().is_empty() {
+            return;
+        }
+        self.before_asks(stream, units);
+        for (seq, place) in units {
+            let Some(ask) = self.state.take_ask(stream.unit(*seq)) else { continue };
+            self.coordination.ends.units.go(&ask);
+            if place.is_some() {
+                self.carry_out_ask(stream, *seq, *ask, ctx);
+            }
+        }
+        self.go_on_after_ends(now);
+    }
+
+    fn carry_out_ask(&mut self, stream: StreamId, seq: u32, ask: Ask, ctx: &Ctx) {
+        let Some(session) = ask.session() else { return };
+        let reply = match ask {
+            Ask::Write(command) => {
+                let Done { reply, events } = self.state.carry_out_command(&command, ctx);
+                let zxid = self.state.coordination().last();
+                self.tell_watchers(&events, zxid);
+                reply
+            }
+            Ask::Of(_, of) if self.coordination.homes.contains_key(&session) => {
+                self.of_session(session, of)
+            }
+            // There is nobody any more who would be told.
+            _ => return,
+        };
+        let (zxid, told) = (self.state.coordination().last(), self.coordination.told(session));
+        let answered = Box::new(Answered { reply, zxid, told });
+        self.tell_session(session, Told::Carried { stream, seq, answered });
+    }
+
+    /// Whether a request waits for units: those of other sessions that are about the same, or its own
+    /// session's, if it ends that or brings it elsewhere.
+    pub(super) fn is_behind_units(&self, ask: &Ask) -> bool {
+        let units = &self.coordination.ends.units;
+        if units.is_empty() || self.breaks(Rule::BranchesAreHeld) {
+            return false;
+        }
+        match ask {
+            Ask::Resume { session, .. } => units.has_of(*session),
+            Ask::Write(command) => match &command.write {
+                Write::Spread(Step::Enter { .. }) => units.has_of(command.session),
+                Write::Close | Write::Spread(Step::Depart { .. } | Step::Finish) => {
+                    units.has_of(command.session) || units.bar(&self.left_by(command.session))
+                }
+                _ => units.bar(&ask.touches()),
+            },
+            ask => units.bar(&ask.touches()),
+        }
+    }
+
+    /// What the end of a session changes here.
+    fn left_by(&self, session: SessionId) -> Touched {
+        let service = self.state.coordination();
+        let ending = service.ending().get(&session).map(|ending| &ending.session);
+        let kept = service.sessions().get(&session).or(ending);
+        Touched::nodes(kept.into_iter().flat_map(|kept| &kept.ephemerals))
+    }
+}
