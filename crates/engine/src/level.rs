@@ -46,8 +46,8 @@ impl Level {
     /// The tree of the coordination service may be spread over several shards; see
     /// `docs/internals/coordination.md`.
     pub const SPREAD: Self = Self(13);
-    /// What a session sends ahead to several shards of a tree keeps its order as a pipeline's commands do; see
-    /// `docs/internals/coordination.md`.
+    /// What a session sends ahead to several shards of a tree keeps its order as a pipeline's commands do;
+    /// see `docs/internals/coordination.md`.
     pub const STREAMED: Self = Self(14);
     /// The newest that this build understands.
     pub const NEWEST: Self = Self::STREAMED;

@@ -112,19 +112,17 @@ impl State {
         executed
     }
 
-    /// The leader knows the place of a unit of a stream: carries it out when nobody stands before it, and
-    /// leaves it where it is, for others to wait for it until [`State::release`].
-    pub(super) fn place_unit(&mut self, unit: TxnId, place: Timestamp) -> Vec<Executed> {
-        let mut executed = Vec::new();
-        self.put_in_place(unit, place);
-        // Whoever waited for it may be before it now.
-        let mut ready = BTreeSet::new();
-        self.wake(unit, &mut ready);
-        if ready.is_empty() {
-            self.carry_out_next((place, unit), &mut ready, &mut executed);
-        } else {
-            ready.insert((place, unit));
+    /// The leader knows the places of units: carries those out before which nobody stands, and leaves them
+    /// where they are, for others to wait for them until [`State::release`].
+    pub(super) fn place_all(&mut self, units: &[(TxnId, Timestamp)]) -> Vec<Executed> {
+        let (mut ready, mut executed) = (BTreeSet::new(), Vec::new());
+        for (unit, place) in units {
+            self.put_in_place(*unit, *place);
+            // Whoever waited for it may be before it now.
+            self.wake(*unit, &mut ready);
         }
+        // None of them waits for another one that has its place by now.
+        ready.extend(units.iter().map(|(unit, place)| (*place, *unit)));
         self.carry_out(ready, &mut executed);
         executed
     }
@@ -244,7 +242,7 @@ impl State {
             let earlier = &places[..places.partition_point(|other| *other < place)];
             let others = earlier.iter().map(|(_, other)| *other);
             let mut others = others.filter(|other| *other != place.1);
-            others.find(|other| self.conflict_on(key, op, *other) && !self.passes(place.1, *other))
+            others.find(|other| !self.passes(place.1, *other) && self.conflict_on(key, op, *other))
         })
     }
 

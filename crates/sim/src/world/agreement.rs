@@ -97,6 +97,10 @@ impl World {
                 let what = "transactions are still open at the end";
                 return Err(format!("{open} {what}, on machine {}", machine.id.0));
             }
+            if let Some((unit, ask)) = state.asks().first_key_value() {
+                let machine = machine.id.0;
+                return Err(format!("{unit:?} is never done on machine {machine}: {ask:?}"));
+            }
             let records = records(state);
             let (number, applied, expected) =
                 first.get_or_insert((machine.id.0, replica.applied(), records.clone()));
@@ -128,6 +132,7 @@ pub(super) fn records(state: &State) -> Vec<String> {
         records.push(format!("{spread:?}"));
         let nodes = coordination.tree().iter().map(|(path, node)| format!("{path:?} {node:?}"));
         records.extend(nodes);
+        records.extend(state.asks().iter().map(|(unit, ask)| format!("{unit:?} {ask:?}")));
     }
     records.sort_unstable();
     records

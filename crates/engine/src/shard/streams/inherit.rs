@@ -6,6 +6,7 @@ use crate::message::{Answer, Body, MachineId, Now, Refusal, Request, TxnId};
 use crate::pipeline::{Group, Place, StreamId, Unit};
 use crate::shard::Shard;
 use crate::shard::grants::Claims;
+use adt::Timestamp;
 use smallvec::smallvec;
 use std::sync::Arc;
 
@@ -116,12 +117,14 @@ impl Shard {
             stream.answered = stream.answered.max(live.group.base);
             stream.groups.push(live);
             self.streams.mark(id);
-            for seq in placed {
+            let place = |seq| {
                 let unit = id.unit(seq);
                 let place = self.state.prepared().get(&unit).and_then(|p| p.commit);
-                let executed = self.state.place_unit(unit, place.unwrap_or_default());
-                self.finish(now, executed);
-            }
+                (unit, place.unwrap_or_default())
+            };
+            let placed: Vec<(TxnId, Timestamp)> = placed.into_iter().map(place).collect();
+            let executed = self.state.place_all(&placed);
+            self.finish(now, executed);
         }
         let settled = self.state.prepared().iter().filter(|(_, p)| p.is_unit() && p.free);
         let settled: Vec<_> =

@@ -332,15 +332,16 @@ impl Shard {
         if !units.is_empty() {
             self.log(LogRecord::Place { stream: id, units }, Target::nobody());
         }
-        for (seq, place) in placed {
-            let unit = id.unit(seq);
-            self.streams.unplaced.remove(&unit);
+        let placed = placed.into_iter().map(|(seq, place)| (id.unit(seq), place));
+        let placed: Vec<(TxnId, Timestamp)> = placed.collect();
+        for (unit, place) in &placed {
+            self.streams.unplaced.remove(unit);
             if !self.breaks(Rule::ClocksFollow) {
-                self.move_clock(place);
+                self.move_clock(*place);
             }
-            let executed = self.state.place_unit(unit, place);
-            self.finish(now, executed);
         }
+        let executed = self.state.place_all(&placed);
+        self.finish(now, executed);
         self.carried_out(now);
     }
 
@@ -504,20 +505,20 @@ impl Shard {
         let own = self.config.id;
         let Some(stream) = self.streams.live.get(&id) else { return };
         let mut asks: BTreeMap<ShardId, (bool, Vec<u32>)> = BTreeMap::new();
-        // Where everything is slow because there is too much to do, questions add to it.
-        let due = now.mono_us >= stream.asked_us + stream.pause_us();
         let fresh = stream.asked_us == 0;
+        // Where everything is slow because there is too much to do, questions add to it.
+        let again = !fresh && now.mono_us >= stream.asked_us + stream.pause_us();
         for live in stream.groups.iter().filter(|live| live.durable) {
-            // What was sent together is told without being asked for.
-            let pulls = live.inherited || live.group.fresh > live.group.base;
-            if !(due && !fresh || fresh && pulls) {
+            // What was sent together is told without being asked for, and whoever was asked tells the rest.
+            let pulls = |home: &ShardId| *home != own && !stream.asked.contains(home);
+            let is_new = live.earlier_homes().any(pulls);
+            if !(again || is_new) {
                 continue;
             }
-            let late = live.inherited || !fresh;
             let is_closed = |home, seq| self.is_closed(id, stream, home, seq);
             let is_proposed = |home, seq| home == own || stream.told.proposal(home, seq).is_some();
             for (home, seq) in live.missing(is_closed, is_proposed) {
-                if !late && seq >= live.group.fresh {
+                if !again && (!pulls(&home) || !live.is_earlier(seq)) {
                     continue;
                 }
                 let ask = asks.entry(home).or_default();
@@ -528,9 +529,14 @@ impl Shard {
             }
         }
         let Some(stream) = self.streams.live.get_mut(&id) else { return };
-        if (due || fresh) && stream.groups.iter().any(|live| live.durable) {
+        if (again || fresh) && stream.groups.iter().any(|live| live.durable) {
             stream.asked_us = now.mono_us.max(1);
             stream.reminders += u32::from(!fresh && !asks.is_empty());
+        }
+        for home in asks.keys() {
+            if !stream.asked.contains(home) {
+                stream.asked.push(*home);
+            }
         }
         for (home, (hurries, units)) in asks {
             let word = Word::Asks { stream: id, shard: own, hurries, units };

@@ -21,6 +21,8 @@ pub(super) struct Stream {
     pub chain: Option<Box<Chain>>,
     /// Shards that have asked, and are told what they may need to know.
     pub listeners: SmallVec<[ShardId; 2]>,
+    /// Shards that were asked, and tell what they hear since.
+    pub asked: SmallVec<[ShardId; 4]>,
     /// Units here that others wait for, and that have not come; since when the first was asked for.
     pub late: Option<(u64, u32)>,
     /// When this was begun, and when others were asked last.
@@ -241,6 +243,23 @@ impl Live {
             }
         }
         free
+    }
+
+    /// The shards of units that were sent before its own and had not been answered.
+    pub fn earlier_homes(&self) -> impl Iterator<Item = &ShardId> {
+        self.group.homes.iter().take(self.earlier())
+    }
+
+    /// Whether a unit was sent before its own: whoever has it need not know of this group.
+    pub fn is_earlier(&self, seq: u32) -> bool {
+        (seq.saturating_sub(self.group.base) as usize) < self.earlier()
+    }
+
+    /// How many units of the window those are.
+    fn earlier(&self) -> usize {
+        // Nobody has told an earlier leader's successor anything.
+        let upto = if self.inherited { self.group.last() } else { self.group.fresh };
+        upto.saturating_sub(self.group.base) as usize
     }
 
     /// Units that cannot get a place, because this one will have no effect.

@@ -113,17 +113,18 @@ impl Shard {
         for &seq in units {
             match kept.and_then(|kept| kept.group_of(seq)) {
                 Some(_) if chained => in_chain.push(seq),
-                Some(group) => {
-                    let (units, proposal) = (group.range(), group.proposal);
-                    let word = Word::Proposed { stream: id, shard: own, units, proposal };
-                    if !told.contains(&word) {
-                        told.push(word);
-                    }
-                }
+                Some(_) => {}
                 None if refused => told.push(Word::Refused { stream: id, seq }),
                 None => unknown.push(seq),
             }
         }
+        // From now on it is told of what comes. Of what has come it may not know that it needs it.
+        let first = units.iter().min().filter(|_| !chained);
+        let since = kept.zip(first).map_or(&[][..], |(kept, first)| kept.groups_since(*first));
+        told.extend(since.iter().map(|group| {
+            let (units, proposal) = (group.range(), group.proposal);
+            Word::Proposed { stream: id, shard: own, units, proposal }
+        }));
         in_chain.into_iter().for_each(|seq| self.asked_for_place(id, seq, shard));
         let closed = self.closed_upto(id).filter(|_| !chained);
         told.extend(closed.map(|upto| Word::Closed { stream: id, shard: own, upto }));

@@ -41,6 +41,11 @@ impl Kept {
         self.groups[..self.upto(first)].last().filter(|group| group.range().0 == first)
     }
 
+    /// Groups that have this unit or later ones.
+    fn groups_since(&self, seq: u32) -> &[KeptGroup] {
+        &self.groups[self.groups.partition_point(|group| group.range().1 < seq)..]
+    }
+
     /// The log says what became of a unit.
     fn settle(&mut self, seq: u32, place: Place) {
         let upto = self.upto(seq);
@@ -168,11 +173,12 @@ impl State {
     /// The log says that units have other places than their proposals. On a replica that does not lead,
     /// those who have waited for them are carried out now.
     pub(super) fn place_units(&mut self, stream: StreamId, units: &[(u32, Timestamp)]) {
-        for (seq, place) in units {
+        if !self.leads_units {
+            let units = units.iter().map(|(seq, place)| (stream.unit(*seq), *place));
+            self.place_all(&units.collect::<Vec<_>>());
+        }
+        for (seq, _) in units {
             let unit = stream.unit(*seq);
-            if !self.leads_units {
-                self.place_unit(unit, *place);
-            }
             self.prepared.get_mut(&unit).into_iter().for_each(|prepared| prepared.settled = true);
         }
     }

@@ -105,6 +105,26 @@ fn what_is_sent_ahead_is_done_when_all_before_it_is_closed_and_others_wait_for_i
 }
 
 #[test]
+fn what_comes_later_says_what_is_answered_and_is_done_behind_what_came_before() {
+    let mut story = story();
+    story.sends(vec![change(ANN, set("/a", "x"))]);
+    let (stream, shard, units) = (STREAM, ELSEWHERE, (0, 0));
+    let proposed = Word::Proposed { stream, shard, units, proposal: Timestamp(1) };
+    story.shard.hear(story.now, std::iter::once(proposed));
+    story.sync();
+    assert_eq!(story.carried(), (vec![], vec![]), "it is not known that the first one is closed");
+    let ask = change(ANN, set("/a", "y"));
+    let unit = Unit { seq: 2, ops: ask.touches().tickets(), ask: Some(Box::new(ask)) };
+    let homes = vec![ShardId(1), ShardId(1)];
+    let (base, fresh, units) = (1, 2, vec![unit]);
+    let group = Group { stream, base, fresh, homes, units, ..Group::default() };
+    story.ask(Body::Pipeline(Arc::new(group)));
+    story.sync();
+    story.sync();
+    assert_eq!(story.carried().0, [1, 2]);
+}
+
+#[test]
 fn what_only_looks_keeps_nobody_from_looking() {
     let mut story = story();
     story.sends(vec![Ask::Of(ANN, read("/a", false))]);

@@ -408,3 +408,40 @@ fn a_stream_is_forgotten_when_its_gateway_and_all_its_shards_have_said_so() {
     story.sync();
     assert!(!story.shard.knows_streams());
 }
+
+#[test]
+fn what_joins_a_stream_asks_each_shard_once_for_what_was_sent_before() {
+    let mut story = ordered();
+    let asked = |story: &mut Story, body| {
+        story.ask(body);
+        story.sync();
+        let words = story.shard.take_words().into_iter();
+        let asked = words.filter_map(|(to, word)| match word {
+            Word::Asks { units, .. } => Some((to.0, units)),
+            _ => None,
+        });
+        asked.collect::<Vec<_>>()
+    };
+    assert_eq!(asked(&mut story, unit(0, 0, &[0, 1], ("a", add("x")))), []);
+    let next = unit(3, 3, &[0, 1, 1, 0], ("b", add("x")));
+    assert_eq!(asked(&mut story, next), [(1, vec![1, 2])], "it was not in what they were told");
+    // Whoever was asked tells the rest.
+    let last = unit(5, 5, &[0, 1, 1, 0, 1, 0], ("c", add("x")));
+    assert_eq!(asked(&mut story, last), []);
+}
+
+#[test]
+fn whoever_asks_is_told_of_everything_since() {
+    let mut story = ordered();
+    for (seq, key) in [(0, "a"), (1, "b"), (2, "c")] {
+        story.ask(unit(seq, seq, &[0, 0, 0, 1][..=seq as usize], (key, add("x"))));
+        story.sync();
+    }
+    story.shard.take_words();
+    story.is_asked_for(1);
+    let told = story.shard.take_words().into_iter().filter_map(|(_, word)| match word {
+        Word::Proposed { units, .. } => Some(units.0),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [1, 2], "it may not know yet that there is a third one");
+}
