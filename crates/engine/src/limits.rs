@@ -221,6 +221,9 @@ pub const SESSION_TIMEOUT_MS_ALLOWED: RangeInclusive<i32> = 2_000..=86_400_000;
 /// Most bytes, about, of what a client of the coordination service has sent ahead to several shards and that
 /// is not carried out.
 pub const AHEAD_BYTES_MAX: usize = 1 << 20;
+/// How long a session that was silent for too long waits, each time, for what it has sent ahead, in
+/// microseconds.
+pub const LOOK_AGAIN_US: u64 = 50_000;
 /// Most requests of a client of the coordination service that are read before they are answered.
 pub const COORDINATION_REQUESTS_MAX: usize = 10_000;
 /// Most nodes of the coordination service that are deleted at once because their time has come.

@@ -138,11 +138,13 @@ impl Ask {
 
     /// Whether it can be sent ahead to several shards as a unit of a stream.
     pub fn may_be_unit(&self) -> bool {
-        match self {
+        let fits = match self {
             Self::Write(command) => matches!(command.write, Write::Change(_) | Write::Multi(_)),
-            Self::Of(_, OfSession::Read { .. }) => !self.touches().all,
+            Self::Of(_, of) => matches!(of, OfSession::Read { .. }),
             _ => false,
-        }
+        };
+        // What is about nothing has no place in any order.
+        fits && !self.touches().branches.is_empty() && !self.touches().all
     }
 }
 
@@ -195,6 +197,7 @@ mod tests {
             let asked = read(asked);
             assert!(asked.touches().all && !asked.may_be_unit());
         }
+        assert!(!write(Vec::new()).may_be_unit() && !read(Read::Multi(Vec::new())).may_be_unit());
         let leaves = Ask::Write(Command::of(SessionId(1), Write::Close));
         assert!(!leaves.may_be_unit() && leaves.touches().branches.is_empty());
     }

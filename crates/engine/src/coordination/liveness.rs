@@ -2,6 +2,7 @@
 //! decision of the leader's which only the log makes true.
 
 use super::request::SessionId;
+use crate::limits::LOOK_AGAIN_US;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// When each session ends unless something is heard of it, by the leader's monotonic clock.
@@ -51,8 +52,9 @@ impl Liveness {
         self.due.first().map(|(at_us, _)| *at_us)
     }
 
-    /// The sessions that have been silent for too long. Each is told once; it begins anew, or ends.
-    pub fn silent(&mut self, now_us: u64) -> Vec<SessionId> {
+    /// The sessions that have been silent for too long. Each is told once; it begins anew, or ends. Those that
+    /// cannot end yet are looked at again in a moment.
+    pub fn silent(&mut self, now_us: u64, waits: impl Fn(SessionId) -> bool) -> Vec<SessionId> {
         let mut silent = Vec::new();
         while let Some((at_us, session)) = self.due.first().copied()
             && at_us <= now_us
@@ -61,6 +63,9 @@ impl Liveness {
             let Some(heard) = self.sessions.get_mut(&session) else { continue };
             if heard.ends_us > now_us {
                 heard.due_us = heard.ends_us;
+                self.due.insert((heard.due_us, session));
+            } else if waits(session) {
+                heard.due_us = now_us + LOOK_AGAIN_US;
                 self.due.insert((heard.due_us, session));
             } else {
                 self.sessions.remove(&session);
@@ -85,14 +90,16 @@ mod tests {
         liveness.begin(BEN, 10, 0);
         assert_eq!(liveness.next_us(), Some(10_000));
         liveness.hear(ANN, 9_000);
-        assert_eq!(liveness.silent(9_999), []);
-        assert_eq!(liveness.silent(10_000), [BEN]);
+        assert_eq!(liveness.silent(9_999, |_| false), []);
+        assert_eq!(liveness.silent(10_000, |_| false), [BEN]);
         assert_eq!(liveness.next_us(), Some(19_000));
-        assert_eq!(liveness.silent(18_999), []);
-        assert_eq!(liveness.silent(30_000), [ANN]);
+        assert_eq!(liveness.silent(18_999, |_| false), []);
+        assert_eq!(liveness.silent(30_000, |session| session == ANN), [], "it waits");
+        assert_eq!(liveness.next_us(), Some(30_000 + LOOK_AGAIN_US));
+        assert_eq!(liveness.silent(30_000 + LOOK_AGAIN_US, |_| false), [ANN]);
         assert_eq!(liveness.next_us(), None);
-        liveness.hear(ANN, 31_000);
-        assert_eq!(liveness.silent(99_000), []);
+        liveness.hear(ANN, 90_000);
+        assert_eq!(liveness.silent(99_000, |_| false), []);
     }
 
     #[test]
@@ -101,10 +108,10 @@ mod tests {
         liveness.begin(ANN, 10, 0);
         liveness.hear(ANN, 5_000);
         liveness.end(ANN);
-        assert_eq!(liveness.silent(99_000), []);
+        assert_eq!(liveness.silent(99_000, |_| false), []);
         liveness.begin(ANN, 10, 100_000);
         liveness.begin(ANN, 20, 100_000);
-        assert_eq!(liveness.silent(110_000), []);
-        assert_eq!(liveness.silent(120_000), [ANN]);
+        assert_eq!(liveness.silent(110_000, |_| false), []);
+        assert_eq!(liveness.silent(120_000, |_| false), [ANN]);
     }
 }

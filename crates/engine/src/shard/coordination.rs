@@ -136,14 +136,9 @@ impl Shard {
 
     /// Sessions that were silent for too long end.
     pub(super) fn end_silent_sessions(&mut self, now: Now) {
-        for session in self.coordination.liveness.silent(now.mono_us) {
-            if self.coordination.ends.units.has_of(session) {
-                // What it has asked comes first.
-                let kept = self.state.coordination().sessions().get(&session);
-                let timeout_ms = kept.map_or(0, |kept| kept.timeout_ms);
-                self.coordination.liveness.begin(session, timeout_ms, now.mono_us);
-                continue;
-            }
+        let Leader { liveness, ends, .. } = &mut self.coordination;
+        // What it has asked comes first.
+        for session in liveness.silent(now.mono_us, |session| ends.units.has_of(session)) {
             self.log_command(Command::of(session, Write::Close), Target::nobody());
         }
     }

@@ -14,7 +14,7 @@ use super::turns::Waiting;
 use super::{Asked, Client, CoordinationClient};
 use crate::coordination::service::Command;
 use crate::coordination::spread::{HOME, Spread};
-use crate::coordination::{Answered, Ask, Change, OfSession, SessionId, Write};
+use crate::coordination::{Answered, Ask, Change, OfSession, Read, SessionId, Write};
 use crate::level::Level;
 use crate::limits::{AHEAD_BYTES_MAX, WINDOW_UNITS_MAX};
 use crate::message::{Answer, Body, ShardId};
@@ -93,11 +93,15 @@ fn weight(asked: &Asked) -> usize {
     }
 }
 
+/// Whether a request that is about one shard can be a unit.
 fn may_be_sent(asked: &Asked) -> bool {
-    matches!(
-        asked,
-        Asked::Write(Write::Change(_) | Write::Multi(_)) | Asked::Of(OfSession::Read { .. })
-    )
+    match asked {
+        Asked::Write(Write::Change(_)) => true,
+        Asked::Write(Write::Multi(changes)) => !changes.is_empty(),
+        Asked::Of(OfSession::Read { read: Read::Multi(reads), .. }) => !reads.is_empty(),
+        Asked::Of(of) => matches!(of, OfSession::Read { .. }),
+        _ => false,
+    }
 }
 
 impl Client {
