@@ -54,15 +54,25 @@ fn snapshot() -> Vec<u8> {
 
 /// The sender's next piece, as it comes in.
 fn piece(node: &mut Node<EntryFormat>, offset: usize, bytes: &[u8], last: bool) -> Option<u64> {
+    piece_of(node, SENDER, offset, bytes, last)
+}
+
+fn piece_of(
+    node: &mut Node<EntryFormat>,
+    sender: MachineId,
+    offset: usize,
+    bytes: &[u8],
+    last: bool,
+) -> Option<u64> {
     let mut message = Message::default();
     message.set_msg_type(MessageType::MsgSnapshot);
-    (message.from, message.to, message.term) = (2, 1, 3);
+    (message.from, message.to, message.term) = (sender.0.into(), 1, 3);
     let metadata = message.mut_snapshot().mut_metadata();
     (metadata.index, metadata.term) = (INDEX, 3);
     metadata.mut_conf_state().voters = vec![1, 2, 3];
     let (offset, bytes, message) = (offset as u64, bytes.to_vec(), Box::new(message));
     let piece = SnapshotPiece { shard: SHARD, offset, bytes, last, message };
-    node.take(NOW, SENDER, Parcel::Snapshot(piece)).unwrap();
+    node.take(NOW, sender, Parcel::Snapshot(piece)).unwrap();
     let mut numbers = std::iter::from_fn(|| node.poll_transfer()).filter_map(|task| match task {
         Transfer::Write { number, .. } => Some(number),
         _ => None,
@@ -132,4 +142,24 @@ fn bytes_that_are_no_snapshot_are_refused() {
     bytes[20] ^= 1;
     assert_eq!(piece(&mut node, 0, &bytes, true), None);
     assert_eq!(told(&mut node), [Taken::Refused]);
+}
+
+#[test]
+fn whose_snapshot_makes_room_for_that_of_another_machine_is_told() {
+    let other = MachineId(3);
+    for written in [false, true] {
+        let (mut node, bytes) = (follower(), snapshot());
+        node.connect(NOW, other);
+        let number = piece(&mut node, 0, &bytes[..10], false).unwrap();
+        if written {
+            node.snapshot_written(NOW, (SHARD, number), true).unwrap();
+            assert_eq!(told(&mut node), [Taken::Next(10)]);
+        }
+        // One of the two does not lead any more, and neither knows of the other one.
+        let number = piece_of(&mut node, other, 0, &bytes, true).unwrap();
+        assert_eq!(told(&mut node), [Taken::Refused], "it would wait for ever");
+        node.snapshot_written(NOW, (SHARD, number), true).unwrap();
+        write_log(&mut node);
+        assert_eq!(node.replica(SHARD).unwrap().applied(), (INDEX, 3));
+    }
 }

@@ -251,11 +251,11 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
         let first = offset == 0;
         if first {
+            self.make_room(shard, from);
             let (reader, rest) = (Reader::new(now.mono_us), Vec::new());
             self.transfers.received += 1;
             let number = self.transfers.received;
             let new = Receiving { number, from, index, offset, reader, rest, complete: None };
-            self.transfers.installing.remove(&shard);
             self.transfers.receiving.insert(shard, new);
         }
         let Some(receiving) = self.transfers.receiving.get_mut(&shard) else { return Ok(()) };
@@ -272,6 +272,19 @@ impl<C: EntryCodec + Clone> Node<C> {
         let write = Transfer::Write { shard, from, index, number, bytes, first, last };
         self.transfers.tasks.push_back(write);
         Ok(())
+    }
+
+    /// Nothing becomes of what was received so far. If another machine has sent it, which leads or did so, it
+    /// waits for an answer.
+    fn make_room(&mut self, shard: ShardId, from: MachineId) {
+        let Transfers { receiving, installing, .. } = &mut self.transfers;
+        let received = receiving.remove(&shard).map(|old| (old.from, old.index));
+        let installed = installing.remove(&shard).map(|old| (old.from, index_of(&old.message)));
+        for (other, index) in received.into_iter().chain(installed) {
+            if other != from {
+                self.answer_piece(shard, other, index, Taken::Refused);
+            }
+        }
     }
 
     pub(super) fn refuse(&mut self, shard: ShardId) {
