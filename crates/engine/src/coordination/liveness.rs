@@ -52,8 +52,8 @@ impl Liveness {
         self.due.first().map(|(at_us, _)| *at_us)
     }
 
-    /// The sessions that have been silent for too long. Each is told once; it begins anew, or ends. Those that
-    /// cannot end yet are looked at again in a moment.
+    /// The sessions that have been silent for too long. Each is told once; it begins anew, or ends. Those
+    /// that cannot end yet are looked at again in a moment.
     pub fn silent(&mut self, now_us: u64, waits: impl Fn(SessionId) -> bool) -> Vec<SessionId> {
         let mut silent = Vec::new();
         while let Some((at_us, session)) = self.due.first().copied()
