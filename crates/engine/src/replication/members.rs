@@ -123,7 +123,12 @@ pub(super) fn next_step(
     let remove: Vec<MachineId> =
         members.voters.iter().copied().filter(|machine| !stays(machine)).collect();
     if !add.is_empty() || !remove.is_empty() {
-        return add.iter().all(|machine| ready(*machine)).then_some(Step::Join { add, remove });
+        // Those who stay may not be there: then there would be no majority of the new voters.
+        let stay = members.voters.iter().filter(|machine| stays(machine));
+        let voters: Vec<MachineId> = stay.chain(&add).copied().collect();
+        let there = voters.iter().filter(|machine| **machine == own || ready(**machine)).count();
+        let can_decide = add.iter().all(|m| ready(*m)) && 2 * there > voters.len();
+        return can_decide.then_some(Step::Join { add, remove });
     }
     if wanted.contains(&own) || wanted.is_empty() {
         return None;
@@ -246,7 +251,20 @@ mod tests {
         assert_eq!(next(&members, 1, &[2, 4], &[]), None);
         assert_eq!(next(&members, 1, &[2, 4], &[4]), Some(Step::HandOver(machines(&[4]))));
         let join = Step::Join { add: Vec::new(), remove: machines(&[1]) };
-        assert_eq!(next(&members, 4, &[2, 4], &[]), Some(join));
+        assert_eq!(next(&members, 4, &[2, 4], &[2]), Some(join));
+    }
+
+    #[test]
+    fn nobody_goes_without_whom_there_would_be_no_majority() {
+        let members = Members::of(machines(&[1, 2, 3]));
+        // The first one is not there, and perhaps never will be.
+        assert_eq!(next(&members, 3, &[1, 3], &[2]), None);
+        let join = Step::Join { add: Vec::new(), remove: machines(&[1]) };
+        assert_eq!(next(&members, 3, &[2, 3], &[2]), Some(join));
+        let members = Members::of(machines(&[1, 2, 3, 4]));
+        let join = Step::Join { add: Vec::new(), remove: machines(&[4]) };
+        assert_eq!(next(&members, 3, &[1, 2, 3], &[2, 4]), Some(join), "one may be missing");
+        assert_eq!(next(&members, 3, &[1, 2, 3], &[4]), None);
     }
 
     #[test]
