@@ -100,9 +100,9 @@ impl Group {
         named && whole && rising && fresh && !self.units.is_empty() && self.units.iter().all(inside)
     }
 
-    /// Whether its units ask something of the tree of the coordination service.
+    /// Whether its units ask something of the tree of the coordination service: all of them do, or none.
     pub fn has_asks(&self) -> bool {
-        self.units.iter().any(|unit| unit.ask.is_some())
+        self.units.first().is_some_and(|unit| unit.ask.is_some())
     }
 
     /// What its units ask of the tree.

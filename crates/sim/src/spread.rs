@@ -4,9 +4,8 @@
 
 use crate::errand::as_asked;
 use check::coordination::{Answer, Concerns, Connection, Heard, History, Request, Session, code};
-use engine::coordination::service::Command;
 use engine::coordination::spread::{HOME, Place, Spread};
-use engine::coordination::{Ask, OfSession, SessionId, Write};
+use engine::coordination::{OfSession, Write};
 use engine::gateway::coordination::Asked;
 use engine::message::ShardId;
 
@@ -28,13 +27,8 @@ pub fn place(spread: Spread, request: &Request) -> Option<ShardId> {
 /// What a request is about, as the checkers want to know it: its shard, and the branches there.
 pub fn concerns(spread: Spread, request: &Request) -> Option<Concerns> {
     let shard = place(spread, request)?;
-    let session = SessionId::default();
-    let ask = match as_asked(request, &[]) {
-        Asked::Write(write) => Ask::Write(Command::of(session, write)),
-        Asked::Of(of) => Ask::Of(session, of),
-        Asked::Proved(_) | Asked::Refused(_) => return None,
-    };
-    let branches = ask.touches().branches.iter().map(|branch| branch.name().to_vec()).collect();
+    let touched = as_asked(request, &[]).touches();
+    let branches = touched.branches.iter().map(|branch| branch.name().to_vec()).collect();
     Some((usize::from(shard.0), branches))
 }
 

@@ -110,41 +110,54 @@ impl Touched {
         }
     }
 
+    /// Whether it has a place in the order of branches: it is about some, and it is known about which.
+    pub fn has_place(&self) -> bool {
+        !self.all && !self.branches.is_empty()
+    }
+
     /// Operations that hold this.
     pub fn tickets(&self) -> SmallVec<[KeyedOp; 1]> {
         self.branches.iter().map(|branch| branch.ticket(self.changes)).collect()
     }
 }
 
-impl Ask {
-    /// What it shows or changes of the tree. What a session leaves behind when it ends is known to the shard.
+impl Write {
+    /// What it changes of the tree. What a session leaves behind when it ends is known to the shard.
     pub fn touches(&self) -> Touched {
-        let mut touched = Touched::default();
+        let mut touched = Touched { changes: true, ..Touched::default() };
         match self {
-            Self::Write(command) => {
-                touched.changes = true;
-                match &command.write {
-                    Write::Change(change) => touched.change(change),
-                    Write::Multi(changes) => changes.iter().for_each(|c| touched.change(c)),
-                    Write::Open { .. } | Write::Close | Write::Reap | Write::Spread(_) => {}
-                }
-            }
-            Self::Of(_, OfSession::Read { read, .. }) => touched.read(read),
-            // What happens behind a watch is told, whenever it begins.
-            Self::Of(..) | Self::Resume { .. } | Self::Leave(_) => {}
+            Self::Change(change) => touched.change(change),
+            Self::Multi(changes) => changes.iter().for_each(|change| touched.change(change)),
+            Self::Open { .. } | Self::Close | Self::Reap | Self::Spread(_) => {}
         }
         touched
+    }
+}
+
+impl OfSession {
+    /// What it shows of the tree. What happens behind a watch is told, whenever it begins.
+    pub fn touches(&self) -> Touched {
+        let mut touched = Touched::default();
+        if let Self::Read { read, .. } = self {
+            touched.read(read);
+        }
+        touched
+    }
+}
+
+impl Ask {
+    /// What it shows or changes of the tree.
+    pub fn touches(&self) -> Touched {
+        match self {
+            Self::Write(command) => command.write.touches(),
+            Self::Of(_, of) => of.touches(),
+            Self::Resume { .. } | Self::Leave(_) => Touched::default(),
+        }
     }
 
     /// Whether it can be sent ahead to several shards as a unit of a stream.
     pub fn may_be_unit(&self) -> bool {
-        let fits = match self {
-            Self::Write(command) => matches!(command.write, Write::Change(_) | Write::Multi(_)),
-            Self::Of(_, of) => matches!(of, OfSession::Read { .. }),
-            _ => false,
-        };
-        // What is about nothing has no place in any order.
-        fits && !self.touches().branches.is_empty() && !self.touches().all
+        self.touches().has_place()
     }
 }
 

@@ -17,6 +17,7 @@ mod turns;
 use super::api::{CoordinationClient, Output, Said};
 use super::mail::Pending;
 use super::{Gateway, slab::Slab};
+use crate::coordination::branch::Touched;
 use crate::coordination::service::Command;
 use crate::coordination::spread::{HOME, Spread, Step};
 use crate::coordination::{
@@ -59,6 +60,29 @@ pub enum Asked {
     Refused(Code),
 }
 
+impl Asked {
+    /// What it shows or changes of the tree.
+    pub fn touches(&self) -> Touched {
+        match self {
+            Self::Write(write) => write.touches(),
+            Self::Of(of) => of.touches(),
+            Self::Proved(_) | Self::Refused(_) => Touched::default(),
+        }
+    }
+
+    /// What a shard is asked for a session, which knows of this change, by somebody who has proved to be all
+    /// this.
+    fn into_ask(self, session: SessionId, after: Zxid, identities: Vec<Identity>) -> Option<Ask> {
+        Some(match self {
+            Self::Write(write) => {
+                Ask::Write(Command { identities, after, ..Command::of(session, write) })
+            }
+            Self::Of(of) => Ask::Of(session, of),
+            Self::Proved(_) | Self::Refused(_) => return None,
+        })
+    }
+}
+
 /// What a shard was asked for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Errand {
@@ -88,13 +112,13 @@ pub(super) struct Clients {
     early: Vec<u64>,
     /// Sessions of which this gateway carries the word that they end.
     ending: BTreeSet<SessionId>,
-    /// Clients that have asked something that was not looked at.
+    /// Clients that have asked something, which is sent when all that is there was read.
     asking: Vec<CoordinationClient>,
     unanswered: ahead::Unanswered,
 }
 
 impl Clients {
-    /// Whether somebody has.
+    /// Whether some have asked something that is to be sent now.
     pub fn have_asked(&self) -> bool {
         !self.asking.is_empty()
     }
@@ -111,6 +135,8 @@ struct Client {
     is_on: bool,
     /// Requests that are not answered, the oldest first, and what came of those whose turn has not come.
     queue: VecDeque<Queued>,
+    /// What it is told behind some of those; mostly nothing.
+    unsaid: Vec<Unsaid>,
     next: u64,
     /// The shards where its session is, shard 0 first.
     parts: Parts,
@@ -129,14 +155,19 @@ struct Queued {
     outcome: Option<Outcome>,
     /// The shard that has answered it although others before it are not answered.
     by: Option<ShardId>,
-    /// What that shard has told since, to be said behind it.
-    events: Vec<(Event, Zxid)>,
 }
 
 impl Queued {
     fn new(seq: u64) -> Self {
-        Self { seq, outcome: None, by: None, events: Vec::new() }
+        Self { seq, outcome: None, by: None }
     }
+}
+
+/// Something that a client is to be told behind the answer to a request.
+struct Unsaid {
+    behind: u64,
+    event: Event,
+    at: Zxid,
 }
 
 type Parts = SmallVec<[(ShardId, Part); 1]>;
@@ -204,8 +235,20 @@ impl Client {
         let watching = self.parts.iter().filter(|(_, part)| part.watches);
         let told = watching.map(|(_, part)| part.known).min().unwrap_or_else(|| self.known());
         // What waits to be said is not told.
-        let unsaid = self.queue.iter().flat_map(|queued| &queued.events);
-        unsaid.map(|(_, at)| Zxid(at.0 - 1)).fold(told, Zxid::min)
+        self.unsaid.iter().map(|unsaid| Zxid(unsaid.at.0 - 1)).fold(told, Zxid::min)
+    }
+
+    /// A request that is not answered: their numbers follow each other.
+    fn queued(&mut self, seq: u64) -> Option<&mut Queued> {
+        let at = seq.checked_sub(self.queue.front()?.seq)?;
+        self.queue.get_mut(usize::try_from(at).ok()?)
+    }
+
+    /// The last request that a shard has answered before others of its client were answered.
+    fn last_ahead(&self, shard: ShardId) -> Option<u64> {
+        // Nothing else is answered out of turn.
+        self.ahead.as_ref()?;
+        self.queue.iter().rev().find(|queued| queued.by == Some(shard)).map(|queued| queued.seq)
     }
 }
 
@@ -397,21 +440,15 @@ impl Gateway {
         let spread = self.spread().is_spread();
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
         let Some(session) = client.session else { return };
-        let ask = match asked {
-            Asked::Write(write) => {
-                if write == Write::Close {
-                    client.ends = Some(seq);
-                }
-                let after = if spread { client.known() } else { Zxid::default() };
-                Ask::Write(Command { identities, after, ..Command::of(session, write) })
-            }
-            Asked::Of(of) => {
-                self.note_watching(id, shard, &of);
-                Ask::Of(session, of)
-            }
-            Asked::Proved(_) | Asked::Refused(_) => return,
-        };
-        self.ask_shard(id, shard, Errand::Request(seq), ask);
+        match &asked {
+            Asked::Write(Write::Close) => client.ends = Some(seq),
+            Asked::Of(of) => client.note_watching(shard, of),
+            _ => {}
+        }
+        let after = if spread { client.known() } else { Zxid::default() };
+        if let Some(ask) = asked.into_ask(session, after, identities) {
+            self.ask_shard(id, shard, Errand::Request(seq), ask);
+        }
     }
 
     /// A client may watch something at a shard from now on.
@@ -570,17 +607,18 @@ impl Gateway {
     ) {
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
         let zxid = client.told_up_to();
-        if let Some(queued) = client.queue.iter_mut().find(|queued| queued.seq == seq) {
+        if let Some(queued) = client.queued(seq) {
             (queued.outcome, queued.by) = (Some((reply, zxid, at)), by);
         }
         while let Some(client) = self.clients.clients.get_mut(id.0)
             && client.queue.front().is_some_and(|queued| queued.outcome.is_some())
             && let told = client.told_up_to()
-            && let Some(Queued { seq, outcome: Some(outcome), events, .. }) =
+            && let Some(Queued { seq, outcome: Some((reply, zxid, at)), .. }) =
                 client.queue.pop_front()
         {
-            let (reply, zxid, at) = outcome;
             let zxid = zxid.min(told);
+            let events: Vec<Unsaid> =
+                client.unsaid.extract_if(.., |unsaid| unsaid.behind == seq).collect();
             let ended = client.ends == Some(seq)
                 || matches!(
                     reply,
@@ -590,7 +628,7 @@ impl Gateway {
             if ended {
                 return self.end_client(id);
             }
-            for (event, at) in events {
+            for Unsaid { event, at, .. } in events {
                 self.say(id, Said::Happened { event, zxid, at });
             }
         }
@@ -599,9 +637,8 @@ impl Gateway {
     /// A client is told of a change, behind whatever that shard has answered before.
     fn say_happened(&mut self, id: CoordinationClient, shard: ShardId, event: Event, at: Zxid) {
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
-        let before = client.queue.iter_mut().rev().find(|queued| queued.by == Some(shard));
-        if let Some(queued) = before {
-            return queued.events.push((event, at));
+        if let Some(behind) = client.last_ahead(shard) {
+            return client.unsaid.push(Unsaid { behind, event, at });
         }
         let zxid = client.told_up_to();
         self.say(id, Said::Happened { event, zxid, at });

@@ -142,7 +142,7 @@ impl<P> Stream<P> {
         Settled { done, lost }
     }
 
-    /// Whether everything is answered that was sent, and nothing can be added.
+    /// Whether everything that was sent is answered.
     pub fn is_over(&self) -> bool {
         self.open == 0 && (self.failed || self.units.is_empty())
     }

@@ -217,9 +217,9 @@ impl Shard {
                     return self.answer_asked(gateway, token, session, Err(code));
                 }
                 session.into_iter().for_each(|s| self.coordination.liveness.hear(s, now.mono_us));
-                let entered = self.state.coordination().sessions().get(&command.session);
+                let sessions = self.state.coordination().sessions();
                 if let Write::Spread(Step::Enter { joined, .. }) = command.write
-                    && entered.is_none_or(|kept| joined > kept.entered)
+                    && sessions.get(&command.session).is_none_or(|kept| joined > kept.entered)
                 {
                     // What waits or comes now would be behind that in the log.
                     self.take_away(command.session, gateway);

@@ -205,12 +205,10 @@ impl Shard {
     /// The same for nodes that units are about to change, which are settled.
     pub(super) fn before_asks(&mut self, stream: StreamId, units: &[(u32, Place)]) {
         let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
-        let settled = units.iter().filter(|(_, place)| place.is_some());
-        let asks = settled.filter_map(|(seq, _)| state.asks().get(&stream.unit(*seq)));
-        let asks: Vec<&Ask> = asks.map(|ask| &**ask).collect();
         for writer in self.snapshot.iter_mut().chain(cut) {
-            for ask in &asks {
-                if let Ask::Write(command) = ask {
+            for (seq, _) in units.iter().filter(|(_, place)| place.is_some()) {
+                let ask = state.asks().get(&stream.unit(*seq));
+                if let Some(Ask::Write(command)) = ask.map(|ask| &**ask) {
                     writer.keep_nodes(state, command);
                 }
             }

@@ -12,9 +12,8 @@ use super::super::stream::{Settled, Stream};
 use super::several::Plan;
 use super::turns::Waiting;
 use super::{Asked, Client, CoordinationClient};
-use crate::coordination::service::Command;
 use crate::coordination::spread::{HOME, Spread};
-use crate::coordination::{Answered, Ask, Change, OfSession, Read, SessionId, Write};
+use crate::coordination::{Answered, Ask, Change, SessionId, Write};
 use crate::level::Level;
 use crate::limits::{AHEAD_BYTES_MAX, WINDOW_UNITS_MAX};
 use crate::message::{Answer, Body, ShardId};
@@ -26,7 +25,6 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Sent {
     waiting: Waiting,
-    ask: Ask,
     /// It is carried out.
     carried: bool,
 }
@@ -45,34 +43,27 @@ pub(super) type Ahead = Stream<Sent>;
 /// come behind what a later one says first.
 #[derive(Default)]
 pub(super) struct Unanswered {
-    groups: BTreeMap<SessionId, usize>,
-    waiting: BTreeMap<SessionId, Vec<CoordinationClient>>,
+    of: BTreeMap<SessionId, (usize, Vec<CoordinationClient>)>,
 }
 
 impl Unanswered {
     fn sent(&mut self, session: SessionId) {
-        *self.groups.entry(session).or_default() += 1;
+        self.of.entry(session).or_default().0 += 1;
     }
 
     /// One is answered; gives who has waited, if there are no more.
     fn answered(&mut self, session: SessionId) -> Vec<CoordinationClient> {
-        if let Some(groups) = self.groups.get_mut(&session) {
-            *groups -= 1;
-            if *groups > 0 {
-                return Vec::new();
-            }
-        }
-        self.groups.remove(&session);
-        self.waiting.remove(&session).unwrap_or_default()
+        let Some((groups, _)) = self.of.get_mut(&session) else { return Vec::new() };
+        *groups -= 1;
+        let over = *groups == 0;
+        let ended = over.then(|| self.of.remove(&session)).flatten();
+        ended.map(|(_, waiting)| waiting).unwrap_or_default()
     }
 
     /// Whether a connection has to wait before it becomes a session's.
     pub fn await_them(&mut self, session: SessionId, client: CoordinationClient) -> bool {
-        let waits = self.groups.contains_key(&session);
-        if waits {
-            self.waiting.entry(session).or_default().push(client);
-        }
-        waits
+        let of = self.of.get_mut(&session);
+        of.map(|(_, waiting)| waiting.push(client)).is_some()
     }
 }
 
@@ -93,17 +84,6 @@ fn weight(asked: &Asked) -> usize {
     }
 }
 
-/// Whether a request that is about one shard can be a unit.
-fn may_be_sent(asked: &Asked) -> bool {
-    match asked {
-        Asked::Write(Write::Change(_)) => true,
-        Asked::Write(Write::Multi(changes)) => !changes.is_empty(),
-        Asked::Of(OfSession::Read { read: Read::Multi(reads), .. }) => !reads.is_empty(),
-        Asked::Of(of) => matches!(of, OfSession::Read { .. }),
-        _ => false,
-    }
-}
-
 impl Client {
     /// The shards of what can be sent ahead now, in the order of the requests; none if it is better to wait
     /// for room, or if it can be sent as it is.
@@ -117,7 +97,7 @@ impl Client {
         let mut bytes = self.turns.ahead_bytes;
         let home = |(_, asked, _): &Waiting| {
             bytes += weight(asked);
-            if !may_be_sent(asked) || bytes > AHEAD_BYTES_MAX {
+            if bytes > AHEAD_BYTES_MAX || !asked.touches().has_place() {
                 return None;
             }
             match Plan::of(spread, asked, std::iter::empty()) {
@@ -164,27 +144,22 @@ impl Gateway {
         let mut batch = Vec::with_capacity(homes.len());
         for (shard, waiting) in homes.into_iter().zip(requests) {
             client.turns.ahead_bytes += weight(&waiting.1);
-            let ask = match &waiting {
-                (_, Asked::Of(of), _) => {
-                    client.note_watching(shard, of);
-                    Ask::Of(session, of.clone())
-                }
-                (_, Asked::Write(write), identities) => {
-                    let (quotas, identities) = (true, identities.clone());
-                    let command = Command::of(session, write.clone());
-                    Ask::Write(Command { identities, after, quotas, ..command })
-                }
-                (_, Asked::Proved(_) | Asked::Refused(_), _) => continue,
-            };
+            if let Asked::Of(of) = &waiting.1 {
+                client.note_watching(shard, of);
+            }
             if shard == HOME {
                 client.turns.home_heard(now);
             }
-            batch.push((shard, Sent { waiting, ask, carried: false }));
+            batch.push((shard, Sent { waiting, carried: false }));
         }
         let ahead = client.ahead.get_or_insert_with(|| Box::new(Stream::new(StreamId(age))));
         let stream = ahead.id;
-        let unit = |sent: &Sent| {
-            let (ops, ask) = (sent.ask.touches().tickets(), Some(Box::new(sent.ask.clone())));
+        let unit = |Sent { waiting: (_, asked, identities), .. }: &Sent| {
+            let mut ask = asked.clone().into_ask(session, after, identities.clone());
+            if let Some(Ask::Write(command)) = &mut ask {
+                command.quotas = true;
+            }
+            let (ops, ask) = (asked.touches().tickets(), ask.map(Box::new));
             Unit { ops, ask, ..Unit::default() }
         };
         for (shard, group) in ahead.issue(batch, false, unit) {

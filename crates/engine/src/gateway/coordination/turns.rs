@@ -79,8 +79,8 @@ impl Gateway {
             return;
         }
         // Behind the end of a session nothing more comes.
-        let goes_on = |client: &&mut Client| client.ends.is_none() && !client.closing;
-        while self.clients.clients.get_mut(id.0).is_some_and(|client| goes_on(&client))
+        let goes_on = |client: &Client| client.ends.is_none() && !client.closing;
+        while self.clients.clients.get(id.0).is_some_and(goes_on)
             && !self.send_ahead(id)
             && let Some(client) = self.clients.clients.get_mut(id.0)
             && let Some((_, asked, _)) = client.turns.waiting.front()

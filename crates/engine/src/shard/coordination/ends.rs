@@ -114,7 +114,7 @@ impl Shard {
             return Some(request);
         }
         let Body::Coordinate(ask) = &request.body else { return Some(request) };
-        if ends.hides_some([&**ask].into_iter()) {
+        if ends.hides_some(std::iter::once(&**ask)) {
             self.keep_for_ends(now, request);
             return None;
         }

@@ -37,8 +37,8 @@ struct Counts {
 }
 
 impl Counts {
-    fn of(&mut self, touched: &Touched) -> &mut u32 {
-        if touched.changes { &mut self.change } else { &mut self.look }
+    fn of(&mut self, changes: bool) -> &mut u32 {
+        if changes { &mut self.change } else { &mut self.look }
     }
 }
 
@@ -54,21 +54,20 @@ impl Units {
     }
 
     fn come(&mut self, ask: &Ask) {
-        let touched = ask.touches();
-        for branch in touched.branches.clone() {
-            *self.on.entry(branch).or_default().of(&touched) += 1;
+        let Touched { branches, changes, .. } = ask.touches();
+        for branch in branches {
+            *self.on.entry(branch).or_default().of(changes) += 1;
         }
         *self.of.entry(ask.session().unwrap_or_default()).or_default() += 1;
     }
 
     fn go(&mut self, ask: &Ask) {
-        let touched = ask.touches();
-        for branch in &touched.branches {
-            let Some(counts) = self.on.get_mut(branch) else { continue };
-            let count = counts.of(&touched);
-            *count = count.saturating_sub(1);
+        let Touched { branches, changes, .. } = ask.touches();
+        for branch in branches {
+            let Some(counts) = self.on.get_mut(&branch) else { continue };
+            *counts.of(changes) -= 1;
             if counts.change == 0 && counts.look == 0 {
-                self.on.remove(branch);
+                self.on.remove(&branch);
             }
         }
         count_down(&mut self.of, &ask.session().unwrap_or_default());
@@ -103,8 +102,20 @@ impl Units {
 }
 
 impl Shard {
-    /// Whether a group must not be let in that asks something of the tree. Its client is served without
-    /// being sent ahead then, and told why if it cannot be.
+    /// Whether a group that asks something of the tree can be let in at all: all of it is for one session, can
+    /// be units, and belongs here.
+    pub(in super::super) fn are_sound(&self, group: &Group) -> bool {
+        let session = group.session();
+        let is_sound = |ask: &Ask| {
+            ask.session() == session && ask.may_be_unit() && !self.is_of_another_shard(ask)
+        };
+        let asks = group.units.iter().map(|unit| unit.ask.as_deref());
+        let understood = self.all_understand(Level::STREAMED) && !group.chained;
+        understood && asks.into_iter().all(|ask| ask.is_some_and(is_sound))
+    }
+
+    /// Whether such a group must not be let in now. Its client is served without being sent ahead then, and
+    /// told why if it cannot be.
     pub(in super::super) fn bars_asks(
         &mut self,
         now: Now,
@@ -112,12 +123,7 @@ impl Shard {
         group: &Group,
     ) -> bool {
         let Some(session) = group.session() else { return false };
-        let sound = group.units.iter().all(|unit| {
-            let ask = unit.ask.as_ref().filter(|ask| ask.may_be_unit());
-            ask.is_some_and(|ask| ask.session() == Some(session) && !self.is_of_another_shard(ask))
-        });
-        let misplaced = !sound || group.chained || self.misses(gateway, session).is_some();
-        if misplaced || !self.all_understand(Level::STREAMED) {
+        if self.misses(gateway, session).is_some() {
             return true;
         }
         self.coordination.liveness.hear(session, now.mono_us);

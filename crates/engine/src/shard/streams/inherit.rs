@@ -112,17 +112,16 @@ impl Shard {
                 }
             }
             let placed = live.units().filter(|(_, progress)| **progress == Progress::Placed);
-            let placed: Vec<u32> = placed.map(|(seq, _)| seq).collect();
-            let stream = self.stream_mut(now, id);
-            stream.answered = stream.answered.max(live.group.base);
-            stream.groups.push(live);
-            self.streams.mark(id);
-            let place = |seq| {
+            let place = |(seq, _)| {
                 let unit = id.unit(seq);
                 let place = self.state.prepared().get(&unit).and_then(|p| p.commit);
                 (unit, place.unwrap_or_default())
             };
-            let placed: Vec<(TxnId, Timestamp)> = placed.into_iter().map(place).collect();
+            let placed: Vec<(TxnId, Timestamp)> = placed.map(place).collect();
+            let stream = self.stream_mut(now, id);
+            stream.answered = stream.answered.max(live.group.base);
+            stream.groups.push(live);
+            self.streams.mark(id);
             let executed = self.state.place_all(&placed);
             self.finish(now, executed);
         }

@@ -127,9 +127,8 @@ impl Shard {
         }
         let elsewhere = self.is_elsewhere(&request.body);
         let group = Arc::clone(group);
-        let barred = group.has_asks()
-            && (self.giving.is_some() || self.bars_asks(now, request.gateway, &group));
-        let yields = barred || self.is_owed(&group);
+        let unsound = group.has_asks() && (self.giving.is_some() || !self.are_sound(&group));
+        let yields = unsound || self.is_owed(&group);
         if kept || elsewhere || yields || self.is_frozen() || !group.is_sound(self.config.id) {
             return self.refuse_group(asker, &group);
         }
@@ -167,7 +166,6 @@ impl Shard {
             return self.place_run(now, &group);
         }
         if group.has_asks() && self.bars_asks(now, request.gateway, &group) {
-            // It has waited, and its client has left.
             return self.refuse_group((request.gateway, request.token), &group);
         }
         let (id, first) = (group.stream, group.first());
@@ -488,7 +486,7 @@ impl Shard {
         for live in &mut stream.groups {
             // What is asked of a tree is done, and answered, when the log says so.
             if live.asker.is_some()
-                && !live.asks
+                && !live.group.has_asks()
                 && live.is_answered()
                 && let Some(asker) = live.asker.take()
             {
@@ -509,16 +507,16 @@ impl Shard {
         // Where everything is slow because there is too much to do, questions add to it.
         let again = !fresh && now.mono_us >= stream.asked_us + stream.pause_us();
         for live in stream.groups.iter().filter(|live| live.durable) {
-            // What was sent together is told without being asked for, and whoever was asked tells the rest.
-            let pulls = |home: &ShardId| *home != own && !stream.asked.contains(home);
-            let is_new = live.earlier_homes().any(pulls);
-            if !(again || is_new) {
+            if !again && live.asked {
                 continue;
             }
             let is_closed = |home, seq| self.is_closed(id, stream, home, seq);
             let is_proposed = |home, seq| home == own || stream.told.proposal(home, seq).is_some();
             for (home, seq) in live.missing(is_closed, is_proposed) {
-                if !again && (!pulls(&home) || !live.is_earlier(seq)) {
+                // What was sent together is told without being asked for, and whoever was asked tells the
+                // rest.
+                let is_told = home == own || stream.asked.contains(&home) || !live.is_earlier(seq);
+                if !again && is_told {
                     continue;
                 }
                 let ask = asks.entry(home).or_default();
@@ -529,6 +527,7 @@ impl Shard {
             }
         }
         let Some(stream) = self.streams.live.get_mut(&id) else { return };
+        stream.groups.iter_mut().for_each(|live| live.asked |= live.durable);
         if (again || fresh) && stream.groups.iter().any(|live| live.durable) {
             stream.asked_us = now.mono_us.max(1);
             stream.reminders += u32::from(!fresh && !asks.is_empty());

@@ -159,8 +159,8 @@ pub(super) struct Live {
     pub durable: bool,
     /// It is to go into the log, or is there.
     pub logged: bool,
-    /// It asks something of the tree of the coordination service.
-    pub asks: bool,
+    /// Others were asked for what was sent before it.
+    pub asked: bool,
     /// An earlier leader has put it into the log.
     pub inherited: bool,
     /// Transactions of which it must be known that they are not decided.
@@ -178,7 +178,7 @@ impl Live {
             asker,
             durable: false,
             logged: false,
-            asks: group.has_asks(),
+            asked: false,
             inherited: false,
             probes: BTreeSet::new(),
             units: vec![Progress::Open; group.units.len()],
@@ -245,21 +245,10 @@ impl Live {
         free
     }
 
-    /// The shards of units that were sent before its own and had not been answered.
-    pub fn earlier_homes(&self) -> impl Iterator<Item = &ShardId> {
-        self.group.homes.iter().take(self.earlier())
-    }
-
     /// Whether a unit was sent before its own: whoever has it need not know of this group.
     pub fn is_earlier(&self, seq: u32) -> bool {
-        (seq.saturating_sub(self.group.base) as usize) < self.earlier()
-    }
-
-    /// How many units of the window those are.
-    fn earlier(&self) -> usize {
         // Nobody has told an earlier leader's successor anything.
-        let upto = if self.inherited { self.group.last() } else { self.group.fresh };
-        upto.saturating_sub(self.group.base) as usize
+        self.inherited || seq < self.group.fresh
     }
 
     /// Units that cannot get a place, because this one will have no effect.

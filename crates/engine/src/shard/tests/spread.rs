@@ -22,6 +22,18 @@ impl Story {
         story
     }
 
+    /// One that Ann has departed from, whose `/a` is hidden until her end is known, and that Ben has entered.
+    fn without_ann() -> Self {
+        let mut story = Self::of_shard(1);
+        story.enter(G, ANN, 100);
+        story.enter(G, BEN, 101);
+        story.write(ANN, create("/a", true));
+        story.then_told();
+        story.spread_step(G, ANN, Step::Depart { ended: Zxid(300) });
+        story.then_told();
+        story
+    }
+
     fn spread_step(&mut self, gateway: GatewayId, session: SessionId, step: Step) -> u64 {
         self.coordinate(gateway, Ask::Write(Command::of(session, Write::Spread(step))))
     }
@@ -125,13 +137,7 @@ fn what_could_show_a_node_whose_session_ends_waits_until_that_is_certain() {
 #[test]
 fn what_has_waited_is_not_done_for_a_session_that_has_come_back_or_left() {
     for comes_back in [true, false] {
-        let mut story = Story::of_shard(1);
-        story.enter(G, ANN, 100);
-        story.enter(G, BEN, 101);
-        story.write(ANN, create("/a", true));
-        story.then_told();
-        story.spread_step(G, ANN, Step::Depart { ended: Zxid(300) });
-        story.then_told();
+        let mut story = Story::without_ann();
         let waits = story.of(BEN, read("/a", true));
         let behind = story.write(BEN, create("/b", false));
         assert_eq!(story.then_told(), Vec::<String>::new());
@@ -156,13 +162,7 @@ fn what_has_waited_is_not_done_for_a_session_that_has_come_back_or_left() {
 #[test]
 fn what_has_waited_is_not_done_behind_the_session_that_comes_back() {
     for same in [true, false] {
-        let mut story = Story::of_shard(1);
-        story.enter(G, ANN, 100);
-        story.enter(G, BEN, 101);
-        story.write(ANN, create("/a", true));
-        story.then_told();
-        story.spread_step(G, ANN, Step::Depart { ended: Zxid(300) });
-        story.then_told();
+        let mut story = Story::without_ann();
         // One request of an earlier connection waits, another one comes when its session is about to enter.
         let waits = story.write(BEN, set("/a", "x"));
         let enter = Step::Enter { timeout_ms: 6_000, password: [7; 16], joined: Zxid(400) };
