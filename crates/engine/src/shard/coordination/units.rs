@@ -102,8 +102,8 @@ impl Units {
 }
 
 impl Shard {
-    /// Whether a group that asks something of the tree can be let in at all: all of it is for one session, can
-    /// be units, and belongs here.
+    /// Whether a group that asks something of the tree can be let in at all: all of it is for one session,
+    /// can be units, and belongs here.
     pub(in super::super) fn are_sound(&self, group: &Group) -> bool {
         let session = group.session();
         let is_sound = |ask: &Ask| {
