@@ -142,7 +142,7 @@ class Roaming:
             text = str(error).split("caused error: ")[-1]
             if text.startswith("REPEATED"):
                 return True, None
-            assert text.startswith(("INDEFINITE", "the machine that led")), error
+            assert text.startswith(("INDEFINITE", "the machine that led")), str(error)
             return False, None
 
 

@@ -2,6 +2,7 @@
 //! what it makes of the answers.
 
 mod ahead;
+mod attempts;
 mod circles;
 mod coordination;
 mod locks;

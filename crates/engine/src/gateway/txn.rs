@@ -15,9 +15,10 @@ use crate::message::{Age, Body, Guard, KeyedOp, Refusal, RequestId, ShardId, Txn
 use adt::{ArgBuf, Blob, ErrorReply, Reply, Timestamp};
 use smallvec::SmallVec;
 
-/// Attempts after which a program that is refused again and again gives up (conditions without
-/// waiting only: where conflicting requests wait, the age sees to it that everybody gets through).
-const ATTEMPTS_MAX: u32 = 80;
+/// Refusals after which a program gives up (conditions without waiting only: where conflicting
+/// requests wait, the age sees to it that everybody gets through). Those that only say "not now"
+/// do not count: see [`Cause::passes`].
+pub(super) const REFUSALS_MAX: u32 = 80;
 
 /// Microseconds before the first repetition of a refused program; doubles up to 64 times as much.
 const BACKOFF_US: u64 = 100;
@@ -52,6 +53,8 @@ pub(super) struct Txn {
     pub wounded: bool,
     /// Its only participant was asked to give it up, if it is not too late.
     pub cancelling: bool,
+    /// Attempts of a program that have failed for a reason that need not pass.
+    pub refusals: u32,
     /// Replies of the participants.
     pub answers: SmallVec<[(ShardId, SmallVec<[Reply; 1]>); 4]>,
     /// Leases that it is a member of, and whether it is about to leave them.
@@ -120,6 +123,12 @@ pub(super) fn discarded() -> ErrorReply {
 }
 
 impl Cause {
+    /// Whether it passes by itself: a shard stands still for a moment only, and the oldest is not
+    /// wounded for ever.
+    fn passes(self) -> bool {
+        matches!(self, Self::Wounded | Self::Refused(Refusal::Frozen))
+    }
+
     /// The error for the client.
     pub fn error(self) -> ErrorReply {
         let why = match self {
@@ -164,6 +173,7 @@ impl Txn {
             blocked: 0,
             wounded: false,
             cancelling: false,
+            refusals: 0,
             answers: SmallVec::new(),
             leases: SmallVec::new(),
             reading: SmallVec::new(),
@@ -340,11 +350,8 @@ impl Gateway {
                     txn.later.clear();
                 }
                 let attempt = txn.id.attempt + 1;
-                // A shard stands still for a moment only; and the oldest is not wounded for ever.
-                let passes = matches!(cause, Cause::Wounded | Cause::Refused(Refusal::Frozen));
-                let give_up =
-                    cause == Cause::Refused(Refusal::Busy) || (!passes && attempt >= ATTEMPTS_MAX);
-                if give_up {
+                txn.refusals += u32::from(!cause.passes());
+                if cause == Cause::Refused(Refusal::Busy) || txn.refusals >= REFUSALS_MAX {
                     self.mail.stats.aborted += 1;
                     self.drop_txn(job);
                     return self.finish(target, cause.error().into());
