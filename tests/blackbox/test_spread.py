@@ -9,12 +9,33 @@ import pytest
 from clusters import Cluster
 from harness import binary, free_port, page, until
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import BadArgumentsError, NodeExistsError, NoNodeError
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 from test_zookeeper import WAIT_S, Zookeeper
 
+# For clients to come back and go on when a machine is lost.
+LOST_S = 60
 # Enough for each of four shards to have some.
 NAMES = [f"/name{number}" for number in range(16)]
+
+
+def connected(clients, ports):
+    """One more client of machines that serve these ports."""
+    client = KazooClient(",".join(f"127.0.0.1:{port}" for port in ports), timeout=10)
+    clients.append(client)
+    client.start(timeout=WAIT_S)
+    return client
 
 
 @pytest.fixture
@@ -82,22 +103,68 @@ def test_a_session_ends_at_all_shards_at_once(spread):
     assert before == sorted(before, reverse=True)
 
 
-def test_what_would_be_at_several_shards_together_is_refused(spread):
-    client = spread.client()
+def test_a_multi_over_names_at_several_shards_is_done_as_a_whole_or_not_at_all(spread):
+    client, other = spread.client(), spread.client()
+    told = []
+    create = client.transaction()
     for name in NAMES:
-        client.create(name)
+        create.create(name, b"x", ephemeral=True)
+    assert create.commit() == NAMES
+    other.get_children("/", watch=lambda event: told.append(event.type))
     several = client.transaction()
     for name in NAMES:
-        several.delete(name)
-    with pytest.raises(BadArgumentsError):
-        several.commit()
-    assert len(client.get_children("/")) == len(NAMES) + 1
-    with pytest.raises(BadArgumentsError):
-        client.set_acls("/", OPEN_ACL_UNSAFE)
-    one = client.transaction()
-    one.create(f"{NAMES[0]}/a")
-    one.delete(f"{NAMES[0]}/a")
-    assert one.commit() == [f"{NAMES[0]}/a", True]
+        several.set_data(name, b"y")
+    several.check(NAMES[3], version=5)
+    several.delete(NAMES[0])
+    results = several.commit()
+    kinds = [RolledBackError] * len(NAMES) + [BadVersionError, RuntimeInconsistency]
+    assert [type(result) for result in results] == kinds
+    assert {other.get(name)[0] for name in NAMES} == {b"x"}
+    assert not told
+    several = client.transaction()
+    for name in NAMES:
+        several.delete(name, version=0)
+    assert several.commit() == [True] * len(NAMES)
+    assert other.get_children("/") == ["zookeeper"]
+    until(lambda: told)
+    assert told == ["CHILD"]
+
+
+def test_the_rules_of_the_root_hold_at_all_shards(spread):
+    client, other = spread.client(), spread.client()
+    assert client.set_acls("/", READ_ACL_UNSAFE).aversion == 1
+    for name in NAMES:
+        with pytest.raises(NoAuthError):
+            other.create(name)
+    with pytest.raises(NoAuthError):
+        other.set_acls("/", OPEN_ACL_UNSAFE)
+    assert other.get_acls("/")[0] == READ_ACL_UNSAFE
+
+
+def test_two_that_want_the_same_names_in_another_order_do_not_wait_for_ever(spread):
+    clients = [spread.client() for _ in range(4)]
+    for name in NAMES:
+        clients[0].create(name)
+
+    def sets(client, names, results):
+        for turn in range(30):
+            several = client.transaction()
+            for name in names:
+                several.set_data(name, str(turn).encode())
+            results.append(several.commit())
+
+    threads, results = [], []
+    for number, client in enumerate(clients):
+        names = NAMES[number:] + NAMES[:number] if number % 2 else NAMES[::-1]
+        threads.append(threading.Thread(target=sets, args=(client, names, results), daemon=True))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LOST_S)
+        assert not thread.is_alive()
+    assert {clients[0].exists(name).version for name in NAMES} == {len(clients) * 30}
+    versions = [[stat.version for stat in result] for result in results]
+    assert sorted(versions) == [[turn] * len(NAMES) for turn in range(1, len(clients) * 30 + 1)]
 
 
 def test_what_the_tree_is_spread_over_stays(spread, tmp_path):
@@ -169,6 +236,78 @@ def test_sessions_go_on_when_a_machine_is_lost_that_leads_some_shards(tmp_path):
             node.kill()
 
 
+def test_a_multi_is_whole_whatever_machine_is_lost(tmp_path):
+    cluster = Cluster(tmp_path, shards=4)
+    ports = cluster.serve_zookeeper("--zookeeper-shards", "4")
+    cluster.start()
+    names, clients, over = NAMES[:8], [], threading.Event()
+    done, looked, wrong = [], [], []
+
+    def connect():
+        return connected(clients, ports)
+
+    def again(client, ask):
+        """Whatever comes of a lost connection; nothing is asked again by itself."""
+        while not over.is_set():
+            try:
+                ask(client)
+            except (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError):
+                time.sleep(0.05)
+            except Exception as error:
+                wrong.append(error)
+                return
+
+    def sets(client):
+        several = client.transaction()
+        for name in names:
+            several.set_data(name, b"x")
+        if all(not isinstance(result, Exception) for result in several.commit()):
+            done.append(1)
+
+    def looks(client):
+        version = client.exists(names[-1]).version
+        several = client.transaction()
+        for name in names:
+            several.check(name, version=version)
+        results = several.commit()
+        kinds = [type(result) for result in results]
+        later = [BadVersionError] + [RuntimeInconsistency] * (len(names) - 1)
+        # All have this version, or all have a later one.
+        assert results == [True] * len(names) or kinds == later, results
+        looked.append(1)
+
+    try:
+        creator = connect()
+        for name in names:
+            creator.create(name)
+        threads = [
+            threading.Thread(target=again, args=(connect(), ask), daemon=True)
+            for ask in (sets, sets, looks, looks)
+        ]
+        for thread in threads:
+            thread.start()
+        for lost in (2, 0, 1):
+            before = len(done), len(looked)
+            until(lambda: len(done) > before[0] + 20 and len(looked) > before[1] + 20, LOST_S)
+            cluster.kill_and_restart(cluster.nodes[lost], 1)
+            cluster.wait()
+        over.set()
+        for thread in threads:
+            thread.join(LOST_S)
+            assert not thread.is_alive()
+        assert not wrong, wrong
+        reader = connect()
+        versions = {reader.retry(reader.exists, name).version for name in names}
+        assert len(versions) == 1 and versions.pop() >= len(done)
+    finally:
+        over.set()
+        for client in clients:
+            client.stop()
+            client.close()
+        for node in cluster.nodes:
+            node.kill()
+
+
 def test_nothing_that_is_sent_ahead_takes_effect_without_what_was_sent_before(tmp_path):
     cluster = Cluster(tmp_path, shards=4)
     ports = cluster.serve_zookeeper("--zookeeper-shards", "4")
@@ -176,10 +315,7 @@ def test_nothing_that_is_sent_ahead_takes_effect_without_what_was_sent_before(tm
     clients = []
 
     def connect(*nodes):
-        client = KazooClient(",".join(f"127.0.0.1:{ports[node]}" for node in nodes), timeout=10)
-        clients.append(client)
-        client.start(timeout=WAIT_S)
-        return client
+        return connected(clients, [ports[node] for node in nodes])
 
     try:
         reader = connect(0, 1)

@@ -9,7 +9,7 @@ from test_operating import all_led, claret
 from test_reshaping import check
 
 # What this build understands.
-NEWEST = 14
+NEWEST = 15
 
 
 def become(cluster, node, program):

@@ -35,7 +35,7 @@ impl Story {
     fn ask(&mut self, who: usize, request: Request, zxid: Option<i64>) {
         self.now_us += 10;
         let time_us = self.now_us;
-        self.connection(who).asked.push(Asked { time_us, request, zxid });
+        self.connection(who).asked.push(Asked { time_us, request, zxid, parts: Vec::new() });
     }
 
     fn answer(&mut self, who: usize, zxid: i64, answer: Answer) {
@@ -289,7 +289,7 @@ fn wrong_together(stories: &[Story; 2], order: [i64; 2]) -> Vec<String> {
     for (path, zxid) in ["/a", "/b"].into_iter().zip(order) {
         whole.write(ANN, zxid, create(path, true, false), created(path));
     }
-    let verdict = check_together(&whole.history, &parts, |_| None);
+    let verdict = check_together(&whole.history, &parts, |_| Vec::new());
     let kinds = verdict.anomalies.into_iter().map(|anomaly| anomaly.kind);
     stories.iter().flat_map(Story::wrong).chain(kinds).collect()
 }
@@ -332,9 +332,9 @@ fn sent_ahead(order: [[i64; 2]; 2], overlap: bool) -> Vec<String> {
     }
     let concerns = |request: &Request| match request {
         Request::Change(Change::Set { path, .. }) => {
-            Some((usize::from(path == "/b"), vec![path.clone().into_bytes()]))
+            vec![(usize::from(path == "/b"), vec![path.clone().into_bytes()])]
         }
-        _ => None,
+        _ => Vec::new(),
     };
     let verdict = check_together(&story.history, &[], concerns);
     verdict.anomalies.into_iter().map(|anomaly| anomaly.kind).collect()

@@ -4,7 +4,7 @@
 //! disk are paid once for all of it. `wire` turns entries into bytes through [`EntryCodec`]; the
 //! leader applies the typed entry that it kept, so bytes are read only by followers and at start.
 
-use crate::coordination::service::{Command, Session};
+use crate::coordination::service::{Command, Joint, Session};
 use crate::coordination::spread::Spread;
 use crate::coordination::tree::Node;
 use crate::coordination::{Ask, Password, SessionId, Zxid};
@@ -124,6 +124,7 @@ impl LogRecord {
     /// What it takes to understand it.
     pub fn level(&self) -> Level {
         match self {
+            Self::Coordinate(command) if command.is_joint() => Level::JOINT,
             Self::Coordinate(command) if command.is_spread() => Level::SPREAD,
             Self::Coordinate(command) if command.quotas => Level::QUOTAS,
             Self::Coordinate(_) | Self::Outlive(_) => Level::COORDINATED,
@@ -348,6 +349,13 @@ pub enum SnapshotPart {
         unit: TxnId,
         /// What it asks.
         ask: Box<Ask>,
+    },
+    /// The last `multi` of a session over several shards, as far as this one has heard of it.
+    Joint {
+        /// Whose.
+        session: SessionId,
+        /// Which, and what has become of it.
+        joint: Box<Joint>,
     },
     /// A path of the coordination service and the node there, without its children's names.
     Node(Blob, Box<Node>),

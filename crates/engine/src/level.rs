@@ -49,8 +49,10 @@ impl Level {
     /// What a session sends ahead to several shards of a tree keeps its order as a pipeline's commands do;
     /// see `docs/internals/coordination.md`.
     pub const STREAMED: Self = Self(14);
+    /// A `multi` may be about several shards of a tree; see `docs/internals/coordination.md`.
+    pub const JOINT: Self = Self(15);
     /// The newest that this build understands.
-    pub const NEWEST: Self = Self::STREAMED;
+    pub const NEWEST: Self = Self::JOINT;
 
     /// Whether a machine that understands this level can be in a cluster that uses another one.
     pub fn suffices_for(self, used: Self) -> bool {

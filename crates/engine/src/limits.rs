@@ -233,6 +233,9 @@ pub const REAP_US: u64 = 10_000_000;
 /// How often the leader of shard 0 asks again what has become of the end of a session that is at several
 /// shards, in microseconds.
 pub const ENDS_AGAIN_US: u64 = 1_000_000;
+/// How long a gateway waits before it tries a `multi` over several shards of a tree once more, or says once
+/// more what the answer to was lost, about, in microseconds.
+pub const JOINT_REST_US: u64 = 10_000;
 /// How often all shards are asked what the root's children are, until none has changed in between; then the
 /// client's connection is closed, and it asks again.
 pub const ROOT_ROUNDS_MAX: u32 = 100;

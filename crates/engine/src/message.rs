@@ -3,6 +3,7 @@
 //! A gateway numbers its requests with tokens of its own; a shard answers each request exactly
 //! once under that token, and sends notices that nobody asked for as [`Notice`]s.
 
+use crate::coordination::service::JointId;
 use crate::coordination::{Answered as Coordinated, Ask, SessionId, Told, Zxid};
 use crate::entry::Apply;
 use crate::limits::PEER_FRAME_BYTES_MAX;
@@ -682,6 +683,15 @@ pub enum Notice {
         /// It has ended, and the others need only be told.
         finished: bool,
         /// The other shards.
+        shards: Vec<ShardId>,
+    },
+    /// A `multi` of a session that is prepared waits to be decided: find out what becomes of it.
+    Undecided {
+        /// Whose.
+        session: SessionId,
+        /// Which.
+        id: JointId,
+        /// All shards that have a part of it.
         shards: Vec<ShardId>,
     },
 }

@@ -62,12 +62,13 @@ impl Taste {
             return match random.below(10) {
                 0 | 1 => {
                     let count = random.between(1, 3);
-                    let change = |n| self.change(random, &format!("{unique}.{n}"));
-                    let mut changes: Vec<_> = (0..count).map(change).collect();
+                    let mut change = |n| self.change(random, &format!("{unique}.{n}"));
+                    let mut changes: Vec<_> = (0..count).map(&mut change).collect();
                     let place = |change: &_| spread.place_of_change(&as_change(change));
-                    // All are at one shard, or all are refused, which is not what this is about.
+                    // At one shard as well as at several.
                     let first = place(&changes[0]);
-                    changes.retain(|change| place(change) == first);
+                    let together = random.percent(60);
+                    changes.retain(|change| together || place(change) == first);
                     Request::Multi(changes)
                 }
                 _ => Request::Change(self.change(random, unique)),
@@ -120,7 +121,8 @@ fn blob(text: &str) -> Blob {
     Blob::from(text)
 }
 
-fn as_change(change: &seen::Change) -> Change {
+/// A change as a gateway takes it.
+pub fn as_change(change: &seen::Change) -> Change {
     match change {
         seen::Change::Create { path, data, ephemeral, sequential } => {
             let lasts = if *ephemeral { Lasts::Session } else { Lasts::Always };

@@ -253,7 +253,12 @@ impl Guest {
         let asked = as_asked(&request, &[Self::identity()]);
         if let Some(connection) = self.connection() {
             let request = request.clone();
-            connection.asked.push(Asked { time_us: now_us, request, zxid: None });
+            connection.asked.push(Asked {
+                time_us: now_us,
+                request,
+                zxid: None,
+                parts: Vec::new(),
+            });
         }
         self.open.push_back(request);
         self.asked_us = now_us;

@@ -12,6 +12,7 @@ pub mod elections;
 mod errand;
 mod guest;
 mod holder;
+mod joints;
 pub mod lab;
 mod machine;
 mod network;
@@ -73,6 +74,9 @@ fn judge(outcome: &mut Outcome) -> Result<Vec<Verdict>, String> {
     let mut verdicts = check::check_all(&history);
     if let Some(sessions) = &mut outcome.sessions {
         verdicts.extend(judge_sessions(sessions, outcome.tree, &outcome.disk)?);
+        for (kind, count) in joints::counts(sessions) {
+            *outcome.marks.entry(kind).or_default() += count;
+        }
     }
     verdicts.extend(outcome.locks.as_ref().map(check::locks::check));
     Ok(verdicts)
@@ -89,10 +93,11 @@ fn judge_sessions(
         zxids::stamp(sessions, disk, HOME)?;
         return Ok(vec![coordination::check(sessions)]);
     }
+    let votes = joints::stamp(sessions, disk, over)?;
     let mut parts = Vec::new();
     for shard in over.shards() {
         let mut part = spread::part(sessions, over, shard);
-        zxids::stamp_part(&mut part, disk, shard)?;
+        zxids::stamp_part(&mut part, disk, shard, votes.get(&shard))?;
         if shard != HOME {
             spread::leave_sessions_alone(&mut part);
         }

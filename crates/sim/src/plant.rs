@@ -102,6 +102,12 @@ pub enum Plant {
     SharedBranches,
     /// In a tree that is spread: nobody waits for what is sent ahead.
     PassingRequests,
+    /// In a tree that is spread: one of the shards of a `multi` is told that it has no effect.
+    TornMulti,
+    /// In a tree that is spread: nobody waits for what a `multi` has prepared.
+    PassedMultis,
+    /// In a tree that is spread: nobody finds out what becomes of a `multi` whose gateway is lost.
+    ForgottenMulti,
     /// In a cluster with pipelines: clocks do not go up to the places that they have given.
     StandingClock,
     /// In a cluster with pipelines: what is not durable yet is not waited for, however low its proposal.
@@ -116,7 +122,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 50] = [
         Self::EarlyReply,
         Self::LostEntry,
         Self::TornTransaction,
@@ -159,6 +165,9 @@ impl Plant {
         Self::ForgottenNumber,
         Self::SharedBranches,
         Self::PassingRequests,
+        Self::TornMulti,
+        Self::PassedMultis,
+        Self::ForgottenMulti,
         Self::StandingClock,
         Self::UndurableIgnored,
         Self::EarlyProposal,
@@ -211,6 +220,9 @@ impl Plant {
             Self::ForgottenNumber => "forgotten-number",
             Self::SharedBranches => "shared-branches",
             Self::PassingRequests => "passing-requests",
+            Self::TornMulti => "torn-multi",
+            Self::PassedMultis => "passed-multis",
+            Self::ForgottenMulti => "forgotten-multi",
             Self::StandingClock => "standing-clock",
             Self::UndurableIgnored => "undurable-ignored",
             Self::EarlyProposal => "early-proposal",
@@ -234,7 +246,7 @@ impl Plant {
         if self >= Self::StandingClock {
             return Some(Focus::Pipelines);
         }
-        if (Self::HalfAnEnd..=Self::PassingRequests).contains(&self) {
+        if (Self::HalfAnEnd..=Self::ForgottenMulti).contains(&self) {
             return Some(Focus::Trees);
         }
         let of_locks = (Self::UnfencedWrites..=Self::RepeatedToken).contains(&self);
@@ -263,6 +275,7 @@ impl Plant {
             Self::EarlyProposal => Some(Rule::ProposalsAreDurable),
             Self::ForgottenRefusal => Some(Rule::RefusalsAreDurable),
             Self::PassingRequests => Some(Rule::BranchesAreHeld),
+            Self::PassedMultis => Some(Rule::PreparedIsHeld),
             _ => None,
         }
     }
@@ -318,6 +331,13 @@ impl Plant {
                 let units = &mut Arc::make_mut(group).units;
                 let ops = units.iter_mut().flat_map(|unit| &mut unit.ops);
                 ops.for_each(|(_, op)| *op = Op::Key(adt::key::KeyOp::Exists));
+            }
+            (Self::TornMulti, Body::Coordinate(ask)) if shard != 0 => {
+                if let Ask::Write(Command { write: Write::Spread(step), .. }) = &mut **ask
+                    && let Step::Decide { commit, .. } = step
+                {
+                    *commit = false;
+                }
             }
             (Self::HalfAnEnd, Body::Coordinate(ask)) => {
                 let Ask::Write(Command { session, write: Write::Spread(step), .. }) = &mut **ask
@@ -433,6 +453,7 @@ impl Plant {
             }
             (Self::WrongFate, Answer::Fate(fate)) => *fate = Fate::Void,
             (Self::LostWound, Answer::Notice(Notice::Wound { .. })) => return None,
+            (Self::ForgottenMulti, Answer::Notice(Notice::Undecided { .. })) => return None,
             _ => {}
         }
         if response.token == Token(u64::MAX) {

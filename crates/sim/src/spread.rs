@@ -2,12 +2,16 @@
 //! checkers, with its numbers of changes, its part of every session and of what that has asked and heard.
 //! What goes over all shards (root and pings) is left out.
 
-use crate::errand::as_asked;
-use check::coordination::{Answer, Concerns, Connection, Heard, History, Request, Session, code};
+use crate::errand::{as_asked, as_change};
+use check::coordination::{
+    Answer, Asked as Seen, Concerns, Connection, Heard, History, Reply, Request, Session, Zxid,
+    code,
+};
 use engine::coordination::spread::{HOME, Place, Spread};
 use engine::coordination::{OfSession, Write};
 use engine::gateway::coordination::Asked;
 use engine::message::ShardId;
+use std::collections::BTreeMap;
 
 /// The shard at which a request was carried out, if it was one.
 pub fn place(spread: Spread, request: &Request) -> Option<ShardId> {
@@ -24,12 +28,45 @@ pub fn place(spread: Spread, request: &Request) -> Option<ShardId> {
     place.shard()
 }
 
-/// What a request is about, as the checkers want to know it: its shard, and the branches there.
-pub fn concerns(spread: Spread, request: &Request) -> Option<Concerns> {
-    let shard = place(spread, request)?;
-    let touched = as_asked(request, &[]).touches();
-    let branches = touched.branches.iter().map(|branch| branch.name().to_vec()).collect();
-    Some((usize::from(shard.0), branches))
+/// The parts of a `multi` that several shards have carried out together: which of its changes, and which part
+/// of it that is.
+pub fn parts(spread: Spread, request: &Request) -> BTreeMap<ShardId, (Vec<usize>, Request)> {
+    let Request::Multi(changes) = request else { return BTreeMap::new() };
+    let as_changes: Vec<_> = changes.iter().map(as_change).collect();
+    let parts = spread.parts(&as_changes);
+    if parts.len() < 2 {
+        return BTreeMap::new();
+    }
+    let part = |places: Vec<usize>| {
+        let of = places.iter().map(|place| changes[*place].clone()).collect();
+        (places, Request::Multi(of))
+    };
+    parts.into_iter().map(|(shard, places)| (shard, part(places))).collect()
+}
+
+/// What a request is about, as the checkers want to know it: its shards, and the branches there.
+pub fn concerns(spread: Spread, request: &Request) -> Vec<Concerns> {
+    let about = |shard: ShardId, request: &Request| {
+        let touched = as_asked(request, &[]).touches();
+        let branches = touched.branches.iter().map(|branch| branch.name().to_vec()).collect();
+        (usize::from(shard.0), branches)
+    };
+    let parts = parts(spread, request);
+    if parts.is_empty() {
+        return place(spread, request).map(|shard| about(shard, request)).into_iter().collect();
+    }
+    parts.iter().map(|(shard, (_, request))| about(*shard, request)).collect()
+}
+
+/// A request as one shard has it; which of the changes are its own and which change that was, if several have
+/// carried it out together.
+type Part = (Seen, Option<(Vec<usize>, Zxid)>);
+
+/// What a shard has of a request that several have carried out together, and with which number.
+fn part_of(spread: Spread, asked: &Seen, shard: ShardId) -> Option<(Vec<usize>, Request, Zxid)> {
+    let (_, zxid) = asked.parts.iter().find(|(of, _)| *of == usize::from(shard.0))?;
+    let (places, request) = parts(spread, &asked.request).remove(&shard)?;
+    Some((places, request, *zxid))
 }
 
 /// What was seen of one shard. The ends of sessions are not in it.
@@ -58,20 +95,42 @@ fn of_connection(connection: &Connection, spread: Spread, shard: ShardId) -> Con
     };
     let here = connection.exchanges().map(|(asked, answered)| {
         let counts = asked.request.is_write() || says(answered);
-        counts && place(spread, &asked.request) == Some(shard)
+        let whole = counts && place(spread, &asked.request) == Some(shard);
+        let (time_us, parts) = (asked.time_us, Vec::new());
+        match part_of(spread, asked, shard) {
+            Some((places, request, zxid)) => {
+                let asked = Seen { time_us, request, zxid: None, parts };
+                Some((asked, Some((places, zxid))))
+            }
+            None => whole.then(|| (asked.clone(), None)),
+        }
     });
-    let here: Vec<bool> = here.collect();
-    let asked = connection.asked.iter().zip(&here).filter(|(_, here)| **here);
-    part.asked = asked.map(|(asked, _)| asked.clone()).collect();
+    let here: Vec<Option<Part>> = here.collect();
+    part.asked = here.iter().flatten().map(|(asked, _)| asked.clone()).collect();
     let mut answers = here.iter();
     for heard in &connection.heard {
-        let is_here = match heard {
-            Heard::Answer { .. } => answers.next().copied().unwrap_or_default(),
-            Heard::Told { path, .. } => spread.place(path.as_bytes()) == Place::At(shard),
-        };
-        part.heard.extend(is_here.then(|| heard.clone()));
+        match heard {
+            Heard::Answer { time_us, zxid, answer } => {
+                let Some((_, of)) = answers.next().and_then(Option::as_ref) else { continue };
+                let (zxid, answer) = match of {
+                    Some((places, zxid)) => (*zxid, answer_of(places, answer)),
+                    None => (*zxid, answer.clone()),
+                };
+                part.heard.push(Heard::Answer { time_us: *time_us, zxid, answer });
+            }
+            Heard::Told { path, .. } if spread.place(path.as_bytes()) == Place::At(shard) => {
+                part.heard.push(heard.clone());
+            }
+            Heard::Told { .. } => {}
+        }
     }
     part
+}
+
+/// What was answered to some of the changes of a `multi`.
+fn answer_of(places: &[usize], answer: &Answer) -> Answer {
+    let Ok(Reply::Multi(answers)) = answer else { return answer.clone() };
+    Ok(Reply::Multi(places.iter().filter_map(|place| answers.get(*place).cloned()).collect()))
 }
 
 /// A shard knows of the sessions that have entered it: whoever has not ended there may be one.
@@ -94,6 +153,12 @@ pub fn join(history: &mut History, spread: Spread, parts: &[History]) {
                 |part: &History| part.sessions[s].connections[c].asked.clone().into_iter();
             let mut stamped: Vec<_> = parts.iter().map(of_part).collect();
             for asked in &mut connection.asked {
+                for (shard, _) in &asked.parts {
+                    // It is known where it is.
+                    stamped[*shard].next();
+                }
+                let first = asked.parts.iter().map(|(_, zxid)| *zxid).min();
+                asked.zxid = first.or(asked.zxid);
                 let Some(shard) = place(spread, &asked.request) else { continue };
                 let found = stamped[usize::from(shard.0)].next();
                 asked.zxid = found.and_then(|found| found.zxid);

@@ -14,10 +14,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wire::entry::EntryFormat;
 
 /// A change in the log.
-type Logged = (i64, Command);
+pub type Logged = (i64, Command);
 
 /// All changes of the coordination service at a shard, in order.
-fn changes(disk: &Disk, of: ShardId) -> Result<Vec<Logged>, String> {
+pub fn changes(disk: &Disk, of: ShardId) -> Result<Vec<Logged>, String> {
     let mut changes = Vec::new();
     let mut last = Zxid::default();
     let mut asks: BTreeMap<TxnId, Command> = BTreeMap::new();
@@ -90,9 +90,16 @@ fn stamp_sessions(history: &mut History, mut of: BTreeMap<i64, VecDeque<Logged>>
 }
 
 /// The same for one shard of a tree that is spread, without the requests that end sessions. A session that is
-/// at several shards begins to end before it ends.
-pub fn stamp_part(history: &mut History, disk: &Disk, shard: ShardId) -> Result<(), String> {
-    let changes = changes(disk, shard)?;
+/// at several shards begins to end before it ends. What several shards have carried out together is where
+/// that was decided, also what this one has voted against (`votes`).
+pub fn stamp_part(
+    history: &mut History,
+    disk: &Disk,
+    shard: ShardId,
+    votes: Option<&BTreeSet<i64>>,
+) -> Result<(), String> {
+    let is_vote = |zxid| votes.is_some_and(|votes| votes.contains(&zxid));
+    let changes = with_joints(changes(disk, shard)?, is_vote);
     let mut ends: BTreeMap<i64, i64> = BTreeMap::new();
     let mut closings: BTreeMap<i64, i64> = BTreeMap::new();
     let mut closed = BTreeSet::new();
@@ -126,6 +133,25 @@ pub fn stamp_part(history: &mut History, disk: &Disk, shard: ShardId) -> Result<
     history.sessions.iter_mut().for_each(|s| s.closed = closed.contains(&s.id));
     stamp_sessions(history, of);
     Ok(())
+}
+
+/// The parts of what several shards carry out together, where they are carried out.
+fn with_joints(mut changes: Vec<Logged>, is_vote: impl Fn(i64) -> bool) -> Vec<Logged> {
+    let mut prepared = BTreeMap::new();
+    for (zxid, Command { session, write, .. }) in &mut changes {
+        match write {
+            Write::Spread(Step::Prepare { id, changes, .. }) => {
+                prepared.insert((*session, *id), Write::Multi(changes.clone()));
+            }
+            Write::Spread(Step::Decide { id, commit }) if *commit || is_vote(*zxid) => {
+                if let Some(part) = prepared.remove(&(*session, *id)) {
+                    *write = part;
+                }
+            }
+            _ => {}
+        }
+    }
+    changes
 }
 
 /// A change that a session has asked for.

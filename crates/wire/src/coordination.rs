@@ -6,6 +6,7 @@
 use crate::bytes::{Form, Reader, put_u16, put_u32, put_u64};
 use crate::entry::{put_shards_in, read_shards};
 use adt::{Blob, Corrupt};
+use engine::coordination::service::JointId;
 use engine::coordination::spread::{Spread, Step};
 use engine::coordination::{
     Acl, Change, Code, Create, Event, Happened, Identity, Lasts, Mode, Password, Read, Reply,
@@ -29,6 +30,9 @@ const DEPART: u8 = 13;
 const FINISH: u8 = 14;
 const GONE: u8 = 15;
 const FORGET: u8 = 16;
+const PREPARE: u8 = 17;
+const INQUIRE: u8 = 18;
+const DECIDE: u8 = 19;
 
 const EXISTS: u8 = 1;
 const DATA: u8 = 2;
@@ -321,13 +325,30 @@ fn get_change_of(kind: u8, reader: &mut Reader<'_>) -> Result<Change, Corrupt> {
     })
 }
 
+pub(crate) fn put_changes(form: Form, changes: &[Change], out: &mut Vec<u8>) {
+    form.put_count(changes.len(), out);
+    changes.iter().for_each(|change| put_change(form, change, out));
+}
+
+pub(crate) fn get_changes(reader: &mut Reader<'_>) -> Result<Vec<Change>, Corrupt> {
+    get_list(reader, CHANGE_BYTES_MIN, get_change)
+}
+
+pub(crate) fn put_joint(id: JointId, out: &mut Vec<u8>) {
+    put_zxid(id.joined, out);
+    put_u32(id.number, out);
+}
+
+pub(crate) fn get_joint(reader: &mut Reader<'_>) -> Result<JointId, Corrupt> {
+    Ok(JointId { joined: get_zxid(reader)?, number: reader.u32()? })
+}
+
 pub(crate) fn put_write(form: Form, write: &Write, out: &mut Vec<u8>) {
     match write {
         Write::Change(change) => put_change(form, change, out),
         Write::Multi(changes) => {
             out.push(CHANGES);
-            form.put_count(changes.len(), out);
-            changes.iter().for_each(|change| put_change(form, change, out));
+            put_changes(form, changes, out);
         }
         Write::Open { timeout_ms, password } => {
             out.push(OPEN);
@@ -363,12 +384,27 @@ fn put_step(form: Form, step: &Step, out: &mut Vec<u8>) {
         Step::Finish => out.push(FINISH),
         Step::Gone => out.push(GONE),
         Step::Forget => out.push(FORGET),
+        Step::Prepare { id, shards, changes } => {
+            out.push(PREPARE);
+            put_joint(*id, out);
+            put_shards_in(form, shards, out);
+            put_changes(form, changes, out);
+        }
+        Step::Inquire { id } => {
+            out.push(INQUIRE);
+            put_joint(*id, out);
+        }
+        Step::Decide { id, commit } => {
+            out.push(DECIDE);
+            put_joint(*id, out);
+            out.push(u8::from(*commit));
+        }
     }
 }
 
 pub(crate) fn get_write(reader: &mut Reader<'_>) -> Result<Write, Corrupt> {
     Ok(match reader.u8()? {
-        CHANGES => Write::Multi(get_list(reader, CHANGE_BYTES_MIN, get_change)?),
+        CHANGES => Write::Multi(get_changes(reader)?),
         OPEN => Write::Open { timeout_ms: get_i32(reader)?, password: get_password(reader)? },
         CLOSE => Write::Close,
         REAP => Write::Reap,
@@ -383,6 +419,13 @@ pub(crate) fn get_write(reader: &mut Reader<'_>) -> Result<Write, Corrupt> {
         FINISH => Write::Spread(Step::Finish),
         GONE => Write::Spread(Step::Gone),
         FORGET => Write::Spread(Step::Forget),
+        PREPARE => Write::Spread(Step::Prepare {
+            id: get_joint(reader)?,
+            shards: read_shards(reader)?.into_vec(),
+            changes: get_changes(reader)?,
+        }),
+        INQUIRE => Write::Spread(Step::Inquire { id: get_joint(reader)? }),
+        DECIDE => Write::Spread(Step::Decide { id: get_joint(reader)?, commit: reader.flag()? }),
         kind => Write::Change(get_change_of(kind, reader)?),
     })
 }

@@ -1,4 +1,4 @@
-//! Log entries as bytes, versions 2 to 9; version 1 is read too. `docs/internals/formats.md` has the
+//! Log entries as bytes, versions 2 to 10; version 1 is read too. `docs/internals/formats.md` has the
 //! layout.
 //!
 //! Operations are written as the words of a command that parses to the same operation, so that the
@@ -41,6 +41,8 @@ const VERSION_QUOTAS: u8 = 7;
 const VERSION_SPREAD: u8 = 8;
 /// The same, with what sessions have sent ahead to several shards of one.
 const VERSION_STREAMED: u8 = 9;
+/// The same, with `multi`s over several shards of one.
+const VERSION_JOINT: u8 = 10;
 /// The version before clusters: it has short transactions and no [`VOID`].
 pub(crate) const VERSION_ALONE: u8 = 1;
 /// Most records that an entry of this version can hold, whatever shards do today.
@@ -90,6 +92,7 @@ impl EntryCodec for EntryFormat {
         // there would be none.
         let needed = entry.records.iter().map(LogRecord::level).max();
         let (version, form) = match level.max(needed.unwrap_or(Level::CLUSTERS)) {
+            _ if needed == Some(Level::JOINT) => (VERSION_JOINT, Form::Short),
             _ if needed == Some(Level::STREAMED) => (VERSION_STREAMED, Form::Short),
             _ if needed == Some(Level::SPREAD) => (VERSION_SPREAD, Form::Short),
             _ if needed == Some(Level::QUOTAS) => (VERSION_QUOTAS, Form::Short),
@@ -136,7 +139,7 @@ impl EntryCodec for EntryFormat {
 
 /// Whether numbers are as short as they can be.
 fn has_shorts(version: u8) -> bool {
-    (VERSION_COMPACT..=VERSION_STREAMED).contains(&version)
+    (VERSION_COMPACT..=VERSION_JOINT).contains(&version)
 }
 
 /// The level that it takes to understand these bytes of an entry.
@@ -149,6 +152,7 @@ pub fn level_of(bytes: &[u8]) -> Level {
         Some(&VERSION_QUOTAS) => Level::QUOTAS,
         Some(&VERSION_SPREAD) => Level::SPREAD,
         Some(&VERSION_STREAMED) => Level::STREAMED,
+        Some(&VERSION_JOINT) => Level::JOINT,
         _ => Level::CLUSTERS,
     }
 }
@@ -283,6 +287,9 @@ fn read_record(
         COORDINATE_SPREAD if version >= VERSION_SPREAD => {
             let quotas = reader.flag()?;
             let command = get_spread_command(reader)?;
+            if command.is_joint() && version < VERSION_JOINT {
+                return Err(Corrupt);
+            }
             LogRecord::Coordinate(Box::new(Command { quotas, ..command }))
         }
         COORDINATE_IN_QUOTAS if version >= VERSION_QUOTAS => {

@@ -6,7 +6,8 @@
 
 use crate::bytes::{Form, Reader, put_count, put_option, put_u16, put_u32, put_u64, put_word};
 use crate::coordination::{
-    get_node, get_password, get_session, get_zxid, put_node, put_session, put_zxid,
+    get_changes, get_identities, get_joint, get_node, get_password, get_session, get_zxid,
+    put_changes, put_identities, put_joint, put_node, put_session, put_zxid,
 };
 use crate::entry::{
     VERSION, VERSION_ALONE, Words, put_gateway, put_prepare, put_request, put_shards, put_txn,
@@ -20,7 +21,7 @@ use crate::stream::{
 };
 use adt::{Corrupt, Timestamp};
 use engine::coordination::Zxid;
-use engine::coordination::service::Session;
+use engine::coordination::service::{Fate, Joint, Prepared as PreparedPart, Session};
 use engine::coordination::spread::Spread;
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::message::{MachineId, ShardId};
@@ -50,6 +51,7 @@ const OUTLIVED: u8 = 18;
 const SPREAD: u8 = 19;
 const SPREAD_SESSION: u8 = 20;
 const ASKED: u8 = 21;
+const JOINT: u8 = 22;
 
 /// The snapshot format of this version of the product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -204,6 +206,11 @@ fn put_part(part: &SnapshotPart, out: &mut Vec<u8>) {
             put_txn(*unit, out);
             put_ask(Form::Wide, ask, out);
         }
+        SnapshotPart::Joint { session, joint } => {
+            out.push(JOINT);
+            put_session(*session, out);
+            put_fate(joint, out);
+        }
         SnapshotPart::Node(path, node) => {
             out.push(NODE);
             put_word(path, out);
@@ -301,10 +308,52 @@ fn read_part(reader: &mut Reader<'_>) -> Result<SnapshotPart, Corrupt> {
             let unit = read_txn(reader, version)?;
             SnapshotPart::Asked { unit, ask: Box::new(read_ask(reader)?) }
         }
+        JOINT => {
+            let session = get_session(reader)?;
+            SnapshotPart::Joint { session, joint: Box::new(read_fate(reader)?) }
+        }
         NODE => SnapshotPart::Node(reader.word()?.into(), Box::new(get_node(reader)?)),
         END => SnapshotPart::End { parts: reader.u64()? },
         _ => return Err(Corrupt),
     })
+}
+
+/// What has become of a joint `multi`, as bytes.
+const PREPARED_HERE: u8 = 1;
+const COMMITTED: u8 = 2;
+const VOIDED: u8 = 3;
+
+fn put_fate(joint: &Joint, out: &mut Vec<u8>) {
+    put_joint(joint.id, out);
+    match &joint.fate {
+        Fate::Prepared(prepared) => {
+            let PreparedPart { shards, changes, identities, quotas, sound } = &**prepared;
+            out.push(PREPARED_HERE);
+            put_shards(shards, out);
+            put_changes(Form::Wide, changes, out);
+            put_identities(Form::Wide, identities, out);
+            out.extend([u8::from(*quotas), u8::from(*sound)]);
+        }
+        Fate::Committed => out.push(COMMITTED),
+        Fate::Void => out.push(VOIDED),
+    }
+}
+
+fn read_fate(reader: &mut Reader<'_>) -> Result<Joint, Corrupt> {
+    let id = get_joint(reader)?;
+    let fate = match reader.u8()? {
+        PREPARED_HERE => Fate::Prepared(Box::new(PreparedPart {
+            shards: read_shards(reader)?.into_vec(),
+            changes: get_changes(reader)?,
+            identities: get_identities(reader)?,
+            quotas: reader.flag()?,
+            sound: reader.flag()?,
+        })),
+        COMMITTED => Fate::Committed,
+        VOIDED => Fate::Void,
+        _ => return Err(Corrupt),
+    };
+    Ok(Joint { id, fate })
 }
 
 fn put_spread_session(kept: &Session, ending: Option<(Zxid, bool)>, out: &mut Vec<u8>) {

@@ -6,7 +6,7 @@ mod stream;
 
 use adt::{ArgBuf, Blob, Corrupt, ErrorReply, Record, Reply, Timestamp, Value, record};
 use engine::coordination::acl::Rules;
-use engine::coordination::service::{Command, Session};
+use engine::coordination::service::{Command, Fate, Joint, JointId, Prepared, Session};
 use engine::coordination::spread::{Spread, Step};
 use engine::coordination::tree::Node;
 use engine::coordination::{Acl, Change, Create, Identity, Lasts, Mode, SessionId, Write, Zxid};
@@ -380,6 +380,53 @@ fn what_is_sent_ahead_to_shards_of_a_tree_takes_a_version_that_earlier_builds_re
     assert_parts(&bytes, parts);
 }
 
+/// A `multi` over two shards.
+fn joint() -> (JointId, Vec<ShardId>, Vec<Change>) {
+    let delete = Change::Delete { path: Blob::from("/a"), version: 3 };
+    let check = Change::Check { path: Blob::from("/b"), version: -1 };
+    let id = JointId { joined: Zxid(8), number: 2 };
+    (id, vec![ShardId(0), ShardId(3)], vec![delete, check])
+}
+
+#[test]
+fn what_shards_of_a_tree_do_together_takes_a_version_that_earlier_builds_refuse() {
+    let (id, shards, changes) = joint();
+    let steps = [
+        Step::Prepare { id, shards, changes },
+        Step::Inquire { id },
+        Step::Decide { id, commit: true },
+        Step::Decide { id, commit: false },
+    ];
+    for step in steps {
+        let command = Command::of(SessionId(7), Write::Spread(step));
+        let mut entry = entry_of_chains();
+        entry.records.push(LogRecord::Propose(Arc::new(stream::asking())));
+        entry.records.push(LogRecord::Coordinate(Box::new(Command { quotas: true, ..command })));
+        let bytes = encoded(&entry);
+        assert_eq!(EntryFormat.decode(&bytes), Ok(entry));
+        assert_eq!(level_of(&bytes), Level::JOINT);
+        let mut older = bytes;
+        older[0] = 9;
+        assert_eq!(EntryFormat.decode(&older), Err(Corrupt), "version 9 does nothing together");
+    }
+}
+
+#[test]
+fn what_has_become_of_a_multi_over_several_shards_is_part_of_a_snapshot() {
+    let (id, shards, changes) = joint();
+    let who = Identity { scheme: Blob::from("ip"), id: Blob::from("10.0.0.1") };
+    let (identities, quotas, sound) = (vec![who], true, false);
+    let prepared = Prepared { shards, changes, identities, quotas, sound };
+    let fates = [Fate::Prepared(Box::new(prepared)), Fate::Committed, Fate::Void];
+    let part = |fate| {
+        let (session, joint) = (SessionId(7), Box::new(Joint { id, fate }));
+        SnapshotPart::Joint { session, joint }
+    };
+    let parts: Vec<SnapshotPart> = fates.map(part).to_vec();
+    let bytes: Vec<u8> = parts.iter().flat_map(framed).collect();
+    assert_parts(&bytes, parts);
+}
+
 #[test]
 fn sessions_at_several_shards_are_part_of_a_snapshot() {
     let (session, joined) = (SessionId(7), [ShardId(1), ShardId(2)].into_iter().collect());
@@ -615,7 +662,7 @@ fn a_part_of_an_entry_is_no_entry() {
     longer.push(0);
     assert_eq!(EntryFormat.decode(&longer), Err(Corrupt));
     let mut newer = bytes;
-    newer[0] = 10;
+    newer[0] = 11;
     assert_eq!(EntryFormat.decode(&newer), Err(Corrupt));
 }
 

@@ -7,7 +7,7 @@ mod stream;
 
 use adt::{Blob, Corrupt, ErrorReply, Reply};
 use engine::coordination::acl::Rules;
-use engine::coordination::service::Command;
+use engine::coordination::service::{Command, JointId};
 use engine::coordination::spread::Step;
 use engine::coordination::{
     Answered as Coordinated, Ask, Code, Event, Happened, OfSession, Read, Reply as Done, SessionId,
@@ -132,7 +132,9 @@ fn about_sessions() -> Vec<Parcel> {
     let elsewhere = Notice::Session { shard: ShardId(2), session, told: Told::Ended };
     let (ended, finished, shards) = (Zxid(5), true, vec![ShardId(2)]);
     let ending = Notice::Ending { session, ended, finished, shards };
-    let notices = notices.into_iter().chain([elsewhere, ending].map(Answer::Notice));
+    let (id, shards) = (JointId { joined: Zxid(5), number: 6 }, vec![ShardId(0), ShardId(2)]);
+    let undecided = Notice::Undecided { session, id, shards };
+    let notices = notices.into_iter().chain([elsewhere, ending, undecided].map(Answer::Notice));
     let joined = Done::Joined(6_000, vec![ShardId(2)]);
     let replies = [Ok(Done::Session(session)), Ok(joined), Err(Code::SessionMoved)];
     let answers = replies.map(|reply| Coordinated { reply, zxid: Zxid(5), told: 2 });

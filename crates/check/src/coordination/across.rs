@@ -6,8 +6,8 @@ use super::{Answer, Asked, History, Request, Zxid, code, report};
 use crate::verdict::Verdict;
 use std::collections::BTreeMap;
 
-/// What a request is about: the service at which it was carried out, and there the things whose order with
-/// other requests can be seen.
+/// What a request is about at one service at which it was carried out: the things whose order with other
+/// requests can be seen.
 pub type Concerns = (usize, Vec<Vec<u8>>);
 
 /// A request that was carried out, and where it stands.
@@ -17,7 +17,16 @@ struct Step<'a> {
     /// When its answer was heard, if it was.
     answered_us: Option<u64>,
     zxid: Zxid,
-    concerns: Concerns,
+    /// Several, if several services have carried it out together.
+    concerns: Vec<Concerns>,
+}
+
+impl Step<'_> {
+    /// Which change of a service it was, or after which one it was carried out there.
+    fn at(&self, service: usize) -> Zxid {
+        let part = self.asked.parts.iter().find(|(of, _)| *of == service);
+        part.map_or(self.zxid, |(_, zxid)| *zxid)
+    }
 }
 
 /// What was done to a thing: its number, whether it only looked, and which step it is.
@@ -83,7 +92,7 @@ impl Order {
 /// was not answered whether the log's place of it is its own.
 pub(super) fn check(
     history: &History,
-    concerns: impl Fn(&Request) -> Option<Concerns>,
+    concerns: impl Fn(&Request) -> Vec<Concerns>,
     is_certain: impl Fn(&super::Session, &Request) -> bool,
     verdict: &mut Verdict,
 ) {
@@ -93,19 +102,30 @@ pub(super) fn check(
         for (asked, answered) in exchanges {
             let certain = answered.is_some() || is_certain(session, &asked.request);
             let zxid = number(asked, answered).filter(|_| certain);
-            let Some((zxid, concerns)) = zxid.zip(concerns(&asked.request)) else { continue };
+            let mut concerns = concerns(&asked.request);
+            let is_part = |service| asked.parts.iter().any(|(of, _)| *of == service);
+            if concerns.len() > 1 {
+                concerns.retain(|(service, _)| is_part(*service));
+            }
+            let Some(zxid) = zxid.filter(|_| !concerns.is_empty()) else { continue };
             let answered_us = answered.map(|(time_us, ..)| time_us);
             steps.push(Step { session: session.id, asked, answered_us, zxid, concerns });
         }
     }
     verdict.count("ordered", steps.len());
+    verdict.count("joint", steps.iter().filter(|step| step.concerns.len() > 1).count());
     let Some(circle) = order(&steps).circle() else { return };
     let tell = |node: usize| {
         steps.get(node).map(|step| {
-            let Step { session, asked, zxid, concerns: (service, _), .. } = step;
+            let Step { session, asked, concerns, .. } = step;
+            let changes = concerns.iter().map(|(service, _)| (step.at(*service), *service));
+            let changes: Vec<String> =
+                changes.map(|(zxid, service)| format!("change {zxid} of {service}")).collect();
             format!(
-                "session {session}: {:?} at {}, change {zxid} of {service}",
-                asked.request, asked.time_us
+                "session {session}: {:?} at {}, {}",
+                asked.request,
+                asked.time_us,
+                changes.join(" and ")
             )
         })
     };
@@ -145,10 +165,13 @@ fn order(steps: &[Step<'_>]) -> Order {
         }
     }
     let mut at: BTreeMap<(usize, &[u8]), Vec<Done>> = BTreeMap::new();
-    for (index, Step { asked, zxid, concerns: (service, things), .. }) in steps.iter().enumerate() {
-        for thing in things {
-            let looks = !asked.request.is_write();
-            at.entry((*service, thing)).or_default().push((*zxid, looks, index));
+    for (index, step) in steps.iter().enumerate() {
+        let looks = !step.asked.request.is_write();
+        for (service, things) in &step.concerns {
+            for thing in things {
+                let done = (step.at(*service), looks, index);
+                at.entry((*service, thing)).or_default().push(done);
+            }
         }
     }
     for mut course in at.into_values() {

@@ -200,6 +200,9 @@ pub struct Asked {
     pub request: Request,
     /// Where the log has it, if it is a change that is there.
     pub zxid: Option<Zxid>,
+    /// Where the logs of several services have it, by service, if it was carried out by several together; the
+    /// first of these numbers is its `zxid` then.
+    pub parts: Vec<(usize, Zxid)>,
 }
 
 /// What came back on a connection.
@@ -321,7 +324,7 @@ pub fn check(history: &History) -> Verdict {
 pub fn check_together(
     history: &History,
     parts: &[History],
-    concerns: impl Fn(&Request) -> Option<Concerns>,
+    concerns: impl Fn(&Request) -> Vec<Concerns>,
 ) -> Verdict {
     let mut verdict = Verdict::new("coordination over several shards");
     verdict.count("sessions", history.sessions.len());

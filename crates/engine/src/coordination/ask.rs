@@ -6,6 +6,7 @@ use super::request::{
     Code, Event, Identity, Password, Read, Reply, SessionId, Watch, WatcherType, Write, Zxid,
 };
 use super::service::Command;
+use super::spread::Step;
 use crate::level::Level;
 use crate::pipeline::StreamId;
 use adt::Blob;
@@ -78,19 +79,23 @@ impl Ask {
     /// What it takes to understand it.
     pub fn level(&self) -> Level {
         match self {
+            Self::Write(command) if command.is_joint() => Level::JOINT,
             Self::Write(command) if command.is_spread() => Level::SPREAD,
             _ => Level::COORDINATED,
         }
     }
 
+    /// Whether it prepares a `multi` over several shards.
+    pub fn prepares(&self) -> bool {
+        matches!(self, Self::Write(Command { write: Write::Spread(Step::Prepare { .. }), .. }))
+    }
+
     /// What it shows or changes something of: the path, and whether everything below counts.
     pub fn paths(&self) -> Vec<(&[u8], bool)> {
         match self {
-            Self::Write(command) => match &command.write {
-                Write::Change(change) => vec![(&change.path()[..], false)],
-                Write::Multi(changes) => changes.iter().map(|c| (&c.path()[..], false)).collect(),
-                _ => Vec::new(),
-            },
+            Self::Write(command) => {
+                command.write.changes().iter().map(|c| (&c.path()[..], false)).collect()
+            }
             Self::Of(_, OfSession::Read { read, .. }) => paths_of_read(read),
             Self::Of(_, OfSession::Watch { watches, .. }) => {
                 watches.iter().map(|(path, _)| (&path[..], false)).collect()
@@ -138,8 +143,9 @@ pub struct Answered {
     pub reply: Result<Reply, Code>,
     /// The number of the change that it is about, or of the last one before it.
     pub zxid: Zxid,
-    /// How many notices ([`Told`]) were sent to the session since it came to its gateway. A gateway that
-    /// has had fewer has lost some, and must not give the answer to the client.
+    /// How many notices ([`Told`]) were sent to the session since it came to its gateway; of steps of a joint
+    /// `multi`, more than can be if it is not at the one that has asked. A gateway that has had fewer has
+    /// lost some, and must not give the answer to the client.
     pub told: u64,
 }
 

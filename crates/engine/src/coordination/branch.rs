@@ -6,6 +6,7 @@
 use super::ask::{Ask, OfSession};
 use super::path;
 use super::request::{Change, Read, Write};
+use super::service::Command;
 use super::spread::{is_everywhere, top_of, without_number};
 use crate::message::KeyedOp;
 use adt::key::KeyOp;
@@ -74,6 +75,13 @@ impl Touched {
         touched
     }
 
+    /// Changes.
+    pub fn changes<'c>(changes: impl IntoIterator<Item = &'c Change>) -> Self {
+        let mut touched = Self { changes: true, ..Self::default() };
+        changes.into_iter().for_each(|change| touched.change(change));
+        touched
+    }
+
     fn add(&mut self, branch: Branch) {
         if !self.branches.contains(&branch) {
             self.branches.push(branch);
@@ -124,13 +132,7 @@ impl Touched {
 impl Write {
     /// What it changes of the tree. What a session leaves behind when it ends is known to the shard.
     pub fn touches(&self) -> Touched {
-        let mut touched = Touched { changes: true, ..Touched::default() };
-        match self {
-            Self::Change(change) => touched.change(change),
-            Self::Multi(changes) => changes.iter().for_each(|change| touched.change(change)),
-            Self::Open { .. } | Self::Close | Self::Reap | Self::Spread(_) => {}
-        }
-        touched
+        Touched::changes(self.changes())
     }
 }
 
@@ -157,14 +159,14 @@ impl Ask {
 
     /// Whether it can be sent ahead to several shards as a unit of a stream.
     pub fn may_be_unit(&self) -> bool {
-        self.touches().has_place()
+        let is_step = matches!(self, Self::Write(Command { write: Write::Spread(_), .. }));
+        !is_step && self.touches().has_place()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::request::{Create, Mode, SessionId};
-    use super::super::service::Command;
     use super::*;
 
     fn names(touched: &Touched) -> Vec<&str> {

@@ -173,7 +173,7 @@ pub struct Mode {
 }
 
 /// A node that is to be created.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Create {
     /// Where; for a sequential one what its name begins with.
     pub path: Blob,
@@ -188,7 +188,7 @@ pub struct Create {
 }
 
 /// An operation that changes the tree.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Creates a node. Answer: [`Reply::Created`].
     Create(Create),
@@ -262,6 +262,17 @@ pub enum Write {
     Reap,
     /// Something about a tree that is spread over several shards.
     Spread(Step),
+}
+
+impl Write {
+    /// What it changes of the tree by itself, now or if that is decided.
+    pub fn changes(&self) -> &[Change] {
+        match self {
+            Self::Change(change) => std::slice::from_ref(change),
+            Self::Multi(changes) | Self::Spread(Step::Prepare { changes, .. }) => changes,
+            Self::Open { .. } | Self::Close | Self::Reap | Self::Spread(_) => &[],
+        }
+    }
 }
 
 /// An operation that changes nothing.

@@ -1,6 +1,11 @@
 //! The replicated state of the coordination service: the tree and the sessions. It changes only by
 //! [`Coordination::apply`], only from the log.
 
+mod joint;
+
+pub use joint::{Fate, Joint, JointId, Prepared};
+
+use super::branch::Branch;
 use super::path;
 use super::quota::{self, Part};
 use super::request::{
@@ -35,12 +40,15 @@ pub struct Session {
     pub joined: BTreeSet<ShardId>,
     /// With which number it has entered this shard, if this is not shard 0.
     pub entered: Zxid,
+    /// Its last `multi` over several shards, as far as this one has heard of it.
+    pub joint: Option<Joint>,
 }
 
 impl Session {
-    /// The same without its nodes: they are known by their owner.
+    /// The same without its nodes, which are known by their owner, and without its `multi`.
     pub fn without_nodes(&self) -> Self {
-        Self { ephemerals: BTreeSet::new(), joined: self.joined.clone(), ..*self }
+        let Self { timeout_ms, password, entered, .. } = *self;
+        Self { timeout_ms, password, joined: self.joined.clone(), entered, ..Self::default() }
     }
 }
 
@@ -81,6 +89,11 @@ impl Command {
     /// Whether whoever reads it must know of trees that are spread.
     pub fn is_spread(&self) -> bool {
         self.after > Zxid::default() || matches!(self.write, Write::Spread(_))
+    }
+
+    /// Whether whoever reads it must know of a `multi` over several shards.
+    pub fn is_joint(&self) -> bool {
+        matches!(&self.write, Write::Spread(step) if step.is_of_joint())
     }
 }
 
@@ -216,6 +229,14 @@ impl Coordination {
                 let ending = self.ending.get(&command.session);
                 ending.into_iter().flat_map(|e| &e.session.ephemerals).for_each(with_parent);
             }
+            Write::Spread(Step::Prepare { changes, .. }) => {
+                changes.iter().for_each(|c| with_parent(c.path()));
+            }
+            Write::Spread(Step::Decide { .. }) => {
+                let prepared = self.kept(command.session).and_then(Session::prepared);
+                let changes = prepared.into_iter().flat_map(|(_, prepared)| &prepared.changes);
+                changes.for_each(|c| with_parent(c.path()));
+            }
             Write::Spread(_) => {}
             // Whatever the time will be: these are the first whose turn it can be.
             Write::Reap => self.tree.reapable(i64::MAX).for_each(with_parent),
@@ -232,12 +253,16 @@ impl Coordination {
         self.last = zxid;
         let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         let (session, identities) = (command.session, &command.identities[..]);
-        let by = By { session, identities, zxid, now_ms, quotas: command.quotas };
+        let (quotas, prepared) = (command.quotas, false);
+        let by = By { session, identities, zxid, now_ms, quotas, prepared };
         let mut done = Made::default();
         let reply = match &command.write {
             Write::Open { timeout_ms, password } => self.open(&by, *timeout_ms, *password),
             Write::Reap => {
-                let paths: Vec<Blob> = self.tree.reapable(now_ms).cloned().collect();
+                let held = self.held_branches();
+                let is_free = |path: &&Blob| !held.contains(&Branch::of(path));
+                let due = self.tree.reapable(now_ms).filter(is_free);
+                let paths: Vec<Blob> = due.cloned().collect();
                 for path in paths {
                     let undo = self.tree.remove(&path, zxid);
                     done.note(&self.tree, undo);
@@ -336,6 +361,11 @@ impl Coordination {
                 }
             }
             Step::Forget => drop(self.ending.remove(&by.session)),
+            Step::Prepare { id, shards, changes } => {
+                return self.prepare(by, *id, shards, changes);
+            }
+            Step::Inquire { id } => return Ok(self.inquire(by.session, *id)),
+            Step::Decide { id, commit } => return Ok(self.decide(by, *id, *commit, done)),
         }
         Ok(Reply::Done)
     }
@@ -347,11 +377,7 @@ impl Coordination {
             match self.change(by, change, done) {
                 Ok(reply) => replies.push(Ok(reply)),
                 Err(code) => {
-                    while let Some(undo) = done.undos.pop() {
-                        self.note_ephemeral(&undo, false);
-                        self.tree.undo(undo);
-                    }
-                    done.events.clear();
+                    self.take_back(done);
                     // Those before the one that failed are told that they did not, those behind it that
                     // it was not their fault.
                     let mut codes = vec![Err(Code::Ok); replies.len()];
@@ -362,6 +388,15 @@ impl Coordination {
             }
         }
         Reply::Multi(replies)
+    }
+
+    /// Nothing of it has happened.
+    fn take_back(&mut self, done: &mut Made) {
+        while let Some(undo) = done.undos.pop() {
+            self.note_ephemeral(&undo, false);
+            self.tree.undo(undo);
+        }
+        done.events.clear();
     }
 
     fn change(&mut self, by: &By<'_>, change: &Change, done: &mut Made) -> Result<Reply, Code> {

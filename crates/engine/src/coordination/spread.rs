@@ -9,8 +9,10 @@
 use super::path;
 use super::quota;
 use super::request::{Change, Password, Read, Write, Zxid};
+use super::service::JointId;
 use crate::message::ShardId;
 use crate::slot::slot;
+use std::collections::BTreeMap;
 
 /// The shard that has the sessions and the root's data: that of slot 0, which no split takes from it.
 pub const HOME: ShardId = ShardId(0);
@@ -33,7 +35,7 @@ pub enum Place {
     At(ShardId),
     /// At all of them: the root, and what is above quotas.
     Everywhere,
-    /// At several, which do not do it together.
+    /// At several, which do it together: see [`Spread::parts`].
     Several,
     /// There can be no such node: any shard knows that.
     Nowhere,
@@ -115,6 +117,17 @@ impl Spread {
         }
     }
 
+    /// Which of these changes is carried out where: by shard, their numbers.
+    pub fn parts(self, changes: &[Change]) -> BTreeMap<ShardId, Vec<usize>> {
+        let mut parts: BTreeMap<ShardId, Vec<usize>> = BTreeMap::new();
+        for (number, change) in changes.iter().enumerate() {
+            let place = self.place_of_change(change);
+            let shards = place.shard().map_or_else(|| self.shards().collect(), |at| vec![at]);
+            shards.into_iter().for_each(|at| parts.entry(at).or_default().push(number));
+        }
+        parts
+    }
+
     /// Where a write is carried out.
     pub fn place_of_write(self, write: &Write) -> Place {
         match write {
@@ -176,7 +189,8 @@ pub(super) fn without_number(name: &[u8]) -> &[u8] {
 }
 
 /// What shards are told about a tree that is spread and about sessions that are at several of them. All but
-/// [`Step::Join`] come from gateways or shards by themselves, and do not need the session to be anywhere.
+/// [`Step::Join`] and [`Step::Prepare`] come from gateways or shards by themselves, and do not need the
+/// session to be anywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The tree is over so many shards, if nobody has said so before and there was never anything in it. At
@@ -210,12 +224,43 @@ pub enum Step {
     Gone,
     /// All shards know. Shard 0 forgets it. Answer: [`Reply::Done`](super::Reply::Done).
     Forget,
+    /// The changes of a session's `multi` at this shard are tried, and wait for what is decided. Answer: what
+    /// would come of them, as [`Reply::Multi`](super::Reply::Multi); or
+    /// [`Reply::Done`](super::Reply::Done), if they are not prepared because this is no moment for it.
+    Prepare {
+        /// Which.
+        id: JointId,
+        /// All shards that have a part of it.
+        shards: Vec<ShardId>,
+        /// What this one has.
+        changes: Vec<Change>,
+    },
+    /// What is known here of a `multi`; if that is nothing, it is not prepared here any more. Answer:
+    /// [`Reply::Number`](super::Reply::Number), see [`Fate::number`](super::service::Fate::number).
+    Inquire {
+        /// Which.
+        id: JointId,
+    },
+    /// What becomes of a `multi`. Answer, if it was prepared here until now: what came of its changes, as
+    /// [`Reply::Multi`](super::Reply::Multi), which is empty if it has no effect. Otherwise
+    /// [`Reply::Done`](super::Reply::Done).
+    Decide {
+        /// Which.
+        id: JointId,
+        /// All shards have prepared it, and none votes against it.
+        commit: bool,
+    },
 }
 
 impl Step {
     /// Whether it is a session's that must be at the gateway that asks.
     pub fn is_asked_by_session(&self) -> bool {
-        matches!(self, Self::Join(_))
+        matches!(self, Self::Join(_) | Self::Prepare { .. })
+    }
+
+    /// Whether it is about a `multi` over several shards.
+    pub fn is_of_joint(&self) -> bool {
+        matches!(self, Self::Prepare { .. } | Self::Inquire { .. } | Self::Decide { .. })
     }
 }
 

@@ -6,6 +6,7 @@ use super::*;
 use crate::limits::REAPED_MAX;
 use adt::{Blob, Timestamp};
 
+mod joints;
 mod quotas;
 
 /// A service and the time of its next change.

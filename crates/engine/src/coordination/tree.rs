@@ -143,6 +143,8 @@ pub struct By<'a> {
     pub now_ms: i64,
     /// Whether what is beyond a hard quota is refused.
     pub quotas: bool,
+    /// It was prepared: whether there is room for more nodes was looked at then.
+    pub prepared: bool,
 }
 
 /// All nodes by path. There is always a root.
@@ -369,7 +371,8 @@ impl Tree {
             let bytes = create.data.as_ref().map_or(0, |data| data.len() as u64);
             self.quotas.check(&path, 1, bytes)?;
         }
-        if self.nodes.len() >= NODES_MAX || above.children.len() >= NODE_CHILDREN_MAX {
+        let is_full = self.nodes.len() >= NODES_MAX && !by.prepared;
+        if is_full || above.children.len() >= NODE_CHILDREN_MAX {
             return Err(Code::QuotaExceeded);
         }
         let undo = Undo::Created(path.clone(), above.born, above.pzxid);

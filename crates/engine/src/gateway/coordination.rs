@@ -6,11 +6,12 @@
 //! client's connection is closed: its session goes on when it comes back, as with ZooKeeper.
 //!
 //! If the tree is spread, requests are sent ahead to several shards as a stream ([`ahead`]), or wait until
-//! those before them that are at other shards are answered ([`turns`]); what concerns several shards is put
-//! together ([`several`]).
+//! those before them that are at other shards are answered ([`turns`]); what several shards answer is put
+//! together ([`several`]), and what they change is changed everywhere or nowhere ([`joint`]).
 
 mod ahead;
 mod ends;
+mod joint;
 mod several;
 mod turns;
 
@@ -18,7 +19,7 @@ use super::api::{CoordinationClient, Output, Said};
 use super::mail::Pending;
 use super::{Gateway, slab::Slab};
 use crate::coordination::branch::Touched;
-use crate::coordination::service::Command;
+use crate::coordination::service::{Command, JointId};
 use crate::coordination::spread::{HOME, Spread, Step};
 use crate::coordination::{
     Acl, Answered, Ask, Code, Event, Identity, OfSession, Password, Reply, SessionId, Told, Write,
@@ -30,6 +31,7 @@ use crate::map::ShardMap;
 use crate::message::{Answer, Body, Now, ShardId};
 pub(super) use ahead::Sender;
 pub(super) use ends::End;
+pub(super) use joint::Joint;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
@@ -112,6 +114,8 @@ pub(super) struct Clients {
     early: Vec<u64>,
     /// Sessions of which this gateway carries the word that they end.
     ending: BTreeSet<SessionId>,
+    /// Which `multi`s over several shards this gateway has under way.
+    deciding: BTreeSet<(SessionId, JointId)>,
     /// Clients that have asked something, which is sent when all that is there was read.
     asking: Vec<CoordinationClient>,
     unanswered: ahead::Unanswered,
@@ -147,6 +151,9 @@ struct Client {
     several: several::Several,
     /// What is sent ahead.
     ahead: Option<Box<ahead::Ahead>>,
+    /// The `multi` over several shards that is under way, and which of them know what
+    /// becomes of it.
+    joint: Option<(u64, Vec<ShardId>)>,
 }
 
 /// A request whose answer is not said.
@@ -244,8 +251,13 @@ impl Client {
         self.queue.get_mut(usize::try_from(at).ok()?)
     }
 
-    /// The last request that a shard has answered before others of its client were answered.
+    /// The last request that a shard has answered before its client can be told: others before it are not
+    /// answered, or others have not carried it out.
     fn last_ahead(&self, shard: ShardId) -> Option<u64> {
+        if let Some((seq, done)) = &self.joint {
+            // Nothing else is under way then.
+            return done.contains(&shard).then_some(*seq);
+        }
         // Nothing else is answered out of turn.
         self.ahead.as_ref()?;
         self.queue.iter().rev().find(|queued| queued.by == Some(shard)).map(|queued| queued.seq)

@@ -82,6 +82,8 @@ pub(super) enum Pending {
     Spread,
     /// A step of the end of a session of the coordination service.
     Ending { job: u64 },
+    /// A step of a `multi` over several shards of its tree.
+    Joint { job: u64, shard: ShardId },
     /// The map is to say that a split is done.
     SplitDone,
 }

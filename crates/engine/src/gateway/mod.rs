@@ -89,6 +89,7 @@ enum Job {
     Recovery(Box<recover::Recovery>),
     Cut(Box<backup::Cut>),
     End(Box<coordination::End>),
+    Joint(Box<coordination::Joint>),
 }
 
 /// One gateway. The server feeds it and carries out what [`Gateway::poll`] gives.

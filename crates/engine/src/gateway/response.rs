@@ -80,6 +80,7 @@ impl Gateway {
             }
             Pending::Spread => self.spread_known(answer),
             Pending::Ending { job } => self.end_went_on(job, answer),
+            Pending::Joint { job, shard } => self.joint_answered(job, shard, answer),
             Pending::SplitDone => self.telling_split = false,
             Pending::Wait { .. } => {}
         }
@@ -182,6 +183,7 @@ impl Gateway {
             Notice::Ending { session, ended, finished, shards } => {
                 self.session_ends(session, ended, finished, shards);
             }
+            Notice::Undecided { session, id, shards } => self.settle_joint(session, id, shards),
             Notice::Ready { key } => {
                 if let Some(Pending::Wait { job }) = self.mail.pending.get(token) {
                     let job = *job;

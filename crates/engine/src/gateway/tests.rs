@@ -5,6 +5,7 @@ mod ahead;
 mod attempts;
 mod circles;
 mod coordination;
+mod joints;
 mod locks;
 mod near;
 mod sections;

@@ -18,6 +18,8 @@ pub(super) enum Timer {
     Cut { job: u64 },
     /// A session's commands that have failed are dispatched again.
     Dispatch { job: u64 },
+    /// A `multi` over several shards of a tree goes on.
+    Joint { job: u64 },
 }
 
 impl Gateway {
@@ -27,7 +29,8 @@ impl Gateway {
         | Timer::Circle { job }
         | Timer::Near { job }
         | Timer::Cut { job }
-        | Timer::Dispatch { job }) = timer;
+        | Timer::Dispatch { job }
+        | Timer::Joint { job }) = timer;
         self.timers.insert((self.now.mono_us.saturating_add(in_us), job), timer);
     }
 
@@ -45,6 +48,7 @@ impl Gateway {
                 Timer::Near { job } => self.near_due(job),
                 Timer::Cut { job } => self.cut_late(job),
                 Timer::Dispatch { job } => self.dispatch_again(job),
+                Timer::Joint { job } => self.joint_again(job),
             }
         }
         self.settle();

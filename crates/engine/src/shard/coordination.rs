@@ -7,10 +7,12 @@
 //! watch, as ZooKeeper's do.
 
 mod ends;
+mod joints;
 mod units;
 
 use super::{Shard, Target, TargetKind};
 use crate::coordination::acl::Rules;
+use crate::coordination::branch::Touched;
 use crate::coordination::liveness::Liveness;
 use crate::coordination::service::{Command, Coordination, Done};
 use crate::coordination::spread::{HOME, Place, Step};
@@ -118,6 +120,7 @@ impl Shard {
         }
         self.watch_over_ends(now);
         self.watch_over_units();
+        self.watch_over_joints(now);
     }
 
     /// Nodes whose time has come are deleted, now and then: the tick is the leader's monotonic clock's,
@@ -136,9 +139,14 @@ impl Shard {
 
     /// Sessions that were silent for too long end.
     pub(super) fn end_silent_sessions(&mut self, now: Now) {
+        let service = self.state.coordination();
         let Leader { liveness, ends, .. } = &mut self.coordination;
+        let (units, joints) = (&ends.units, &ends.joints.held);
         // What it has asked comes first.
-        for session in liveness.silent(now.mono_us, |session| ends.units.has_of(session)) {
+        let asks = |session| units.has_of(session) || joints.has_of(session);
+        // What somebody has prepared is about nodes as they are now.
+        let leaves = |session| !joints.is_empty() && joints.bar(&left_by(service, session));
+        for session in liveness.silent(now.mono_us, |session| asks(session) || leaves(session)) {
             self.log_command(Command::of(session, Write::Close), Target::nobody());
         }
     }
@@ -224,6 +232,7 @@ impl Shard {
                     // What waits or comes now would be behind that in the log.
                     self.take_away(command.session, gateway);
                 }
+                self.joint_comes(&command);
                 let target = Target { gateway, token, kind: TargetKind::Coordinated };
                 return self.log_command(command, target);
             }
@@ -389,6 +398,7 @@ impl Shard {
         ctx: &Ctx,
     ) {
         self.before_command(command);
+        let prepared = command.is_joint().then(|| self.prepared_by(command.session)).flatten();
         let Done { reply, events } = self.state.carry_out_command(command, ctx);
         let zxid = self.state.coordination().last();
         self.tell_watchers(&events, zxid);
@@ -404,7 +414,9 @@ impl Shard {
             _ => {}
         }
         let ends_elsewhere = self.ends_go_on(now, command, target);
-        if target.kind == TargetKind::Coordinated && !ends_elsewhere {
+        if target.kind == TargetKind::Coordinated && command.is_joint() {
+            self.answer_joint(target, session, reply);
+        } else if target.kind == TargetKind::Coordinated && !ends_elsewhere {
             self.answer_asked(target.gateway, target.token, Some(session), reply);
         }
         if matches!(command.write, Write::Close | Write::Spread(Step::Depart { .. })) {
@@ -414,6 +426,7 @@ impl Shard {
             self.coordination.liveness.end(session);
             self.coordination.leave(session);
         }
+        self.joints_go_on(now, command, prepared);
     }
 
     fn tell_watchers(&mut self, changes: &[Change], zxid: Zxid) {
@@ -425,6 +438,12 @@ impl Shard {
             self.tell_session(session, Told::Happened(event, zxid, rules));
         }
     }
+}
+
+/// What the end of a session changes at a shard.
+fn left_by(service: &Coordination, session: SessionId) -> Touched {
+    let kept = service.kept(session);
+    Touched::nodes(kept.into_iter().flat_map(|kept| &kept.ephemerals))
 }
 
 /// One less of what is counted for a session, or for another key.

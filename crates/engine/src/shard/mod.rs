@@ -92,6 +92,8 @@ pub enum Rule {
     RefusalsAreDurable,
     /// Requests of other sessions wait for what is sent ahead to several shards of a tree.
     BranchesAreHeld,
+    /// Requests of other sessions wait for what is prepared of a `multi` over several shards.
+    PreparedIsHeld,
 }
 
 /// How long after the last lock operations in the log are still noted in the lock table. Without
@@ -382,6 +384,7 @@ impl Shard {
         self.expire_cut(now);
         self.end_silent_sessions(now);
         self.remind_of_ends(now);
+        self.remind_of_joints(now);
         self.tick_turns(now);
         self.tick_observers(now);
         self.reap_nodes(now);

@@ -244,6 +244,10 @@ fn session_parts(coordination: &Coordination) -> Vec<SnapshotPart> {
         let ending = Some((ends.ended, ends.finished));
         parts.push(SnapshotPart::SpreadSession { session, kept, ending });
     }
+    parts.extend(coordination.joints().map(|(session, joint)| {
+        let joint = Box::new(joint.clone());
+        SnapshotPart::Joint { session, joint }
+    }));
     parts
 }
 
@@ -349,6 +353,9 @@ impl Reader {
                 self.state.coordination_mut().restore_ending(session, ending);
             }
             SnapshotPart::Asked { unit, ask } => self.state.keep_ask(unit, ask),
+            SnapshotPart::Joint { session, joint } => {
+                self.state.coordination_mut().restore_joint(session, *joint);
+            }
             SnapshotPart::Node(path, node) => {
                 self.state.coordination_mut().restore_node(path, *node);
             }

@@ -7,6 +7,7 @@ mod chains;
 mod circles;
 mod coordination;
 mod idle;
+mod joints;
 mod kept;
 mod observers;
 mod outcomes;
@@ -81,6 +82,20 @@ impl Story {
         while !self.shard.in_flight.is_empty() {
             self.shard.committed(self.now);
         }
+    }
+
+    /// The state of a replica that begins with a snapshot of this one.
+    pub(super) fn restored(&mut self) -> State {
+        let mut reader = snapshot::Reader::new(self.now.mono_us);
+        self.shard.begin_snapshot(9, 1, None);
+        loop {
+            let parts = self.shard.snapshot_parts(3);
+            if parts.is_empty() {
+                break;
+            }
+            parts.into_iter().for_each(|part| reader.take(part).expect("it was written"));
+        }
+        reader.finish().expect("it is whole").1
     }
 
     pub(super) fn answers(&mut self) -> Vec<(u64, Answer)> {

@@ -184,11 +184,13 @@ impl Sharing {
             SnapshotPart::Spread { over, .. } if over.count() > shards => {
                 Err(DirError::TooFewShards { least: over.count() })
             }
-            // Nodes go by their top-level names and not by slots, and stay with the shard's number.
+            // Nodes go by their top-level names and not by slots, and stay with the shard's number. What
+            // several shards were about to do together is settled by what all of them know of it.
             SnapshotPart::Coordination { .. }
             | SnapshotPart::Spread { .. }
             | SnapshotPart::Session { .. }
             | SnapshotPart::SpreadSession { .. }
+            | SnapshotPart::Joint { .. }
             | SnapshotPart::Node(..) => match self.new.get_mut(usize::from(shard.0)) {
                 Some(new) => new.put(&part),
                 None => Err(DirError::TooFewShards { least: shard.0 + 1 }),

@@ -3,8 +3,11 @@
 use super::restore::{RestoreError, restore};
 use super::*;
 use crate::config::{Options, Settings};
-use crate::datadir::{DataDir, Purpose};
+use crate::datadir::{DataDir, DirError, Purpose};
 use adt::{ArgBuf, Blob, Ctx, Timestamp, record};
+use engine::coordination::service::{Fate, Joint, JointId, Prepared, Session};
+use engine::coordination::spread::Spread;
+use engine::coordination::{SessionId, Zxid};
 use engine::message::RequestId;
 use engine::slot::shard_of;
 
@@ -23,8 +26,26 @@ fn request(number: u64) -> SnapshotPart {
     SnapshotPart::Request { request, ts: Timestamp(5), replies: Vec::new() }
 }
 
+/// What a shard knows of a tree that is spread: a session that is at both, and what it was about to do there.
+fn of_tree() -> Vec<SnapshotPart> {
+    let (session, id) = (SessionId(7), JointId { joined: Zxid(8), number: 1 });
+    let kept = Box::new(Session { timeout_ms: 6_000, entered: Zxid(8), ..Session::default() });
+    let fate = Fate::Prepared(Box::new(Prepared { sound: true, ..Prepared::default() }));
+    vec![
+        SnapshotPart::Coordination { last: Zxid(9) },
+        SnapshotPart::Spread { over: Spread::over(2), departed: Zxid(3) },
+        SnapshotPart::SpreadSession { session, kept, ending: None },
+        SnapshotPart::Joint { session, joint: Box::new(Joint { id, fate }) },
+    ]
+}
+
 /// The snapshots of two shards.
 fn snapshots() -> Vec<Vec<u8>> {
+    snapshots_with(&[])
+}
+
+/// The same with something more of the second one.
+fn snapshots_with(more: &[SnapshotPart]) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for shard in [0, 1].map(ShardId) {
         let (index, term) = (90, 3);
@@ -34,6 +55,7 @@ fn snapshots() -> Vec<Vec<u8>> {
         let keys = (0..KEYS).map(|key| format!("key:{key}"));
         let own = keys.filter(|key| shard_of(key.as_bytes(), 2) == shard);
         parts.extend(own.map(|key| set(&key, (key == "key:7").then_some(99))));
+        parts.extend(more.iter().filter(|_| shard.0 == 1).cloned());
         parts.push(SnapshotPart::End { parts: parts.len() as u64 });
         let mut bytes = Vec::new();
         parts.iter().for_each(|part| SnapshotFormat.encode(part, &mut bytes));
@@ -47,8 +69,12 @@ fn about() -> About {
 }
 
 fn write(path: &Path) {
+    write_all(path, snapshots());
+}
+
+fn write_all(path: &Path, snapshots: Vec<Vec<u8>>) {
     let mut backup = Backup::create(path, &about()).unwrap();
-    for (bytes, shard) in snapshots().into_iter().zip((0..).map(ShardId)) {
+    for (bytes, shard) in snapshots.into_iter().zip((0..).map(ShardId)) {
         for piece in bytes.chunks(100) {
             backup.piece(shard, piece.to_vec()).unwrap();
         }
@@ -197,6 +223,27 @@ fn every_machine_gets_the_same_snapshots_whatever_the_number_of_shards() {
             }
         }
         assert_eq!(keys, KEYS);
+    }
+}
+
+#[test]
+fn what_is_known_of_a_tree_stays_with_the_numbers_of_its_shards() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("whole");
+    write_all(&path, snapshots_with(&of_tree()));
+    let few = options(&temp.path().join("few"), Some(1), None);
+    let error = restore(&path, &few, false, 1).unwrap_err();
+    assert!(matches!(error, RestoreError::Dir(DirError::TooFewShards { least: 2 })), "{error}");
+    let dir = temp.path().join("more");
+    let options = options(&dir, Some(3), None);
+    restore(&path, &options, false, 1).unwrap();
+    let dir = DataDir::open(&dir, crate::identity::purpose(&options), 2).unwrap();
+    for shard in [0, 1, 2].map(ShardId) {
+        let parts = dir.load_snapshot(shard).unwrap().1;
+        let expected = if shard.0 == 1 { of_tree() } else { Vec::new() };
+        let found: Vec<&SnapshotPart> =
+            of_tree().iter().filter_map(|part| parts.iter().find(|found| *found == part)).collect();
+        assert_eq!(found, expected.iter().collect::<Vec<_>>(), "{shard:?}");
     }
 }
 

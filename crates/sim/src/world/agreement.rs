@@ -101,6 +101,12 @@ impl World {
                 let machine = machine.id.0;
                 return Err(format!("{unit:?} is never done on machine {machine}: {ask:?}"));
             }
+            if let Some((session, joint)) = state.coordination().prepared().next() {
+                let machine = machine.id.0;
+                return Err(format!(
+                    "a multi of {session:?} is never decided on machine {machine}: {joint:?}"
+                ));
+            }
             let records = records(state);
             let (number, applied, expected) =
                 first.get_or_insert((machine.id.0, replica.applied(), records.clone()));

@@ -77,6 +77,9 @@ impl World {
             if !replica.shard().state().prepared().is_empty() && lead > 1 {
                 marks.push("prepared_when_lead_changed");
             }
+            if replica.shard().state().coordination().prepared().next().is_some() && lead > 1 {
+                marks.push("multis_when_lead_changed");
+            }
             let mut streams = replica.shard().state().streams().values();
             if lead > 1 && streams.any(|kept| !kept.groups.iter().all(KeptGroup::is_settled)) {
                 marks.push("units_when_lead_changed");

@@ -5,7 +5,7 @@ use super::read_txn;
 use super::request::{put_body, read_body};
 use super::stats::{put_shard_stats, read_shard_stats};
 use crate::bytes::{Reader, put_count, put_u16, put_u64, put_word};
-use crate::coordination::{get_session, get_zxid, put_session, put_zxid};
+use crate::coordination::{get_joint, get_session, get_zxid, put_joint, put_session, put_zxid};
 use crate::entry::{
     Spans, Words, put_age, put_record_version, put_shards, put_txn, read_age, read_record_version,
     read_shards,
@@ -55,6 +55,7 @@ const READY: u8 = 5;
 const SESSION: u8 = 6;
 const SESSION_AT: u8 = 7;
 const ENDING: u8 = 8;
+const UNDECIDED: u8 = 9;
 
 fn kind(answer: &Answer) -> u8 {
     match answer {
@@ -268,6 +269,12 @@ fn put_notice(notice: &Notice, out: &mut Vec<u8>) {
             out.push(u8::from(*finished));
             put_shards(shards, out);
         }
+        Notice::Undecided { session, id, shards } => {
+            out.push(UNDECIDED);
+            put_session(*session, out);
+            put_joint(*id, out);
+            put_shards(shards, out);
+        }
     }
 }
 
@@ -296,6 +303,11 @@ fn read_notice(reader: &mut Reader<'_>) -> Result<Notice, Corrupt> {
             session: get_session(reader)?,
             ended: get_zxid(reader)?,
             finished: reader.flag()?,
+            shards: read_shards(reader)?.into_vec(),
+        },
+        UNDECIDED => Notice::Undecided {
+            session: get_session(reader)?,
+            id: get_joint(reader)?,
             shards: read_shards(reader)?.into_vec(),
         },
         _ => return Err(Corrupt),

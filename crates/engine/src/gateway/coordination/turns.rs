@@ -9,6 +9,7 @@ use super::{Asked, Client, CoordinationClient, Errand};
 use crate::coordination::service::Command;
 use crate::coordination::spread::{HOME, Step};
 use crate::coordination::{Ask, Code, Identity, OfSession, Reply, Write, Zxid};
+use crate::level::Level;
 use crate::message::{Now, ShardId};
 use std::collections::VecDeque;
 
@@ -34,6 +35,10 @@ pub(super) struct Turns {
     pub alone: bool,
     /// When shard 0 was asked anything the last time, in monotonic microseconds.
     home_us: u64,
+    /// The number of the change with which its session has joined others, and how many `multi`s over several
+    /// of them it has tried since it came.
+    pub joined: Zxid,
+    pub joints: u32,
     /// The latest change that it has seen on earlier connections, as it says.
     pub seen: Zxid,
 }
@@ -71,7 +76,7 @@ impl Gateway {
 
     /// Sends what need not wait any more.
     pub(super) fn send_in_turn(&mut self, id: CoordinationClient) {
-        let spread = self.spread();
+        let (spread, joint) = (self.spread(), self.all_understand(Level::JOINT));
         if let Some(client) = self.clients.clients.get_mut(id.0) {
             client.turns.asked = false;
         }
@@ -86,7 +91,10 @@ impl Gateway {
             && let Some((_, asked, _)) = client.turns.waiting.front()
         {
             let at = client.parts.iter().map(|(shard, _)| *shard);
-            let plan = Plan::of(spread, asked, at);
+            let plan = match Plan::of(spread, asked, at) {
+                Plan::Joint(_) if !joint => Plan::Refused(Code::BadArguments),
+                plan => plan,
+            };
             let one = match &plan {
                 Plan::One(shard) => Some(*shard),
                 _ => None,
@@ -115,6 +123,11 @@ impl Gateway {
                     client.turns.open += 1;
                     client.turns.at = None;
                     self.ask_several(id, seq, asked, parts);
+                }
+                Plan::Joint(_) => {
+                    client.turns.open += 1;
+                    client.turns.at = None;
+                    self.ask_jointly(id, (seq, asked, identities), spread);
                 }
             }
         }
@@ -157,6 +170,7 @@ impl Gateway {
         }
         let (timeout_ms, password) = (client.timeout_ms, client.password);
         client.turns.asked_to_enter = client.turns.entering.len();
+        client.turns.joined = joined;
         for shard in client.turns.entering.clone() {
             let enter = Step::Enter { timeout_ms, password, joined };
             let ask = Ask::Write(Command::of(session, Write::Spread(enter)));

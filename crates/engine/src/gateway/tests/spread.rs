@@ -53,7 +53,7 @@ fn names(names: &[&str], pzxid: i64) -> Result<R, Code> {
 
 impl Spread {
     /// A client with a session at shard 0.
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::of(Order::Constant)
     }
 
@@ -184,10 +184,11 @@ fn what_goes_to_another_shard_waits_and_what_goes_to_the_same_one_does_not() {
 }
 
 #[test]
-fn what_several_shards_would_have_to_do_together_is_refused() {
+fn what_several_shards_would_have_to_look_at_together_is_refused() {
     let mut ann = Spread::entered();
-    let delete = |path| Change::Delete { path: Blob::from(path), version: -1 };
-    ann.asks(Asked::Write(Write::Multi(vec![delete("/a"), delete("/b")])));
+    let reads = ["/a", "/b"].map(|path| Read::Data(Blob::from(path))).to_vec();
+    let (identities, read, watch) = (Vec::new(), Read::Multi(reads), false);
+    ann.asks(Asked::Of(OfSession::Read { identities, read, watch }));
     assert!(matches!(ann.told()[..], [Said::Answered { reply: Err(Code::BadArguments), .. }]));
 }
 

@@ -8,6 +8,7 @@
 
 use super::super::{Shard, Target, TargetKind};
 use super::count_down;
+use super::joints::Joints;
 use super::units::Units;
 use crate::coordination::service::{Command, Coordination};
 use crate::coordination::spread::{HOME, Step};
@@ -30,6 +31,7 @@ pub(super) struct Ends {
     hidden: Hidden,
     /// What else is waited for in the same way.
     pub(super) units: Units,
+    pub(super) joints: Joints,
 }
 
 /// Nodes of which this shard does not know whether they are there, because it does not know whether their
@@ -85,9 +87,10 @@ impl Ends {
         self.holding.contains(&session)
     }
 
-    /// When to ask again what has become of an end.
+    /// When to ask again what has become of an end, or of a `multi`.
     pub(super) fn next_us(&self, service: &Coordination) -> Option<u64> {
-        self.again_us.filter(|_| !service.ending().is_empty())
+        let ends_us = self.again_us.filter(|_| !service.ending().is_empty());
+        ends_us.into_iter().chain(self.joints.next_us()).min()
     }
 
     /// The connections of a machine are gone.
@@ -107,15 +110,22 @@ fn session_of(request: &Request) -> Option<SessionId> {
 
 impl Shard {
     /// Gives a request back unless it has to wait until it is known that a session has ended, for units that
-    /// were sent ahead, or for what its own session has asked before and what waits for that.
+    /// were sent ahead, for a `multi`, or for what its own session has asked before and what waits for that.
     pub(super) fn hold_for_ends(&mut self, now: Now, request: Request) -> Option<Request> {
         let ends = &self.coordination.ends;
-        if ends.hidden.of.is_empty() && ends.held.is_empty() && ends.units.is_empty() {
+        let holds_none = ends.units.is_empty() && ends.joints.held.is_empty();
+        if ends.hidden.of.is_empty() && ends.held.is_empty() && holds_none {
             return Some(request);
         }
         let Body::Coordinate(ask) = &request.body else { return Some(request) };
         if ends.hides_some(std::iter::once(&**ask)) {
-            self.keep_for_ends(now, request);
+            if ask.prepares() {
+                // What it holds at other shards may be what that end waits for.
+                let (gateway, token, session) = (request.gateway, request.token, ask.session());
+                self.answer_asked(gateway, token, session, Ok(Reply::Done));
+            } else {
+                self.keep_for_ends(now, request);
+            }
             return None;
         }
         if self.is_behind_units(ask) {

@@ -7,7 +7,7 @@
 //! ends it, waits for its units, so that nothing of an earlier connection takes effect behind it.
 
 use super::super::{Rule, Shard};
-use super::count_down;
+use super::{count_down, left_by};
 use crate::coordination::branch::{Branch, Touched};
 use crate::coordination::service::Done;
 use crate::coordination::spread::Step;
@@ -53,24 +53,28 @@ impl Units {
         self.of.contains_key(&session)
     }
 
-    fn come(&mut self, ask: &Ask) {
-        let Touched { branches, changes, .. } = ask.touches();
-        for branch in branches {
-            *self.on.entry(branch).or_default().of(changes) += 1;
-        }
-        *self.of.entry(ask.session().unwrap_or_default()).or_default() += 1;
+    fn come_of(&mut self, ask: &Ask) {
+        self.come(ask.session().unwrap_or_default(), &ask.touches());
     }
 
-    fn go(&mut self, ask: &Ask) {
-        let Touched { branches, changes, .. } = ask.touches();
+    /// Something of a session comes that holds this.
+    pub fn come(&mut self, session: SessionId, Touched { branches, changes, .. }: &Touched) {
         for branch in branches {
-            let Some(counts) = self.on.get_mut(&branch) else { continue };
-            *counts.of(changes) -= 1;
+            *self.on.entry(branch.clone()).or_default().of(*changes) += 1;
+        }
+        *self.of.entry(session).or_default() += 1;
+    }
+
+    /// Something is over that has come.
+    pub fn go(&mut self, session: SessionId, Touched { branches, changes, .. }: &Touched) {
+        for branch in branches {
+            let Some(counts) = self.on.get_mut(branch) else { continue };
+            *counts.of(*changes) -= 1;
             if counts.change == 0 && counts.look == 0 {
-                self.on.remove(&branch);
+                self.on.remove(branch);
             }
         }
-        count_down(&mut self.of, &ask.session().unwrap_or_default());
+        count_down(&mut self.of, &session);
     }
 
     /// Whether something must not come before them.
@@ -129,18 +133,21 @@ impl Shard {
         self.coordination.liveness.hear(session, now.mono_us);
         let ends = &self.coordination.ends;
         // To let it wait would hold others of its stream up, and with them what it waits for.
-        ends.hides_some(group.asks()) || ends.holds_of(session) || ends.units.owe(now)
+        let held = &ends.joints.held;
+        let bars = !held.is_empty() && group.asks().any(|ask| held.bar(&ask.touches()));
+        let bars = bars || held.has_of(session);
+        bars || ends.hides_some(group.asks()) || ends.holds_of(session) || ends.units.owe(now)
     }
 
     /// A group stands in the order, and is on its way to the log.
     pub(in super::super) fn asks_came(&mut self, group: &Group) {
-        group.asks().for_each(|ask| self.coordination.ends.units.come(ask));
+        group.asks().for_each(|ask| self.coordination.ends.units.come_of(ask));
     }
 
     /// A lead begins: what was let in before waits for its order.
     pub(super) fn watch_over_units(&mut self) {
         let asks = self.state.asks().values();
-        asks.for_each(|ask| self.coordination.ends.units.come(ask));
+        asks.for_each(|ask| self.coordination.ends.units.come_of(ask));
     }
 
     /// The log says what became of units: what they ask is done.
@@ -157,7 +164,7 @@ impl Shard {
         self.before_asks(stream, units);
         for (seq, place) in units {
             let Some(ask) = self.state.take_ask(stream.unit(*seq)) else { continue };
-            self.coordination.ends.units.go(&ask);
+            self.coordination.ends.units.go(ask.session().unwrap_or_default(), &ask.touches());
             if place.is_some() {
                 self.carry_out_ask(stream, *seq, *ask, ctx);
             }
@@ -185,11 +192,17 @@ impl Shard {
         self.tell_session(session, Told::Carried { stream, seq, answered });
     }
 
-    /// Whether a request waits for units: those of other sessions that are about the same, or its own
-    /// session's, if it ends that or brings it elsewhere.
+    /// Whether a request waits for units or for a `multi`: those of other sessions that are about the same,
+    /// or its own session's, if it ends that or brings it elsewhere.
     pub(super) fn is_behind_units(&self, ask: &Ask) -> bool {
-        let units = &self.coordination.ends.units;
-        if units.is_empty() || self.breaks(Rule::BranchesAreHeld) {
+        let ends = &self.coordination.ends;
+        let (units, joints) = (Rule::BranchesAreHeld, Rule::PreparedIsHeld);
+        let held = [(&ends.units, units), (&ends.joints.held, joints)];
+        held.into_iter().any(|(held, rule)| !self.breaks(rule) && self.is_behind(held, ask))
+    }
+
+    fn is_behind(&self, units: &Units, ask: &Ask) -> bool {
+        if units.is_empty() {
             return false;
         }
         match ask {
@@ -197,19 +210,12 @@ impl Shard {
             Ask::Write(command) => match &command.write {
                 Write::Spread(Step::Enter { .. }) => units.has_of(command.session),
                 Write::Close | Write::Spread(Step::Depart { .. } | Step::Finish) => {
-                    units.has_of(command.session) || units.bar(&self.left_by(command.session))
+                    units.has_of(command.session)
+                        || units.bar(&left_by(self.state.coordination(), command.session))
                 }
                 _ => units.bar(&ask.touches()),
             },
             ask => units.bar(&ask.touches()),
         }
-    }
-
-    /// What the end of a session changes here.
-    fn left_by(&self, session: SessionId) -> Touched {
-        let service = self.state.coordination();
-        let ending = service.ending().get(&session).map(|ending| &ending.session);
-        let kept = service.sessions().get(&session).or(ending);
-        Touched::nodes(kept.into_iter().flat_map(|kept| &kept.ephemerals))
     }
 }

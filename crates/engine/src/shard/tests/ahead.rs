@@ -8,7 +8,6 @@ use crate::coordination::{Ask, Change, OfSession, SessionId, Told, Write, Zxid};
 use crate::level::Level;
 use crate::limits::UNITS_OWE_US;
 use crate::pipeline::{Group, StreamId, Unit, Word};
-use crate::shard::snapshot::Reader;
 use std::sync::Arc;
 
 const ANN: SessionId = SessionId(70);
@@ -210,16 +209,7 @@ fn the_next_leader_does_what_was_sent_ahead_and_other_replicas_do_the_same() {
     let mut story = story();
     story.sends(vec![change(ANN, set("/a", "x")), Ask::Of(ANN, read("/a", false))]);
     // Another replica begins with a snapshot.
-    let mut reader = Reader::new(story.now.mono_us);
-    story.shard.begin_snapshot(9, 1, None);
-    loop {
-        let parts = story.shard.snapshot_parts(3);
-        if parts.is_empty() {
-            break;
-        }
-        parts.into_iter().for_each(|part| reader.take(part).expect("it was written"));
-    }
-    let (_, state) = reader.finish().expect("it is whole");
+    let state = story.restored();
     assert_eq!(state.asks(), story.shard.state().asks());
     assert_eq!(state.asks().len(), 2);
     story.shard.step_down();

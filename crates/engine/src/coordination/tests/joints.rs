@@ -1,0 +1,108 @@
+//! A `multi` over several shards, at one of them: prepared, and what becomes of it.
+
+use super::super::service::JointId;
+use super::super::spread::Step;
+use super::*;
+use crate::message::ShardId;
+
+/// Which one, of a session.
+fn id(number: u32) -> JointId {
+    JointId { joined: Zxid(1), number }
+}
+
+impl World {
+    fn prepares(&mut self, session: SessionId, number: u32, changes: Vec<Change>) -> Reply {
+        let shards = vec![ShardId(0), ShardId(1)];
+        let step = Step::Prepare { id: id(number), shards, changes };
+        self.write(session, Write::Spread(step)).unwrap()
+    }
+
+    fn decides(&mut self, session: SessionId, number: u32, commit: bool) -> Reply {
+        self.write(session, Write::Spread(Step::Decide { id: id(number), commit })).unwrap()
+    }
+
+    fn inquires(&mut self, session: SessionId, number: u32) -> Reply {
+        self.write(session, Write::Spread(Step::Inquire { id: id(number) })).unwrap()
+    }
+}
+
+#[test]
+fn what_is_prepared_is_tried_and_is_there_when_that_is_decided() {
+    let (mut world, ann) = world();
+    world.create(ann, Change::Create(create("/a"))).unwrap();
+    let before = world.service.tree().clone();
+    let changes = vec![sequential("/a/n-"), set("/a", "y", 0), ephemeral("/b")];
+    let vote = world.prepares(ann, 1, changes);
+    let Reply::Multi(tried) = &vote else { panic!("{vote:?}") };
+    assert!(tried.iter().all(Result::is_ok) && tried.len() == 3);
+    assert!(
+        *world.service.tree() == before && world.events.is_empty(),
+        "nobody sees anything of it"
+    );
+    assert_eq!(world.inquires(ann, 1), Reply::Number(1));
+    let Reply::Multi(done) = world.decides(ann, 1, true) else { panic!("it is carried out") };
+    assert_eq!(done[0], tried[0], "the same name");
+    assert_eq!(world.children("/a"), ["n-0000000000"]);
+    assert_eq!(world.stat("/b").unwrap().ephemeral_owner, ann.0);
+    assert_eq!(world.stat("/a").unwrap().mzxid, world.service.last());
+    assert_eq!(world.events.len(), 3, "{:?}", world.events);
+    // It may be said twice, and is not undone.
+    for again in [true, false] {
+        assert_eq!(world.decides(ann, 1, again), Reply::Done);
+        assert_eq!((world.inquires(ann, 1), world.events.len()), (Reply::Number(2), 0));
+    }
+    world.write(ann, Write::Close).unwrap();
+    assert_eq!(world.stat("/b"), Err(Code::NoNode));
+}
+
+#[test]
+fn what_cannot_be_done_is_a_vote_against_it() {
+    let (mut world, ann) = world();
+    let vote = world.prepares(ann, 1, vec![ephemeral("/a"), delete("/b", -1)]);
+    assert_eq!(vote, Reply::Multi(vec![Err(Code::Ok), Err(Code::NoNode)]));
+    assert_eq!(world.inquires(ann, 1), Reply::Number(0));
+    assert_eq!(world.decides(ann, 1, false), Reply::Multi(vec![]));
+    assert_eq!((world.stat("/a"), world.inquires(ann, 1)), (Err(Code::NoNode), Reply::Number(0)));
+}
+
+#[test]
+fn who_has_said_that_nothing_is_prepared_prepares_it_no_more() {
+    let (mut world, ann) = world();
+    assert_eq!(world.inquires(ann, 3), Reply::Number(0));
+    for number in [2, 3] {
+        assert_eq!(world.prepares(ann, number, vec![ephemeral("/a")]), Reply::Done);
+    }
+    let vote = world.prepares(ann, 4, vec![ephemeral("/a")]);
+    assert!(matches!(vote, Reply::Multi(replies) if replies[0].is_ok()));
+    assert_eq!(world.prepares(ann, 5, vec![ephemeral("/c")]), Reply::Done, "one at a time");
+    assert_eq!(world.inquires(SessionId(99), 1), Reply::Number(0), "nobody's");
+}
+
+#[test]
+fn nobodys_wish_deletes_what_is_prepared() {
+    let (mut world, ann) = world();
+    world.create(ann, lasting("/a", Lasts::Ttl(1))).unwrap();
+    world.create(ann, lasting("/b", Lasts::Ttl(1))).unwrap();
+    world.prepares(ann, 1, vec![set("/a", "y", -1)]);
+    world.changes += 1_000;
+    world.write(SessionId(0), Write::Reap).unwrap();
+    assert!(world.stat("/a").is_ok() && world.stat("/b").is_err());
+    let done = world.decides(ann, 1, true);
+    assert!(matches!(done, Reply::Multi(replies) if replies[0].is_ok()));
+    world.changes += 1_000;
+    world.write(SessionId(0), Write::Reap).unwrap();
+    assert_eq!(world.stat("/a"), Err(Code::NoNode));
+}
+
+#[test]
+fn nothing_is_prepared_about_nodes_of_a_session_that_ends() {
+    let (mut world, ann) = world();
+    let ben = world.open();
+    world.create(ben, ephemeral("/a")).unwrap();
+    world.write(ben, Write::Spread(Step::Join(vec![ShardId(1)]))).unwrap();
+    world.write(ben, Write::Close).unwrap();
+    assert_eq!(world.prepares(ann, 1, vec![set("/a", "y", -1)]), Reply::Done);
+    world.write(ben, Write::Spread(Step::Finish)).unwrap();
+    let vote = world.prepares(ann, 1, vec![set("/a", "y", -1)]);
+    assert_eq!(vote, Reply::Multi(vec![Err(Code::NoNode)]));
+}

@@ -1,0 +1,122 @@
+//! Joint `multi`s at one of their shards, as far as its leader knows more of them than the log: from when one
+//! is on its way to the log to be prepared until it is decided, whatever others ask about the same branches
+//! waits, and so does whatever brings its session to another connection or ends it.
+//!
+//! Nobody waits in a circle: gateways have the parts prepared one shard after the other, in the order of
+//! their numbers; what is sent ahead is refused here and does not wait; and what concerns nodes of a session
+//! that ends, for which others may have to wait, is not prepared. If a decision does not come, another
+//! gateway is asked to find out what it is.
+
+use super::super::{Shard, Target};
+use super::units::Units;
+use crate::coordination::branch::Touched;
+use crate::coordination::service::{Command, JointId, Session};
+use crate::coordination::spread::Step;
+use crate::coordination::{Answered, Code, Reply, SessionId, Write};
+use crate::limits::ENDS_AGAIN_US;
+use crate::message::{Answer, Notice, Now, Token};
+use std::collections::BTreeMap;
+
+/// Those that are prepared here, or on their way to be.
+#[derive(Debug, Default)]
+pub(super) struct Joints {
+    /// What they hold.
+    pub held: Units,
+    /// When to ask what has become of those that are prepared, in monotonic microseconds.
+    again_us: BTreeMap<SessionId, u64>,
+}
+
+impl Joints {
+    /// When to ask.
+    pub fn next_us(&self) -> Option<u64> {
+        self.again_us.values().min().copied()
+    }
+}
+
+impl Shard {
+    /// A session's `multi` that is prepared here, and what it holds.
+    pub(super) fn prepared_by(&self, session: SessionId) -> Option<(JointId, Touched)> {
+        let kept = self.state.coordination().kept(session);
+        kept.and_then(Session::prepared).map(|(id, prepared)| (id, prepared.touches()))
+    }
+
+    /// A change is on its way to the log.
+    pub(super) fn joint_comes(&mut self, command: &Command) {
+        if matches!(command.write, Write::Spread(Step::Prepare { .. })) {
+            let held = &mut self.coordination.ends.joints.held;
+            held.come(command.session, &command.write.touches());
+        }
+    }
+
+    /// A change is carried out that may be about a `multi`; `before` is what its session held until then.
+    pub(super) fn joints_go_on(
+        &mut self,
+        now: Now,
+        command: &Command,
+        before: Option<(JointId, Touched)>,
+    ) {
+        let Write::Spread(step) = &command.write else { return };
+        let session = command.session;
+        let after = self.prepared_by(session);
+        let joints = &mut self.coordination.ends.joints;
+        let over = match (step, &after) {
+            (Step::Prepare { id, .. }, Some((prepared, held))) if id == prepared => {
+                if !joints.held.has_of(session) {
+                    // An earlier leader has let it in.
+                    joints.held.come(session, held);
+                }
+                joints.again_us.insert(session, now.mono_us + ENDS_AGAIN_US);
+                None
+            }
+            (Step::Prepare { .. }, _) => Some(command.write.touches()),
+            (Step::Decide { .. } | Step::Inquire { .. }, None) => before.map(|(_, held)| held),
+            _ => None,
+        };
+        if after.is_none() {
+            joints.again_us.remove(&session);
+        }
+        if let Some(held) = over.filter(|_| joints.held.has_of(session)) {
+            joints.held.go(session, &held);
+            self.go_on_after_ends(now);
+        }
+    }
+
+    /// A step is answered that its session may not have asked for from where it is: this leader may not know
+    /// it, and has told it nothing then of what it watches.
+    pub(super) fn answer_joint(
+        &mut self,
+        Target { gateway, token, .. }: Target,
+        session: SessionId,
+        reply: Result<Reply, Code>,
+    ) {
+        let home = self.coordination.homes.get(&session);
+        let told = home.filter(|home| home.gateway == gateway).map_or(u64::MAX, |home| home.told);
+        let zxid = self.state.coordination().last();
+        self.answer(gateway, token, Answer::Coordinated(Box::new(Answered { reply, zxid, told })));
+    }
+
+    /// A lead begins: what is prepared is held, and somebody is to find out what becomes of it.
+    pub(super) fn watch_over_joints(&mut self, now: Now) {
+        for (session, prepared) in self.state.coordination().prepared() {
+            let joints = &mut self.coordination.ends.joints;
+            joints.held.come(session, &prepared.touches());
+            joints.again_us.insert(session, now.mono_us);
+        }
+    }
+
+    /// A gateway is to find out what becomes of those that have waited for long.
+    pub(in super::super) fn remind_of_joints(&mut self, now: Now) {
+        let again_us = &mut self.coordination.ends.joints.again_us;
+        let mut due = Vec::new();
+        for (session, at_us) in again_us.iter_mut().filter(|(_, at_us)| **at_us <= now.mono_us) {
+            *at_us = now.mono_us + ENDS_AGAIN_US;
+            due.push(*session);
+        }
+        for session in due {
+            let kept = self.state.coordination().kept(session);
+            let Some((id, prepared)) = kept.and_then(Session::prepared) else { continue };
+            let notice = Notice::Undecided { session, id, shards: prepared.shards.clone() };
+            self.notice(self.config.beside, Token::default(), notice);
+        }
+    }
+}
