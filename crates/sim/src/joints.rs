@@ -2,10 +2,9 @@
 //! bytes on the disk, like the changes of one shard ([`crate::zxids`]). On the way it is found out whether
 //! every one of them was carried out everywhere or nowhere.
 
-use crate::disk::Disk;
 use crate::errand::as_change;
 use crate::spread::parts;
-use crate::zxids::changes;
+use crate::zxids::Logged;
 use check::coordination::{Answer, Asked, History, Reply, Request, Session, Zxid, code};
 use engine::coordination::Write;
 use engine::coordination::service::JointId;
@@ -46,12 +45,12 @@ impl Joint {
 type Joints = BTreeMap<(i64, JointId), Joint>;
 
 /// What every shard has, by its changes in their order.
-fn read(disk: &Disk, over: Spread) -> Result<Joints, String> {
+fn read(changes: &BTreeMap<ShardId, Vec<Logged>>) -> Joints {
     let mut joints = Joints::new();
-    for shard in over.shards() {
-        for (zxid, command) in changes(disk, shard)? {
-            let session = command.session.0;
-            match command.write {
+    for (&shard, changes) in changes {
+        for (zxid, command) in changes {
+            let (zxid, session) = (*zxid, command.session.0);
+            match command.write.clone() {
                 Write::Spread(Step::Prepare { id, shards, changes }) => {
                     let joint = joints.entry((session, id)).or_default();
                     joint.shards = shards;
@@ -67,7 +66,7 @@ fn read(disk: &Disk, over: Spread) -> Result<Joints, String> {
             }
         }
     }
-    Ok(joints)
+    joints
 }
 
 /// Whether all changes were carried out.
@@ -83,10 +82,10 @@ fn is_done(answer: &Answer) -> bool {
 /// asked for.
 pub fn stamp(
     history: &mut History,
-    disk: &Disk,
+    changes: &BTreeMap<ShardId, Vec<Logged>>,
     over: Spread,
 ) -> Result<BTreeMap<ShardId, BTreeSet<Zxid>>, String> {
-    let mut joints = read(disk, over)?;
+    let mut joints = read(changes);
     for ((session, id), joint) in &joints {
         let everywhere = joint.shards.iter().all(|shard| joint.committed.contains_key(shard));
         if !joint.committed.is_empty() && !everywhere {

@@ -93,11 +93,14 @@ fn judge_sessions(
         zxids::stamp(sessions, disk, HOME)?;
         return Ok(vec![coordination::check(sessions)]);
     }
-    let votes = joints::stamp(sessions, disk, over)?;
+    let changes: Result<BTreeMap<_, _>, String> =
+        over.shards().map(|shard| Ok((shard, zxids::changes(disk, shard)?))).collect();
+    let changes = changes?;
+    let votes = joints::stamp(sessions, &changes, over)?;
     let mut parts = Vec::new();
-    for shard in over.shards() {
+    for (shard, changes) in changes {
         let mut part = spread::part(sessions, over, shard);
-        zxids::stamp_part(&mut part, disk, shard, votes.get(&shard))?;
+        zxids::stamp_part(&mut part, changes, votes.get(&shard));
         if shard != HOME {
             spread::leave_sessions_alone(&mut part);
         }

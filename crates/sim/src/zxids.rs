@@ -92,14 +92,9 @@ fn stamp_sessions(history: &mut History, mut of: BTreeMap<i64, VecDeque<Logged>>
 /// The same for one shard of a tree that is spread, without the requests that end sessions. A session that is
 /// at several shards begins to end before it ends. What several shards have carried out together is where
 /// that was decided, also what this one has voted against (`votes`).
-pub fn stamp_part(
-    history: &mut History,
-    disk: &Disk,
-    shard: ShardId,
-    votes: Option<&BTreeSet<i64>>,
-) -> Result<(), String> {
+pub fn stamp_part(history: &mut History, changes: Vec<Logged>, votes: Option<&BTreeSet<i64>>) {
     let is_vote = |zxid| votes.is_some_and(|votes| votes.contains(&zxid));
-    let changes = with_joints(changes(disk, shard)?, is_vote);
+    let changes = with_joints(changes, is_vote);
     let mut ends: BTreeMap<i64, i64> = BTreeMap::new();
     let mut closings: BTreeMap<i64, i64> = BTreeMap::new();
     let mut closed = BTreeSet::new();
@@ -132,7 +127,6 @@ pub fn stamp_part(
     }
     history.sessions.iter_mut().for_each(|s| s.closed = closed.contains(&s.id));
     stamp_sessions(history, of);
-    Ok(())
 }
 
 /// The parts of what several shards carry out together, where they are carried out.

@@ -35,7 +35,7 @@ pub enum Place {
     At(ShardId),
     /// At all of them: the root, and what is above quotas.
     Everywhere,
-    /// At several, which do it together: see [`Spread::parts`].
+    /// At several. They change things together ([`Spread::parts`]), and are not looked at together.
     Several,
     /// There can be no such node: any shard knows that.
     Nowhere,

@@ -151,22 +151,19 @@ struct Client {
     several: several::Several,
     /// What is sent ahead.
     ahead: Option<Box<ahead::Ahead>>,
-    /// The `multi` over several shards that is under way, and which of them know what
-    /// becomes of it.
-    joint: Option<(u64, Vec<ShardId>)>,
 }
 
 /// A request whose answer is not said.
 struct Queued {
     seq: u64,
     outcome: Option<Outcome>,
-    /// The shard that has answered it although others before it are not answered.
-    by: Option<ShardId>,
+    /// Shards that have answered it although others before it are not answered, or others have not yet.
+    by: SmallVec<[ShardId; 1]>,
 }
 
 impl Queued {
     fn new(seq: u64) -> Self {
-        Self { seq, outcome: None, by: None }
+        Self { seq, outcome: None, by: SmallVec::new() }
     }
 }
 
@@ -229,6 +226,15 @@ impl Client {
         }
     }
 
+    /// A shard has answered, as of this change, and has told it so much before; whether all of that has come.
+    fn hears_answer(&mut self, shard: ShardId, zxid: Zxid, told: u64) -> bool {
+        let is_whole = self.part(shard).is_some_and(|part| part.told == told);
+        if is_whole {
+            self.hears(shard, zxid);
+        }
+        is_whole
+    }
+
     /// It may watch something at a shard from now on.
     fn note_watching(&mut self, shard: ShardId, of: &OfSession) {
         let watches = matches!(of, OfSession::Read { watch: true, .. } | OfSession::Watch { .. });
@@ -254,13 +260,10 @@ impl Client {
     /// The last request that a shard has answered before its client can be told: others before it are not
     /// answered, or others have not carried it out.
     fn last_ahead(&self, shard: ShardId) -> Option<u64> {
-        if let Some((seq, done)) = &self.joint {
-            // Nothing else is under way then.
-            return done.contains(&shard).then_some(*seq);
-        }
         // Nothing else is answered out of turn.
-        self.ahead.as_ref()?;
-        self.queue.iter().rev().find(|queued| queued.by == Some(shard)).map(|queued| queued.seq)
+        let out_of_turn = self.ahead.is_some() || self.turns.are_several_asked();
+        let mut queue = self.queue.iter().rev().filter(|_| out_of_turn);
+        queue.find(|queued| queued.by.contains(&shard)).map(|queued| queued.seq)
     }
 }
 
@@ -535,11 +538,10 @@ impl Gateway {
             Errand::Enter if reply == Err(Code::SessionMoved) => return self.entered(id, None),
             _ => {}
         }
-        let lost = client.part(shard).is_none_or(|part| part.told != told);
-        if lost || matches!(reply, Err(Code::SessionMoved)) {
+        let moved = matches!(reply, Err(Code::SessionMoved));
+        if moved || !client.hears_answer(shard, zxid, told) {
             return self.end_client(id);
         }
-        client.hears(shard, zxid);
         match errand {
             Errand::Request(seq) => {
                 self.client_answered(id, seq, zxid, reply);
@@ -620,7 +622,8 @@ impl Gateway {
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
         let zxid = client.told_up_to();
         if let Some(queued) = client.queued(seq) {
-            (queued.outcome, queued.by) = (Some((reply, zxid, at)), by);
+            queued.outcome = Some((reply, zxid, at));
+            queued.by.extend(by);
         }
         while let Some(client) = self.clients.clients.get_mut(id.0)
             && client.queue.front().is_some_and(|queued| queued.outcome.is_some())

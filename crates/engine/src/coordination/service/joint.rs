@@ -125,13 +125,13 @@ impl Coordination {
         self.prepared().flat_map(|(_, prepared)| prepared.touches().branches).collect()
     }
 
-    /// Whether changes concern branches with nodes of a session that ends: they are deleted whatever is held.
+    /// Whether changes concern what the end of a session changes as well: its nodes are deleted whatever is
+    /// held.
     fn have_ending_nodes(&self, changes: &[Change]) -> bool {
-        let mut nodes = self.ending.values().flat_map(|ending| &ending.session.ephemerals);
-        !self.ending.is_empty() && {
-            let branches = Touched::changes(changes).branches;
-            nodes.any(|node| branches.contains(&Branch::of(node)))
-        }
+        let nodes = self.ending.values().flat_map(|ending| &ending.session.ephemerals);
+        let ending = Touched::nodes(nodes).branches;
+        let touched = || Touched::changes(changes).branches;
+        !ending.is_empty() && touched().iter().any(|branch| ending.contains(branch))
     }
 
     pub(super) fn prepare(

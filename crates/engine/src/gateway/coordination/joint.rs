@@ -7,7 +7,7 @@
 use super::super::{Gateway, Job, mail::Pending, timer::Timer};
 use super::{Answered, Asked, CoordinationClient, turns::Waiting};
 use crate::coordination::service::{Command, JointId};
-use crate::coordination::spread::{HOME, Spread, Step};
+use crate::coordination::spread::{HOME, Step};
 use crate::coordination::{Ask, Code, Identity, Reply, SessionId, Write, Zxid};
 use crate::limits::JOINT_REST_US;
 use crate::message::{Answer, Body, ShardId};
@@ -168,18 +168,14 @@ impl Gateway {
         &mut self,
         client: CoordinationClient,
         (seq, asked, identities): Waiting,
-        spread: Spread,
+        places: BTreeMap<ShardId, Vec<usize>>,
     ) {
         let Some(session) = self.clients.clients.get(client.0).and_then(|client| client.session)
         else {
             return;
         };
         let Asked::Write(write) = asked else { return };
-        let places = spread.parts(write.changes());
         let shards = places.keys().copied().collect();
-        if let Some(client) = self.clients.clients.get_mut(client.0) {
-            client.joint = Some((seq, Vec::new()));
-        }
         let asker = Some(Asker { client, seq, write, identities, places });
         let (id, stage) = (JointId::default(), Stage::Resting);
         let joint = Joint::new((session, id), shards, asker, stage);
@@ -198,9 +194,8 @@ impl Gateway {
             return;
         }
         let (asker, stage) = (None, Stage::Settling);
-        let joint = Joint::new((session, id), shards, asker, stage);
+        let joint = Joint::new((session, id), shards.clone(), asker, stage);
         let job = self.jobs.insert(Job::Joint(Box::new(joint)));
-        let shards = self.joint(job).map(|joint| joint.shards.clone()).unwrap_or_default();
         self.tell_of_joint(job, shards);
     }
 
@@ -365,14 +360,15 @@ impl Gateway {
     /// What a shard has answered shows its client how much there is to know.
     fn joint_heard(&mut self, job: u64, shard: ShardId, answered: &Answered) {
         let Some(id) = self.asker_of(job) else { return };
-        let is_done = self.joint(job).is_some_and(|j| j.is_deciding() && j.obstacle.is_none());
+        let is_done = |joint: &&mut Joint| joint.is_deciding() && joint.obstacle.is_none();
+        let done = self.joint(job).filter(is_done).and_then(|joint| joint.asker.as_ref());
+        let done = done.map(|asker| asker.seq);
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
-        if client.part(shard).is_none_or(|part| part.told != answered.told) {
+        if !client.hears_answer(shard, answered.zxid, answered.told) {
             return self.end_client(id);
         }
-        client.hears(shard, answered.zxid);
-        if let Some((_, done)) = client.joint.as_mut().filter(|_| is_done) {
-            done.push(shard);
+        if let Some(queued) = done.and_then(|seq| client.queued(seq)) {
+            queued.by.push(shard);
         }
         if shard == HOME {
             client.turns.home_heard(self.now);
@@ -431,9 +427,6 @@ impl Gateway {
                 self.client_answered(client, seq, known.unwrap_or_default(), Err(code));
             }
             (None, Some((at, reply))) => self.client_answered(client, seq, at, reply),
-        }
-        if let Some(client) = self.clients.clients.get_mut(client.0) {
-            client.joint = None;
         }
         self.end_joint(job);
         self.turn_over(client);

@@ -22,8 +22,8 @@ pub(super) enum Plan {
     One(ShardId),
     /// To several; what each is asked.
     Several(Vec<(ShardId, OfSession)>),
-    /// To several, which do all of it or nothing.
-    Joint(Vec<ShardId>),
+    /// To several, which do all of it or nothing; which of the changes each has.
+    Joint(BTreeMap<ShardId, Vec<usize>>),
     /// Nowhere.
     Refused(Code),
 }
@@ -65,8 +65,8 @@ impl Plan {
         let of = match asked {
             Asked::Write(write) => {
                 let shard = spread.place_of_write(write).shard();
-                let joint = || spread.parts(write.changes()).into_keys().collect();
-                return shard.map_or_else(|| Self::Joint(joint()), Self::One);
+                let joint = || Self::Joint(spread.parts(write.changes()));
+                return shard.map_or_else(joint, Self::One);
             }
             Asked::Of(of) => of,
             Asked::Proved(_) => return Self::One(HOME),
@@ -142,7 +142,7 @@ impl Plan {
         match self {
             Self::One(shard) => vec![*shard],
             Self::Several(parts) => parts.iter().map(|(shard, _)| *shard).collect(),
-            Self::Joint(shards) => shards.clone(),
+            Self::Joint(places) => places.keys().copied().collect(),
             Self::Refused(_) => Vec::new(),
         }
     }

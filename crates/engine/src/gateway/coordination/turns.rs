@@ -49,6 +49,11 @@ impl Turns {
         self.home_us = now.mono_us;
     }
 
+    /// Whether something is under way that several shards answer, and nothing else.
+    pub fn are_several_asked(&self) -> bool {
+        self.open > 0 && self.at.is_none()
+    }
+
     fn lets(&self, shard: Option<ShardId>) -> bool {
         self.open == 0 || (shard.is_some() && self.at == shard)
     }
@@ -124,10 +129,10 @@ impl Gateway {
                     client.turns.at = None;
                     self.ask_several(id, seq, asked, parts);
                 }
-                Plan::Joint(_) => {
+                Plan::Joint(places) => {
                     client.turns.open += 1;
                     client.turns.at = None;
-                    self.ask_jointly(id, (seq, asked, identities), spread);
+                    self.ask_jointly(id, (seq, asked, identities), places);
                 }
             }
         }

@@ -118,14 +118,9 @@ impl Shard {
             return Some(request);
         }
         let Body::Coordinate(ask) = &request.body else { return Some(request) };
-        if ends.hides_some(std::iter::once(&**ask)) {
-            if ask.prepares() {
-                // What it holds at other shards may be what that end waits for.
-                let (gateway, token, session) = (request.gateway, request.token, ask.session());
-                self.answer_asked(gateway, token, session, Ok(Reply::Done));
-            } else {
-                self.keep_for_ends(now, request);
-            }
+        // What a joint `multi` holds at other shards may be what an end waits for: it is refused in its turn.
+        if !ask.prepares() && ends.hides_some(std::iter::once(&**ask)) {
+            self.keep_for_ends(now, request);
             return None;
         }
         if self.is_behind_units(ask) {

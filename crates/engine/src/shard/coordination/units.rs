@@ -19,7 +19,8 @@ use crate::pipeline::{Group, Place, StreamId};
 use adt::Ctx;
 use std::collections::BTreeMap;
 
-/// The units that are here and not settled.
+/// What is held, and by whom: by units that are here and not settled, or by what is prepared
+/// ([`super::joints`]).
 #[derive(Debug, Default)]
 pub(super) struct Units {
     /// By branch: how many of them change something, and how many only look.

@@ -18,11 +18,7 @@ const ELSEWHERE: ShardId = ShardId(0);
 /// Shard 1 of a tree that is spread, which Ann and Ben have entered. `/a` and `/b` are there, and `/a/own`
 /// is Ann's.
 fn story() -> Story {
-    let mut story = Story::of_shard(1);
-    story.shard.use_level(Level::STREAMED);
-    story.shard.lead(story.now, 1);
-    story.enter(G, ANN, 100);
-    story.enter(G, BEN, 101);
+    let mut story = Story::of_both(Level::STREAMED);
     for change in [create("/a", false), create("/b", false), create("/a/own", true)] {
         story.write(ANN, change);
     }

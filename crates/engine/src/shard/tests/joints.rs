@@ -16,11 +16,7 @@ const ID: JointId = JointId { joined: Zxid(100), number: 1 };
 
 /// A leader of shard 1 that both have entered; `/a` and `/b` are there, and `/b/own` is Ben's.
 fn story() -> Story {
-    let mut story = Story::of_shard(1);
-    story.shard.use_level(Level::JOINT);
-    story.shard.lead(story.now, 1);
-    story.enter(G, ANN, 100);
-    story.enter(G, BEN, 101);
+    let mut story = Story::of_both(Level::JOINT);
     story.write(ANN, create("/a", false));
     story.write(ANN, create("/b", false));
     story.write(BEN, create("/b/own", true));

@@ -22,6 +22,16 @@ impl Story {
         story
     }
 
+    /// A leader of one that both have entered.
+    pub(super) fn of_both(level: Level) -> Self {
+        let mut story = Self::of_shard(1);
+        story.shard.use_level(level);
+        story.shard.lead(story.now, 1);
+        story.enter(G, ANN, 100);
+        story.enter(G, BEN, 101);
+        story
+    }
+
     /// One that Ann has departed from, whose `/a` is hidden until her end is known, and that Ben has entered.
     fn without_ann() -> Self {
         let mut story = Self::of_shard(1);
