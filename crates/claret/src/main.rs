@@ -71,7 +71,19 @@ fn end(done: Result<String, String>) -> ExitCode {
     }
 }
 
+/// Lets a panic of any thread end the process: a broken invariant must not be carried on with by
+/// the threads beside it. Said here and not by the build profile, so that tests, which need to
+/// unwind, share their builds with the program.
+fn end_at_a_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
+}
+
 fn main() -> ExitCode {
+    end_at_a_panic();
     match Cli::parse().job {
         Job::Serve(args) => serve::main(&args),
         Job::Bench(args) => bench::main(&args),
