@@ -46,15 +46,15 @@ def probe_document(*words):
     return json.loads(done.stdout)
 
 
-def older_binary():
-    """A program of before the last new level: the variable `CLARET_OLDER_BIN`."""
-    path = os.environ.get("CLARET_OLDER_BIN")
-    if not path:
-        pytest.skip("CLARET_OLDER_BIN does not name a claret binary to upgrade from")
-    return path
+def _ports_of_this_process():
+    """Ports to give, in random order; processes that run tests side by side have different ones."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    own = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ports = range(10_000 + own, 32_000, processes)
+    return iter(random.sample(ports, len(ports)))
 
 
-_ports = iter(random.sample(range(10_000, 32_000), 22_000))
+_ports = _ports_of_this_process()
 
 
 def free_port():

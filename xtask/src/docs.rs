@@ -4,6 +4,9 @@ use crate::paths;
 use crate::process::{cargo, command, judge, output, start};
 use std::fs;
 
+/// Builds the program that tests use; what the README's first command builds.
+pub const BUILD: &[&str] = &["build", "--locked", "--package", "claret"];
+
 const REFERENCE: &str = "docs/reference/commands.md";
 
 /// Writes the reference.
@@ -27,7 +30,7 @@ pub fn check() -> Result<(), String> {
 }
 
 fn generate() -> Result<String, String> {
-    start(&mut cargo(&["build", "--release", "--locked", "--package", "claret"]))?;
+    start(&mut cargo(BUILD))?;
     let mut commands = command(paths::claret(), &["commands", "--markdown"]);
     let (status, text) = output(&mut commands)?;
     judge(&commands, status)?;

@@ -11,7 +11,6 @@ mod deny;
 mod docs;
 mod fuzz;
 mod night;
-mod older;
 mod paths;
 mod process;
 mod report;
@@ -20,19 +19,21 @@ mod simulation;
 mod test;
 mod tidy;
 
-use simulation::{LOCKS, PIPELINES};
+use simulation::{LOCKS, PIPELINES, TREES};
 use std::process::ExitCode;
 
 const HELP: &str = "\
 usage: cargo xtask <task>
 
   test             everything that a change must pass: installs what is missing, then formatting,
-                   tidy, lints, dependencies, tests, release build, black-box tests, simulation
+                   tidy, builds, lints, tests, dependencies, black-box tests, simulation; says
+                   what each step took and fails when all of them take too long
   setup            only the first step of `test`: install what the tests need
   tidy             only the rules about the repository itself (also: cargo test -p xtask)
   docs [--check]   write docs/reference/commands.md from the binary, or compare it
-  night [pipelines | locks] [MINUTES]
-                   simulate new seeds for so long (480 unless told), add a row to the ledger
+  night [pipelines | locks | trees] [MINUTES]
+                   simulate new seeds for so long (480 unless told), with the program as it is
+                   shipped, and add a row to the ledger
   fuzz [SECONDS]   run every fuzz target for so long (60 unless told)
 ";
 
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         ["docs", "--check"] => docs::check(),
         ["night", "pipelines", rest @ ..] => night(rest, PIPELINES),
         ["night", "locks", rest @ ..] => night(rest, LOCKS),
+        ["night", "trees", rest @ ..] => night(rest, TREES),
         ["night", rest @ ..] => night(rest, &[]),
         ["fuzz"] => fuzz::run(60),
         ["fuzz", seconds] => number("SECONDS", seconds).and_then(fuzz::run),

@@ -62,7 +62,7 @@ pub fn run(minutes: u64, about: &'static [&'static str]) -> Result<(), String> {
 fn batch(first: u64, about: &[&str]) -> Result<Summary, String> {
     let (first, count) = (first.to_string(), BATCH.to_string());
     let words = [&["--first", &first, "--seeds", &count], about].concat();
-    simulation::run(&words).map(|(_, summary)| summary)
+    simulation::run(&paths::shipped(), &words).map(|(_, summary)| summary)
 }
 
 /// The seed after those of the last row.

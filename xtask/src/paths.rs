@@ -16,8 +16,13 @@ pub fn target() -> PathBuf {
     }
 }
 
-/// The release binary, which may not have been built yet.
+/// The binary that tests use, which may not have been built yet.
 pub fn claret() -> PathBuf {
+    target().join("debug").join("claret")
+}
+
+/// The binary as it is shipped, which may not have been built yet.
+pub fn shipped() -> PathBuf {
     target().join("release").join("claret")
 }
 

@@ -25,13 +25,24 @@ pub enum Outcome {
 /// The steps so far.
 pub struct Report {
     started: Instant,
+    /// What all steps may take together.
+    budget: Duration,
+    /// What each took, in seconds.
+    steps: Vec<(String, f64)>,
     total: Count,
     failures: Vec<String>,
 }
 
 impl Report {
-    pub fn new() -> Self {
-        Self { started: Instant::now(), total: Count::default(), failures: Vec::new() }
+    /// A report without steps, which may take so many seconds.
+    pub fn new(budget_seconds: u64) -> Self {
+        Self {
+            started: Instant::now(),
+            budget: Duration::from_secs(budget_seconds),
+            steps: Vec::new(),
+            total: Count::default(),
+            failures: Vec::new(),
+        }
     }
 
     /// Runs a step and adds it up. Returns whether it ran without a failure.
@@ -39,6 +50,7 @@ impl Report {
         println!("\n== {name}");
         let begin = Instant::now();
         let result = run();
+        self.steps.push((name.to_owned(), begin.elapsed().as_secs_f64()));
         let took = seconds(begin.elapsed());
         match result {
             Ok(Outcome::Ran(count)) if count.failed == 0 => {
@@ -65,9 +77,29 @@ impl Report {
         false
     }
 
-    /// Prints the failures again, where they can be seen, and the counts as the last line.
-    pub fn finish(self) -> Result<(), String> {
-        println!("\n== result after {}", seconds(self.started.elapsed()));
+    /// A line for each step with its seconds and its part of the whole, and one for the whole.
+    fn table(&self, whole: Duration) -> String {
+        let whole_s = whole.as_secs_f64();
+        let width = self.steps.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+        let line = |name: &str, took_s: f64| {
+            let percent = 100.0 * took_s / whole_s.max(f64::MIN_POSITIVE);
+            format!("{name:width$}  {took_s:7.1} s  {percent:3.0} %\n")
+        };
+        let steps: String = self.steps.iter().map(|(name, took_s)| line(name, *took_s)).collect();
+        steps + &line("all", whole_s)
+    }
+
+    /// Prints what each step took, the failures again, where they can be seen, and the counts as the
+    /// last line. Steps that took longer than the budget together are a failure.
+    pub fn finish(mut self) -> Result<(), String> {
+        let took = self.started.elapsed();
+        println!("\n== result after {}", seconds(took));
+        print!("{}", self.table(took));
+        if took > self.budget {
+            self.total.failed += 1;
+            let budget = seconds(self.budget);
+            self.failures.push(format!("budget: all steps together may take {budget}"));
+        }
         for failure in &self.failures {
             println!("FAILED {failure}");
         }
@@ -136,13 +168,28 @@ mod tests {
 
     #[test]
     fn a_report_with_a_failure_is_an_error() {
-        let mut report = Report::new();
+        let mut report = Report::new(3600);
         assert!(report.step("fine", || Ok(Outcome::Ran(Count { passed: 2, failed: 0 }))));
         assert!(!report.step("absent", || Ok(Outcome::NotRun("nothing there".into()))));
         assert!(!report.step("half", || Ok(Outcome::Ran(Count { passed: 1, failed: 4 }))));
         assert!(!report.step("broken", || Err("it broke".into())));
         assert_eq!(report.total, Count { passed: 3, failed: 5 });
         assert_eq!(report.finish(), Err("2 steps failed".into()));
+    }
+
+    #[test]
+    fn steps_are_a_table_and_more_than_the_budget_is_a_failure() {
+        let mut report = Report::new(0);
+        assert!(report.step("fine", || Ok(Outcome::Ran(Count::ONE))));
+        assert!(report.step("with a longer name", || Ok(Outcome::Ran(Count::ONE))));
+        report.steps = vec![("fine".into(), 30.04), ("with a longer name".into(), 90.0)];
+        let table = "\
+fine                     30.0 s   25 %
+with a longer name       90.0 s   75 %
+all                     120.0 s  100 %
+";
+        assert_eq!(report.table(Duration::from_secs(120)), table);
+        assert_eq!(report.finish(), Err("one step failed".into()));
     }
 
     #[test]

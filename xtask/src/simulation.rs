@@ -4,14 +4,18 @@ use crate::paths;
 use crate::process::{command, judge, limited, output, show};
 use crate::report::{Count, Outcome};
 use serde_json::Value;
+use std::path::Path;
 use std::process::ExitStatus;
 
 /// Bound on one run, in seconds; a simulation that hangs has found something.
 const RUN_SECONDS: u64 = 600;
 
-/// Seeds per change, and seeds within which every planted bug must be found. The long form is
-/// `cargo xtask night`.
-const SEEDS: &str = "200";
+/// Seeds of each kind per change, after those that the tests of the simulator go through. The long
+/// form is `cargo xtask night`.
+const SEEDS: &[&str] = &["--first", "101", "--seeds", "100"];
+
+/// Seeds within which every planted bug must be found.
+const PLANT_SEEDS: &str = "200";
 
 /// Runs that are about pipelines over several shards.
 pub const PIPELINES: &[&str] = &["--pipelines"];
@@ -19,23 +23,31 @@ pub const PIPELINES: &[&str] = &["--pipelines"];
 /// Runs that are about locks.
 pub const LOCKS: &[&str] = &["--locks"];
 
+/// Runs that are about trees of the coordination service over several shards.
+pub const TREES: &[&str] = &["--trees"];
+
 /// The short simulation; a failing seed is shown with the command that repeats it.
 pub fn short() -> Result<Outcome, String> {
-    judged(&["--seeds", SEEDS])
+    judged(SEEDS)
 }
 
 /// The same of runs that are about pipelines.
 pub fn short_of_pipelines() -> Result<Outcome, String> {
-    judged(&[&["--seeds", SEEDS], PIPELINES].concat())
+    judged(&[SEEDS, PIPELINES].concat())
 }
 
 /// The same of runs that are about locks.
 pub fn short_of_locks() -> Result<Outcome, String> {
-    judged(&[&["--seeds", SEEDS], LOCKS].concat())
+    judged(&[SEEDS, LOCKS].concat())
+}
+
+/// The same of runs that are about trees.
+pub fn short_of_trees() -> Result<Outcome, String> {
+    judged(&[SEEDS, TREES].concat())
 }
 
 fn judged(words: &[&str]) -> Result<Outcome, String> {
-    let (status, summary) = run(words)?;
+    let (status, summary) = run(&paths::claret(), words)?;
     let Summary { seeds, failures, simulated_s, transactions, cpu_s, .. } = summary;
     println!(
         "{seeds} seeds, {simulated_s:.0} simulated seconds in {cpu_s:.0} of a processor, \
@@ -52,7 +64,7 @@ fn judged(words: &[&str]) -> Result<Outcome, String> {
 
 /// Each planted bug must be found: a simulation that cannot fail proves nothing.
 pub fn planted_bugs() -> Result<Outcome, String> {
-    let (_, document) = sim(&["--plant", "all", "--seeds", SEEDS])?;
+    let (_, document) = sim(&paths::claret(), &["--plant", "all", "--seeds", PLANT_SEEDS])?;
     let plants = document["plants"].as_array().ok_or("claret sim printed no `plants`")?;
     let mut count = Count::default();
     for plant in plants {
@@ -71,14 +83,14 @@ pub fn planted_bugs() -> Result<Outcome, String> {
     Ok(Outcome::Ran(count))
 }
 
-/// Simulates some seeds. A seed that fails is not an error: it is in the summary.
-pub fn run(words: &[&str]) -> Result<(ExitStatus, Summary), String> {
-    let (status, document) = sim(words)?;
+/// Simulates some seeds with a program. A seed that fails is not an error: it is in the summary.
+pub fn run(program: &Path, words: &[&str]) -> Result<(ExitStatus, Summary), String> {
+    let (status, document) = sim(program, words)?;
     Ok((status, Summary::read(&document)?))
 }
 
-fn sim(words: &[&str]) -> Result<(ExitStatus, Value), String> {
-    let mut inner = command(paths::claret(), &["sim", "--json"]);
+fn sim(program: &Path, words: &[&str]) -> Result<(ExitStatus, Value), String> {
+    let mut inner = command(program, &["sim", "--json"]);
     inner.args(words);
     println!("$ {}", show(&inner));
     let mut limited = limited(RUN_SECONDS, &inner);

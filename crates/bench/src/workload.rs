@@ -53,7 +53,7 @@ impl Ops {
         let end = self.bytes.len() - 2;
         let digits = key.1.checked_ilog10().map_or(1, |log| log as usize + 1);
         let start = end - key.0.len() - digits;
-        debug_assert!(start > before);
+        assert!(start > before);
         words.iter().for_each(|word| resp::word(&mut self.bytes, word));
         let end_of_command = self.bytes.len();
         self.list.push(Op { end: end_of_command, key: (start, end), read, joined: false });

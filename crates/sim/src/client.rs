@@ -388,7 +388,7 @@ impl Client {
             return vec![Wish::Sleep(self.random.tail(RETRY_US))];
         }
         let Some(running) = self.running.take() else { return Vec::new() };
-        debug_assert!(now_us >= running.invoked_us);
+        assert!(now_us >= running.invoked_us);
         self.mark_end(&running, kind);
         let answered = match running.script.form {
             Form::Pipeline => running.replies.len(),

@@ -301,7 +301,7 @@ fn shape(random: &mut Random, plant: Option<Plant>) -> Shape {
             tree: 1,
         };
     }
-    debug_assert!(founders <= REPLICAS_MAX as u64);
+    assert!(founders <= REPLICAS_MAX as u64);
     // In every other cluster there are no more than that, so that many are small and quick.
     let spare = if random.percent(50) { 0 } else { random.below(MACHINES_MAX - founders + 1) };
     let machines = (founders + spare).max(3) as u16;

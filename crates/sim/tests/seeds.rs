@@ -1,7 +1,7 @@
 //! What every change has to survive: seeds without a failure, the same run from the same seed, rare
-//! things that are still come across, and planted bugs that are noticed.
+//! things that are still come across. Planted bugs are noticed in a step of their own.
 
-use sim::{Focus, Plant, Report, run};
+use sim::{Focus, Report, run};
 
 /// Seeds in which everything that goes wrong goes wrong, and everything rare is seen.
 const SEEDS: u64 = 80;
@@ -126,13 +126,4 @@ fn the_same_seed_gives_the_same_run() {
         run(3, Focus::Everything, None).outcome.trace_hash,
         run(4, Focus::Everything, None).outcome.trace_hash
     );
-}
-
-#[test]
-fn planted_bugs_are_noticed() {
-    for plant in Plant::ALL {
-        let found =
-            (1..=200).find(|seed| run(*seed, Focus::Everything, Some(plant)).failure.is_some());
-        assert!(found.is_some(), "{} stays unnoticed for 200 seeds", plant.name());
-    }
 }

@@ -145,7 +145,7 @@ impl<'a> Stream<'a> {
                         self.watch(path, kind);
                     }
                 }
-                debug_assert!(*since <= zxid);
+                assert!(*since <= zxid);
                 self.due.extend(missed.into_iter().map(|event| (zxid, event)));
             }
             Request::Unwatch(path) => {

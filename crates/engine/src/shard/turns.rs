@@ -474,7 +474,7 @@ impl Shard {
         }
         let Some(turn) = self.turns.end(number) else { return };
         if turn.told {
-            debug_assert!(!nothing, "what was told has come true");
+            assert!(!nothing, "what was told has come true");
         } else {
             self.count_wait(turn.op(), &answer, turn.since_us, now);
         }
