@@ -30,7 +30,7 @@ usage: cargo xtask <task>
                    what each step took and fails when all of them take too long
   setup            only the first step of `test`: install what the tests need
   tidy             only the rules about the repository itself (also: cargo test -p xtask)
-  docs [--check]   write docs/reference/commands.md from the binary, or compare it
+  docs [--check]   write what documents say of commands from the binary, or compare it
   night [pipelines | locks | trees] [MINUTES]
                    simulate new seeds for so long (480 unless told), with the program as it is
                    shipped, and add a row to the ledger

@@ -9,7 +9,7 @@ mod tests;
 use crate::command::commands;
 use crate::{
     ArgBuf, Args, Command, CommandSpec, Compound, ErrorReply, Flags, Keys, Merge, Op, Plan, Record,
-    Reply, Value, types::Corrupt, types::ValueSink, types::ValueSource,
+    Reply, Value, known, types::Corrupt, types::ValueSink, types::ValueSource,
 };
 use std::sync::Arc;
 
@@ -284,7 +284,8 @@ fn parse_copy(args: &Args<'_>) -> Result<Command, ErrorReply> {
 fn parse_object(args: &Args<'_>) -> Result<Command, ErrorReply> {
     match args.len() {
         3 if args.is(1, "ENCODING") => Ok(Command::Single(args.blob(2)?, Op::Key(KeyOp::Encoding))),
-        _ => Err(ErrorReply::err("only OBJECT ENCODING key is known here")),
+        _ => Err(known::not_built(args)
+            .unwrap_or_else(|| ErrorReply::err("only OBJECT ENCODING key is known here"))),
     }
 }
 
@@ -292,7 +293,8 @@ fn parse_memory(args: &Args<'_>) -> Result<Command, ErrorReply> {
     if args.len() >= 3 && args.is(1, "USAGE") {
         Ok(Command::Single(args.blob(2)?, Op::Key(KeyOp::Usage)))
     } else {
-        Err(ErrorReply::err("only MEMORY USAGE key is known here"))
+        Err(known::not_built(args)
+            .unwrap_or_else(|| ErrorReply::err("only MEMORY USAGE key is known here")))
     }
 }
 

@@ -15,6 +15,7 @@ pub mod counter;
 pub mod glob;
 pub mod hash;
 pub mod key;
+pub mod known;
 #[cfg(test)]
 mod laws;
 pub mod list;

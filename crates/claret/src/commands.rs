@@ -1,24 +1,32 @@
-//! `claret commands`: the reference of all commands, from the table that executes them.
+//! `claret commands`: the reference of all commands, from the table that executes them, and what
+//! there is of the commands of Redis and Valkey.
 
 use clap::Args;
+use engine::gateway::command_docs;
 use std::io::Write;
 use std::process::ExitCode;
 
 /// Arguments of `claret commands`.
 #[derive(Args, Debug)]
 pub struct CommandsArgs {
-    /// Print the page of the documentation (the only form there is).
+    /// Print the page of the documentation.
     #[arg(long)]
     markdown: bool,
+    /// Print what there is of each command of Redis and Valkey, and why the others are absent.
+    #[arg(long, conflicts_with = "markdown")]
+    differences: bool,
 }
 
 /// Runs the command.
 pub fn main(args: &CommandsArgs) -> ExitCode {
-    if !args.markdown {
-        eprintln!("say --markdown: that is the only form there is");
-        return ExitCode::from(2);
-    }
-    let page = engine::gateway::command_docs::markdown();
+    let page = match (args.markdown, args.differences) {
+        (true, _) => command_docs::markdown(),
+        (false, true) => command_docs::differences(),
+        (false, false) => {
+            eprintln!("say --markdown or --differences");
+            return ExitCode::from(2);
+        }
+    };
     match std::io::stdout().write_all(page.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,

@@ -234,7 +234,7 @@ fn connections_have_names_and_users() {
          CLIENT GETNAME => web
          CLIENT ID => 1
          CLIENT NO-EVICT ON => OK
-         CLIENT TRACKING ON => !ERR client-side caching is not offered by this server
+         CLIENT TRACKING ON => !ERR 'CLIENT TRACKING' is not built in Claret: see docs/guide/differences.md
          SELECT 0 => OK
          SELECT 1 => !ERR DB index is out of range
          ECHO hello => hello

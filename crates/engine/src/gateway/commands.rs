@@ -8,10 +8,13 @@ use super::session::Mode;
 use super::{Gateway, acl, command_docs, info};
 use crate::message::{Body, Now};
 use adt::scan::ScanArgs;
-use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Reply, glob};
+use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Reply, glob, known};
 
 /// The error for a subcommand that does not exist.
 pub(super) fn unknown_subcommand(args: &Args<'_>) -> ErrorReply {
+    if let Some(error) = known::not_built(args) {
+        return error;
+    }
     let word = args.get(1).unwrap_or_default();
     let shown = String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
     let name = String::from_utf8_lossy(args.get(0).unwrap_or_default()).to_ascii_uppercase();

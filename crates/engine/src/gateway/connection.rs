@@ -133,9 +133,6 @@ impl Gateway {
             b"reply" => self.client_reply(id, args),
             b"request" => self.client_request(id, args),
             b"order" => self.client_order(id, args),
-            b"tracking" | b"caching" | b"getredir" | b"trackinginfo" => {
-                ErrorReply::err("client-side caching is not offered by this server").into()
-            }
             b"maint_notifications" => {
                 ErrorReply::err("maintenance notifications are not offered by this server").into()
             }

@@ -7,7 +7,7 @@ use super::{Gateway, session_commands};
 use crate::level::Level;
 use crate::limits::PIPELINE_REQUESTS_MAX;
 use crate::message::Now;
-use adt::{ArgBuf, Args, Command, CommandSpec, ErrorReply, Flags, Handler, Reply};
+use adt::{ArgBuf, Args, Command, CommandSpec, ErrorReply, Flags, Handler, Reply, known};
 
 /// How a command of the session went.
 pub(super) enum Handled {
@@ -256,8 +256,11 @@ pub(super) fn too_new() -> ErrorReply {
     ErrorReply::err(text)
 }
 
-/// The error for a name that is no command, word by word as Redis has it.
+/// The error for a name that is no command, word by word as Redis has it, unless Redis knows it.
 fn unknown(args: &Args<'_>) -> ErrorReply {
+    if let Some(error) = known::not_built(args) {
+        return error;
+    }
     let shown = |word: &[u8], most: usize| {
         String::from_utf8_lossy(&word[..word.len().min(most)]).into_owned()
     };

@@ -3,8 +3,9 @@
 use adt::{Args, Blob, ErrorReply, Reply};
 use std::fmt;
 
-/// Version of Redis whose behaviour clients may expect. They compare it to choose features.
-pub const REDIS_VERSION: &str = "7.4.0";
+/// Version of Redis whose behaviour clients may expect. They compare it to choose features, so it
+/// is none whose new commands are absent.
+pub const REDIS_VERSION: &str = "7.2.0";
 /// Longest name or library attribute of a client, in bytes.
 pub const CLIENT_NAME_BYTES_MAX: usize = 256;
 

@@ -2,6 +2,7 @@
 
 use super::{flag_names, units};
 use crate::gateway::session_commands::all;
+use adt::known::{self, Standing};
 use adt::{CommandSpec, Keys, record};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -78,8 +79,13 @@ fn command(page: &mut String, spec: &CommandSpec) {
     }
     let categories: Vec<_> = units().categories_of(spec).map(|c| format!("`@{c}`")).collect();
     put(page, format_args!("- Access control: {}\n", categories.join(" ")));
-    if name == "txn" || name.contains('.') {
-        page.push_str("- Redis does not have it.\n");
+    match known::lookup(name).map(|known| known.standing) {
+        None => page.push_str("- Redis does not have it.\n"),
+        Some(Standing::Partly(how)) => {
+            let how: Vec<_> = how.split_whitespace().collect();
+            put(page, format_args!("- Compared with Redis: {}.\n", how.join(" ")));
+        }
+        Some(_) => {}
     }
 }
 

@@ -3,13 +3,16 @@
 //! Everything comes from the command table. Shapes are those of Redis 7, which clients parse to
 //! find keys and to print help.
 
+mod differences;
 mod docs;
 mod markdown;
 
+pub use differences::differences;
 pub use docs::docs;
 pub use markdown::markdown;
 
 use super::acl::units;
+use super::commands::unknown_subcommand;
 use super::session_commands::{all, lookup};
 use adt::syntax::{self, Part};
 use adt::{Args, CommandSpec, ErrorReply, Flags, Keys, Reply, glob};
@@ -30,10 +33,7 @@ pub fn reply(args: &Args<'_>) -> Result<Reply, ErrorReply> {
         b"list" => list(args),
         b"getkeys" => get_keys(args),
         b"count" => Err(ErrorReply::err("wrong number of arguments for 'command|count' command")),
-        _ => Err(ErrorReply::err(format!(
-            "unknown subcommand '{}'. Known are COUNT, DOCS, GETKEYS, INFO and LIST.",
-            sub.escape_ascii()
-        ))),
+        _ => Err(unknown_subcommand(args)),
     }
 }
 
@@ -277,6 +277,7 @@ mod tests {
             ("command getkeys ping", "The command has no key arguments"),
             ("command getkeys sintercard 9 a b", "Invalid arguments"),
             ("command nonsense", "unknown subcommand"),
+            ("command getkeysandflags get a", "'COMMAND GETKEYSANDFLAGS' is not built in Claret"),
             ("command list filterby", "syntax error"),
         ] {
             assert!(ask(line).unwrap_err().contains(error), "{line}");

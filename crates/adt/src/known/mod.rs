@@ -1,0 +1,194 @@
+//! What Redis and Valkey have, and what Claret has of it: one table, `commands.txt`.
+//!
+//! The server answers from it, so that a program that wants something absent is told so instead
+//! of "unknown command"; the user's guide shows it; tests compare it with the command table.
+
+use crate::{Args, ErrorReply};
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+const TABLE: &str = include_str!("commands.txt");
+/// Longest name, in bytes. A longer word of a client is none.
+const NAME_BYTES_MAX: usize = 32;
+const WHERE: &str = "docs/guide/differences.md";
+
+/// What Claret has of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// It does what it does in Redis.
+    Yes,
+    /// It is there; the words say what differs or is missing.
+    Partly(&'static str),
+    /// It is to come; the words say with what.
+    Planned(&'static str),
+    /// It is absent; the words say why, or what to use instead.
+    No(&'static str),
+}
+
+impl Standing {
+    /// Whether the command is there.
+    pub fn is_built(self) -> bool {
+        matches!(self, Self::Yes | Self::Partly(_))
+    }
+}
+
+/// One command, or sub-command, of Redis or Valkey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its name in lower case; a sub-command's is `container|name`.
+    pub name: &'static str,
+    /// What it is about: a heading.
+    pub group: &'static str,
+    /// The version that it came with, `8.4` of Redis or `V9.0` of Valkey, if that is after 7.2.
+    pub since: Option<&'static str>,
+    /// What Claret has of it.
+    pub standing: Standing,
+}
+
+struct Table {
+    rows: Vec<Known>,
+    positions: HashMap<&'static str, usize>,
+}
+
+/// All rows, group by group.
+pub fn all() -> &'static [Known] {
+    &table().rows
+}
+
+/// What is known of a name, in lower case.
+pub fn lookup(name: &str) -> Option<&'static Known> {
+    let table = table();
+    table.positions.get(name).map(|&i| &table.rows[i])
+}
+
+/// The error for a call of something that Redis or Valkey has and Claret has not: a command, or
+/// a sub-command of one that is there.
+pub fn not_built(args: &Args<'_>) -> Option<ErrorReply> {
+    let word = |i| {
+        let word = args.get(i).filter(|word| word.len() <= NAME_BYTES_MAX)?;
+        Some(std::str::from_utf8(word).ok()?.to_ascii_lowercase())
+    };
+    let command = lookup(&word(0)?)?;
+    let sub = || lookup(&format!("{}|{}", command.name, word(1)?));
+    let known = if command.standing.is_built() { sub()? } else { command };
+    (!known.standing.is_built()).then(|| {
+        let shown = shown(known.name);
+        ErrorReply::err(format!("'{shown}' is not built in Claret: see {WHERE}"))
+    })
+}
+
+/// A name as it is typed.
+pub fn shown(name: &str) -> String {
+    name.to_uppercase().replace('|', " ")
+}
+
+/// The table is built once, when it is first asked for.
+fn table() -> &'static Table {
+    static BUILT: OnceLock<Table> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let rows = read(TABLE);
+        let positions = rows.iter().enumerate().map(|(i, row)| (row.name, i)).collect();
+        Table { rows, positions }
+    })
+}
+
+/// Reads the table, which is a part of the program: what does not read is a broken invariant.
+fn read(text: &'static str) -> Vec<Known> {
+    let mut rows = Vec::new();
+    let mut group = "";
+    for entry in entries(text) {
+        let (kind, rest) = entry.split_once(' ').expect("a kind and names");
+        if kind == "group" {
+            group = rest.trim();
+            continue;
+        }
+        let (names, words) = rest.split_once("::").unwrap_or((rest, ""));
+        let standing = match (kind, words.trim()) {
+            ("yes", "") => Standing::Yes,
+            ("partly", words) if !words.is_empty() => Standing::Partly(words),
+            ("planned", words) if !words.is_empty() => Standing::Planned(words),
+            ("no", words) if !words.is_empty() => Standing::No(words),
+            _ => panic!("neither a kind nor a reason: {entry}"),
+        };
+        for word in names.split_whitespace() {
+            let (name, since) = word.split_once('@').map_or((word, None), |(n, v)| (n, Some(v)));
+            rows.push(Known { name, group, since, standing });
+        }
+    }
+    rows
+}
+
+/// The entries of the table, each with the indented lines that belong to it.
+fn entries(text: &'static str) -> Vec<&'static str> {
+    let mut entries = Vec::new();
+    let mut begin = None;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let goes_on = line.starts_with("  ");
+        if !goes_on {
+            entries.extend(begin.take().map(|from: usize| text[from..at].trim()));
+            let empty = line.trim().is_empty() || line.starts_with('#');
+            begin = (!empty).then_some(at);
+        }
+        at += line.len();
+    }
+    entries.extend(begin.map(|from| text[from..].trim()));
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ArgBuf;
+
+    fn told(line: &str) -> Option<String> {
+        not_built(&ArgBuf::of(line.split(' ')).args()).map(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_name_stands_once_and_below_a_group() {
+        assert_eq!(table().positions.len(), all().len());
+        for row in all() {
+            assert!(!row.group.is_empty() && row.name == row.name.to_lowercase(), "{row:?}");
+            let (command, sub) = row.name.split_once('|').unwrap_or((row.name, ""));
+            let container = lookup(command).unwrap_or_else(|| panic!("{command} of {row:?}"));
+            let odd = row.standing.is_built() && !container.standing.is_built();
+            assert!(command.len().max(sub.len()) <= NAME_BYTES_MAX, "{row:?}");
+            assert!(sub.is_empty() || !odd, "{row:?} is there and its container is not");
+        }
+    }
+
+    #[test]
+    fn a_version_is_one_after_7_2() {
+        for row in all() {
+            let Some(since) = row.since else { continue };
+            let (major, minor) = since.trim_start_matches('V').split_once('.').expect("a version");
+            let version: (u32, u32) = (major.parse().unwrap(), minor.parse().unwrap());
+            assert!(((7, 3)..(10, 0)).contains(&version), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_absent_is_told_by_its_name() {
+        let built = |name: &str| {
+            Some(format!("ERR '{name}' is not built in Claret: see docs/guide/differences.md"))
+        };
+        assert_eq!(told("xadd s * a b"), built("XADD"));
+        assert_eq!(told("EVAL x 0"), built("EVAL"));
+        assert_eq!(told("client tracking on"), built("CLIENT TRACKING"));
+        assert_eq!(told("Object freq k"), built("OBJECT FREQ"));
+        assert_eq!(told("FUNCTION nosuch"), built("FUNCTION"));
+        for other in ["get a", "nosuch", "client id", "client nosuch", "client", "txn begin"] {
+            assert_eq!(told(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn entries_go_on_where_lines_are_indented() {
+        let rows = read("# a\ngroup A b\nyes x\n  y@8.0\n\nno z|w@V9.0 :: why\n  so\n");
+        let names: Vec<_> = rows.iter().map(|row| (row.name, row.since)).collect();
+        assert_eq!(names, [("x", None), ("y", Some("8.0")), ("z|w", Some("V9.0"))]);
+        assert_eq!(rows[2].standing, Standing::No("why\n  so"));
+        assert_eq!(rows[0].group, "A b");
+    }
+}
