@@ -79,6 +79,11 @@ pub const ENTRY_BYTES_MAX: usize = 4 << 20;
 /// Bytes of commands that a worker takes in while its log is being written; it reads nothing more
 /// from clients until the disk has caught up.
 pub const UNLOGGED_BYTES_MAX: usize = 64 << 20;
+/// Fewest bytes of memory that an operator may give to logs: a full entry is made while others are
+/// written.
+pub const LOG_MEMORY_BYTES_MIN: u64 = 2 * ENTRY_BYTES_MAX as u64;
+/// Fewest bytes of memory for logs where the operator has not said how many.
+pub const LOG_MEMORY_BYTES_LEAST: u64 = 32 << 20;
 /// Most records in one log entry.
 pub const ENTRY_RECORDS_MAX: usize = 20_000;
 /// Clients whose request numbers a shard remembers; the longest silent ones are forgotten first.

@@ -395,6 +395,10 @@ impl<C: EntryCodec> Replica<C> {
             self.proposed.push_back(index);
             self.shard.keep(entry, self.payload_bytes);
         }
+            // It is kept for long, and the next one may be far smaller than the last.
+            if payload.capacity() - payload.len() > payload.len() / 4 {
+                payload.shrink_to_fit();
+            }
         Ok(())
     }
 
@@ -519,9 +523,20 @@ impl<C: EntryCodec> Replica<C> {
     }
 
     /// The snapshot that contains the log up to `index` is durable: forgets what nobody needs of
-    /// that part of the log. Gives the last index that is forgotten.
-    pub fn compact(&mut self, index: u64) -> u64 {
-        self.group.compact(index)
+    /// that part of the log. Gives the last index that is forgotten. `is_short`: memory is short, so
+    /// that nothing of it stays for replicas that lag behind.
+    pub fn compact(&mut self, index: u64, is_short: bool) -> u64 {
+        self.group.compact(index, is_short)
+    }
+
+    /// Memory that the log takes, about.
+    pub fn log_bytes(&self) -> u64 {
+        self.group.log_bytes()
+    }
+
+    /// Whether the newest durable snapshot contains everything that was carried out.
+    pub fn is_covered(&self) -> bool {
+        self.group.covered() == self.group.applied().0
     }
 
     /// The machines that hold the log, as of the last entry that was carried out.

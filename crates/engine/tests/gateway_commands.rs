@@ -293,6 +293,18 @@ fn replies_can_be_switched_off() {
 }
 
 #[test]
+fn all_writes_are_refused_when_the_log_cannot_be_shortened() {
+    let (mut world, a) = with_client("SET a 1 => OK");
+    let facts = engine::gateway::Facts { over_log_limit: true, ..Default::default() };
+    world.gateways[0].set_facts(facts);
+    let error = "!MISCONF the log has outgrown its memory, and snapshots, which would shorten it, fail: \
+                 see the server's log";
+    talk(&mut world, a, &format!("SET a 2 => {error}\nDEL a => {error}\nGET a => 1\nPING => PONG"));
+    world.gateways[0].set_facts(engine::gateway::Facts::default());
+    talk(&mut world, a, "DEL a => 1");
+}
+
+#[test]
 fn writes_that_grow_are_refused_when_memory_is_full() {
     let (mut world, a) = with_client("SET a 1 => OK");
     let facts = engine::gateway::Facts { over_memory_limit: true, ..Default::default() };

@@ -17,7 +17,8 @@ use engine::gateway::Order;
 use engine::gateway::UserConfig;
 use engine::gateway::acl::Acl;
 use engine::limits::{
-    CONNECTIONS_MAX, SESSION_TIMEOUT_MS, SESSION_TIMEOUT_MS_ALLOWED, SHARDS_MAX, WORKERS_MAX,
+    CONNECTIONS_MAX, LOG_MEMORY_BYTES_LEAST, LOG_MEMORY_BYTES_MIN, SESSION_TIMEOUT_MS,
+    SESSION_TIMEOUT_MS_ALLOWED, SHARDS_MAX, WORKERS_MAX,
 };
 use engine::message::Concurrency;
 use serde::Deserialize;
@@ -166,9 +167,11 @@ pub struct Settings {
     pub cc: Option<String>,
     /// How pipelines keep their order across shards, by name; see [`Order::named`].
     pub order: Option<String>,
-    /// Memory beyond which writes that grow are refused; 0 for no limit.
+    /// Memory for the data, beyond which writes that grow are refused; 0 for no limit.
     pub maxmemory: Option<Bytes>,
     /// Most client connections.
+    /// Memory for logs, beside that for the data.
+    pub maxmemory_log: Option<Bytes>,
     pub maxclients: Option<usize>,
     /// Password of the user `default`.
     pub password: Option<Secret>,
@@ -241,6 +244,7 @@ impl Settings {
             maxclients: self.maxclients.or(below.maxclients),
             password: self.password.or(below.password),
             users: if self.users.is_empty() { below.users } else { self.users },
+            maxmemory_log: self.maxmemory_log.or(below.maxmemory_log),
             tls: self.tls.or(below.tls),
             insecure: self.insecure.or(below.insecure),
             metrics_port: self.metrics_port.or(below.metrics_port),
@@ -284,12 +288,14 @@ pub struct Options {
     pub cc: String,
     /// How pipelines keep their order across shards.
     pub order: Order,
-    /// Memory beyond which writes that grow are refused; 0 for no limit.
+    /// Memory for the data, beyond which writes that grow are refused; 0 for no limit.
     pub memory_limit_bytes: u64,
     /// Most client connections.
     pub connections_max: usize,
     /// Password of the user `default`.
     pub password: Option<Secret>,
+    /// Memory for logs, beside that for the data.
+    pub memory_log_bytes: u64,
     /// Further users.
     pub users: Vec<UserSettings>,
     /// TLS.
@@ -380,12 +386,13 @@ impl Options {
             shards,
             workers: workers.unwrap_or(cores),
             durability,
+        let (memory_limit_bytes, memory_log_bytes) =
+            memory_limits(settings.maxmemory, settings.maxmemory_log)?;
             concurrency,
             cc,
             order,
-            memory_limit_bytes: settings
-                .maxmemory
-                .map_or_else(|| crate::memory::available_bytes() / 4 * 3, |bytes| bytes.0),
+            memory_limit_bytes,
+            memory_log_bytes,
             connections_max,
             password: settings.password.filter(|password| !password.reveal().is_empty()),
             users: settings.users,
@@ -498,6 +505,19 @@ fn session_timeouts(
         if let Some(value) = value.filter(|value| !allowed.contains(value)) {
             let (from, to) = (allowed.start(), allowed.end());
             return Err(ConfigError::new(format!(
+/// Memory for the data (0: no limit), and for logs.
+fn memory_limits(data: Option<Bytes>, log: Option<Bytes>) -> Result<(u64, u64), ConfigError> {
+    let available = crate::memory::available_bytes();
+    let data = data.map_or(available / 4 * 3, |bytes| bytes.0);
+    let of = if data == 0 { available } else { data };
+    let log = log.map_or((of / 8).max(LOG_MEMORY_BYTES_LEAST), |bytes| bytes.0);
+    if log < LOG_MEMORY_BYTES_MIN {
+        let least = LOG_MEMORY_BYTES_MIN >> 20;
+        return Err(ConfigError::new(format!("maxmemory_log must be at least {least}mb")));
+    }
+    Ok((data, log))
+}
+
                 "zookeeper_{name}_session_timeout_ms must be from {from} to {to}, not {value}"
             )));
         }

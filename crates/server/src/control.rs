@@ -5,7 +5,7 @@ use crate::console::View;
 use crate::counts::LogCounts;
 use crate::listen::{Connections, Listener};
 use crate::mail::{Mail, Mailbox, Report};
-use crate::memory;
+use crate::memory::{self, LogMemory};
 use crate::synchrony::picture::Picture;
 use crate::synchrony::{Mode, Synchrony};
 use crate::tls::peers::PeerTls;
@@ -163,6 +163,8 @@ pub struct Control {
     pub started: Instant,
     /// The clock.
     pub clock: Clock,
+    /// What all logs take in memory.
+    pub log_memory: Arc<LogMemory>,
     /// Tells how many bytes are in use, if the program can tell better than the system.
     pub allocated_bytes: Option<fn() -> Option<u64>>,
     /// A snapshot is written when the server stops.
@@ -366,6 +368,7 @@ impl Runner {
     }
 
     fn saved(&mut self, shard: ShardId, ok: bool, asked: bool) {
+        self.control.facts.save_failed = !ok;
         if ok {
             self.control.facts.last_save_s = self.control.clock.now().wall_us / 1_000_000;
         }
@@ -410,20 +413,13 @@ impl Runner {
         let allocated = control.allocated_bytes.and_then(|allocated| allocated());
         facts.memory_bytes = allocated.unwrap_or_else(memory::resident_bytes);
         facts.memory_peak_bytes = facts.memory_peak_bytes.max(facts.memory_bytes);
+        facts.memory_log_bytes = control.log_memory.taken();
+        let buffered = control.traffic.iter().map(|one| one.buffered.load(Ordering::Relaxed));
+        facts.memory_buffer_bytes = buffered.sum();
         let limit = facts.memory_limit_bytes;
-        let over = limit > 0 && facts.memory_bytes > limit;
-        let changed = over != facts.over_memory_limit;
-        if changed {
-            facts.over_memory_limit = over;
-            let (used, limit) = (facts.memory_bytes >> 20, limit >> 20);
-            if over {
-                tracing::warn!(
-                    "{used} MiB of {limit} MiB are in use: writes that grow are refused"
-                );
-            } else {
-                tracing::info!("{used} MiB of {limit} MiB are in use: writes are taken again");
-            }
-        }
+        let near = limit > 0 && facts.memory_bytes > limit / 10 * 9;
+        control.log_memory.set_short(near);
+        let changed = judge_memory(facts, &control.log_memory);
         if now || changed || self.facts_sent.elapsed() >= FACTS_INTERVAL {
             self.refresh();
             self.facts_sent = Instant::now();
@@ -558,4 +554,35 @@ impl Runner {
         let wait = deadline.saturating_duration_since(Instant::now());
         self.control.receiver.recv_timeout(wait).ok()
     }
+}
+
+/// Finds out whether there is too much of anything; tells whether that has changed.
+fn judge_memory(facts: &mut Facts, logs: &LogMemory) -> bool {
+    let (data, limit) = (facts.memory_data_bytes(), facts.memory_limit_bytes);
+    let over = limit > 0 && data > limit;
+    let changed = over != facts.over_memory_limit;
+    if changed {
+        facts.over_memory_limit = over;
+        let (data, limit) = (data >> 20, limit >> 20);
+        if over {
+            tracing::warn!("the data take {data} MiB of {limit} MiB: writes that grow are refused");
+        } else {
+            tracing::info!("the data take {data} MiB of {limit} MiB: writes are taken again");
+        }
+    }
+    let beyond = logs.is_beyond();
+    if beyond == facts.over_log_limit {
+        return changed;
+    }
+    facts.over_log_limit = beyond;
+    let (logs, most) = (facts.memory_log_bytes >> 20, facts.memory_log_limit_bytes >> 20);
+    if beyond {
+        tracing::error!(
+            "the logs take {logs} MiB of memory, {most} MiB are allowed, and no snapshot shortens \
+             them: writes are refused"
+        );
+    } else {
+        tracing::info!("the logs take {logs} MiB of {most} MiB: writes are taken again");
+    }
+    true
 }

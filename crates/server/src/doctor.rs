@@ -205,19 +205,25 @@ fn memory_limit(options: &Options) -> Finding {
         Some(limit) if limit <= available => "the control group allows",
         _ => "the machine has",
     };
-    let limit = options.memory_limit_bytes;
-    let found = format!("maxmemory {} MiB, {of} {} MiB", limit >> 20, available >> 20);
+    let (limit, logs) = (options.memory_limit_bytes, options.memory_log_bytes);
+    let found = format!(
+        "maxmemory {} MiB and {} MiB for logs, {of} {} MiB",
+        limit >> 20,
+        logs >> 20,
+        available >> 20
+    );
     if limit == 0 {
         warn(
             CHECK,
             found,
             "without a limit the system kills the server when memory is full: set one",
         )
-    } else if limit > available / 10 * 9 {
+    } else if limit.saturating_add(logs) > available / 10 * 9 {
         warn(
             CHECK,
             found,
-            "leave a tenth or more for buffers and the system, or it kills the server: lower maxmemory",
+            "leave a tenth or more for buffers and the system, or it kills the server: lower maxmemory \
+             or maxmemory_log",
         )
     } else {
         ok(CHECK, found)

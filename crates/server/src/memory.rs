@@ -1,6 +1,66 @@
 //! How much memory there is, and how much of it is in use.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// What the logs of all shards take in memory, and what they may: the workers that have the shards
+/// and the thread that looks after memory look at the same numbers.
+#[derive(Debug)]
+pub struct LogMemory {
+    /// What they may take.
+    most: u64,
+    taken: AtomicU64,
+    /// Snapshots that are being written, of all workers.
+    under_way: AtomicUsize,
+    /// Memory as a whole is nearly at its limit.
+    short: AtomicBool,
+}
+
+impl LogMemory {
+    /// Logs may take so many bytes.
+    pub fn new(most: u64) -> Self {
+        let (taken, under_way, short) = Default::default();
+        Self { most, taken, under_way, short }
+    }
+
+    /// The logs of a worker take so many bytes instead of those that it had told before.
+    pub fn tell(&self, before: u64, now: u64) {
+        // Wraps around, and back again.
+        self.taken.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    /// A worker writes so many snapshots instead of those that it had told before.
+    pub fn tell_under_way(&self, before: usize, now: usize) {
+        self.under_way.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    /// What the logs take.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Whether memory as a whole is nearly at its limit.
+    pub fn set_short(&self, short: bool) {
+        self.short.store(short, Ordering::Relaxed);
+    }
+
+    /// Whether snapshots should be written now, so that logs can be forgotten.
+    pub fn is_near(&self) -> bool {
+        let short = self.short.load(Ordering::Relaxed);
+        // A snapshot costs as much as there are data, so not for every little log.
+        self.taken() > if short { self.most / 4 } else { self.most / 4 * 3 }
+    }
+
+    /// Whether clients have to wait until a snapshot is there that is being written.
+    pub fn is_full(&self) -> bool {
+        self.taken() > self.most && self.under_way.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether logs have outgrown their memory, because no snapshot comes about.
+    pub fn is_beyond(&self) -> bool {
+        self.taken() > 2 * self.most
+    }
+}
 
 /// Bytes that this process may use: what its control group allows, or what the machine has.
 pub fn available_bytes() -> u64 {
@@ -61,6 +121,28 @@ fn number(file: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn logs_are_bounded_all_together_and_sooner_when_memory_is_short() {
+        let memory = LogMemory::new(1_000);
+        memory.tell(0, 700);
+        assert!(!memory.is_near() && !memory.is_full() && !memory.is_beyond());
+        memory.set_short(true);
+        assert!(memory.is_near());
+        memory.set_short(false);
+        memory.tell(0, 51);
+        assert!(memory.is_near() && !memory.is_full());
+        memory.tell(51, 301);
+        assert!(!memory.is_full(), "nobody waits for what does not come");
+        memory.tell_under_way(0, 2);
+        assert!(memory.is_full() && !memory.is_beyond());
+        memory.tell_under_way(2, 0);
+        memory.tell(700, 1_700);
+        assert!(!memory.is_full() && memory.is_beyond());
+        memory.tell(1_700, 0);
+        memory.tell(301, 0);
+        assert_eq!(memory.taken(), 0);
+    }
 
     #[test]
     fn the_machine_tells_about_memory_and_time() {

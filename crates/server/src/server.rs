@@ -11,6 +11,7 @@ use crate::log::files::stop_process;
 use crate::log::{LogError, LogOptions, LogStore, LogThread};
 use crate::mail::{Inbox, Mail, Mailbox, inbox};
 use crate::mapfile::MapFile;
+use crate::memory::LogMemory;
 use crate::password::{self, PasswordThread};
 use crate::peers::{self, Linked, Meeting, PeersThread};
 use crate::recovery;
@@ -279,6 +280,7 @@ impl Starting {
         let obeys = Arc::<AtomicBool>::default();
         let http = match self.options.metrics_port {
             None => None,
+        let log_memory = Arc::new(LogMemory::new(self.options.memory_log_bytes));
             Some(port) => {
                 let address = SocketAddr::new(self.options.bind, port);
                 Some(HttpThread::start(address, control.clone()).map_err(StartError::Listen)?)
@@ -301,6 +303,7 @@ impl Starting {
             obeys: obeys.clone(),
         };
         let facts = self.facts(address);
+            log_memory: log_memory.clone(),
         let zookeeper = self.place(zookeeper_address, zookeeper_tls_address);
         let workers =
             self.workers(seats, replicas, address, traffic.iter().map(peers).collect())?;
@@ -319,6 +322,7 @@ impl Starting {
             clock: self.clock.clone(),
             allocated_bytes: self.options.allocated_bytes,
             save_at_stop: self.options.durability == Durability::None,
+            log_memory: log_memory.clone(),
             listener: Some(listener),
             shows_keys: !self.options.requires_auth(),
             synchrony,
@@ -540,6 +544,7 @@ impl Starting {
             durable: self.options.durability == Durability::Always,
             ..Facts::default()
         }
+            memory_log_limit_bytes: self.options.memory_log_bytes,
     }
 }
 
@@ -604,6 +609,7 @@ fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<Str
         ("port", address.port().to_string()),
         ("save", String::new()),
         ("shards", shards.to_string()),
+        ("maxmemory_log", options.memory_log_bytes.to_string()),
         ("snapshot_log_bytes", options.snapshot_log_bytes.to_string()),
         ("synchrony", options.synchrony.to_string()),
         ("synchrony_dir", options.synchrony_dir.as_deref().map_or(String::new(), shown)),

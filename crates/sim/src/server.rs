@@ -666,10 +666,10 @@ impl Worker {
         }
     }
 
-    /// The snapshot of `shard` up to `index` is on disk.
-    pub fn compact(&mut self, shard: ShardId, index: u64) {
+    /// The snapshot of `shard` up to `index` is on disk. `is_short`: memory is short there.
+    pub fn compact(&mut self, shard: ShardId, index: u64, is_short: bool) {
         if let Some(replica) = self.node.replica_mut(shard) {
-            replica.compact(index);
+            replica.compact(index, is_short);
         }
     }
 

@@ -501,7 +501,8 @@ impl World {
                 let machine = &mut self.machines[usize::from(machine)];
                 machine.disk.save_snapshot(shard, bytes, index);
                 let worker = usize::from(shard.0 % self.shape.workers);
-                machine.workers[worker].compact(shard, index);
+                // Now and then memory is short.
+                machine.workers[worker].compact(shard, index, index % 4 == 0);
             }
             Event::SeedWritten { machine, epoch, which, index }
                 if self.is_current(machine, epoch) =>

@@ -410,18 +410,28 @@ pub struct Facts {
     pub memory_bytes: u64,
     /// Most bytes that were in use.
     pub memory_peak_bytes: u64,
-    /// Bytes of memory that the server may use; 0 for no limit.
+    /// Bytes of memory that logs take.
+    pub memory_log_bytes: u64,
+    /// Bytes of memory that logs may take.
+    pub memory_log_limit_bytes: u64,
+    /// Bytes of memory in which something waits: for clients, other machines or the disk.
+    pub memory_buffer_bytes: u64,
+    /// Bytes of memory that the data may take; 0 for no limit.
     pub memory_limit_bytes: u64,
     /// Writes that may need memory are refused.
     pub over_memory_limit: bool,
     /// Whether the server still loads its data.
     pub loading: bool,
+    /// Writes are refused: logs grow, and no snapshot comes about that would shorten them.
+    pub over_log_limit: bool,
     /// Seconds since 1970 of the last completed snapshot.
     pub last_save_s: u64,
     /// Whether a snapshot is being written.
     pub saving: bool,
     /// Whether commits wait for the disk.
     pub durable: bool,
+    /// Whether the last snapshot of a shard has failed.
+    pub save_failed: bool,
     /// Processor time used by the process in user mode, in microseconds.
     pub cpu_user_us: u64,
     /// Processor time used by the process in system mode, in microseconds.
@@ -436,6 +446,13 @@ pub struct Facts {
 
 /// Counters of one gateway since it started, and its present sizes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+impl Facts {
+    /// Bytes of memory that the data take: everything that is no log and does not wait.
+    pub fn memory_data_bytes(&self) -> u64 {
+        self.memory_bytes.saturating_sub(self.memory_log_bytes + self.memory_buffer_bytes)
+    }
+}
+
 pub struct GatewayStats {
     /// Commands received.
     pub commands: u64,

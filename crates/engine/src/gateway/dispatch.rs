@@ -105,7 +105,8 @@ impl Gateway {
         let Some(session) = self.sessions.get_mut(id.0) else { return true };
         session.command = spec.name;
         let checked = spec.flags.has(Flags::COORDINATION)
-            || (self.facts.over_memory_limit && spec.flags.has(Flags::GROWS));
+            || (self.facts.over_memory_limit && spec.flags.has(Flags::GROWS))
+            || (self.facts.over_log_limit && spec.flags.has(Flags::WRITE));
         if !session.plain || checked {
             return self.run_checked(id, spec, args);
         }
@@ -226,6 +227,11 @@ impl Gateway {
         if self.facts.over_memory_limit && spec.flags.has(Flags::GROWS) {
             let text = "command not allowed when used memory > 'maxmemory'.";
             return Err(ErrorReply::new("OOM", text));
+        }
+        if self.facts.over_log_limit && spec.flags.has(Flags::WRITE) {
+            let text = "the log has outgrown its memory, and snapshots, which would shorten it, fail: \
+                        see the server's log";
+            return Err(ErrorReply::new("MISCONF", text));
         }
         Ok(())
     }

@@ -162,7 +162,11 @@ fn memory(facts: &Facts, out: &mut Lines) {
     let pairs = [
         ("used_memory", facts.memory_bytes),
         ("used_memory_peak", facts.memory_peak_bytes),
+        ("used_memory_dataset", facts.memory_data_bytes()),
+        ("used_memory_log", facts.memory_log_bytes),
+        ("used_memory_buffers", facts.memory_buffer_bytes),
         ("maxmemory", facts.memory_limit_bytes),
+        ("maxmemory_log", facts.memory_log_limit_bytes),
     ];
     for (name, bytes) in pairs {
         out.put(name, bytes);
@@ -170,13 +174,14 @@ fn memory(facts: &Facts, out: &mut Lines) {
     }
     out.put("maxmemory_policy", "noeviction");
     out.flag("over_memory_limit", facts.over_memory_limit);
+    out.flag("over_log_limit", facts.over_log_limit);
 }
 
 fn persistence(facts: &Facts, out: &mut Lines) {
     out.flag("loading", facts.loading);
     out.flag("rdb_bgsave_in_progress", facts.saving);
     out.put("rdb_last_save_time", facts.last_save_s);
-    out.put("rdb_last_bgsave_status", "ok");
+    out.put("rdb_last_bgsave_status", if facts.save_failed { "err" } else { "ok" });
     // The log is what Redis' append-only file is.
     out.put("aof_enabled", 1);
     out.flag("commits_wait_for_disk", facts.durable);
@@ -321,6 +326,8 @@ mod tests {
         other.conflicts.insert(("set add".to_owned(), "set read".to_owned()), 3);
         let facts = Facts {
             memory_bytes: 1536,
+            memory_log_bytes: 1024,
+            memory_buffer_bytes: 500,
             port: 6379,
             cpu_user_us: 1_500_000,
             more: vec![
@@ -359,6 +366,9 @@ mod tests {
             "role:master",
             "used_memory:1536",
             "used_memory_human:1.50K",
+            "used_memory_dataset:12",
+            "used_memory_log:1024",
+            "used_memory_buffers:500",
             "used_cpu_user:1.500000",
             "committed:11",
             "lock_waits:5",

@@ -11,6 +11,15 @@ use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
+/// Bytes that an entry takes beside what it says: the entry itself, and what stands around its
+/// payload.
+const ENTRY_BESIDE_BYTES: u64 = 128;
+
+/// Memory that an entry takes.
+fn memory_of(entry: &Entry) -> u64 {
+    (entry.data.len() + entry.context.len()) as u64 + ENTRY_BESIDE_BYTES
+}
+
 /// The last log entries, with the hard state.
 #[derive(Debug, Default)]
 pub struct MemoryLog {
@@ -24,6 +33,8 @@ pub struct MemoryLog {
     /// Some machine needs a snapshot, and the newest one is from before it had a part in the group.
     wants_snapshot: Cell<bool>,
     entries: VecDeque<Entry>,
+    /// Memory that the entries take.
+    bytes: u64,
 }
 
 impl MemoryLog {
@@ -37,8 +48,20 @@ impl MemoryLog {
         hard_state.term = hard_state.term.max(recovered.snapshot.1);
         let (base, snapshot) = (recovered.snapshot, recovered.snapshot);
         let members = VecDeque::from([(recovered.snapshot.0, members)]);
+        let bytes = recovered.entries.iter().map(memory_of).sum();
         let entries = recovered.entries.into();
-        Self { base, snapshot, hard_state, members, wants_snapshot: Cell::new(false), entries }
+        let wants_snapshot = Cell::new(false);
+        Self { base, snapshot, hard_state, members, wants_snapshot, entries, bytes }
+    }
+
+    /// Memory that the entries take, about.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Index of the last entry in the newest durable snapshot.
+    pub fn covered(&self) -> u64 {
+        self.snapshot.0
     }
 
     fn first(&self) -> u64 {
@@ -54,7 +77,10 @@ impl MemoryLog {
         let Some(first) = entries.first() else { return };
         assert!(first.index > self.base.0, "an entry in a snapshot is never replaced");
         assert!(first.index <= self.last() + 1, "a log has no gaps");
-        self.entries.truncate((first.index - self.first()) as usize);
+        let kept = (first.index - self.first()) as usize;
+        self.bytes -= self.entries.range(kept..).map(memory_of).sum::<u64>();
+        self.entries.truncate(kept);
+        self.bytes += entries.iter().map(memory_of).sum::<u64>();
         self.entries.extend(entries.iter().cloned());
     }
 
@@ -76,12 +102,14 @@ impl MemoryLog {
     /// up to the snapshot before if others may still need a few; gives the last index that is
     /// forgotten.
     pub fn compact(&mut self, index: u64, keep_some: bool) -> u64 {
-        let Some(term) = self.term_of(index).filter(|_| index > self.snapshot.0) else {
+        let is_newer = index > self.snapshot.0 || index == self.snapshot.0 && !keep_some;
+        let Some(term) = self.term_of(index).filter(|_| is_newer) else {
             return self.base.0;
         };
         let before = std::mem::replace(&mut self.snapshot, (index, term));
         let base = if keep_some { before } else { self.snapshot };
-        self.entries.drain(..(base.0 - self.base.0) as usize);
+        let forgotten = self.entries.drain(..(base.0 - self.base.0) as usize);
+        self.bytes -= forgotten.map(|entry| memory_of(&entry)).sum::<u64>();
         self.base = base;
         while self.members.get(1).is_some_and(|(from, _)| *from <= index) {
             self.members.pop_front();
@@ -106,6 +134,7 @@ impl MemoryLog {
         self.snapshot = (index, term);
         self.members = VecDeque::from([(index, members)]);
         self.entries.clear();
+        self.bytes = 0;
     }
 }
 
@@ -179,5 +208,48 @@ impl Storage for MemoryLog {
         (metadata.index, metadata.term) = (index, term);
         *metadata.mut_conf_state() = members.state();
         Ok(snapshot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(index: u64, term: u64, bytes: usize) -> Entry {
+        let mut entry = Entry { index, term, ..Entry::default() };
+        entry.data = vec![0; bytes].into();
+        entry
+    }
+
+    /// A log after a snapshot of everything up to entry 10, with so many bytes in each entry.
+    fn log(bytes: &[usize]) -> MemoryLog {
+        let entries = (11..).zip(bytes).map(|(index, &bytes)| entry(index, 1, bytes)).collect();
+        let recovered = Recovered { snapshot: (10, 1), entries, ..Recovered::default() };
+        MemoryLog::recovered(Members::of(vec![MachineId(1)]), recovered)
+    }
+
+    fn counted(log: &MemoryLog) -> u64 {
+        log.entries.iter().map(memory_of).sum()
+    }
+
+    #[test]
+    fn the_log_says_what_it_takes_whatever_becomes_of_its_entries() {
+        let mut log = log(&[100, 200, 300]);
+        assert_eq!(log.bytes(), 600 + 3 * ENTRY_BESIDE_BYTES);
+        log.append(&[entry(12, 2, 5), entry(13, 2, 6), entry(14, 2, 7)]);
+        assert_eq!(log.bytes(), 118 + 4 * ENTRY_BESIDE_BYTES, "two were replaced");
+        assert_eq!(log.compact(12, false), 12);
+        assert_eq!(log.bytes(), counted(&log));
+        log.restore((20, 2), Members::of(vec![MachineId(1)]));
+        assert_eq!(log.bytes(), 0);
+    }
+
+    #[test]
+    fn what_others_may_need_is_kept_until_it_takes_too_much() {
+        let mut log = log(&[10, 20, 30, 40]);
+        assert_eq!(log.compact(12, true), 10, "up to the snapshot before");
+        assert_eq!(log.compact(12, true), 10);
+        assert_eq!(log.compact(12, false), 12);
+        assert_eq!((log.first_index().unwrap(), log.bytes()), (13, counted(&log)));
     }
 }

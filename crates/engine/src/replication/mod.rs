@@ -735,9 +735,20 @@ impl Group {
     }
 
     /// A durable snapshot contains everything up to `index`. Forgets entries that nobody needs any
-    /// more; gives the last index that is forgotten.
-    pub fn compact(&mut self, index: u64) -> u64 {
-        let keep_some = !self.membership.is_alone();
+    /// more; gives the last index that is forgotten. `is_short`: memory is short, so that what other
+    /// replicas may still need goes, too: they get the snapshot.
+    pub fn compact(&mut self, index: u64, is_short: bool) -> u64 {
+        let keep_some = !self.membership.is_alone() && !is_short;
         self.node.mut_store().compact(index, keep_some)
+    }
+
+    /// Memory that the log takes, about.
+    pub fn log_bytes(&self) -> u64 {
+        self.node.store().bytes()
+    }
+
+    /// Index of the last entry in the newest durable snapshot.
+    pub fn covered(&self) -> u64 {
+        self.node.store().covered()
     }
 }

@@ -234,7 +234,7 @@ impl World {
         machine.disk.members = Some(machine.group.members().clone());
         let (index, term) = machine.disk.snapshot;
         machine.disk.entries.retain(|entry| entry.index > index);
-        let forgotten = machine.group.compact(index);
+        let forgotten = machine.group.compact(index, false);
         self.told.push(format!("up to {index}/{term}; entries up to {forgotten} are forgotten"));
     }
 

@@ -54,6 +54,7 @@ fn the_file_to_start_from_names_every_setting() {
         cc,
         order,
         maxmemory,
+        maxmemory_log,
         maxclients,
         password,
         users,
@@ -70,6 +71,7 @@ fn the_file_to_start_from_names_every_setting() {
     assert!(dir.is_some() && bind.is_some() && port.is_some() && shards.is_some());
     assert!(workers.is_some() && durability.is_some() && cc.is_some() && maxmemory.is_some());
     assert!(order.is_some() && zookeeper_port.is_some());
+    assert!(maxmemory_log.is_some());
     assert!(zookeeper_min_session_timeout_ms.is_some());
     assert!(zookeeper_max_session_timeout_ms.is_some() && zookeeper_shards.is_some());
     assert!(maxclients.is_some() && password.is_some() && insecure.is_some());
@@ -108,6 +110,7 @@ fn the_file_to_start_from_shows_the_defaults() {
         workers: None,
         maxmemory: None,
         password: None,
+        maxmemory_log: None,
         users: Vec::new(),
         tls: None,
         metrics_port: None,
@@ -120,6 +123,15 @@ fn the_file_to_start_from_shows_the_defaults() {
 }
 
 #[test]
+#[test]
+fn logs_have_memory_of_their_own() {
+    let log = |text: &str| Options::resolve(file(text).unwrap()).map(|o| o.memory_log_bytes);
+    assert_eq!(log("maxmemory = '8gb'").unwrap(), 1 << 30, "an eighth beside the data");
+    assert_eq!(log("maxmemory = '100mb'").unwrap(), LOG_MEMORY_BYTES_LEAST);
+    assert!(log("maxmemory = 0").unwrap() >= LOG_MEMORY_BYTES_LEAST, "there always is a bound");
+    assert!(log("maxmemory_log = '1mb'").unwrap_err().to_string().contains("maxmemory_log"));
+}
+
 fn errors_name_file_line_and_key() {
     let error = file("port = 7000\nprot = 1\n").unwrap_err().to_string();
     assert!(error.contains("claret.toml"), "{error}");

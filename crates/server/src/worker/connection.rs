@@ -52,6 +52,8 @@ pub struct Connection {
     /// Bytes to be sent; those before `sent` are sent already.
     pub output: Vec<u8>,
     sent: usize,
+    /// Memory of both buffers, as it was counted last.
+    pub counted: usize,
     /// The socket took less than there was to send: an event will tell when it takes more.
     pub full: bool,
     /// There may be bytes to read.
@@ -93,6 +95,7 @@ impl Connection {
             input: Vec::new(),
             output: Vec::new(),
             sent: 0,
+            counted: 0,
             full: false,
             readable: false,
             hangup: false,

@@ -24,6 +24,7 @@ use crate::log::{Completion, LogSender, REMOVED};
 use crate::mail::{Batch, Inbox, Mail, Mailbox, Outgoing, Report};
 use crate::mapfile::MapFile;
 use crate::password::Attempt;
+use crate::memory::LogMemory;
 use crate::peers::Linked;
 use crate::snapshot::Job;
 use connection::Connection;
@@ -62,6 +63,10 @@ const DRAIN_QUIET_US: u64 = 20_000;
 
 /// Where a password attempt came from.
 pub type Origin = (GatewayId, SessionId);
+/// How often a worker looks whether clients that wait for the disk may go on: what they wait for may
+/// be another worker's.
+const HELD_UP_LOOK_US: u64 = 5_000;
+
 
 /// What a worker counts for everybody to see.
 #[derive(Debug, Default)]
@@ -72,6 +77,8 @@ pub struct Traffic {
     pub bytes_out: AtomicU64,
 }
 
+    /// Bytes of memory in which something waits.
+    pub buffered: AtomicU64,
 /// Whom a worker talks to.
 pub struct Peers {
     /// The inboxes of all workers, this one's included.
@@ -96,6 +103,8 @@ pub struct Peers {
     pub obeys: Arc<AtomicBool>,
 }
 
+    /// What all logs take in memory.
+    pub log_memory: Arc<LogMemory>,
 /// Where a worker works.
 pub struct Place {
     /// Its number.
@@ -165,6 +174,8 @@ pub struct Worker {
     sent_bytes: u64,
     turns: u64,
     /// There is more to do at once.
+    /// Memory of the buffers of all clients' connections.
+    buffered: usize,
     again: bool,
     /// Since when nothing more is read from clients.
     draining: Option<u64>,
@@ -195,9 +206,7 @@ impl Worker {
     pub fn new(place: Place, gateway: Gateway, node: Node<EntryFormat>, peers: Peers) -> Self {
         let Place { id, clock, poll, inbox, shards, hello, snapshot_log_bytes } = place;
         let kept = peers.log.is_some();
-        // Not all numbers are in use: the map's comes last.
-        let count = usize::from(shards.max(ShardId::MAP.0 + 1));
-        let snapshots = Snapshots::new(count, snapshot_log_bytes, kept);
+        let snapshots = Snapshots::new(shards, snapshot_log_bytes, kept, peers.log_memory.clone());
         let mut outbound = Vec::new();
         outbound.resize_with(peers.workers.len(), Batch::default);
         Self {
@@ -233,6 +242,7 @@ impl Worker {
             turns: 0,
             again: false,
             draining: None,
+            buffered: 0,
             drained: false,
             persisting: 0,
             shards_due_us: u64::MAX,
@@ -280,6 +290,7 @@ impl Worker {
             .min();
         next.map(|at| Duration::from_micros(at.saturating_sub(now.mono_us)))
     }
+            .chain((!self.ready.is_empty()).then(|| now.mono_us + HELD_UP_LOOK_US))
 
     /// One turn.
     ///
@@ -335,7 +346,7 @@ impl Worker {
         self.settle(now);
         self.post_parcels();
         self.publish_clocks();
-        self.write_snapshots();
+        self.write_snapshots(now);
         self.flush(now);
         self.close_leaving(now);
         self.resume();
@@ -424,7 +435,7 @@ impl Worker {
                 Mail::Tick(tick_us) => self.node.set_tick(tick_us),
                 Mail::Snapshot => self.begin_snapshots(),
                 Mail::SnapshotTaken(shard) => self.snapshots.taken(shard),
-                Mail::SnapshotDone(shard, ok) => self.snapshot_done(shard, ok),
+                Mail::SnapshotDone(shard, ok) => self.snapshot_done(now, shard, ok),
                 Mail::SnapshotRead(which, offset, read) => {
                     self.node.snapshot_read(which, offset, read);
                 }
@@ -524,6 +535,7 @@ impl Worker {
             tracing::debug!("a connection was closed that is not watched: {error}");
         }
         self.peers.connections.open.fetch_sub(1, Ordering::Relaxed);
+        self.buffered -= connection.counted;
         // Closing may abort a transaction, which has things to say to shards.
         self.again = true;
     }
@@ -601,8 +613,18 @@ impl Worker {
         if self.received_bytes > 0 {
             traffic.bytes_in.fetch_add(std::mem::take(&mut self.received_bytes), Ordering::Relaxed);
         }
+    /// A connection's buffers may have another size now.
+    fn count_buffers(&mut self, slot: usize) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let held = connection.input.capacity() + connection.output.capacity();
+        self.buffered = self.buffered - connection.counted + held;
+        connection.counted = held;
+    }
+
         if self.sent_bytes > 0 {
             traffic.bytes_out.fetch_add(std::mem::take(&mut self.sent_bytes), Ordering::Relaxed);
+        let buffered = self.buffered + self.unlogged_bytes + self.links.buffered();
+        traffic.buffered.store(buffered as u64, Ordering::Relaxed);
         }
     }
 

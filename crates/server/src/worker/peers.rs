@@ -90,6 +90,11 @@ impl Links {
         self.counts
     }
 
+    /// Memory of their buffers.
+    pub(super) fn buffered(&self) -> usize {
+        self.held.values().map(|link| link.input.capacity() + link.output.capacity()).sum()
+    }
+
     /// The connection with a machine, as far as this worker was told; 0 if there is none.
     pub(super) fn epoch(&self, machine: MachineId) -> u64 {
         self.epochs.get(&machine).copied().unwrap_or(0)

@@ -38,7 +38,8 @@ impl Worker {
 
     /// Whether the disk has to catch up before more is taken in.
     pub(super) fn is_congested(&self) -> bool {
-        self.persisting > 0 && self.unlogged_bytes > UNLOGGED_BYTES_MAX
+        let behind = self.persisting > 0 && self.unlogged_bytes > UNLOGGED_BYTES_MAX;
+        behind || self.snapshots.hold_clients_up()
     }
 
     /// So many bytes of commands were passed on. Keeps log entries from growing too large.
@@ -60,6 +61,7 @@ impl Worker {
 
     fn read(&mut self, slot: usize) {
         let taken = self.read_commands(slot);
+        self.count_buffers(slot);
         self.turn_bytes += taken;
         self.took(taken);
     }

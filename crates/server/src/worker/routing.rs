@@ -259,6 +259,7 @@ impl Worker {
             self.sent_bytes += (before - connection.unsent().min(before)) as u64;
             let done = connection.closing && connection.unsent() == 0;
             match flushed {
+            self.count_buffers(slot);
                 Ok(()) if !done => {}
                 Ok(()) => self.close(now, slot),
                 Err(error) => {

@@ -2,12 +2,16 @@
 
 use super::{Worker, fail};
 use crate::control::Notice;
+use crate::memory::LogMemory;
 use crate::snapshot::{Job, Origin, Piece};
 use engine::entry::SnapshotCodec;
 use engine::message::{Now, ShardId};
 use engine::node::Transfer;
+use engine::replica::Replica;
 use engine::replication::Promises;
+use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
+use wire::entry::EntryFormat;
 use wire::snapshot::SnapshotFormat;
 
 /// Parts that are asked for at once.
@@ -36,7 +40,12 @@ struct ShardState {
     under_way: Option<UnderWay>,
     /// Begin as soon as possible.
     wanted: bool,
+    /// The last one has failed: not before then (µs), unless somebody asks.
+    rests_until_us: u64,
 }
+
+/// How long a shard whose snapshot has failed does not try again because its log is long.
+const REST_US: u64 = 1_000_000;
 
 /// The snapshots of a worker's shards.
 #[derive(Debug)]
@@ -46,13 +55,21 @@ pub(super) struct Snapshots {
     /// Whether there is a log on disk. If not, it is kept in memory only and may be forgotten
     /// without a snapshot.
     logged: bool,
+    /// What all logs may take in memory, and how many shards there are.
+    memory: Arc<LogMemory>,
+    count: u64,
+    /// What this worker's take, and how many are under way, as it was told.
+    told: (u64, usize),
 }
 
 impl Snapshots {
-    pub(super) fn new(shards: usize, log_bytes: u64, logged: bool) -> Self {
+    pub(super) fn new(count: u16, log_bytes: u64, logged: bool, memory: Arc<LogMemory>) -> Self {
+        // Not all numbers are in use: the map's comes last.
+        let shards = usize::from(count.max(ShardId::MAP.0 + 1));
         let mut states = Vec::new();
         states.resize_with(shards, ShardState::default);
-        Self { shards: states, log_bytes, logged }
+        let (count, told) = (u64::from(count) + 1, (0, 0));
+        Self { shards: states, log_bytes, logged, memory, count, told }
     }
 
     fn of(&mut self, shard: ShardId) -> &mut ShardState {
@@ -79,6 +96,30 @@ impl Snapshots {
         }
     }
 
+    /// The log of a shard takes so much memory that a snapshot should be written early. At least the
+    /// longest of all logs does, when all together are near their bound.
+    fn presses(&self, replica: &Replica<EntryFormat>) -> bool {
+        self.memory.is_near() && replica.log_bytes() > self.memory.taken() / (2 * self.count)
+    }
+
+    /// Whether clients have to wait for a snapshot.
+    pub(super) fn hold_clients_up(&self) -> bool {
+        self.memory.is_full()
+    }
+
+    /// Tells what this worker's logs take.
+    fn tell(&mut self, bytes: u64) {
+        let (old_bytes, old_count) = self.told;
+        if old_bytes != bytes {
+            self.memory.tell(old_bytes, bytes);
+        }
+        let count = self.under_way();
+        if old_count != count {
+            self.memory.tell_under_way(old_count, count);
+        }
+        self.told = (bytes, count);
+    }
+
     /// How many snapshots are being written.
     pub(super) fn under_way(&self) -> usize {
         self.shards.iter().filter(|shard| shard.under_way.is_some()).count()
@@ -87,23 +128,44 @@ impl Snapshots {
 
 impl Worker {
     /// Begins snapshots that are due and writes a piece of those under way.
-    pub(super) fn write_snapshots(&mut self) {
+    pub(super) fn write_snapshots(&mut self, now: Now) {
+        let mut log_bytes = 0;
         for index in 0..self.node.local().len() {
             let shard = self.node.local()[index];
-            let replica = self.node.replica(ShardId(shard as u16));
-            if replica.is_some_and(|replica| !replica.may_snapshot()) {
+            let Some(replica) = self.node.replica(ShardId(shard as u16)) else { continue };
+            log_bytes += replica.log_bytes();
+            if !replica.may_snapshot() {
                 // It is being split: its log is still needed.
                 continue;
             }
+            let presses = self.snapshots.presses(replica);
+            let covered = replica.is_covered();
             let state = &mut self.snapshots.shards[shard];
-            let due = state.logged_bytes >= self.snapshots.log_bytes;
+            let long = presses || state.logged_bytes >= self.snapshots.log_bytes;
+            let due = long && state.rests_until_us <= now.mono_us;
             if state.under_way.is_some() {
                 self.write_piece(shard, false);
+            } else if presses && covered {
+                self.shorten_log(shard);
             } else if state.wanted || due && self.snapshots.logged {
                 self.begin_snapshot(shard);
             } else if due {
                 self.forget_log(shard);
             }
+        }
+        self.snapshots.tell(log_bytes);
+    }
+
+    /// A snapshot holds everything already: what replicas that lag behind could need is forgotten.
+    fn shorten_log(&mut self, shard: usize) {
+        let shard = ShardId(shard as u16);
+        let Some(replica) = self.node.replica_mut(shard) else { return };
+        let (before, (index, _)) = (replica.log_bytes(), replica.applied());
+        let index = replica.compact(index, true);
+        if replica.log_bytes() < before
+            && let Some(log) = &self.peers.log
+        {
+            log.compact(shard, index);
         }
     }
 
@@ -121,7 +183,7 @@ impl Worker {
     fn forget_log(&mut self, shard: usize) {
         let Some(replica) = self.node.replica_mut(ShardId(shard as u16)) else { return };
         let (index, _) = replica.applied();
-        replica.compact(index);
+        replica.compact(index, true);
         self.snapshots.shards[shard].logged_bytes = 0;
     }
 
@@ -243,10 +305,13 @@ impl Worker {
     }
 
     /// A snapshot is durable, or has failed.
-    pub(super) fn snapshot_done(&mut self, shard: ShardId, ok: bool) {
-        let Some(under_way) = self.snapshots.of(shard).under_way.take() else { return };
+    pub(super) fn snapshot_done(&mut self, now: Now, shard: ShardId, ok: bool) {
+        let state = self.snapshots.of(shard);
+        let Some(under_way) = state.under_way.take() else { return };
+        state.rests_until_us = if ok { 0 } else { now.mono_us + REST_US };
+        let is_short = self.snapshots.memory.is_near();
         if ok && let Some(replica) = self.node.replica_mut(shard) {
-            let index = replica.compact(under_way.index);
+            let index = replica.compact(under_way.index, is_short);
             if let Some(log) = &self.peers.log {
                 log.compact(shard, index);
             }
