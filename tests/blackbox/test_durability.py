@@ -2,6 +2,7 @@
 
 import random
 import re
+import shutil
 
 import pytest
 from harness import Failed, work_in_threads
@@ -102,15 +103,79 @@ def test_a_half_record_at_the_end_is_cut(make_server):
     server = make_server().start()
     fill(server)
     # Nobody heard of the last batch's success if it is not whole, so it may go; what is before it
-    # must stay. The kill makes sure that no closing batch follows.
+    # must stay. The kill makes sure that no closing batch follows, and what the server knows of the
+    # log is what it knew while that batch was being written.
+    known = (server.data / "DURABLE").read_bytes()
+    with server.client() as client:
+        client.set("late", 1)
     server.kill()
+    (server.data / "DURABLE").write_bytes(known)
     path, used = newest_log(server)
     with open(path, "r+b") as file:
         file.truncate(used - 3)
     server.start()
+    assert "known to have been durable" in server.said() and "never" not in server.said()
     with server.client() as client:
         values = client.mget([f"k{i}" for i in range(KEYS)])
     assert values == [str(i) for i in range(KEYS)]
+
+
+def refuses(server):
+    """What a server says that does not start."""
+    with pytest.raises(Failed) as caught:
+        server.start()
+    return str(caught.value)
+
+
+def test_a_log_that_others_have_cut_short_is_refused(make_server):
+    server = make_server().start()
+    fill(server)
+    server.kill()
+    path, used = newest_log(server)
+    whole = path.read_bytes()
+    for left in (used - 3, used // 2, 0):
+        path.write_bytes(whole[:left])
+        said = refuses(server)
+        assert "acknowledged writes" in said and "backup" in said and "DURABLE" in said, said
+        assert path.read_bytes() == whole[:left], "nothing was changed"
+    path.write_bytes(whole)
+    server.start()
+    check(server)
+
+
+@pytest.mark.parametrize("durability", ["always", "everysec"])
+def test_a_log_that_is_gone_is_refused_like_a_missing_snapshot(make_server, durability):
+    server = make_server("--durability", durability).start()
+    fill(server)
+    assert server.terminate() == 0
+    log, away = server.data / "log", server.folder / "away"
+    log.rename(away)
+    assert "acknowledged writes" in refuses(server)
+    assert not log.exists(), "nothing was changed"
+    log.mkdir()
+    assert "put the log's files back" in refuses(server).lower()
+    log.rmdir()
+    away.rename(log)
+    server.start()
+    check(server)
+    assert server.terminate() == 0
+    # The way out that it names.
+    shutil.rmtree(log)
+    (server.data / "DURABLE").unlink()
+    server.start()
+    assert server.client().dbsize() == 0
+
+
+def test_a_snapshot_that_is_gone_is_refused_although_the_log_is_empty(make_server):
+    server = make_server().start()
+    fill(server)
+    with server.client() as client:
+        assert client.save()
+    assert server.terminate() == 0
+    for path in (server.data / "snapshots").iterdir():
+        path.unlink()
+    said = refuses(server)
+    assert "missing" in said and "backup" in said
 
 
 def test_damage_in_the_middle_is_refused_with_advice(make_server):

@@ -7,6 +7,7 @@
 //!   LIFE                  in a cluster: how often the machine was started
 //!   MAP                   in a cluster: the newest shard map, once it has changed
 //!   log/                  the log of all shards
+//!   DURABLE               up to where the log was durable, and which files belong to it
 //!   snapshots/            shard-S-INDEX.snap: shard S with its log up to INDEX
 //! ```
 
@@ -301,6 +302,11 @@ impl DataDir {
     /// The directory of the log.
     pub fn log(&self) -> PathBuf {
         self.path.join("log")
+    }
+
+    /// What is known of the log outside of it.
+    pub fn known(&self) -> PathBuf {
+        self.path.join("DURABLE")
     }
 
     fn snapshots(&self) -> PathBuf {

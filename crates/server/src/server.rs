@@ -211,12 +211,14 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
 
 /// Opens the log if there is to be one, or if there is one.
 fn open_log(options: &Options, dir: &DataDir) -> Result<Option<LogStore>, LogError> {
-    if options.durability == Durability::None && !dir.log().exists() {
+    let is_there = dir.log().exists() || dir.known().exists();
+    if options.durability == Durability::None && !is_there {
         return Ok(None);
     }
     let shards = u64::from(dir.manifest().shards);
     LogStore::open(LogOptions {
         dir: dir.log(),
+        known: dir.known(),
         tag: dir.log_tag(),
         keep_bytes: 2 * shards * options.snapshot_log_bytes,
         on_failure: stop_process,

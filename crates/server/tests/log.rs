@@ -14,6 +14,7 @@ const SHARD: ShardId = ShardId(0);
 fn options(dir: &Path) -> LogOptions {
     LogOptions {
         dir: dir.join("log"),
+        known: dir.join("DURABLE"),
         tag: *b"sixteen byte tag",
         keep_bytes: 0,
         on_failure: stop_process,
@@ -56,6 +57,18 @@ fn crashed(dir: &Path, batches: u64, sync: bool) {
     let reserved = std::fs::metadata(file(dir)).unwrap().len();
     drop(store);
     OpenOptions::new().write(true).open(file(dir)).unwrap().set_len(reserved).unwrap();
+}
+
+/// As [`crashed`], while the last batch was being written: nobody was told that it was durable.
+fn crashed_while_writing(dir: &Path, batches: u64) {
+    crashed(dir, batches - 1, true);
+    let known = std::fs::read(dir.join("DURABLE")).unwrap();
+    let mut store = open(dir).unwrap();
+    store.append(&[persist(SHARD, batches, batches + 1)], true).unwrap();
+    let reserved = std::fs::metadata(file(dir)).unwrap().len();
+    drop(store);
+    OpenOptions::new().write(true).open(file(dir)).unwrap().set_len(reserved).unwrap();
+    std::fs::write(dir.join("DURABLE"), known).unwrap();
 }
 
 fn file(dir: &Path) -> PathBuf {
@@ -122,7 +135,7 @@ fn a_crash_leaves_everything_that_was_written() {
 #[test]
 fn a_torn_last_record_is_cut_wherever_it_is_torn() {
     let temp = tempfile::tempdir().unwrap();
-    crashed(temp.path(), 4, true);
+    crashed_while_writing(temp.path(), 4);
     let whole = written(temp.path());
     let last = batch_of(&whole, 4);
     for cut in last..whole.len() {
@@ -174,6 +187,86 @@ fn a_flipped_bit_in_a_record_that_was_durable_is_refused_and_changes_nothing() {
         }
         assert_eq!(std::fs::read(file(temp.path())).unwrap(), bytes, "byte {at}: changed");
     }
+}
+
+#[test]
+fn a_log_that_others_have_cut_short_is_refused_and_not_changed() {
+    let temp = tempfile::tempdir().unwrap();
+    crashed(temp.path(), 4, true);
+    let whole = written(temp.path());
+    for cut in [batch_of(&whole, 2), batch_of(&whole, 4), whole.len() - 3] {
+        std::fs::write(file(temp.path()), &whole[..cut]).unwrap();
+        let refused = open(temp.path()).err().unwrap();
+        let LogError::Lost { last, durable, .. } = &refused else { panic!("{refused}") };
+        assert!(last < durable && *durable == 4, "cut at {cut}: {refused}");
+        assert!(refused.to_string().contains("acknowledged writes are missing"), "{refused}");
+        assert_eq!(std::fs::read(file(temp.path())).unwrap(), &whole[..cut], "nothing was changed");
+    }
+    std::fs::write(file(temp.path()), &whole).unwrap();
+    assert_eq!(payloads(&mut open(temp.path()).unwrap()), [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_log_that_is_gone_is_refused_until_it_is_back_or_given_up() {
+    let temp = tempfile::tempdir().unwrap();
+    crashed(temp.path(), 4, true);
+    let (log, away) = (temp.path().join("log"), temp.path().join("away"));
+    let refused = |what: &str| {
+        let error = open(temp.path()).err().unwrap_or_else(|| panic!("{what}: opened"));
+        assert!(
+            matches!(error, LogError::Missing { .. } | LogError::Lost { .. }),
+            "{what}: {error}"
+        );
+        assert!(error.to_string().contains("DURABLE"), "{error}");
+    };
+    std::fs::rename(&log, &away).unwrap();
+    refused("the directory is missing");
+    assert!(!log.exists(), "nothing was changed");
+    std::fs::create_dir(&log).unwrap();
+    refused("the directory is empty");
+    std::fs::write(file(temp.path()), b"").unwrap();
+    refused("the file is empty");
+    std::fs::remove_dir_all(&log).unwrap();
+    std::fs::rename(&away, &log).unwrap();
+    assert_eq!(payloads(&mut open(temp.path()).unwrap()), [1, 2, 3, 4]);
+    std::fs::remove_dir_all(&log).unwrap();
+    std::fs::remove_file(temp.path().join("DURABLE")).unwrap();
+    assert!(payloads(&mut open(temp.path()).unwrap()).is_empty(), "given up");
+}
+
+#[test]
+fn a_hole_among_the_files_of_a_log_is_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut store =
+        LogStore::open(LogOptions { keep_bytes: 1 << 30, ..options(temp.path()) }).unwrap();
+    let mut large = persist(SHARD, 1, 2);
+    for index in 1..=30 {
+        large.entries[0].set_index(index);
+        large.entries[0].set_data(vec![7; 4 << 20].into());
+        store.append(std::slice::from_ref(&large), true).unwrap();
+    }
+    store.close().unwrap();
+    for number in [1, 2] {
+        let path = temp.path().join(format!("log/{number:016}.raftlog"));
+        let away = temp.path().join("away");
+        std::fs::rename(&path, &away).unwrap();
+        let error = open(temp.path()).err().unwrap();
+        let LogError::Missing { file, .. } = &error else { panic!("{error}") };
+        assert_eq!(*file, path);
+        std::fs::rename(&away, &path).unwrap();
+    }
+    assert_eq!(open(temp.path()).unwrap().recover(SHARD, (0, 0), 30).unwrap().entries.len(), 30);
+}
+
+#[test]
+fn a_flipped_bit_in_the_last_record_is_refused_after_a_crash_too() {
+    let temp = tempfile::tempdir().unwrap();
+    crashed(temp.path(), 3, true);
+    let mut bytes = written(temp.path());
+    let at = batch_of(&bytes, 3) + 20;
+    bytes[at] ^= 1;
+    std::fs::write(file(temp.path()), &bytes).unwrap();
+    assert!(matches!(open(temp.path()), Err(LogError::Lost { last: 2, durable: 3, .. })));
 }
 
 #[test]

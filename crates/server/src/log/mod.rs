@@ -9,6 +9,7 @@
 //! its `sync` is not used, because it does nothing when there is nothing to write.
 
 pub mod files;
+pub mod known;
 pub mod tail;
 mod thread;
 
@@ -18,6 +19,7 @@ use crate::counts::LogCounts;
 use engine::message::ShardId;
 use engine::replication::{Persist, Recovered};
 use files::{LogFiles, OnDiskFailure};
+use known::{Files, Known, KnownFile};
 use raft::eraftpb::{Entry, HardState};
 use raft_engine::{Command, Config, Engine, LogBatch, MessageExt, ReadableSize, RecoveryMode};
 use std::fs::OpenOptions;
@@ -78,6 +80,32 @@ pub enum LogError {
         /// Where it must reach.
         reach: u64,
     },
+    /// The end is missing.
+    #[error(
+        "the log in {} ends with batch {last}, but {} says that it was durable up to batch {durable}: \
+         acknowledged writes are missing. {}", dir.display(), known.display(), way_out(known)
+    )]
+    Lost {
+        /// The log's directory.
+        dir: PathBuf,
+        /// The last batch that is there.
+        last: u64,
+        /// The last batch that was durable.
+        durable: u64,
+        /// The file that says so.
+        known: PathBuf,
+    },
+    /// A file is missing.
+    #[error(
+        "the log's file {} is missing, empty or cut short, and {} says that it belongs to the log: \
+         acknowledged writes may be missing. {}", file.display(), known.display(), way_out(known)
+    )]
+    Missing {
+        /// The file of the log.
+        file: PathBuf,
+        /// The file that says so.
+        known: PathBuf,
+    },
     /// The store below refuses.
     #[error("the log in {} cannot be {what}: {reason}", dir.display())]
     Store {
@@ -90,11 +118,24 @@ pub enum LogError {
     },
 }
 
+/// What can be done when a part of the log is missing.
+fn way_out(known: &Path) -> String {
+    format!(
+        "Nothing was changed. Put the log's files back as they were, or restore the data directory \
+         from a backup; a machine of a cluster can be filled again by the others (see 'When a disk \
+         is lost' in the guide for operators). A server that is alone goes on with what is left, and \
+         without those writes, when {} is removed",
+        known.display()
+    )
+}
+
 /// How the log is kept.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// Its directory.
     pub dir: PathBuf,
+    /// The file that says what is known of it (see [`known`]).
+    pub known: PathBuf,
     /// What marks its records (see [`tail`]).
     pub tag: LogTag,
     /// Bytes of log beyond which old files are given up, as far as snapshots allow.
@@ -121,6 +162,7 @@ pub struct LogStore {
     marker: Marker,
     /// Something was written after the last fsync.
     unsynced: bool,
+    known: KnownFile,
     counts: Arc<LogCounts>,
 }
 
@@ -132,11 +174,17 @@ impl LogStore {
     pub fn open(options: LogOptions) -> Result<Self, LogError> {
         let store_error =
             |what, reason: String| LogError::Store { dir: options.dir.clone(), what, reason };
+        let known = KnownFile::read(&options.known, &options.tag)
+            .map_err(|error| store_error("opened", error.to_string()))?;
+        let end = find_end(&options)?;
+        if let Some(known) = known {
+            check_known(&options, known, &end)?;
+        }
         if !options.dir.exists() {
             crate::datadir::make_dir(&options.dir)
                 .map_err(|error| store_error("created", error.to_string()))?;
         }
-        mend_tail(&options)?;
+        mend(&options, known, &end)?;
         let config = Config {
             dir: options.dir.to_string_lossy().into_owned(),
             recovery_mode: RecoveryMode::AbsoluteConsistency,
@@ -156,12 +204,18 @@ impl LogStore {
         let number = marker.unwrap_or_default().number;
         // The tail was made durable before the engine was opened.
         let marker = Marker { number, durable: number };
+        let known_file = Files::of(&options.dir).and_then(|files| {
+            let known = Known { durable: number, files: Some(files) };
+            KnownFile::create(&options.known, options.tag, known)
+        });
+        let known = known_file.map_err(|error| store_error("opened", error.to_string()))?;
         Ok(Self {
             engine,
             options,
             batch: LogBatch::default(),
             marker,
             unsynced: false,
+            known,
             counts: Arc::default(),
         })
     }
@@ -213,6 +267,12 @@ impl LogStore {
                     )
                     .map_err(|error| self.error("read", error))?;
             }
+        }
+        let committed = hard_state.as_ref().map_or(0, |state| state.commit);
+        if bounds.is_none() && committed > snapshot.0 {
+            // A snapshot held them.
+            let (first, snapshot) = (committed + 1, snapshot.0);
+            return Err(LogError::Gap { shard: shard.0, first, snapshot });
         }
         if hard_state.is_none() && !entries.is_empty() {
             return Err(self.error("read", format!("the state of shard {} is missing", shard.0)));
@@ -272,6 +332,8 @@ impl LogStore {
         self.unsynced = !sync;
         if sync {
             self.marker.durable = self.marker.number;
+            let told = self.known.reached(self.marker.number);
+            told.map_err(|error| self.error("written", error))?;
         }
         Ok(())
     }
@@ -306,10 +368,14 @@ impl LogStore {
     pub fn compact(&mut self, shard: ShardId, index: u64) -> Result<(), LogError> {
         self.batch.add_command(group(shard), Command::Compact { index: index + 1 });
         self.write(0, true)?;
-        match self.engine.purge_expired_files() {
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.error("purged", error)),
+        let unknown = self.known.consists_of(None);
+        unknown.map_err(|error| self.error("purged", error))?;
+        if let Err(error) = self.engine.purge_expired_files() {
+            return Err(self.error("purged", error));
         }
+        let files = Files::of(&self.options.dir);
+        let known = files.and_then(|files| self.known.consists_of(Some(files)));
+        known.map_err(|error| self.error("purged", error))
     }
 }
 
@@ -318,40 +384,96 @@ fn group(shard: ShardId) -> u64 {
     u64::from(shard.outside()) + 1
 }
 
-/// Cuts off what a crash left at the end of the log, and makes the rest durable.
-fn mend_tail(options: &LogOptions) -> Result<(), LogError> {
-    for suffix in ["raftlog", "rewrite"] {
-        // A file of which nothing is left is removed; then the one before it is the last.
-        while mend_last_file(options, suffix)? {}
-    }
-    Ok(())
+/// What a look at the end of the log has found.
+struct End {
+    /// The files to be mended: where each ends, and how many torn bytes are behind that.
+    mends: Vec<(PathBuf, Option<u64>, u64)>,
+    /// Number of the last good batch.
+    last: u64,
 }
 
-/// Mends the newest file with a suffix; tells whether it was removed.
-fn mend_last_file(options: &LogOptions, suffix: &str) -> Result<bool, LogError> {
+/// Looks where the log ends, and changes nothing.
+fn find_end(options: &LogOptions) -> Result<End, LogError> {
     let store_error = |error: std::io::Error| LogError::Store {
         dir: options.dir.clone(),
         what: "examined",
         reason: error.to_string(),
     };
-    let Some((file, number)) = last_file(&options.dir, suffix).map_err(store_error)? else {
-        return Ok(false);
-    };
-    let end = match tail::examine(&file, number, &options.tag).map_err(store_error)? {
-        Tail::Whole => None,
-        Tail::Reserved { end } => Some(end),
-        Tail::Damaged { at, proof } => return Err(LogError::Damaged { file, at, proof }),
-        Tail::Torn { end, torn_bytes } => {
-            tracing::warn!(
-                "the last records of {} were not completely written before the last stop; cut \
-                 {torn_bytes} bytes at offset {end} that were never acknowledged as durable",
-                file.display()
-            );
-            Some(end)
+    let mut found = End { mends: Vec::new(), last: 0 };
+    for suffix in ["raftlog", "rewrite"] {
+        // A file of which nothing is left is removed; then the one before it is the last.
+        let mut is_last = true;
+        for number in known::numbers(&options.dir, suffix).map_err(store_error)?.into_iter().rev() {
+            if !is_last && found.last > 0 {
+                break;
+            }
+            let file = options.dir.join(format!("{number:016}.{suffix}"));
+            let (tail, last) = tail::examine(&file, number, &options.tag).map_err(store_error)?;
+            found.last = found.last.max(last);
+            let (end, torn_bytes) = match tail {
+                Tail::Whole => (None, 0),
+                Tail::Reserved { end } => (Some(end), 0),
+                Tail::Damaged { at, proof } => return Err(LogError::Damaged { file, at, proof }),
+                Tail::Torn { end, torn_bytes } => (Some(end), torn_bytes),
+            };
+            if is_last {
+                found.mends.push((file, end, torn_bytes));
+                is_last = end == Some(0);
+            }
         }
-    };
-    cut(&file, end).map_err(store_error)?;
-    Ok(end == Some(0))
+    }
+    Ok(found)
+}
+
+/// Whether everything is there that is known to have been durable.
+fn check_known(options: &LogOptions, known: Known, end: &End) -> Result<(), LogError> {
+    let durable = || options.known.clone();
+    let files = known.files.unwrap_or_default();
+    let missing = files.missing(&options.dir).map_err(|error| LogError::Store {
+        dir: options.dir.clone(),
+        what: "examined",
+        reason: error.to_string(),
+    })?;
+    if let Some(file) = missing.filter(|_| known.files.is_some()) {
+        return Err(LogError::Missing { file, known: durable() });
+    }
+    if end.last < known.durable {
+        let (dir, last, durable_to) = (options.dir.clone(), end.last, known.durable);
+        return Err(LogError::Lost { dir, last, durable: durable_to, known: durable() });
+    }
+    let moved = |file: &Path| file.extension().is_some_and(|suffix| suffix == "rewrite");
+    let torn = end.mends.iter().find(|(file, _, torn)| moved(file) && *torn > 0);
+    if let Some((file, _, _)) = torn.filter(|_| known.files.is_some()) {
+        // Nothing was being written to it.
+        return Err(LogError::Missing { file: file.clone(), known: durable() });
+    }
+    Ok(())
+}
+
+/// Cuts off what a crash left at the end of the log, and makes the rest durable.
+fn mend(options: &LogOptions, known: Option<Known>, end: &End) -> Result<(), LogError> {
+    for (file, end, torn_bytes) in &end.mends {
+        if let (Some(at), true) = (end, *torn_bytes > 0) {
+            let file = file.display();
+            let what = match known {
+                Some(known) => format!(
+                    "every batch that is known to have been durable (up to {}) is there",
+                    known.durable
+                ),
+                None => "whether they were ever whole is not known".to_owned(),
+            };
+            tracing::warn!(
+                "the last records of {file} are not whole, as after a stop in the middle of a write: \
+                 cut {torn_bytes} bytes at offset {at}; {what}"
+            );
+        }
+        cut(file, *end).map_err(|error| LogError::Store {
+            dir: options.dir.clone(),
+            what: "mended",
+            reason: error.to_string(),
+        })?;
+    }
+    Ok(())
 }
 
 /// Shortens a file, removes it if nothing is left, and makes it durable.
@@ -365,25 +487,4 @@ fn cut(file: &Path, end: Option<u64>) -> std::io::Result<()> {
         open.set_len(end)?;
     }
     open.sync_all()
-}
-
-/// The newest file with a suffix, and its number.
-fn last_file(dir: &Path, suffix: &str) -> std::io::Result<Option<(PathBuf, u64)>> {
-    let mut newest = None;
-    let entries = match std::fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    for entry in entries {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        let number = name.and_then(|name| tail::file_number(name, suffix));
-        if let Some(number) = number
-            && newest.as_ref().is_none_or(|(_, newest)| *newest < number)
-        {
-            newest = Some((path, number));
-        }
-    }
-    Ok(newest)
 }

@@ -10,7 +10,7 @@
 //! torn.
 //!
 //! What this cannot see: damage to the very last durable batch with nothing written after it. A
-//! clean stop therefore writes a closing batch.
+//! clean stop therefore writes a closing batch, and [`super::known`] says where the end was.
 //!
 //! The layout of raft-engine's files, which is read here without it: a file header, then batches of
 //! a 16-byte header (big-endian: 56 bits of length, 8 of compression type, 64 of footer offset),
@@ -21,7 +21,7 @@ use std::path::Path;
 /// What a file of the log begins with, then the version and the alignment, 8 bytes each.
 const FILE_MAGIC: &[u8] = b"RAFT-LOG-FILE-HEADER-9986AB3E47F320B394C8E84916EB0ED5";
 /// Bytes of the file header of version 2.
-const FILE_HEADER_BYTES: usize = FILE_MAGIC.len() + 16;
+pub const FILE_HEADER_BYTES: usize = FILE_MAGIC.len() + 16;
 /// Bytes of a batch's header.
 const BATCH_HEADER_BYTES: usize = 16;
 /// Bytes of a checksum.
@@ -94,11 +94,12 @@ pub enum Tail {
     },
 }
 
-/// Reads a file of the log (`number` is in its name) to see where it ends.
+/// Reads a file of the log (`number` is in its name) to see where it ends, and with which batch; 0 if
+/// no good one is in it.
 ///
 /// # Errors
 /// If the file cannot be read.
-pub fn examine(path: &Path, number: u64, tag: &LogTag) -> std::io::Result<Tail> {
+pub fn examine(path: &Path, number: u64, tag: &LogTag) -> std::io::Result<(Tail, u64)> {
     Ok(examine_bytes(&std::fs::read(path)?, number, tag))
 }
 
@@ -108,7 +109,7 @@ pub fn file_number(name: &str, suffix: &str) -> Option<u64> {
     name.strip_suffix(suffix)?.strip_suffix('.')?.parse().ok()
 }
 
-fn examine_bytes(bytes: &[u8], number: u64, tag: &LogTag) -> Tail {
+fn examine_bytes(bytes: &[u8], number: u64, tag: &LogTag) -> (Tail, u64) {
     let mut at = FILE_HEADER_BYTES;
     let mut last = 0;
     if !bytes.starts_with(FILE_MAGIC) || bytes.len() < FILE_HEADER_BYTES {
@@ -121,20 +122,18 @@ fn examine_bytes(bytes: &[u8], number: u64, tag: &LogTag) -> Tail {
     }
     let rest = &bytes[at..];
     let Some(written) = rest.iter().rposition(|&byte| byte != 0) else {
-        return if rest.is_empty() && at > 0 {
-            Tail::Whole
-        } else {
-            Tail::Reserved { end: at as u64 }
-        };
+        let whole = rest.is_empty() && at > 0;
+        return (if whole { Tail::Whole } else { Tail::Reserved { end: at as u64 } }, last);
     };
     // The bad batch comes right after the last good one. Where no good one is before it, it is not
     // younger than the first marker that follows.
     let behind: Vec<(usize, Marker)> = markers(rest, tag).collect();
     let bad = if last > 0 { last + 1 } else { behind.first().map_or(u64::MAX, |m| m.1.number) };
-    match behind.iter().find(|(_, marker)| marker.durable >= bad) {
+    let tail = match behind.iter().find(|(_, marker)| marker.durable >= bad) {
         Some((offset, _)) => Tail::Damaged { at: at as u64, proof: (at + offset) as u64 },
         None => Tail::Torn { end: at as u64, torn_bytes: written as u64 + 1 },
-    }
+    };
+    (tail, last)
 }
 
 /// All markers in `bytes` with their offsets.
