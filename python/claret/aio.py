@@ -22,6 +22,7 @@ from .aio_section import Section
 from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
 from .hold import check_held
 from .keep import COHORT, TOKENS
+from .later import Asked, check_words
 from .script import (
     Awaitable,
     OnDatabase,
@@ -118,7 +119,7 @@ class Transaction(OnDatabase, AsyncCoreCommands):
         self._check_open()
         if str(args[0]).upper() in self._writes:
             return self._script.defer(list(args), options)
-        return self._ask(list(args), options)
+        return Asked(self._ask(list(args), options))
 
     async def _ask(self, args, options):
         try:
@@ -260,10 +261,11 @@ class Claret(redis.asyncio.Redis):
         self.requests = Requests()
         self._writers = None
 
-    async def execute_command(self, *args, **options):
-        """As in redis-py."""
+    def execute_command(self, *args, **options):
+        """As in redis-py; what it gives is awaited, and whatever else is done with it is refused."""
         rules.check("a command over another connection")
-        return await super().execute_command(*args, **options)
+        check_words(args)
+        return Asked(super().execute_command(*args, **options))
 
     def dispatch(self, debug=False):
         """Commands that are sent without waiting for replies, in their order. See :class:`Dispatch`.

@@ -16,6 +16,11 @@ class Reply(Promise):
 
     __slots__ = ("_wakers",)
 
+    _ADVICE = "await it first"
+
+    # ``asyncio.gather`` puts what it is given into a dictionary.
+    __hash__ = object.__hash__
+
     def __init__(self):
         super().__init__()
         self._wakers = []

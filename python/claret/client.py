@@ -11,6 +11,7 @@ from .dispatch import Dispatch
 from .election import Election
 from .errors import BusyError, CommitUnknown, ConflictError
 from .keep import COHORT, TOKENS
+from .later import check_words
 from .lock import Fenced, Lock
 from .retained import Retained
 from .script import Requests, RetryPolicy, writers
@@ -38,6 +39,7 @@ class Claret(redis.Redis):
     def execute_command(self, *args, **options):
         """As in redis-py."""
         rules.check("a command over another connection")
+        check_words(args)
         return super().execute_command(*args, **options)
 
     def dispatch(self, debug=False):

@@ -11,6 +11,7 @@ from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
 from . import rules
 from .errors import CommitUnknown, OrderError, TransactionClosed, translate
+from .later import Later, check_words
 from .script import OnDatabase, is_connected, pool_words
 
 # Commands that wait for replies at most; before another one is sent, the oldest is waited for.
@@ -23,10 +24,12 @@ NOT_HERE = frozenset(
 )
 
 
-class Promise:
+class Promise(Later):
     """A reply that may not have come yet. It is nothing but that: to use it, wait for it."""
 
     __slots__ = ("_outcome", "_seen")
+
+    _ADVICE = "`.result()` waits for it"
 
     def __init__(self):
         self._outcome = None
@@ -45,16 +48,6 @@ class Promise:
         if error is not None:
             raise error
         return value
-
-    def _misused(self, *_):
-        raise OrderError("this is the promise of a reply, and not the reply: wait for it first")
-
-    __bool__ = __str__ = __format__ = __iter__ = __len__ = __getitem__ = _misused
-    __int__ = __float__ = __index__ = __lt__ = __le__ = __gt__ = __ge__ = _misused
-    __hash__ = object.__hash__
-
-    def __eq__(self, other):
-        return True if self is other else self._misused()
 
     def __repr__(self):
         kind = type(self).__name__
@@ -112,8 +105,7 @@ class Issued(OnDatabase):
         name = str(args[0]).upper().split()[0]
         if name in NOT_HERE:
             raise OrderError(f"{name} is not for a dispatch: it is about a connection of its own")
-        if any(isinstance(arg, Promise) for arg in args):
-            raise OrderError("a command is made of a reply that may not have come: wait for it first")
+        check_words(args)
         return list(args)
 
     def _answered(self, reply):

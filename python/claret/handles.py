@@ -15,6 +15,8 @@ every method is to be awaited, and the methods ``has``, ``size`` and ``all`` sta
 
 import inspect
 
+from .errors import OrderError
+from .later import Asked, Later
 from .script import Deferred
 
 
@@ -57,18 +59,27 @@ class Handle:
         if isinstance(reply, Deferred):
             return reply._then(convert)
         if inspect.isawaitable(reply):
-            return _converted(reply, convert)
+            return Asked(_converted(reply, convert))
         return convert(reply)
 
     def _write(self, words, returning, convert=None):
         if returning:
             return self._ask(words, convert)
         reply = self._ask(words, None)
-        return _converted(reply, _none) if inspect.isawaitable(reply) else None
+        return Asked(_converted(reply, _none)) if inspect.isawaitable(reply) else None
 
 
 async def _converted(reply, convert):
     return convert(await reply)
+
+
+def _here(reply, method):
+    """The reply, for an operator, which cannot wait for it."""
+    if inspect.iscoroutine(reply) or isinstance(reply, Asked):
+        reply.close()
+    if isinstance(reply, Later) or inspect.isawaitable(reply):
+        raise OrderError(f"the reply comes later, and an operator needs it now: use `{method}`")
+    return reply
 
 
 class Register(Handle):
@@ -106,10 +117,10 @@ class _Collection(Handle):
         return self._ask((self._HAS, self.key, item), bool)
 
     def __contains__(self, item):
-        return self.has(item)
+        return _here(self.has(item), "has")
 
     def __len__(self):
-        return self.size()
+        return _here(self.size(), "size")
 
     def __bool__(self):
         # An empty collection is still a handle: `if handle:` must not send a command.
@@ -151,13 +162,13 @@ class Map(_Collection):
         return self.db.hscan_iter(self.key)
 
     def __getitem__(self, field):
-        value = self.get(field)
+        value = _here(self.get(field), "get")
         if value is None:
             raise KeyError(field)
         return value
 
     def __setitem__(self, field, value):
-        self.put(field, value)
+        _here(self.put(field, value), "put")
 
     def __iter__(self):
         return (field for field, _ in self.items())
@@ -268,7 +279,7 @@ class Queue(Handle):
         return self._ask(("LRANGE", self.key, 0, -1))
 
     def __len__(self):
-        return self.size()
+        return _here(self.size(), "size")
 
     __bool__ = _Collection.__bool__
 
@@ -355,7 +366,7 @@ class Best(Handle):
         return self._ask(("TOPK.COUNT", self.key))
 
     def __len__(self):
-        return self.size()
+        return _here(self.size(), "size")
 
     __bool__ = _Collection.__bool__
 
@@ -400,7 +411,7 @@ class Log(Handle):
         return self._ask(("LOG.LEN", self.key))
 
     def __len__(self):
-        return self.size()
+        return _here(self.size(), "size")
 
     __bool__ = _Collection.__bool__
 

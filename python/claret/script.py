@@ -16,6 +16,7 @@ from typing import Optional
 from redis.exceptions import ResponseError
 
 from .errors import ClaretError, RepeatedError, TransactionClosed, WriteRefused, translate
+from .later import Later, check_words
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,19 @@ class Requests:
             free.append(numbered)
 
 
-class Deferred:
-    """The reply of a write in a transaction: known once the transaction has committed."""
+class Deferred(Later):
+    """The reply of a write in a transaction: known once the transaction has committed.
+
+    It is not the reply: whatever is done with it but reading :attr:`value` raises
+    :class:`OrderError`.
+    """
 
     __slots__ = ("_conversions", "_state", "_value")
+
+    _ADVICE = (
+        "read `.value` after the commit, or begin the transaction with `now=True`, so that writes "
+        "answer at once"
+    )
 
     def __init__(self):
         self._conversions = ()
@@ -137,6 +147,9 @@ class Awaitable(Deferred):
 
     __slots__ = ()
 
+    # ``asyncio.gather`` puts what it is given into a dictionary.
+    __hash__ = object.__hash__
+
     def __await__(self):
         return self
         yield
@@ -166,12 +179,14 @@ class Script:
 
     def defer(self, command, options):
         """Adds a command whose reply comes with the commit."""
+        check_words(command)
         reply = self._deferred()
         self._unsent.append((command, (command[0], options, reply)))
         return reply
 
     def take(self, last=None, request=None):
         """Commands to send now; the reply of the last one is waited for. ``None``: the end."""
+        check_words(last or ())
         request = request or self._request
         if request and not self.started:
             self._unsent.insert(0, (["CLIENT", "REQUEST", *request], None))

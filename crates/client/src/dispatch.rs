@@ -64,6 +64,16 @@ impl Dispatch {
 
 /// The reply to a command that was sent. Await it; nothing is taken back if it is dropped.
 ///
+/// It is not the reply, and cannot be taken for it: it has no text, no truth and no arithmetic.
+///
+/// ```compile_fail
+/// # async fn example(mut dispatch: client::Dispatch) -> client::Result<()> {
+/// let number = dispatch.send::<i64>(client::Command::new("INCR").arg("n")).await?;
+/// println!("order:{number}");
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// The server refused the command, or the connection broke: then it may have taken effect.
 #[must_use = "the reply may be an error"]
