@@ -18,8 +18,9 @@ from .errors import LockLost, NotAcquired
 
 # How many of a process are let in after somebody else wants the lock.
 COHORT = 16
-# With how many tokens a grant comes: as many as there can be.
-TOKENS = 65_536
+# With how many tokens a grant comes: so many that it seldom has to be asked for again because they are
+# used up. Each is a microsecond of the server's timestamps, and it may be asked for often.
+TOKENS = 1_024
 
 
 # So many locks of a process come before it tries to keep the next one, and as so many counts one that

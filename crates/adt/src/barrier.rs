@@ -7,12 +7,12 @@
 //!
 //! Those who go on together are a *generation*. Its number is larger than those of all generations before
 //! it, and than all tokens of locks that the shard has given before: it is the commit timestamp of the
-//! first of them, counted from 2026, and so a fencing token as well.
+//! first of them, in microseconds, and so a fencing token as well.
 
 use crate::command::commands;
 use crate::{
     Access, ArgBuf, Args, Awaiting, Blob, Command, CommandSpec, Corrupt, Ctx, DataType, ErrorReply,
-    Flags, Keys, Meta, Op as AnyOp, Reply, Timestamp, ValueSink, ValueSource,
+    Flags, Keys, Meta, Op as AnyOp, Reply, ValueSink, ValueSource,
 };
 
 /// Most who go on together.
@@ -101,12 +101,9 @@ fn parse_wait(args: &Args<'_>) -> Result<Command, ErrorReply> {
 
 /// The number of the generation whose first one is so many places before this in the log.
 fn generation(in_front: u32, ctx: &Ctx) -> Reply {
-    let first = Timestamp(ctx.ts.0.saturating_sub(in_front.into()));
-    // Nothing is left of a generation from which a later number could be told to be larger.
-    if !first.is_since_2026() {
-        return Reply::err("a barrier needs a clock that is set: it is not 2026 yet here");
-    }
-    Reply::Int(i64::try_from(first.since_2026()).unwrap_or(i64::MAX))
+    // Those who need a number of their own are a microsecond apart in the log.
+    let first = ctx.ts.number().saturating_sub(in_front.into());
+    Reply::Int(i64::try_from(first).unwrap_or(i64::MAX))
 }
 
 impl DataType for Value {
@@ -141,6 +138,10 @@ impl DataType for Value {
             Op::Wait { parties, .. } => Some(*parties),
             Op::Pass(_) => None,
         }
+    }
+
+    fn reserves(op: &Op) -> u32 {
+        matches!(op, Op::Pass(_)).into()
     }
 
     fn together(op: &Op, in_front: u32) -> Option<Op> {
@@ -203,6 +204,7 @@ impl DataType for Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Timestamp;
     use crate::record::{apply, decode};
 
     fn operation(words: &str) -> Result<AnyOp, ErrorReply> {
@@ -221,11 +223,11 @@ mod tests {
     #[test]
     fn those_who_go_on_together_have_one_number_and_the_next_ones_a_larger_one() {
         let ctx = |ts| Ctx { ts: Timestamp(ts), ..Ctx::default() };
-        let begin = Timestamp::from_micros(1_770_000_000_000_000).0;
+        let begin = 1_770_000_000_000_000;
         let mut slot = None;
         let mut pass = |in_front, at| {
             let op = AnyOp::Barrier(Op::Pass(in_front));
-            let reply = apply(&mut slot, &op, &ctx(begin + at));
+            let reply = apply(&mut slot, &op, &ctx(Timestamp::from_micros(begin + at).0));
             assert_eq!(slot, None, "nothing is stored");
             let Reply::Int(generation) = reply else { panic!("{reply:?}") };
             generation
@@ -233,8 +235,6 @@ mod tests {
         let first = [pass(0, 5), pass(1, 6), pass(2, 7)];
         assert_eq!(first, [first[0]; 3]);
         assert!(pass(0, 8) > first[0]);
-        let op = AnyOp::Barrier(Op::Pass(0));
-        assert!(apply(&mut None, &op, &ctx(1 << 30)).is_error(), "numbers could be given twice");
         let waits = operation("barrier.wait k 1").unwrap();
         assert_eq!(apply(&mut None, &waits, &ctx(begin)), Reply::Nil, "nobody goes on by itself");
     }

@@ -32,7 +32,7 @@ impl Act {
 /// order is.
 fn ctx(place: usize) -> Ctx {
     let place = place as u64;
-    Ctx { now_ms: 1000 + 1000 * place, ts: Timestamp(place << 12), seed: 77 * place }
+    Ctx { now_ms: 1000 + 1000 * place, ts: Timestamp::from_micros(place), seed: 77 * place }
 }
 
 /// Checks that each operation reads back from the words it is written as.

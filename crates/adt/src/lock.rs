@@ -2,7 +2,7 @@
 //!
 //! A lock is held by those to whom it was granted, until they release it or their *lease* ends. Every
 //! grant has a *token* that is larger than those of all grants before it, also when the key has ceased
-//! to exist in between: it is the commit timestamp, counted from 2026. Whoever guards something that
+//! to exist in between: it is the microsecond of the commit timestamp, which nobody else is given. Whoever guards something that
 //! the lock protects can refuse what comes with a smaller token than it has seen (Kleppmann, "How to do
 //! distributed locking", 2016); the store does so itself (`FENCE`). There is no lock without a token.
 //!
@@ -22,11 +22,11 @@
 //!
 //! A grant can come with a *block* of tokens that follow each other, for a holder that lets others work
 //! under the lock one after the other, each under a token of its own. The grant is known by the first
-//! one. The block ends with the commit timestamp and not with the first one after it: the shard lets its
-//! timestamps go on by the size of the block before it, so that all tokens of it are larger than
+//! one. The block ends with the commit timestamp's microsecond and does not begin with it: the shard lets
+//! its timestamps go on by so many microseconds before it, so that all tokens of it are larger than
 //! whatever was given before, and whatever is given later is larger than all of them, although nothing
 //! of the block is left in the state when the key is gone. It would be otherwise with a block that
-//! begins with the timestamp: the next timestamps would lie in it.
+//! begins there: the next timestamps would lie in it.
 //!
 //! A lease ends by the time that the leader has written into the log. A clock that leaps ends leases
 //! early or late; the tokens keep what they protect right.
@@ -46,7 +46,7 @@ pub use table::{near_lease_too_long, section};
 mod tests;
 
 use crate::{
-    Access, ArgBuf, Blob, CameOf, CommandSpec, Corrupt, Ctx, DataType, Meta, Reply, Timestamp,
+    Access, ArgBuf, Blob, CameOf, CommandSpec, Corrupt, Ctx, DataType, Meta, Reply,
     ValueSink, ValueSource, load_count,
 };
 
@@ -59,10 +59,12 @@ pub const LEASE_MS_MAX: u64 = 86_400_000;
 pub const NEAR_LEASE_MS_MAX: u64 = LEASE_MS_MAX / 4;
 /// Longest name of an owner, in bytes.
 pub const OWNER_BYTES_MAX: usize = 256;
-/// Most tokens of one grant. They are taken from the timestamps, of which there are 4096 in a
-/// microsecond: with 65,536 a shard could make 60,000 such grants in a second before its timestamps
-/// ran ahead of its clock.
-pub const TOKENS_MAX: u32 = 1 << 16;
+/// Most tokens of one grant. Each takes a microsecond of the shard's timestamps: with 4,096 a shard can
+/// make 240 such grants in a second before its timestamps run ahead of its clock.
+pub const TOKENS_MAX: u32 = 1 << 12;
+/// How many tokens a grant comes with as a rule, for those who let others work under it: so many that they
+/// seldom ask for more, and so few that timestamps keep up with a thousand such grants in a second.
+pub const TOKENS_OF_KEPT: u32 = 1 << 10;
 /// Most holders of one lock.
 pub const HOLDERS_MAX: usize = 10_000;
 
@@ -201,19 +203,15 @@ impl Value {
 
     /// Larger than those of all grants before.
     fn next_token(&self, ctx: &Ctx) -> u64 {
-        ctx.ts.since_2026().max(self.newest() + 1)
+        ctx.ts.number().max(self.newest() + 1)
     }
 
-    /// The first of a grant's tokens, of which the last is the timestamp.
+    /// The first of a grant's tokens, of which the last is the timestamp's number.
     fn first_token(&self, tokens: u32, ctx: &Ctx) -> u64 {
-        (self.next_token(ctx) - u64::from(tokens - 1)).max(self.newest() + 1)
+        self.next_token(ctx).saturating_sub(u64::from(tokens - 1)).max(self.newest() + 1)
     }
 
     fn pass(&self, share: Share, ctx: &Ctx) -> Reply {
-        // Nothing of a section is left from which a later token could be told to be larger.
-        if !ctx.ts.is_since_2026() {
-            return Reply::err("a section needs a clock that is set: it is not 2026 yet here");
-        }
         if self.lets_in(share, ctx.now_ms) { token_reply(self.next_token(ctx)) } else { Reply::Nil }
     }
 
@@ -223,11 +221,6 @@ impl Value {
         }
         if !self.lets_in(grant.share, ctx.now_ms) {
             return Reply::Nil;
-        }
-        // Before 2026 timestamps that follow each other are one number.
-        let before = Timestamp(ctx.ts.0.saturating_sub(grant.tokens.into()));
-        if grant.tokens > 1 && !before.is_since_2026() {
-            return Reply::err("several tokens need a clock that is set: it is not 2026 yet here");
         }
         let token = self.first_token(grant.tokens, ctx);
         self.holders.retain(|holder| holder.until_ms > ctx.now_ms);
@@ -366,7 +359,8 @@ impl DataType for Value {
     fn reserves(op: &Op) -> u32 {
         match op {
             Op::Acquire(grant) => grant.tokens,
-            _ => 1,
+            Op::Pass(_) | Op::Name(_) | Op::Proclaim(..) => 1,
+            _ => 0,
         }
     }
 
@@ -394,8 +388,8 @@ impl DataType for Value {
             (Op::Acquire(_) | Op::Pass(_), Reply::Int(_)) => Some(CameOf::Granted),
             (Op::Acquire(grant), Reply::Nil) if !grant.wait => Some(CameOf::Refused),
             (Op::Release(token), Reply::Int(1)) => {
-                // A token is the timestamp of its grant, or right below it.
-                Some(CameOf::Ended { held_us: ctx.ts.us_after(*token) })
+                // A token is the microsecond of its grant, or right below it.
+                Some(CameOf::Ended { held_us: ctx.ts.number().saturating_sub(*token) })
             }
             (Op::Release(_) | Op::Renew(..) | Op::Proclaim(..), Reply::Int(0)) => {
                 Some(CameOf::Gone)

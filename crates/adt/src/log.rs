@@ -31,7 +31,7 @@ pub struct Position {
 }
 
 /// Numbers below this share a microsecond: the lower bits of a [`Timestamp`].
-const LOGICAL: u64 = 1 << 12;
+const LOGICAL: u64 = Timestamp::PER_MICROSECOND;
 
 impl Position {
     /// Before all entries.

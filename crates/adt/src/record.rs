@@ -140,7 +140,7 @@ macro_rules! registry {
             /// How many numbers it takes that end with its timestamp: see [`DataType::reserves`].
             pub fn reserves(&self) -> u32 {
                 match self {
-                    Self::Key(_) => 1,
+                    Self::Key(_) => 0,
                     $(Self::$variant(op) => <crate::$module::Value as DataType>::reserves(op)),*
                 }
             }

@@ -4,40 +4,36 @@ use crate::{ArgBuf, Blob, CommandSpec, Compound, ErrorReply, Reply};
 use std::fmt;
 
 /// A point in a shard's logical time: microseconds since 1970 in the upper bits, a counter in the
-/// lower twelve. Commit timestamps are totally ordered within a shard.
+/// lower eleven. Commit timestamps are totally ordered within a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub u64);
 
+/// The bits of the counter. With one more the microseconds would end in 2112.
+const COUNTER_BITS: u32 = 11;
+
 impl Timestamp {
+    /// How many timestamps share a microsecond.
+    pub const PER_MICROSECOND: u64 = 1 << COUNTER_BITS;
+
     /// Before everything.
     pub const ZERO: Self = Self(0);
 
     /// The first timestamp of a microsecond since 1970.
     pub const fn from_micros(micros: u64) -> Self {
-        Self(micros << 12)
+        Self(micros << COUNTER_BITS)
     }
 
     /// The microsecond since 1970 that this timestamp lies in.
     pub const fn micros(self) -> u64 {
-        self.0 >> 12
+        self.0 >> COUNTER_BITS
     }
 
-    /// The timestamp as a number that clients are given, which never falls as timestamps grow: counted
-    /// from 2026, so that it stays positive as a signed number of 64 bits for a century. Before that
-    /// year, which clocks that are not set tell, there is one number for each microsecond.
-    pub const fn since_2026(self) -> u64 {
-        if self.is_since_2026() { self.0 - BEGIN_2026 + (BEGIN_2026 >> 12) } else { self.0 >> 12 }
-    }
-
-    /// How many microseconds it is after one that has this number of [`Timestamp::since_2026`].
-    pub const fn us_after(self, number: u64) -> u64 {
-        let numbers = self.since_2026().saturating_sub(number);
-        if self.is_since_2026() { numbers >> 12 } else { numbers }
-    }
-
-    /// Whether no other timestamp has the number that [`Timestamp::since_2026`] gives.
-    pub const fn is_since_2026(self) -> bool {
-        self.0 > BEGIN_2026
+    /// The timestamp as a number that clients are given: its microsecond. Many clients have no integers
+    /// but those of a float, which are exact below 2^53 ([`NUMBER_MAX`]): microseconds stay there until
+    /// the year 2255. Timestamps that share a microsecond have one number, so that the log gives
+    /// operations that need one of their own ([`DataType::reserves`]) timestamps that do not.
+    pub const fn number(self) -> u64 {
+        self.micros()
     }
 
     /// The first microsecond that begins after this timestamp.
@@ -50,9 +46,17 @@ impl Timestamp {
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }
+
+    /// So many microseconds later.
+    #[must_use]
+    pub const fn later_by_us(self, us: u64) -> Self {
+        Self(self.0 + (us << COUNTER_BITS))
+    }
 }
 
-const BEGIN_2026: u64 = Timestamp::from_micros(1_767_225_600_000_000).0;
+/// The largest integer that the store makes up: up to here a float of 64 bits, as which JavaScript, Lua and
+/// most readers of JSON hold integers, tells any two apart.
+pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 
 /// What an operation may know besides the state. It is chosen by the leader and travels in the
 /// log, so that every replica computes the same.
@@ -199,10 +203,10 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
         None
     }
 
-    /// How many numbers `op` takes of which the last is its commit timestamp: that is larger by so many than
-    /// all before it.
+    /// How many numbers of its own `op` takes, of which the last is that of its commit timestamp
+    /// ([`Timestamp::number`]): that is larger by so many than those of all timestamps before it.
     fn reserves(_op: &Self::Op) -> u32 {
-        1
+        0
     }
 
     /// Whether `op` waits beside those who wait for their turn: it changes nothing, is never carried out, and
@@ -391,13 +395,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_timestamps_do_not_fall_when_a_clock_comes_to_be_set() {
-        let begin = 1_767_225_600_000_000;
-        let moments =
-            [0, 1, 1_000_000, begin - 1, begin, begin + 1, begin + 70 * 31_557_600_000_000];
-        let numbers = moments.map(|micros| Timestamp::from_micros(micros).since_2026());
-        assert!(numbers.is_sorted() && numbers[6] <= i64::MAX as u64, "{numbers:?}");
-        let next = Timestamp(Timestamp::from_micros(begin + 1).0 + 1);
-        assert!(next.since_2026() > numbers[5]);
+    fn numbers_of_timestamps_fit_into_floats_for_two_hundred_years_and_more() {
+        let (year, in_2026) = (31_557_600_000_000, 1_767_225_600_000_000);
+        let moments = [0, 1, in_2026, in_2026 + 1, in_2026 + 228 * year];
+        let numbers = moments.map(|micros| Timestamp::from_micros(micros).number());
+        assert!(numbers.is_sorted() && numbers[4] <= NUMBER_MAX, "{numbers:?}");
+        assert!(numbers.iter().all(|number| (*number as f64) as u64 == *number));
+        assert_eq!(Timestamp(u64::MAX).number(), NUMBER_MAX, "there are no later ones");
+        let later = Timestamp(5).later_by_us(3);
+        assert_eq!((later.number(), later), (3, Timestamp(5 + 3 * Timestamp::PER_MICROSECOND)));
     }
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub struct Entry {
     /// Wall-clock time at the leader, in milliseconds since 1970: what `EXPIRE` counts from.
     pub now_ms: u64,
-    /// Commit timestamp of the first record; record `i` has the `i`-th one after it.
+    /// Commit timestamp of the first record; see [`Entry::spacing`] for those of the others.
     pub ts: Timestamp,
     /// Random number from which operations with a choice (`SPOP`) take theirs.
     pub seed: u64,
@@ -30,9 +30,44 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Timestamp of record number `index`.
-    pub fn ts_of(&self, index: usize) -> Timestamp {
-        Timestamp(self.ts.0 + index as u64)
+    /// How far apart the timestamps of its records are, which is not written: it follows from them.
+    pub fn spacing(&self) -> Spacing {
+        Spacing::of(&self.records)
+    }
+
+    /// The records, each with its timestamp.
+    pub fn timed(&self) -> impl Iterator<Item = (Timestamp, &LogRecord)> {
+        let spacing = self.spacing();
+        let ts_of = move |index| spacing.ts_of(self.ts, index);
+        self.records.iter().enumerate().map(move |(index, record)| (ts_of(index), record))
+    }
+}
+
+/// How far apart the timestamps of an entry's records are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spacing {
+    /// One follows the other.
+    #[default]
+    Next,
+    /// By a microsecond: some need numbers of their own ([`adt::DataType::reserves`]).
+    Microsecond,
+}
+
+impl Spacing {
+    /// Of an entry with these records.
+    pub fn of(records: &[LogRecord]) -> Self {
+        match records.iter().any(LogRecord::takes_numbers) {
+            true => Self::Microsecond,
+            false => Self::Next,
+        }
+    }
+
+    /// Timestamp of record number `index` of an entry that begins with this one.
+    pub fn ts_of(self, first: Timestamp, index: usize) -> Timestamp {
+        match self {
+            Self::Next => Timestamp(first.0 + index as u64),
+            Self::Microsecond => first.later_by_us(index as u64),
+        }
     }
 }
 
@@ -137,6 +172,17 @@ impl LogRecord {
             | Self::Refuse(_)
             | Self::Forget(_) => Level::ORDERED,
             _ => Level::CLUSTERS,
+        }
+    }
+
+    /// Whether some of it needs a number of its own. What is ordered by the record was written before it,
+    /// in a record of which this was asked then.
+    fn takes_numbers(&self) -> bool {
+        let takes = |(_, op): &KeyedOp| op.reserves() > 0;
+        match self {
+            Self::Apply(apply) | Self::Prepare(Prepare { apply, .. }) => apply.ops.iter().any(takes),
+            Self::Propose(group) | Self::Content(group) => group.ops().any(takes),
+            _ => false,
         }
     }
 

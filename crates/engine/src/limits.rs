@@ -64,7 +64,7 @@ pub const NEAR_LOCKS_MAX: usize = 10_000;
 /// How many clients a gateway lets in at most after somebody else wants the lock that it keeps.
 pub const NEAR_STAYS_MAX: u32 = 16;
 /// For how many stays a gateway asks for a lock at a time, and one that nobody gets.
-pub const NEAR_TOKENS: u32 = 4_096;
+pub const NEAR_TOKENS: u32 = adt::lock::TOKENS_OF_KEPT;
 /// What the lease of a gateway has beyond twice that of its clients, in microseconds.
 pub const NEAR_LEASE_MORE_US: u64 = 1_000_000;
 /// How soon a gateway that was not told whether others want a lock asks again, in microseconds.

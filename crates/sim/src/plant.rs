@@ -447,7 +447,7 @@ impl Plant {
             (Self::RepeatedToken, Answer::Replies(replies)) => {
                 for reply in replies {
                     if let Reply::Int(token @ TOKENS..) = reply {
-                        *token -= *token % TOKENS;
+                        *token -= *token % (1 << 12);
                     }
                 }
             }

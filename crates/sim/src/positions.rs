@@ -37,15 +37,16 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
         let unreadable =
             || format!("entry {} of shard {} does not read back", raft_entry.index, shard.0);
         let entry = EntryFormat.decode(&raft_entry.data).map_err(|_| unreadable())?;
-        let first = entry.ts.0;
+        let (first, spacing) = (entry.ts, entry.spacing());
         for (index, record) in entry.records.into_iter().enumerate() {
+            let ts = spacing.ts_of(first, index).0;
             match record {
                 LogRecord::Apply(apply) => {
                     // Commands of a pipeline may be in one record.
                     for (tie, value) in (0..).zip(unique_values(&apply.ops)) {
                         // A retry of a numbered request is in the log again and does nothing.
                         values.entry(value).or_insert(Position {
-                            ts: first + index as u64,
+                            ts,
                             tie: Some(tie),
                             guarded: !apply.guards.is_empty(),
                         });
@@ -70,7 +71,7 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
                     outcomes.extend(placed.map(|(seq, place)| (stream.unit(seq), place.0)));
                 }
                 LogRecord::Ordered { stream, link, .. } => {
-                    outcomes.insert(stream.unit(link.seq), first + index as u64);
+                    outcomes.insert(stream.unit(link.seq), ts);
                 }
                 LogRecord::Promise { .. }
                 | LogRecord::Outcome { .. }

@@ -28,9 +28,9 @@ pub fn changes(disk: &Disk, of: ShardId) -> Result<Vec<Logged>, String> {
         }
         let entry = EntryFormat.decode(&raft_entry.data);
         let entry = entry.map_err(|_| format!("entry {} does not read back", raft_entry.index))?;
-        let first = entry.ts;
+        let (first, spacing) = (entry.ts, entry.spacing());
         for (index, record) in entry.records.into_iter().enumerate() {
-            let ts = adt::Timestamp(first.0 + index as u64);
+            let ts = spacing.ts_of(first, index);
             for command in commands(record, &mut asks) {
                 last = Zxid::after(last.max(command.after), ts);
                 changes.push((last.0, command));

@@ -34,7 +34,7 @@ impl Value {
         let Some(proclaimed) = leader.and_then(|holder| holder.proclaimed.as_mut()) else {
             return Reply::Int(0);
         };
-        let version = ctx.ts.since_2026().max(proclaimed.version + 1);
+        let version = ctx.ts.number().max(proclaimed.version + 1);
         *proclaimed = Proclaimed { value: value.clone(), version };
         token_reply(version)
     }

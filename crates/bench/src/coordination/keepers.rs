@@ -25,7 +25,7 @@ const REGIONS: usize = 2;
 /// How many are let in after somebody else wants the lock.
 pub const MEMBERS: u32 = 16;
 /// With how many tokens a grant comes.
-pub const TOKENS: u32 = 65_536;
+pub const TOKENS: u32 = adt::lock::TOKENS_OF_KEPT;
 
 /// What a process has of the lock.
 struct Grant {

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 impl Zxid {
     /// The number of a change that the log has at this timestamp, and that comes after this one.
     pub fn after(last: Self, ts: Timestamp) -> Self {
-        let number = i64::try_from(ts.since_2026()).unwrap_or(i64::MAX);
+        let number = i64::try_from(ts.number()).unwrap_or(i64::MAX);
         Self(number.max(last.0.saturating_add(1)))
     }
 }

@@ -69,7 +69,7 @@ impl Gateway {
         let target = self.place(id, None);
         self.bar(target);
         // A number that clients can say again.
-        let number = self.random() >> 1;
+        let number = self.random() & adt::NUMBER_MAX;
         let (left, told) = Default::default();
         let began_us = self.now.mono_us;
         let cut = Cut { target, number, left, released: false, told, began_us };

@@ -364,7 +364,7 @@ impl Shard {
             }
         }
         replay_into(&mut self.state, &entry);
-        let last = Timestamp(entry.ts.0 + entry.records.len() as u64);
+        let last = entry.spacing().ts_of(entry.ts, entry.records.len());
         self.move_clock(last);
         for record in &entry.records {
             if let LogRecord::Split { child, first, at, last } = record {
@@ -385,13 +385,12 @@ fn unfenced(mut request: crate::message::Request) -> crate::message::Request {
 }
 
 fn ctx_of(batch: &Batch, index: usize) -> Ctx {
-    let ts = Timestamp(batch.ts.0 + index as u64);
+    let ts = batch.ts_of(index);
     Ctx { now_ms: batch.now_ms, ts, seed: mix(batch.seed ^ ts.0) }
 }
 
 fn replay_into(state: &mut State, entry: &Entry) {
-    for (index, record) in entry.records.iter().enumerate() {
-        let ts = entry.ts_of(index);
+    for (ts, record) in entry.timed() {
         let ctx = Ctx { now_ms: entry.now_ms, ts, seed: mix(entry.seed ^ ts.0) };
         match record {
             LogRecord::Apply(apply) => {

@@ -35,7 +35,7 @@ mod tests;
 mod turns;
 pub mod watermark;
 
-use crate::entry::{Apply, Entry, LogRecord};
+use crate::entry::{Apply, Entry, LogRecord, Spacing};
 use crate::level::Level;
 use crate::limits::{
     ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, OUTCOMES_WAIT_US, REAP_PER_TURN_MAX, UNITS_OWE_US,
@@ -145,6 +145,7 @@ enum TargetKind {
 struct Batch {
     number: u64,
     ts: Timestamp,
+    spacing: Spacing,
     now_ms: u64,
     seed: u64,
     records: Vec<LogRecord>,
@@ -157,6 +158,13 @@ struct Batch {
     since_us: u64,
     /// How many numbers below its first timestamp are taken; see [`reserved`].
     reserved: u64,
+}
+
+impl Batch {
+    /// Timestamp of record number `index`, once the first one's is known.
+    fn ts_of(&self, index: usize) -> Timestamp {
+        self.spacing.ts_of(self.ts, index)
+    }
 }
 
 /// A transaction that holds or waits for something here.
@@ -648,23 +656,31 @@ impl Shard {
     pub fn next_closed(&mut self, now: Now) -> Option<Entry> {
         let mut batch = self.closed.pop_front()?;
         self.random = mix(self.random);
-        let next = Timestamp(self.clock.next().0 + batch.reserved);
+        batch.spacing = Spacing::of(&batch.records);
+        let next = match batch.spacing {
+            Spacing::Next => self.clock.next(),
+            // Whatever was given a timestamp before has another number.
+            Spacing::Microsecond => {
+                Timestamp::from_micros(self.clock.after_us()).later_by_us(batch.reserved)
+            }
+        };
         batch.ts = next.max(Timestamp::from_micros(now.wall_us));
         batch.now_ms = now.wall_ms();
         batch.seed = self.random;
-        self.clock = Timestamp(batch.ts.0 + batch.records.len() as u64);
+        self.clock = batch.ts_of(batch.records.len());
         for (index, record) in batch.records.iter().enumerate() {
             if let (LogRecord::Prepare(prepare), TargetKind::Vote(txn)) =
                 (record, batch.targets[index].kind)
                 && self.txns.contains_key(&txn)
             {
-                let bound = Timestamp(batch.ts.0 + index as u64);
+                let bound = batch.ts_of(index);
                 self.before_change(&prepare.apply.ops);
                 self.state.announce(prepare.clone(), bound);
             }
         }
+        let (first, spacing) = (batch.ts, batch.spacing);
         for (index, record) in batch.records.iter_mut().enumerate() {
-            let ts = Timestamp(batch.ts.0 + index as u64);
+            let ts = spacing.ts_of(first, index);
             match record {
                 LogRecord::Propose(group) => self.announce_group(group, ts),
                 LogRecord::Ordered { stream, link, .. } => {

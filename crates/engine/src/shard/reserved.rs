@@ -1,9 +1,9 @@
-//! Operations that take several numbers, of which the last is their commit timestamp: grants of locks with a
-//! block of tokens.
+//! Operations that take several numbers, of which the last is that of their commit timestamp: grants of locks
+//! with a block of tokens.
 //!
-//! The numbers lie between the timestamp and the one before, which the entry's timestamps are moved up for
-//! ([`Batch::reserved`]). Within an entry timestamps follow each other. So what could have been given
-//! another number of the same record has to be in an entry before.
+//! The numbers lie between that one and those before, which the entry's timestamps are moved up for
+//! ([`Batch::reserved`]). Within an entry they follow each other. So what could have been given another
+//! number of the same record has to be in an entry before.
 
 use super::Shard;
 use crate::entry::Apply;
@@ -14,7 +14,7 @@ impl Shard {
     pub(super) fn reserve(&mut self, apply: &Apply) {
         let [(key, op)] = &apply.ops[..] else { return };
         let numbers = op.reserves();
-        if numbers == 1 {
+        if numbers <= 1 {
             return;
         }
         let records = &self.building.records;

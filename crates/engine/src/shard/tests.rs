@@ -272,7 +272,7 @@ fn a_newcomer_waits_behind_an_older_conflicting_waiter() {
     story.ask(Body::Release { txn: txn(1), after: Timestamp::ZERO });
     story.sync();
     assert_eq!(story.seen(), ["2 prepared"]);
-    story.ask(decide(5, Some(2_000_000_000 << 12)));
+    story.ask(decide(5, Some(Timestamp::from_micros(2_000_000_000).0)));
     assert_eq!(story.seen(), ["5 done 1", "3 locked 1"]);
 }
 

@@ -34,7 +34,7 @@ impl Story {
     }
 }
 
-const ASKS: &str = "lock.acquire a lease 11000 owner near 1-0-0 tokens 4096";
+const ASKS: &str = "lock.acquire a lease 11000 owner near 1-0-0 tokens 1024";
 const LISTENS: &str = "lock.wanted a 1000000";
 const RETURNS: &str = "lock.release a 1000000";
 
