@@ -3,13 +3,15 @@
 import os
 import random
 import resource
+import shutil
 import socket
+import subprocess
 import threading
 import time
 
 import pytest
 import redis
-from harness import command, read_all, until
+from harness import command, free_port, read_all, until
 
 MEMORY_BYTES_MAX = 700 << 20
 IDLE = 10_000 if os.environ.get("CLARET_KILL_S") else 2_000
@@ -126,6 +128,53 @@ def test_a_queue_of_transactions_ends_at_the_limit(server):
         with pytest.raises(redis.RedisError):
             for _ in range(64):
                 client.execute_command("SET", "a", "x" * (1 << 20))
+
+
+HTTP = {
+    "post": b"POST / HTTP/1.1\r\n",
+    "put": b"PUT /index HTTP/1.1\r\n",
+    "get": b"GET / HTTP/1.1\r\n",
+    "host": b"Host: 127.0.0.1:6379\r\n",
+    "header": b"Content-Type: text/plain\r\n",
+    "as words": command("POST", "/"),
+}
+
+
+@pytest.mark.parametrize("head", HTTP.values(), ids=HTTP)
+def test_what_follows_a_line_of_http_is_not_carried_out(make_server, head):
+    server = make_server().start()
+    head += b"Host: 127.0.0.1\r\nContent-Length: 14\r\n\r\n"
+    begin = time.monotonic()
+    said = answer(server, head + b"SET pwned 1\r\n" + command("SET", "pwned", "1"))
+    assert said.startswith(b"-ERR") and b"HTTP" in said and said.count(b"\r\n") == 1, said
+    assert time.monotonic() - begin < 5, "the connection is closed at once"
+    assert not server.client().exists("pwned")
+    assert "speaks HTTP" in server.said()
+
+
+def test_http_behind_other_commands_in_one_transaction_ends_it(server):
+    said = answer(server, command("MULTI") + b"POST / HTTP/1.1\r\nSET pwned 1\r\nEXEC\r\n")
+    assert said.startswith(b"+OK\r\n-ERR") and said.count(b"\r\n") == 2, said
+    assert not server.client().exists("pwned")
+
+
+def test_curl_cannot_write(make_server):
+    server = make_server().start()
+    url = f"http://127.0.0.1:{server.port}/"
+    line = ["curl", "-s", "-X", "POST", "--data-binary", "SET pwned 1\r\n", "-m", "10", url]
+    if not shutil.which("curl"):
+        pytest.skip("curl is not installed")
+    assert subprocess.run(line, capture_output=True, timeout=20).returncode != 0
+    assert not server.client().exists("pwned")
+
+
+def test_http_at_the_port_for_zookeepers_protocol_is_closed_and_told(make_server):
+    port = free_port()
+    server = make_server("--zookeeper-port", str(port)).start()
+    with socket.create_connection(("127.0.0.1", port), 10) as client:
+        client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert read_all(client) == b""
+    assert "speaks HTTP" in server.said()
 
 
 def test_half_commands_and_hasty_farewells(server):

@@ -17,6 +17,8 @@ pub const INLINE_BYTES_MAX: usize = 64 << 10;
 pub const UNAUTHENTICATED_FRAME_BYTES_MAX: usize = 1 << 10;
 /// How long a connection may stay unauthenticated when authentication is required, in milliseconds.
 pub const UNAUTHENTICATED_MS_MAX: u64 = 10_000;
+/// How long the log is silent about further clients that speak HTTP, in microseconds.
+pub const FOREIGN_WARN_US: u64 = 60_000_000;
 /// Most client connections of a server.
 pub const CONNECTIONS_MAX: usize = 12_000;
 /// Reply bytes that may wait for a slow reader before its connection is closed.

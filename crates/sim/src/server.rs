@@ -612,6 +612,7 @@ impl Worker {
                     self.gateway.close(now, session);
                 }
             }
+            Output::Foreign { .. } => {}
             Output::Verify { session, .. } => self.gateway.verified(now, session, false),
             Output::Admin { session, .. } => self.gateway.admin_done(now, session, Reply::Ok),
             Output::Coordination { client, said } => {

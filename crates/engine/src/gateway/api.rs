@@ -177,6 +177,12 @@ pub enum Output {
         /// Which.
         session: SessionId,
     },
+    /// Tell the operator that a client speaks another protocol, as a browser does that was tricked
+    /// into it. [`Output::Close`] follows.
+    Foreign {
+        /// Which.
+        session: SessionId,
+    },
     /// Send a request to a shard.
     Shard {
         /// To which.

@@ -98,7 +98,9 @@ impl Gateway {
         let spec = match self.find(args) {
             Ok(spec) => spec,
             Err(error) => {
-                self.refuse(id, error);
+                if !self.turns_away(id, args) {
+                    self.refuse(id, error);
+                }
                 return true;
             }
         };

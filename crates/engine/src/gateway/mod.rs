@@ -25,6 +25,7 @@ pub mod coordination;
 mod data;
 mod dispatch;
 mod fence;
+mod foreign;
 mod gather;
 pub mod hello;
 pub mod info;

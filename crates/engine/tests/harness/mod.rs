@@ -186,6 +186,7 @@ impl World {
                     Output::Admin { session, .. } => {
                         self.gateways[g].admin_done(self.now, session, Reply::Ok);
                     }
+                    Output::Foreign { .. } => {}
                     // Nobody here is a client of the coordination service.
                     Output::Coordination { .. } => {}
                 }

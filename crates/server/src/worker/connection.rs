@@ -10,6 +10,7 @@ use engine::limits::{
 };
 use mio::net::TcpStream;
 use std::io;
+use std::net::SocketAddr;
 use wire::resp::{Limits, RequestDecoder};
 
 /// What a client may send.
@@ -43,6 +44,8 @@ pub struct Connection {
     transport: Transport,
     /// The gateway's name for it.
     pub session: SessionId,
+    /// Where the client is.
+    pub peer: SocketAddr,
     /// Tells it from others that have its place after it.
     pub number: u64,
     /// Finds commands in the input.
@@ -82,7 +85,7 @@ impl Connection {
     /// A connection that was just accepted.
     pub fn new(accepted: Accepted, session: SessionId, number: u64) -> Self {
         let tls = accepted.tls.map(Into::into);
-        let port = accepted.port;
+        let (port, peer) = (accepted.port, accepted.peer);
         let mut transport = Transport::new(accepted.stream, tls, TLS_CHUNK_BYTES);
         if port.is_for_coordination() {
             transport = transport.in_frames();
@@ -90,6 +93,7 @@ impl Connection {
         Self {
             transport,
             session,
+            peer,
             number,
             decoder: RequestDecoder::new(),
             input: Vec::new(),

@@ -1,5 +1,6 @@
 //! What is said on a connection of a client of the coordination service: ZooKeeper's protocol.
 
+use super::foreign::is_http;
 use super::talk::{Line, OfSession as LineOfSession, Talk};
 use crate::datadir::random;
 use adt::Blob;
@@ -31,6 +32,8 @@ pub struct Dialogue {
     expected: VecDeque<(i32, Expected, u64)>,
     /// A word of four letters that others must be asked about.
     word: Option<FourLetterWord>,
+    /// It has spoken HTTP.
+    foreign: bool,
     address: SocketAddr,
     since_ms: u64,
     session: Option<LineOfSession>,
@@ -67,6 +70,7 @@ impl Dialogue {
             read_only: None,
             expected: VecDeque::new(),
             word: None,
+            foreign: false,
             address,
             since_ms: now.wall_ms(),
             session: None,
@@ -162,11 +166,17 @@ impl Dialogue {
                 Ok(None) => break,
                 Err(error) => {
                     tracing::debug!("closed a connection of a ZooKeeper client: {error}");
+                    self.foreign = self.state == State::New && is_http(&bytes[at..]);
                     self.state = State::Ended;
                 }
             }
         }
         at
+    }
+
+    /// Whether the client has spoken HTTP instead of what is spoken here.
+    pub fn is_foreign(&self) -> bool {
+        self.foreign
     }
 
     fn take_frame(&mut self, gateway: &mut Gateway, now: Now, frame: &[u8]) {

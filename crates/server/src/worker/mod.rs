@@ -10,6 +10,7 @@
 mod clients;
 mod connection;
 mod dialogue;
+mod foreign;
 mod peers;
 mod reading;
 mod routing;
@@ -187,6 +188,8 @@ pub struct Worker {
     shards_due_us: u64,
     /// When anything moved last.
     moved_us: u64,
+    /// When the log may tell again of a client that speaks HTTP (µs).
+    warns_us: u64,
     stopping: bool,
 }
 
@@ -247,6 +250,7 @@ impl Worker {
             persisting: 0,
             shards_due_us: u64::MAX,
             moved_us: 0,
+            warns_us: 0,
             stopping: false,
         }
     }

@@ -125,6 +125,7 @@ impl Worker {
             }
         }
         self.ask_word(slot);
+        self.look_for_http(now, slot);
         let Some(connection) = self.connections.get_mut(slot) else { return taken };
         if connection.closing {
             self.mark_dirty(slot);

@@ -158,6 +158,11 @@ impl Worker {
                     self.mark_dirty(slot);
                 }
             }
+            Output::Foreign { session } => {
+                if let Some(slot) = self.slot(session) {
+                    self.warn_of_http(now, slot);
+                }
+            }
             Output::Peer { to, message } => self.node.message(to, message),
             Output::Near { to, word } => {
                 if let Some(batch) = self.outbound.get_mut(usize::from(to.worker)) {

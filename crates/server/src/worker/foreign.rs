@@ -1,0 +1,57 @@
+//! Clients that speak HTTP: their connections end, and the log tells of them.
+
+use super::Worker;
+use engine::limits::FOREIGN_WARN_US;
+use engine::message::Now;
+
+/// Methods of HTTP, with the space behind each.
+const METHODS: [&[u8]; 10] = [
+    b"GET ", b"POST ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ",
+    b"TRACE ", b"PRI ",
+];
+
+/// Whether what a client says first is a request of HTTP.
+pub fn is_http(bytes: &[u8]) -> bool {
+    METHODS.iter().any(|method| bytes.starts_with(method))
+}
+
+impl Worker {
+    /// Tells of a client that speaks HTTP; seldom, since strangers can connect as often as they like.
+    pub(super) fn warn_of_http(&mut self, now: Now, slot: usize) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        if now.mono_us < self.warns_us {
+            return;
+        }
+        self.warns_us = now.mono_us + FOREIGN_WARN_US;
+        tracing::warn!(
+            "closed a connection of {} that speaks HTTP: perhaps an attack by way of a browser or of \
+             another server, that is to get commands to this one; further ones are not told of for a \
+             minute",
+            connection.peer
+        );
+    }
+
+    /// A client of the coordination service may have spoken HTTP.
+    pub(super) fn look_for_http(&mut self, now: Now, slot: usize) {
+        let dialogue = self.connections.get(slot).and_then(|c| c.dialogue.as_ref());
+        if dialogue.is_some_and(|dialogue| dialogue.is_foreign()) {
+            self.warn_of_http(now, slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::jute::{FRAME_BYTES_MAX, FourLetterWord, next_frame};
+
+    #[test]
+    fn a_request_of_http_is_no_frame_and_no_word() {
+        for method in METHODS {
+            let request = [method, b"/ HTTP/1.1\r\n"].concat();
+            assert!(is_http(&request) && FourLetterWord::of(&request).is_none());
+            assert!(next_frame(&request, FRAME_BYTES_MAX).is_err(), "it ends the connection");
+        }
+        assert!(!is_http(b"ruok") && !is_http(&[0, 0, 0, 44]));
+    }
+}
