@@ -17,6 +17,7 @@ const LIMITS: Limits = Limits {
     words_max: 64,
     frame_max_bytes: 2 << 10,
     inline_max_bytes: 256,
+    skipped_max_bytes: 4 << 10,
     authenticated: true,
 };
 
@@ -28,13 +29,15 @@ const REPLY_LIMITS: ReplyLimits = ReplyLimits {
     depth_max: 8,
 };
 
-fn requests(bytes: &[u8], piece: usize) -> (Vec<Words>, Option<ProtocolError>) {
+fn requests(bytes: &[u8], piece: usize) -> (Vec<Words>, Vec<ProtocolError>) {
+    let mut errors = Vec::new();
     let mut decoder = RequestDecoder::new();
     let mut commands = Vec::new();
     let (mut at, mut end) = (0, 0);
     while end < bytes.len() {
         end = (end + piece).min(bytes.len());
         loop {
+            let skipped = decoder.is_skipping();
             match decoder.next(&bytes[at..end], &LIMITS) {
                 Ok(None) => break,
                 Ok(Some(parsed)) => {
@@ -44,11 +47,16 @@ fn requests(bytes: &[u8], piece: usize) -> (Vec<Words>, Option<ProtocolError>) {
                     }
                     at += parsed.consumed;
                 }
-                Err(error) => return (commands, Some(error)),
+                Err(error) => {
+                    errors.push(error);
+                    if skipped || !decoder.is_skipping() {
+                        return (commands, errors);
+                    }
+                }
             }
         }
     }
-    (commands, None)
+    (commands, errors)
 }
 
 fn replies(bytes: &[u8], piece: usize) -> (Vec<ClientReply>, Option<ReplyError>) {

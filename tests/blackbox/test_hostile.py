@@ -102,17 +102,47 @@ def test_empty_commands_are_skipped(server):
     assert answer(server, b"\r\n*0\r\n*-1\r\n" + command("QUIT"), 5) == b"+OK\r\n"
 
 
-def test_a_command_of_many_words_ends_at_the_limit(server):
-    with server.socket() as client:
-        client.settimeout(10)
-        sent, chunk = 0, b"$64\r\n" + b"x" * 64 + b"\r\n"
-        chunk *= 1000
-        client.sendall(b"*1048576\r\n")
-        with pytest.raises(OSError):
-            while sent < 64 << 20:
-                client.sendall(chunk)
-                sent += len(chunk)
-        assert 8 << 20 < sent < 64 << 20
+TOO_LARGE = {
+    "an argument": (command("SET", "large", b"x" * (20 << 20)), b"8388608 bytes"),
+    "a frame": (command("SADD", "large", *[b"x" * (1 << 20)] * 40), b"16777216 bytes"),
+    "words": (b"*1500000\r\n" + b"$1\r\na\r\n" * 1_500_000, b"1048576 words"),
+    "many words of a frame": (
+        b"*1048576\r\n" + (b"$64\r\n" + b"x" * 64 + b"\r\n") * 1_048_576,
+        b"16777216 bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("large, limit", TOO_LARGE.values(), ids=TOO_LARGE)
+def test_what_is_too_large_is_refused_and_the_connection_goes_on(server, large, limit):
+    before = server.rss_bytes()
+    with server.socket(60) as client:
+        client.sendall(command("SET", "before", "1") + large + command("GET", "before"))
+        said = b""
+        while said.count(b"\r\n") < 4:
+            piece = client.recv(1000)
+            assert piece, f"the connection is closed after {said}"
+            said += piece
+        first, error, *rest = said.split(b"\r\n")
+        assert first == b"+OK" and rest == [b"$1", b"1", b""], said
+        assert error.startswith(b"-ERR Protocol error") and limit in error, said
+        client.sendall(command("MULTI") + command("SET", "before", "2") + large + command("EXEC"))
+        said = b""
+        while said.count(b"\r\n") < 4:
+            said += client.recv(1000)
+        assert said.split(b"\r\n")[3].startswith(b"-EXECABORT"), said
+    assert server.client().get("before") == "1" and not server.client().exists("large")
+    assert server.rss_bytes() - before < 64 << 20, "nothing is kept of it"
+
+
+def test_what_is_too_large_from_a_client_of_redis_py(server):
+    with server.client(single_connection_client=True) as client:
+        for _ in range(3):
+            with pytest.raises(redis.ResponseError, match="at most 8388608 bytes"):
+                client.set("large", b"x" * (100 << 20))
+        assert client.ping()
+        client.set("large", b"x" * (8 << 20))
+        assert client.strlen("large") == 8 << 20 and client.delete("large") == 1
 
 
 def test_a_queue_of_transactions_ends_at_the_limit(server):

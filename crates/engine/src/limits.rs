@@ -9,6 +9,8 @@ pub const KEY_BYTES_MAX: usize = 64 << 10;
 pub const ARGUMENT_BYTES_MAX: usize = 8 << 20;
 /// Longest command frame, in bytes.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
+/// Longest argument that is read on over, where it is too long to be taken, in bytes.
+pub const SKIPPED_BYTES_MAX: usize = 512 << 20;
 /// Most words in one command.
 pub const COMMAND_WORDS_MAX: usize = 1 << 20;
 /// Longest inline command, in bytes.
@@ -250,6 +252,7 @@ pub const ROOT_ROUNDS_MAX: u32 = 100;
 pub const WATCHES_MAX: usize = 1 << 20;
 
 const _: () = assert!(ARGUMENT_BYTES_MAX < FRAME_BYTES_MAX);
+const _: () = assert!(ARGUMENT_BYTES_MAX < SKIPPED_BYTES_MAX && SKIPPED_BYTES_MAX < 1 << 31);
 const _: () = assert!(KEY_BYTES_MAX < ARGUMENT_BYTES_MAX);
 // Those who go on together at a barrier are in one entry.
 const _: () = assert!((adt::barrier::PARTIES_MAX as usize) < ENTRY_RECORDS_MAX);

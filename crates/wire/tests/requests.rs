@@ -133,15 +133,18 @@ fn limits_hold_at_the_limit_and_one_above() {
         words_max: 3,
         frame_max_bytes: 40,
         inline_max_bytes: 20,
+        skipped_max_bytes: 50,
         authenticated: true,
     };
     let run = |bytes: &[u8]| feed(bytes, [], &limits);
     assert_eq!(run(b"*1\r\n$8\r\n12345678\r\n").unwrap().1, 18);
-    assert_eq!(run(b"*1\r\n$9\r\n"), Err(ProtocolError::InvalidBulkLength));
+    assert_eq!(run(b"*1\r\n$9\r\n"), Err(ProtocolError::TooLongBulk(8)));
+    assert_eq!(run(b"*1\r\n$50\r\n"), Err(ProtocolError::TooLongBulk(8)));
+    assert_eq!(run(b"*1\r\n$51\r\n"), Err(ProtocolError::InvalidBulkLength));
     assert!(run(b"*3\r\n").is_ok());
-    assert_eq!(run(b"*4\r\n"), Err(ProtocolError::InvalidMultibulkLength));
+    assert_eq!(run(b"*4\r\n"), Err(ProtocolError::TooManyWords(3)));
     assert_eq!(run(b"a b c\r\n").unwrap().0.len(), 1);
-    assert_eq!(run(b"a b c d\r\n"), Err(ProtocolError::InvalidMultibulkLength));
+    assert_eq!(run(b"a b c d\r\n"), Err(ProtocolError::TooManyWords(3)));
     // 4 bytes of count, then 6 bytes around each word.
     let fits = b"*3\r\n$6\r\n123456\r\n$6\r\n123456\r\n$6\r\n123456\r\n";
     assert_eq!(fits.len(), 40);
@@ -152,6 +155,99 @@ fn limits_hold_at_the_limit_and_one_above() {
     assert_eq!(run(b"123456789012345678901\n"), Err(ProtocolError::TooBigInline));
     assert_eq!(run(b"123456789012345678901"), Err(ProtocolError::TooBigInline));
     assert_eq!(run(b"12345678901234567890"), Ok((vec![], 0)));
+}
+
+/// What a decoder finds that goes on behind commands that are too large.
+fn skim(bytes: &[u8], cuts: impl IntoIterator<Item = usize>, limits: &Limits) -> Vec<String> {
+    let (mut decoder, mut found, mut at) = (RequestDecoder::new(), Vec::new(), 0);
+    for cut in cuts.into_iter().chain([bytes.len()]) {
+        let cut = cut.min(bytes.len()).max(at);
+        loop {
+            let skipped = decoder.is_skipping();
+            match decoder.next(&bytes[at..cut], limits) {
+                Ok(None) => break,
+                Ok(Some(parsed)) => {
+                    assert!(parsed.consumed > 0 && parsed.consumed <= cut - at);
+                    let words = decoder.args(&bytes[at..cut]).map(|args| args.len());
+                    found.extend(words.map(|words| words.to_string()));
+                    at += parsed.consumed;
+                }
+                Err(error) => {
+                    found.push(error.to_string());
+                    if skipped || !decoder.is_skipping() {
+                        return found;
+                    }
+                }
+            }
+        }
+        assert!(!decoder.is_skipping() || cut - at < 40, "what is skipped is not kept");
+    }
+    found
+}
+
+#[test]
+fn behind_a_command_that_is_too_large_the_next_one_is_found() {
+    let limits = Limits { bulk_max_bytes: 30, words_max: 4, frame_max_bytes: 90, ..Limits::default() };
+    let long = "x".repeat(500);
+    for (words, error) in [
+        (vec!["SET", "k", &long], "invalid bulk length, an argument has at most 30 bytes"),
+        (vec![&long, "", &long], "invalid bulk length, an argument has at most 30 bytes"),
+        (vec!["a", "b", "c", "", &long], "invalid multibulk length, a command has at most 4 words"),
+        (vec![&long[..30]; 4], "too big request, at most 90 bytes are allowed"),
+    ] {
+        let mut bytes = b"PING\r\n".to_vec();
+        encode_command(&words, &mut bytes);
+        encode_command(["GET", "k"], &mut bytes);
+        let expected = ["1".to_owned(), format!("Protocol error: {error}"), "2".to_owned()];
+        assert_eq!(skim(&bytes, [], &limits), expected);
+        assert_eq!(skim(&bytes, 0..bytes.len(), &limits), expected);
+        for cut in 0..bytes.len() {
+            assert_eq!(skim(&bytes, [cut], &limits), expected, "at {cut}");
+        }
+        let strangers = Limits { authenticated: false, ..limits };
+        assert_eq!(skim(&bytes, [], &strangers).len(), 2, "nothing is read on over for strangers");
+    }
+}
+
+#[test]
+fn a_command_that_is_too_large_ends_where_its_framing_does() {
+    let limits = Limits { bulk_max_bytes: 3, ..Limits::default() };
+    for (bytes, expected) in [
+        (&b"*2\r\n$4\r\nabcdXX"[..], "expected CR LF after a bulk string"),
+        (b"*2\r\n$4\r\nabcd\r\n:1\r\n", "expected '$', got ':'"),
+        (b"*2\r\n$4\r\nabcd\r\n$x\r\n", "invalid bulk length"),
+        (b"*2\r\n$4\r\nabcd\r\n$-1\r\n", "invalid bulk length"),
+        (b"*2\r\n$4\r\nabcd\r\n$9999999999\r\n", "invalid bulk length"),
+    ] {
+        let found = skim(bytes, [], &limits);
+        assert_eq!(found.last().unwrap(), &format!("Protocol error: {expected}"));
+        assert_eq!(skim(bytes, 0..bytes.len(), &limits), found);
+    }
+    let endless = [b"*2\r\n$4\r\nabcd\r\n$".as_slice(), &[b'1'; 50]].concat();
+    let found = skim(&endless, 0..endless.len(), &limits);
+    assert_eq!(found.last().unwrap(), "Protocol error: too big bulk count string");
+}
+
+#[test]
+fn half_a_command_can_be_given_up() {
+    let mut bytes = Vec::new();
+    encode_command(["SET", "key", "0123456789"], &mut bytes);
+    let limits = Limits::default();
+    for half in 1..bytes.len() {
+        let mut decoder = RequestDecoder::new();
+        assert_eq!(decoder.next(&bytes[..half], &limits), Ok(None));
+        let known = bytes[..half].contains(&b'\n');
+        assert_eq!(decoder.skip_rest(), known, "at {half}");
+        if known {
+            let mut at = 0;
+            while let Some(parsed) = decoder.next(&bytes[at..], &limits).unwrap() {
+                assert!(decoder.args(&bytes[at..]).is_none());
+                at += parsed.consumed;
+            }
+            assert!(at == bytes.len() && !decoder.is_skipping());
+        }
+    }
+    assert!(!RequestDecoder::new().skip_rest(), "no command has begun");
 }
 
 #[test]

@@ -63,6 +63,30 @@ impl Gateway {
         session.held.push_back(Held::Command(words, bytes));
     }
 
+    /// A command of a client is not read, because it is too large or there is no room for it: the client
+    /// is told so in turn, and may go on.
+    pub fn unread(&mut self, now: Now, id: SessionId, error: ErrorReply) {
+        self.now = now;
+        self.mail.stats.commands += 1;
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        if session.closing {
+            return;
+        }
+        session.active_us = now.mono_us;
+        if session.barrier.is_some() || !session.held.is_empty() {
+            session.held.push_back(Held::Refused(error));
+        } else {
+            self.refuse_unread(id, error);
+        }
+        self.settle();
+    }
+
+    pub(super) fn refuse_unread(&mut self, id: SessionId, error: ErrorReply) {
+        let skip = self.sessions.get(id.0).is_some_and(|s| s.replies == Replies::SkipNext);
+        self.refuse(id, error);
+        self.replies_after(id, skip);
+    }
+
     /// The client broke the protocol: it is told so, after the replies that it still gets, and the
     /// connection is closed.
     pub fn protocol_error(&mut self, now: Now, id: SessionId, error: ErrorReply) {

@@ -124,6 +124,7 @@ impl Gateway {
                     self.reply_fault(id, error);
                     return;
                 }
+                Some(Held::Refused(error)) => self.refuse_unread(id, error),
                 Some(Held::Command(words, bytes)) => {
                     session.held_bytes -= bytes;
                     if !self.run(id, &words.args()) {

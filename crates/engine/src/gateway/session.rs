@@ -102,6 +102,8 @@ pub(super) struct Verdict {
 /// A command that must wait.
 pub(super) enum Held {
     Command(ArgBuf, usize),
+    /// It is refused without having been read.
+    Refused(ErrorReply),
     /// The client broke the protocol after the commands before this.
     Fault(ErrorReply),
 }

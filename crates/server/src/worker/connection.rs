@@ -5,7 +5,7 @@ use crate::listen::Accepted;
 use crate::transport::{Received, Transport};
 use engine::gateway::SessionId;
 use engine::limits::{
-    ARGUMENT_BYTES_MAX, COMMAND_WORDS_MAX, FRAME_BYTES_MAX, INLINE_BYTES_MAX,
+    ARGUMENT_BYTES_MAX, COMMAND_WORDS_MAX, FRAME_BYTES_MAX, INLINE_BYTES_MAX, SKIPPED_BYTES_MAX,
     UNAUTHENTICATED_FRAME_BYTES_MAX,
 };
 use mio::net::TcpStream;
@@ -19,6 +19,7 @@ pub const LIMITS: Limits = Limits {
     words_max: COMMAND_WORDS_MAX as u32,
     frame_max_bytes: FRAME_BYTES_MAX as u32,
     inline_max_bytes: INLINE_BYTES_MAX as u32,
+    skipped_max_bytes: SKIPPED_BYTES_MAX as u32,
     authenticated: true,
 };
 /// What a client may send before it has authenticated itself.
@@ -27,6 +28,7 @@ pub const UNAUTHENTICATED_LIMITS: Limits = Limits {
     words_max: COMMAND_WORDS_MAX as u32,
     frame_max_bytes: UNAUTHENTICATED_FRAME_BYTES_MAX as u32,
     inline_max_bytes: UNAUTHENTICATED_FRAME_BYTES_MAX as u32,
+    skipped_max_bytes: 0,
     authenticated: false,
 };
 
@@ -73,6 +75,8 @@ pub struct Connection {
     pub paused: bool,
     /// Nothing more is read.
     pub deaf: bool,
+    /// The client broke the protocol, and has been told so already.
+    pub broken: bool,
     /// To be closed once everything is sent.
     pub closing: bool,
     /// The gateway has said that the client may send commands.
@@ -108,6 +112,7 @@ impl Connection {
             lingering: false,
             paused: false,
             deaf: false,
+            broken: false,
             closing: false,
             authenticated: false,
             dialogue: None,

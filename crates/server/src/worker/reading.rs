@@ -124,6 +124,10 @@ impl Worker {
                 self.mark_dirty(slot);
             }
         }
+        if self.connections.get(slot).is_some_and(|connection| connection.broken) {
+            self.leave(now, slot);
+            return taken;
+        }
         self.ask_word(slot);
         self.look_for_http(now, slot);
         let Some(connection) = self.connections.get_mut(slot) else { return taken };
@@ -197,8 +201,9 @@ fn take_commands(
         connection.paused = !connection.deaf && dialogue.must_wait(gateway);
         return taken;
     }
-    while !connection.deaf && at < bytes.len() {
+    while !connection.deaf && !connection.broken && at < bytes.len() {
         let limits = if connection.authenticated { &LIMITS } else { &UNAUTHENTICATED_LIMITS };
+        let skipped = connection.decoder.is_skipping();
         match connection.decoder.next(&bytes[at..], limits) {
             Ok(Some(frame)) => {
                 if let Some(args) = connection.decoder.args(&bytes[at..]) {
@@ -211,6 +216,11 @@ fn take_commands(
                 }
             }
             Ok(None) => break,
+            Err(error) if !skipped && connection.decoder.is_skipping() => {
+                gateway.unread(now, connection.session, error.into());
+            }
+            // It has been told that the command is refused, and gets no second reply for it.
+            Err(_) if skipped => connection.broken = true,
             Err(error) => {
                 gateway.protocol_error(now, connection.session, error.into());
                 connection.deaf = true;

@@ -18,8 +18,11 @@ pub struct Limits {
     pub frame_max_bytes: u32,
     /// Longest inline command and longest line that holds a length.
     pub inline_max_bytes: u32,
+    /// Longest word that is read on over where it is too long to be taken, in bytes: where the next
+    /// command begins is known then.
+    pub skipped_max_bytes: u32,
     /// Whether the client has authenticated itself or need not. If not, a command has at most 10
-    /// words of at most 16 KiB, as in Redis.
+    /// words of at most 16 KiB, as in Redis, and nothing is read on over.
     pub authenticated: bool,
 }
 
@@ -31,6 +34,7 @@ impl Default for Limits {
             words_max: limits::COMMAND_WORDS_MAX as u32,
             frame_max_bytes: limits::FRAME_BYTES_MAX as u32,
             inline_max_bytes: limits::INLINE_BYTES_MAX as u32,
+            skipped_max_bytes: limits::SKIPPED_BYTES_MAX as u32,
             authenticated: true,
         }
     }
@@ -45,6 +49,10 @@ const SPANS_KEPT: usize = 1 << 10;
 /// More room for inline words than this is given back after the command that needed it.
 const WORDS_KEPT_BYTES: usize = 4 << 10;
 
+/// Longest line with the length of a word that is skipped: an integer of 64 bits fits. Such lines are
+/// searched from their beginning each time.
+const SKIPPED_LINE_BYTES_MAX: usize = 32;
+
 /// One complete frame: how much of the buffer it took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parsed {
@@ -52,8 +60,8 @@ pub struct Parsed {
     pub consumed: usize,
 }
 
-/// Bytes that are no command. The connection cannot be used any further: where the next frame
-/// begins is unknown.
+/// Bytes that are no command. The connection cannot be used any further, since where the next frame
+/// begins is unknown, unless [`RequestDecoder::is_skipping`] says that it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     /// The number of words is no integer or above the limit.
@@ -74,6 +82,10 @@ pub enum ProtocolError {
     TooBigBulkCount,
     /// The whole command is longer than the limit, in bytes.
     TooBigRequest(u32),
+    /// A word is longer than the limit, in bytes.
+    TooLongBulk(u32),
+    /// There are more words than the limit.
+    TooManyWords(u32),
     /// More words than a client may send before it has authenticated itself.
     UnauthenticatedWords,
     /// A longer word than a client may send before it has authenticated itself.
@@ -95,6 +107,12 @@ impl fmt::Display for ProtocolError {
             Self::TooBigRequest(limit) => {
                 write!(f, "too big request, at most {limit} bytes are allowed")
             }
+            Self::TooLongBulk(limit) => {
+                write!(f, "invalid bulk length, an argument has at most {limit} bytes")
+            }
+            Self::TooManyWords(limit) => {
+                write!(f, "invalid multibulk length, a command has at most {limit} words")
+            }
             Self::UnauthenticatedWords => f.write_str("unauthenticated multibulk length"),
             Self::UnauthenticatedBulk => f.write_str("unauthenticated bulk length"),
         }
@@ -115,6 +133,10 @@ impl From<ProtocolError> for ErrorReply {
 /// previous frame ended, reads the words through [`args`](Self::args) and then drops the consumed
 /// bytes. After `None` the buffer passed next must begin with the same bytes: the decoder continues
 /// where it stopped.
+///
+/// A command that is too large is told of by an error as soon as that is known. If it can be seen
+/// where the command ends, the caller may go on with the same buffer: the decoder *skips* the rest,
+/// piece by piece, as frames that hold no command, and then finds the next one.
 #[derive(Clone, Debug, Default)]
 pub struct RequestDecoder {
     /// Bounds of the words found so far, relative to the beginning of the frame, or to `words`.
@@ -129,6 +151,17 @@ pub struct RequestDecoder {
     missing: u32,
     /// How far an unfinished line was searched for its end.
     scanned: usize,
+    /// The rest of a command that is too large.
+    skipped: Option<Skipped>,
+}
+
+/// What is left of a command that nobody looks at.
+#[derive(Clone, Copy, Debug)]
+struct Skipped {
+    /// Words that have not begun.
+    words: u32,
+    /// Bytes of the word that has begun, without the line end behind it; none between words.
+    word: Option<usize>,
 }
 
 impl RequestDecoder {
@@ -149,6 +182,9 @@ impl RequestDecoder {
         buffer: &[u8],
         limits: &Limits,
     ) -> Result<Option<Parsed>, ProtocolError> {
+        if self.skipped.is_some() {
+            return self.skip(buffer, limits);
+        }
         if self.at == 0 {
             self.spans.clear();
             match buffer.first() {
@@ -171,7 +207,7 @@ impl RequestDecoder {
     /// `buffer`; `None` if it held none.
     #[inline]
     pub fn args<'a>(&'a self, buffer: &'a [u8]) -> Option<Args<'a>> {
-        if self.spans.is_empty() || self.at != 0 {
+        if self.spans.is_empty() || self.at != 0 || self.skipped.is_some() {
             return None;
         }
         Some(Args::new(if self.inline { &self.words } else { buffer }, &self.spans))
@@ -202,11 +238,15 @@ impl RequestDecoder {
         let line_max = limits.inline_max_bytes as usize;
         match number_line(buffer, 1, &mut self.scanned, line_max) {
             NumberLine::Number(count, next) => {
-                if count > i64::from(limits.words_max) {
+                if count > i64::from(i32::MAX) {
                     return Err(ProtocolError::InvalidMultibulkLength);
                 }
                 if !limits.authenticated && count > i64::from(UNAUTHENTICATED_WORDS_MAX) {
                     return Err(ProtocolError::UnauthenticatedWords);
+                }
+                if count > i64::from(limits.words_max) {
+                    self.begin_skip(next, count as u32);
+                    return Err(ProtocolError::TooManyWords(limits.words_max));
                 }
                 Ok(Some((count.max(0) as u32, next)))
             }
@@ -232,7 +272,13 @@ impl RequestDecoder {
             }
             let line_max = limits.inline_max_bytes as usize;
             let (start, end) = match number_line(buffer, at + 1, &mut self.scanned, line_max) {
-                NumberLine::Number(len, start) => (start, start + bulk_len(len, start, limits)?),
+                NumberLine::Number(len, start) => match bulk_len(len, start, limits) {
+                    Ok(len) => (start, start + len),
+                    Err(error) if limits.authenticated => {
+                        return Err(self.give_up(at, missing, error));
+                    }
+                    Err(error) => return Err(error),
+                },
                 NumberLine::Partial => return Ok(self.pause(at, missing)),
                 NumberLine::Invalid => return Err(ProtocolError::InvalidBulkLength),
                 NumberLine::TooLong => return Err(ProtocolError::TooBigBulkCount),
@@ -259,6 +305,71 @@ impl RequestDecoder {
         None
     }
 
+    /// A command is refused at the word that begins at `at`.
+    #[cold]
+    fn give_up(&mut self, at: usize, missing: u32, error: ProtocolError) -> ProtocolError {
+        if matches!(error, ProtocolError::TooLongBulk(_) | ProtocolError::TooBigRequest(_)) {
+            self.begin_skip(at, missing);
+        }
+        error
+    }
+
+    fn begin_skip(&mut self, at: usize, words: u32) {
+        self.spans.clear();
+        self.begin(false);
+        self.at = at;
+        self.skipped = Some(Skipped { words, word: None });
+    }
+
+    /// Whether the rest of a command is being skipped: an error has told that it is too large, or
+    /// [`skip_rest`](Self::skip_rest) was asked for it, and the next command can still be found.
+    pub fn is_skipping(&self) -> bool {
+        self.skipped.is_some()
+    }
+
+    /// Skips the rest of the command that has begun; tells whether that can be, which it cannot if none
+    /// has, or if where it ends is not known.
+    pub fn skip_rest(&mut self) -> bool {
+        if self.skipped.is_none() && self.at > 0 {
+            self.begin_skip(self.at, self.missing);
+        }
+        self.skipped.is_some()
+    }
+
+    /// Skips as much as there is.
+    #[cold]
+    fn skip(&mut self, buffer: &[u8], limits: &Limits) -> Result<Option<Parsed>, ProtocolError> {
+        let Some(Skipped { mut words, mut word }) = self.skipped else { return Ok(None) };
+        let mut at = self.at;
+        loop {
+            match word {
+                None if words == 0 => {
+                    (self.at, self.skipped) = (0, None);
+                    return Ok(Some(Parsed { consumed: at }));
+                }
+                None => match skipped_word(buffer, at, limits)? {
+                    Some((len, next)) => (word, words, at) = (Some(len), words - 1, next),
+                    None => break,
+                },
+                Some(left) if left > 0 => {
+                    let taken = left.min(buffer.len() - at);
+                    if taken == 0 {
+                        break;
+                    }
+                    (word, at) = (Some(left - taken), at + taken);
+                }
+                Some(_) => match buffer.get(at..at + 2) {
+                    Some(b"\r\n") => (word, at) = (None, at + 2),
+                    Some(_) => return Err(ProtocolError::ExpectedLineEnd),
+                    None => break,
+                },
+            }
+        }
+        self.at = 0;
+        self.skipped = Some(Skipped { words, word });
+        Ok((at > 0).then_some(Parsed { consumed: at }))
+    }
+
     #[cold]
     fn next_inline(
         &mut self,
@@ -281,7 +392,7 @@ impl RequestDecoder {
         self.words.shrink_to(WORDS_KEPT_BYTES);
         inline::split(&buffer[..end], &mut self.words, &mut self.spans)?;
         if self.spans.len() > limits.words_max as usize {
-            return Err(ProtocolError::InvalidMultibulkLength);
+            return Err(ProtocolError::TooManyWords(limits.words_max));
         }
         if !limits.authenticated && self.spans.len() > UNAUTHENTICATED_WORDS_MAX as usize {
             return Err(ProtocolError::UnauthenticatedWords);
@@ -297,12 +408,37 @@ fn bulk_len(len: i64, start: usize, limits: &Limits) -> Result<usize, ProtocolEr
     if !limits.authenticated && len > i64::from(stranger_max_bytes) {
         return Err(ProtocolError::UnauthenticatedBulk);
     }
-    if len < 0 || len > i64::from(limits.bulk_max_bytes) {
+    if len < 0 || len > i64::from(limits.skipped_max_bytes.max(limits.bulk_max_bytes)) {
         return Err(ProtocolError::InvalidBulkLength);
+    }
+    if len > i64::from(limits.bulk_max_bytes) {
+        return Err(ProtocolError::TooLongBulk(limits.bulk_max_bytes));
     }
     let len = len as usize;
     if start + len + 2 > limits.frame_max_bytes as usize {
         return Err(ProtocolError::TooBigRequest(limits.frame_max_bytes));
     }
     Ok(len)
+}
+
+/// The length of a word of a skipped command, and where it begins; none if its line is not complete.
+fn skipped_word(
+    buffer: &[u8],
+    at: usize,
+    limits: &Limits,
+) -> Result<Option<(usize, usize)>, ProtocolError> {
+    match buffer.get(at) {
+        None => return Ok(None),
+        Some(b'$') => {}
+        Some(&other) => return Err(ProtocolError::ExpectedBulk(other)),
+    }
+    match number_line(buffer, at + 1, &mut 0, SKIPPED_LINE_BYTES_MAX) {
+        NumberLine::Number(len, start) if len <= i64::from(limits.skipped_max_bytes) => {
+            let len = usize::try_from(len).map_err(|_| ProtocolError::InvalidBulkLength)?;
+            Ok(Some((len, start)))
+        }
+        NumberLine::Number(..) | NumberLine::Invalid => Err(ProtocolError::InvalidBulkLength),
+        NumberLine::Partial => Ok(None),
+        NumberLine::TooLong => Err(ProtocolError::TooBigBulkCount),
+    }
 }
