@@ -232,6 +232,74 @@ def test_random_bytes(server):
     assert server.client().ping()
 
 
+def drain(client, count):
+    """Reads so many bytes and keeps none; gives the last few."""
+    last = b""
+    while count > 0:
+        piece = client.recv(min(count, 1 << 20))
+        assert piece, f"the connection is closed with {count} bytes missing"
+        count -= len(piece)
+        last = (last + piece)[-64:]
+    return last
+
+
+def bulks(count, size):
+    """How many bytes an array of strings has."""
+    return len(b"*%d\r\n" % count) + count * (len(b"$%d\r\n" % size) + size + 2)
+
+
+@pytest.fixture(scope="module")
+def large(server):
+    """Records with large replies."""
+    client = server.client()
+    for _ in range(60):
+        client.rpush("large list", *[b"x" * 1024] * 1024)
+    client.mset({f"large {i}": b"y" * (3 << 20) for i in range(11)})
+    client.set("large", b"z" * (1 << 20))
+    for i in range(0, 200_000, 10_000):
+        client.hset("large hash", mapping={f"field {n:06}": b"v" * 76 for n in range(i, i + 10_000)})
+    client.sadd("large set", b"m" * 60_000)
+    yield client
+    client.flushall()
+
+
+READERS = {
+    "LRANGE of 60 MiB": (command("LRANGE", "large list", 0, -1), bulks(60 * 1024, 1024)),
+    "MGET of 33 MiB": (command("MGET", *[f"large {i}" for i in range(11)]), bulks(11, 3 << 20)),
+    "40 GETs of 1 MiB": (command("GET", "large") * 40, 40 * (bulks(1, 1 << 20) - 4)),
+    "20 HGETALLs of 20 MB": (
+        command("HGETALL", "large hash") * 20,
+        20 * (len(b"*400000\r\n") + 200_000 * (len(b"$12\r\n\r\n$76\r\n\r\n") + 12 + 76)),
+    ),
+    "EXEC of 120 MiB": (
+        command("MULTI") + command("LRANGE", "large list", 0, -1) * 2 + command("EXEC"),
+        len(b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n") + 2 * bulks(60 * 1024, 1024),
+    ),
+    "SRANDMEMBER of 600 MB": (command("SRANDMEMBER", "large set", -10_000), bulks(10_000, 60_000)),
+}
+
+
+@pytest.mark.parametrize("request_bytes, count", READERS.values(), ids=READERS)
+def test_a_client_that_reads_gets_its_replies_however_large(
+    server, large, neighbour, request_bytes, count
+):
+    before = server.rss_bytes()
+    with server.socket(60) as client:
+        client.sendall(request_bytes + command("PING"))
+        time.sleep(1)
+        assert server.rss_bytes() - before < 100 << 20
+        assert drain(client, count + len(b"+PONG\r\n")).endswith(b"\r\n+PONG\r\n")
+        assert server.rss_bytes() - before < 150 << 20
+    assert_undisturbed(neighbour)
+
+
+def assert_undisturbed(neighbour):
+    """The neighbour has waited for nobody for long, as far as the machine lets it."""
+    delays = sorted(neighbour.delays_s)
+    # What the machine does to a process once in a while is not the server's.
+    assert delays[int(len(delays) * 0.99)] < 0.1, delays[-20:]
+
+
 def test_a_slow_reader_is_paused_or_dropped(server):
     client = server.client()
     client.set("big", "x" * (1 << 20))
@@ -301,6 +369,98 @@ def test_a_long_pipeline_without_reading_is_answered_in_order(server):
             received += chunk
         writer.join()
     assert received == b"".join(b":%d\r\n" % i for i in range(1, count + 1))
+
+
+def flood(server, requests, seconds):
+    """Sends requests and reads nothing; gives the most memory that the server took meanwhile."""
+    most, end = 0, time.monotonic() + seconds
+    with server.socket(0.2) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        try:
+            client.sendall(requests)
+        except OSError:
+            pass
+        while time.monotonic() < end:
+            most = max(most, server.rss_bytes())
+            time.sleep(0.02)
+    return most
+
+
+FLOODS = {
+    "SRANDMEMBER of 6 GB": command("SRANDMEMBER", "large set", -100_000),
+    "400 HGETALLs of 20 MB": command("HGETALL", "large hash") * 400,
+    "1000 parts of a string": command("GETRANGE", "large 1", 1, -1) * 1000,
+    "HGETALLs behind small ones": command("HGETALL", "no hash") * 300
+    + command("HGETALL", "large hash") * 300,
+    "HGETALLs behind a barrier": command("MSET", "a", 1, "b", 2, "c", 3, "d", 4)
+    + command("HGETALL", "large hash") * 400,
+    "a transaction of HGETALLs": command("MULTI")
+    + command("HGETALL", "large hash") * 400
+    + command("EXEC"),
+    "a transaction of parts of a string": command("MULTI")
+    + command("GETRANGE", "large 1", 1, -1) * 1000
+    + command("EXEC"),
+}
+
+
+@pytest.mark.parametrize("requests", FLOODS.values(), ids=FLOODS)
+def test_who_reads_nothing_costs_little_memory_and_others_no_time(
+    server, large, neighbour, requests
+):
+    before = server.rss_bytes()
+    most = flood(server, requests, 3)
+    assert most - before < 450 << 20, f"{(most - before) >> 20} MiB"
+    assert_undisturbed(neighbour)
+
+
+def test_many_large_replies_that_nobody_reads_are_bounded(server, large, neighbour):
+    before, idle = server.rss_bytes(), []
+    try:
+        for _ in range(60):
+            idle.append(server.socket())
+            idle[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            idle[-1].sendall(command("HGETALL", "large hash") * 3)
+        time.sleep(4)
+        assert server.rss_bytes() - before < 450 << 20
+        # Whoever reads has its turn when the others are closed.
+        with server.socket(40) as client:
+            client.sendall(command("LRANGE", "large list", 0, 99))
+            drain(client, bulks(100, 1024))
+    finally:
+        for connection in idle:
+            connection.close()
+    assert_undisturbed(neighbour)
+
+
+def test_half_sent_arguments_are_bounded_and_the_next_whole_one_is_taken(server, neighbour):
+    before, half = server.rss_bytes(), []
+    argument = b"*3\r\n$3\r\nSET\r\n$4\r\nhalf\r\n$8388608\r\n" + b"x" * ((8 << 20) - 1)
+    try:
+        for _ in range(80):
+            half.append(server.socket())
+            half[-1].sendall(argument)
+        assert server.rss_bytes() - before < 400 << 20
+        client = server.client()
+        until(lambda: try_to_set(client, "whole", b"w" * (2 << 20)), 10)
+        assert client.strlen("whole") == 2 << 20
+        said = half[0].recv(1000)
+        assert said.startswith(b"-BUSY"), said
+        half[0].sendall(b"x\r\n" + command("PING"))
+        assert half[0].recv(100) == b"+PONG\r\n", "the refused one can be used on"
+    finally:
+        for connection in half:
+            connection.close()
+    assert not server.client().exists("half")
+    assert_undisturbed(neighbour)
+
+
+def try_to_set(client, key, value):
+    """Whether there was room for a command."""
+    try:
+        return client.set(key, value)
+    except redis.ResponseError as error:
+        assert str(error).startswith("BUSY"), error
+        return False
 
 
 BIG, LOW = 2**63 - 1, -(2**63)

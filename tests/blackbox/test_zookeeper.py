@@ -358,3 +358,13 @@ def test_the_operator_says_how_long_sessions_may_be_silent(tmp_path):
             }
     finally:
         zookeeper.close()
+
+
+def test_many_large_answers_reach_a_client_that_reads(zookeeper):
+    client = zookeeper.client()
+    client.create("/large", b"x" * 1_000_000)
+    before = zookeeper.server.rss_bytes()
+    asked = [client.get_async("/large") for _ in range(150)]
+    assert all(len(answer.get(60)[0]) == 1_000_000 for answer in asked)
+    assert zookeeper.server.rss_bytes() - before < 100 << 20
+    client.delete("/large")

@@ -45,6 +45,15 @@ impl Blob {
         }
     }
 
+    /// Bytes held outside of the value itself that no other value holds as well.
+    #[inline]
+    pub fn own_bytes(&self) -> usize {
+        match &self.0 {
+            Repr::Shared(bytes) if Arc::strong_count(bytes) == 1 => bytes.len(),
+            _ => 0,
+        }
+    }
+
     /// Bytes held outside of the value itself; shared strings count in full for every holder.
     pub fn heap_bytes(&self) -> usize {
         match &self.0 {

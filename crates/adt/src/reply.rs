@@ -55,6 +55,22 @@ impl Reply {
         Self::Error(ErrorReply::new("ERR", text))
     }
 
+    /// How many values it has in it: items, keys and their values, members and their scores.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Array(items) | Self::Set(items) | Self::Push(items) => items.len(),
+            Self::Map(pairs) => pairs.len() * 2,
+            Self::Scored(members) => members.len() * 2,
+            _ => 0,
+        }
+    }
+
+    /// Whether it has no values in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Whether this is an error.
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))

@@ -389,7 +389,10 @@ impl DataType for Value {
             Op::Len => Reply::Int(self.bytes().len() as i64),
             Op::GetRange(start, end) => {
                 let bytes = self.bytes();
-                Reply::bulk(&bytes[positions(*start, *end, bytes.len())])
+                let range = positions(*start, *end, bytes.len());
+                // All of it is shared rather than copied.
+                let whole = range.len() == bytes.len();
+                if whole { Reply::Bulk(bytes) } else { Reply::bulk(&bytes[range]) }
             }
             Op::GetBit(at) => Reply::Int(i64::from(self.bit(*at))),
             Op::BitCount(range) => Reply::Int(self.bit_count(*range)),

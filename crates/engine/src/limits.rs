@@ -23,8 +23,32 @@ pub const UNAUTHENTICATED_MS_MAX: u64 = 10_000;
 pub const FOREIGN_WARN_US: u64 = 60_000_000;
 /// Most client connections of a server.
 pub const CONNECTIONS_MAX: usize = 12_000;
-/// Reply bytes that may wait for a slow reader before its connection is closed.
+/// Reply bytes that may wait for a client that takes none of them: after [`STALLED_US_MAX`] its
+/// connection is closed. Of what it is told without having asked no more may wait at all.
 pub const OUTPUT_BYTES_MAX: usize = 32 << 20;
+/// How long a client may take nothing of more than [`OUTPUT_BYTES_MAX`] that wait for it, in
+/// microseconds.
+pub const STALLED_US_MAX: u64 = 30_000_000;
+/// How long it may take nothing of more than [`OUTPUT_BYTES_PAUSE`] while [`REPLIES_BYTES_MAX`] is
+/// reached, in microseconds.
+pub const STALLED_US_MAX_IF_FULL: u64 = 5_000_000;
+/// Memory that replies to all clients which wait may take, about; beyond it requests whose replies may
+/// be large wait.
+pub const REPLIES_BYTES_MAX: usize = 256 << 20;
+/// Memory that the replies to one request may take, about; what is read beyond it is refused.
+pub const REPLY_BYTES_MAX: usize = 256 << 20;
+/// Most requests of one connection, whose replies may be large, that are in progress.
+pub const HEAVY_REQUESTS_MAX: u32 = 64;
+/// Longest reply that lets more such requests go ahead at once, in bytes.
+pub const SMALL_REPLY_BYTES_MAX: usize = 16 << 10;
+/// Bytes that one connection is sent in one turn, about.
+pub const OUTPUT_BYTES_PER_TURN: usize = 1 << 20;
+/// Memory that commands of all clients which have not come to their end may take, about; beyond it
+/// those that began first are refused.
+pub const INPUTS_BYTES_MAX: usize = 256 << 20;
+/// How long a command may take to come to its end while [`INPUTS_BYTES_MAX`] is reached, in
+/// microseconds.
+pub const INPUT_US_MAX_IF_FULL: u64 = 1_000_000;
 /// Reply bytes above which a connection's further requests are not read until it catches up.
 pub const OUTPUT_BYTES_PAUSE: usize = 1 << 20;
 /// Most requests of one connection that may be in progress; further ones are not read until then.
@@ -259,6 +283,7 @@ const _: () = assert!((adt::barrier::PARTIES_MAX as usize) < ENTRY_RECORDS_MAX);
 const _: () = assert!(adt::barrier::GENERATION_BYTES_MAX <= ENTRY_BYTES_MAX);
 const _: () = assert!(TRANSACTION_BYTES_MAX <= FRAME_BYTES_MAX);
 const _: () = assert!(OUTPUT_BYTES_PAUSE < OUTPUT_BYTES_MAX);
+const _: () = assert!(FRAME_BYTES_MAX < INPUTS_BYTES_MAX && FRAME_BYTES_MAX < REPLIES_BYTES_MAX);
 const _: () = assert!(LOCK_WAITERS_BUSY < LOCK_WAITERS_MAX);
 const _: () = assert!(ENTRY_BYTES_MAX < UNLOGGED_BYTES_MAX);
 const _: () = assert!(UNAUTHENTICATED_FRAME_BYTES_MAX < FRAME_BYTES_MAX);

@@ -3,6 +3,7 @@
 //! [`start`] runs a whole server inside the calling process and gives a [`Handle`] to it.
 
 pub mod backup;
+mod budget;
 pub mod clock;
 pub mod config;
 mod console;

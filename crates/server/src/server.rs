@@ -1,5 +1,6 @@
 //! A server from start to stop.
 
+use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::config::{Durability, Options, UserSettings};
 use crate::control::{Control, Notice, Runner};
@@ -292,6 +293,7 @@ impl Starting {
         let log = store.as_ref().map(LogStore::counts);
         let mut helpers = self.helpers(store, http, &mailboxes)?;
         let traffic: Vec<Arc<Traffic>> = mailboxes.iter().map(|_| Arc::default()).collect();
+        let budget = Arc::new(Budget::default());
         let peers = |traffic: &Arc<Traffic>| Peers {
             workers: mailboxes.clone(),
             log: helpers.log.as_ref().map(LogThread::sender),
@@ -303,6 +305,7 @@ impl Starting {
             linked: linked.clone(),
             map: self.map.clone(),
             obeys: obeys.clone(),
+            budget: budget.clone(),
         };
         let facts = self.facts(address);
             log_memory: log_memory.clone(),

@@ -2,7 +2,9 @@
 
 use adt::{Blob, ErrorReply, Record, Reply};
 use proptest::prelude::*;
-use wire::resp::{ClientReply, Protocol, ReplyDecoder, ReplyError, ReplyLimits, encode};
+use wire::resp::{
+    ClientReply, Pieces, Protocol, ReplyDecoder, ReplyError, ReplyLimits, encode, size,
+};
 
 fn bytes(reply: &Reply, protocol: Protocol) -> Vec<u8> {
     let mut out = Vec::new();
@@ -270,6 +272,31 @@ proptest! {
         let limits = ReplyLimits::default();
         prop_assert_eq!(feed(&bytes, 0..bytes.len(), &limits), Ok((expected.clone(), bytes.len())));
         prop_assert_eq!(feed(&bytes, cuts, &limits), Ok((expected, bytes.len())));
+    }
+
+    #[test]
+    fn replies_are_the_same_when_they_are_written_in_pieces(
+        reply in reply(),
+        step in 1usize..50,
+        resp3: bool,
+    ) {
+        let protocol = if resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
+        let whole = bytes(&reply, protocol);
+        let size = size(&reply);
+        prop_assert!(size.items > 0 && whole.len() <= 4 * size.bytes, "{size:?}");
+        prop_assert!(size.bytes <= 2 * whole.len() + 40 * size.items, "{size:?}");
+        let mut pieces = Pieces::new(reply, protocol);
+        let mut out = Vec::new();
+        loop {
+            let before = out.len();
+            if pieces.write(before + step, &mut out) {
+                break;
+            }
+            prop_assert!(out.len() >= before + step, "it stops only where it was told to");
+            // No value of these is as long as that.
+            prop_assert!(out.len() < before + step + 120, "it stops soon");
+        }
+        prop_assert_eq!(out, whole);
     }
 
     #[test]

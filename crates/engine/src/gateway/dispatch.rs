@@ -32,20 +32,30 @@ impl From<ErrorReply> for Handled {
 }
 
 impl Gateway {
-    /// One command of a client.
-    pub fn command(&mut self, now: Now, id: SessionId, args: &Args<'_>) {
+    /// One command of a client. Tells whether its reply may be large, as [`Gateway::is_heavy`] does.
+    pub fn command(&mut self, now: Now, id: SessionId, args: &Args<'_>) -> bool {
         self.now = now;
         self.mail.stats.commands += 1;
-        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        let Some(session) = self.sessions.get_mut(id.0) else { return false };
         if session.closing {
-            return;
+            return false;
         }
         session.active_us = now.mono_us;
         let wait = session.barrier.is_some() || !session.held.is_empty();
-        if wait || !self.run(id, args) {
+        let ran = !wait && self.run(id, args);
+        let session = self.sessions.get(id.0);
+        let heavy = if ran { session.is_some_and(|s| s.heavy) } else { self.is_heavy(args) };
+        if !ran {
             self.hold(id, args);
         }
         self.settle();
+        heavy
+    }
+
+    /// Whether the reply of a command may be large in comparison with the command. A connection does
+    /// well to have few of these under way.
+    pub fn is_heavy(&self, args: &Args<'_>) -> bool {
+        self.find(args).is_ok_and(is_heavy)
     }
 
     /// Keeps a command until its turn comes.
@@ -130,6 +140,7 @@ impl Gateway {
         };
         let Some(session) = self.sessions.get_mut(id.0) else { return true };
         session.command = spec.name;
+        session.heavy = is_heavy(spec);
         let checked = spec.flags.has(Flags::COORDINATION)
             || (self.facts.over_memory_limit && spec.flags.has(Flags::GROWS))
             || (self.facts.over_log_limit && spec.flags.has(Flags::WRITE));
@@ -271,6 +282,16 @@ impl Gateway {
         }
         self.reply(id, error.into());
     }
+}
+
+/// Whether a command reads, in time that grows with what there is, or carries another command out.
+#[inline]
+fn is_heavy(spec: &CommandSpec) -> bool {
+    let light = spec.flags.has(Flags::FAST) || spec.flags.has(Flags::BLOCKING);
+    if light || (spec.flags.has(Flags::WRITE) && spec.name != "fence") {
+        return false;
+    }
+    spec.complexity != "O(1)"
 }
 
 /// What all machines must understand for a command of locks and their kin.

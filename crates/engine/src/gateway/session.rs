@@ -52,6 +52,8 @@ pub(super) struct Session {
     pub active_us: u64,
     /// What the last command was.
     pub command: &'static str,
+    /// Its reply may be large.
+    pub heavy: bool,
     pub mode: Mode,
     pub user: Option<Arc<User>>,
     pub replies: Replies,
@@ -194,6 +196,7 @@ impl Session {
             held_bytes: 0,
             active_us: 0,
             command: "NULL",
+            heavy: false,
             mode: Mode::Single,
             user,
             replies: Replies::On,

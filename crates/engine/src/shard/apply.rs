@@ -9,6 +9,7 @@ use super::order::Order;
 use super::removals::Removals;
 use super::requests::Known;
 use super::requests::Requests;
+use super::room::Room;
 use super::split::Slots;
 use super::streams::Streams;
 use super::watermark::Settled;
@@ -318,9 +319,10 @@ impl State {
     pub(super) fn run(&mut self, apply: &Apply, ctx: &Ctx) -> Replies {
         let mut seed = ctx.seed;
         let mut replies = Replies::with_capacity(apply.ops.len());
+        let mut room = Room::default();
         for (key, op) in &apply.ops {
             seed = mix(seed);
-            replies.push(self.operate(key, op, &Ctx { seed, ..*ctx }));
+            replies.push(self.operate(key, op, &Ctx { seed, ..*ctx }, &mut room));
         }
         // Whoever still waits has no outcome that would have to be remembered.
         let waits =
@@ -331,9 +333,9 @@ impl State {
         replies
     }
 
-    fn operate(&mut self, key: &Blob, op: &Op, ctx: &Ctx) -> Reply {
+    fn operate(&mut self, key: &Blob, op: &Op, ctx: &Ctx, room: &mut Room) -> Reply {
         if !op.is_write() {
-            return record::query(self.get(key), op, ctx);
+            return room.query(self.get(key), op, ctx);
         }
         if self.report_changes {
             self.changed.push(key.clone());

@@ -27,6 +27,7 @@ mod recent;
 mod removals;
 pub mod requests;
 mod reserved;
+mod room;
 pub mod snapshot;
 pub mod split;
 mod streams;

@@ -2,7 +2,7 @@
 
 use super::grants::claims_of;
 use super::locks::{Claim, Class};
-use super::{Shard, apply::mix};
+use super::{Shard, apply::mix, room::Room};
 use crate::message::{Answer, Body, Now, Request};
 use crate::slot::slot;
 use adt::key::KeyOp;
@@ -124,6 +124,7 @@ impl Shard {
         let mut since = Timestamp::ZERO;
         let mut replies = Vec::new();
         let mut held_us = u64::MAX;
+        let mut room = Room::default();
         let Body::Snapshot { ref ops, .. } = request.body else { return };
         for (key, op) in ops {
             if let Some(recent) = &self.recent {
@@ -131,7 +132,7 @@ impl Shard {
             }
             let record = self.state.get(key);
             since = since.max(record.map_or(self.state.removed(), |r| r.modified));
-            replies.push(record::query(record, op, &ctx));
+            replies.push(room.query(record, op, &ctx));
         }
         let answer = Answer::Snapshot { replies, since, until, held_us };
         self.answer(request.gateway, request.token, answer);

@@ -1,17 +1,19 @@
 //! One client's connection: bytes in, bytes out.
 
 use super::dialogue::Dialogue;
+use super::replies::{Replies, Window};
 use crate::listen::Accepted;
 use crate::transport::{Received, Transport};
+use adt::Reply;
 use engine::gateway::SessionId;
 use engine::limits::{
-    ARGUMENT_BYTES_MAX, COMMAND_WORDS_MAX, FRAME_BYTES_MAX, INLINE_BYTES_MAX, SKIPPED_BYTES_MAX,
-    UNAUTHENTICATED_FRAME_BYTES_MAX,
+    ARGUMENT_BYTES_MAX, COMMAND_WORDS_MAX, FRAME_BYTES_MAX, INLINE_BYTES_MAX, OUTPUT_BYTES_PAUSE,
+    OUTPUT_BYTES_PER_TURN, SKIPPED_BYTES_MAX, UNAUTHENTICATED_FRAME_BYTES_MAX,
 };
 use mio::net::TcpStream;
 use std::io;
 use std::net::SocketAddr;
-use wire::resp::{Limits, RequestDecoder};
+use wire::resp::{Limits, Protocol, RequestDecoder, encode, size};
 
 /// What a client may send.
 pub const LIMITS: Limits = Limits {
@@ -34,6 +36,10 @@ pub const UNAUTHENTICATED_LIMITS: Limits = Limits {
 
 /// More room for bytes to be sent than this is given back when all are sent.
 const OUTPUT_KEPT_BYTES: usize = 64 << 10;
+/// Replies of at most so many bytes are written at once.
+const AT_ONCE_BYTES_MAX: usize = 64 << 10;
+/// Bytes that are written ahead of the socket, of replies that are written as it takes them.
+const PIECE_BYTES: usize = 256 << 10;
 /// Most bytes that are read into a connection's own buffer at once.
 const GROWTH_BYTES_MAX: usize = 1 << 20;
 /// Fewest bytes that are read into a connection's own buffer at once.
@@ -57,8 +63,22 @@ pub struct Connection {
     /// Bytes to be sent; those before `sent` are sent already.
     pub output: Vec<u8>,
     sent: usize,
-    /// Memory of both buffers, as it was counted last.
-    pub counted: usize,
+    /// Memory of both buffers and of replies that wait, as it was counted last.
+    pub buffered: usize,
+    /// Replies that come after that.
+    pub replies: Replies,
+    /// Requests whose replies may be large.
+    pub window: Window,
+    /// What of `input` is counted in the sum of the process, in bytes, and since when (µs).
+    pub counted: (usize, u64),
+    /// When the socket has taken something last, or something came to be sent to it (µs).
+    pub moved_us: u64,
+    /// In the list of connections that may stand still.
+    pub clogged: bool,
+    /// It waits until there is room for another large reply.
+    pub starved: bool,
+    /// The socket takes more, but others are to have their turn.
+    pub more: bool,
     /// The socket took less than there was to send: an event will tell when it takes more.
     pub full: bool,
     /// There may be bytes to read.
@@ -103,7 +123,14 @@ impl Connection {
             input: Vec::new(),
             output: Vec::new(),
             sent: 0,
-            counted: 0,
+            buffered: 0,
+            replies: Replies::default(),
+            window: Window::default(),
+            counted: (0, 0),
+            moved_us: 0,
+            clogged: false,
+            starved: false,
+            more: false,
             full: false,
             readable: false,
             hangup: false,
@@ -134,9 +161,25 @@ impl Connection {
         self.transport.holds_back()
     }
 
-    /// Bytes that are to be sent.
+    /// Bytes that are to be sent, about.
     pub fn unsent(&self) -> usize {
-        self.output.len() - self.sent
+        self.output.len() - self.sent + self.replies.bytes()
+    }
+
+    /// A reply is to be sent; gives what it costs until it is.
+    pub fn put(&mut self, now_us: u64, reply: Reply, protocol: Protocol) -> usize {
+        let unsent = self.unsent();
+        if unsent == 0 {
+            self.moved_us = now_us;
+        }
+        let size = size(&reply);
+        self.window.saw(size.bytes);
+        let at_once = size.bytes <= AT_ONCE_BYTES_MAX && unsent <= OUTPUT_BYTES_PAUSE;
+        if at_once && self.replies.is_empty() {
+            encode(&reply, protocol, &mut self.output);
+            return 0;
+        }
+        self.replies.push(reply, protocol, size)
     }
 
     /// Reads into `buffer`, once.
@@ -154,7 +197,9 @@ impl Connection {
     pub fn receive_more(&mut self) -> io::Result<Received> {
         let mut input = std::mem::take(&mut self.input);
         let held = input.len();
-        input.resize(held + held.clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX), 0);
+        let room = held.clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX);
+        input.reserve_exact(room);
+        input.resize(held + room, 0);
         let received = self.receive(&mut input[held..]);
         let count = match received {
             Ok(Received::Bytes { count, .. }) => count,
@@ -165,15 +210,30 @@ impl Connection {
         received
     }
 
-    /// Sends what there is to send, as far as the socket takes it: usually one system call.
+    /// Sends what there is to send, as far as the socket takes it and others need not wait for long:
+    /// usually one system call. Gives how many bytes that were, and what has become free of what
+    /// replies have cost.
     ///
     /// # Errors
     /// If the connection is broken.
-    pub fn flush(&mut self) -> io::Result<()> {
-        self.sent += self.transport.send(&self.output[self.sent..])?;
-        self.full = self.sent < self.output.len() || self.transport.holds_back();
-        self.give_back();
-        Ok(())
+    pub fn flush(&mut self, now_us: u64) -> io::Result<(usize, usize)> {
+        let (mut total, mut freed) = (0, 0);
+        loop {
+            freed += self.replies.write(self.sent + PIECE_BYTES, &mut self.output);
+            let taken = self.transport.send(&self.output[self.sent..])?;
+            self.sent += taken;
+            total += taken;
+            self.full = self.sent < self.output.len() || self.transport.holds_back();
+            self.give_back();
+            self.more = !self.full && !self.replies.is_empty();
+            if !self.more || total >= OUTPUT_BYTES_PER_TURN {
+                break;
+            }
+        }
+        if total > 0 {
+            self.moved_us = now_us;
+        }
+        Ok((total, freed))
     }
 
     /// Forgets what is sent.

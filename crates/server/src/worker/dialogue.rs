@@ -1,6 +1,7 @@
 //! What is said on a connection of a client of the coordination service: ZooKeeper's protocol.
 
 use super::foreign::is_http;
+use super::replies::Window;
 use super::talk::{Line, OfSession as LineOfSession, Talk};
 use crate::datadir::random;
 use adt::Blob;
@@ -34,6 +35,8 @@ pub struct Dialogue {
     word: Option<FourLetterWord>,
     /// It has spoken HTTP.
     foreign: bool,
+    /// Requests whose answers may be large.
+    window: Window,
     address: SocketAddr,
     since_ms: u64,
     session: Option<LineOfSession>,
@@ -71,6 +74,7 @@ impl Dialogue {
             expected: VecDeque::new(),
             word: None,
             foreign: false,
+            window: Window::default(),
             address,
             since_ms: now.wall_ms(),
             session: None,
@@ -124,7 +128,8 @@ impl Dialogue {
 
     /// Whether reading should wait until something is answered.
     pub fn must_wait(&self, gateway: &Gateway) -> bool {
-        gateway.client_is_busy(self.client)
+        let waits = self.window.is_full() && self.outstanding() > 0;
+        waits || gateway.client_is_busy(self.client)
     }
 
     /// Whether the connection is to be closed once everything is sent.
@@ -157,6 +162,9 @@ impl Dialogue {
         }
         let mut at = 0;
         while self.state != State::Ended && !self.must_wait(gateway) {
+            if self.window.is_full() {
+                self.window.turn_over();
+            }
             match next_frame(&bytes[at..], FRAME_BYTES_MAX) {
                 Ok(Some((frame, used))) => {
                     at += used;
@@ -217,11 +225,15 @@ impl Dialogue {
 
     fn ask(&mut self, gateway: &mut Gateway, now: Now, xid: i32, what: Ask) {
         let kind = what.kind();
+        let large = kind.op().is_some_and(may_be_large);
         let expected = match what {
             Ask::WhoAmI => Expected::Identities,
             _ => Expected::Answer(kind),
         };
         self.expected.push_back((xid, expected, now.mono_us));
+        if large {
+            self.window.went();
+        }
         let asked = match what {
             Ask::Write(write) => Asked::Write(write),
             Ask::Read { read, watch } => {
@@ -285,6 +297,7 @@ impl Dialogue {
             Said::Answered { reply: result, zxid, .. } => {
                 let Some((xid, expected, asked_us)) = self.expected.pop_front() else { return };
                 self.note(now, xid, zxid, &expected, asked_us);
+                let before = out.len();
                 match expected {
                     Expected::Answer(kind) => {
                         let result = result.as_ref().map_err(|code| *code);
@@ -296,11 +309,20 @@ impl Dialogue {
                         who_am_i(xid, zxid, &who, out);
                     }
                 }
+                self.window.saw(out.len() - before);
             }
             Said::Happened { event, zxid, .. } => notification(zxid, &event, out),
             Said::Close => self.state = State::Ended,
         }
     }
+}
+
+/// Whether the answer may be large in comparison with the question.
+fn may_be_large(op: Op) -> bool {
+    matches!(
+        op,
+        Op::GetData | Op::GetChildren | Op::GetChildren2 | Op::GetEphemerals | Op::MultiRead
+    )
 }
 
 /// What was asked, in the letters that ZooKeeper has for it.

@@ -8,16 +8,19 @@
 //! leaves it; the rest travels in one batch per worker and turn.
 
 mod clients;
+mod clogs;
 mod connection;
 mod dialogue;
 mod foreign;
 mod peers;
 mod reading;
+mod replies;
 mod routing;
 mod snapshots;
 pub mod talk;
 mod timing;
 
+use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::control::Notice;
 use crate::listen::{Accepted, Connections};
@@ -57,6 +60,8 @@ const EVENTS_MAX: usize = 1024;
 const READ_BYTES: usize = 64 << 10;
 /// How long the requests of a client that sends nothing more may take.
 const LEAVING_US_MAX: u64 = 200_000;
+/// How often it is looked whether there is room for large replies again.
+const STARVED_US: u64 = 5_000;
 /// How long a worker that is to stop waits for requests that are under way.
 const DRAIN_US_MAX: u64 = 2_000_000;
 /// A worker is done with what it has read when nothing has moved for so long.
@@ -102,6 +107,8 @@ pub struct Peers {
     pub map: Arc<MapFile>,
     /// Leads are handed over when another machine asks for it.
     pub obeys: Arc<AtomicBool>,
+    /// What clients make the server keep.
+    pub budget: Arc<Budget>,
 }
 
     /// What all logs take in memory.
@@ -160,6 +167,13 @@ pub struct Worker {
     /// Connections whose client sends nothing more, with the time until which it may have
     /// requests under way (µs), and their numbers.
     leaving: VecDeque<(u64, usize, u64)>,
+    /// Connections that may stand still with much to be sent, with their numbers.
+    clogged: Vec<(usize, u64)>,
+    /// When those are looked at, and when commands that do not come to their end may be (µs).
+    clogs_due_us: u64,
+    inputs_due_us: u64,
+    /// Connections wait until there is room for large replies.
+    starved: bool,
     /// Connections so far; the last one's number.
     accepted: u64,
     /// What this turn has for the other workers.
@@ -234,6 +248,10 @@ impl Worker {
             paused: Vec::new(),
             unproven: VecDeque::new(),
             leaving: VecDeque::new(),
+            clogged: Vec::new(),
+            clogs_due_us: 0,
+            inputs_due_us: 0,
+            starved: false,
             accepted: 0,
             outbound,
             scratch: vec![0; READ_BYTES],
@@ -290,6 +308,8 @@ impl Worker {
             .chain(self.links.due_us())
             .chain(self.unproven.front().map(|(deadline, ..)| *deadline))
             .chain(self.leaving.iter().map(|(deadline, ..)| *deadline).filter(|at| *at < u64::MAX))
+            .chain((!self.clogged.is_empty()).then_some(self.clogs_due_us))
+            .chain(self.starved.then_some(now.mono_us + STARVED_US))
             .chain(self.draining.filter(|_| !self.drained).map(|_| now.mono_us + DRAIN_QUIET_US))
             .min();
         next.map(|at| Duration::from_micros(at.saturating_sub(now.mono_us)))
@@ -353,6 +373,7 @@ impl Worker {
         self.write_snapshots(now);
         self.flush(now);
         self.close_leaving(now);
+        self.close_clogged(now);
         self.resume();
         self.send_batches();
         self.flush_links(now);
@@ -534,12 +555,14 @@ impl Worker {
             self.gateway.close(now, connection.session);
             self.sessions.remove(&connection.session);
         }
+        self.peers.budget.inputs.change(connection.counted.0, 0);
+        self.peers.budget.replies.change(connection.replies.cost(), 0);
         self.recent = (SessionId(u64::MAX), 0);
         if let Err(error) = self.poll.registry().deregister(connection.stream()) {
             tracing::debug!("a connection was closed that is not watched: {error}");
         }
         self.peers.connections.open.fetch_sub(1, Ordering::Relaxed);
-        self.buffered -= connection.counted;
+        self.buffered -= connection.buffered;
         // Closing may abort a transaction, which has things to say to shards.
         self.again = true;
     }
@@ -612,23 +635,24 @@ impl Worker {
         }
     }
 
-    fn count_traffic(&mut self) {
-        let traffic = &self.peers.traffic;
-        if self.received_bytes > 0 {
-            traffic.bytes_in.fetch_add(std::mem::take(&mut self.received_bytes), Ordering::Relaxed);
-        }
     /// A connection's buffers may have another size now.
     fn count_buffers(&mut self, slot: usize) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let held = connection.input.capacity() + connection.output.capacity();
-        self.buffered = self.buffered - connection.counted + held;
-        connection.counted = held;
+        let buffers = connection.input.capacity() + connection.output.capacity();
+        let held = buffers + connection.replies.cost();
+        self.buffered = self.buffered - connection.buffered + held;
+        connection.buffered = held;
     }
 
-        if self.sent_bytes > 0 {
-            traffic.bytes_out.fetch_add(std::mem::take(&mut self.sent_bytes), Ordering::Relaxed);
+    fn count_traffic(&mut self) {
+        let traffic = &self.peers.traffic;
         let buffered = self.buffered + self.unlogged_bytes + self.links.buffered();
         traffic.buffered.store(buffered as u64, Ordering::Relaxed);
+        if self.received_bytes > 0 {
+            traffic.bytes_in.fetch_add(std::mem::take(&mut self.received_bytes), Ordering::Relaxed);
+        }
+        if self.sent_bytes > 0 {
+            traffic.bytes_out.fetch_add(std::mem::take(&mut self.sent_bytes), Ordering::Relaxed);
         }
     }
 

@@ -70,6 +70,8 @@ impl Worker {
     fn read_commands(&mut self, slot: usize) -> usize {
         let mut taken = 0;
         let now = self.clock.now();
+        let full = self.is_full_of_replies();
+        self.make_room(now, slot);
         let Some(connection) = self.connections.get_mut(slot) else { return taken };
         connection.queued = false;
         if connection.paused {
@@ -78,7 +80,7 @@ impl Worker {
         if !connection.input.is_empty() {
             // Commands that waited until earlier ones were answered.
             let input = std::mem::take(&mut connection.input);
-            let consumed = take_commands(connection, &mut self.gateway, &input, now);
+            let consumed = take_commands(connection, &mut self.gateway, &input, now, full);
             taken += consumed;
             keep_rest(connection, input, consumed);
         }
@@ -96,14 +98,16 @@ impl Worker {
                     self.received_bytes += count as u64;
                     if held == 0 {
                         let bytes = &self.scratch[..count];
-                        let consumed = take_commands(connection, &mut self.gateway, bytes, now);
+                        let gateway = &mut self.gateway;
+                        let consumed = take_commands(connection, gateway, bytes, now, full);
                         taken += consumed;
                         if consumed < count {
                             connection.input.extend_from_slice(&bytes[consumed..]);
                         }
                     } else {
                         let input = std::mem::take(&mut connection.input);
-                        let consumed = take_commands(connection, &mut self.gateway, &input, now);
+                        let gateway = &mut self.gateway;
+                        let consumed = take_commands(connection, gateway, &input, now, full);
                         taken += consumed;
                         keep_rest(connection, input, consumed);
                     }
@@ -124,6 +128,7 @@ impl Worker {
                 self.mark_dirty(slot);
             }
         }
+        self.count_input(now, slot);
         if self.connections.get(slot).is_some_and(|connection| connection.broken) {
             self.leave(now, slot);
             return taken;
@@ -145,19 +150,26 @@ impl Worker {
 
     /// Lets connections go on whose earlier commands are answered and sent.
     pub(super) fn resume(&mut self) {
+        self.starved = false;
         if self.paused.is_empty() {
             return;
         }
+        let full = self.is_full_of_replies();
         let mut paused = std::mem::take(&mut self.paused);
         paused.retain(|&slot| {
             let Some(connection) = self.connections.get_mut(slot) else { return false };
             if !connection.paused {
                 return false;
             }
+            if connection.starved && full {
+                self.starved = true;
+                return true;
+            }
             if must_wait(connection, &self.gateway) {
                 return true;
             }
             connection.paused = false;
+            connection.starved = false;
             self.queue(slot);
             false
         });
@@ -174,6 +186,12 @@ fn must_wait(connection: &mut Connection, gateway: &Gateway) -> bool {
         return dialogue.must_wait(gateway);
     }
     let under_way = gateway.in_progress(connection.session);
+    if connection.window.is_full() {
+        if under_way > 0 {
+            return true;
+        }
+        connection.window.turn_over();
+    }
     if !connection.authenticated {
         connection.authenticated = gateway.authenticated(connection.session);
         // What follows an AUTH may be longer once the AUTH is granted.
@@ -182,12 +200,14 @@ fn must_wait(connection: &mut Connection, gateway: &Gateway) -> bool {
     under_way >= PIPELINE_REQUESTS_MAX
 }
 
-/// Executes the complete commands in `bytes`; gives the number of bytes they took.
-fn take_commands(
+/// Executes the complete commands in `bytes`, if there is room for replies or they have small ones;
+/// gives the number of bytes they took.
+pub(super) fn take_commands(
     connection: &mut Connection,
     gateway: &mut Gateway,
     bytes: &[u8],
     now: Now,
+    full: bool,
 ) -> usize {
     let mut at = 0;
     if must_wait(connection, gateway) {
@@ -206,10 +226,22 @@ fn take_commands(
         let skipped = connection.decoder.is_skipping();
         match connection.decoder.next(&bytes[at..], limits) {
             Ok(Some(frame)) => {
+                let mut last = false;
                 if let Some(args) = connection.decoder.args(&bytes[at..]) {
-                    gateway.command(now, connection.session, &args);
+                    if full && gateway.is_heavy(&args) {
+                        (connection.paused, connection.starved) = (true, true);
+                        break;
+                    }
+                    if gateway.command(now, connection.session, &args) {
+                        last = connection.window.went();
+                    }
                 }
                 at += frame.consumed;
+                if last {
+                    // If there is no more, reading goes on: it shows when the client is gone.
+                    connection.paused = at < bytes.len();
+                    break;
+                }
                 if !connection.authenticated && must_wait(connection, gateway) {
                     connection.paused = true;
                     break;
@@ -231,7 +263,7 @@ fn take_commands(
 }
 
 /// Puts back what was not consumed.
-fn keep_rest(connection: &mut Connection, mut input: Vec<u8>, consumed: usize) {
+pub(super) fn keep_rest(connection: &mut Connection, mut input: Vec<u8>, consumed: usize) {
     if consumed < input.len() {
         input.drain(..consumed);
         connection.input = input;

@@ -9,7 +9,7 @@ use engine::gateway::{CoordinationClient, Output, Said, SessionId};
 use engine::limits::OUTPUT_BYTES_MAX;
 use engine::message::{MachineId, Now, ShardId};
 use engine::node::{Parcel, To};
-use wire::resp::{Protocol, encode};
+use wire::resp::Protocol;
 
 /// Rounds between gateway and shards after which a turn is ended even if there is more to do.
 const ROUNDS_MAX: usize = 256;
@@ -141,7 +141,7 @@ impl Worker {
     fn carry_out(&mut self, now: Now, output: Output) {
         match output {
             Output::Reply { session, reply, protocol, lingers } => {
-                self.reply(now, session, &reply, protocol, lingers)
+                self.reply(now, session, reply, protocol, lingers);
             }
             Output::Shard { shard, request } => {
                 if let Some(request) = self.node.request(now, shard, request) {
@@ -194,19 +194,25 @@ impl Worker {
     }
 
     #[inline]
-    fn reply(&mut self, now: Now, session: SessionId, reply: &Reply, protocol: u8, lingers: bool) {
+    fn reply(&mut self, now: Now, session: SessionId, reply: Reply, protocol: u8, lingers: bool) {
         let Some(slot) = self.slot(session) else { return };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let protocol = if protocol == 3 { Protocol::Resp3 } else { Protocol::Resp2 };
-        encode(reply, protocol, &mut connection.output);
-        if connection.unsent() > OUTPUT_BYTES_MAX {
-            tracing::warn!(
-                "closed a connection that does not read its replies: {} bytes are waiting, at most \
-                 {OUTPUT_BYTES_MAX} may",
-                connection.unsent()
-            );
-            return self.close(now, slot);
+        let cost = connection.put(now.mono_us, reply, protocol);
+        if cost > 0 {
+            self.peers.budget.replies.change(0, cost);
+            if connection.replies.pushed() > OUTPUT_BYTES_MAX {
+                tracing::warn!(
+                    "closed a connection of {} that does not read what it has subscribed to: {} bytes \
+                     are waiting, at most {OUTPUT_BYTES_MAX} may",
+                    connection.peer,
+                    connection.replies.pushed()
+                );
+                return self.close(now, slot);
+            }
+            self.watch_clog(now, slot);
         }
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         if lingers && !connection.dirty {
             if !connection.lingering {
                 connection.lingering = true;
@@ -223,17 +229,27 @@ impl Worker {
         let Some(&slot) = self.clients.get(&client) else { return };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(dialogue) = &mut connection.dialogue else { return };
+        // Whoever reads gets its answers; what it watches may happen as often as it likes.
+        let unasked = matches!(said, Said::Happened { .. });
+        if connection.output.is_empty() {
+            connection.moved_us = now.mono_us;
+        }
         dialogue.say(&self.gateway, now, said, &mut connection.output);
-        let too_much = connection.output.len() > OUTPUT_BYTES_MAX;
+        let too_much = unasked && connection.output.len() > OUTPUT_BYTES_MAX;
+        let Some(dialogue) = &mut connection.dialogue else { return };
         if dialogue.has_ended() || too_much {
             if too_much {
-                tracing::warn!("closed a connection of a ZooKeeper client that does not read");
-                connection.output.clear();
+                tracing::warn!(
+                    "closed a connection of a ZooKeeper client at {} that does not read",
+                    connection.peer
+                );
+                return self.close(now, slot);
             }
             connection.deaf = true;
             connection.closing = true;
         }
         self.mark_dirty(slot);
+        self.watch_clog(now, slot);
     }
 
     /// Replies that may travel with the next one do not if there is none to come.
@@ -256,17 +272,24 @@ impl Worker {
     pub(super) fn flush(&mut self, now: Now) {
         self.end_lingering();
         let mut dirty = std::mem::take(&mut self.dirty);
+        let mut further = Vec::new();
         for slot in dirty.drain(..) {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
             connection.dirty = false;
-            let before = connection.unsent();
-            let flushed = connection.flush();
-            self.sent_bytes += (before - connection.unsent().min(before)) as u64;
+            let flushed = connection.flush(now.mono_us);
             let done = connection.closing && connection.unsent() == 0;
-            match flushed {
+            if connection.more {
+                further.push(slot);
+            }
             self.count_buffers(slot);
-                Ok(()) if !done => {}
-                Ok(()) => self.close(now, slot),
+            match flushed {
+                Ok((sent, freed)) => {
+                    self.sent_bytes += sent as u64;
+                    self.peers.budget.replies.change(freed, 0);
+                    if done {
+                        self.close(now, slot);
+                    }
+                }
                 Err(error) => {
                     tracing::debug!("a connection broke: {error}");
                     self.close(now, slot);
@@ -275,6 +298,10 @@ impl Worker {
         }
         // Closing connections marks none as having something to be sent.
         self.dirty = dirty;
+        for slot in further {
+            self.again = true;
+            self.mark_dirty(slot);
+        }
     }
 
     /// Sends the other workers what this turn has for them.

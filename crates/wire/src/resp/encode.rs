@@ -31,7 +31,7 @@ pub fn encode(reply: &Reply, protocol: Protocol, out: &mut Vec<u8>) {
         Reply::NilArray if resp3 => out.extend_from_slice(b"_\r\n"),
         Reply::NilArray => out.extend_from_slice(b"*-1\r\n"),
         Reply::Int(value) => push_header(b':', *value, out),
-        Reply::Double(value) => encode_double(*value, protocol, out),
+        Reply::Double(value) => push_double_reply(*value, protocol, out),
         Reply::Bool(value) if resp3 => {
             out.extend_from_slice(if *value { b"#t\r\n" } else { b"#f\r\n" });
         }
@@ -99,11 +99,11 @@ fn encode_scored(members: &[(Blob, f64)], protocol: Protocol, out: &mut Vec<u8>)
             out.extend_from_slice(b"*2\r\n");
         }
         push_bulk(member, out);
-        encode_double(*score, protocol, out);
+        push_double_reply(*score, protocol, out);
     }
 }
 
-fn encode_double(value: f64, protocol: Protocol, out: &mut Vec<u8>) {
+pub(super) fn push_double_reply(value: f64, protocol: Protocol, out: &mut Vec<u8>) {
     if protocol == Protocol::Resp3 {
         out.push(b',');
         push_double(value, out);
@@ -136,7 +136,7 @@ fn push_header(kind: u8, number: impl itoa::Integer, out: &mut Vec<u8>) {
 
 /// A header whose number is a length.
 #[inline]
-fn push_len(kind: u8, len: usize, out: &mut Vec<u8>) {
+pub(super) fn push_len(kind: u8, len: usize, out: &mut Vec<u8>) {
     match len {
         0..10 => out.extend_from_slice(&[kind, b'0' + len as u8, b'\r', b'\n']),
         10..100 => out.extend_from_slice(&[
@@ -151,7 +151,7 @@ fn push_len(kind: u8, len: usize, out: &mut Vec<u8>) {
 }
 
 #[inline]
-fn push_bulk(bytes: &[u8], out: &mut Vec<u8>) {
+pub(super) fn push_bulk(bytes: &[u8], out: &mut Vec<u8>) {
     out.reserve(bytes.len() + 16);
     push_len(b'$', bytes.len(), out);
     out.extend_from_slice(bytes);

@@ -2,7 +2,7 @@
 //!
 //! - [`RequestDecoder`] finds the words of a command in the bytes that a connection received,
 //!   without copying them.
-//! - [`encode`] writes a reply, [`encode_command`] a command.
+//! - [`encode`] writes a reply, [`encode_command`] a command, [`Pieces`] a reply piece by piece.
 //! - [`ReplyDecoder`] reads replies on the client's side.
 //!
 //! All decoders are incremental and remember how far they came, so that a frame that arrives one
@@ -15,9 +15,11 @@ mod client;
 mod encode;
 mod inline;
 mod number;
+mod pieces;
 mod request;
 
 pub use client::{ClientReply, ReplyDecoder, ReplyError, ReplyLimits};
 pub use encode::{Protocol, encode, encode_command};
 pub use number::push_double;
+pub use pieces::{Pieces, Size, size};
 pub use request::{Limits, Parsed, ProtocolError, RequestDecoder};

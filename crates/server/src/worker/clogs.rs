@@ -1,0 +1,139 @@
+//! What clients make a worker keep: replies that they do not take, and commands that they do not end.
+
+use super::reading::{keep_rest, take_commands};
+use super::{READ_BYTES, Worker};
+use adt::ErrorReply;
+use engine::limits::{
+    INPUT_US_MAX_IF_FULL, INPUTS_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_BYTES_PAUSE, REPLIES_BYTES_MAX,
+    STALLED_US_MAX, STALLED_US_MAX_IF_FULL,
+};
+use engine::message::Now;
+
+/// How often it is looked who takes nothing.
+const LOOK_US: u64 = 500_000;
+/// How often it is looked whose commands do not end, at most.
+const INPUTS_LOOK_US: u64 = 100_000;
+
+fn no_room() -> ErrorReply {
+    let text = format!(
+        "commands that have not come to their end take more than {INPUTS_BYTES_MAX} bytes: this one \
+         was not carried out, send it again"
+    );
+    ErrorReply::new("BUSY", text)
+}
+
+impl Worker {
+    /// Whether replies that wait take as much memory as they may.
+    pub(super) fn is_full_of_replies(&self) -> bool {
+        self.peers.budget.replies.get() >= REPLIES_BYTES_MAX
+    }
+
+    /// More is to be sent to a connection than it may stand still with.
+    pub(super) fn watch_clog(&mut self, now: Now, slot: usize) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.unsent() > OUTPUT_BYTES_PAUSE && !connection.clogged {
+            connection.clogged = true;
+            if self.clogged.is_empty() {
+                self.clogs_due_us = now.mono_us + LOOK_US;
+            }
+            self.clogged.push((slot, connection.number));
+        }
+    }
+
+    /// Closes connections whose clients take nothing of the much that there is for them.
+    pub(super) fn close_clogged(&mut self, now: Now) {
+        if self.clogged.is_empty() || now.mono_us < self.clogs_due_us {
+            return;
+        }
+        self.clogs_due_us = now.mono_us + LOOK_US;
+        let full = self.is_full_of_replies();
+        for (slot, number) in std::mem::take(&mut self.clogged) {
+            let Some(connection) = self.connections.get_mut(slot) else { continue };
+            if connection.number != number {
+                continue;
+            }
+            let unsent = connection.unsent();
+            if unsent <= OUTPUT_BYTES_PAUSE {
+                connection.clogged = false;
+                continue;
+            }
+            let still_us = now.mono_us.saturating_sub(connection.moved_us);
+            let too_long = (unsent > OUTPUT_BYTES_MAX && still_us >= STALLED_US_MAX)
+                || (full && still_us >= STALLED_US_MAX_IF_FULL);
+            if !too_long {
+                self.clogged.push((slot, number));
+                continue;
+            }
+            tracing::warn!(
+                "closed a connection of {} that has taken none of its replies for {} seconds: {unsent} \
+                 bytes are waiting, at most {OUTPUT_BYTES_MAX} may",
+                connection.peer,
+                still_us / 1_000_000
+            );
+            self.close(now, slot);
+        }
+    }
+
+    /// Counts what a connection holds of a command that has not come to its end.
+    pub(super) fn count_input(&mut self, now: Now, slot: usize) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let held = connection.input.capacity();
+        let held = if held > READ_BYTES { held } else { 0 };
+        let (before, since_us) = connection.counted;
+        if held != before {
+            self.peers.budget.inputs.change(before, held);
+            connection.counted = (held, if before == 0 { now.mono_us } else { since_us });
+        }
+    }
+
+    /// Makes room for more of a command, if commands of all clients together take too much: those of
+    /// this worker that have been coming for long are refused, or else this one is.
+    pub(super) fn make_room(&mut self, now: Now, slot: usize) {
+        let needed = |connection: &super::Connection| connection.input.len() > READ_BYTES / 2;
+        if self.peers.budget.inputs.get() < INPUTS_BYTES_MAX
+            || !self.connections.get(slot).is_some_and(needed)
+        {
+            return;
+        }
+        if self.inputs_due_us <= now.mono_us {
+            self.inputs_due_us = now.mono_us + INPUTS_LOOK_US;
+            let mut old: Vec<(u64, usize)> = Vec::new();
+            for (other, connection) in &self.connections {
+                let (held, since_us) = connection.counted;
+                if held > 0 && now.mono_us.saturating_sub(since_us) >= INPUT_US_MAX_IF_FULL {
+                    old.push((since_us, other));
+                }
+            }
+            old.sort_unstable();
+            for (_, other) in old {
+                if self.peers.budget.inputs.get() < INPUTS_BYTES_MAX / 4 * 3 {
+                    break;
+                }
+                self.refuse_input(now, other);
+            }
+        }
+        if self.peers.budget.inputs.get() >= INPUTS_BYTES_MAX {
+            self.refuse_input(now, slot);
+        }
+    }
+
+    /// Refuses the command that a connection has sent a part of, and forgets that part.
+    fn refuse_input(&mut self, now: Now, slot: usize) {
+        let full = self.is_full_of_replies();
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        // What waits for its turn is whole commands.
+        if connection.paused || connection.deaf || connection.dialogue.is_some() {
+            return;
+        }
+        if !connection.decoder.is_skipping() {
+            if !connection.decoder.skip_rest() {
+                return;
+            }
+            self.gateway.unread(now, connection.session, no_room());
+        }
+        let input = std::mem::take(&mut connection.input);
+        let consumed = take_commands(connection, &mut self.gateway, &input, now, full);
+        keep_rest(connection, input, consumed);
+        self.count_input(now, slot);
+    }
+}

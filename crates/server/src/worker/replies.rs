@@ -1,0 +1,168 @@
+//! Replies that wait for their client: they are written as its socket takes them.
+//!
+//! Until then a reply shares its strings with the records, so what waits costs little more than a place
+//! for each item. How many requests whose replies may be large go ahead at once is what [`Window`]
+//! decides: one at first, and more as long as the replies turn out to be small.
+
+use adt::Reply;
+use engine::limits::{FRAME_BYTES_MAX, HEAVY_REQUESTS_MAX, SMALL_REPLY_BYTES_MAX};
+use std::collections::VecDeque;
+use wire::resp::{Pieces, Protocol, Size};
+
+/// Memory that an item of a reply takes, in bytes.
+const ITEM_BYTES: usize = size_of::<Reply>();
+
+/// Replies of a connection that are not written yet, in their order.
+#[derive(Default)]
+pub struct Replies {
+    waiting: VecDeque<Waiting>,
+    bytes: usize,
+    cost: usize,
+    pushed: usize,
+}
+
+struct Waiting {
+    pieces: Pieces,
+    bytes: usize,
+    cost: usize,
+    pushed: usize,
+}
+
+impl Replies {
+    /// A reply that waits; gives what it costs.
+    pub fn push(&mut self, reply: Reply, protocol: Protocol, size: Size) -> usize {
+        let pushed = if matches!(reply, Reply::Push(_)) { size.bytes } else { 0 };
+        // The strings are those of the records, and are given back with them unless those change.
+        let cost = size.items * ITEM_BYTES + size.bytes.min(FRAME_BYTES_MAX);
+        let bytes = size.bytes;
+        let pieces = Pieces::new(reply, protocol);
+        self.waiting.push_back(Waiting { pieces, bytes, cost, pushed });
+        self.bytes += bytes;
+        self.cost += cost;
+        self.pushed += pushed;
+        cost
+    }
+
+    /// Writes until `out` has about `until` bytes; gives what the replies that are written have cost.
+    pub fn write(&mut self, until: usize, out: &mut Vec<u8>) -> usize {
+        let mut freed = 0;
+        while out.len() < until
+            && let Some(first) = self.waiting.front_mut()
+        {
+            if !first.pieces.write(until, out) {
+                break;
+            }
+            let Some(Waiting { bytes, cost, pushed, .. }) = self.waiting.pop_front() else { break };
+            self.bytes -= bytes;
+            self.cost -= cost;
+            self.pushed -= pushed;
+            freed += cost;
+        }
+        freed
+    }
+
+    /// Bytes that they have when they are written, about. One that is begun counts in full.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes of what the client is told without having asked.
+    pub fn pushed(&self) -> usize {
+        self.pushed
+    }
+
+    /// What all of them cost.
+    pub fn cost(&self) -> usize {
+        self.cost
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+/// How many requests whose replies may be large a connection may have under way.
+#[derive(Debug)]
+pub struct Window {
+    size: u32,
+    open: u32,
+    largest: usize,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { size: 1, open: 0, largest: 0 }
+    }
+}
+
+impl Window {
+    /// A request went ahead whose reply may be large; tells whether it is the last one for now.
+    pub fn went(&mut self) -> bool {
+        self.open += 1;
+        self.is_full()
+    }
+
+    /// A reply has so many bytes.
+    pub fn saw(&mut self, bytes: usize) {
+        self.largest = self.largest.max(bytes);
+    }
+
+    /// Whether no further request may go ahead until all are answered.
+    pub fn is_full(&self) -> bool {
+        self.open >= self.size
+    }
+
+    /// All are answered.
+    pub fn turn_over(&mut self) {
+        let small = self.largest <= SMALL_REPLY_BYTES_MAX;
+        self.size = if small { (self.size * 2).min(HEAVY_REQUESTS_MAX) } else { 1 };
+        (self.open, self.largest) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_replies_let_more_requests_go_ahead_and_a_large_one_a_single_one() {
+        let mut window = Window::default();
+        let fill = |window: &mut Window, bytes: usize| {
+            let mut count = 1;
+            while !window.went() {
+                count += 1;
+            }
+            window.saw(bytes);
+            window.turn_over();
+            count
+        };
+        let counts: Vec<u32> = (0..5).map(|_| fill(&mut window, 100)).collect();
+        assert_eq!(counts, [1, 2, 4, 8, 16]);
+        for _ in 0..10 {
+            fill(&mut window, SMALL_REPLY_BYTES_MAX);
+        }
+        assert_eq!(fill(&mut window, SMALL_REPLY_BYTES_MAX + 1), HEAVY_REQUESTS_MAX);
+        assert_eq!((fill(&mut window, 1), fill(&mut window, 1)), (1, 2));
+    }
+
+    #[test]
+    fn what_waits_is_counted_until_it_is_written() {
+        let mut replies = Replies::default();
+        let reply = Reply::Array(vec![Reply::bulk([b'x'; 1000]); 50]);
+        let size = wire::resp::size(&reply);
+        let mut whole = Vec::new();
+        wire::resp::encode(&reply, Protocol::Resp2, &mut whole);
+        let cost = replies.push(reply.clone(), Protocol::Resp2, size);
+        replies.push(Reply::Push(vec![reply]), Protocol::Resp2, size);
+        assert_eq!((replies.bytes(), replies.cost()), (2 * size.bytes, 2 * cost));
+        assert_eq!(replies.pushed(), size.bytes);
+        let mut out = Vec::new();
+        assert_eq!(replies.write(10_000, &mut out), 0);
+        assert!((10_000..10_100).contains(&out.len()) && replies.bytes() == 2 * size.bytes);
+        assert_eq!(replies.write(whole.len(), &mut out), cost);
+        assert_eq!((out, replies.cost()), (whole, cost));
+        assert_eq!(replies.write(usize::MAX, &mut Vec::new()), cost);
+        assert!(replies.is_empty() && replies.bytes() == 0 && replies.pushed() == 0);
+    }
+}
