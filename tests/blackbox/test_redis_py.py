@@ -5,7 +5,7 @@ import time
 
 import pytest
 import redis
-from harness import until
+from harness import command, until
 
 
 def test_strings(db):
@@ -312,3 +312,38 @@ def test_a_killed_connection_is_noticed(db, server):
         assert db.client_kill_filter(_id=number) == 1
         with pytest.raises(redis.ConnectionError):
             other.ping()
+
+
+def test_pushes_come_although_replies_are_off(server):
+    with server.socket() as listener:
+        listener.sendall(command("HELLO", 3) + command("SUBSCRIBE", "quiet"))
+        receive_until(listener, b">3\r\n$9\r\nsubscribe\r\n$5\r\nquiet\r\n:1\r\n")
+        listener.sendall(command("CLIENT", "REPLY", "OFF") + command("GET", "a"))
+        listener.sendall(command("PSUBSCRIBE", "q*"))
+        receive_exactly(listener, b">3\r\n$10\r\npsubscribe\r\n$2\r\nq*\r\n:2\r\n")
+        with server.client() as other:
+            assert other.publish("quiet", "hi") == 2
+        message = b"$5\r\nquiet\r\n$2\r\nhi\r\n"
+        receive_exactly(listener, b">3\r\n$7\r\nmessage\r\n" + message)
+        receive_exactly(listener, b">4\r\n$8\r\npmessage\r\n$2\r\nq*\r\n" + message)
+        listener.sendall(command("PING") + command("CLIENT", "REPLY", "ON"))
+        receive_exactly(listener, b"+OK\r\n")
+
+
+def receive_until(connection, end):
+    """Reads up to some bytes."""
+    received = b""
+    while not received.endswith(end):
+        piece = connection.recv(1)
+        assert piece, received
+        received += piece
+
+
+def receive_exactly(connection, expected):
+    """The next bytes are these."""
+    received = b""
+    while len(received) < len(expected):
+        piece = connection.recv(len(expected) - len(received))
+        assert piece, received
+        received += piece
+    assert received == expected

@@ -111,12 +111,10 @@ impl Gateway {
         }
     }
 
-    /// Replies that a session gets without having asked, in the order of what caused them.
+    /// What a session is told without having asked, or besides replies, in the order of what caused it.
+    /// `CLIENT REPLY` is about replies only.
     pub(super) fn push(&mut self, id: SessionId, reply: Reply) {
         let Some(session) = self.sessions.get(id.0) else { return };
-        if session.replies == super::session::Replies::Off {
-            return;
-        }
         let protocol = session.protocol;
         self.mail.outputs.push_back(super::Output::Reply {
             session: id,
