@@ -184,9 +184,9 @@ mod tests {
         assert!(report.step("with a longer name", || Ok(Outcome::Ran(Count::ONE))));
         report.steps = vec![("fine".into(), 30.04), ("with a longer name".into(), 90.0)];
         let table = "\
-fine                     30.0 s   25 %
-with a longer name       90.0 s   75 %
-all                     120.0 s  100 %
+fine                   30.0 s   25 %
+with a longer name     90.0 s   75 %
+all                   120.0 s  100 %
 ";
         assert_eq!(report.table(Duration::from_secs(120)), table);
         assert_eq!(report.finish(), Err("one step failed".into()));
