@@ -8,7 +8,7 @@
     The server asks to back off.
 """
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ClusterDownError, RedisError, ResponseError
 
 
 class ClaretError(RedisError):
@@ -89,6 +89,9 @@ class TransactionClosed(ClaretError):
 def translate(error):
     """The labelled form of an error reply, or the error itself."""
     text = str(error)
+    if isinstance(error, ClusterDownError):
+        # redis-py has taken the code off. A shard has no leader just now.
+        return BusyError(text)
     code, _, rest = text.partition(" ")
     kinds = {
         "TXNABORT": ConflictError,

@@ -23,7 +23,7 @@ pub enum Error {
     /// The transaction was aborted and had no effect; running it again may succeed.
     #[error("{0}")]
     Aborted(String),
-    /// The server has too much to do; nothing happened.
+    /// The server has too much to do, or a shard has no leader just now; nothing happened.
     #[error("{0}")]
     Busy(String),
     /// The server refused a command; the text begins with the error's code.
@@ -117,7 +117,7 @@ impl Error {
     pub(crate) fn from_line(line: &str) -> Self {
         match line.split(' ').next().unwrap_or_default() {
             "TXNABORT" => Self::Aborted(line.to_owned()),
-            "BUSY" => Self::Busy(line.to_owned()),
+            "BUSY" | "CLUSTERDOWN" => Self::Busy(line.to_owned()),
             "REPEATED" => Self::ReplyLost,
             "DEADLOCK" => Self::Deadlock(line.to_owned()),
             "FENCED" => Self::LockLost(line.to_owned()),
@@ -158,6 +158,8 @@ mod tests {
     fn labels_say_what_to_do() {
         let aborted = Error::from_line("TXNABORT the transaction was aborted");
         let busy = Error::from_line("BUSY too many requests");
+        let down = Error::from_line("CLUSTERDOWN shard 1 has no leader");
+        assert!(down.is_retryable() && down.is_busy() && !down.maybe_committed());
         let wrong = Error::from_line("WRONGTYPE Operation against a key");
         assert!(aborted.is_retryable() && !aborted.maybe_committed() && !aborted.is_busy());
         assert!(busy.is_retryable() && busy.is_busy());

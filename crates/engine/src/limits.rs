@@ -165,6 +165,11 @@ pub const STREAM_KEPT_US: u64 = 60_000_000;
 pub const WINDOW_UNITS_MAX: usize = 1_000;
 /// Most units of one stream; then it is waited until all of it is answered, and a new one begun.
 pub const STREAM_UNITS_MAX: u32 = 10_000;
+/// How long a request waits for its shard to have a leader, in milliseconds, unless the operator says
+/// otherwise.
+pub const LEADER_WAIT_MS: u64 = 5_000;
+/// What an operator may say: an election takes a second or two.
+pub const LEADER_WAIT_MS_ALLOWED: RangeInclusive<u64> = 500..=3_600_000;
 /// How long a shard waits to be told what became of a prepared transaction before it finds out
 /// itself, in microseconds.
 pub const ORPHAN_US: u64 = 2_000_000;

@@ -145,6 +145,11 @@ pub struct Replica<C> {
 /// How far above the term the number of splits stands in the number of a lead.
 const SPLITS_SHIFT: u32 = 48;
 
+/// The term in which a lead with this number began.
+pub fn term_of(lead: u64) -> u64 {
+    lead & ((1 << SPLITS_SHIFT) - 1)
+}
+
 /// How often the shard had been split when a lead with this number began.
 pub fn splits_of(lead: u64) -> u16 {
     (lead >> SPLITS_SHIFT) as u16
@@ -390,15 +395,15 @@ impl<C: EntryCodec> Replica<C> {
             let mut payload = Vec::with_capacity(self.payload_bytes);
             self.codec.encode(&entry, self.level, &mut payload);
             self.payload_bytes = payload.len();
+            // It is kept for long, and the next one may be far smaller than the last.
+            if payload.capacity() - payload.len() > payload.len() / 4 {
+                payload.shrink_to_fit();
+            }
             let index = self.group.propose(payload)?;
             self.busy_us = now.mono_us;
             self.proposed.push_back(index);
             self.shard.keep(entry, self.payload_bytes);
         }
-            // It is kept for long, and the next one may be far smaller than the last.
-            if payload.capacity() - payload.len() > payload.len() / 4 {
-                payload.shrink_to_fit();
-            }
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use engine::limits::{
     CONNECTIONS_MAX, LOG_MEMORY_BYTES_LEAST, LOG_MEMORY_BYTES_MIN, SESSION_TIMEOUT_MS,
     SESSION_TIMEOUT_MS_ALLOWED, SHARDS_MAX, WORKERS_MAX,
 };
+use engine::limits::{LEADER_WAIT_MS, LEADER_WAIT_MS_ALLOWED};
 use engine::message::Concurrency;
 use serde::Deserialize;
 use std::fmt;
@@ -169,9 +170,9 @@ pub struct Settings {
     pub order: Option<String>,
     /// Memory for the data, beyond which writes that grow are refused; 0 for no limit.
     pub maxmemory: Option<Bytes>,
-    /// Most client connections.
     /// Memory for logs, beside that for the data.
     pub maxmemory_log: Option<Bytes>,
+    /// Most client connections.
     pub maxclients: Option<usize>,
     /// Password of the user `default`.
     pub password: Option<Secret>,
@@ -193,6 +194,8 @@ pub struct Settings {
     pub snapshot_log_bytes: Option<Bytes>,
     /// What is written to standard error: `error`, `warn`, `info`, `debug` or `trace`.
     pub log_level: Option<String>,
+    /// How long a request waits for its shard to have a leader, in milliseconds.
+    pub leader_wait_ms: Option<u64>,
     /// The cluster that the server belongs to.
     pub cluster: ClusterSettings,
 }
@@ -241,10 +244,10 @@ impl Settings {
             cc: self.cc.or(below.cc),
             order: self.order.or(below.order),
             maxmemory: self.maxmemory.or(below.maxmemory),
+            maxmemory_log: self.maxmemory_log.or(below.maxmemory_log),
             maxclients: self.maxclients.or(below.maxclients),
             password: self.password.or(below.password),
             users: if self.users.is_empty() { below.users } else { self.users },
-            maxmemory_log: self.maxmemory_log.or(below.maxmemory_log),
             tls: self.tls.or(below.tls),
             insecure: self.insecure.or(below.insecure),
             metrics_port: self.metrics_port.or(below.metrics_port),
@@ -253,6 +256,7 @@ impl Settings {
             synchrony_keep_days: self.synchrony_keep_days.or(below.synchrony_keep_days),
             snapshot_log_bytes: self.snapshot_log_bytes.or(below.snapshot_log_bytes),
             log_level: self.log_level.or(below.log_level),
+            leader_wait_ms: self.leader_wait_ms.or(below.leader_wait_ms),
             cluster: self.cluster.over(below.cluster),
         }
     }
@@ -290,12 +294,12 @@ pub struct Options {
     pub order: Order,
     /// Memory for the data, beyond which writes that grow are refused; 0 for no limit.
     pub memory_limit_bytes: u64,
+    /// Memory for logs, beside that for the data.
+    pub memory_log_bytes: u64,
     /// Most client connections.
     pub connections_max: usize,
     /// Password of the user `default`.
     pub password: Option<Secret>,
-    /// Memory for logs, beside that for the data.
-    pub memory_log_bytes: u64,
     /// Further users.
     pub users: Vec<UserSettings>,
     /// TLS.
@@ -314,6 +318,8 @@ pub struct Options {
     pub snapshot_log_bytes: u64,
     /// What is written to standard error.
     pub log_level: String,
+    /// How long a request waits for its shard to have a leader, in milliseconds.
+    pub leader_wait_ms: u64,
     /// The cluster that the server belongs to, if it is not alone.
     pub cluster: Option<ClusterOptions>,
     /// Tells how many bytes of memory are in use, if the program can tell better than the system.
@@ -369,10 +375,19 @@ impl Options {
                 "log_level must be error, warn, info, debug or trace, not '{log_level}'"
             )));
         }
+        let leader_wait_ms = settings.leader_wait_ms.unwrap_or(LEADER_WAIT_MS);
+        if !LEADER_WAIT_MS_ALLOWED.contains(&leader_wait_ms) {
+            let (from, to) = (LEADER_WAIT_MS_ALLOWED.start(), LEADER_WAIT_MS_ALLOWED.end());
+            return Err(ConfigError::new(format!(
+                "leader_wait_ms must be from {from} to {to}, not {leader_wait_ms}"
+            )));
+        }
         let snapshot_log_bytes = settings.snapshot_log_bytes.map_or(64 << 20, |bytes| bytes.0);
         if snapshot_log_bytes < 1 << 20 {
             return Err(ConfigError::new("snapshot_log_bytes must be at least 1mb"));
         }
+        let (memory_limit_bytes, memory_log_bytes) =
+            memory_limits(settings.maxmemory, settings.maxmemory_log)?;
         check_users(&settings.users)?;
         let durability = settings.durability.unwrap_or_default();
         let cluster = ClusterOptions::resolve(settings.cluster, durability)?;
@@ -386,8 +401,6 @@ impl Options {
             shards,
             workers: workers.unwrap_or(cores),
             durability,
-        let (memory_limit_bytes, memory_log_bytes) =
-            memory_limits(settings.maxmemory, settings.maxmemory_log)?;
             concurrency,
             cc,
             order,
@@ -404,6 +417,7 @@ impl Options {
             synchrony_keep_days: settings.synchrony_keep_days.unwrap_or(KEEP_DAYS),
             snapshot_log_bytes,
             log_level,
+            leader_wait_ms,
             cluster,
             allocated_bytes: None,
             record: None,
@@ -491,6 +505,19 @@ impl Options {
     }
 }
 
+/// Memory for the data (0: no limit), and for logs.
+fn memory_limits(data: Option<Bytes>, log: Option<Bytes>) -> Result<(u64, u64), ConfigError> {
+    let available = crate::memory::available_bytes();
+    let data = data.map_or(available / 4 * 3, |bytes| bytes.0);
+    let of = if data == 0 { available } else { data };
+    let log = log.map_or((of / 8).max(LOG_MEMORY_BYTES_LEAST), |bytes| bytes.0);
+    if log < LOG_MEMORY_BYTES_MIN {
+        let least = LOG_MEMORY_BYTES_MIN >> 20;
+        return Err(ConfigError::new(format!("maxmemory_log must be at least {least}mb")));
+    }
+    Ok((data, log))
+}
+
 fn has_password(user: &UserSettings) -> bool {
     user.password.is_some() || user.password_hash.is_some()
 }
@@ -505,19 +532,6 @@ fn session_timeouts(
         if let Some(value) = value.filter(|value| !allowed.contains(value)) {
             let (from, to) = (allowed.start(), allowed.end());
             return Err(ConfigError::new(format!(
-/// Memory for the data (0: no limit), and for logs.
-fn memory_limits(data: Option<Bytes>, log: Option<Bytes>) -> Result<(u64, u64), ConfigError> {
-    let available = crate::memory::available_bytes();
-    let data = data.map_or(available / 4 * 3, |bytes| bytes.0);
-    let of = if data == 0 { available } else { data };
-    let log = log.map_or((of / 8).max(LOG_MEMORY_BYTES_LEAST), |bytes| bytes.0);
-    if log < LOG_MEMORY_BYTES_MIN {
-        let least = LOG_MEMORY_BYTES_MIN >> 20;
-        return Err(ConfigError::new(format!("maxmemory_log must be at least {least}mb")));
-    }
-    Ok((data, log))
-}
-
                 "zookeeper_{name}_session_timeout_ms must be from {from} to {to}, not {value}"
             )));
         }

@@ -281,9 +281,9 @@ impl Starting {
         let peer_listener = self.listen_peers()?;
         let linked = Arc::<Linked>::default();
         let obeys = Arc::<AtomicBool>::default();
+        let log_memory = Arc::new(LogMemory::new(self.options.memory_log_bytes));
         let http = match self.options.metrics_port {
             None => None,
-        let log_memory = Arc::new(LogMemory::new(self.options.memory_log_bytes));
             Some(port) => {
                 let address = SocketAddr::new(self.options.bind, port);
                 Some(HttpThread::start(address, control.clone()).map_err(StartError::Listen)?)
@@ -306,9 +306,9 @@ impl Starting {
             map: self.map.clone(),
             obeys: obeys.clone(),
             budget: budget.clone(),
+            log_memory: log_memory.clone(),
         };
         let facts = self.facts(address);
-            log_memory: log_memory.clone(),
         let zookeeper = self.place(zookeeper_address, zookeeper_tls_address);
         let workers =
             self.workers(seats, replicas, address, traffic.iter().map(peers).collect())?;
@@ -325,9 +325,9 @@ impl Starting {
             facts,
             started: Instant::now(),
             clock: self.clock.clone(),
+            log_memory: log_memory.clone(),
             allocated_bytes: self.options.allocated_bytes,
             save_at_stop: self.options.durability == Durability::None,
-            log_memory: log_memory.clone(),
             listener: Some(listener),
             shows_keys: !self.options.requires_auth(),
             synchrony,
@@ -526,6 +526,7 @@ impl Starting {
             gateways: options.workers,
             shards: self.shards,
             members: self.identity.members(self.map.map()),
+            leader_wait_us: options.leader_wait_ms * 1_000,
             concurrency: options.concurrency,
             order: options.order,
             version: env!("CARGO_PKG_VERSION"),
@@ -546,10 +547,10 @@ impl Starting {
             run_id: self.dir.manifest().server.clone(),
             address: host,
             memory_limit_bytes: self.options.memory_limit_bytes,
+            memory_log_limit_bytes: self.options.memory_log_bytes,
             durable: self.options.durability == Durability::Always,
             ..Facts::default()
         }
-            memory_log_limit_bytes: self.options.memory_log_bytes,
     }
 }
 
@@ -608,13 +609,14 @@ fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<Str
         ("databases", "1".to_owned()),
         ("dir", shown(&options.dir)),
         ("durability", options.durability.to_string()),
+        ("leader_wait_ms", options.leader_wait_ms.to_string()),
         ("maxclients", options.connections_max.to_string()),
         ("maxmemory", options.memory_limit_bytes.to_string()),
+        ("maxmemory_log", options.memory_log_bytes.to_string()),
         ("maxmemory-policy", "noeviction".to_owned()),
         ("port", address.port().to_string()),
         ("save", String::new()),
         ("shards", shards.to_string()),
-        ("maxmemory_log", options.memory_log_bytes.to_string()),
         ("snapshot_log_bytes", options.snapshot_log_bytes.to_string()),
         ("synchrony", options.synchrony.to_string()),
         ("synchrony_dir", options.synchrony_dir.as_deref().map_or(String::new(), shown)),

@@ -268,7 +268,7 @@ impl Client {
             Reply::Error(error) => error.code(),
             _ => "",
         };
-        let aborted = code == "TXNABORT";
+        let aborted = code == "TXNABORT" || code == "CLUSTERDOWN";
         if code == "INDEFINITE" {
             let numbered = running.script.numbered;
             self.mark("indefinite_told");
@@ -277,6 +277,15 @@ impl Client {
             }
             return self.finish(now_us, EventKind::Info, Vec::new());
         }
+        if code == "CLUSTERDOWN" {
+            let in_doubt = running.in_doubt;
+            self.mark("no_leader_told");
+            if in_doubt {
+                // It had no effect this time; an earlier copy may have had.
+                return self.again();
+            }
+        }
+        let Some(running) = &mut self.running else { return Vec::new() };
         running.replies.push(reply);
         if aborted && waits_for_replies(form) {
             return self.finish(now_us, EventKind::Fail, Vec::new());

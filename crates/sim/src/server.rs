@@ -20,6 +20,9 @@ use std::collections::{BTreeMap, VecDeque};
 use wire::peer::PeerFormat;
 use wire::snapshot::SnapshotFormat;
 
+/// How long requests wait for a leader, which takes as long now and then as an election.
+const LEADER_WAIT_US: u64 = 2_000_000;
+
 /// Sizes of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
@@ -316,6 +319,7 @@ fn gateway_config(
         gateways: shape.workers,
         shards: shape.shards,
         members: shape.members(id.machine, map),
+        leader_wait_us: LEADER_WAIT_US,
         concurrency: shape.concurrency,
         order: shape.order,
         version: "simulated",

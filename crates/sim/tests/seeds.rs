@@ -65,6 +65,7 @@ const MARKS: &[&str] = &[
     "locks_lost_over_pause",
     "machines_turned_away",
     "newer_levels_used",
+    "no_leader_told",
     "prepared_when_lead_changed",
     "questions_about_fates",
     "reads_without_lease",

@@ -67,6 +67,8 @@ pub struct Config {
     /// The machines of the cluster, if there are others: they may lead shards, and nothing is sent
     /// to a shard before [`super::Gateway::shard_led`] has said who does.
     pub members: Option<Members>,
+    /// How long a request waits for its shard to have a leader, in microseconds.
+    pub leader_wait_us: u64,
     /// Which parts of the concurrency control are on.
     pub concurrency: Concurrency,
     /// How pipelines keep their order across shards.
@@ -426,18 +428,18 @@ pub struct Facts {
     pub memory_limit_bytes: u64,
     /// Writes that may need memory are refused.
     pub over_memory_limit: bool,
-    /// Whether the server still loads its data.
-    pub loading: bool,
     /// Writes are refused: logs grow, and no snapshot comes about that would shorten them.
     pub over_log_limit: bool,
+    /// Whether the server still loads its data.
+    pub loading: bool,
     /// Seconds since 1970 of the last completed snapshot.
     pub last_save_s: u64,
     /// Whether a snapshot is being written.
     pub saving: bool,
-    /// Whether commits wait for the disk.
-    pub durable: bool,
     /// Whether the last snapshot of a shard has failed.
     pub save_failed: bool,
+    /// Whether commits wait for the disk.
+    pub durable: bool,
     /// Processor time used by the process in user mode, in microseconds.
     pub cpu_user_us: u64,
     /// Processor time used by the process in system mode, in microseconds.
@@ -450,8 +452,6 @@ pub struct Facts {
     pub more: Vec<(&'static str, String, String)>,
 }
 
-/// Counters of one gateway since it started, and its present sizes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
 impl Facts {
     /// Bytes of memory that the data take: everything that is no log and does not wait.
     pub fn memory_data_bytes(&self) -> u64 {
@@ -459,6 +459,8 @@ impl Facts {
     }
 }
 
+/// Counters of one gateway since it started, and its present sizes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GatewayStats {
     /// Commands received.
     pub commands: u64,

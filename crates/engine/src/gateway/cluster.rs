@@ -123,15 +123,13 @@ impl Gateway {
         self.topology.machines(self.config.id.machine, &self.facts)
     }
 
-    /// Slots, first and last, with the machine that leads them; this one if nobody is known to, for
-    /// it finds out.
-    fn led(&self) -> Vec<((u16, u16), ShardId, MachineId)> {
+    /// Slots, first and last, with the machine that leads them, as far as it is known.
+    fn led(&self) -> Vec<((u16, u16), ShardId, Option<MachineId>)> {
         if self.topology.is_alone() {
-            return vec![((0, SLOTS - 1), ShardId(0), self.config.id.machine)];
+            return vec![((0, SLOTS - 1), ShardId(0), Some(self.config.id.machine))];
         }
-        let leader = |shard| self.leader(shard).unwrap_or(self.config.id.machine);
         let ranges = self.mail.routes.ranges().into_iter();
-        ranges.map(|(range, shard)| (range, shard, leader(shard))).collect()
+        ranges.map(|(range, shard)| (range, shard, self.leader(shard))).collect()
     }
 
     fn cluster_slots(&self) -> Reply {
@@ -144,7 +142,10 @@ impl Gateway {
                 Reply::Array(Vec::new()),
             ])
         };
-        let range = |((first, last), shard, leader): ((u16, u16), ShardId, MachineId)| {
+        // Where nobody is known to lead, clients are sent here: this machine says what is missing.
+        let own = self.config.id.machine;
+        let range = |((first, last), shard, leader): ((u16, u16), ShardId, Option<MachineId>)| {
+            let leader = leader.unwrap_or(own);
             let mut parts = vec![Reply::Int(first.into()), Reply::Int(last.into())];
             let leads = |machine: &&Machine| machine.number == leader;
             parts.extend(machines.iter().filter(leads).map(node));
@@ -172,11 +173,12 @@ impl Gateway {
                 pair("health", Reply::bulk(if machine.linked { "online" } else { "fail" })),
             ])
         };
-        let shard = |((first, last), shard, leader): ((u16, u16), ShardId, MachineId)| {
+        let shard = |((first, last), shard, leader): ((u16, u16), ShardId, Option<MachineId>)| {
             let slots = Reply::Array(vec![Reply::Int(first.into()), Reply::Int(last.into())]);
-            let holds = |m: &&Machine| m.number == leader || self.topology.holds(m.number, shard);
+            let leads = |m: &Machine| leader == Some(m.number);
+            let holds = |m: &&Machine| leads(m) || self.topology.holds(m.number, shard);
             let nodes = machines.iter().filter(holds);
-            let nodes = nodes.map(|m| node(m, m.number == leader)).collect();
+            let nodes = nodes.map(|m| node(m, leads(m))).collect();
             Reply::Map(vec![pair("slots", slots), pair("nodes", Reply::Array(nodes))])
         };
         Reply::Array(self.led().into_iter().map(shard).collect())
@@ -191,7 +193,7 @@ impl Gateway {
                 if linked { ("", "connected") } else { (",fail", "disconnected") };
             let flags = format!("{own}master{failed}");
             text.push_str(&format!("{id} {host}:{port}@0 {flags} - 0 0 {} {state}", number.0));
-            for ((first, last), ..) in led.iter().filter(|(.., leader)| *leader == number) {
+            for ((first, last), ..) in led.iter().filter(|(.., leader)| *leader == Some(number)) {
                 text.push_str(&format!(" {first}-{last}"));
             }
             text.push('\n');
@@ -210,7 +212,7 @@ impl Gateway {
             .filter(|(_, shard)| known(*shard))
             .map(|((first, last), _)| u64::from(last - first) + 1)
             .sum();
-        let mut leaders: Vec<MachineId> = led.iter().map(|(.., leader)| *leader).collect();
+        let mut leaders: Vec<MachineId> = led.iter().filter_map(|(.., leader)| *leader).collect();
         leaders.sort_unstable();
         leaders.dedup();
         let slots = u64::from(SLOTS);

@@ -288,7 +288,7 @@ impl Gateway {
     }
 
     /// The transaction ends without effect, and not to be tried again.
-    fn end_without_effect(&mut self, job: u64, reply: Reply) {
+    pub(super) fn end_without_effect(&mut self, job: u64, reply: Reply) {
         self.leave_leases(job, Timestamp::ZERO);
         let Some(mut txn) = self.drop_txn(job) else { return };
         txn.withdraw(&mut self.mail);

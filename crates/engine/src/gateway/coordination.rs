@@ -507,7 +507,7 @@ impl Gateway {
     }
 
     /// Nothing more can be said to a client on this connection.
-    fn end_client(&mut self, id: CoordinationClient) {
+    pub(super) fn end_client(&mut self, id: CoordinationClient) {
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
         if !std::mem::replace(&mut client.closing, true) {
             self.say(id, Said::Close);

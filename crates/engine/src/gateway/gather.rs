@@ -132,6 +132,18 @@ impl Gateway {
         }
     }
 
+    /// A shard does not answer, for this reason. What is asked for `INFO` goes without it.
+    pub(super) fn gathered_without(&mut self, job: u64, error: Reply) {
+        let Some(Job::Gather(gather)) = self.jobs.get_mut(job) else { return };
+        if !matches!(gather.what, What::Info(_)) {
+            gather.replies.push(error);
+        }
+        gather.left -= 1;
+        if gather.left == 0 {
+            self.finish_gather(job);
+        }
+    }
+
     /// Another gateway of the server says something.
     pub fn peer(&mut self, now: Now, from: GatewayId, message: PeerMessage) {
         self.now = now;

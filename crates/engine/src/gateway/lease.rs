@@ -153,6 +153,25 @@ impl Gateway {
             }
             _ => return,
         };
+        self.tell_waiting(waiting, was_blocked, granted);
+    }
+
+    /// A lease cannot be asked for.
+    pub(super) fn lease_refused(&mut self, number: u64, cause: Cause) {
+        let Some(lease) = self.leases.get_mut(number) else { return };
+        let was_blocked = std::mem::take(&mut lease.blocked);
+        (lease.token, lease.recalled) = (0, true);
+        let waiting = std::mem::take(&mut lease.waiting);
+        self.tell_waiting(waiting, was_blocked, Err(cause));
+    }
+
+    /// Tells those who wait for a lease what came of it.
+    fn tell_waiting(
+        &mut self,
+        waiting: Vec<(u64, u64, u32)>,
+        was_blocked: bool,
+        granted: Result<(Reply, Timestamp), Cause>,
+    ) {
         for (job, call, index) in waiting {
             if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
                 txn.blocked -= u32::from(was_blocked);

@@ -54,6 +54,7 @@ mod timer;
 mod topology;
 mod turns;
 mod txn;
+mod unled;
 mod ways;
 mod work;
 
@@ -147,7 +148,7 @@ impl Gateway {
             routes,
             outputs: VecDeque::new(),
             pending: Slab::default(),
-            ways: config.members.is_some().then(ways::Ways::new),
+            ways: config.members.is_some().then(|| ways::Ways::new(config.leader_wait_us, now)),
             stats: GatewayStats::default(),
         };
         let mut gateway = Self {

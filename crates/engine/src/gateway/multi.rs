@@ -189,14 +189,10 @@ impl Gateway {
 
     /// The version of a watched key is known.
     pub(super) fn watched(&mut self, target: Target, key: Blob, answer: Answer) {
-        let Some(session) = self.sessions.get_mut(target.session.0) else { return };
         if matches!(answer, Answer::Refused(_)) {
-            if std::mem::take(&mut session.watching) > 0 {
-                session.watched.clear();
-                self.finish(target, super::response::moved().into());
-            }
-            return;
+            return self.watch_failed(target, super::response::moved().into());
         }
+        let Some(session) = self.sessions.get_mut(target.session.0) else { return };
         let Answer::Version(version) = answer else { return };
         if session.watching == 0 {
             return;
@@ -208,6 +204,15 @@ impl Gateway {
         }
         if session.watching == 0 {
             self.finish(target, Reply::Ok);
+        }
+    }
+
+    /// A key that is to be watched cannot be looked at.
+    pub(super) fn watch_failed(&mut self, target: Target, error: Reply) {
+        let Some(session) = self.sessions.get_mut(target.session.0) else { return };
+        if std::mem::take(&mut session.watching) > 0 {
+            session.watched.clear();
+            self.finish(target, error);
         }
     }
 

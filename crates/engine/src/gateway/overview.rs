@@ -44,6 +44,10 @@ pub struct ShardSeen {
     pub slots: Vec<(u16, u16)>,
     /// The machine that leads it, as far as that is known.
     pub leader: Option<MachineId>,
+    /// In which term, or the last one that is known; 0 if none is.
+    pub term: u64,
+    /// Since when that is so, in microseconds since 1970, as far as it is known here.
+    pub since_us: u64,
     /// The machines that hold it.
     pub holders: Vec<MachineId>,
 }
@@ -83,6 +87,7 @@ impl Gateway {
         let holders = machines.iter().filter(|machine| holds(machine));
         let mut holders: Vec<MachineId> = holders.map(|machine| machine.number).collect();
         holders.sort_unstable();
-        ShardSeen { shard, slots: vec![range], leader: self.leader(shard), holders }
+        let (leader, (term, since_us)) = (self.leader(shard), self.lead(shard));
+        ShardSeen { shard, slots: vec![range], leader, term, since_us, holders }
     }
 }

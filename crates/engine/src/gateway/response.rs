@@ -95,13 +95,19 @@ impl Gateway {
     /// A shard has sent a request back: its leader is another machine now.
     fn not_taken(&mut self, token: u64, body: Body) {
         let body = self.with_time_left(token, body);
+        let now = self.now;
         if let Some(ways) = &mut self.mail.ways {
-            ways.take_back(token, body);
+            ways.take_back(now, token, body);
         }
     }
 
     #[inline]
-    fn single_answered(&mut self, target: Target, wrote: Option<ShardId>, answer: Answer) {
+    pub(super) fn single_answered(
+        &mut self,
+        target: Target,
+        wrote: Option<ShardId>,
+        answer: Answer,
+    ) {
         self.written(target, wrote);
         self.end_loose(target.session);
         let reply = match answer {

@@ -168,9 +168,10 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
          machine leads, which then stands back until ABORT or its next start; or of one.",
         "[ABORT | SHARD shard TO machine]", "O(1)");
     ("shardmap", -1, ADMIN, Keys::None,
-        "Tells which machines are to hold which shards, and which do (HOLDERS); SET says what is to \
-         be from now on, in a map with the next epoch. See claret cluster --help.",
-        "[HOLDERS | SET map]", "O(1)");
+        "Tells which machines are to hold which shards, which do (HOLDERS), which lead them, in which \
+         term and since when (LEADS), and what they understand (LEVELS); SET says what is to be from \
+         now on, in a map with the next epoch. See claret cluster --help.",
+        "[HOLDERS | LEADS | LEVELS | SET map]", "O(1)");
     ("backup", -2, ADMIN, Keys::None,
         "Lets all shards stand still for a moment and keep the state of that moment (BEGIN), tells \
          it in pieces (READ), and forgets it (END). See claret backup --help.",

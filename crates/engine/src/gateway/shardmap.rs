@@ -64,6 +64,7 @@ impl Gateway {
         match args.len() {
             1 => Reply::Text(map.to_string()).into(),
             2 if args.is(1, "HOLDERS") => Reply::Text(self.holders(map)).into(),
+            2 if args.is(1, "LEADS") => Reply::Text(self.leads(map)).into(),
             2 if args.is(1, "LEVELS") => Reply::Text(self.levels(map)).into(),
             3 if args.is(1, "SET") => {
                 let text = String::from_utf8_lossy(args.get(2).unwrap_or_default());
@@ -128,6 +129,17 @@ impl Gateway {
         self.bar(target);
         self.ask_one(target, What::Written, ShardId::MAP, set_map(next));
         Handled::Later
+    }
+
+    /// Who leads each shard (0: nobody, as far as it is known here), in which term or after which one,
+    /// and since when.
+    fn leads(&self, map: &ShardMap) -> String {
+        let line = |shard: ShardId| {
+            let leader = self.leader(shard).map_or(0, |machine| machine.0);
+            let ((term, since_us), name) = (self.lead(shard), name_of(shard));
+            format!("{name} leader {leader} term {term} since_ms {}\n", since_us / 1000)
+        };
+        map.all().map(line).collect()
     }
 
     fn holders(&self, map: &ShardMap) -> String {

@@ -19,7 +19,7 @@ use crate::level::Level;
 use crate::limits::WINDOW_UNITS_MAX;
 use crate::message::{Answer, Body, KeyedOp, MachineId, ShardId};
 use crate::pipeline::{StreamId, Unit};
-use adt::Timestamp;
+use adt::{Reply, Timestamp};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -263,6 +263,29 @@ impl Gateway {
         (shard, count): (ShardId, u32),
         answer: Answer,
     ) {
+        let lost = super::ways::indefinite().into();
+        self.units_settled((id, stream_id, first), (shard, count), answer, &lost);
+    }
+
+    /// A group of a session's stream is given up, for this reason.
+    pub(super) fn units_given_up(
+        &mut self,
+        which: (SessionId, StreamId, u32),
+        (shard, count): (ShardId, u32),
+        error: &Reply,
+    ) {
+        self.units_settled(which, (shard, count), Answer::Unknown, error);
+    }
+
+    /// What became of a group of a session's stream; those who must not be sent once more are told
+    /// `error`.
+    fn units_settled(
+        &mut self,
+        (id, stream_id, first): (SessionId, StreamId, u32),
+        (shard, count): (ShardId, u32),
+        answer: Answer,
+        error: &Reply,
+    ) {
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         let Some(stream) = session.stream.as_mut().filter(|stream| stream.id == stream_id) else {
             return;
@@ -276,7 +299,7 @@ impl Gateway {
             self.planned_done(planned.target, planned.finish, true, replies.into_iter());
         }
         for planned in lost {
-            self.finish(planned.target, super::ways::indefinite().into());
+            self.finish(planned.target, error.clone());
         }
         if over {
             self.end_stream(id);

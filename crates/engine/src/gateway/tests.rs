@@ -11,6 +11,7 @@ mod near;
 mod sections;
 mod spread;
 mod streams;
+mod unled;
 
 use super::*;
 use crate::entry::Apply;
@@ -62,6 +63,7 @@ impl Story {
             id: GatewayId::alone(0),
             gateways: 1,
             members,
+            leader_wait_us: 5_000_000,
             shards: 2,
             concurrency: Concurrency::FULL,
             order,

@@ -51,13 +51,14 @@ impl Gateway {
                 Timer::Joint { job } => self.joint_again(job),
             }
         }
+        self.give_up_unled();
         self.settle();
     }
 
     /// When [`Gateway::tick`] has something to do, on the monotonic clock in microseconds.
     pub fn next_timeout(&self) -> Option<u64> {
         let timer = self.timers.first_key_value().map(|(key, _)| key.0);
-        timer.into_iter().chain(self.admission.next_timeout()).min()
+        timer.into_iter().chain(self.admission.next_timeout()).chain(self.unled_due_us()).min()
     }
 
     /// A random number (SplitMix64).

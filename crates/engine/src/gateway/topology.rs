@@ -7,6 +7,7 @@ use super::data::Route;
 use crate::level::Level;
 use crate::map::ShardMap;
 use crate::message::{MachineId, Now, ShardId};
+use crate::replica::term_of;
 use crate::replication::Members as Replicated;
 use crate::shard::apply::mix;
 use adt::ErrorReply;
@@ -178,6 +179,13 @@ impl Gateway {
             None => Some(self.config.id.machine),
             Some(ways) => ways.leader(shard),
         }
+    }
+
+    /// The term of the lead of a shard, or of the last one if nobody leads it, and since when (wall clock,
+    /// microseconds) that is so.
+    pub(super) fn lead(&self, shard: ShardId) -> (u64, u64) {
+        let (lead, since_us) = self.mail.ways.as_ref().map_or((0, 0), |ways| ways.lead(shard));
+        (term_of(lead), since_us)
     }
 
     /// Where a client that wants to know should go with a command, if not to this machine.

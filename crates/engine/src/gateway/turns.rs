@@ -113,6 +113,13 @@ impl Gateway {
         }
     }
 
+    /// Nobody can be asked for the turn, for this reason.
+    pub(super) fn turn_given_up(&mut self, job: u64, error: Reply) {
+        if let Some(turn) = self.end_turn(job) {
+            self.finish(turn.target, error);
+        }
+    }
+
     fn end_turn(&mut self, job: u64) -> Option<Turn> {
         let Some(Job::Turn(turn)) = self.jobs.remove(job) else { return None };
         self.mail.stats.blocked -= 1;

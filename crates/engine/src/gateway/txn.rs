@@ -9,6 +9,7 @@ use super::api::SessionId;
 use super::calls::Call;
 use super::mail::{Mail, Target};
 use super::slab::Slab;
+use super::unled::Unled;
 use super::work::{Finish, Form, Program, Step, Work};
 use super::{Gateway, Job};
 use crate::message::{Age, Body, Guard, KeyedOp, Refusal, RequestId, ShardId, TxnId};
@@ -115,6 +116,8 @@ pub(super) enum Cause {
     Changed,
     /// One of its commands was refused, and it was blind.
     Discarded,
+    /// Nobody leads a shard that it needs.
+    Unled(Unled),
 }
 
 /// The error for a transaction that lacks a command, in Redis' words.
@@ -140,6 +143,7 @@ impl Cause {
             Self::Refused(Refusal::Moved) => "what it needs goes to a new shard just now",
             Self::Changed => "what it had read was changed",
             Self::Discarded => return discarded(),
+            Self::Unled(unled) => return unled.error(),
             Self::Refused(Refusal::Busy) => {
                 let text = "too many requests wait already; wait a little and try again";
                 return ErrorReply::new("BUSY", text);
@@ -202,6 +206,14 @@ impl Txn {
             self.tokens.swap_remove(at);
         }
         self.blocked -= u32::from(blocked);
+    }
+
+    /// Says nothing more to the shards: they find out by themselves what became of it.
+    pub fn leave_undecided(&mut self, mail: &mut Mail) {
+        self.touched.clear();
+        for token in self.tokens.drain(..) {
+            mail.forget(token);
+        }
     }
 
     /// Lets go of everything at the shards: nothing of this attempt takes effect.
@@ -351,7 +363,8 @@ impl Gateway {
                 }
                 let attempt = txn.id.attempt + 1;
                 txn.refusals += u32::from(!cause.passes());
-                if cause == Cause::Refused(Refusal::Busy) || txn.refusals >= REFUSALS_MAX {
+                let is_final = matches!(cause, Cause::Refused(Refusal::Busy) | Cause::Unled(_));
+                if is_final || txn.refusals >= REFUSALS_MAX {
                     self.mail.stats.aborted += 1;
                     self.drop_txn(job);
                     return self.finish(target, cause.error().into());

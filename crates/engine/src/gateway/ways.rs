@@ -15,6 +15,7 @@ use super::mail::{Mail, Pending};
 use super::txn::{Cause, Stage};
 use super::{Gateway, Job};
 use crate::message::{Answer, Body, MachineId, Now, Refusal, ShardId};
+use crate::replica::splits_of;
 use adt::ErrorReply;
 use adt::collections::Map;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -44,6 +45,13 @@ struct Way {
     out: usize,
     /// By number: token and request.
     held: BTreeMap<u64, (u64, Body)>,
+    /// Since when nobody is known to lead the shard, on the monotonic clock.
+    unled_since_us: Option<u64>,
+    /// Requests are given up since then.
+    refuses: bool,
+    /// The number of the last lead, and since when (wall clock) that is or is over.
+    lead: u64,
+    changed_us: u64,
 }
 
 /// The ways to all shards.
@@ -57,6 +65,12 @@ pub(super) struct Ways {
     /// Shards that have given slots away, and to which: nothing goes to the second before what was
     /// sent to the first is back.
     rerouting: Vec<(ShardId, ShardId)>,
+    /// How long a request waits for a leader.
+    wait_us: u64,
+    /// Shards without a leader for which something may be held.
+    waiting: BTreeSet<ShardId>,
+    /// Those for which requests were given up for the first time, until somebody is told.
+    refused: Vec<ShardId>,
 }
 
 /// What to ask again, if the answer to a request should get lost.
@@ -75,12 +89,68 @@ fn again(body: &Body) -> Option<Box<Body>> {
 
 impl Ways {
     /// No leader is known.
-    pub fn new() -> Self {
+    pub fn new(wait_us: u64, now: Now) -> Self {
         let mut ways = Vec::new();
         // Not all numbers are in use: the map's comes last.
-        ways.resize_with(usize::from(ShardId::MAP.0) + 1, Way::default);
-        let (ready, rerouting) = Default::default();
-        Self { ways, sent: Map::default(), last: 0, ready, rerouting }
+        let unled =
+            || Way { unled_since_us: Some(now.mono_us), changed_us: now.wall_us, ..Way::default() };
+        ways.resize_with(usize::from(ShardId::MAP.0) + 1, unled);
+        let (ready, rerouting, waiting, refused) = Default::default();
+        Self { ways, sent: Map::default(), last: 0, ready, rerouting, wait_us, waiting, refused }
+    }
+
+    /// The number of the lead of a shard, or of the last one if nobody leads it, and since when that
+    /// is so, on the wall clock in microseconds.
+    pub fn lead(&self, shard: ShardId) -> (u64, u64) {
+        self.ways.get(usize::from(shard.0)).map_or((0, 0), |way| (way.lead, way.changed_us))
+    }
+
+    /// Shards for which requests are given up, and that were not given before since they had a leader.
+    pub fn take_refused(&mut self) -> Vec<ShardId> {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Takes note of whether somebody leads a shard.
+    fn note_lead(&mut self, now: Now, shard: ShardId) {
+        let way = self.way(shard);
+        if way.open || way.next.is_some() {
+            (way.unled_since_us, way.refuses) = (None, false);
+            self.waiting.remove(&shard);
+            return;
+        }
+        if way.unled_since_us.is_none() {
+            (way.unled_since_us, way.changed_us) = (Some(now.mono_us), now.wall_us);
+        }
+        if !way.held.is_empty() {
+            self.waiting.insert(shard);
+        }
+    }
+
+    /// When something has waited long enough for a leader, if anything waits.
+    pub fn due_us(&self) -> Option<u64> {
+        let since = |shard: &ShardId| self.ways[usize::from(shard.0)].unled_since_us;
+        let due = self.waiting.iter().filter_map(since);
+        due.map(|since| since.saturating_add(self.wait_us)).min()
+    }
+
+    /// Shards whose requests have waited long enough for a leader. Each is given once, until more is
+    /// held for it.
+    pub fn take_due(&mut self, now_us: u64) -> Vec<ShardId> {
+        let wait_us = self.wait_us;
+        let mut due = Vec::new();
+        for shard in std::mem::take(&mut self.waiting) {
+            let way = self.way(shard);
+            let Some(since) = way.unled_since_us else { continue };
+            if since.saturating_add(wait_us) > now_us {
+                self.waiting.insert(shard);
+            } else {
+                due.push(shard);
+                if !std::mem::replace(&mut self.way(shard).refuses, true) {
+                    self.refused.push(shard);
+                }
+            }
+        }
+        due
     }
 
     /// Who leads a shard, if that is known.
@@ -123,6 +193,9 @@ impl Ways {
             return Some((sent.times, body));
         }
         way.held.insert(sent.number, (token, body));
+        if way.unled_since_us.is_some() {
+            self.waiting.insert(shard);
+        }
         None
     }
 
@@ -206,7 +279,11 @@ impl Ways {
         let Some(sent) = self.sent.get_mut(&token) else { return };
         let (from, number) = (std::mem::replace(&mut sent.shard, to), sent.number);
         if let Some(held) = self.way(from).held.remove(&number) {
-            self.way(to).held.insert(number, held);
+            let way = self.way(to);
+            way.held.insert(number, held);
+            if way.unled_since_us.is_some() {
+                self.waiting.insert(to);
+            }
         }
     }
 
@@ -218,7 +295,7 @@ impl Ways {
     }
 
     /// A request comes back: nothing of it has happened.
-    pub fn take_back(&mut self, token: u64, body: Body) {
+    pub fn take_back(&mut self, now: Now, token: u64, body: Body) {
         let Some(sent) = self.sent.get_mut(&token).filter(|sent| sent.out) else { return };
         sent.out = false;
         let (shard, number) = (sent.shard, sent.number);
@@ -227,6 +304,7 @@ impl Ways {
         way.open = false;
         way.held.insert(number, (token, body));
         self.look_at(shard);
+        self.note_lead(now, shard);
     }
 
     /// What is out to a shard whose leader is lost: tokens in order, with what to ask again.
@@ -275,10 +353,10 @@ pub(super) fn indefinite() -> ErrorReply {
 }
 
 impl Gateway {
-    /// A machine leads a shard from now on (in a new term, if it did before), which was split so
-    /// many times; or nobody does. What
+    /// A machine leads a shard from now on, in the lead with this number (another one, if it did
+    /// before; see [`splits_of`]); or nobody does. What
     /// an earlier leader was asked is answered by it, unless its machine is lost.
-    pub fn shard_led(&mut self, now: Now, shard: ShardId, leader: Option<(MachineId, u16)>) {
+    pub fn shard_led(&mut self, now: Now, shard: ShardId, leader: Option<(MachineId, u64)>) {
         self.now = now;
         if let Some((machine, _)) = leader {
             self.look_for_map(machine);
@@ -288,8 +366,13 @@ impl Gateway {
         let way = ways.way(shard);
         way.open = false;
         way.next = leader.map(|(machine, _)| machine);
+        if let Some((_, lead)) = leader {
+            (way.lead, way.changed_us) = (lead, now.wall_us);
+        }
         ways.look_at(shard);
-        if let (Some((_, splits)), Some(map)) = (leader, self.topology.map())
+        ways.note_lead(now, shard);
+        let splits = leader.map(|(_, lead)| splits_of(lead));
+        if let (Some(splits), Some(map)) = (splits, self.topology.map())
             && splits > self.mail.routes.splits(shard)
         {
             let before = self.mail.routes.all();
@@ -307,15 +390,23 @@ impl Gateway {
         let Some(ways) = &mut self.mail.ways else { return };
         let mut led = Vec::new();
         for (way, shard) in ways.ways.iter_mut().zip(0..) {
+            let had_next = way.next.is_some();
             way.next = way.next.filter(|next| *next != machine);
-            if way.machine == machine {
+            if way.machine == machine || had_next && way.next.is_none() {
                 led.push(ShardId(shard));
             }
         }
         for shard in led {
+            let Some(ways) = &mut self.mail.ways else { return };
+            if ways.way(shard).machine != machine {
+                // It was about to be asked, and never was.
+                ways.note_lead(now, shard);
+                continue;
+            }
             self.take_back_unsent(shard);
             let Some(ways) = &mut self.mail.ways else { return };
             ways.way(shard).open = false;
+            ways.note_lead(now, shard);
             let mut lost = ways.lose(shard);
             self.give_up_before_unknown(&mut lost);
             for (token, again) in lost {
@@ -363,6 +454,7 @@ impl Gateway {
 
     /// What was to go to the leader of a shard, and has not gone yet, does not go there any more.
     fn take_back_unsent(&mut self, shard: ShardId) {
+        let now = self.now;
         let Some(ways) = &mut self.mail.ways else { return };
         let (unsent, others): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.mail.outputs)
             .into_iter()
@@ -370,7 +462,7 @@ impl Gateway {
         self.mail.outputs = others;
         for output in unsent {
             if let Output::Shard { request, .. } = output {
-                ways.take_back(Mail::token_of(request.token), request.body);
+                ways.take_back(now, Mail::token_of(request.token), request.body);
             }
         }
     }
@@ -392,9 +484,9 @@ impl Gateway {
     /// The answer to a request will never come.
     fn answer_lost(&mut self, token: u64, again: Option<Box<Body>>) {
         if let Some(body) = again {
-            let body = self.with_time_left(token, *body);
+            let (now, body) = (self.now, self.with_time_left(token, *body));
             if let Some(ways) = &mut self.mail.ways {
-                ways.take_back(token, body);
+                ways.take_back(now, token, body);
             }
             return;
         }

@@ -53,8 +53,9 @@ pub enum Event {
     Response(Response),
     /// A message of another gateway.
     Message(GatewayId, PeerMessage),
-    /// A machine leads a shard from now on, which was split so many times, or none does.
-    Led(ShardId, Option<(MachineId, u16)>),
+    /// A machine leads a shard from now on, in the lead with this number (see [`splits_of`]), or none
+    /// does.
+    Led(ShardId, Option<(MachineId, u64)>),
     /// The connection to a machine is lost.
     Lost(MachineId),
     /// There is a new shard map.
@@ -441,7 +442,7 @@ impl<C: EntryCodec + Clone> Node<C> {
         }
         *known = Some(lead);
         self.untold[usize::from(shard.0)] += 1;
-        self.events.push_back(Event::Led(shard, Some((lead.machine, splits))));
+        self.events.push_back(Event::Led(shard, Some((lead.machine, lead.term))));
     }
 
     /// There is a new map: leads that it says to have ended are forgotten, and those that it had

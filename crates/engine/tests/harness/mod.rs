@@ -76,6 +76,7 @@ impl World {
                 id: GatewayId::alone(id),
                 gateways: shape.gateways,
                 members: None,
+                leader_wait_us: 5_000_000,
                 shards: shape.shards,
                 concurrency: shape.concurrency,
                 order: engine::gateway::Order::default(),

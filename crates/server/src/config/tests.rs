@@ -66,18 +66,19 @@ fn the_file_to_start_from_names_every_setting() {
         synchrony_keep_days,
         snapshot_log_bytes,
         log_level,
+        leader_wait_ms,
         cluster,
     } = file(&everything_in_the_file_to_start_from()).unwrap();
     assert!(dir.is_some() && bind.is_some() && port.is_some() && shards.is_some());
     assert!(workers.is_some() && durability.is_some() && cc.is_some() && maxmemory.is_some());
-    assert!(order.is_some() && zookeeper_port.is_some());
     assert!(maxmemory_log.is_some());
+    assert!(order.is_some() && zookeeper_port.is_some());
     assert!(zookeeper_min_session_timeout_ms.is_some());
     assert!(zookeeper_max_session_timeout_ms.is_some() && zookeeper_shards.is_some());
     assert!(maxclients.is_some() && password.is_some() && insecure.is_some());
     assert!(metrics_port.is_some() && synchrony.is_some() && snapshot_log_bytes.is_some());
     assert!(synchrony_dir.is_some() && synchrony_keep_days.is_some());
-    assert!(log_level.is_some());
+    assert!(log_level.is_some() && leader_wait_ms.is_some());
     let TlsSettings { port: _, zookeeper_port, cert: _, key: _, client_ca } = tls.unwrap();
     assert!(zookeeper_port.is_some() && client_ca.is_some());
     let ClusterSettings { name, node, nodes, bind, announce, join, tls } = cluster;
@@ -109,8 +110,8 @@ fn the_file_to_start_from_shows_the_defaults() {
         shards: None,
         workers: None,
         maxmemory: None,
-        password: None,
         maxmemory_log: None,
+        password: None,
         users: Vec::new(),
         tls: None,
         metrics_port: None,
@@ -123,7 +124,6 @@ fn the_file_to_start_from_shows_the_defaults() {
 }
 
 #[test]
-#[test]
 fn logs_have_memory_of_their_own() {
     let log = |text: &str| Options::resolve(file(text).unwrap()).map(|o| o.memory_log_bytes);
     assert_eq!(log("maxmemory = '8gb'").unwrap(), 1 << 30, "an eighth beside the data");
@@ -132,6 +132,7 @@ fn logs_have_memory_of_their_own() {
     assert!(log("maxmemory_log = '1mb'").unwrap_err().to_string().contains("maxmemory_log"));
 }
 
+#[test]
 fn errors_name_file_line_and_key() {
     let error = file("port = 7000\nprot = 1\n").unwrap_err().to_string();
     assert!(error.contains("claret.toml"), "{error}");

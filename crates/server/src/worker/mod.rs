@@ -12,6 +12,7 @@ mod clogs;
 mod connection;
 mod dialogue;
 mod foreign;
+mod leads;
 mod peers;
 mod reading;
 mod replies;
@@ -27,8 +28,8 @@ use crate::listen::{Accepted, Connections};
 use crate::log::{Completion, LogSender, REMOVED};
 use crate::mail::{Batch, Inbox, Mail, Mailbox, Outgoing, Report};
 use crate::mapfile::MapFile;
-use crate::password::Attempt;
 use crate::memory::LogMemory;
+use crate::password::Attempt;
 use crate::peers::Linked;
 use crate::snapshot::Job;
 use connection::Connection;
@@ -38,6 +39,7 @@ use engine::limits::{SHARDS_MAX, UNAUTHENTICATED_MS_MAX};
 use engine::message::{GatewayId, Now, ShardId};
 use engine::node::Node;
 use foldhash::fast::RandomState;
+use leads::Leads;
 use mio::{Events, Interest, Poll, Token};
 use peers::Links;
 use slab::Slab;
@@ -67,12 +69,12 @@ const DRAIN_US_MAX: u64 = 2_000_000;
 /// A worker is done with what it has read when nothing has moved for so long.
 const DRAIN_QUIET_US: u64 = 20_000;
 
-/// Where a password attempt came from.
-pub type Origin = (GatewayId, SessionId);
 /// How often a worker looks whether clients that wait for the disk may go on: what they wait for may
 /// be another worker's.
 const HELD_UP_LOOK_US: u64 = 5_000;
 
+/// Where a password attempt came from.
+pub type Origin = (GatewayId, SessionId);
 
 /// What a worker counts for everybody to see.
 #[derive(Debug, Default)]
@@ -81,10 +83,10 @@ pub struct Traffic {
     pub bytes_in: AtomicU64,
     /// Bytes sent to clients.
     pub bytes_out: AtomicU64,
-}
-
     /// Bytes of memory in which something waits.
     pub buffered: AtomicU64,
+}
+
 /// Whom a worker talks to.
 pub struct Peers {
     /// The inboxes of all workers, this one's included.
@@ -109,10 +111,10 @@ pub struct Peers {
     pub obeys: Arc<AtomicBool>,
     /// What clients make the server keep.
     pub budget: Arc<Budget>,
-}
-
     /// What all logs take in memory.
     pub log_memory: Arc<LogMemory>,
+}
+
 /// Where a worker works.
 pub struct Place {
     /// Its number.
@@ -180,17 +182,18 @@ pub struct Worker {
     outbound: Vec<Batch>,
     scratch: Vec<u8>,
     snapshots: Snapshots,
+    leads: Leads,
     received_bytes: u64,
     /// Bytes of the commands taken in this turn, since log entries were last closed for their
     /// size, and since nothing was on its way to the disk.
     turn_bytes: usize,
     entry_bytes: usize,
     unlogged_bytes: usize,
+    /// Memory of the buffers of all clients' connections.
+    buffered: usize,
     sent_bytes: u64,
     turns: u64,
     /// There is more to do at once.
-    /// Memory of the buffers of all clients' connections.
-    buffered: usize,
     again: bool,
     /// Since when nothing more is read from clients.
     draining: Option<u64>,
@@ -255,15 +258,16 @@ impl Worker {
             accepted: 0,
             outbound,
             scratch: vec![0; READ_BYTES],
+            leads: Leads::default(),
             received_bytes: 0,
             turn_bytes: 0,
             entry_bytes: 0,
             unlogged_bytes: 0,
+            buffered: 0,
             sent_bytes: 0,
             turns: 0,
             again: false,
             draining: None,
-            buffered: 0,
             drained: false,
             persisting: 0,
             shards_due_us: u64::MAX,
@@ -310,11 +314,11 @@ impl Worker {
             .chain(self.leaving.iter().map(|(deadline, ..)| *deadline).filter(|at| *at < u64::MAX))
             .chain((!self.clogged.is_empty()).then_some(self.clogs_due_us))
             .chain(self.starved.then_some(now.mono_us + STARVED_US))
+            .chain((!self.ready.is_empty()).then(|| now.mono_us + HELD_UP_LOOK_US))
             .chain(self.draining.filter(|_| !self.drained).map(|_| now.mono_us + DRAIN_QUIET_US))
             .min();
         next.map(|at| Duration::from_micros(at.saturating_sub(now.mono_us)))
     }
-            .chain((!self.ready.is_empty()).then(|| now.mono_us + HELD_UP_LOOK_US))
 
     /// One turn.
     ///
@@ -378,6 +382,7 @@ impl Worker {
         self.send_batches();
         self.flush_links(now);
         self.count_traffic();
+        self.tell_leads();
         self.drain(now);
     }
 

@@ -38,7 +38,7 @@ impl Open {
         if self.asks == Asks::Nothing {
             return None;
         }
-        let ends = |code| ["TXNABORT", "INDEFINITE"].contains(&code);
+        let ends = |code| ["TXNABORT", "INDEFINITE", "CLUSTERDOWN"].contains(&code);
         if matches!(reply, Reply::Error(error) if ends(error.code())) {
             self.left = 0;
             return None;
@@ -70,8 +70,9 @@ pub(super) fn outcome(what: &What, reply: &Reply) -> Outcome {
     match (what, reply) {
         (_, Reply::Error(error)) => match error.code() {
             "FENCED" => Outcome::Fenced,
-            // It took effect, and what it has answered is lost.
-            "INDEFINITE" | "REPEATED" => Outcome::Unknown,
+            // It took effect, and what it has answered is lost; or it had no effect this time, and an
+            // earlier copy may have had.
+            "INDEFINITE" | "REPEATED" | "CLUSTERDOWN" => Outcome::Unknown,
             _ => Outcome::Refused,
         },
         // A transaction begins with the token; one command is all that is answered.

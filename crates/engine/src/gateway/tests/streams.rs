@@ -176,7 +176,7 @@ fn commands_whose_shard_was_split_between_them_are_dispatched_anew() {
     for (_, token, body) in first.into_iter().chain(second) {
         story.answer(token, body.not_taken().unwrap());
     }
-    story.gateway.shard_led(story.now, ShardId(1), Some((MachineId(2), 1)));
+    story.gateway.shard_led(story.now, ShardId(1), Some((MachineId(2), 1 << 48)));
     story.gateway.shard_led(story.now, ShardId(2), Some((MachineId(2), 0)));
     let sent = story.sent();
     let numbers = |(shard, _, body): &Sent| {
@@ -202,7 +202,7 @@ fn units_whose_shard_was_split_are_asked_for_where_they_may_have_taken_effect() 
         story.answer(token, body.not_taken().unwrap());
     }
     story.gateway.shard_led(story.now, ShardId(0), Some((MachineId(2), 0)));
-    story.gateway.shard_led(story.now, ShardId(1), Some((MachineId(2), 1)));
+    story.gateway.shard_led(story.now, ShardId(1), Some((MachineId(2), 1 << 48)));
     story.gateway.shard_led(story.now, ShardId(2), Some((MachineId(2), 0)));
     let again = numbers(&story.sent());
     assert!(again.contains(&before[0]), "as another stream it could take effect again: {again:?}");

@@ -1,0 +1,200 @@
+//! Shards that nobody leads: requests wait for a bounded time, and are told the truth then.
+
+use super::*;
+
+const WAIT_US: u64 = 5_000_000;
+
+impl Story {
+    fn shard_leads(&mut self, shard: u16, machine: u16, lead: u64) {
+        self.gateway.shard_led(self.now, ShardId(shard), Some((MachineId(machine), lead)));
+    }
+
+    /// Time passes, as far as the gateway wants to be told.
+    fn passes(&mut self, us: u64) {
+        self.now.mono_us += us;
+        self.now.wall_us += us;
+        if self.gateway.next_timeout().is_some_and(|at| at <= self.now.mono_us) {
+            self.gateway.tick(self.now);
+        }
+    }
+}
+
+fn codes(replies: &[Reply]) -> Vec<&str> {
+    let code = |reply: &Reply| match reply {
+        Reply::Error(error) => error.code().to_owned(),
+        _ => "-".to_owned(),
+    };
+    let known = ["CLUSTERDOWN", "INDEFINITE", "REPEATED", "-"];
+    replies.iter().map(|r| *known.iter().find(|k| **k == code(r)).expect("a known code")).collect()
+}
+
+#[test]
+fn a_request_waits_for_a_leader_and_is_told_what_is_missing() {
+    let mut story = Story::clustered();
+    story.says("INCR a");
+    story.passes(WAIT_US - 1);
+    assert!(story.replies().is_empty());
+    story.passes(1);
+    let [Reply::Error(error)] = &story.replies()[..] else { panic!("no error") };
+    let text = "CLUSTERDOWN shard 1 has no leader: of the 2 machines that hold it, 2 is not \
+                connected with machine 1; this had no effect";
+    assert_eq!(error.to_string(), text);
+    assert_eq!(story.gateway.take_unled().len(), 1);
+    assert!(story.gateway.take_unled().is_empty(), "said once");
+    // From then on nobody waits.
+    for line in ["SET a 1", "GET a", "MGET a e"] {
+        story.says(line);
+    }
+    story.passes(0);
+    assert_eq!(codes(&story.replies()), ["CLUSTERDOWN"; 3]);
+    assert_eq!(story.gateway.next_timeout(), None, "there is nothing to wait for");
+    // What was refused is not sent later.
+    story.leads(1);
+    assert!(story.sent().is_empty());
+    story.says("INCR a");
+    assert_eq!(story.sent().len(), 1);
+}
+
+#[test]
+fn a_leader_that_comes_in_time_gets_what_has_waited() {
+    let mut story = Story::clustered();
+    story.says("INCR a");
+    story.passes(WAIT_US - 1);
+    story.leads(1);
+    assert_eq!(story.sent().len(), 1);
+    story.passes(10 * WAIT_US);
+    assert!(story.replies().is_empty(), "its leader has it");
+}
+
+#[test]
+fn what_a_lost_leader_had_is_in_doubt_and_reads_are_not() {
+    let mut story = Story::clustered();
+    story.leads(2);
+    for line in ["CLIENT REQUEST me 1", "SET a 1"] {
+        story.says(line);
+    }
+    let reader = story.gateway.open(story.now, Opening::default());
+    story.says_as(reader, "GET a");
+    assert_eq!(story.out().0.len(), 2);
+    story.gateway.machine_lost(story.now, MachineId(2));
+    story.passes(WAIT_US);
+    let mut replies = story.replies();
+    replies.sort_by_key(|reply| format!("{reply:?}"));
+    assert_eq!(codes(&replies), ["CLUSTERDOWN", "INDEFINITE"]);
+}
+
+#[test]
+fn a_transaction_that_lacks_a_shard_is_aborted_at_the_others() {
+    let mut story = Story::clustered();
+    story.shard_leads(0, 1, 1);
+    let sent = {
+        for line in ["MULTI", "INCR a", "INCR b", "EXEC"] {
+            story.says(line);
+        }
+        story.out().0
+    };
+    let [(ShardId(0), token, Body::Prepare { .. })] = &sent[..] else { panic!("{sent:?}") };
+    story.answer(*token, Answer::Prepared { bound: Timestamp(70) });
+    story.passes(WAIT_US);
+    let (sent, replies) = story.out();
+    assert_eq!(codes(&replies), ["CLUSTERDOWN"]);
+    let [(ShardId(0), _, Body::Decide { commit: None, .. })] = &sent[..] else {
+        panic!("{sent:?}")
+    };
+    story.leads(1);
+    assert!(story.sent().is_empty());
+}
+
+#[test]
+fn a_vote_that_is_in_doubt_decides_nothing() {
+    let mut story = Story::clustered();
+    story.shard_leads(0, 1, 1);
+    story.leads(2);
+    let sent = exec_over_two(&mut story);
+    story.answer(sent[0].1, Answer::Prepared { bound: Timestamp(70) });
+    story.gateway.machine_lost(story.now, MachineId(2));
+    story.passes(WAIT_US);
+    let (sent, replies) = story.out();
+    assert!(sent.is_empty(), "nobody is told that it was aborted: {sent:?}");
+    assert_eq!(codes(&replies), ["INDEFINITE", "-"]);
+}
+
+#[test]
+fn what_all_have_voted_for_took_effect_whoever_is_lost() {
+    let mut story = Story::clustered();
+    story.shard_leads(0, 1, 1);
+    story.leads(2);
+    let sent = exec_over_two(&mut story);
+    for (_, token, _) in &sent {
+        story.answer(*token, Answer::Prepared { bound: Timestamp(70) });
+    }
+    let decided = story.sent();
+    let own = decided.iter().find(|(shard, ..)| *shard == ShardId(0)).unwrap();
+    story.answer(own.1, done(&[1]));
+    story.gateway.machine_lost(story.now, MachineId(2));
+    story.passes(WAIT_US);
+    let replies = story.replies();
+    let [Reply::Array(items), Reply::Status("PONG")] = &replies[..] else { panic!("{replies:?}") };
+    assert_eq!(codes(items), ["REPEATED"; 3]);
+}
+
+#[test]
+fn an_interactive_transaction_ends_with_the_reason() {
+    let mut story = Story::clustered();
+    for line in ["TXN BEGIN", "GET a"] {
+        story.says(line);
+    }
+    story.passes(WAIT_US);
+    let (_, replies) = story.out();
+    assert_eq!(codes(&replies), ["-", "CLUSTERDOWN"]);
+    story.says("TXN ABORT");
+    story.says("PING");
+    let (_, replies) = story.out();
+    assert_eq!(replies.last(), Some(&Reply::Status("PONG")));
+}
+
+#[test]
+fn pipelines_and_counts_are_refused_and_info_goes_without() {
+    let mut story = Story::clustered_with(Order::Constant);
+    story.shard_leads(0, 1, 1);
+    for line in ["INCR a", "INCR e"] {
+        story.says(line);
+    }
+    assert!(story.sent().is_empty());
+    story.passes(WAIT_US);
+    let (_, replies) = story.out();
+    assert_eq!(codes(&replies), ["CLUSTERDOWN"; 2]);
+    for (line, code) in [("DBSIZE", "CLUSTERDOWN"), ("INFO stats", "-")] {
+        story.says(line);
+        let (sent, _) = story.out();
+        let [(ShardId(0), token, body)] = &sent[..] else { panic!("{sent:?}") };
+        let answer = match body {
+            Body::Stats => Answer::Stats(Box::default()),
+            _ => Answer::Reply(Reply::Int(3)),
+        };
+        story.answer(*token, answer);
+        story.passes(0);
+        assert_eq!(codes(&story.replies()), [code], "{line}");
+    }
+}
+
+#[test]
+fn the_survivor_does_not_claim_to_lead_what_nobody_leads() {
+    let mut story = Story::clustered();
+    story.shard_leads(0, 1, 3);
+    story.leads(2);
+    let nodes = |story: &mut Story| {
+        story.says("CLUSTER NODES");
+        let replies = story.replies();
+        let [Reply::Text(text)] = &replies[..] else { panic!("{replies:?}") };
+        text.clone()
+    };
+    assert_eq!(nodes(&mut story).matches("8192-16383").count(), 1);
+    story.passes(7);
+    story.gateway.machine_lost(story.now, MachineId(2));
+    let text = nodes(&mut story);
+    assert!(text.contains("0-8191") && !text.contains("8192"), "{text}");
+    let seen = story.gateway.overview().shards;
+    assert_eq!((seen[0].leader, seen[0].term), (Some(MachineId(1)), 3));
+    assert_eq!((seen[1].leader, seen[1].since_us), (None, story.now.wall_us));
+}

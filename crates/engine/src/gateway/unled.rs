@@ -1,0 +1,199 @@
+//! Shards that nobody leads: for how long requests wait for a leader, and what they are told then.
+//!
+//! A request that is held has not gone anywhere, so it can be given up without effect and the client
+//! told so: `CLUSTERDOWN`. One that an earlier leader had, and that is held to be asked again, may
+//! have taken effect: `INDEFINITE`. What no client waits for, such as finding out what became of a
+//! transaction, waits on.
+
+use super::api::CoordinationClient;
+use super::mail::{Pending, Target};
+use super::txn::{Cause, Stage};
+use super::ways::indefinite;
+use super::{Gateway, Job};
+use crate::limits::REPLICAS_MAX;
+use crate::message::{Answer, Body, MachineId, ShardId};
+use adt::{ErrorReply, Reply};
+use std::collections::BTreeSet;
+
+/// A shard without a leader, and who is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unled {
+    shard: ShardId,
+    /// The machine that says so.
+    own: MachineId,
+    /// How many machines hold the shard.
+    holders: u16,
+    /// Those of them that are not connected; the rest is 0.
+    missing: [u16; REPLICAS_MAX],
+}
+
+impl Unled {
+    /// The error for a request that had no effect.
+    pub fn error(self) -> ErrorReply {
+        let (shard, why) = (self.shard.0, self.why());
+        let text = format!("shard {shard} has no leader: {why}; this had no effect");
+        ErrorReply::new("CLUSTERDOWN", text)
+    }
+
+    /// What is missing for a leader.
+    fn why(self) -> String {
+        let Self { own, holders, missing, .. } = self;
+        let missing: Vec<String> =
+            missing.iter().filter(|number| **number > 0).map(u16::to_string).collect();
+        if missing.is_empty() {
+            return format!(
+                "all {holders} machines that hold it are connected, and none is elected"
+            );
+        }
+        let (own, list) = (own.0, missing.join(", "));
+        let are = if missing.len() == 1 { "is" } else { "are" };
+        format!(
+            "of the {holders} machines that hold it, {list} {are} not connected with machine {own}"
+        )
+    }
+}
+
+impl Gateway {
+    /// What is known of a shard that nobody leads.
+    fn unled(&self, shard: ShardId) -> Unled {
+        let own = self.config.id.machine;
+        let machines = self.topology.machines(own, &self.facts);
+        let holders = machines.iter().filter(|m| self.topology.holds(m.number, shard));
+        let (mut count, mut missing, mut at) = (0, [0; REPLICAS_MAX], 0);
+        for machine in holders {
+            count += 1;
+            if !machine.linked && at < REPLICAS_MAX {
+                missing[at] = machine.number.0;
+                at += 1;
+            }
+        }
+        missing[..at].sort_unstable();
+        Unled { shard, own, holders: count, missing }
+    }
+
+    /// Shards whose requests are given up because nobody leads them, with the reason. Each is given
+    /// once, until it has had a leader.
+    pub fn take_unled(&mut self) -> Vec<(ShardId, String)> {
+        let refused = self.mail.ways.as_mut().map(|ways| ways.take_refused());
+        let refused = refused.unwrap_or_default().into_iter();
+        refused.map(|shard| (shard, self.unled(shard).why())).collect()
+    }
+
+    /// When requests have waited long enough for a leader, on the monotonic clock in microseconds.
+    pub(super) fn unled_due_us(&self) -> Option<u64> {
+        self.mail.ways.as_ref()?.due_us()
+    }
+
+    /// Gives up requests that have waited long enough for a leader.
+    pub(super) fn give_up_unled(&mut self) {
+        let now_us = self.now.mono_us;
+        let due = self.mail.ways.as_mut().map(|ways| ways.take_due(now_us)).unwrap_or_default();
+        for shard in due {
+            let unled = self.unled(shard);
+            let held = self.mail.ways.as_ref().map(|ways| ways.held(shard));
+            let mut left = BTreeSet::new();
+            for token in held.into_iter().flatten() {
+                left.extend(self.give_up(token, unled));
+            }
+            for client in left {
+                self.end_client(client);
+            }
+        }
+    }
+
+    /// Gives up a request that is held, if a client waits for it. A client of the coordination service
+    /// is given back: to it, the end of its connection is what says that nothing is known.
+    fn give_up(&mut self, token: u64, unled: Unled) -> Option<CoordinationClient> {
+        match self.mail.pending.get(token)? {
+            Pending::Coordination { client, .. } => return Some(CoordinationClient(*client)),
+            Pending::Ahead { .. }
+            | Pending::Near { .. }
+            | Pending::Waits { .. }
+            | Pending::Wait { .. }
+            | Pending::Cut { .. }
+            | Pending::Fate { .. }
+            | Pending::Spread
+            | Pending::Ending { .. }
+            | Pending::Joint { .. }
+            | Pending::SplitDone => return None,
+            _ => {}
+        }
+        let ways = self.mail.ways.as_ref()?;
+        let body = ways.body(unled.shard, token)?;
+        let inquires = matches!(body, Body::Inquire { .. });
+        // What an earlier leader may have carried out must not be called without effect.
+        let certain = ways.times(token) == 0 && !inquires || body.only_looks();
+        let pending = self.mail.pending.remove(token)?;
+        self.mail.forget(token);
+        self.give_up_pending(token, pending, certain, unled);
+        None
+    }
+
+    fn give_up_pending(&mut self, token: u64, pending: Pending, certain: bool, unled: Unled) {
+        let cause = Cause::Unled(unled);
+        let error = if certain { unled.error() } else { indefinite() };
+        let reply = Reply::from(error);
+        match pending {
+            Pending::Single { target, wrote, .. } => {
+                self.single_answered(target, wrote, Answer::Reply(reply));
+            }
+            Pending::Work { target, wrote, .. } => {
+                self.written(target, wrote);
+                self.end_loose(target.session);
+                self.finish(target, reply);
+            }
+            Pending::Batch { parts, wrote, .. } => {
+                let targets: Vec<Target> = parts.iter().map(|(target, ..)| *target).collect();
+                let Some(first) = targets.first().copied() else { return };
+                self.written(first, wrote);
+                self.end_loose(first.session);
+                targets.into_iter().for_each(|target| self.finish(target, reply.clone()));
+            }
+            Pending::Units { session, stream, first, count, shard } => {
+                self.units_given_up((session, stream, first), (shard, count), &reply);
+            }
+            Pending::Access { job, blocked, .. } => {
+                if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
+                    txn.settled(token, blocked);
+                }
+                self.abort(job, cause);
+            }
+            Pending::Lease { lease } => self.lease_refused(lease, cause),
+            Pending::Vote { job, blocked, .. } => {
+                self.vote_given_up(token, (job, blocked), certain, cause)
+            }
+            // All have voted: it took effect, or will, and only its replies are lost.
+            Pending::Execution { job, shard } => self.executed(job, shard, Answer::CarriedOut),
+            Pending::Loose { job, index } => self.loose(job, index, Answer::Reply(reply)),
+            // Under locks, it is refused.
+            Pending::Snapshot { job, .. } => self.lock_instead(job),
+            Pending::Interval { job, .. } => self.abort_intervals(job, cause),
+            Pending::Version { target, .. } => self.watch_failed(target, reply),
+            Pending::Attempt { job } => self.attempt_done(job, reply),
+            Pending::Turn { job } => self.turn_given_up(job, reply),
+            Pending::Gather { job } => self.gathered_without(job, reply),
+            _ => {}
+        }
+    }
+
+    /// A participant cannot be asked for its vote, or for what it has made of that.
+    fn vote_given_up(
+        &mut self,
+        token: u64,
+        (job, blocked): (u64, bool),
+        certain: bool,
+        cause: Cause,
+    ) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        txn.settled(token, blocked);
+        if certain {
+            // It will never vote, so nobody commits the transaction.
+            txn.stage = Stage::Running;
+            return self.abort(job, cause);
+        }
+        // Whoever has voted finds out what became of it, as if this gateway was lost. Nothing must be
+        // decided here any more.
+        txn.leave_undecided(&mut self.mail);
+        self.end_without_effect(job, indefinite().into());
+    }
+}
