@@ -150,3 +150,43 @@ def test_a_server_that_stands_still_does_not_answer(make_server):
     finally:
         server.process.send_signal(signal.SIGCONT)
     until(lambda: numbers(port), 10, "the server to answer again")
+
+
+def worst(port):
+    """The worst that a console says of its machine, or nothing."""
+    told = numbers(port)
+    return told["troubles"][0]["text"] if told and told["troubles"] else ""
+
+
+def test_the_worst_stands_on_top(make_server):
+    server = make_server(config='maxmemory = "1gb"\n')
+    port = with_console(server)
+    server.start()
+    told = numbers(port)
+    assert told["ready"] and told["troubles"] == []
+    assert page(port, "/ready") == (200, "ready\n")
+    with server.client() as client:
+        client.set("a", "x" * (4 << 20))
+        client.config_set("maxmemory", "2mb")
+        until(lambda: "writes that grow are refused" in worst(port), 10, "a refusal on top")
+        code, text = page(port, "/ready")
+        assert code == 200 and "writes that grow are refused" in text
+        client.config_set("maxmemory", "1gb")
+        until(lambda: worst(port) == "", 10, "a console without troubles")
+    _, text = page(port, "/console")
+    assert 'd.troubles[0]' in text and "stands out" in text
+
+
+def test_a_machine_that_stands_still_is_on_top_of_the_others_consoles(make_cluster):
+    cluster = make_cluster()
+    ports = [with_console(node) for node in cluster.nodes]
+    cluster.start()
+    until(lambda: numbers(ports[0])["troubles"] == [], UP_S_MAX, "a whole cluster")
+    cluster.nodes[2].process.send_signal(signal.SIGSTOP)
+    try:
+        until(lambda: "machine 3 is not connected" in worst(ports[0]), 20, "machine 3 to be missed")
+        told = numbers(ports[0])
+        assert told["troubles"][0]["grade"] == "bad"
+    finally:
+        cluster.nodes[2].process.send_signal(signal.SIGCONT)
+    until(lambda: worst(ports[0]) == "", UP_S_MAX, "a whole cluster again")

@@ -6,6 +6,7 @@
 use crate::control::Status;
 use crate::counts::PeerCounts;
 use crate::synchrony::picture::Picture;
+use crate::troubles::{Trouble, troubles};
 use adt::Blob;
 use engine::gateway::{GatewayStats, Overview, ShardSeen};
 use engine::message::{MachineId, ShardId};
@@ -44,6 +45,8 @@ struct Sheet<'a> {
     workers: usize,
     answering: usize,
     ready: bool,
+    /// What is wrong, the worst first.
+    troubles: Vec<Trouble>,
     /// What keeps the machine from doing its part.
     missing: u64,
     leaderless: u64,
@@ -87,6 +90,10 @@ struct Shard {
     shard: u16,
     slots: Vec<(u16, u16)>,
     leader: Option<u16>,
+    /// In which term, or the last one that is known; and since when that is so, in milliseconds since
+    /// 1970.
+    term: u64,
+    since_ms: u64,
     holders: Vec<u16>,
     here: Option<Counted>,
 }
@@ -131,6 +138,10 @@ struct Conflict {
 #[derive(Serialize)]
 struct Memory {
     used_bytes: u64,
+    data_bytes: u64,
+    log_bytes: u64,
+    buffer_bytes: u64,
+    log_limit_bytes: u64,
     peak_bytes: u64,
     limit_bytes: u64,
     over_limit: bool,
@@ -159,6 +170,7 @@ pub fn json(view: &View) -> Result<String, serde_json::Error> {
         workers: status.workers,
         answering: status.reports.len(),
         ready: status.is_healthy() && found.is_ready(),
+        troubles: troubles(status, overview.as_ref()),
         missing: found.missing,
         leaderless: found.leaderless,
         behind: found.behind,
@@ -172,6 +184,10 @@ pub fn json(view: &View) -> Result<String, serde_json::Error> {
         gateway: gateway(status),
         memory: Memory {
             used_bytes: facts.memory_bytes,
+            data_bytes: facts.memory_data_bytes(),
+            log_bytes: facts.memory_log_bytes,
+            buffer_bytes: facts.memory_buffer_bytes,
+            log_limit_bytes: facts.memory_log_limit_bytes,
             peak_bytes: facts.memory_peak_bytes,
             limit_bytes: facts.memory_limit_bytes,
             over_limit: facts.over_memory_limit,
@@ -212,6 +228,8 @@ fn shard(seen: &ShardSeen, here: &BTreeMap<ShardId, &ShardStats>) -> Shard {
         shard: seen.shard.0,
         slots: seen.slots.clone(),
         leader: seen.leader.map(|machine| machine.0),
+        term: seen.term,
+        since_ms: seen.since_us / 1000,
         holders: seen.holders.iter().map(|machine| machine.0).collect(),
         here: here.get(&seen.shard).map(|stats| Counted {
             keys: stats.keys,

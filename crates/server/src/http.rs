@@ -6,6 +6,7 @@
 use crate::console;
 use crate::control::{Notice, Status};
 use crate::metrics;
+use crate::troubles;
 use engine::node::Readiness;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -138,7 +139,7 @@ async fn answer(request: &Request<Incoming>, control: &Sender<Notice>) -> Respon
         },
         "/ready" => match status(control).await {
             Some(status) if status.is_healthy() => match reasons(&status.readiness()) {
-                reasons if reasons.is_empty() => text(StatusCode::OK, "ready\n".to_owned()),
+                reasons if reasons.is_empty() => text(StatusCode::OK, ready(&status)),
                 reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons),
             },
             _ => silent(),
@@ -162,15 +163,13 @@ fn silent() -> Response<Full<Bytes>> {
 
 /// Why a machine is not ready, a line each.
 fn reasons(found: &Readiness) -> String {
-    let facts = [
-        (u64::from(found.without_map), "it does not know the shard map yet"),
-        (u64::from(found.cut_off), "it is connected to no other machine"),
-        (found.missing, "shards that it is to hold are not here yet"),
-        (found.leaderless, "shards that it holds have no leader that it knows of"),
-        (found.behind, "shards that it holds have not caught up"),
-    ];
-    let said = facts.into_iter().filter(|(count, _)| *count > 0);
-    said.map(|(count, fact)| format!("{fact} ({count})\n")).collect()
+    troubles::reasons(found).into_iter().map(|reason| reason + "\n").collect()
+}
+
+/// What a machine says that is ready, and what is wrong all the same.
+fn ready(status: &Status) -> String {
+    let wrong = troubles::troubles(status, None).into_iter();
+    "ready\n".to_owned() + &wrong.map(|trouble| trouble.text + "\n").collect::<String>()
 }
 
 /// Asks the server how it is.

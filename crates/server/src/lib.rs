@@ -28,6 +28,7 @@ mod snapshot;
 pub mod synchrony;
 mod tls;
 mod transport;
+mod troubles;
 mod words;
 mod worker;
 
