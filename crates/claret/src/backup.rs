@@ -4,6 +4,7 @@
 //! `BACKUP`. Any machine of a cluster may be asked.
 
 use crate::serve::ServeArgs;
+use crate::target::Target;
 use chrono::DateTime;
 use clap::Args;
 use client::Client;
@@ -34,9 +35,8 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 pub struct BackupArgs {
     /// The file; it must not be there yet.
     file: PathBuf,
-    /// The server, or any machine of the cluster: redis://[user:password@]host:port.
-    #[arg(long, value_name = "URL", default_value = "redis://127.0.0.1:6379")]
-    url: String,
+    #[command(flatten)]
+    target: Target,
     /// Read a backup instead of taking one, and say what is in it.
     #[arg(long, conflicts_with = "url")]
     verify: bool,
@@ -118,8 +118,7 @@ fn take(args: &BackupArgs) -> Result<String> {
         // From the beginning: a signal that comes before anybody waits for it ends the process at once.
         let stops = signal(SignalKind::interrupt());
         let mut stops = stops.map_err(|error| format!("signals cannot be received: {error}"))?;
-        let client = Client::connect(&args.url).await;
-        let client = client.map_err(|error| format!("{}: {error}", args.url))?;
+        let client = args.target.connect().await?;
         take_from(&client, &args.file, &mut stops).await
     })?;
     Ok(if args.json { json(&args.file, &contents) } else { page(&args.file, &contents) })

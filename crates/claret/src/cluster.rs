@@ -7,14 +7,15 @@
 mod init;
 mod shape;
 
+use crate::target::Target;
 use clap::{Args, Subcommand};
 use client::{Client, Command};
 use engine::map::{ShardMap, name_of, parse_machines};
 use engine::message::{MachineId, ShardId};
 use serde::Serialize;
-use shape::{Held, Levels};
+use shape::{Held, Led, Levels};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long a machine may take to hand everything over.
 const DRAIN_WAIT: Duration = Duration::from_secs(15);
@@ -26,9 +27,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub struct ClusterArgs {
     #[command(subcommand)]
     action: Action,
-    /// Any machine of the cluster: redis://[user:password@]host:port.
-    #[arg(long, global = true, value_name = "URL", default_value = "redis://127.0.0.1:6379")]
-    url: String,
+    #[command(flatten)]
+    target: Target,
     /// Print one JSON document.
     #[arg(long, global = true)]
     json: bool,
@@ -128,6 +128,8 @@ struct Machine {
     id: String,
     address: String,
     connected: bool,
+    /// It is the one that was asked.
+    myself: bool,
     leads: Vec<Shard>,
 }
 
@@ -147,7 +149,7 @@ pub fn main(args: &ClusterArgs) -> ExitCode {
 }
 
 async fn run(args: &ClusterArgs) -> Result<String> {
-    let client = connect(&args.url).await?;
+    let client = args.target.connect().await?;
     match &args.action {
         Action::Status | Action::Init(_) => {}
         Action::Add { machine } => {
@@ -166,9 +168,9 @@ async fn run(args: &ClusterArgs) -> Result<String> {
             shape::place(&client, shard, &to).await?;
         }
         Action::Split { shard, at } => shape::split(&client, ShardId(*shard), *at).await?,
-        Action::Drain { machine } => drain(&client, &args.url, *machine).await?,
+        Action::Drain { machine } => drain(&client, &args.target, *machine).await?,
         Action::Undrain { machine } => {
-            let other = connect_with(&client, &args.url, *machine).await?;
+            let other = connect_with(&client, &args.target, *machine).await?;
             say(&other, Command::new("FAILOVER").arg("ABORT")).await?;
         }
         Action::Lead { shard, machine } => lead(&client, *shard, *machine).await?,
@@ -184,8 +186,13 @@ async fn run(args: &ClusterArgs) -> Result<String> {
     // A server that is alone has none, and not every user may ask.
     let held = shape::holders(&client).await.unwrap_or_default();
     let levels = shape::levels(&client).await.ok();
-    let show = if args.json { json } else { page };
-    Ok(show(&machines, &held, levels.as_ref()))
+    // An older build does not tell.
+    let led = shape::leads(&client).await.unwrap_or_default();
+    if args.json {
+        return Ok(json(&machines, &held, &led, levels.as_ref()));
+    }
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    Ok(page(&machines, &held, &led, levels.as_ref(), now_ms as u64))
 }
 
 /// Reads `4=host:port`.
@@ -197,27 +204,18 @@ fn new_machine(text: &str) -> Result<(MachineId, &str)> {
     Ok((MachineId(number), address))
 }
 
-async fn connect(url: &str) -> Result<Client> {
-    Client::connect(url).await.map_err(|error| format!("{url}: {error}"))
-}
-
 /// Connects with a machine of the cluster, as the user that the URL names.
-async fn connect_with(client: &Client, url: &str, number: u16) -> Result<Client> {
+async fn connect_with(client: &Client, target: &Target, number: u16) -> Result<Client> {
     let all = machines(client).await?;
     let machine = all.iter().find(|machine| machine.machine == number);
     let machine = machine.ok_or_else(|| format!("there is no machine {number} in the cluster"))?;
     if !machine.connected {
-        return Err(format!("machine {number} is not connected with the machine at {url}"));
+        return Err(format!("machine {number} is not connected with the machine that was asked"));
     }
-    connect(&at(url, &machine.address)).await
-}
-
-/// The URL with another host and port.
-fn at(url: &str, address: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let user = authority.rsplit_once('@').map_or(String::new(), |(user, _)| format!("{user}@"));
-    format!("{scheme}://{user}{address}{path}")
+    if machine.myself {
+        return Ok(client.clone());
+    }
+    target.connect_at(&machine.address).await
 }
 
 async fn say(client: &Client, command: Command) -> Result<String> {
@@ -252,8 +250,8 @@ async fn lead(client: &Client, shard: u16, machine: u16) -> Result<()> {
     Ok(())
 }
 
-async fn drain(client: &Client, url: &str, number: u16) -> Result<()> {
-    let other = connect_with(client, url, number).await?;
+async fn drain(client: &Client, target: &Target, number: u16) -> Result<()> {
+    let other = connect_with(client, target, number).await?;
     say(&other, Command::new("FAILOVER")).await?;
     let (began, mut left) = (Instant::now(), usize::MAX);
     loop {
@@ -308,7 +306,9 @@ fn parse(text: &str) -> Option<Vec<Machine>> {
     let mut machines = Vec::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [id, address, _, _, _, _, number, state, slots @ ..] = &words[..] else { return None };
+        let [id, address, flags, _, _, _, number, state, slots @ ..] = &words[..] else {
+            return None;
+        };
         let mut leads = Vec::new();
         for range in slots {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -320,6 +320,7 @@ fn parse(text: &str) -> Option<Vec<Machine>> {
             id: (*id).to_owned(),
             address: address.split('@').next()?.to_owned(),
             connected: *state == "connected",
+            myself: flags.split(',').any(|flag| flag == "myself"),
             leads,
         });
     }
@@ -330,19 +331,59 @@ fn parse(text: &str) -> Option<Vec<Machine>> {
     Some(machines)
 }
 
-fn json(machines: &[Machine], held: &[Held], levels: Option<&Levels>) -> String {
-    let page = serde_json::json!({ "machines": machines, "held": held, "levels": levels });
+fn json(machines: &[Machine], held: &[Held], led: &[Led], levels: Option<&Levels>) -> String {
+    let page =
+        serde_json::json!({ "machines": machines, "held": held, "led": led, "levels": levels });
     format!("{page:#}\n")
 }
 
-fn page(machines: &[Machine], held: &[Held], levels: Option<&Levels>) -> String {
-    let mut page = format!("{:>7}  {:<22} {:<12} leads\n", "machine", "address", "state");
+/// The worst that is so: shards that nobody leads, then machines that are lost.
+fn troubles(machines: &[Machine], led: &[Led]) -> String {
+    let list = |names: Vec<String>| names.join(", ");
+    let unled: Vec<String> =
+        led.iter().filter(|led| led.leader.is_none()).map(|led| led.name.clone()).collect();
+    let lost: Vec<String> = machines
+        .iter()
+        .filter(|machine| !machine.connected)
+        .map(|machine| machine.machine.to_string())
+        .collect();
+    let mut text = String::new();
+    if !unled.is_empty() {
+        text.push_str(&format!(
+            "NOBODY LEADS {}: what is asked of it is refused with CLUSTERDOWN\n",
+            list(unled)
+        ));
+    }
+    if !lost.is_empty() {
+        text.push_str(&format!("NOT CONNECTED: {}\n", list(lost)));
+    }
+    if text.is_empty() { text } else { text + "\n" }
+}
+
+fn page(
+    machines: &[Machine],
+    held: &[Held],
+    led: &[Led],
+    levels: Option<&Levels>,
+    now_ms: u64,
+) -> String {
+    let mut page = troubles(machines, led);
+    page += &format!("{:>7}  {:<22} {:<12} leads\n", "machine", "address", "state");
     for machine in machines {
         let state = if machine.connected { "connected" } else { "lost" };
         let leads: Vec<String> = machine.leads.iter().map(|s| s.shard.to_string()).collect();
         let leads = if leads.is_empty() { "none".to_owned() } else { leads.join(", ") };
         let (number, address) = (machine.machine, &machine.address);
         page.push_str(&format!("{number:>7}  {address:<22} {state:<12} {leads}\n"));
+    }
+    if !led.is_empty() {
+        page.push_str("\nshard    led by   term     for\n");
+    }
+    for Led { name, leader, term, since_ms } in led {
+        let name = name.strip_prefix("shard ").unwrap_or(name);
+        let leader = leader.map_or_else(|| "nobody".to_owned(), |machine| machine.to_string());
+        let for_s = now_ms.saturating_sub(*since_ms) / 1000;
+        page.push_str(&format!("{name:<8} {leader:<8} {term:<8} {for_s} s\n"));
     }
     if !held.is_empty() {
         page.push_str("\nshard    held by\n");
@@ -398,7 +439,16 @@ mod tests {
         let held = Held { name: "shard 0".to_owned(), voters: vec![1, 2], ..Held::default() };
         let understood = [(1, Some(3)), (2, Some(2)), (3, None)].into();
         let levels = Levels { used: 2, understood };
-        let text = page(&machines, &[Held { learners: vec![4], ..held }], Some(&levels));
+        let one =
+            |name: &str, leader, since_ms| Led { name: name.to_owned(), leader, term: 7, since_ms };
+        let led = [one("shard 0", Some(2), 1_000), one("shard 1", None, 61_000)];
+        let held = [Held { learners: vec![4], ..held }];
+        let text = page(&machines, &held, &led, Some(&levels), 91_000);
+        let top = "NOBODY LEADS shard 1: what is asked of it is refused with CLUSTERDOWN\n\
+                   NOT CONNECTED: 3\n";
+        assert!(text.starts_with(top), "{text}");
+        assert!(text.contains("\n0        2        7        90 s\n"), "{text}");
+        assert!(text.contains("\n1        nobody   7        30 s\n"), "{text}");
         assert!(text.ends_with("\nlevel    2; machine 1 understands 3\n"), "{text}");
         assert!(text.contains("lost") && text.contains("1, 2; catching up: 4"), "{text}");
         assert_eq!(parse("rubbish"), None);
@@ -435,11 +485,5 @@ mod tests {
             None,
             "machine 3 holds nothing of machine 2's"
         );
-    }
-
-    #[test]
-    fn the_user_stays_the_same_at_another_address() {
-        assert_eq!(at("redis://h:1", "x:2"), "redis://x:2");
-        assert_eq!(at("redis://me:p%40ss@h:1/0", "x:2"), "redis://me:p%40ss@x:2/0");
     }
 }

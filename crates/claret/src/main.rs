@@ -7,11 +7,13 @@ mod cluster;
 mod commands;
 mod demo;
 mod doctor;
+mod hash;
 mod memory;
 mod model;
 mod probe;
 mod serve;
 mod sim;
+mod target;
 
 use clap::{Parser, Subcommand};
 use std::io::Write;
@@ -57,6 +59,8 @@ enum Job {
     Restore(backup::RestoreArgs),
     /// Say what is wrong or risky with this machine and configuration.
     Doctor(doctor::DoctorArgs),
+    /// Make a `password_hash` for a user in a configuration file out of a password.
+    HashPassword(hash::HashArgs),
 }
 
 /// Prints what a command has to say, or why it did not do what it was told to.
@@ -97,5 +101,6 @@ fn main() -> ExitCode {
         Job::Backup(args) => backup::main(&args),
         Job::Restore(args) => backup::restore_main(&args),
         Job::Doctor(args) => doctor::main(&args),
+        Job::HashPassword(args) => hash::main(&args),
     }
 }

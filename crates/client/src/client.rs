@@ -7,6 +7,7 @@ use crate::dispatch::Dispatch;
 use crate::error::{Error, Result, checked};
 use crate::mux::Mux;
 use crate::retry::{Attempts, RetryPolicy};
+use crate::tls::Tls;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +28,8 @@ pub struct Options {
     /// still takes effect once. It makes the shard of the client's name take part in every
     /// interactive transaction.
     pub request_numbers: bool,
+    /// Whom to trust and what to show, for URLs that begin with `rediss://`.
+    pub tls: Tls,
 }
 
 impl Default for Options {
@@ -36,6 +39,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(5),
             transactions_max: 16,
             request_numbers: true,
+            tls: Tls::default(),
         }
     }
 }
@@ -116,7 +120,7 @@ impl SlotGuard {
     pub async fn open(&mut self) -> Result<()> {
         if self.connection.is_none() {
             let inner = &self.client.inner;
-            let opened = Connection::open(&inner.address, inner.options.connect_timeout).await?;
+            let opened = Connection::open(&inner.address, &inner.options).await?;
             self.connection = Some(opened);
         }
         Ok(())
@@ -148,7 +152,7 @@ impl Drop for SlotGuard {
 }
 
 impl Client {
-    /// Connects to `redis://[user[:password]@]host[:port]`.
+    /// Connects to `redis[s]://[user[:password]@]host[:port]`; `rediss` is with TLS.
     ///
     /// # Errors
     /// The URL is wrong, or nobody answers there.
@@ -162,7 +166,7 @@ impl Client {
     /// As [`Client::connect`].
     pub async fn connect_with(url: &str, options: Options) -> Result<Self> {
         let address = Address::parse(url)?;
-        let mux = Mux::open(&address, options.connect_timeout, false).await?;
+        let mux = Mux::open(&address, &options, false).await?;
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).map_err(|error| Error::Connect(error.to_string()))?;
         let id = u64::from_le_bytes(bytes);
@@ -197,7 +201,7 @@ impl Client {
     }
 
     async fn open(&self, ordered: bool) -> Result<Mux> {
-        Mux::open(&self.inner.address, self.inner.options.connect_timeout, ordered).await
+        Mux::open(&self.inner.address, &self.inner.options, ordered).await
     }
 
     /// A place for a transaction, as soon as there is one.

@@ -1,11 +1,15 @@
 //! One connection: where to, how it introduces itself, commands out, replies in.
 
+use crate::client::Options;
 use crate::command::Command;
 use crate::error::{Error, Result, checked};
-use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use crate::tls::Tls;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, WriteHalf};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::tcp::OwnedWriteHalf;
 use wire::resp::{ClientReply, ReplyDecoder, ReplyLimits};
 
 const READ_BYTES: usize = 16 << 10;
@@ -17,16 +21,20 @@ pub(crate) struct Address {
     pub port: u16,
     pub user: Option<String>,
     pub password: Option<String>,
+    /// TLS is to be spoken.
+    pub is_private: bool,
 }
 
 impl Address {
-    /// Reads `redis://[user[:password]@]host[:port]`; `:password@` alone is the user `default`.
+    /// Reads `redis[s]://[user[:password]@]host[:port]`; `:password@` alone is the user `default`.
     pub fn parse(url: &str) -> Result<Self> {
         let wrong = |what: &str| {
-            Error::Url(format!("{what}; a URL is redis://[user[:password]@]host[:port]"))
+            Error::Url(format!("{what}; a URL is redis[s]://[user[:password]@]host[:port]"))
         };
-        let rest = url.strip_prefix("redis://").or_else(|| url.strip_prefix("claret://"));
-        let rest = rest.ok_or_else(|| wrong("the scheme must be redis"))?;
+        let after = |schemes: [&str; 2]| schemes.iter().find_map(|scheme| url.strip_prefix(scheme));
+        let private = after(["rediss://", "clarets://"]);
+        let rest = private.or_else(|| after(["redis://", "claret://"]));
+        let rest = rest.ok_or_else(|| wrong("the scheme must be redis or rediss"))?;
         let rest = rest.split('/').next().unwrap_or_default();
         let (login, place) = rest.rsplit_once('@').map_or((None, rest), |(l, p)| (Some(l), p));
         let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, "")))
@@ -49,7 +57,8 @@ impl Address {
         if host.is_empty() {
             return Err(wrong("there is no host"));
         }
-        Ok(Self { host: host.to_owned(), port, user, password })
+        let is_private = private.is_some();
+        Ok(Self { host: host.to_owned(), port, user, password, is_private })
     }
 }
 
@@ -72,7 +81,7 @@ fn decoded(text: &str) -> Result<String> {
 
 /// The half of a connection that replies come from.
 pub(crate) struct Reader {
-    half: OwnedReadHalf,
+    half: Box<dyn AsyncRead + Send + Sync + Unpin>,
     decoder: ReplyDecoder,
     input: Vec<u8>,
     consumed: usize,
@@ -105,10 +114,68 @@ impl Reader {
     }
 }
 
+/// Connects; gives both halves, encrypted if the address says so.
+async fn halves(
+    address: &Address,
+    tls: &Tls,
+) -> Result<(Box<dyn AsyncRead + Send + Sync + Unpin>, Writer)> {
+    let failed = |error: io::Error| Error::Connect(error.to_string());
+    let stream = TcpStream::connect((address.host.as_str(), address.port)).await.map_err(failed)?;
+    stream.set_nodelay(true).map_err(failed)?;
+    if address.is_private {
+        let (half, writer) = tls.connect(&address.host, stream).await?;
+        return Ok((Box::new(half), Writer::Private(writer)));
+    }
+    let (half, writer) = stream.into_split();
+    Ok((Box::new(half), Writer::Plain(writer)))
+}
+
+/// The half of a connection that commands go to.
+pub(crate) enum Writer {
+    Plain(OwnedWriteHalf),
+    Private(WriteHalf<DuplexStream>),
+}
+
+impl Writer {
+    fn half(&mut self) -> Pin<&mut (dyn AsyncWrite + Send + Unpin)> {
+        let half: &mut (dyn AsyncWrite + Send + Unpin) = match self {
+            Self::Plain(half) => half,
+            Self::Private(half) => half,
+        };
+        Pin::new(half)
+    }
+
+    /// Writes what can be written at once.
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.half().poll_write(&mut Context::from_waker(Waker::noop()), bytes) {
+            Poll::Ready(written) => written,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+impl AsyncWrite for Writer {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().half().poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().half().poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().half().poll_shutdown(context)
+    }
+}
+
 /// A connection that knows how many replies it is owed.
 pub(crate) struct Connection {
     pub reader: Reader,
-    pub writer: OwnedWriteHalf,
+    pub writer: Writer,
     owed: usize,
     /// A write was begun and not finished, so that the server may have half a command.
     torn: bool,
@@ -116,14 +183,11 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Connects and authenticates.
-    pub async fn open(address: &Address, patience: Duration) -> Result<Self> {
-        let connect = TcpStream::connect((address.host.as_str(), address.port));
-        let stream = tokio::time::timeout(patience, connect)
-            .await
-            .map_err(|_| Error::Connect("no answer in time".into()))?
-            .map_err(|error| Error::Connect(error.to_string()))?;
-        stream.set_nodelay(true).map_err(|error| Error::Connect(error.to_string()))?;
-        let (half, writer) = stream.into_split();
+    pub async fn open(address: &Address, options: &Options) -> Result<Self> {
+        let (half, writer) =
+            tokio::time::timeout(options.connect_timeout, halves(address, &options.tls))
+                .await
+                .map_err(|_| Error::Connect("no answer in time".into()))??;
         let reader = Reader { half, decoder: ReplyDecoder::new(), input: Vec::new(), consumed: 0 };
         let mut connection = Self { reader, writer, owed: 0, torn: false };
         if let Some(password) = &address.password {
@@ -189,6 +253,8 @@ mod tests {
             Some(("db".into(), 1, some("ann"), some("p@ss")))
         );
         assert_eq!(parse("redis://:secret@db"), Some(("db".into(), 6379, None, some("secret"))));
+        let private = |url| Address::parse(url).map(|address| address.is_private).ok();
+        assert_eq!((private("rediss://db"), private("redis://db")), (Some(true), Some(false)));
         for wrong in ["db:1", "http://db", "redis://", "redis://db:x", "redis://a%zz@db"] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }

@@ -49,6 +49,7 @@ mod lock;
 mod mux;
 mod retained;
 mod retry;
+mod tls;
 mod txn;
 mod usual;
 
@@ -63,5 +64,6 @@ pub use keep::Keep;
 pub use lock::{Lock, LockOptions, Share};
 pub use retained::{Retained, RetainedOptions, Stay};
 pub use retry::RetryPolicy;
+pub use tls::Tls;
 pub use txn::{Tx, TxOptions};
 pub use wire::resp::ClientReply;

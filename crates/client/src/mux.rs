@@ -1,11 +1,11 @@
 //! A connection for requests in one stream, with replies in the same order: the one that everybody
 //! shares, and those of dispatches.
 
+use crate::client::Options;
 use crate::command::Command;
 use crate::connection::{Address, Connection};
 use crate::error::{Error, Result};
 use std::collections::VecDeque;
-use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, oneshot};
 use wire::resp::ClientReply;
@@ -41,8 +41,8 @@ impl Mux {
     /// Connects, and lets a task of the runtime look after the connection until all handles are
     /// gone or it breaks. Unless they are `ordered`, commands for different shards need not wait for
     /// each other.
-    pub async fn open(address: &Address, patience: Duration, ordered: bool) -> Result<Self> {
-        let connection = Connection::open(address, patience).await?;
+    pub async fn open(address: &Address, options: &Options, ordered: bool) -> Result<Self> {
+        let connection = Connection::open(address, options).await?;
         let (requests, incoming) = mpsc::channel(QUEUE_MAX);
         let mut first = Vec::new();
         if !ordered {

@@ -64,6 +64,35 @@ pub async fn holders(client: &Client) -> Result<Vec<Held>> {
     parse(&text).ok_or_else(|| format!("this is no answer to SHARDMAP HOLDERS: {text:?}"))
 }
 
+/// Who leads a shard, as the machine that was asked knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Led {
+    /// Name of the shard.
+    pub name: String,
+    /// Number of the machine.
+    pub leader: Option<u16>,
+    /// In which term, or the last one that is known.
+    pub term: u64,
+    /// Since when that is so, in milliseconds since 1970.
+    pub since_ms: u64,
+}
+
+/// Who leads what.
+pub async fn leads(client: &Client) -> Result<Vec<Led>> {
+    let text = say(client, Command::new("SHARDMAP").arg("LEADS")).await?;
+    let led: Option<Vec<Led>> = text.lines().map(parse_led).collect();
+    led.ok_or_else(|| format!("this is no answer to SHARDMAP LEADS: {text:?}"))
+}
+
+fn parse_led(line: &str) -> Option<Led> {
+    let (name, rest) = line.split_once(" leader ")?;
+    let words: Vec<&str> = rest.split(' ').collect();
+    let [leader, "term", term, "since_ms", since_ms] = words[..] else { return None };
+    let leader: u16 = leader.parse().ok()?;
+    let (term, since_ms) = (term.parse().ok()?, since_ms.parse().ok()?);
+    Some(Led { name: name.to_owned(), leader: (leader > 0).then_some(leader), term, since_ms })
+}
+
 /// What the cluster uses, and what each machine understands.
 pub async fn levels(client: &Client) -> Result<Levels> {
     let used = map(client).await?.level.0;
