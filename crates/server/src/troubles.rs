@@ -142,3 +142,69 @@ impl Found {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::gateway::{MachineSeen, ShardSeen};
+    use engine::message::{MachineId, ShardId};
+
+    fn status(facts: Facts) -> Status {
+        Status { facts, reports: Vec::new(), workers: 0, log: None, synchrony: None }
+    }
+
+    fn machine(number: u16, connected: bool) -> MachineSeen {
+        let number = MachineId(number);
+        MachineSeen { number, host: String::new(), port: 0, connected, level: None }
+    }
+
+    fn shard(shard: u16, leader: Option<MachineId>) -> ShardSeen {
+        let (slots, holders) = (Vec::new(), Vec::new());
+        ShardSeen { shard: ShardId(shard), slots, leader, term: 1, since_us: 0, holders }
+    }
+
+    #[test]
+    fn what_is_not_done_stands_before_what_should_be_looked_at() {
+        let facts = Facts {
+            memory_bytes: 90 << 20,
+            memory_limit_bytes: 100 << 20,
+            save_failed: true,
+            ..Facts::default()
+        };
+        let overview = Overview {
+            own: MachineId(1),
+            cluster: "told".to_owned(),
+            map: None,
+            machines: vec![machine(1, true), machine(2, false), machine(3, false)],
+            shards: vec![shard(0, Some(MachineId(1))), shard(1, None)],
+        };
+        let found = troubles(&status(facts), Some(&overview));
+        let told: Vec<(Grade, &str)> =
+            found.iter().map(|trouble| (trouble.grade, trouble.text.as_str())).collect();
+        assert_eq!(
+            told,
+            [
+                (Grade::Bad, "nobody leads shard 1: what is asked of it is refused"),
+                (Grade::Bad, "machines 2, 3 are not connected"),
+                (Grade::Warn, "the last snapshot failed; the messages say why"),
+                (Grade::Warn, "the data take 90 MiB of 100 MiB"),
+            ]
+        );
+        assert!(troubles(&status(Facts::default()), None).is_empty());
+    }
+
+    #[test]
+    fn writes_that_are_refused_come_first() {
+        let facts = Facts { over_memory_limit: true, over_log_limit: true, ..Facts::default() };
+        let found = troubles(&status(facts), None);
+        assert!(found[0].text.starts_with("writes are refused"), "{found:?}");
+        assert!(found[1].text.starts_with("writes that grow are refused"), "{found:?}");
+    }
+
+    #[test]
+    fn reasons_count_what_they_are_about() {
+        let found = Readiness { leaderless: 2, ..Readiness::default() };
+        assert_eq!(reasons(&found), ["shards that it holds have no leader that it knows of (2)"]);
+        assert!(reasons(&Readiness::default()).is_empty());
+    }
+}

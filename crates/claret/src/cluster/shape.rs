@@ -347,6 +347,17 @@ mod tests {
     }
 
     #[test]
+    fn who_leads_since_when_is_read() {
+        let led = parse_led("shard 3 leader 2 term 7 since_ms 1000").unwrap();
+        let name = "shard 3".to_owned();
+        assert_eq!(led, Led { name, leader: Some(2), term: 7, since_ms: 1_000 });
+        let unled = parse_led("the map leader 0 term 7 since_ms 5").unwrap();
+        assert_eq!((unled.name.as_str(), unled.leader), ("the map", None));
+        assert_eq!(parse_led("shard 3 leader x term 7 since_ms 1000"), None);
+        assert_eq!(parse_led("rubbish"), None);
+    }
+
+    #[test]
     fn a_map_that_says_the_same_is_no_change() {
         let machines = [(MachineId(1), "a:1".to_owned())].into();
         let map = ShardMap::founded(machines, 2);
