@@ -43,6 +43,6 @@ pub use command::{
 pub use record::{Mode, Op, Record, Value};
 pub use reply::{ErrorReply, Reply};
 pub use types::{
-    Access, CameOf, Corrupt, Ctx, DataType, Meta, NUMBER_MAX, OtherType, Timestamp, ValueSink, ValueSource,
-    load_count,
+    Access, CameOf, Corrupt, Ctx, DataType, Meta, NUMBER_MAX, OtherType, Timestamp, ValueSink,
+    ValueSource, load_count,
 };

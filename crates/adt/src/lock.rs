@@ -46,8 +46,8 @@ pub use table::{near_lease_too_long, section};
 mod tests;
 
 use crate::{
-    Access, ArgBuf, Blob, CameOf, CommandSpec, Corrupt, Ctx, DataType, Meta, Reply,
-    ValueSink, ValueSource, load_count,
+    Access, ArgBuf, Blob, CameOf, CommandSpec, Corrupt, Ctx, DataType, Meta, Reply, ValueSink,
+    ValueSource, load_count,
 };
 
 /// How long a lease is unless it is told, in milliseconds.

@@ -317,7 +317,9 @@ fn largest(reply: &Reply) -> u64 {
         Reply::Array(parts) | Reply::Set(parts) | Reply::Push(parts) => {
             parts.iter().map(largest).max().unwrap_or(0)
         }
-        Reply::Map(pairs) => pairs.iter().map(|(k, v)| largest(k).max(largest(v))).max().unwrap_or(0),
+        Reply::Map(pairs) => {
+            pairs.iter().map(|(k, v)| largest(k).max(largest(v))).max().unwrap_or(0)
+        }
         _ => 0,
     }
 }

@@ -180,7 +180,9 @@ impl LogRecord {
     fn takes_numbers(&self) -> bool {
         let takes = |(_, op): &KeyedOp| op.reserves() > 0;
         match self {
-            Self::Apply(apply) | Self::Prepare(Prepare { apply, .. }) => apply.ops.iter().any(takes),
+            Self::Apply(apply) | Self::Prepare(Prepare { apply, .. }) => {
+                apply.ops.iter().any(takes)
+            }
             Self::Propose(group) | Self::Content(group) => group.ops().any(takes),
             _ => false,
         }
