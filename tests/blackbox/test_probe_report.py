@@ -83,8 +83,12 @@ def test_every_figure_is_drawn_and_says_how_to_read_it(simulated):
         assert figure, f"{name} has no {tag}"
         assert re.search(r'<p class="read">[^<]{30,}', part), f"{name} does not say how to read it"
         assert "NaN" not in part and "undefined" not in part, name
-    assert "extrapolated" in shown(section(dom, "calibration"))
-    assert "--election-timeout" in shown(section(dom, "calibration"))
+    # Twenty minutes of fourteen nodes say nothing about one suspicion in thirty days, and the page says
+    # what would.
+    calibration = shown(section(dom, "calibration"))
+    assert "it takes 9 node-days (these 14 nodes for 16 hours), and there are 0.19" in calibration
+    assert "cannot be told from these data: it takes 9 node-days" in shown(section(dom, "findings"))
+    assert "--election-timeout" not in calibration and "needs an election time-out" not in shown(dom)
 
 
 def test_the_numbers_of_the_page_are_those_of_the_analysis(simulated):
@@ -158,6 +162,8 @@ def test_what_is_asked_of_the_calibration_is_asked_of_the_page(simulated, tmp_pa
     part = section(dom, "calibration")
     assert "Asked for: one false suspicion in 12 hours, a risk of 0.01" in shown(part)
     rows = cells(part)
+    assert "extrapolated" in shown(part) and "--election-timeout" in shown(part)
+    assert "A Raft group needs an election time-out of" in shown(section(dom, "findings"))
     timeout = told["raft"]["timers"]["election_timeout_ms"]
     assert any(row[:2] == ["Raft, groups of 5: election time-out", time(timeout * 1e6)] for row in rows)
     # Likelihoods, for each size of groups and each 2 Delta.

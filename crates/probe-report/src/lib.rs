@@ -31,7 +31,7 @@ pub fn page(found: &Value, calibrated: &Value) -> String {
         ("style", STYLE.to_owned()),
         ("about", words::about(found)),
         ("findings", tables::list_of(&findings)),
-        ("timers", tables::timers(calibrated)),
+        ("timers", tables::timers(found, calibrated)),
         ("settings", tables::settings(calibrated)),
         ("wanted", words::wanted(calibrated)),
         ("likelihoods", tables::likelihoods(calibrated)),

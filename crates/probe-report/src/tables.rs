@@ -2,7 +2,7 @@
 
 use crate::escape::html;
 use crate::shrink::list;
-use crate::words::{number, time};
+use crate::words::{number, time, wanting};
 use serde_json::Value;
 
 /// Sentences as a list.
@@ -48,13 +48,20 @@ fn basis(evidence: &Value) -> String {
 }
 
 /// Time-outs that follow, with what they rest on.
-pub fn timers(calibrated: &Value) -> String {
+pub fn timers(found: &Value, calibrated: &Value) -> String {
     let mut rows = Vec::new();
     let raft = &calibrated["raft"];
-    if raft["timers"].is_object() {
+    let untold = |what: String, needs: &Value| {
+        let missing = wanting(found, needs)?;
+        Some(row(&[what, "not told".into(), "none".into(), missing]))
+    };
+    let size = raft["wanted"]["size"].as_u64().unwrap_or(0);
+    if let Some(row) = untold(format!("Raft, groups of {size}: election time-out"), &raft["needs"])
+    {
+        rows.push(row);
+    } else if raft["timers"].is_object() {
         let (timers, evidence) = (&raft["timers"], &raft["evidence"]);
         let (range, basis) = (interval(evidence), basis(evidence));
-        let size = raft["wanted"]["size"].as_u64().unwrap_or(0);
         let of = |what: &str, value: String, range: &str| {
             row(&[
                 format!("Raft, groups of {size}: {what}"),
@@ -70,6 +77,11 @@ pub fn timers(calibrated: &Value) -> String {
     }
     for of in list(&calibrated["visigoth"]).filter(|of| of["recommended"].is_object()) {
         let best = &of["recommended"];
+        let what = format!("Visigoth, groups of {}, {} crashes: T", of["size"], of["crashes"]);
+        if let Some(row) = untold(what, &of["needs"]) {
+            rows.push(row);
+            continue;
+        }
         rows.push(row(&[
             format!(
                 "Visigoth, groups of {}, {} crashes: T for at most {} slow members, {} replicas",
@@ -81,6 +93,11 @@ pub fn timers(calibrated: &Value) -> String {
         ]));
     }
     for of in list(&calibrated["gamma"]) {
+        let what = format!("Gamma, groups of {}, {} crashes: time-out", of["size"], of["crashes"]);
+        if let Some(row) = untold(what, &of["needs"]) {
+            rows.push(row);
+            continue;
+        }
         rows.push(row(&[
             format!("Gamma, groups of {}, {} crashes: time-out", of["size"], of["crashes"]),
             ms(&of["timeout_ms"]),
@@ -89,7 +106,10 @@ pub fn timers(calibrated: &Value) -> String {
         ]));
     }
     let accrual = &calibrated["accrual"];
-    for of in list(&accrual["recommended"]).filter(|of| of["phi"].is_f64()) {
+    let missing = untold("Accrual detectors: phi".into(), &accrual["needs"]);
+    let told = missing.is_none();
+    rows.extend(missing);
+    for of in list(&accrual["recommended"]).filter(|_| told).filter(|of| of["phi"].is_f64()) {
         let extrapolated = if accrual["extrapolated"] == true { "extrapolated" } else { "counted" };
         rows.push(row(&[
             format!("Accrual detector, {}: phi", of["model"].as_str().unwrap_or("?")),
@@ -200,13 +220,17 @@ pub fn hedges(found: &Value, calibrated: &Value) -> String {
     )
 }
 
-/// The same in the words of other systems.
+/// The same in the words of other systems, as far as it is told.
 pub fn settings(calibrated: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
     let one = |one: &Value| {
         row(&[text(&one["system"]), text(&one["name"]), text(&one["value"]), text(&one["note"])])
     };
-    let rows: Vec<String> = list(&calibrated["settings"]).map(one).collect();
+    let is_told = |one: &&Value| {
+        let of = one["follows_from"].as_str().unwrap_or_default();
+        calibrated[of]["needs"]["enough"] != false
+    };
+    let rows: Vec<String> = list(&calibrated["settings"]).filter(is_told).map(one).collect();
     if rows.is_empty() {
         return "<p class=\"none\">No setting follows.</p>".into();
     }
@@ -249,10 +273,10 @@ mod tests {
                 "evidence": { "count": 1_000, "low": 2_500.0, "high": null, "extrapolated": extrapolated },
             } })
         };
-        let text = timers(&raft(true));
+        let text = timers(&json!({}), &raft(true));
         assert!(text.contains("3.46 s") && text.contains("2.50 s and more"), "{text}");
         assert!(text.contains("extrapolated, from 1\u{202f}000 samples"), "{text}");
-        assert!(!timers(&raft(false)).contains("extrapolated"));
+        assert!(!timers(&json!({}), &raft(false)).contains("extrapolated"));
     }
 
     #[test]

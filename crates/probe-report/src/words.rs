@@ -4,6 +4,11 @@ use crate::escape::html;
 use crate::shrink::list;
 use serde_json::Value;
 
+/// Pairs of observers from which on it is told how much they agree.
+const PAIRS_MIN: u64 = 10;
+/// A correlation is told if its interval lies beyond this, on one side.
+const R_MIN: f64 = 0.1;
+
 /// Slow nodes that are named; the matrix has all.
 const NAMED: usize = 8;
 
@@ -114,13 +119,15 @@ pub fn findings(found: &Value, calibrated: &Value) -> Vec<String> {
     slow(&mut told, found);
     node_or_link(&mut told, found);
     correlated(&mut told, &found["correlations"]);
-    if let Some(ms) = calibrated["raft"]["election_timeout_ms"].as_f64() {
+    let once = once(&calibrated["inputs"]["raft"]["false_suspicions_per_s"]);
+    let missing = wanting(found, &calibrated["raft"]["needs"]);
+    if let Some(missing) = missing {
+        told.push(format!(
+            "An election time-out of Raft{once} cannot be told from these data: {missing}."
+        ));
+    } else if let Some(ms) = calibrated["raft"]["election_timeout_ms"].as_f64() {
         let evidence = &calibrated["raft"]["evidence"];
         let mark = if evidence["extrapolated"] == true { " (extrapolated)" } else { "" };
-        let per_s = calibrated["inputs"]["raft"]["false_suspicions_per_s"].as_f64();
-        let once = per_s.filter(|per_s| *per_s > 0.0).map_or_else(String::new, |per_s| {
-            format!(" for one false suspicion of a leader in {:.0} days", 1.0 / per_s / 86_400.0)
-        });
         told.push(format!(
             "A Raft group needs an election time-out of {}{once}{mark}.",
             time(ms * 1e6)
@@ -129,18 +136,90 @@ pub fn findings(found: &Value, calibrated: &Value) -> Vec<String> {
     told
 }
 
+/// Of the false suspicions that are wanted.
+fn once(per_s: &Value) -> String {
+    per_s.as_f64().filter(|per_s| *per_s > 0.0).map_or_else(String::new, |per_s| {
+        let days = 1.0 / per_s / 86_400.0;
+        let time = if days >= 1.0 { format!("{days:.0} days") } else { hours(days) };
+        format!(" for one false suspicion of a leader in {time}")
+    })
+}
+
+fn hours(days: f64) -> String {
+    format!("{} hours", short(days * 24.0))
+}
+
+/// What has to be measured before something is told, if that is not there.
+pub fn wanting(found: &Value, needs: &Value) -> Option<String> {
+    if needs["enough"] != false {
+        return None;
+    }
+    let (needed, there) = (needs["needed"].as_f64()?, needs["there"].as_f64()?);
+    let unit = needs["unit"].as_str().unwrap_or("samples");
+    let nodes = list(&found["data"]["nodes"]).count();
+    let days = needed / nodes.max(1) as f64;
+    let how = match unit {
+        "node-days" if nodes > 0 && days >= 2.0 => {
+            format!(" (these {nodes} nodes for {:.0} days)", days.ceil())
+        }
+        "node-days" if nodes > 0 => {
+            format!(" (these {nodes} nodes for {:.0} hours)", (days * 24.0).ceil())
+        }
+        _ => String::new(),
+    };
+    Some(format!("it takes {} {unit}{how}, and there are {}", digits(needed), digits(there)))
+}
+
+/// A number of a size that is not known beforehand, with two digits at least.
+fn digits(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => number(value.ceil() as u64),
+        value if value >= 0.01 || value == 0.0 => short(value),
+        value => format!("{value:.1e}"),
+    }
+}
+
+/// Calls from which on one in a hundred is told of groups.
+const QUANTILE_CALLS_MIN: u64 = 1_000;
+
+/// Calls beyond a quantile from which on it is told.
+const BEYOND_QUANTILE: f64 = 10.0;
+
+/// The quantiles of a law that its number of calls allows to tell, and what the others need.
+fn quantiles(law: &Value, calls: u64) -> (Vec<(&'static str, String)>, Option<String>) {
+    let all = [("50 %", "p50", 0.5), ("99 %", "p99", 0.01), ("99.9 %", "p99_9", 0.001)];
+    let needed = |beyond: f64| (BEYOND_QUANTILE / beyond).ceil() as u64;
+    let (told, untold): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|(_, _, beyond)| calls >= needed(*beyond));
+    let missing = untold.first().map(|(share, _, beyond)| {
+        format!(" For {share} it takes {} calls.", number(needed(*beyond)))
+    });
+    (told.into_iter().map(|(share, key, _)| (share, time_of(&law[key]))).collect(), missing)
+}
+
 fn latency(told: &mut Vec<String>, found: &Value) {
     let (one, group) = (&found["individual"]["all_ns"], &found["group"]["all_ns"]);
     if found["individual"]["calls"].as_u64().unwrap_or(0) == 0 {
         told.push("There is no call that says anything about latency.".into());
         return;
     }
-    told.push(format!(
-        "Half of all calls are answered within {}, 99 % within {}, 99.9 % within {}.",
-        time_of(&one["p50"]),
-        time_of(&one["p99"]),
-        time_of(&one["p99_9"])
-    ));
+    let calls = found["individual"]["calls"].as_u64().unwrap_or(0);
+    let (known, missing) = quantiles(one, calls);
+    if !known.is_empty() {
+        let known: Vec<String> =
+            known.iter().map(|(share, time)| format!("{share} within {time}")).collect();
+        let missing = missing.unwrap_or_default();
+        told.push(format!(
+            "Of {} calls, {} are answered.{missing}",
+            number(calls),
+            known.join(", ")
+        ));
+    } else {
+        told.push(format!("{} calls are too few to say how late they are.", number(calls)));
+    }
+    if calls < QUANTILE_CALLS_MIN {
+        return;
+    }
     told.push(format!(
         "Who waits for all members of a group waits {} in half of the cases, and {} in one of a \
          hundred or longer.",
@@ -181,7 +260,9 @@ fn slow(told: &mut Vec<String>, found: &Value) {
         ));
     }
     let jaccard = &found["jaccard"]["action"];
-    if let (Some(mean), Some(pairs)) = (jaccard["mean"].as_f64(), jaccard["pairs"].as_u64()) {
+    if let (Some(mean), Some(pairs @ PAIRS_MIN..)) =
+        (jaccard["mean"].as_f64(), jaccard["pairs"].as_u64())
+    {
         told.push(format!(
             "Two observers who call anybody slow agree by {mean:.2} on average (1 is the same \
              nodes; {} pairs).",
@@ -204,8 +285,11 @@ fn node_or_link(told: &mut Vec<String>, found: &Value) {
         "look at the nodes that are called"
     } else if link >= 0.5 {
         "look at the network, or at distance, between pairs"
+    } else if observer >= 0.5 {
+        "look at the hosts that call"
     } else {
-        "neither explains most of it"
+        // Nothing explains most of it: that is no finding.
+        return;
     };
     told.push(format!(
         "Where somebody is slow ({} groups and days), {:.0} % of what differs between pairs is the \
@@ -228,10 +312,12 @@ fn correlated(told: &mut Vec<String>, correlations: &Value) {
     let Some(row) = rows.find(|row| row["metric"] == *name) else { return };
     let Some(r) = row["all"]["pearson_r"].as_f64() else { return };
     let range = &row["all"]["pearson_r_95"];
-    let range = match (range[0].as_f64(), range[1].as_f64()) {
-        (Some(low), Some(high)) => format!(" (95 %: {low:.3} to {high:.3})"),
-        _ => String::new(),
-    };
+    let (Some(low), Some(high)) = (range[0].as_f64(), range[1].as_f64()) else { return };
+    // What may be nothing, or next to nothing, is no finding.
+    if low.max(-high) < R_MIN {
+        return;
+    }
+    let range = format!(" (95 %: {low:.3} to {high:.3})");
     told.push(format!(
         "Of all metrics of hosts, latency goes with {} most: r = {r:.3}{range}.",
         named(name)
@@ -261,6 +347,54 @@ mod tests {
         assert!(of("2024-02-29").contains("from 2024-01-01 to 2024-02-29 (UTC)"));
     }
 
+    fn short_of_data(seconds: f64) -> (Value, Value) {
+        let found = json!({
+            "data": { "nodes": ["a", "b", "c", "d", "e"] },
+            "individual": { "calls": 500, "all_ns": { "p50": 1e6, "p99": 2e6, "p99_9": 3e6 } },
+            "jaccard": { "action": { "mean": 0.5, "pairs": 2 } },
+            "correlations": {
+                "strongest_first": ["load"],
+                "metrics": [{ "metric": "load", "all": {
+                    "pearson_r": 0.01, "pearson_r_95": [-0.2, 0.22],
+                } }],
+            },
+            "node_or_link": { "where_slow": {
+                "group_days": 1, "node_share": 0.4, "link_share": 0.3, "observer_share": 0.3,
+            } },
+        });
+        let there = 5.0 * seconds / 86_400.0;
+        let needs = json!({
+            "needed": 9.0, "there": there, "unit": "node-days", "enough": there >= 9.0,
+        });
+        let raft = json!({
+            "election_timeout_ms": 100.0, "needs": needs, "evidence": { "extrapolated": true },
+        });
+        let per_s = 1.0 / 30.0 / 86_400.0;
+        let inputs = json!({ "raft": { "false_suspicions_per_s": per_s } });
+        (found, json!({ "raft": raft, "inputs": inputs }))
+    }
+
+    #[test]
+    fn what_the_data_do_not_carry_is_not_told_but_what_to_collect() {
+        let (found, calibrated) = short_of_data(25.0);
+        let text = findings(&found, &calibrated).join("\n");
+        let collect = "in 30 days cannot be told from these data: it takes 9 node-days (these 5 nodes \
+                       for 44 hours), and there are 1.4e-3";
+        assert!(text.contains(collect), "{text}");
+        assert!(
+            text.contains("50 % within 1.00 ms") && text.contains("For 99 % it takes 1\u{202f}000")
+        );
+        for nothing in ["needs an election", "r = ", "agree by", "neither", "one of a hundred"] {
+            assert!(!text.contains(nothing), "{nothing}: {text}");
+        }
+        let (found, calibrated) = short_of_data(2.0 * 86_400.0);
+        let text = findings(&found, &calibrated).join("\n");
+        assert!(
+            text.contains("needs an election time-out of 100 ms for one false suspicion"),
+            "{text}"
+        );
+    }
+
     #[test]
     fn findings_name_who_is_slow_to_how_many_and_whether_nodes_or_links_are() {
         let node = |name: &str, slow: u64| {
@@ -269,7 +403,7 @@ mod tests {
         };
         let found = json!({
             "data": { "nodes": ["a", "b", "c"] },
-            "individual": { "calls": 3, "all_ns": { "p50": 1e6, "p99": null, "p99_9": null } },
+            "individual": { "calls": 20_000, "all_ns": { "p50": 1e6, "p99": null, "p99_9": null } },
             "slow_nodes": { "action": {
                 "nodes": [node("b", 1), node("c", 6)],
             } },
@@ -282,7 +416,7 @@ mod tests {
         } });
         let text = findings(&found, &calibrated).join("\n");
         for part in [
-            "within 1.00 ms, 99 % within never",
+            "50 % within 1.00 ms, 99 % within never",
             "1 of 3 nodes",
             "c to 6 of 6, b to 1 of 6",
             "14 % of what differs between pairs is the node that is called, 72 % the link",

@@ -17,7 +17,7 @@
 use super::numeric::{normal_above, normal_upper, poisson_interval};
 use super::round::{Group, Round};
 use super::tail::{LOST, Recorder, Tail};
-use super::{Evidence, ms};
+use super::{Evidence, Needs, ms};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -238,6 +238,8 @@ pub struct Report {
     pub needed_days: f64,
     /// As many are.
     pub observed_days: f64,
+    /// From so many on one mistake at the wanted rate could have been seen.
+    pub needs: Needs,
     /// No gap was so long that the rate was exceeded: the time-out is a lower bound only.
     pub extrapolated: bool,
     /// By model.
@@ -273,6 +275,7 @@ pub fn report(heartbeats: &Heartbeats, tuning: &Tuning, mistakes_per_s: f64) -> 
         timeout_ms: timeout_ns.and_then(ms),
         needed_days: 3.0 / wanted_mistakes_per_day,
         observed_days,
+        needs: Needs::of(1.0 / wanted_mistakes_per_day, observed_days, "days of heartbeats"),
         extrapolated: allowed == 0,
         recommended: recommended.to_vec(),
         rows: rows.map(|(model, phi)| row(heartbeats, tuning, model, phi, observed_days)).collect(),

@@ -13,7 +13,7 @@
 use super::round::{Group, Round};
 use super::suspicion::levels_ns;
 use super::tail::LOST;
-use super::{Evidence, ms};
+use super::{Evidence, Needs, ms};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -154,6 +154,8 @@ pub struct OfSize {
     pub knee_ms: Option<f64>,
     /// What the choice rests on.
     pub evidence: Evidence,
+    /// Windows from which one in which it fails could have been seen.
+    pub needs: Needs,
     /// The least time-outs for every cardinality, by reading.
     pub thresholds: Vec<Threshold>,
     /// The curve over the grid of time-outs.
@@ -243,6 +245,7 @@ fn of_size(windows: &Windows, size: u8, crashes: Option<u8>, risk: f64) -> OfSiz
             extrapolated: (mine.len() as f64) * risk < 1.0,
             ..Evidence::counted(mine.len() as u64)
         },
+        needs: Needs::of(1.0 / risk, mine.len() as f64, "windows"),
         thresholds: thresholds.collect(),
         curve,
     }

@@ -58,6 +58,29 @@ impl Evidence {
     }
 }
 
+/// A fitted law is believed up to so many times what was observed.
+pub const BEYOND_MAX: f64 = 10.0;
+
+/// How much data a figure needs before it is worth acting on, and how much there is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Needs {
+    /// As much is needed.
+    pub needed: f64,
+    /// As much is there.
+    pub there: f64,
+    /// Of what.
+    pub unit: &'static str,
+    /// It is enough.
+    pub enough: bool,
+}
+
+impl Needs {
+    /// So much of something that is counted in this unit.
+    pub fn of(needed: f64, there: f64, unit: &'static str) -> Self {
+        Self { needed, there, unit, enough: there >= needed }
+    }
+}
+
 /// Nanoseconds as milliseconds; none for what never comes.
 pub fn ms(ns: u64) -> Option<f64> {
     (ns != tail::LOST).then_some(ns as f64 / 1e6)

@@ -15,7 +15,7 @@ use super::numeric::choose;
 use super::pareto::{self, Fitted};
 use super::pauses::{self, Measured, Rate, Timer, density_per_s};
 use super::tail::{LOST, Tail};
-use super::{Evidence, ms};
+use super::{BEYOND_MAX, Evidence, Needs, ms};
 use crate::random::Numbers;
 use serde::Serialize;
 
@@ -122,6 +122,8 @@ pub struct Report {
     pub needed_node_days: f64,
     /// Node-days there are.
     pub observed_node_days: f64,
+    /// Node-days from which a law that is fitted reaches as far as the wanted rate.
+    pub needs: Needs,
     /// The tail that was fitted; none if too little came late.
     pub tail: Option<pareto::Pareto>,
     /// The rule of thumb beside it.
@@ -209,14 +211,17 @@ pub fn report(
     let every = (STEPS_PER_DECADE / 10) as usize;
     let per_day = 86_400.0;
     let rule = measured.mean_rtt_max_ns / 1e6;
+    let needed_node_days = 3.0 / wanted_per_s / per_day;
+    let observed_node_days = measured.node_seconds as f64 / per_day;
     Report {
         wanted: *wanted,
         election_timeout_ms: chosen.map(|(e_ns, _)| e_ns / 1e6),
         evidence,
         cheapest_timeout_ms: cheapest.map(|(e_ns, _)| e_ns / 1e6),
         timers: chosen.map(|(e_ns, risk)| world.timers(e_ns, &risk, commit)),
-        needed_node_days: 3.0 / wanted_per_s / per_day,
-        observed_node_days: measured.node_seconds as f64 / per_day,
+        needed_node_days,
+        observed_node_days,
+        needs: Needs::of(needed_node_days / BEYOND_MAX, observed_node_days, "node-days"),
         tail: world.rtt.as_ref().map(|fitted| fitted.law),
         rule_of_thumb: RuleOfThumb {
             mean_rtt_max_ms: rule,

@@ -18,6 +18,8 @@ pub struct Setting {
     pub value: String,
     /// What one should know.
     pub note: &'static str,
+    /// The target of the calibration that it follows from.
+    pub follows_from: &'static str,
 }
 
 const fn setting(
@@ -26,7 +28,8 @@ const fn setting(
     value: String,
     note: &'static str,
 ) -> Setting {
-    Setting { system, name, value, note }
+    // Thresholds of accrual detectors name their own.
+    Setting { system, name, value, note, follows_from: "raft" }
 }
 
 /// Election time-outs and heartbeats.
@@ -110,6 +113,7 @@ pub fn of_accrual(report: &accrual::Report, tuning: &Tuning) -> Vec<Setting> {
         let note = "hazelcast.heartbeat.phiaccrual.failuredetector.threshold; the default is 10";
         found.push(setting("Hazelcast", "phiaccrual threshold", value, note));
     }
+    found.iter_mut().for_each(|one| one.follows_from = "accrual");
     found
 }
 

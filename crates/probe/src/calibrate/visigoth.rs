@@ -15,7 +15,7 @@ use super::gamma::Windows;
 use super::round::Round;
 use super::suspicion::levels_ns;
 use super::tail::{LOST, Recorder, Tail};
-use super::{Evidence, ms};
+use super::{Evidence, Needs, ms};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -145,6 +145,8 @@ pub struct OfSize {
     pub recommended: Option<Choice>,
     /// What it rests on: its interval is that of the quantile, by order statistics.
     pub evidence: Evidence,
+    /// Rounds from which one in which it fails could have been seen.
+    pub needs: Needs,
 }
 
 /// The time-out that an s needs.
@@ -210,9 +212,11 @@ fn of_size(slowest: &Slowest, windows: &Windows, wanted: &Wanted, size: u8) -> O
         .map(|law| law.with_at_most_above(window_allowed).map_or(LOST, |found| found.ns));
     let recommended = recommended(&table, crashes).cloned();
     let law = recommended.as_ref().and_then(|found| slowest.law(size, found.slow));
+    let rounds = law.map_or(0, Tail::count) as f64;
     Some(OfSize {
         size,
         crashes,
+        needs: Needs::of(1.0 / risk, rounds, "rounds"),
         timeouts: timeouts_ns.into_iter().zip(0..).map(inverse).collect(),
         window_timeouts: window_timeouts.zip(0..).map(inverse).collect(),
         curve: curve.collect(),

@@ -238,6 +238,12 @@ fn raft(of: &raft::Report) -> String {
         short(of.needed_node_days),
         short(of.observed_node_days)
     );
+    if !of.needs.enough {
+        text += &format!(
+            "  too little to act on: a law that is fitted reaches as far from {} node-days on\n",
+            short(of.needs.needed)
+        );
+    }
     if let Some(timers) = &of.timers {
         text += &format!(
             "  heartbeat {} ms, lease {} ms\n",
