@@ -35,6 +35,7 @@ from .errors import (
     OrderError,
     RepeatedError,
     TransactionClosed,
+    Undone,
     WriteRefused,
 )
 from .handles import Best, Counter, Log, Map, Members, Queue, Register, Scores
@@ -74,6 +75,7 @@ __all__ = [
     "Scores",
     "Transaction",
     "TransactionClosed",
+    "Undone",
     "WriteRefused",
     "transactional",
 ]

@@ -25,11 +25,11 @@ from .keep import COHORT, TOKENS
 from .later import Asked, check_words
 from .script import (
     Awaitable,
+    Manner,
     OnDatabase,
     Requests,
     RetryPolicy,
     Script,
-    begin_words,
     is_connected,
     pool_words,
     writers,
@@ -90,12 +90,11 @@ class Lane:
 class Transaction(OnDatabase, AsyncCoreCommands):
     """One attempt at a transaction; see :class:`claret.Transaction`."""
 
-    def __init__(self, db, readonly=False, now=False, request=None, lane=None):
+    def __init__(self, db, manner=Manner(), request=None, lane=None):
         self._db = db
-        self._deferring = not (now or readonly)
+        self._deferring = not (manner.now or manner.readonly)
         self._writes = frozenset()
-        words = begin_words(readonly, now)
-        self._script = Script(words, ["TXN", "COMMIT"], request, deferred=Awaitable)
+        self._script = Script(manner.words(), ["TXN", "COMMIT"], request, deferred=Awaitable)
         self._lane = lane or Lane(db)
         self._lane_is_own = lane is None
         self._turn = asyncio.Lock()
@@ -351,40 +350,62 @@ class Claret(redis.asyncio.Redis):
             self._writers = writers(await self.execute_command("COMMAND"))
         return self._writers
 
-    def begin(self, readonly=False, now=False):
-        """One attempt at a transaction, as an asynchronous context manager."""
-        return Transaction(self, readonly=readonly, now=now)
+    def begin(
+        self,
+        readonly=False,
+        now=False,
+        *,
+        strict=False,
+        idle_timeout=None,
+        transaction_timeout=None,
+    ):
+        """One attempt at a transaction, as an asynchronous context manager.
+
+        See :meth:`claret.Claret.begin`.
+        """
+        return Transaction(self, Manner(readonly, now, strict, idle_timeout, transaction_timeout))
 
     def snapshot(self):
         """A transaction of reads that all show one instant, and that takes no locks."""
-        return Transaction(self, readonly=True)
+        return Transaction(self, Manner(readonly=True))
 
     def batch(self, policy=RetryPolicy()):
         """Commands that take effect together, over any keys, in one round trip."""
         return Batch(self, policy)
 
-    async def run(self, function, *args, readonly=False, now=False, policy=RetryPolicy(), **kwargs):
+    async def run(
+        self,
+        function,
+        *args,
+        readonly=False,
+        now=False,
+        strict=True,
+        idle_timeout=None,
+        transaction_timeout=None,
+        policy=RetryPolicy(),
+        **kwargs,
+    ):
         """Awaits ``function(transaction, *args)`` in a transaction until it commits.
 
         See :meth:`claret.Claret.run`.
         """
         with self.requests.borrow() as requests:
-            return await self._run(function, args, kwargs, (readonly, now), policy, requests)
+            manner = Manner(readonly, now, strict, idle_timeout, transaction_timeout)
+            return await self._run(function, args, kwargs, manner, policy, requests)
 
     async def _run(self, function, args, kwargs, manner, policy, requests):
-        readonly, now = manner
-        request = None if readonly else next(requests)
+        request = None if manner.readonly else next(requests)
         lane, last = Lane(self), None
         try:
             for pause in policy.pauses():
                 await asyncio.sleep(pause)
-                transaction = Transaction(self, readonly, now, request, lane)
+                transaction = Transaction(self, manner, request, lane)
                 try:
                     async with transaction:
                         result = await function(transaction, *args, **kwargs)
                     return result
                 except CommitUnknown as error:
-                    if readonly:
+                    if manner.readonly:
                         return result
                     if await self._took_effect(request, policy, error):
                         transaction.lose()

@@ -14,7 +14,7 @@ from .keep import COHORT, TOKENS
 from .later import check_words
 from .lock import Fenced, Lock
 from .retained import Retained
-from .script import Requests, RetryPolicy, writers
+from .script import Manner, Requests, RetryPolicy, writers
 from .section import Section
 from .transaction import Batch, Lane, Transaction
 
@@ -152,13 +152,27 @@ class Claret(redis.Redis):
         """
         return Fenced(self, lock)
 
-    def begin(self, readonly=False, now=False):
-        """One attempt at a transaction, as a context manager. See :class:`Transaction`."""
-        return Transaction(self, readonly=readonly, now=now)
+    def begin(
+        self,
+        readonly=False,
+        now=False,
+        *,
+        strict=False,
+        idle_timeout=None,
+        transaction_timeout=None,
+    ):
+        """One attempt at a transaction, as a context manager. See :class:`Transaction`.
+
+        With ``strict`` nothing of it takes effect if a command is refused: see :class:`Undone`.
+        ``idle_timeout`` is for how many seconds the program may send nothing while others wait for what
+        the transaction holds, ``transaction_timeout`` for how many it may last then; 0 is no limit, and
+        ``None`` what the server says.
+        """
+        return Transaction(self, Manner(readonly, now, strict, idle_timeout, transaction_timeout))
 
     def snapshot(self):
         """A transaction of reads that all show one instant, and that takes no locks."""
-        return Transaction(self, readonly=True)
+        return Transaction(self, Manner(readonly=True))
 
     def batch(self, policy=RetryPolicy()):
         """Commands that take effect together, over any keys, in one round trip.
@@ -167,32 +181,46 @@ class Claret(redis.Redis):
         """
         return Batch(self, policy)
 
-    def run(self, function, *args, readonly=False, now=False, policy=RetryPolicy(), **kwargs):
+    def run(
+        self,
+        function,
+        *args,
+        readonly=False,
+        now=False,
+        strict=True,
+        idle_timeout=None,
+        transaction_timeout=None,
+        policy=RetryPolicy(),
+        **kwargs,
+    ):
         """Calls ``function(transaction, *args)`` in a transaction until it commits.
 
         The function may be called many times: it must not do anything but use the transaction. Its
         value is returned. The run has a request number, so that even after a broken connection it
         takes effect once: whether it did is asked of the server. If that fails as well,
         :class:`CommitUnknown` is raised.
+
+        If a command is refused, nothing takes effect (:class:`Undone`), unless ``strict`` is false: then
+        the others take effect, and :class:`WriteRefused` says so. See :meth:`begin` for the time-outs.
         """
         with self.requests.borrow() as requests:
-            return self._run(function, args, kwargs, (readonly, now), policy, requests)
+            manner = Manner(readonly, now, strict, idle_timeout, transaction_timeout)
+            return self._run(function, args, kwargs, manner, policy, requests)
 
     def _run(self, function, args, kwargs, manner, policy, requests):
-        readonly, now = manner
-        request = None if readonly else next(requests)
+        request = None if manner.readonly else next(requests)
         lane, last = Lane(self), None
         try:
             for pause in policy.pauses():
                 time.sleep(pause)
                 transaction = None
                 try:
-                    transaction = Transaction(self, readonly, now, request, lane)
+                    transaction = Transaction(self, manner, request, lane)
                     with transaction:
                         result = function(transaction, *args, **kwargs)
                     return result
                 except CommitUnknown as error:
-                    if readonly:
+                    if manner.readonly:
                         return result
                     if self._took_effect(request, policy, error):
                         transaction.lose()

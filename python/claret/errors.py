@@ -56,6 +56,10 @@ class WriteRefused(ClaretError, ResponseError):
         super().__init__(f"committed, but {name} was refused: {first}{more}")
 
 
+class Undone(ClaretError, ResponseError):
+    """A command of the transaction was refused, and so nothing of it took effect."""
+
+
 class NotAcquired(ClaretError):
     """The lock was not free in time, or not all have come to the barrier."""
 
@@ -99,6 +103,7 @@ def translate(error):
         "DEADLOCK": DeadlockError,
         "FENCED": LockLost,
         "REPEATED": RepeatedError,
+        "EXECABORT": Undone,
         "INDEFINITE": CommitUnknown,
     }
     kind = kinds.get(code)

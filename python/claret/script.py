@@ -15,7 +15,14 @@ from typing import Optional
 
 from redis.exceptions import ResponseError
 
-from .errors import ClaretError, RepeatedError, TransactionClosed, WriteRefused, translate
+from .errors import (
+    ClaretError,
+    RepeatedError,
+    TransactionClosed,
+    Undone,
+    WriteRefused,
+    translate,
+)
 from .later import Later, check_words
 
 
@@ -213,7 +220,10 @@ class Script:
                 self._early.append((about, reply))
         if isinstance(last, ResponseError):
             last = translate(last)
-            raise last if isinstance(last, ClaretError) or not self._fault else self._fault
+            if self._fault and (isinstance(last, Undone) or not isinstance(last, ClaretError)):
+                # That is what all is undone for.
+                raise self._fault
+            raise last
         if self._fault:
             raise self._fault
         return last
@@ -245,11 +255,31 @@ class Script:
             about[2]._lose()
 
 
-def begin_words(readonly, now):
-    """The command that begins a transaction."""
-    if readonly:
-        return ["TXN", "BEGIN", "READONLY"]
-    return ["TXN", "BEGIN"] if now else ["TXN", "BEGIN", "BLIND"]
+@dataclass(frozen=True)
+class Manner:
+    """How a transaction is begun.
+
+    It only reads; its writes answer at once; all is undone if a command is refused; for how many
+    seconds its program may send nothing, and for how many it may last, while others wait (``None``: as
+    the server says, 0: as long as it likes).
+    """
+
+    readonly: bool = False
+    now: bool = False
+    strict: bool = False
+    idle_timeout: Optional[float] = None
+    transaction_timeout: Optional[float] = None
+
+    def words(self):
+        """The command."""
+        words = ["TXN", "BEGIN"]
+        if self.readonly:
+            return [*words, "READONLY"]
+        words += [] if self.now else ["BLIND"]
+        words += ["STRICT"] if self.strict else []
+        for name, seconds in (("IDLE", self.idle_timeout), ("TIMEOUT", self.transaction_timeout)):
+            words += [] if seconds is None else [name, round(seconds * 1000)]
+        return words
 
 
 def writers(table):

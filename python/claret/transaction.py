@@ -9,7 +9,7 @@ from redis.exceptions import ConnectionError, RedisError, ResponseError, Timeout
 from . import rules
 from .errors import BusyError, CommitUnknown, ConflictError, RepeatedError, TransactionClosed
 from .hold import check_held
-from .script import OnDatabase, Script, begin_words, is_connected, pool_words
+from .script import Manner, OnDatabase, Script, is_connected, pool_words
 
 
 class Lane:
@@ -81,10 +81,10 @@ class Transaction(OnDatabase, CoreCommands):
     Leaving the ``with`` block commits; an exception rolls back.
     """
 
-    def __init__(self, db, readonly=False, now=False, request=None, lane=None):
+    def __init__(self, db, manner=Manner(), request=None, lane=None):
         self._db = db
-        self._writes = frozenset() if now or readonly else db.writers()
-        self._script = Script(begin_words(readonly, now), ["TXN", "COMMIT"], request)
+        self._writes = frozenset() if manner.now or manner.readonly else db.writers()
+        self._script = Script(manner.words(), ["TXN", "COMMIT"], request)
         self._lane = lane or Lane(db)
         self._lane_is_own = lane is None
         self._open = True
@@ -144,7 +144,8 @@ class Transaction(OnDatabase, CoreCommands):
         """Makes everything take effect.
 
         Raises :class:`ConflictError` if it had to give way, :class:`CommitUnknown` if the
-        connection broke, :class:`WriteRefused` if a value did not allow a write.
+        connection broke, :class:`WriteRefused` if a value did not allow a write, or
+        :class:`Undone` in a strict transaction, of which nothing took effect then.
         """
         self._check_open()
         try:

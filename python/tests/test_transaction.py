@@ -92,7 +92,7 @@ def test_a_run_is_repeated_on_its_connection():
         return more
 
     assert db.run(step, 5, policy=POLICY) == 5
-    opening = ["CLIENT REQUEST me-1 1", "TXN BEGIN BLIND", "GET a"]
+    opening = ["CLIENT REQUEST me-1 1", "TXN BEGIN BLIND STRICT", "GET a"]
     assert db.sent == [opening, opening, ["SET a 5", "TXN COMMIT"]]
     assert seen == [b"7"]
     assert db.connection_pool.out == 0
@@ -194,6 +194,28 @@ def test_a_write_that_its_value_refuses_is_reported_after_the_commit():
     assert good.value == 3
     with pytest.raises(claret.transaction.ResponseError, match="WRONGTYPE"):
         bad.value
+
+
+def test_a_strict_run_says_so_and_raises_that_nothing_took_effect():
+    undone = error("EXECABORT Transaction discarded because of previous errors: WRONGTYPE no")
+    db = Db([b"OK", b"OK", b"QUEUED", undone])
+    with pytest.raises(claret.Undone, match="WRONGTYPE no") as caught:
+        db.run(lambda tx: tx.incr("a"), policy=POLICY)
+    assert not (caught.value.retryable or caught.value.maybe_committed)
+    assert db.sent == [
+        ["CLIENT REQUEST me-1 1", "TXN BEGIN BLIND STRICT", "INCRBY a 1", "TXN COMMIT"]
+    ]
+    db = Db([b"OK", b"OK", b"QUEUED", [error("WRONGTYPE no")]])
+    with pytest.raises(claret.WriteRefused):
+        db.run(lambda tx: tx.incr("a"), strict=False, policy=POLICY)
+    assert db.sent[0][1] == "TXN BEGIN BLIND"
+
+
+def test_how_long_others_may_wait_is_said_when_it_begins():
+    db = Db([b"OK", b"7", []])
+    with db.begin(now=True, strict=True, idle_timeout=1.5, transaction_timeout=0) as tx:
+        assert tx.get("a") == b"7"
+    assert db.sent[0] == ["TXN BEGIN STRICT IDLE 1500 TIMEOUT 0", "GET a"]
 
 
 def test_replies_given_early_find_their_commands():

@@ -145,6 +145,17 @@ macro_rules! registry {
                 }
             }
 
+            /// Whether it depends on the key's value whether it takes effect or answers an error.
+            pub fn may_be_refused(&self) -> bool {
+                match self {
+                    Self::Key(_) => false,
+                    $(Self::$variant(op) => {
+                        let other = <crate::$module::Value as DataType>::on_other_type(op);
+                        other == OtherType::Refuse
+                    }),*
+                }
+            }
+
             /// Whether it waits for others to wait: see [`DataType::listens`].
             pub fn listens(&self) -> bool {
                 match self {

@@ -5,7 +5,7 @@ mod record;
 use clap::Args;
 use server::config::cluster::ClusterSettings;
 use server::config::peer_tls::PeerTlsSettings;
-use server::config::{Bytes, ConfigError, Durability, Options, Settings};
+use server::config::{Bytes, ConfigError, Durability, Options, Period, Settings};
 use server::synchrony::Mode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -55,6 +55,14 @@ pub struct ServeArgs {
     /// none [default: constant].
     #[arg(long, value_name = "NAME")]
     order: Option<String>,
+    /// How long an interactive transaction may send nothing while others wait for what it holds: 500ms,
+    /// 5s, 2m; 0 for no limit [default: 5s].
+    #[arg(long, value_name = "TIME")]
+    transaction_idle_timeout: Option<Period>,
+    /// How long an interactive transaction may last while others wait for what it holds; 0 for no limit
+    /// [default: 1m].
+    #[arg(long, value_name = "TIME")]
+    transaction_timeout: Option<Period>,
     /// Memory beyond which writes that grow are refused, such as 2gb; 0 for no limit [default:
     /// three quarters of what there is].
     #[arg(long, value_name = "SIZE")]
@@ -130,6 +138,8 @@ impl ServeArgs {
             durability: self.durability,
             cc: self.cc.clone(),
             order: self.order.clone(),
+            transaction_idle_timeout: self.transaction_idle_timeout,
+            transaction_timeout: self.transaction_timeout,
             maxmemory: self.maxmemory,
             maxclients: self.maxclients,
             metrics_port: self.metrics_port,

@@ -9,6 +9,7 @@ use crate::command::{Command, FromReply};
 use crate::error::{Error, Result, checked};
 use crate::retry::{Attempts, RetryPolicy};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use wire::resp::ClientReply;
 
 /// Bytes of queued writes that are sent before anything else asks for it.
@@ -19,6 +20,9 @@ const QUEUED_BYTES_MAX: usize = 1 << 20;
 pub struct TxOptions {
     readonly: bool,
     returning: bool,
+    strict: Option<bool>,
+    idle: Option<Duration>,
+    timeout: Option<Duration>,
     retry: Option<RetryPolicy>,
 }
 
@@ -37,6 +41,48 @@ impl TxOptions {
     pub fn returning(mut self) -> Self {
         self.returning = true;
         self
+    }
+
+    /// Whether nothing takes effect if a command is refused ([`Error::Refused`]). Otherwise the others take
+    /// effect ([`Error::WriteRefused`]). It is so for functions that are run until they commit, unless this
+    /// says otherwise, and not for [`Client::begin`].
+    #[must_use]
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.strict = Some(strict);
+        self
+    }
+
+    /// How long the program may send nothing while others wait for what the transaction holds, if not as
+    /// the server says; zero for no limit.
+    #[must_use]
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.idle = Some(timeout);
+        self
+    }
+
+    /// How long it may last while others wait for what it holds.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// The command that begins it.
+    fn begin(&self) -> Command {
+        let mode = match (self.readonly, self.returning) {
+            (true, _) => Some("READONLY"),
+            (false, true) => None,
+            (false, false) => Some("BLIND"),
+        };
+        let strict = (self.strict == Some(true) && !self.readonly).then_some("STRICT");
+        let mut begin = Command::new("TXN").arg("BEGIN").args(mode).args(strict);
+        let times = [("IDLE", self.idle), ("TIMEOUT", self.timeout)];
+        for (name, time) in times.into_iter().filter(|_| !self.readonly) {
+            if let Some(time) = time {
+                begin = begin.arg(name).arg(time.as_millis() as u64);
+            }
+        }
+        begin
     }
 
     /// Another retry policy than the client's.
@@ -105,12 +151,7 @@ impl State {
                 self.slot.push_number(number, out);
                 replies += 1;
             }
-            let mode = match (self.options.readonly, self.options.returning) {
-                (true, _) => Some("READONLY"),
-                (false, true) => None,
-                (false, false) => Some("BLIND"),
-            };
-            Command::new("TXN").arg("BEGIN").args(mode).encode(out);
+            self.options.begin().encode(out);
             replies += 1;
         }
         out.append(&mut self.queued);
@@ -394,6 +435,7 @@ impl Client {
         Fut: Future<Output = Result<T>>,
     {
         let policy = options.retry.clone().unwrap_or_else(|| self.options().retry.clone());
+        let options = TxOptions { strict: options.strict.or(Some(true)), ..options };
         let mut attempts = Attempts::new(&policy);
         let mut slot = self.slot().await?;
         let numbered = self.options().request_numbers && !options.readonly;

@@ -107,7 +107,8 @@ async fn size_and_add(client: &Client) -> client::Result<u64> {
         .await
 }
 
-const FIRST: &[&str] = &["CLIENT REQUEST me0 1", "TXN BEGIN BLIND", "COUNTER.ADD c 1", "SCARD s"];
+const FIRST: &[&str] =
+    &["CLIENT REQUEST me0 1", "TXN BEGIN BLIND STRICT", "COUNTER.ADD c 1", "SCARD s"];
 const LAST: &[&str] = &["SADD s x", "TXN COMMIT"];
 
 #[tokio::test]
@@ -123,8 +124,13 @@ async fn a_transaction_is_one_round_trip_per_awaited_operation_and_one_for_the_c
 
 #[tokio::test]
 async fn an_aborted_transaction_is_run_again_on_the_same_connection() {
-    const AGAIN: &[&str] =
-        &["TXN ABORT", "CLIENT REQUEST me0 1", "TXN BEGIN BLIND", "COUNTER.ADD c 1", "SCARD s"];
+    const AGAIN: &[&str] = &[
+        "TXN ABORT",
+        "CLIENT REQUEST me0 1",
+        "TXN BEGIN BLIND STRICT",
+        "COUNTER.ADD c 1",
+        "SCARD s",
+    ];
     let script = vec![
         Act::Answer(FIRST, "+OK\r\n+OK\r\n+QUEUED\r\n-TXNABORT try again\r\n"),
         Act::Answer(AGAIN, "+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n:8\r\n"),
@@ -154,7 +160,8 @@ async fn a_lost_commit_that_took_effect_is_not_repeated() {
 
 #[tokio::test]
 async fn a_lost_commit_that_took_no_effect_is_repeated_under_a_new_number() {
-    const NEW: &[&str] = &["CLIENT REQUEST me0 2", "TXN BEGIN BLIND", "COUNTER.ADD c 1", "SCARD s"];
+    const NEW: &[&str] =
+        &["CLIENT REQUEST me0 2", "TXN BEGIN BLIND STRICT", "COUNTER.ADD c 1", "SCARD s"];
     let then = vec![
         Act::Answer(NEW, "+OK\r\n+OK\r\n+QUEUED\r\n:9\r\n"),
         Act::Answer(LAST, "+QUEUED\r\n*2\r\n:1\r\n:1\r\n"),
@@ -215,6 +222,28 @@ async fn a_blind_transaction_that_was_discarded_says_why() {
     tx.tell(Command::new("SET").arg("k")).await.expect("it is queued");
     let result = tx.commit().await;
     assert_eq!(result, Err(Error::Refused("ERR wrong number of arguments".into())));
+}
+
+#[tokio::test]
+async fn a_run_is_undone_as_a_whole_and_how_others_wait_can_be_said() {
+    const ALL: &[&str] =
+        &["CLIENT REQUEST me0 1", "TXN BEGIN BLIND STRICT", "SET k 1", "TXN COMMIT"];
+    const BEGIN: &str = "TXN BEGIN BLIND IDLE 1500 TIMEOUT 0";
+    const LENIENT: &[&str] = &["CLIENT REQUEST me0 2", BEGIN, "SET k 1", "TXN COMMIT"];
+    let undone = "+OK\r\n+OK\r\n+QUEUED\r\n-EXECABORT Transaction discarded: WRONGTYPE\r\n";
+    let partly = "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n-WRONGTYPE no\r\n";
+    let script = vec![Act::Answer(ALL, undone), Act::Answer(LENIENT, partly)];
+    let (url, wrong) = reciter(vec![script]).await;
+    let client = client(&url).await;
+    let lenient = TxOptions::default().strict(false).idle_timeout(Duration::from_millis(1500));
+    let ways = [TxOptions::default(), lenient.timeout(Duration::ZERO)];
+    let mut results = Vec::new();
+    for way in ways {
+        results.push(client.run_with(way, |mut tx| async move { tx.set("k", 1).await }).await);
+    }
+    assert!(matches!(&results[0], Err(Error::Refused(line)) if line.contains("WRONGTYPE")));
+    assert!(matches!(&results[1], Err(Error::WriteRefused(_))), "{results:?}");
+    assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
 }
 
 #[tokio::test]

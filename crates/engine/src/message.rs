@@ -333,6 +333,12 @@ pub enum Body {
         /// The record's key.
         key: Blob,
     },
+    /// Which transactions hold a record. Answer: [`Answer::Reply`] with an array: how many wait, for how many
+    /// milliseconds the first of them, and the names of the transactions.
+    Holders {
+        /// The record's key.
+        key: Blob,
+    },
     /// What some wait for here, by the names of owners, and those for whom they wait, and so on. Answer:
     /// [`Answer::Reply`] with an array of waits, or nil if they are too many.
     Waits {
@@ -479,6 +485,7 @@ impl Body {
                 | Self::Stats
                 | Self::KeysInSlot { .. }
                 | Self::Waiting { .. }
+                | Self::Holders { .. }
                 | Self::Waits { .. }
         )
     }
@@ -638,10 +645,13 @@ pub enum Notice {
     Wound {
         /// The transaction that should give way.
         txn: TxnId,
-        /// Microseconds that the holder has been idle at the shard while others wait.
-        idle_us: u64,
         /// Age of the request that waits.
         by: Age,
+    },
+    /// Others have waited for a while for what this transaction holds, and still do.
+    Wanted {
+        /// The transaction.
+        txn: TxnId,
     },
     /// Answer with [`Body::ProbeAck`] to `shard` unless the transaction is decided already (then
     /// the decision is on its way and settles it).

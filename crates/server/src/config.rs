@@ -5,6 +5,7 @@
 
 pub mod cluster;
 pub mod peer_tls;
+mod period;
 #[cfg(test)]
 mod tests;
 
@@ -13,15 +14,15 @@ use crate::secret::Secret;
 use crate::synchrony::Mode;
 use crate::synchrony::record::{Record, RecordTo};
 use cluster::{ClusterOptions, ClusterSettings};
-use engine::gateway::Order;
-use engine::gateway::UserConfig;
 use engine::gateway::acl::Acl;
+use engine::gateway::{Order, Patience, UserConfig};
 use engine::limits::{
     CONNECTIONS_MAX, LOG_MEMORY_BYTES_LEAST, LOG_MEMORY_BYTES_MIN, SESSION_TIMEOUT_MS,
     SESSION_TIMEOUT_MS_ALLOWED, SHARDS_MAX, WORKERS_MAX,
 };
 use engine::limits::{LEADER_WAIT_MS, LEADER_WAIT_MS_ALLOWED};
 use engine::message::Concurrency;
+pub use period::Period;
 use serde::Deserialize;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -168,6 +169,10 @@ pub struct Settings {
     pub cc: Option<String>,
     /// How pipelines keep their order across shards, by name; see [`Order::named`].
     pub order: Option<String>,
+    /// How long an interactive transaction may send nothing while others wait for it; 0 for no limit.
+    pub transaction_idle_timeout: Option<Period>,
+    /// How long one may last while others wait for it.
+    pub transaction_timeout: Option<Period>,
     /// Memory for the data, beyond which writes that grow are refused; 0 for no limit.
     pub maxmemory: Option<Bytes>,
     /// Memory for logs, beside that for the data.
@@ -243,6 +248,10 @@ impl Settings {
             durability: self.durability.or(below.durability),
             cc: self.cc.or(below.cc),
             order: self.order.or(below.order),
+            transaction_idle_timeout: self
+                .transaction_idle_timeout
+                .or(below.transaction_idle_timeout),
+            transaction_timeout: self.transaction_timeout.or(below.transaction_timeout),
             maxmemory: self.maxmemory.or(below.maxmemory),
             maxmemory_log: self.maxmemory_log.or(below.maxmemory_log),
             maxclients: self.maxclients.or(below.maxclients),
@@ -292,6 +301,8 @@ pub struct Options {
     pub cc: String,
     /// How pipelines keep their order across shards.
     pub order: Order,
+    /// How long interactive transactions may keep others waiting.
+    pub patience: Patience,
     /// Memory for the data, beyond which writes that grow are refused; 0 for no limit.
     pub memory_limit_bytes: u64,
     /// Memory for logs, beside that for the data.
@@ -353,6 +364,9 @@ impl Options {
             let (names, order) = (Order::NAMES.join(", "), settings.order.unwrap_or_default());
             return Err(ConfigError::new(format!("order must be one of {names}, not '{order}'")));
         };
+        let patience =
+            period::patience(settings.transaction_idle_timeout, settings.transaction_timeout)
+                .map_err(ConfigError::new)?;
         let connections_max = settings.maxclients.unwrap_or(CONNECTIONS_MAX);
         if connections_max == 0 || connections_max > CONNECTIONS_MAX {
             return Err(ConfigError::new(format!(
@@ -406,6 +420,7 @@ impl Options {
             order,
             memory_limit_bytes,
             memory_log_bytes,
+            patience,
             connections_max,
             password: settings.password.filter(|password| !password.reveal().is_empty()),
             users: settings.users,

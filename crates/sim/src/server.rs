@@ -322,6 +322,7 @@ fn gateway_config(
         leader_wait_us: LEADER_WAIT_US,
         concurrency: shape.concurrency,
         order: shape.order,
+        patience: gateway::Patience::default(),
         version: "simulated",
         users: vec![everything()],
         require_auth: false,

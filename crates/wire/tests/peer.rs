@@ -151,6 +151,7 @@ fn about_locks() -> Vec<Parcel> {
     let ops = smallvec![op("lock.acquire lock lease 500 owner ann")];
     let wait = Body::Await { apply: Apply { ops, ..Apply::default() }, timeout_ms: 900 };
     let waiting = Body::Waiting { key: Blob::from("lock") };
+    let holders = Body::Holders { key: Blob::from("k") };
     let ops = smallvec![op("lock.pass {a} owner ann shared detect"), op("set {a}1 x")];
     let section = Body::Await { apply: Apply { ops, ..Apply::default() }, timeout_ms: 0 };
     let alone = |words| {
@@ -168,8 +169,10 @@ fn about_locks() -> Vec<Parcel> {
     ];
     let waits = Body::Waits { names: vec![Blob::from("ann"), Blob::from("ben")] };
     let end = Body::EndCircle { told: Blob::from("ann waits for x behind ben") };
-    let bodies = [Body::Apply(write), wait, section, waiting, elects, observes, meets, waits, end];
-    bodies.map(asked).into_iter().chain(told.map(answered)).collect()
+    let asks = [waiting, holders, waits];
+    let waiters = [wait, section, elects, observes, meets];
+    let bodies = [Body::Apply(write), end].into_iter().chain(asks).chain(waiters);
+    bodies.map(asked).chain(told.map(answered)).collect()
 }
 
 #[test]

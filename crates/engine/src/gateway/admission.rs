@@ -9,7 +9,7 @@
 
 use super::Gateway;
 use super::api::SessionId;
-use crate::limits::{ADMITTED_MAX, ADMITTED_MIN, PARKED_US_MAX};
+use crate::limits::{ADMITTED_MAX, ADMITTED_MIN, IDLE_LOAD_US, PARKED_US_MAX};
 use std::collections::VecDeque;
 
 /// Ended transactions after which the limit is looked at again.
@@ -28,6 +28,8 @@ const BEGINNING: usize = 128;
 pub(super) struct Admission {
     limit: usize,
     active: usize,
+    /// Those that count, each with the time when it was looked at last (µs), and the jobs of some that are over.
+    running: VecDeque<(u64, u64)>,
     /// With the time when each begins at the latest (µs); those that were aborted go first.
     again: VecDeque<(u64, SessionId)>,
     fresh: VecDeque<(u64, SessionId)>,
@@ -40,14 +42,33 @@ pub(super) struct Admission {
 impl Default for Admission {
     fn default() -> Self {
         let (again, fresh) = Default::default();
-        Self { limit: BEGINNING, active: 0, again, fresh, ended: 0, waits: 0, bound: false }
+        let running = VecDeque::new();
+        let limit = BEGINNING;
+        Self { limit, active: 0, running, again, fresh, ended: 0, waits: 0, bound: false }
     }
 }
 
 impl Admission {
-    /// A transaction has begun.
-    pub fn begun(&mut self) {
+    /// A transaction has begun, or begins to count again.
+    pub fn begun(&mut self, now_us: u64, job: u64) {
         self.active += 1;
+        self.running.push_back((now_us, job));
+    }
+
+    /// The one that was not looked at for longest, if it is time for that: it is said next what comes of it.
+    pub fn oldest(&mut self, now_us: u64) -> Option<u64> {
+        let due = self.running.front().is_some_and(|(us, _)| us + IDLE_LOAD_US <= now_us);
+        if due { self.running.pop_front().map(|(_, job)| job) } else { None }
+    }
+
+    /// It goes on counting.
+    pub fn stays(&mut self, now_us: u64, job: u64) {
+        self.running.push_back((now_us, job));
+    }
+
+    /// It does not count any more, until its client sends something.
+    pub fn discounted(&mut self) {
+        self.active -= 1;
     }
 
     /// A request of a transaction waits for locks.
@@ -60,9 +81,9 @@ impl Admission {
         self.waits += ABORT_WAITS;
     }
 
-    /// A transaction is over.
-    pub fn ended(&mut self) {
-        self.active -= 1;
+    /// A transaction is over, which has counted or not.
+    pub fn ended(&mut self, counted: bool) {
+        self.active -= usize::from(counted);
         self.ended += 1;
         if self.ended < WINDOW {
             return;
@@ -102,7 +123,9 @@ impl Admission {
     /// When somebody has waited long enough, in microseconds.
     pub fn next_timeout(&self) -> Option<u64> {
         let fronts = [self.again.front(), self.fresh.front()];
-        fronts.into_iter().flatten().map(|(until_us, _)| *until_us).min()
+        let look = self.running.front().map(|(us, _)| us + IDLE_LOAD_US);
+        let due = fronts.into_iter().flatten().map(|(until_us, _)| *until_us).min()?;
+        Some(look.map_or(due, |look| look.min(due)))
     }
 
     /// Sessions that are held back.
@@ -114,6 +137,7 @@ impl Admission {
 impl Gateway {
     /// Whether the session may begin a transaction now. If not, it will be resumed.
     pub(super) fn admit(&mut self, id: SessionId) -> bool {
+        self.discount_idle();
         if !self.config.concurrency.deferred {
             return true;
         }
@@ -133,6 +157,7 @@ impl Gateway {
 
     /// Lets the next session begin its transaction, if there is room.
     pub(super) fn admit_next(&mut self) -> bool {
+        self.discount_idle();
         let Some(id) = self.admission.next(self.now.mono_us) else { return false };
         if let Some(session) = self.sessions.get_mut(id.0) {
             (session.parked, session.admitted) = (false, true);
@@ -148,11 +173,11 @@ mod tests {
 
     fn end_a_window(admission: &mut Admission, waits: u32) {
         for _ in 0..WINDOW {
-            admission.begun();
+            admission.begun(0, 0);
         }
         (0..waits).for_each(|_| admission.waits());
         for _ in 0..WINDOW {
-            admission.ended();
+            admission.ended(true);
         }
     }
 
@@ -160,7 +185,7 @@ mod tests {
     fn the_limit_follows_the_waits() {
         let mut admission = Admission::default();
         for _ in 0..100 {
-            (0..500).for_each(|_| admission.begun());
+            (0..500).for_each(|_| admission.begun(0, 0));
             end_a_window(&mut admission, WINDOW);
             admission.active = 0;
         }
@@ -177,13 +202,13 @@ mod tests {
     #[test]
     fn those_that_gave_way_begin_first_and_nobody_waits_for_long() {
         let mut admission = Admission { limit: 1, ..Admission::default() };
-        admission.begun();
+        admission.begun(0, 0);
         admission.park(10, SessionId(1), false);
         admission.park(20, SessionId(2), true);
         assert_eq!(admission.next(0), None);
-        assert_eq!(admission.next_timeout(), Some(10));
+        assert_eq!(admission.next_timeout(), Some(10), "before anybody is looked at");
         assert_eq!(admission.next(10), Some(SessionId(1)));
-        admission.ended();
+        admission.ended(true);
         assert_eq!(admission.next(10), Some(SessionId(2)));
         assert_eq!((admission.next(100), admission.parked()), (None, 0));
     }

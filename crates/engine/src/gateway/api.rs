@@ -3,6 +3,7 @@
 use super::topology::Members;
 use crate::coordination::{self, Code, Event, Password, Zxid};
 use crate::level::Level;
+use crate::limits::{IDLE_HOLDER_US_MAX, LASTING_HOLDER_US_MAX};
 use crate::message::{Concurrency, GatewayId, Request, RequestId, ShardId};
 use adt::{Blob, Op, Reply};
 use std::collections::BTreeMap;
@@ -73,6 +74,8 @@ pub struct Config {
     pub concurrency: Concurrency,
     /// How pipelines keep their order across shards.
     pub order: Order,
+    /// How long interactive transactions may keep others waiting.
+    pub patience: Patience,
     /// Version of the product, for `INFO` and `HELLO`.
     pub version: &'static str,
     /// Users. A server without authentication has one that is called `default` and has no password.
@@ -87,6 +90,21 @@ pub struct Config {
     pub settings: BTreeMap<String, String>,
     /// From which choices are made that a client may not foresee (which key `RANDOMKEY` gives).
     pub seed: u64,
+}
+
+/// How long an interactive transaction may keep others waiting, in microseconds; nought for no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Since its client has sent something.
+    pub idle_us: u64,
+    /// Since it has begun.
+    pub lasts_us: u64,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { idle_us: IDLE_HOLDER_US_MAX, lasts_us: LASTING_HOLDER_US_MAX }
+    }
 }
 
 /// How commands that a session sends without waiting for replies keep their order, if they go to several
@@ -300,6 +318,8 @@ pub enum Question {
     Patterns,
     /// What the gateway has counted. Answer: [`Knowledge::Stats`].
     Stats,
+    /// Transactions by the names under which shards know them. Answer: [`Knowledge::Lines`].
+    Transactions,
 }
 
 /// What the gateways of one server tell each other about locks that one of them keeps for the clients of all

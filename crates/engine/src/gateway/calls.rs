@@ -31,6 +31,8 @@ pub(super) enum Then {
     Attempt(Box<Blocking>, usize),
     /// Locks of its own for what the transaction shared: then it leaves the leases.
     Upgrade(Vec<(u64, Option<Reply>)>),
+    /// Whether deferred writes are allowed: then the transaction commits.
+    Checked,
 }
 
 /// Sends one early access of a transaction.
@@ -203,6 +205,22 @@ impl Gateway {
         }
     }
 
+    /// Locks for deferred writes, with the answer whether their keys' values allow them.
+    pub(super) fn call_checks(&mut self, job: u64, writes: Vec<(Blob, Vec<Op>)>) {
+        let Some((call, txn, mail)) = self.new_call(job, None, writes.len(), Then::Checked) else {
+            return;
+        };
+        for (index, (key, mut own)) in (0..).zip(writes) {
+            let Some(op) = own.pop() else { continue };
+            let shard = mail.shard_of(&key);
+            txn.touch(shard);
+            let body = Body::Lock { txn: txn.id, key, op, own, observed: false };
+            let pending = Pending::Access { job, call, index, blocked: false };
+            let token = mail.ask(shard, pending, body);
+            txn.tokens.push(token);
+        }
+    }
+
     /// An early access is answered.
     pub(super) fn accessed(
         &mut self,
@@ -274,6 +292,7 @@ impl Gateway {
                 }
                 self.upgraded(job);
             }
+            Then::Checked => self.checked(job, replies),
         }
     }
 
@@ -340,8 +359,12 @@ impl Gateway {
                 } else {
                     reply
                 };
+                let refused = reply.is_error();
                 if let Some(target) = target {
                     self.finish(target, reply);
+                }
+                if refused {
+                    self.discard_strict(job);
                 }
             }
         }

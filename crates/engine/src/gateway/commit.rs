@@ -70,9 +70,10 @@ impl Gateway {
         }
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
         txn.stage = Stage::Upgrading;
-        if txn.calls.len() > 0 {
+        if txn.calls.len() > 0 || self.checks_first(job) {
             return;
         }
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
         let mail = &mut self.mail;
         let mut parts = parts(txn, |key| mail.shard_of(key));
         if mail.ways.is_some() {

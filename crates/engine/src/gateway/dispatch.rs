@@ -277,7 +277,7 @@ impl Gateway {
     pub(super) fn refuse(&mut self, id: SessionId, error: ErrorReply) {
         match self.sessions.get_mut(id.0).map(|session| &mut session.mode) {
             Some(Mode::Multi(multi)) => multi.failed = true,
-            Some(&mut Mode::Interactive(job)) => self.discard_blind(job),
+            Some(&mut Mode::Interactive(job)) => self.discard_open(job),
             _ => {}
         }
         self.reply(id, error.into());

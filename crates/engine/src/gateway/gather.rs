@@ -2,6 +2,7 @@
 
 use super::api::{Knowledge, Output, PeerMessage, Question};
 use super::mail::{Pending, Target};
+use super::open::holders_reply;
 use super::shardmap::written;
 use super::ways::indefinite;
 use super::{Gateway, GatewayStats, Job, client_list, info, pubsub};
@@ -42,6 +43,8 @@ pub(super) enum What {
     Info(info::Wanted),
     /// `CLIENT LIST`.
     Clients,
+    /// `TXN HOLDERS`.
+    Holders,
     /// `CLIENT KILL` in its old form.
     KilledOne,
     /// `CLIENT UNBLOCK`: 1 if anybody was waiting.
@@ -201,12 +204,10 @@ impl Gateway {
                 scan_reply(reply, shard, self.mail.routes.shards())
             }
             What::Info(wanted) => self.info_reply(&wanted, &stats, knowledge),
-            What::Clients => {
-                let lines = knowledge.into_iter().filter_map(|k| match k {
-                    Knowledge::Lines(lines) => Some(lines),
-                    _ => None,
-                });
-                Reply::Text(client_list::text(lines.flatten().collect()))
+            What::Clients => Reply::Text(client_list::text(lines(knowledge))),
+            What::Holders => {
+                let told = replies.into_iter().next().unwrap_or_else(no_answer);
+                holders_reply(told, &lines(knowledge))
             }
             What::Channels => pubsub::channels_reply(names(knowledge)),
             What::Patterns => pubsub::numpat_reply(names(knowledge)),
@@ -245,6 +246,14 @@ impl Gateway {
         };
         info::reply(&sources, wanted)
     }
+}
+
+fn lines(knowledge: Vec<Knowledge>) -> Vec<(u64, String)> {
+    let lines = knowledge.into_iter().filter_map(|known| match known {
+        Knowledge::Lines(lines) => Some(lines),
+        _ => None,
+    });
+    lines.flatten().collect()
 }
 
 /// The shard's leader was lost before it answered.

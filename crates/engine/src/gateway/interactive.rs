@@ -9,6 +9,7 @@ use super::connection::request_id;
 use super::data::long_key;
 use super::dispatch::Handled;
 use super::mail::{Pending, Target, WHOLE};
+use super::open::{Open, Wish};
 use super::readonly::Intervals;
 use super::session::{Mode, Session};
 use super::txn::{Cause, Role, Txn};
@@ -26,19 +27,18 @@ fn in_transaction(name: &str) -> ErrorReply {
 }
 
 impl Gateway {
-    /// `TXN BEGIN [READONLY] [BLIND]`, `TXN COMMIT`, `TXN ABORT`, `TXN RESOLVE name number`.
+    /// `TXN BEGIN [READONLY] [BLIND] [STRICT] [IDLE ms] [TIMEOUT ms]`, `TXN COMMIT`, `TXN ABORT`,
+    /// `TXN HOLDERS key`, `TXN RESOLVE name number`.
     pub(super) fn txn_command(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
         let one_word = args.len() == 2;
         if args.is(1, "BEGIN") {
-            let mut options = (false, false);
-            for i in 2..args.len() {
-                match () {
-                    () if args.is(i, "READONLY") => options.0 = true,
-                    () if args.is(i, "BLIND") => options.1 = true,
-                    () => return ErrorReply::syntax().into(),
-                }
-            }
-            return self.begin_interactive(id, options.0, options.1);
+            return match Wish::parse(args, self.config.patience) {
+                Ok(wish) => self.begin_interactive(id, wish),
+                Err(error) => error.into(),
+            };
+        }
+        if args.is(1, "HOLDERS") {
+            return self.txn_holders(id, args);
         }
         if args.is(1, "RESOLVE") {
             return self.resolve(id, args);
@@ -48,7 +48,7 @@ impl Gateway {
             () if args.is(1, "ABORT") && one_word => self.give_up_interactive(id),
             () => {
                 let text = "unknown subcommand or wrong number of words; try TXN BEGIN, TXN COMMIT, \
-                            TXN ABORT or TXN RESOLVE name number";
+                            TXN ABORT, TXN HOLDERS key or TXN RESOLVE name number";
                 ErrorReply::err(text).into()
             }
         }
@@ -74,7 +74,7 @@ impl Gateway {
         Handled::Later
     }
 
-    fn begin_interactive(&mut self, id: SessionId, readonly: bool, blind: bool) -> Handled {
+    fn begin_interactive(&mut self, id: SessionId, wish: Wish) -> Handled {
         let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
         if matches!(session.mode, Mode::Interactive(_)) {
             return ErrorReply::err("TXN calls can not be nested").into();
@@ -85,6 +85,7 @@ impl Gateway {
         if !session.queue.is_empty() {
             return Handled::Hold;
         }
+        let Wish { readonly, blind, .. } = wish;
         let lockless = readonly && self.config.concurrency.deferred;
         if !lockless && !self.admit(id) {
             return Handled::Hold;
@@ -102,8 +103,10 @@ impl Gateway {
             let role = Role::Interactive { blind, readonly, commit: None };
             let mut open = Txn::new(txn, id, role);
             open.request = request;
-            self.admission.begun();
-            self.add_txn(open)
+            open.open = Some(Open::new(wish, self.now.mono_us));
+            let job = self.add_txn(open);
+            self.admission.begun(self.now.mono_us, job);
+            job
         };
         self.mail.stats.interactive += 1;
         if let Some(session) = self.sessions.get_mut(id.0) {
@@ -173,6 +176,7 @@ impl Gateway {
         spec: &'static CommandSpec,
         args: &Args<'_>,
     ) -> bool {
+        self.counts_again(job);
         let Handler::Data(parse) = spec.handler else {
             if ["fence", "lock.section"].contains(&spec.name) {
                 let name = spec.name.to_ascii_uppercase();
@@ -211,12 +215,13 @@ impl Gateway {
     }
 
     /// A command was refused. A blind transaction cannot go on without it: its client may have
-    /// sent the commit already, without looking at the replies.
-    pub(super) fn discard_blind(&mut self, job: u64) {
-        if let Some(Job::Txn(txn)) = self.jobs.get(job)
-            && matches!(txn.role, Role::Interactive { blind: true, .. })
-        {
-            self.abort(job, Cause::Discarded);
+    /// sent the commit already, without looking at the replies. A strict one does not.
+    pub(super) fn discard_open(&mut self, job: u64) {
+        match self.jobs.get(job) {
+            Some(Job::Txn(txn)) if matches!(txn.role, Role::Interactive { blind: true, .. }) => {
+                self.abort(job, Cause::Discarded);
+            }
+            _ => self.discard_strict(job),
         }
     }
 

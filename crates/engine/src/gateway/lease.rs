@@ -10,9 +10,8 @@
 //! it for itself first and leaves.
 
 use super::mail::Pending;
-use super::txn::{Cause, Role};
+use super::txn::{Cause, Txn};
 use super::{Gateway, Job};
-use crate::limits::IDLE_HOLDER_US_MAX;
 use crate::message::{Age, Answer, Body, KeyedOp, ShardId, TxnId};
 use adt::{Blob, Op, Reply, Timestamp};
 use smallvec::SmallVec;
@@ -193,7 +192,7 @@ impl Gateway {
     }
 
     /// Somebody waits for a lease.
-    pub(super) fn wound_lease(&mut self, id: TxnId, idle_us: u64, by: Age) {
+    pub(super) fn wound_lease(&mut self, id: TxnId, by: Age) {
         let Some(lease) = self.lease_ids.get(&id).and_then(|&n| self.leases.get_mut(n)) else {
             return;
         };
@@ -204,13 +203,22 @@ impl Gateway {
                 continue;
             }
             txn.wounded = true;
-            let in_commit = !matches!(txn.role, Role::Interactive { commit: None, .. });
             if txn.blocked > 0 {
                 self.abort(job, Cause::Wounded);
-            } else if idle_us > IDLE_HOLDER_US_MAX && txn.tokens.is_empty() && !in_commit {
-                self.abort(job, Cause::Idle);
             }
         }
+    }
+
+    /// The transactions that hold what `id` does: that one, or the members of a lease.
+    pub(super) fn holders_of(&self, id: TxnId) -> Vec<u64> {
+        let lease = self.lease_ids.get(&id).and_then(|&number| self.leases.get(number));
+        let alone = self.txns.get(&id).copied();
+        alone.into_iter().chain(lease.into_iter().flat_map(|l| l.members.clone())).collect()
+    }
+
+    /// The leases that a transaction is a member of.
+    pub(super) fn leases_of<'a>(&'a self, txn: &'a Txn) -> impl Iterator<Item = TxnId> {
+        txn.leases.iter().filter_map(|(number, _)| self.leases.get(*number)).map(|lease| lease.id)
     }
 
     /// Before a transaction writes keys whose locks it shares, it locks them for itself.

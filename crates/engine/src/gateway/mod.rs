@@ -34,6 +34,7 @@ mod lease;
 mod mail;
 mod multi;
 mod near;
+mod open;
 mod overview;
 mod publish;
 pub mod pubsub;
@@ -60,7 +61,7 @@ mod work;
 
 pub use api::{
     Admin, ClientFilter, Config, CoordinationClient, Facts, GatewayStats, Knowledge, NearWord,
-    Opening, Order, Output, PeerMessage, Question, Said, SessionId, UserConfig,
+    Opening, Order, Output, Patience, PeerMessage, Question, Said, SessionId, UserConfig,
 };
 pub use overview::{MachineSeen, Overview, ShardSeen};
 pub use topology::Members;

@@ -107,6 +107,7 @@ impl Gateway {
                 Knowledge::Counts(counts.collect())
             }
             Question::Patterns => Knowledge::Names(self.pubsub.patterns()),
+            Question::Transactions => Knowledge::Lines(self.transaction_lines()),
             Question::Stats => Knowledge::Stats(Box::new(self.stats().clone())),
         }
     }

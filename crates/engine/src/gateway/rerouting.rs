@@ -179,7 +179,10 @@ impl Gateway {
     fn place_of(&self, here: ShardId, body: &Body) -> Place {
         let mut shards: Set<ShardId> = Set::default();
         match body {
-            Body::Read { key, .. } | Body::Version { key } | Body::Waiting { key } => {
+            Body::Read { key, .. }
+            | Body::Version { key }
+            | Body::Waiting { key }
+            | Body::Holders { key } => {
                 shards.insert(self.mail.shard_of(key));
             }
             Body::Snapshot { ops, .. } => {

@@ -170,7 +170,8 @@ impl Gateway {
 
     fn notice(&mut self, token: u64, notice: Notice) {
         match notice {
-            Notice::Wound { txn, idle_us, by } => self.wound(txn, idle_us, by),
+            Notice::Wound { txn, by } => self.wound(txn, by),
+            Notice::Wanted { txn } => self.wanted(txn),
             Notice::Probe { txn, shard } => self.probed(txn, shard),
             Notice::Blocked { .. } => match self.mail.pending.get_mut(token) {
                 Some(Pending::Access { job, blocked, .. } | Pending::Vote { job, blocked, .. }) => {

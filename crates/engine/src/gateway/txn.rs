@@ -8,6 +8,7 @@
 use super::api::SessionId;
 use super::calls::Call;
 use super::mail::{Mail, Target};
+use super::open::Open;
 use super::slab::Slab;
 use super::unled::Unled;
 use super::work::{Finish, Form, Program, Step, Work};
@@ -70,6 +71,8 @@ pub(super) struct Txn {
     pub replies_lost: bool,
     /// What makes the reply out of those of its reads, for a snapshot that is read under locks.
     pub reread: Option<Finish>,
+    /// What only transactions have whose client sends one command after the other.
+    pub open: Option<Box<Open>>,
 }
 
 /// Who says what the transaction does.
@@ -108,8 +111,10 @@ pub(super) struct Touched {
 pub(super) enum Cause {
     /// An older transaction waits for it while it waits itself.
     Wounded,
-    /// It sat idle while others waited for it.
-    Idle,
+    /// It sent nothing for longer than this, in milliseconds, while others waited for it.
+    Idle(u64),
+    /// It has lasted for longer than this, in milliseconds, and others waited for it.
+    Lasted(u64),
     /// A shard refused.
     Refused(Refusal),
     /// What it had read has changed.
@@ -134,14 +139,21 @@ impl Cause {
 
     /// The error for the client.
     pub fn error(self) -> ErrorReply {
+        let overdue = |what: &str, ms: u64, setting: &str| {
+            let s = ms as f64 / 1000.0;
+            format!("{what} for more than {s} s ({setting}) while others waited for what it holds")
+        };
         let why = match self {
-            Self::Wounded => "an older transaction needs what it holds",
-            Self::Idle => "it was idle while others waited for what it holds",
-            Self::Refused(Refusal::Conflict) => "another transaction holds what it needs",
-            Self::Refused(Refusal::LocksLost) => "its locks were lost",
-            Self::Refused(Refusal::Frozen) => "a backup begins just now",
-            Self::Refused(Refusal::Moved) => "what it needs goes to a new shard just now",
-            Self::Changed => "what it had read was changed",
+            Self::Wounded => "an older transaction needs what it holds".to_owned(),
+            Self::Idle(ms) => {
+                overdue("its client had sent nothing", ms, "transaction_idle_timeout")
+            }
+            Self::Lasted(ms) => overdue("it had lasted", ms, "transaction_timeout"),
+            Self::Refused(Refusal::Conflict) => "another transaction holds what it needs".into(),
+            Self::Refused(Refusal::LocksLost) => "its locks were lost".into(),
+            Self::Refused(Refusal::Frozen) => "a backup begins just now".into(),
+            Self::Refused(Refusal::Moved) => "what it needs goes to a new shard just now".into(),
+            Self::Changed => "what it had read was changed".into(),
             Self::Discarded => return discarded(),
             Self::Unled(unled) => return unled.error(),
             Self::Refused(Refusal::Busy) => {
@@ -185,6 +197,7 @@ impl Txn {
             asked_us: 0,
             replies_lost: false,
             reread: None,
+            open: None,
         }
     }
 
@@ -259,9 +272,9 @@ impl Gateway {
     pub(super) fn drop_txn(&mut self, job: u64) -> Option<Box<Txn>> {
         let Some(Job::Txn(txn)) = self.jobs.remove(job) else { return None };
         self.txns.swap_remove(&txn.id);
-        if matches!(txn.role, Role::Interactive { .. }) {
+        if let Some(open) = &txn.open {
             self.mail.stats.interactive -= 1;
-            self.admission.ended();
+            self.admission.ended(open.counts);
         }
         Some(txn)
     }
@@ -416,21 +429,15 @@ impl Gateway {
     }
 
     /// An older transaction waits for what `id` holds.
-    pub(super) fn wound(&mut self, id: TxnId, idle_us: u64, by: Age) {
+    pub(super) fn wound(&mut self, id: TxnId, by: Age) {
         self.mail.stats.wounds += 1;
         let Some(&job) = self.txns.get(&id) else {
-            return self.wound_lease(id, idle_us, by);
+            return self.wound_lease(id, by);
         };
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
         txn.wounded = true;
-        let interactive = matches!(txn.role, Role::Interactive { commit: None, .. });
         if txn.blocked > 0 {
             self.abort(job, Cause::Wounded);
-        } else if interactive
-            && txn.tokens.is_empty()
-            && idle_us > crate::limits::IDLE_HOLDER_US_MAX
-        {
-            self.abort(job, Cause::Idle);
         }
     }
 

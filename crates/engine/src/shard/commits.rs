@@ -219,7 +219,7 @@ impl Shard {
     /// What had to wait was carried out, or has moved: others hear of it.
     pub(super) fn carried_out(&mut self, now: Now) {
         self.wake_blocked(now);
-        self.pass_blame_on(now);
+        self.pass_blame_on();
     }
 
     fn wake_blocked(&mut self, now: Now) {
@@ -233,7 +233,7 @@ impl Shard {
     }
 
     /// Who waits for a committed transaction that must wait for others waits for these as well.
-    fn pass_blame_on(&mut self, now: Now) {
+    fn pass_blame_on(&mut self) {
         let moved = self.state.take_moved();
         if moved.is_empty() {
             return;
@@ -253,7 +253,7 @@ impl Shard {
             let behind = self.state.decided_behind(txn);
             if behind.iter().any(|decided| self.state.is_unit(*decided)) {
                 // At other shards, others of its stream may hold up what the transaction waits for there.
-                self.wound(now, txn, Age::OLDEST);
+                self.wound(txn, Age::OLDEST);
                 continue;
             }
             if oldest.is_none_or(|oldest| txn.age <= oldest) {
@@ -261,7 +261,7 @@ impl Shard {
             }
             let ages = behind.into_iter().filter_map(|decided| self.oldest_behind(decided));
             if let Some(age) = ages.min().filter(|age| *age < txn.age) {
-                self.wound(now, txn, age);
+                self.wound(txn, age);
             }
         }
     }

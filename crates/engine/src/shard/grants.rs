@@ -5,7 +5,7 @@ use super::requests::Known;
 use super::streams::{RECOVERY, is_own};
 use super::{Shard, Target, TargetKind, Txn, Waiter};
 use crate::entry::{Apply, LogRecord};
-use crate::limits::{IDLE_HOLDER_US_MAX, LOCK_WAITERS_MAX, UNITS_STUCK_US};
+use crate::limits::{LOCK_WAITERS_MAX, UNITS_STUCK_US, WANTED_AFTER_US};
 use crate::message::{
     Age, Answer, Body, GatewayId, Guard, Notice, Now, Refusal, Request, Token, TxnId, Version,
 };
@@ -43,9 +43,12 @@ pub(super) fn claims_of(body: &Body) -> Claims {
         Body::Snapshot { ops, .. } => {
             ops.iter().map(|(k, op)| (k.clone(), Claim::new(op.clone(), Class::Passing))).collect()
         }
-        Body::Lock { key, op, observed, .. } => {
+        // Writes that nobody is told of are locked together: whether all are possible depends on each.
+        Body::Lock { key, op, own, observed, .. } => {
             let observed = *observed || !op.is_write();
-            smallvec![(key.clone(), Claim::new(op.clone(), Class::Early { observed }))]
+            let claim = |op: &Op| (key.clone(), Claim::new(op.clone(), Class::Early { observed }));
+            let own = own.iter().filter(|_| !observed);
+            own.chain([op]).map(claim).collect()
         }
         Body::Apply(apply) | Body::Await { apply, .. } => {
             let mut claims = ops(apply, Class::Apply);
@@ -245,11 +248,11 @@ impl Shard {
             self.notice(gateway, token, Notice::Blocked { txn });
         }
         self.waiters.insert(id, Box::new(Waiter { age, since_us: now.mono_us, claims, request }));
-        self.wound_for(now, id);
+        self.wound_for(id);
     }
 
     /// Lets younger holders that the waiter is blocked by know that they should give way.
-    pub(super) fn wound_for(&mut self, now: Now, id: WaiterId) {
+    pub(super) fn wound_for(&mut self, id: WaiterId) {
         let Some(waiter) = self.waiters.get(&id) else { return };
         let (age, own) = (waiter.age, txn_of(&waiter.request.body));
         let mut hints: Vec<TxnId> = Vec::new();
@@ -270,38 +273,46 @@ impl Shard {
             (txn.age > age || txn.is_lease()) && Some(*txn) != own && !told
         });
         for txn in hints {
-            self.wound(now, txn, age);
+            self.wound(txn, age);
         }
     }
 
-    pub(super) fn wound(&mut self, now: Now, txn: TxnId, by: Age) {
+    pub(super) fn wound(&mut self, txn: TxnId, by: Age) {
         let Some(holder) = self.txns.get(&txn) else { return };
-        let idle_us = now.mono_us.saturating_sub(holder.touched_us);
         let gateway = holder.gateway;
         self.wounded.insert(txn, by);
         self.stats.wounds += 1;
-        self.notice(gateway, Token::default(), Notice::Wound { txn, idle_us, by });
+        self.notice(gateway, Token::default(), Notice::Wound { txn, by });
     }
 
-    /// Transactions that hold what others wait for and have been silent too long are told again.
-    pub(super) fn remind_idle_holders(&mut self, now: Now) {
+    /// Transactions that hold what others have waited for are told so, as long as these wait.
+    pub(super) fn tell_wanted(&mut self, now: Now) {
         if self.waiters.is_empty() {
             return;
         }
-        let idle: Vec<TxnId> = self
-            .txns
-            .iter()
-            .filter(|(_, txn)| {
-                txn.waiters.is_empty()
-                    && !txn.prepared
-                    && now.mono_us.saturating_sub(txn.touched_us) > IDLE_HOLDER_US_MAX
-                    && txn.keys.iter().any(|key| self.locks.first(key).is_some())
-            })
-            .map(|(id, _)| *id)
-            .collect();
-        for txn in idle {
-            self.wound(now, txn, Age::OLDEST);
+        let long = |waiter: WaiterId| {
+            let waiter = self.waiters.get(&waiter);
+            waiter.is_some_and(|waiter| now.mono_us >= waiter.since_us + WANTED_AFTER_US)
+        };
+        let wanted = |txn: &Txn| txn.keys.iter().any(|key| self.locks.first(key).is_some_and(long));
+        let holders = self.txns.iter().filter(|(_, txn)| !txn.prepared && wanted(txn));
+        let holders: Vec<_> = holders.map(|(id, txn)| (txn.gateway, *id)).collect();
+        for (gateway, txn) in holders {
+            self.notice(gateway, Token::default(), Notice::Wanted { txn });
         }
+    }
+
+    /// Who holds a record: how many wait, for how many milliseconds the first, and the transactions.
+    pub(super) fn told_holders(&self, now: Now, key: &Blob) -> Reply {
+        let queue = self.locks.queue(key);
+        let first = queue.first().and_then(|waiter| self.waiters.get(waiter));
+        let waited_us = first.map_or(0, |waiter| now.mono_us.saturating_sub(waiter.since_us));
+        let names = self.locks.holders(key).map(|txn| Reply::bulk(txn.to_string()));
+        Reply::Array(vec![
+            Reply::Int(queue.len() as i64),
+            Reply::Int((waited_us / 1000) as i64),
+            Reply::Array(names.collect()),
+        ])
     }
 
     /// Transactions that have waited long for units of pipelines are refused: what the units wait for, at
@@ -386,14 +397,14 @@ impl Shard {
         if txn.is_lease() {
             // The oldest of those who wait for it counts, though they are younger than the lease.
             for waiter in self.locks.queue(&key) {
-                self.wound_for(now, waiter);
+                self.wound_for(waiter);
                 if self.wounded.contains_key(&txn) {
                     break;
                 }
             }
         }
         let reply = if op.is_write() && !observed {
-            Reply::Status("QUEUED")
+            self.check_early(now, &key, own.iter().chain([&op]))
         } else {
             self.answer_early(now, &key, &op, &own)
         };
@@ -414,6 +425,19 @@ impl Shard {
             record::apply(&mut scratch, earlier, &ctx);
         }
         record::apply(&mut scratch, op, &ctx)
+    }
+
+    /// Whether writes are all possible on the committed state: `QUEUED`, or the first error.
+    fn check_early<'a>(
+        &mut self,
+        now: Now,
+        key: &Blob,
+        writes: impl Iterator<Item = &'a Op>,
+    ) -> Reply {
+        let ctx = self.ctx(now);
+        let mut scratch = self.state.get(key).cloned();
+        let mut replies = writes.map(|op| record::apply(&mut scratch, op, &ctx));
+        replies.find(Reply::is_error).unwrap_or(Reply::Status("QUEUED"))
     }
 
     fn grant_prepare(&mut self, now: Now, request: Request, claims: Claims) {
@@ -579,7 +603,7 @@ impl Shard {
             }
         }
         if let Some(first) = self.locks.first(key) {
-            self.wound_for(now, first);
+            self.wound_for(first);
         }
     }
 

@@ -269,6 +269,13 @@ impl LockTable {
             .map(|(_, h)| (h.txn, &h.claim))
     }
 
+    /// The transactions that hold `key`, each once.
+    pub fn holders(&self, key: &[u8]) -> impl Iterator<Item = TxnId> {
+        let holders = self.records.get(key).map_or(&[][..], |lock| &lock.holders);
+        let is_first = |at: usize| holders[..at].iter().all(|h| h.txn != holders[at].txn);
+        (0..holders.len()).filter(move |at| is_first(*at)).map(|at| holders[at].txn)
+    }
+
     /// Age of the oldest request that waits for what `txn` holds on `key`.
     pub fn oldest_behind(
         &self,

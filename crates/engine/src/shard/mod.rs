@@ -382,10 +382,10 @@ impl Shard {
         due.chain(self.cut_timeout()).min()
     }
 
-    /// Does what is due by time: expiry, and reminders to idle transactions that others wait for.
+    /// Does what is due by time: expiry, and word to transactions that others have waited for.
     pub fn tick(&mut self, now: Now) {
         self.reap_due(now);
-        self.remind_idle_holders(now);
+        self.tell_wanted(now);
         self.find_orphans(now);
         self.tick_streams(now);
         self.refuse_stuck(now);

@@ -171,6 +171,7 @@ impl Shard {
                 })
             }
             Body::Waiting { key } => self.told_waiting(now, key),
+            Body::Holders { key } => self.told_holders(now, key),
             Body::Waits { names } => self.told_waits(now, names),
             Body::Version { key } => {
                 let key = key.clone();

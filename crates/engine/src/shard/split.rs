@@ -48,7 +48,8 @@ fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
         Body::Read { key, .. }
         | Body::Lock { key, .. }
         | Body::Version { key }
-        | Body::Waiting { key } => is(key),
+        | Body::Waiting { key }
+        | Body::Holders { key } => is(key),
         Body::Snapshot { ops, .. } => ops.iter().any(|(key, _)| is(key)),
         Body::Apply(of) | Body::Await { apply: of, .. } => apply(of),
         Body::Prepare { prepare, .. } => apply(&prepare.apply),

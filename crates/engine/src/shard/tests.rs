@@ -129,6 +129,7 @@ fn short(answer: &Answer) -> String {
         Answer::Refused(refusal) => format!("refused {refusal:?}"),
         Answer::Notice(Notice::Blocked { .. }) => "blocked".into(),
         Answer::Notice(Notice::Wound { txn, .. }) => format!("wound {}", txn.age.began.0),
+        Answer::Notice(Notice::Wanted { txn }) => format!("wanted {}", txn.age.began.0),
         Answer::Notice(Notice::Probe { txn, .. }) => format!("probe {}", txn.age.began.0),
         Answer::Notice(Notice::Ready { .. }) => "ready".into(),
         other => format!("{other:?}"),
@@ -145,6 +146,10 @@ fn add(member: &str) -> Op {
 
 fn card() -> Op {
     Op::Set(set::Op::Card)
+}
+
+fn put(value: &str) -> Op {
+    turns::operation(&format!("set k {value}")).1
 }
 
 fn apply(ops: &[(&str, Op)]) -> Apply {
@@ -285,6 +290,57 @@ fn an_older_request_wounds_a_younger_holder() {
     story.ask(Body::Release { txn: txn(7), after: Timestamp::ZERO });
     story.sync();
     assert_eq!(story.seen(), ["2 prepared"]);
+}
+
+#[test]
+fn a_holder_is_told_as_long_as_others_wait_and_they_can_ask_who_it_is() {
+    let mut story = Story::new();
+    story.ask(lock(1, "s", card()));
+    story.seen();
+    story.ask(one("s", add("a")));
+    story.pass(60_000);
+    assert_eq!(story.seen(), Vec::<String>::new(), "it is younger, and has not waited for long");
+    for _ in 0..2 {
+        story.pass(50_000);
+        assert_eq!(story.seen(), ["0 wanted 1"]);
+    }
+    story.ask(Body::Holders { key: Blob::from("s") });
+    let answers = story.answers();
+    let [(_, Answer::Reply(Reply::Array(told)))] = &answers[..] else { panic!("{answers:?}") };
+    let names = Reply::Array(vec![Reply::bulk(txn(1).to_string())]);
+    assert_eq!(told[..], [Reply::Int(1), Reply::Int(160), names]);
+    story.ask(Body::Release { txn: txn(1), after: Timestamp::ZERO });
+    story.sync();
+    assert_eq!(story.seen(), ["2 done 1"]);
+    story.pass(200_000);
+    assert_eq!(story.seen(), Vec::<String>::new());
+}
+
+#[test]
+fn writes_that_nobody_sees_are_locked_with_the_answer_whether_they_are_possible() {
+    let mut story = Story::new();
+    story.ask(one("text", put("words")));
+    story.sync();
+    story.seen();
+    let check = |id: u64, key: &str, own: Vec<Op>, op: Op| {
+        let key = Blob::from(key);
+        Body::Lock { txn: txn(id), key, op, own, observed: false }
+    };
+    story.ask(check(1, "s", vec![add("a")], add("b")));
+    story.ask(check(2, "s", vec![add("a")], add("c")));
+    story.ask(check(3, "text", Vec::new(), add("a")));
+    story.ask(check(4, "new", vec![put("words")], add("a")));
+    let replies: Vec<bool> = story
+        .answers()
+        .into_iter()
+        .map(|(_, answer)| match answer {
+            Answer::Locked { reply, .. } => reply.is_error(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(replies, [false, false, true, true], "additions do not wait for each other");
+    story.ask(one("s", put("x")));
+    assert_eq!(story.seen(), Vec::<String>::new(), "what would change the answer waits");
 }
 
 #[test]

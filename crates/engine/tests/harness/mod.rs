@@ -80,6 +80,7 @@ impl World {
                 shards: shape.shards,
                 concurrency: shape.concurrency,
                 order: engine::gateway::Order::default(),
+                patience: engine::gateway::Patience::default(),
                 version: "1.2.3",
                 users: users.clone(),
                 require_auth: false,

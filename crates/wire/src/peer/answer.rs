@@ -56,6 +56,7 @@ const SESSION: u8 = 6;
 const SESSION_AT: u8 = 7;
 const ENDING: u8 = 8;
 const UNDECIDED: u8 = 9;
+const WANTED: u8 = 10;
 
 fn kind(answer: &Answer) -> u8 {
     match answer {
@@ -232,11 +233,14 @@ fn put_notice(notice: &Notice, out: &mut Vec<u8>) {
             out.push(BLOCKED);
             put_txn(*txn, out);
         }
-        Notice::Wound { txn, idle_us, by } => {
+        Notice::Wound { txn, by } => {
             out.push(WOUND);
             put_txn(*txn, out);
-            put_u64(*idle_us, out);
             put_age(*by, out);
+        }
+        Notice::Wanted { txn } => {
+            out.push(WANTED);
+            put_txn(*txn, out);
         }
         Notice::Probe { txn, shard } => {
             out.push(PROBE);
@@ -282,9 +286,10 @@ fn read_notice(reader: &mut Reader<'_>) -> Result<Notice, Corrupt> {
     Ok(match reader.u8()? {
         BLOCKED => Notice::Blocked { txn: read_txn(reader)? },
         WOUND => {
-            let (txn, idle_us) = (read_txn(reader)?, reader.u64()?);
-            Notice::Wound { txn, idle_us, by: read_age(reader)? }
+            let txn = read_txn(reader)?;
+            Notice::Wound { txn, by: read_age(reader)? }
         }
+        WANTED => Notice::Wanted { txn: read_txn(reader)? },
         PROBE => {
             let txn = read_txn(reader)?;
             Notice::Probe { txn, shard: ShardId(reader.u16()?) }

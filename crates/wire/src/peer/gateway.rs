@@ -16,6 +16,7 @@ const CHANNELS: u8 = 5;
 const SUBSCRIBERS: u8 = 6;
 const PATTERNS: u8 = 7;
 const ASK_STATS: u8 = 8;
+const TRANSACTIONS: u8 = 9;
 
 const COUNT: u8 = 1;
 const COUNTS: u8 = 2;
@@ -82,6 +83,7 @@ fn put_question(question: &Question, out: &mut Vec<u8>) {
         }
         Question::Patterns => out.push(PATTERNS),
         Question::Stats => out.push(ASK_STATS),
+        Question::Transactions => out.push(TRANSACTIONS),
     }
 }
 
@@ -101,6 +103,7 @@ fn read_question(reader: &mut Reader<'_>) -> Result<Question, Corrupt> {
         SUBSCRIBERS => Question::Subscribers(read_names(reader)?),
         PATTERNS => Question::Patterns,
         ASK_STATS => Question::Stats,
+        TRANSACTIONS => Question::Transactions,
         _ => return Err(Corrupt),
     })
 }

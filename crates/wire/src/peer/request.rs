@@ -51,6 +51,7 @@ const WAITING: u8 = 29;
 const WAITS: u8 = 30;
 const END_CIRCLE: u8 = 31;
 const ASKING_PIPELINE: u8 = 32;
+const HOLDERS: u8 = 33;
 
 const FREEZE: u8 = 1;
 const RELEASE_CUT: u8 = 2;
@@ -88,6 +89,7 @@ fn kind(body: &Body) -> u8 {
         Body::Coordinate(_) => COORDINATE,
         Body::Await { .. } => AWAIT,
         Body::Waiting { .. } => WAITING,
+        Body::Holders { .. } => HOLDERS,
         Body::Waits { .. } => WAITS,
         Body::EndCircle { .. } => END_CIRCLE,
         Body::EndStream { .. } => END_STREAM,
@@ -139,6 +141,7 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
         }
         Body::Version { key: word }
         | Body::Waiting { key: word }
+        | Body::Holders { key: word }
         | Body::EndCircle { told: word }
         | Body::Keys { pattern: word } => put_word(word, out),
         Body::Block { keys } | Body::Waits { names: keys } => {
@@ -240,6 +243,7 @@ fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt>
         WAITS => Body::Waits { names: read_names(reader)? },
         END_CIRCLE => Body::EndCircle { told: reader.word()?.into() },
         WAITING => Body::Waiting { key: reader.word()?.into() },
+        HOLDERS => Body::Holders { key: reader.word()?.into() },
         SCAN => {
             let (cursor, pattern) = (reader.u64()?, reader.optional_word()?.map(Blob::from));
             let scan = ScanArgs { cursor, pattern, count: reader.u64()? };
