@@ -86,6 +86,33 @@ def a_watch_that_stays_and_one_that_does_not(server):
     return sum("event" in told for told in session.heard)
 
 
+def a_watch_that_stays_is_removed_by_a_type_of_its_own(server):
+    """The types 4 and 5 have come with ZooKeeper 3.9."""
+    codes = []
+    for mode, which in ((0, 4), (1, 5)):
+        session = Raw(server.port).connect()
+        session.do("addWatch", path=ROOT, mode=mode)
+        codes += [session.do("removeWatches", path=ROOT, which=which)["err"] for _ in "ab"]
+    return codes
+
+
+def a_watch_that_stays_is_removed_by_its_part(server):
+    """Before 3.9 it had a part on data and one on children, which could be removed like others."""
+    session = Raw(server.port).connect()
+    session.do("addWatch", path=ROOT, mode=0)
+    return [session.do("removeWatches", path=ROOT, which=which)["err"] for which in (1, 2)]
+
+
+def whether_there_is_a_node_that_one_may_not_read(server):
+    """In 3.9 that takes the right to read it (ZOOKEEPER-2590)."""
+    ann, ben = Raw(server.port).connect(), Raw(server.port).connect()
+    ann.do("auth", scheme="digest", auth=b"ann:secret")
+    ann.do("create", path=ROOT, acl=[(31, "auth", "")])
+    told = [ben.do("exists", path=path)["err"] for path in (ROOT, f"{ROOT}/nothing")]
+    ann.do("delete", path=ROOT)
+    return told
+
+
 def below_a_quota(server, limits, data):
     """A session, and a node with these data below `ROOT` that has a quota."""
     session = Raw(server.port).connect()
@@ -155,6 +182,9 @@ DIFFERENCES = [
     (an_empty_path_is_the_root, 0, -101),
     (whether_a_path_is_watched, 0, -121),
     (a_watch_that_stays_and_one_that_does_not, 1, 2),
+    (a_watch_that_stays_is_removed_by_a_type_of_its_own, [-5] * 4, [0, -121] * 2),
+    (a_watch_that_stays_is_removed_by_its_part, [0, 0], [-121, -121]),
+    (whether_there_is_a_node_that_one_may_not_read, [0, -101], [-102, -101]),
     (less_where_there_is_too_much, -125, 0),
     (a_quota_below_a_quota, 0, -125),
     (limits_that_do_not_read, -5, 0),

@@ -621,6 +621,8 @@ pub(crate) fn put_watcher_type(which: WatcherType, out: &mut Vec<u8>) {
         WatcherType::Children => 1,
         WatcherType::Data => 2,
         WatcherType::Any => 3,
+        WatcherType::Persistent => 4,
+        WatcherType::Recursive => 5,
     });
 }
 
@@ -629,6 +631,8 @@ pub(crate) fn get_watcher_type(reader: &mut Reader<'_>) -> Result<WatcherType, C
         1 => WatcherType::Children,
         2 => WatcherType::Data,
         3 => WatcherType::Any,
+        4 => WatcherType::Persistent,
+        5 => WatcherType::Recursive,
         _ => return Err(Corrupt),
     })
 }

@@ -264,6 +264,12 @@ fn watches_are_added_and_removed_with_these_bytes() {
     is_asked_as(4, remove, "00000012 00000004 00000012 00000002 2f61 00000003");
     let check = Ask::CheckWatches { path: blob("/a"), which: WatcherType::Children };
     is_asked_as(4, check, "00000012 00000004 00000011 00000002 2f61 00000001");
+    // These two have come with ZooKeeper 3.9.
+    for (which, number) in [(WatcherType::Persistent, 4), (WatcherType::Recursive, 5)] {
+        let remove = Ask::RemoveWatches { path: blob("/a"), which };
+        let bytes = format!("00000012 00000004 00000012 00000002 2f61 0000000{number}");
+        is_asked_as(4, remove, &bytes);
+    }
 }
 
 #[test]

@@ -24,8 +24,8 @@ fn watches() -> impl Strategy<Value = SetWatches> {
 }
 
 fn ask() -> impl Strategy<Value = Ask> {
-    let which =
-        || prop::sample::select(vec![WatcherType::Children, WatcherType::Data, WatcherType::Any]);
+    use WatcherType::{Any, Children, Data, Persistent, Recursive};
+    let which = || prop::sample::select(vec![Children, Data, Any, Persistent, Recursive]);
     prop_oneof![
         8 => asked::write().prop_map(Ask::Write),
         8 => (asked::read(), any::<bool>()).prop_map(|(read, watch)| Ask::Read { read, watch }),

@@ -392,10 +392,14 @@ pub enum Watch {
 /// Which watches are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatcherType {
-    /// Those on children.
+    /// Those on children, for one change.
     Children,
-    /// Those on data, and on nodes that are not there.
+    /// Those on data, and on nodes that are not there, for one change.
     Data,
     /// All.
     Any,
+    /// Those that stay, on the node and its children.
+    Persistent,
+    /// Those that stay, on everything below as well.
+    Recursive,
 }

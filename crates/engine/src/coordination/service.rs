@@ -460,7 +460,7 @@ impl Coordination {
         Ok(match read {
             // As in ZooKeeper, which looks for nothing else here.
             Read::Exists(path) if path.contains(&0) => return Err(Code::BadArguments),
-            Read::Exists(path) => Reply::Stat(self.tree.get(path)?.stat()),
+            Read::Exists(path) => Reply::Stat(readable(path)?.stat()),
             Read::Data(path) => {
                 let node = readable(path)?;
                 let counted = match quota::part(path) {

@@ -9,16 +9,14 @@ use super::tree::Change;
 use adt::Blob;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a session watches at one path: a sum of the bits below. A watch that stays has two parts, on
-/// data and on children, as in ZooKeeper: each can be removed by itself.
+/// What a session watches at one path: a sum of the bits below. Each can be removed by itself, as in
+/// ZooKeeper since 3.9.
 type Kinds = u8;
 const DATA: Kinds = 1;
 const CHILD: Kinds = 2;
-const LASTING_DATA: Kinds = 4;
-const LASTING_CHILD: Kinds = 8;
-const RECURSIVE_DATA: Kinds = 16;
-const RECURSIVE_CHILD: Kinds = 32;
-const ALL: Kinds = 63;
+const LASTING: Kinds = 4;
+const RECURSIVE: Kinds = 8;
+const ALL: Kinds = 15;
 /// Those that are told once.
 const ONCE: Kinds = DATA | CHILD;
 
@@ -27,8 +25,8 @@ fn kind(watch: Watch) -> Kinds {
         // A watch on a node that is not there waits for it where one on its data would.
         Watch::Data | Watch::Exist => DATA,
         Watch::Child => CHILD,
-        Watch::Persistent => LASTING_DATA | LASTING_CHILD,
-        Watch::Recursive => RECURSIVE_DATA | RECURSIVE_CHILD,
+        Watch::Persistent => LASTING,
+        Watch::Recursive => RECURSIVE,
     }
 }
 
@@ -126,16 +124,16 @@ impl Watches {
             return;
         }
         let fired = match event.happened {
-            Happened::Created | Happened::Data => DATA | LASTING_DATA | RECURSIVE_DATA,
+            Happened::Created | Happened::Data => DATA | LASTING | RECURSIVE,
             Happened::Deleted => ALL,
-            Happened::Children => CHILD | LASTING_CHILD,
+            Happened::Children => CHILD | LASTING,
         };
         self.tell(event, fired, &change.rules, told);
         if matches!(event.happened, Happened::Created | Happened::Deleted)
             && let Some((parent, _)) = path::split(&event.path)
         {
             let children = Event { happened: Happened::Children, path: Blob::new(parent) };
-            self.tell(&children, CHILD | LASTING_CHILD, &change.parents, told);
+            self.tell(&children, CHILD | LASTING, &change.parents, told);
         }
     }
 
@@ -161,7 +159,7 @@ impl Watches {
         }
         // Whoever watches all that is below is told of each node itself, not that a parent's children
         // have changed.
-        let recursive = fired & (RECURSIVE_DATA | RECURSIVE_CHILD);
+        let recursive = fired & RECURSIVE;
         if recursive != 0 {
             for above in path::upwards(path) {
                 let at = self.at.get(above).into_iter().flatten();
@@ -177,8 +175,10 @@ impl Watches {
 
 fn bits(which: WatcherType) -> Kinds {
     match which {
-        WatcherType::Children => CHILD | LASTING_CHILD | RECURSIVE_CHILD,
-        WatcherType::Data => DATA | LASTING_DATA | RECURSIVE_DATA,
+        WatcherType::Children => CHILD,
+        WatcherType::Data => DATA,
+        WatcherType::Persistent => LASTING,
+        WatcherType::Recursive => RECURSIVE,
         WatcherType::Any => ALL,
     }
 }
@@ -244,10 +244,37 @@ mod tests {
             [told(ANN, Happened::Created, "/a")]
         );
         assert_eq!(watches.len(), 1);
-        assert!(watches.has(ANN, &Blob::from("/a"), WatcherType::Data));
-        // The part on data goes, that on children stays.
-        assert!(watches.remove(ANN, &Blob::from("/a"), WatcherType::Data));
-        assert_eq!(fire(&mut watches, Happened::Data, "/a"), []);
+        assert!(!watches.has(ANN, &Blob::from("/a"), WatcherType::Data));
+    }
+
+    #[test]
+    fn watches_that_stay_are_removed_by_their_own_type() {
+        let path = Blob::from("/a");
+        let of_its_own = [
+            (Watch::Data, WatcherType::Data),
+            (Watch::Exist, WatcherType::Data),
+            (Watch::Child, WatcherType::Children),
+            (Watch::Persistent, WatcherType::Persistent),
+            (Watch::Recursive, WatcherType::Recursive),
+        ];
+        for (watch, own) in of_its_own {
+            let mut watches = Watches::default();
+            watches.add(ANN, &path, watch);
+            for (_, other) in of_its_own.into_iter().filter(|(_, which)| *which != own) {
+                assert!(!watches.has(ANN, &path, other) && !watches.remove(ANN, &path, other));
+            }
+            assert!(watches.has(ANN, &path, own) && watches.has(ANN, &path, WatcherType::Any));
+            assert!(watches.remove(ANN, &path, own), "{watch:?}");
+            assert!(watches.is_empty());
+            watches.add(ANN, &path, watch);
+            assert!(watches.remove(ANN, &path, WatcherType::Any));
+            assert!(watches.is_empty());
+        }
+        // The one that stays is still told of when the other one at the same path is removed.
+        let mut watches = Watches::default();
+        watches.add(ANN, &path, Watch::Persistent);
+        watches.add(ANN, &path, Watch::Child);
+        assert!(watches.remove(ANN, &path, WatcherType::Children));
         let children = [told(ANN, Happened::Children, "/a")];
         assert_eq!(fire(&mut watches, Happened::Created, "/a/b"), children);
     }

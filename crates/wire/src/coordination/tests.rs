@@ -75,7 +75,10 @@ fn watches_sessions_and_numbers_of_changes_read_back() {
     for watch in watches {
         round_trip(&watch, |_, watch, out| put_watch(*watch, out), get_watch);
     }
-    for which in [WatcherType::Children, WatcherType::Data, WatcherType::Any] {
+    let lasting = [WatcherType::Persistent, WatcherType::Recursive];
+    for which in
+        [WatcherType::Children, WatcherType::Data, WatcherType::Any].into_iter().chain(lasting)
+    {
         round_trip(&which, |_, which, out| put_watcher_type(*which, out), get_watcher_type);
     }
     for number in [0, 1, -1, i64::MIN] {

@@ -342,6 +342,8 @@ fn watcher_type(which: WatcherType) -> i32 {
         WatcherType::Children => 1,
         WatcherType::Data => 2,
         WatcherType::Any => 3,
+        WatcherType::Persistent => 4,
+        WatcherType::Recursive => 5,
     }
 }
 
@@ -350,6 +352,8 @@ fn get_watcher_type(input: &mut Input<'_>) -> Result<WatcherType, Malformed> {
         1 => Ok(WatcherType::Children),
         2 => Ok(WatcherType::Data),
         3 => Ok(WatcherType::Any),
+        4 => Ok(WatcherType::Persistent),
+        5 => Ok(WatcherType::Recursive),
         _ => Err(Malformed),
     }
 }

@@ -163,9 +163,13 @@ impl Several {
                     }
                 }
             }
-            OfSession::Unwatch { path, which } if *which != WatcherType::Data => {
-                self.armed.remove(path);
-                self.lasting.remove(path);
+            OfSession::Unwatch { path, which } => {
+                if matches!(which, WatcherType::Children | WatcherType::Any) {
+                    self.armed.remove(path);
+                }
+                if matches!(which, WatcherType::Persistent | WatcherType::Any) {
+                    self.lasting.remove(path);
+                }
             }
             _ => {}
         }
