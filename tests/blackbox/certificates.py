@@ -21,14 +21,15 @@ class Authority:
         subprocess.run(["openssl", *words], cwd=self.folder, check=True, capture_output=True)
 
     def issue(self, name, folder=None, names=NAMES, days=2):
-        """Writes `name.pem` and `name.key`. With no days it has expired a second later."""
+        """Writes `name.pem` and `name.key`. With no days it has expired a second later. Without names
+        there are no extensions, and it is of X.509's first version."""
         stem = pathlib.Path(folder or self.folder) / name
         (self.folder / "names").write_text(f"subjectAltName={names}")
+        extensions = ["-extfile", "names"] if names else []
         self._openssl("req", *KEY, "-keyout", f"{stem}.key", "-out", f"{stem}.csr",
                       "-subj", f"/CN={name}")
         self._openssl("x509", "-req", "-in", f"{stem}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
-                      "-CAcreateserial", "-out", f"{stem}.pem", "-days", str(days),
-                      "-extfile", "names")
+                      "-CAcreateserial", "-out", f"{stem}.pem", "-days", str(days), *extensions)
 
 
 def equip(node, by, trusts=None, **options):

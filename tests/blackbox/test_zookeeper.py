@@ -1,6 +1,7 @@
 """ZooKeeper's protocol, as kazoo speaks it: nodes, sessions, watches, recipes, and what stays when the
 server is killed."""
 
+import re
 import socket
 import struct
 import subprocess
@@ -325,6 +326,11 @@ def test_monitors_are_answered(zookeeper):
     assert zookeeper.send(b"isro") == b"rw"
     client = zookeeper.client()
     assert client.server_version() == (3, 8, 0)
+    version = rb"3\.8\.0-claret-[\d.]+, built on \d{4}-\d\d-\d\d \d\d:\d\d UTC\n"
+    assert re.match(rb"Zookeeper version: " + version, zookeeper.send(b"srvr"))
+    assert re.match(rb"zk_version\t" + version, zookeeper.send(b"mntr"))
+    assert re.search(rb"zookeeper\.version=" + version, zookeeper.send(b"envi"))
+    assert b"\nmaxClientCnxns=60\n" in zookeeper.send(b"conf")
     assert f"0x{client.client_id[0]:x}" in client.command(b"dump")
 
 
@@ -368,3 +374,61 @@ def test_many_large_answers_reach_a_client_that_reads(zookeeper):
     assert all(len(answer.get(60)[0]) == 1_000_000 for answer in asked)
     assert zookeeper.server.rss_bytes() - before < 100 << 20
     client.delete("/large")
+
+
+def test_whether_there_is_a_node_takes_the_right_to_read_it(zookeeper):
+    ann, ben = zookeeper.client(auth_data=[("digest", "ann:secret")]), zookeeper.client()
+    ann.create("/hers", acl=[make_digest_acl("ann", "secret", all=True)])
+    with pytest.raises(NoAuthError):
+        ben.exists("/hers", watch=lambda event: None)
+    assert ben.exists("/nothing") is None
+    assert ann.exists("/hers").version == 0
+
+
+def test_an_address_has_as_many_connections_as_the_operator_allows(tmp_path):
+    zookeeper = Zookeeper(tmp_path, config="zookeeper_connections_per_address = 2\n")
+
+    def stays():
+        """A connection that is not closed at once, if one can be had."""
+        made = socket.create_connection(("127.0.0.1", zookeeper.port), 0.5)
+        try:
+            if made.recv(1) == b"":
+                made.close()
+                return None
+        except TimeoutError:
+            return made
+
+    try:
+        assert b"\nmaxClientCnxns=2\n" in zookeeper.send(b"conf")
+        first, second = until(stays), until(stays)
+        assert [stays() for _ in range(3)] == [None] * 3
+        # They count as long as they are there.
+        first.close()
+        until(stays).close()
+        second.close()
+        zookeeper.client().create("/served")
+        with zookeeper.server.client() as redis:
+            # What is told of it is as of a moment ago.
+            until(lambda: redis.info("stats")["rejected_connections"] >= 1)
+    finally:
+        zookeeper.close()
+
+
+def test_containers_are_looked_for_as_often_as_the_operator_says(tmp_path):
+    zookeeper = Zookeeper(tmp_path, config="zookeeper_container_check_ms = 200\n")
+    try:
+        client = zookeeper.client()
+        with socket.create_connection(("127.0.0.1", zookeeper.port), WAIT_S) as other:
+            # Kazoo has no containers.
+            other.sendall(frame(struct.pack(">iqiqi", 0, 0, 4000, 0, 0)))
+            acl = struct.pack(">ii", 1, 31) + word(b"world") + word(b"anyone")
+            container = struct.pack(">i", 4)
+            other.sendall(frame(struct.pack(">ii", 1, 19), word(b"/box"), word(b""), acl, container))
+            until(lambda: client.exists("/box"))
+        client.create("/box/a")
+        begun = time.monotonic()
+        client.delete("/box/a")
+        until(lambda: client.exists("/box") is None)
+        assert time.monotonic() - begun < 5, "it took ten seconds if nothing was said"
+    finally:
+        zookeeper.close()

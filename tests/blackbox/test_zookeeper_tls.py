@@ -107,7 +107,7 @@ def test_words_are_answered_in_tls(make_encrypted):
                 return told
 
     assert said(b"ruok") == b"imok"
-    assert said(b"srvr").startswith(b"Zookeeper version: 3.8.0")
+    assert said(b"srvr").startswith(b"Zookeeper version: 3.8.0-claret-")
     assert f"secureClientPort={encrypted.port}\n".encode() in said(b"conf")
 
 
@@ -123,6 +123,13 @@ def test_clients_may_have_to_show_a_certificate(make_encrypted, authority, tmp_p
     assert refused(encrypted, **shown(stranger))
     client = encrypted.client(**shown(authority))
     assert client.create("/a", b"x") == "/a"
+
+
+def test_a_certificate_of_the_first_version_is_refused_with_what_to_do(tmp_path):
+    old = Authority(tmp_path / "old")
+    old.issue("server", names=None)
+    with pytest.raises(Failed, match="server.pem.*X.509 version 1.*extensions.*-extfile"):
+        Encrypted(tmp_path, old)
 
 
 def test_a_port_without_passwords_that_others_reach_wants_certificates(make_encrypted):

@@ -38,6 +38,9 @@ pub struct ServeArgs {
     /// [default: 1].
     #[arg(long, value_name = "N")]
     zookeeper_shards: Option<u16>,
+    /// Most connections of theirs from one address [default: 60]; 0 for no limit.
+    #[arg(long, value_name = "N")]
+    zookeeper_connections_per_address: Option<usize>,
     /// Number of shards of a new data directory [default: one per core].
     #[arg(long, value_name = "N")]
     shards: Option<u16>,
@@ -133,6 +136,7 @@ impl ServeArgs {
             port: self.port,
             zookeeper_port: self.zookeeper_port,
             zookeeper_shards: self.zookeeper_shards,
+            zookeeper_connections_per_address: self.zookeeper_connections_per_address,
             shards: self.shards,
             workers: self.workers,
             durability: self.durability,

@@ -280,8 +280,13 @@ pub const LOOK_AGAIN_US: u64 = 50_000;
 pub const COORDINATION_REQUESTS_MAX: usize = 10_000;
 /// Most nodes of the coordination service that are deleted at once because their time has come.
 pub const REAPED_MAX: usize = 2_000;
-/// How often it is looked for them, in microseconds.
+/// How often it is looked for them, in microseconds, unless the operator says otherwise.
 pub const REAP_US: u64 = 10_000_000;
+/// What an operator may say: it costs a look at a table, and nobody notices a node for a day.
+pub const REAP_US_ALLOWED: RangeInclusive<u64> = 100_000..=86_400_000_000;
+/// Most connections of clients of the coordination service from one address, unless the operator says
+/// otherwise: what ZooKeeper has.
+pub const COORDINATION_SHARE_MAX: usize = 60;
 /// How often the leader of shard 0 asks again what has become of the end of a session that is at several
 /// shards, in microseconds.
 pub const ENDS_AGAIN_US: u64 = 1_000_000;

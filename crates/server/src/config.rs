@@ -17,8 +17,8 @@ use cluster::{ClusterOptions, ClusterSettings};
 use engine::gateway::acl::Acl;
 use engine::gateway::{Order, Patience, UserConfig};
 use engine::limits::{
-    CONNECTIONS_MAX, LOG_MEMORY_BYTES_LEAST, LOG_MEMORY_BYTES_MIN, SESSION_TIMEOUT_MS,
-    SESSION_TIMEOUT_MS_ALLOWED, SHARDS_MAX, WORKERS_MAX,
+    CONNECTIONS_MAX, COORDINATION_SHARE_MAX, LOG_MEMORY_BYTES_LEAST, LOG_MEMORY_BYTES_MIN, REAP_US,
+    REAP_US_ALLOWED, SESSION_TIMEOUT_MS, SESSION_TIMEOUT_MS_ALLOWED, SHARDS_MAX, WORKERS_MAX,
 };
 use engine::limits::{LEADER_WAIT_MS, LEADER_WAIT_MS_ALLOWED};
 use engine::message::Concurrency;
@@ -159,6 +159,10 @@ pub struct Settings {
     pub zookeeper_max_session_timeout_ms: Option<i32>,
     /// Over how many shards the tree is spread that they share.
     pub zookeeper_shards: Option<u16>,
+    /// Most connections there from one address; 0 for no limit.
+    pub zookeeper_connections_per_address: Option<usize>,
+    /// How often it is looked for containers and nodes whose time has come, in milliseconds.
+    pub zookeeper_container_check_ms: Option<u64>,
     /// Number of shards.
     pub shards: Option<u16>,
     /// Number of worker threads.
@@ -243,6 +247,12 @@ impl Settings {
                 .zookeeper_max_session_timeout_ms
                 .or(below.zookeeper_max_session_timeout_ms),
             zookeeper_shards: self.zookeeper_shards.or(below.zookeeper_shards),
+            zookeeper_connections_per_address: self
+                .zookeeper_connections_per_address
+                .or(below.zookeeper_connections_per_address),
+            zookeeper_container_check_ms: self
+                .zookeeper_container_check_ms
+                .or(below.zookeeper_container_check_ms),
             shards: self.shards.or(below.shards),
             workers: self.workers.or(below.workers),
             durability: self.durability.or(below.durability),
@@ -289,6 +299,10 @@ pub struct Options {
     pub zookeeper_session_timeout_ms: RangeInclusive<i32>,
     /// Over how many shards their tree is spread when it is used for the first time.
     pub zookeeper_shards: u16,
+    /// Most connections of theirs from one address; 0 for no limit.
+    pub zookeeper_connections_per_address: usize,
+    /// How often it is looked for containers and nodes whose time has come, in microseconds.
+    pub zookeeper_container_check_us: u64,
     /// Number of shards, if it was said; an existing data directory knows its own.
     pub shards: Option<u16>,
     /// Number of worker threads.
@@ -412,6 +426,12 @@ impl Options {
             zookeeper_port: settings.zookeeper_port,
             zookeeper_session_timeout_ms: sessions,
             zookeeper_shards,
+            zookeeper_connections_per_address: settings
+                .zookeeper_connections_per_address
+                .unwrap_or(COORDINATION_SHARE_MAX),
+            zookeeper_container_check_us: container_check_us(
+                settings.zookeeper_container_check_ms,
+            )?,
             shards,
             workers: workers.unwrap_or(cores),
             durability,
@@ -535,6 +555,19 @@ fn memory_limits(data: Option<Bytes>, log: Option<Bytes>) -> Result<(u64, u64), 
 
 fn has_password(user: &UserSettings) -> bool {
     user.password.is_some() || user.password_hash.is_some()
+}
+
+/// How often it is looked for containers and nodes whose time has come, in microseconds.
+fn container_check_us(said_ms: Option<u64>) -> Result<u64, ConfigError> {
+    let check_us = said_ms.map_or(REAP_US, |said| said.saturating_mul(1000));
+    if !REAP_US_ALLOWED.contains(&check_us) {
+        let (from, to) = (REAP_US_ALLOWED.start() / 1000, REAP_US_ALLOWED.end() / 1000);
+        let said = said_ms.unwrap_or_default();
+        return Err(ConfigError::new(format!(
+            "zookeeper_container_check_ms must be from {from} to {to}, not {said}"
+        )));
+    }
+    Ok(check_us)
 }
 
 /// For how long sessions may be silent. Whoever says one end only moves the other, if it must be.

@@ -9,10 +9,11 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use rustls::ServerConnection;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -70,6 +71,27 @@ pub struct Accepted {
     pub peer: SocketAddr,
     /// Address that it connected to.
     pub local: SocketAddr,
+    /// It is one of those that clients of the coordination service have from its address.
+    pub share: Option<Share>,
+}
+
+/// One of the connections that clients of the coordination service have from an address, as long as
+/// it is there.
+pub struct Share {
+    connections: Arc<Connections>,
+    address: IpAddr,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut shares = self.connections.shares();
+        if let Some(count) = shares.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                shares.remove(&self.address);
+            }
+        }
+    }
 }
 
 /// Counts connections.
@@ -81,6 +103,26 @@ pub struct Connections {
     pub total: AtomicU64,
     /// Refused since the start.
     pub refused: AtomicU64,
+    /// Open now, of clients of the coordination service, by their addresses.
+    by_address: Mutex<HashMap<IpAddr, usize>>,
+}
+
+impl Connections {
+    fn shares(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.by_address.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more connection from an address, if that may have so many; 0 is as many as it likes.
+    fn share(self: &Arc<Self>, address: IpAddr, most: usize) -> Option<Share> {
+        let address = address.to_canonical();
+        let mut shares = self.shares();
+        let count = shares.get(&address).copied().unwrap_or_default();
+        if most != 0 && count >= most {
+            return None;
+        }
+        shares.insert(address, count + 1);
+        Some(Share { connections: self.clone(), address })
+    }
 }
 
 /// What the thread needs to know.
@@ -93,6 +135,8 @@ pub struct Listening {
     pub insecure: bool,
     /// Most connections.
     pub connections_max: usize,
+    /// Most connections of clients of the coordination service from one address; 0 for no limit.
+    pub share_max: usize,
     /// The counters.
     pub connections: Arc<Connections>,
     /// The workers.
@@ -218,7 +262,17 @@ impl Acceptor {
             }
             return;
         }
-        match self.prepare(stream, peer, port) {
+        let mut share = None;
+        if port.is_for_coordination() {
+            share = counters.share(peer.ip(), self.listening.share_max);
+            if share.is_none() {
+                // As ZooKeeper does: the client goes to the next server.
+                counters.refused.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!("closed a connection: {} has as many as it may", peer.ip());
+                return;
+            }
+        }
+        match self.prepare(stream, peer, port, share) {
             Ok(accepted) => {
                 counters.open.fetch_add(1, Ordering::Relaxed);
                 counters.total.fetch_add(1, Ordering::Relaxed);
@@ -229,7 +283,13 @@ impl Acceptor {
         }
     }
 
-    fn prepare(&self, stream: TcpStream, peer: SocketAddr, port: Port) -> io::Result<Accepted> {
+    fn prepare(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        port: Port,
+        share: Option<Share>,
+    ) -> io::Result<Accepted> {
         stream.set_nodelay(true)?;
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
         SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
@@ -238,7 +298,7 @@ impl Acceptor {
             Some(tls) if port.is_encrypted() => Some(tls.accept().map_err(io::Error::other)?),
             _ => None,
         };
-        Ok(Accepted { port, stream, tls, peer, local })
+        Ok(Accepted { port, stream, tls, peer, local, share })
     }
 }
 
@@ -255,6 +315,23 @@ fn refusal(full: bool, protected: bool, peer: IpAddr) -> Option<&'static [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_has_as_many_connections_as_it_may_and_no_more() {
+        let connections = Arc::new(Connections::default());
+        let [ann, ben] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse::<IpAddr>().unwrap());
+        let same: IpAddr = "::ffff:10.0.0.1".parse().unwrap();
+        let first = connections.share(ann, 2).unwrap();
+        let second = connections.share(same, 2).unwrap();
+        assert!(connections.share(ann, 2).is_none());
+        assert!(connections.share(ben, 2).is_some(), "it is gone at once");
+        drop(second);
+        assert!(connections.share(ann, 2).is_some());
+        assert!(connections.share(ann, 1).is_none());
+        let more: Vec<_> = (0..9).map(|_| connections.share(ann, 0).unwrap()).collect();
+        drop((first, more));
+        assert!(connections.shares().is_empty());
+    }
 
     #[test]
     fn other_machines_are_refused_on_a_protected_port_only() {

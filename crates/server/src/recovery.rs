@@ -61,6 +61,7 @@ pub fn recover(
             seed: u64::from_le_bytes(random()),
             beside: identity.beside(shard),
             clustered: identity.is_clustered(),
+            reap_us: options.zookeeper_container_check_us,
             broken: None,
         };
         let membership = identity.membership(map, shard);

@@ -387,6 +387,7 @@ impl Starting {
             machine: self.identity.gateway(0).machine.0,
             clustered: self.identity.is_clustered(),
             session_timeout_ms: self.options.zookeeper_session_timeout_ms.clone(),
+            share_max: self.options.zookeeper_connections_per_address,
         })
     }
 
@@ -400,6 +401,7 @@ impl Starting {
             tls: self.tls.clone(),
             insecure: self.options.insecure,
             connections_max: self.options.connections_max,
+            share_max: self.options.zookeeper_connections_per_address,
             connections,
             workers: mailboxes.to_vec(),
         })
@@ -504,6 +506,7 @@ impl Starting {
                 codec: EntryFormat,
                 concurrency: self.options.concurrency,
                 seed: u64::from_le_bytes(random()),
+                reap_us: self.options.zookeeper_container_check_us,
             });
             let codec = Box::new(SnapshotFormat);
             let node = Node::new(id, self.options.workers, self.shards, placing, own, codec);
@@ -600,6 +603,8 @@ fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<Str
     let durable = options.durability != Durability::None;
     let tls_cluster = options.cluster.as_ref().is_some_and(|cluster| cluster.tls.is_some());
     let sessions = &options.zookeeper_session_timeout_ms;
+    let share_max = options.zookeeper_connections_per_address;
+    let check_us = options.zookeeper_container_check_us;
     let shown = |path: &Path| path.display().to_string();
     let fsync = if durable { options.durability.name() } else { "no" };
     let pairs = [
@@ -627,6 +632,8 @@ fn settings(options: &Options, shards: u16, address: SocketAddr) -> BTreeMap<Str
         ("tls-cluster", if tls_cluster { "yes" } else { "no" }.to_owned()),
         ("tls-port", options.tls.as_ref().map_or(0, |tls| tls.port).to_string()),
         ("workers", options.workers.to_string()),
+        ("zookeeper_connections_per_address", share_max.to_string()),
+        ("zookeeper_container_check_ms", (check_us / 1000).to_string()),
         ("zookeeper_max_session_timeout_ms", sessions.end().to_string()),
         ("zookeeper_min_session_timeout_ms", sessions.start().to_string()),
         ("zookeeper_shards", options.zookeeper_shards.to_string()),

@@ -71,10 +71,43 @@ fn load(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
             builder.with_client_cert_verifier(verifier)
         }
     };
+    let hint = hint(&chain);
     let config = builder.with_single_cert(chain, key);
-    config.map_err(|error| {
-        TlsError(format!("{} and {}: {error}", settings.cert.display(), settings.key.display()))
-    })
+    config.map_err(|error| unfit(&settings.cert, &settings.key, &error, hint))
+}
+
+/// A certificate and a key that cannot be used.
+fn unfit(cert: &Path, key: &Path, error: &rustls::Error, hint: &str) -> TlsError {
+    TlsError(format!("{} and {}: {error}{hint}", cert.display(), key.display()))
+}
+
+/// What to say of certificates that cannot be used, if one of them is of X.509's first version.
+fn hint(chain: &[CertificateDer<'_>]) -> &'static str {
+    if chain.iter().any(|certificate| is_of_version_1(certificate)) {
+        "; a certificate there is of X.509 version 1, which cannot be used: issue it with \
+         extensions, which makes it version 3 (openssl x509 -req ... -extfile FILE, with a line \
+         subjectAltName = DNS:NAME in the file)"
+    } else {
+        ""
+    }
+}
+
+/// Whether a certificate is of X.509's first version: what is signed begins with its number, and
+/// not with the version (RFC 5280, 4.1).
+fn is_of_version_1(certificate: &[u8]) -> bool {
+    const SEQUENCE: u8 = 0x30;
+    const INTEGER: u8 = 0x02;
+    let signed = content(certificate, SEQUENCE).and_then(|inside| content(inside, SEQUENCE));
+    signed.is_some_and(|signed| signed.first() == Some(&INTEGER))
+}
+
+/// What comes behind the tag and the length of an element in DER, if it has that tag.
+fn content(der: &[u8], tag: u8) -> Option<&[u8]> {
+    let rest = der.strip_prefix(&[tag])?;
+    let (length, rest) = rest.split_first()?;
+    // A length above 127 says only how many bytes it takes.
+    let more = if *length < 0x80 { 0 } else { usize::from(length & 0x7f) };
+    rest.get(more..)
 }
 
 fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
@@ -85,8 +118,11 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 /// The authorities in a file.
 fn roots(file: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(file)? {
-        roots.add(certificate).map_err(|error| TlsError(format!("{}: {error}", file.display())))?;
+    let certificates = certificates(file)?;
+    let hint = hint(&certificates);
+    for certificate in certificates {
+        let unfit = |error| TlsError(format!("{}: {error}{hint}", file.display()));
+        roots.add(certificate).map_err(unfit)?;
     }
     Ok(roots)
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 use wire::jute::FourLetterWord;
 
 /// The version of ZooKeeper whose protocol is spoken: what programs look for that ask for a version.
@@ -34,6 +35,8 @@ pub struct Place {
     pub clustered: bool,
     /// For how long sessions may be silent, in milliseconds.
     pub session_timeout_ms: RangeInclusive<i32>,
+    /// Most connections from one address; 0 for no limit.
+    pub share_max: usize,
 }
 
 /// What a word is answered from.
@@ -77,8 +80,36 @@ pub fn answer(word: FourLetterWord, sources: &Sources<'_>) -> String {
     out
 }
 
+/// As ZooKeeper has it; the time is that at which this program was written to the disk.
 fn version() -> String {
-    format!("{ZOOKEEPER_VERSION}-claret-{}", env!("CARGO_PKG_VERSION"))
+    let program = std::env::current_exe().and_then(std::fs::metadata);
+    let built = program.and_then(|data| data.modified()).unwrap_or(UNIX_EPOCH);
+    let built_s = built.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (number, built) = (env!("CARGO_PKG_VERSION"), minute(built_s));
+    format!("{ZOOKEEPER_VERSION}-claret-{number}, built on {built} UTC")
+}
+
+/// A time in seconds since 1970: year, month, day, hour and minute.
+fn minute(time_s: u64) -> String {
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let (mut day, mut year) = (time_s / 86_400, 1970);
+    let mut days = 365;
+    while day >= days {
+        (day, year) = (day - days, year + 1);
+        days = 365 + u64::from(is_leap(year));
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for days in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if day < days {
+            break;
+        }
+        (day, month) = (day - days, month + 1);
+    }
+    let (hour, minute) = (time_s / 3600 % 24, time_s / 60 % 60);
+    format!("{year}-{month:02}-{:02} {hour:02}:{minute:02}", day + 1)
 }
 
 /// What this machine is for the tree. A machine that has no replica of it passes everything on, which
@@ -192,13 +223,14 @@ fn monitor(sources: &Sources<'_>, sum: &Clients, out: &mut String) -> std::fmt::
 }
 
 fn configuration(place: &Place, out: &mut String) -> std::fmt::Result {
-    let Place { port, tls_port, dir, log, machine, session_timeout_ms, .. } = place;
+    let Place { port, tls_port, dir, log, machine, session_timeout_ms, share_max, .. } = place;
     for (name, port) in [("clientPort", port), ("secureClientPort", tls_port)] {
         writeln!(out, "{name}={}", port.map_or(-1, i32::from))?;
     }
     writeln!(out, "dataDir={}", dir.display())?;
     writeln!(out, "dataDirSize={}\ndataLogDir={}", data_bytes(place), log.display())?;
     writeln!(out, "dataLogSize={}\ntickTime={TICK_MS}", bytes_below(log))?;
+    writeln!(out, "maxClientCnxns={share_max}")?;
     writeln!(out, "minSessionTimeout={}", session_timeout_ms.start())?;
     writeln!(out, "maxSessionTimeout={}\nserverId={machine}", session_timeout_ms.end())
 }
@@ -320,13 +352,15 @@ mod tests {
     use super::*;
     use engine::coordination::Zxid;
     use engine::coordination::survey::Watched;
+    use engine::limits::COORDINATION_SHARE_MAX;
 
     fn place(clustered: bool) -> Place {
         let dir = PathBuf::from("/nowhere");
         let log = dir.join("log");
         let session_timeout_ms = SESSION_TIMEOUT_MS;
         let (port, tls_port, machine) = (Some(2181), None, 3);
-        Place { port, tls_port, dir, log, machine, clustered, session_timeout_ms }
+        let share_max = COORDINATION_SHARE_MAX;
+        Place { port, tls_port, dir, log, machine, clustered, session_timeout_ms, share_max }
     }
 
     fn details() -> Details {
@@ -361,6 +395,24 @@ mod tests {
 
     fn said(word: FourLetterWord, clustered: bool, workers: &[Details]) -> String {
         answer(word, &Sources { place: &place(clustered), uptime_s: 7, workers })
+    }
+
+    #[test]
+    fn the_version_says_when_the_program_was_built() {
+        for (time_s, expected) in [
+            (0, "1970-01-01 00:00"),
+            (951_782_399, "2000-02-28 23:59"),
+            (951_782_400, "2000-02-29 00:00"),
+            (1_704_067_199, "2023-12-31 23:59"),
+            (1_735_689_540, "2024-12-31 23:59"),
+            (4_107_542_400, "2100-03-01 00:00"),
+        ] {
+            assert_eq!(minute(time_s), expected, "{time_s}");
+        }
+        let version = version();
+        let (number, built) = version.split_once(", built on ").expect(&version);
+        assert!(number.starts_with("3.8.0-claret-"), "{version}");
+        assert!(built.ends_with(" UTC") && !built.starts_with("1970"), "{version}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use adt::{ArgBuf, Reply};
 use engine::entry::{SnapshotCodec, SnapshotPart};
 use engine::gateway::{self, Gateway, Members, NearWord, Opening, Order, Output, Said, SessionId};
 use engine::level::Level;
+use engine::limits::REAP_US;
 use engine::map::ShardMap;
 use engine::message::{Body, Concurrency, GatewayId, MachineId, Now, Request, ShardId};
 use engine::node::{Event, Node, Parcel, Placing, To, Transfer};
@@ -221,7 +222,8 @@ pub fn start(
         let clustered = shape.is_cluster();
         let broken = plant.and_then(Plant::rule);
         let concurrency = shape.concurrency;
-        let config = shard::Config { id, concurrency, seed: own_seed, beside, clustered, broken };
+        let (seed, reap_us) = (own_seed, REAP_US);
+        let config = shard::Config { id, concurrency, seed, beside, clustered, reap_us, broken };
         let membership = shape.membership(machine, map.as_ref(), id);
         let setup = Setup { shard: config, membership };
         let replica = Replica::recover(setup, build, now, parts, recovered);
@@ -251,7 +253,8 @@ pub fn start(
         let codec = Box::new(SnapshotFormat);
         let concurrency = shape.concurrency;
         let (map, left) = (map.clone(), left.clone());
-        let placing = Placing { map, left, codec: build, concurrency, seed: own_seed };
+        let placing =
+            Placing { map, left, codec: build, concurrency, seed: own_seed, reap_us: REAP_US };
         let placing = shape.is_cluster().then_some(placing);
         let node = Node::new(id, shape.workers, shape.shards, placing, own, codec);
         let (sessions, clients, generations, inbox, marks) = Default::default();

@@ -67,6 +67,7 @@ impl World {
                     seed: seed * 10 + u64::from(own.0),
                     beside: GatewayId { machine: own, ..GATEWAY },
                     clustered: true,
+                    reap_us: engine::limits::REAP_US,
                     broken: None,
                 },
                 membership: Membership::clustered(own, voters.clone()),

@@ -37,6 +37,7 @@ impl Story {
                     seed,
                     beside: GatewayId { machine: own, ..GATEWAY },
                     clustered: true,
+                    reap_us: engine::limits::REAP_US,
                     broken: None,
                 },
                 membership: Membership::clustered(own, voters.clone()),

@@ -1,6 +1,7 @@
 //! Stories about a snapshot that comes from another machine, piece by piece.
 
 use engine::entry::{SnapshotCodec, SnapshotPart};
+use engine::limits::REAP_US;
 use engine::message::{Concurrency, GatewayId, MachineId, Now, ShardId};
 use engine::node::{Node, Parcel, Placing, SnapshotPiece, Taken, To, Transfer};
 use engine::replica::{Replica, Setup};
@@ -27,13 +28,20 @@ fn follower() -> Node<EntryFormat> {
             seed: 1,
             beside: id,
             clustered: true,
+            reap_us: REAP_US,
             broken: None,
         },
         membership: Membership::clustered(id.machine, voters),
     };
     let replica = Replica::recover(setup, EntryFormat, NOW, vec![], Recovered::default());
-    let placing =
-        Placing { map: None, left: Default::default(), codec: EntryFormat, concurrency, seed: 1 };
+    let placing = Placing {
+        map: None,
+        left: Default::default(),
+        codec: EntryFormat,
+        concurrency,
+        seed: 1,
+        reap_us: REAP_US,
+    };
     let own = vec![replica.unwrap()];
     let mut node = Node::new(id, 1, 1, Some(placing), own, Box::new(SnapshotFormat));
     node.connect(NOW, SENDER);

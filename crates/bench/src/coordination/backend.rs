@@ -350,7 +350,9 @@ fn claret(count: usize, line_up: &LineUp, host: Host<'_>) -> io::Result<Server> 
         replicas: count as u16,
     };
     let over = shards.to_string();
-    let zookeeper = ["--zookeeper-port", "0", "--zookeeper-shards", &over];
+    // All its clients have one address.
+    let unlimited = "--zookeeper-connections-per-address";
+    let zookeeper = ["--zookeeper-port", "0", "--zookeeper-shards", &over, unlimited, "0"];
     if count == 1 {
         return Ok(Server::of(vec![Machine::claret(&options, &zookeeper, dir)?]));
     }

@@ -38,6 +38,8 @@ pub struct Placing<C> {
     pub concurrency: Concurrency,
     /// For replicas that are made later.
     pub seed: u64,
+    /// For replicas that are made later.
+    pub reap_us: u64,
 }
 
 #[derive(Debug)]
@@ -101,9 +103,10 @@ impl<C> Placement<C> {
         let founders = founded.unwrap_or_default().to_vec();
         let beside = GatewayId { worker: shard.0 % workers, ..own };
         let seed = mix(self.placing.seed ^ u64::from(shard.0));
-        let concurrency = self.placing.concurrency;
+        let Placing { concurrency, reap_us, .. } = self.placing;
+        let (id, clustered, broken) = (shard, true, None);
         Some(Setup {
-            shard: Config { id: shard, concurrency, seed, beside, clustered: true, broken: None },
+            shard: Config { id, concurrency, seed, beside, clustered, reap_us, broken },
             membership: Membership::clustered(own.machine, founders),
         })
     }

@@ -133,6 +133,7 @@ impl<C: EntryCodec + Clone> Node<C> {
             seed: 0,
             beside: crate::message::GatewayId::default(),
             clustered: false,
+            reap_us: crate::limits::REAP_US,
             broken: None,
         };
         let mut shard = Shard::restored(config, state, header.clock);

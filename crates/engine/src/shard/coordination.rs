@@ -24,7 +24,7 @@ use crate::coordination::{
 };
 use crate::entry::LogRecord;
 use crate::level::Level;
-use crate::limits::{NODE_PATH_BYTES_MAX, REAP_US, WATCHES_MAX};
+use crate::limits::{NODE_PATH_BYTES_MAX, WATCHES_MAX};
 use crate::message::{Answer, Body, GatewayId, MachineId, Notice, Now, Request, Token};
 use adt::{Blob, Ctx};
 use std::collections::BTreeMap;
@@ -112,7 +112,8 @@ impl Shard {
 
     /// A lead begins: every session has its whole time.
     pub(super) fn watch_over_sessions(&mut self, now: Now) {
-        self.coordination = Leader { reap_us: Some(now.mono_us + REAP_US), ..Leader::default() };
+        self.coordination =
+            Leader { reap_us: Some(now.mono_us + self.config.reap_us), ..Leader::default() };
         // Others are told when a session has ended.
         let sessions = self.state.coordination().sessions().iter();
         for (session, kept) in sessions.filter(|_| self.config.id == HOME) {
@@ -130,7 +131,7 @@ impl Shard {
         if self.coordination.reap_us.is_none_or(|at_us| now.mono_us < at_us) {
             return;
         }
-        self.coordination.reap_us = Some(now.mono_us + REAP_US);
+        self.coordination.reap_us = Some(now.mono_us + self.config.reap_us);
         let now_ms = i64::try_from(now.wall_ms()).unwrap_or(i64::MAX);
         if first_ms.is_some_and(|at_ms| at_ms <= now_ms) {
             self.log_command(Command::of(SessionId::default(), Write::Reap), Target::nobody());

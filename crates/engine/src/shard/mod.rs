@@ -75,6 +75,8 @@ pub struct Config {
     pub beside: GatewayId,
     /// There are other machines, or may be. A server that is alone settles open transactions when it starts.
     pub clustered: bool,
+    /// How often its leader looks for nodes of the coordination service whose time has come.
+    pub reap_us: u64,
     /// A rule of the order of pipelines that it breaks. A server's shards break none.
     pub broken: Option<Rule>,
 }

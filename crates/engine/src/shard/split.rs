@@ -181,6 +181,7 @@ mod tests {
             seed: 1,
             beside: GatewayId::default(),
             clustered: false,
+            reap_us: crate::limits::REAP_US,
             broken: None,
         })
     }

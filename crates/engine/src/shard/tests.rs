@@ -44,6 +44,7 @@ impl Story {
             seed: 7,
             beside: GatewayId::default(),
             clustered: false,
+            reap_us: crate::limits::REAP_US,
             broken: None,
         });
         Self { shard, now: Now { wall_us: 1_000_000_000, mono_us: 5_000_000 }, token: 0 }

@@ -99,6 +99,7 @@ impl World {
                 seed,
                 beside: GatewayId::default(),
                 clustered: false,
+                reap_us: engine::limits::REAP_US,
                 broken: None,
             })
         };

@@ -48,6 +48,8 @@ fn the_file_to_start_from_names_every_setting() {
         zookeeper_min_session_timeout_ms,
         zookeeper_max_session_timeout_ms,
         zookeeper_shards,
+        zookeeper_connections_per_address,
+        zookeeper_container_check_ms,
         shards,
         workers,
         durability,
@@ -75,6 +77,7 @@ fn the_file_to_start_from_names_every_setting() {
     assert!(order.is_some() && zookeeper_port.is_some());
     assert!(zookeeper_min_session_timeout_ms.is_some());
     assert!(zookeeper_max_session_timeout_ms.is_some() && zookeeper_shards.is_some());
+    assert!(zookeeper_connections_per_address.is_some() && zookeeper_container_check_ms.is_some());
     assert!(maxclients.is_some() && password.is_some() && insecure.is_some());
     assert!(metrics_port.is_some() && synchrony.is_some() && snapshot_log_bytes.is_some());
     assert!(synchrony_dir.is_some() && synchrony_keep_days.is_some());
@@ -100,6 +103,16 @@ fn sessions_may_be_silent_for_as_long_as_is_said() {
     assert_eq!(range(None, Some(2_000)), Ok(2_000..=2_000));
     assert!(range(Some(1_999), None).unwrap_err().contains("must be from 2000"));
     assert!(range(Some(9_000), Some(8_000)).unwrap_err().contains("less: 8000"));
+}
+
+#[test]
+fn containers_are_looked_for_as_often_as_is_said() {
+    let often = |said| container_check_us(said).map_err(|error| error.to_string());
+    assert_eq!(often(None), Ok(10_000_000));
+    assert_eq!(often(Some(100)), Ok(100_000));
+    for wrong in [0, 99, 86_400_001, u64::MAX] {
+        assert!(often(Some(wrong)).unwrap_err().contains("must be from 100 to 86400000"));
+    }
 }
 
 #[test]

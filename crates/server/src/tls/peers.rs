@@ -4,7 +4,7 @@
 //! client and checks that the certificate is for the name at which it has looked for the other
 //! machine; whoever is connected to checks the authority only, for it does not know who comes.
 
-use super::{TlsError, certificates, private_key, roots};
+use super::{TlsError, certificates, hint, private_key, roots, unfit};
 use crate::config::cluster::split_address;
 use crate::config::peer_tls::PeerTlsOptions;
 use rustls::client::Resumption;
@@ -83,9 +83,8 @@ fn load(options: &PeerTlsOptions) -> Result<Sides, TlsError> {
     let key = private_key(&options.key)?;
     let roots = Arc::new(roots(&options.ca)?);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let unfit = |error: rustls::Error| {
-        TlsError(format!("{} and {}: {error}", options.cert.display(), options.key.display()))
-    };
+    let hint = hint(&chain);
+    let unfit = |error| unfit(&options.cert, &options.key, &error, hint);
     let refused = |error: rustls::Error| TlsError(error.to_string());
     let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
         .build()

@@ -2,7 +2,7 @@
 
 use super::dialogue::Dialogue;
 use super::replies::{Replies, Window};
-use crate::listen::Accepted;
+use crate::listen::{Accepted, Share};
 use crate::transport::{Received, Transport};
 use adt::Reply;
 use engine::gateway::SessionId;
@@ -103,6 +103,8 @@ pub struct Connection {
     pub authenticated: bool,
     /// A client of the coordination service speaks another protocol.
     pub dialogue: Option<Box<Dialogue>>,
+    /// Counts it among those of its address until it is gone.
+    _share: Option<Share>,
 }
 
 impl Connection {
@@ -143,6 +145,7 @@ impl Connection {
             closing: false,
             authenticated: false,
             dialogue: None,
+            _share: accepted.share,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Stories about the shard map, as the workers of a machine tell it to other machines.
 
+use engine::limits::REAP_US;
 use engine::map::ShardMap;
 use engine::message::{Concurrency, GatewayId, MachineId, Now};
 use engine::node::{Node, Parcel, Placing, To};
@@ -20,7 +21,7 @@ fn worker(worker: u16) -> Node<EntryFormat> {
     let id = GatewayId { machine: OWN, worker, life: 1 };
     let concurrency = Concurrency::named("full").unwrap();
     let (map, left) = (Some(map(1)), Default::default());
-    let placing = Placing { map, left, codec: EntryFormat, concurrency, seed: 1 };
+    let placing = Placing { map, left, codec: EntryFormat, concurrency, seed: 1, reap_us: REAP_US };
     Node::new(id, 2, 1, Some(placing), Vec::new(), Box::new(SnapshotFormat))
 }
 

@@ -46,6 +46,7 @@ fn node(own: u16, now: Now) -> Node<EntryFormat> {
             seed,
             beside: id,
             clustered: true,
+            reap_us: engine::limits::REAP_US,
             broken: None,
         };
         let membership = Membership::clustered(id.machine, voters.clone());
@@ -59,6 +60,7 @@ fn node(own: u16, now: Now) -> Node<EntryFormat> {
         codec: EntryFormat,
         concurrency,
         seed: 1,
+        reap_us: engine::limits::REAP_US,
     };
     Node::new(id, 1, SHARDS, Some(placing), replicas, Box::new(SnapshotFormat))
 }
