@@ -42,6 +42,20 @@ def test_what_one_node_writes_the_others_read(make_cluster):
     assert clients[0].dbsize() == clients[2].dbsize() > 20
 
 
+def test_a_range_of_bytes_is_stored_whichever_machine_is_asked(make_cluster):
+    cluster = make_cluster().start()
+    for turn, node in enumerate(cluster.nodes):
+        # Of many keys some are led by each machine.
+        with node.client() as client:
+            for number in range(12):
+                source, target = f"zl:{turn}:{number}", f"to:{turn}:{number}"
+                client.zadd(source, {"a": 0, "b": 0, "c": 0})
+                words = ("ZRANGESTORE", target, source, "[b", "+", "BYLEX")
+                assert client.execute_command(*words) == 2
+                assert client.zrange(target, 0, -1, withscores=True) == [("b", 0), ("c", 0)]
+    assert "cannot be read" not in cluster.said(), cluster.said()
+
+
 class Readiness:
     """What a server that is not started yet will say of its readiness."""
 

@@ -578,7 +578,8 @@ fn lookup(
 
 /// Forms that only the log uses.
 fn internal() -> impl Iterator<Item = &'static CommandSpec> {
-    key::INTERNAL.iter().chain(crate::lock::INTERNAL).chain(crate::barrier::INTERNAL)
+    let types = [crate::zset::INTERNAL, crate::lock::INTERNAL, crate::barrier::INTERNAL];
+    key::INTERNAL.iter().chain(types.into_iter().flatten())
 }
 
 /// Reads an operation back from the words that [`Op::encode`] wrote.

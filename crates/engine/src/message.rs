@@ -572,6 +572,8 @@ pub enum Answer {
     /// This machine does not lead the shard any more; whether the request takes effect cannot be
     /// told here.
     Unknown,
+    /// Something was answered that this machine cannot read.
+    Unread,
     /// Something that nobody asked for.
     Notice(Notice),
 }
@@ -630,6 +632,8 @@ pub enum Refusal {
     Moved,
     /// A cut is being made, and a transaction over several shards could be on both of its sides.
     Frozen,
+    /// The machine that was asked cannot read the request. Asked again, it could not either.
+    Unread,
 }
 
 /// What a shard tells a gateway without having been asked.

@@ -27,7 +27,7 @@ use crate::snapshot::{put_members, read_members};
 use adt::{Corrupt, Timestamp};
 use engine::limits::PEER_FRAME_BYTES_MAX;
 use engine::map::ShardMap;
-use engine::message::{Request, Response, ShardId, Token, TxnId};
+use engine::message::{Answer, Refusal, Request, Response, ShardId, Token, TxnId};
 use engine::node::{Parcel, SnapshotPiece, Taken};
 use std::fmt;
 
@@ -84,6 +84,44 @@ impl fmt::Display for TooLong {
 
 impl std::error::Error for TooLong {}
 
+/// What was received is no parcel.
+#[derive(Debug)]
+pub enum Fault {
+    /// It makes no sense at all: the connection is of no use any more.
+    Corrupt,
+    /// It came as it was sent, and is a request or an answer that cannot be read. That one fails, and
+    /// the connection goes on.
+    Unread {
+        /// The number of bytes that it took.
+        len: usize,
+        /// What becomes of it.
+        instead: Instead,
+    },
+}
+
+/// What becomes of a request or an answer that cannot be read.
+#[derive(Debug)]
+pub enum Instead {
+    /// Whoever asked is told this.
+    Back(Box<Response>),
+    /// This stands for the answer.
+    Here(Box<Response>),
+}
+
+impl From<Corrupt> for Fault {
+    fn from(_: Corrupt) -> Self {
+        Self::Corrupt
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message of another machine cannot be read")
+    }
+}
+
+impl std::error::Error for Fault {}
+
 /// The format of parcels of this version of the product, with memory that is used again.
 #[derive(Debug, Default)]
 pub struct PeerFormat {
@@ -106,14 +144,18 @@ impl PeerFormat {
     }
 
     /// Reads the first frame of `bytes` back; gives the parcel and the number of bytes it took, or
-    /// `None` as long as the frame is not complete. After [`Corrupt`] the connection is of no use.
-    pub fn decode(&mut self, bytes: &[u8]) -> Result<Option<(Parcel, usize)>, Corrupt> {
+    /// `None` as long as the frame is not complete.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<Option<(Parcel, usize)>, Fault> {
         let Some(payload) = payload(bytes, PEER_FRAME_BYTES_MAX)? else {
             return Ok(None);
         };
-        let (kind, mut reader) = open(payload)?;
-        let parcel = read_parcel(kind, &mut reader, &mut self.spans)?;
-        reader.finish()?;
+        let Ok(parcel) = read_payload(payload, &mut self.spans) else {
+            let len = FRAME_HEADER_BYTES + payload.len();
+            return Err(Fault::Unread { len, instead: instead(payload)? });
+        };
         if payload.len() > SCRATCH_FRAME_BYTES_MAX {
             self.spans = Spans::new();
         }
@@ -168,6 +210,39 @@ fn open(payload: &[u8]) -> Result<(u8, Reader<'_>), Corrupt> {
         return Err(Corrupt);
     }
     Ok((reader.u8()?, reader))
+}
+
+fn read_payload(payload: &[u8], spans: &mut Spans) -> Result<Parcel, Corrupt> {
+    let (kind, mut reader) = open(payload)?;
+    let parcel = read_parcel(kind, &mut reader, spans)?;
+    reader.finish()?;
+    Ok(parcel)
+}
+
+/// What becomes of a payload that cannot be read, if only a request fails by it. Anything else that
+/// is left out could not be made up for: only the end of the connection is.
+fn instead(payload: &[u8]) -> Result<Instead, Corrupt> {
+    let (kind, mut reader) = open(payload)?;
+    match kind {
+        REQUEST | REQUEST_AFTER => {
+            read_shard_term(&mut reader)?;
+            let (gateway, token) = (read_gateway(&mut reader)?, Token(reader.u64()?));
+            // Nobody waits for an answer to what has no token.
+            if token == Token::default() {
+                return Err(Corrupt);
+            }
+            let answer = Answer::Refused(Refusal::Unread);
+            Ok(Instead::Back(Box::new(Response { gateway, token, answer })))
+        }
+        RESPONSE => {
+            let (gateway, token) = (read_gateway(&mut reader)?, Token(reader.u64()?));
+            if answer::is_notice(reader.u8()?) {
+                return Err(Corrupt);
+            }
+            Ok(Instead::Here(Box::new(Response { gateway, token, answer: Answer::Unread })))
+        }
+        _ => Err(Corrupt),
+    }
 }
 
 fn put_parcel(parcel: &Parcel, words: &mut Words, out: &mut Vec<u8>) {

@@ -16,7 +16,9 @@ use engine::coordination::{
 use engine::entry::Apply;
 use engine::level::Level;
 use engine::limits::PEER_FRAME_BYTES_MAX;
-use engine::message::{Answer, Body, Fence, MachineId, Notice, ShardId};
+use engine::message::{
+    Answer, Body, Fence, MachineId, Notice, Refusal, Request, Response, ShardId, Token,
+};
 use engine::node::Parcel;
 use hex::unhex;
 use parcels::{answered, asked, message, op, parcels, txn};
@@ -25,7 +27,7 @@ use raft::eraftpb::{EntryType, MessageType};
 use smallvec::smallvec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use wire::peer::{Hello, PeerFormat, TooLong, decode_hello, encode_hello};
+use wire::peer::{Fault, Hello, Instead, PeerFormat, TooLong, decode_hello, encode_hello};
 
 const HEADER: usize = 8;
 
@@ -36,7 +38,7 @@ fn encoded(parcel: &Parcel) -> Vec<u8> {
 }
 
 fn decoded(bytes: &[u8]) -> Result<Option<(Parcel, usize)>, Corrupt> {
-    PeerFormat::default().decode(bytes)
+    PeerFormat::default().decode(bytes).map_err(|_| Corrupt)
 }
 
 /// A payload in a frame with the right checksum.
@@ -216,7 +218,7 @@ fn every_parcel_reads_back() {
         assert_eq!(encoded(&found), rest[..len]);
         rest = &rest[len..];
     }
-    assert_eq!(format.decode(rest).map(|found| found.is_none()), Ok(true));
+    assert!(matches!(format.decode(rest), Ok(None)));
 }
 
 #[test]
@@ -342,6 +344,64 @@ fn the_longest_frame_reads_back_and_a_longer_one_is_not_written() {
     let mut out = b"before".to_vec();
     let result = PeerFormat::default().encode(&reply(longest + 1), &mut out);
     assert_eq!((result, &out[..]), (Err(TooLong), &b"before"[..]));
+}
+
+/// How a payload is received.
+fn fault(payload: &[u8]) -> Fault {
+    PeerFormat::default().decode(&framed(payload)).expect_err("it cannot be read")
+}
+
+#[test]
+fn a_request_that_cannot_be_read_fails_and_what_follows_is_read() {
+    let body = Body::Read { key: Blob::from("k"), op: op("get k").1, fenced: false };
+    let good = encoded(&asked(body));
+    let mut payload = good[HEADER..].to_vec();
+    // `get` has become a word that is no command.
+    let at = payload.windows(3).position(|word| word == b"get").unwrap();
+    payload[at] = b'j';
+    let bytes = [framed(&payload), good.clone()].concat();
+    let mut format = PeerFormat::default();
+    let Err(Fault::Unread { len, instead: Instead::Back(response) }) = format.decode(&bytes) else {
+        panic!("it is answered")
+    };
+    assert!(matches!(response.answer, Answer::Refused(Refusal::Unread)), "{response:?}");
+    let Parcel::Request { request, .. } = asked(Body::Stats) else { panic!("a request") };
+    assert_eq!((response.gateway, response.token), (request.gateway, request.token));
+    assert_eq!(bytes[len..], good);
+    let whole = format.decode(&bytes[len..]).unwrap();
+    assert!(matches!(whole, Some((Parcel::Request { .. }, _))), "{whole:?}");
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_leaves_its_request_without_a_result() {
+    let mut payload = encoded(&answered(Answer::Reply(Reply::Nil)))[HEADER..].to_vec();
+    *payload.last_mut().unwrap() = 0xff;
+    let Fault::Unread { instead: Instead::Here(response), .. } = fault(&payload) else {
+        panic!("it stands for the answer")
+    };
+    let Response { token, answer, .. } = *response;
+    assert!(token == Token(77) && matches!(answer, Answer::Unread), "{answer:?}");
+}
+
+#[test]
+fn what_nobody_waits_for_and_cannot_be_read_ends_the_connection() {
+    let told = Parcel::Request {
+        shard: ShardId(7),
+        term: 4,
+        request: Request {
+            gateway: txn(1).age.gateway,
+            token: Token::default(),
+            after: None,
+            body: Body::Release { txn: txn(1), after: adt::Timestamp(1) },
+        },
+    };
+    let ready = answered(Answer::Notice(Notice::Ready { key: Blob::from("k") }));
+    let heard = Parcel::Raft { shard: ShardId(7), message: Box::new(message()) };
+    for parcel in [told, ready, heard] {
+        let mut payload = encoded(&parcel)[HEADER..].to_vec();
+        payload.pop();
+        assert!(matches!(fault(&payload), Fault::Corrupt), "{parcel:?}");
+    }
 }
 
 #[test]

@@ -216,7 +216,7 @@ pub(super) fn parse_store(args: &Args<'_>, algebra: Algebra) -> Result<Command, 
 /// `ZRANGESTORE`.
 pub(super) fn parse_range_store(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let target = args.blob(1)?;
-    let select = Select { with_scores: true, ..Select::parse(args, 3, None, true)? };
+    let select = Select::parse(args, 3, None, true)?;
     let reads = vec![(args.blob(2)?, AnyOp::ZSet(Op::Select(Box::new(select))))];
     let plan = move |replies: &[Reply]| match replies.first() {
         Some(Reply::Scored(found)) => store(&target, Value::of(found.iter().cloned())),

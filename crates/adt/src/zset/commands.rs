@@ -229,7 +229,7 @@ fn encode_read(op: &Op, key: &[u8], out: &mut ArgBuf) {
                 out.push("withscore");
             }
         }
-        Op::Select(select) => select.encode(out.push("zrange").push(key)),
+        Op::Select(select) => select.encode(key, out),
         Op::Scan(scan) => scan.encode(out.push("zscan").push(key)),
         Op::Random { count, with_scores } => {
             out.push("zrandmember").push(key);
@@ -416,4 +416,13 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "sorted-set";
     ("zdiffstore", -4, GROWS, COUNTED_STORE,
         "Stores a difference.", "destination numkeys key [key ...]", "O(m log m) in all members") =>
         |a| parse_store(a, Algebra::Diff);
+};
+
+/// What only the log and other machines are told.
+pub(crate) const INTERNAL: &[CommandSpec] = commands! { "sorted-set";
+    ("zset.scored", -4, READ, Keys::ONE,
+        "Returns the members in a range with their scores.",
+        "key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count]",
+        "O(log n + m) for m found") =>
+        |a| one(a, Op::Select(Box::new(Select::parse(a, 2, None, true)?)));
 };

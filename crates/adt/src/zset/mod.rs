@@ -11,6 +11,7 @@ mod order;
 mod ranges;
 mod rules;
 
+pub(crate) use commands::INTERNAL;
 pub use ranges::{LexBound, LexRange, Range, ScoreBound, ScoreRange, Select};
 
 pub(crate) use order::Order;

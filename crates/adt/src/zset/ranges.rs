@@ -195,18 +195,19 @@ impl Select {
         Self { range: Range::Rank(0, -1), rev: false, limit: None, with_scores: true };
 
     /// Reads bounds at word `at` and the options after them. `fixed` gives the kind and direction
-    /// where the command's name says them; otherwise options do. `store` refuses `WITHSCORES`.
+    /// where the command's name says them; otherwise options do. What is `scored` has its scores
+    /// whatever the range is of, and its words do not say so.
     pub(super) fn parse(
         args: &Args<'_>,
         at: usize,
         fixed: Option<(By, bool)>,
-        store: bool,
+        scored: bool,
     ) -> Result<Self, ErrorReply> {
         let (mut by, mut rev) = fixed.unwrap_or((By::Rank, false));
-        let (mut limit, mut with_scores) = (None, false);
+        let (mut limit, mut with_scores) = (None, scored);
         let mut i = at + 2;
         while i < args.len() {
-            if !store && args.is(i, "WITHSCORES") {
+            if !scored && args.is(i, "WITHSCORES") {
                 with_scores = true;
             } else if args.is(i, "LIMIT") && i + 2 < args.len() {
                 limit = Some((args.int(i + 1)?, args.int(i + 2)?));
@@ -227,7 +228,7 @@ impl Select {
                 "syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
             ));
         }
-        if with_scores && by == By::Lex {
+        if with_scores && !scored && by == By::Lex {
             return Err(ErrorReply::err(
                 "syntax error, WITHSCORES not supported in combination with BYLEX",
             ));
@@ -235,8 +236,11 @@ impl Select {
         Ok(Self { range: parse_range(args, at, by, rev)?, rev, limit, with_scores })
     }
 
-    /// Writes the bounds and options of `ZRANGE`.
-    pub fn encode(&self, out: &mut ArgBuf) {
+    /// Writes the command that selects the same, all of it.
+    pub fn encode(&self, key: &[u8], out: &mut ArgBuf) {
+        // `ZRANGE` has no scores with ranges of bytes.
+        let scored = self.with_scores && matches!(self.range, Range::Lex(_));
+        out.push(if scored { "zset.scored" } else { "zrange" }).push(key);
         self.range.encode(self.rev, out);
         match self.range {
             Range::Score(_) => {
@@ -253,7 +257,7 @@ impl Select {
         if let Some((offset, count)) = self.limit {
             out.push("limit").push_int(offset).push_int(count);
         }
-        if self.with_scores {
+        if self.with_scores && !scored {
             out.push("withscores");
         }
     }

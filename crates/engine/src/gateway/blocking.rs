@@ -124,9 +124,7 @@ impl Gateway {
         let reply = match answer {
             Answer::Reply(reply) => reply,
             Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
-            Answer::Unknown => super::ways::indefinite().into(),
-            Answer::Refused(_) => super::response::moved().into(),
-            _ => Reply::Nil,
+            other => super::response::unexpected(&other),
         };
         let Some(number) = wait.trying else { return };
         let reply = match &wait.blocking.attempts[number] {

@@ -333,9 +333,7 @@ impl Gateway {
         let reply = match answer {
             Answer::Reply(reply) => reply,
             Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
-            Answer::Unknown => super::ways::indefinite().into(),
-            Answer::Refused(_) => super::response::moved().into(),
-            _ => Reply::Nil,
+            other => super::response::unexpected(&other),
         };
         txn.answers[index as usize].1[0] = reply;
         txn.left -= 1;

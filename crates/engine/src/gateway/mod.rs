@@ -56,6 +56,7 @@ mod topology;
 mod turns;
 mod txn;
 mod unled;
+mod unread;
 mod ways;
 mod work;
 

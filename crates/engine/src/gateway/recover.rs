@@ -38,6 +38,14 @@ impl Gateway {
         }
     }
 
+    /// What a participant knows cannot be heard: nothing may be concluded from that. A shard that still
+    /// waits says so again.
+    pub(super) fn leave_unsettled(&mut self, job: u64) {
+        if let Some(Job::Recovery(recovery)) = self.jobs.remove(job) {
+            self.recovering.remove(&recovery.txn);
+        }
+    }
+
     /// A participant has said what it knows.
     pub(super) fn learned(&mut self, job: u64, answer: Answer) {
         let Some(Job::Recovery(recovery)) = self.jobs.get_mut(job) else { return };

@@ -1,6 +1,7 @@
 //! What shards say, and whom it concerns.
 
 use super::mail::Pending;
+use super::unread::What;
 use super::work::{Finish, Outcome};
 use super::{Gateway, mail::Mail, mail::Target};
 use crate::message::{Answer, Body, Notice, Now, Refusal, Request, Response, ShardId};
@@ -15,6 +16,8 @@ impl Gateway {
         match response.answer {
             Answer::Notice(notice) => self.notice(token, notice),
             Answer::NotTaken(body) => self.not_taken(token, *body),
+            Answer::Unread => self.not_read(token, What::Answer),
+            Answer::Refused(Refusal::Unread) => self.not_read(token, What::Request),
             answer => {
                 if let Some(ways) = &mut self.mail.ways {
                     ways.forget(token);
@@ -215,6 +218,8 @@ pub(super) fn unexpected(answer: &Answer) -> Reply {
             ErrorReply::new("BUSY", text).into()
         }
         Answer::Refused(Refusal::Moved) => moved().into(),
+        Answer::Refused(Refusal::Unread) => super::unread::request_error().into(),
+        Answer::Unread => super::unread::answer_error().into(),
         Answer::Unknown => super::ways::indefinite().into(),
         Answer::Fenced => super::fence::fenced().into(),
         Answer::Voided => super::commit::voided().into(),

@@ -157,6 +157,13 @@ impl Gateway {
         self.complete(target, &finish, in_order.into_iter());
     }
 
+    /// The reads cannot be carried out.
+    pub(super) fn fail_snapshot(&mut self, job: u64, error: Reply) {
+        if let Some(Job::Snapshot(snapshot)) = self.jobs.remove(job) {
+            self.finish(snapshot.target, error);
+        }
+    }
+
     /// The values change too fast: read them under locks.
     pub(super) fn lock_instead(&mut self, job: u64) {
         let Some(Job::Snapshot(snapshot)) = self.jobs.remove(job) else { return };

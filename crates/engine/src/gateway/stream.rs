@@ -1,7 +1,7 @@
 //! A stream that is under way, at the gateway that has issued it: what was sent, and what became of it.
 
 use crate::limits::{STREAM_UNITS_MAX, WINDOW_UNITS_MAX};
-use crate::message::{Answer, ShardId};
+use crate::message::{Answer, Refusal, ShardId};
 use crate::pipeline::{Answered, Group, StreamId, Unit};
 use adt::{Reply, Timestamp};
 use smallvec::SmallVec;
@@ -113,7 +113,8 @@ impl<P> Stream<P> {
         count: u32,
         answer: Answer,
     ) -> Settled<P> {
-        let unknown = matches!(answer, Answer::Unknown);
+        let unknown =
+            matches!(answer, Answer::Unknown | Answer::Unread | Answer::Refused(Refusal::Unread));
         let units: Vec<Answered> = match answer {
             Answer::Units(units) => units,
             // It was given back before it got there.

@@ -17,7 +17,7 @@ use super::work::Finish;
 use crate::entry::Apply;
 use crate::level::Level;
 use crate::limits::WINDOW_UNITS_MAX;
-use crate::message::{Answer, Body, KeyedOp, MachineId, ShardId};
+use crate::message::{Answer, Body, KeyedOp, MachineId, Refusal, ShardId};
 use crate::pipeline::{StreamId, Unit};
 use adt::{Reply, Timestamp};
 use smallvec::SmallVec;
@@ -263,7 +263,11 @@ impl Gateway {
         (shard, count): (ShardId, u32),
         answer: Answer,
     ) {
-        let lost = super::ways::indefinite().into();
+        let lost = match answer {
+            Answer::Unread => super::unread::answer_error().into(),
+            Answer::Refused(Refusal::Unread) => super::unread::request_error().into(),
+            _ => super::ways::indefinite().into(),
+        };
         self.units_settled((id, stream_id, first), (shard, count), answer, &lost);
     }
 

@@ -12,6 +12,7 @@ mod sections;
 mod spread;
 mod streams;
 mod unled;
+mod unread;
 
 use super::*;
 use crate::entry::Apply;

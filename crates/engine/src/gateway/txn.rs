@@ -137,6 +137,11 @@ impl Cause {
         matches!(self, Self::Wounded | Self::Refused(Refusal::Frozen))
     }
 
+    /// Whether another attempt would only make it worse, or end like this one.
+    fn is_final(self) -> bool {
+        matches!(self, Self::Refused(Refusal::Busy | Refusal::Unread) | Self::Unled(_))
+    }
+
     /// The error for the client.
     pub fn error(self) -> ErrorReply {
         let overdue = |what: &str, ms: u64, setting: &str| {
@@ -160,6 +165,7 @@ impl Cause {
                 let text = "too many requests wait already; wait a little and try again";
                 return ErrorReply::new("BUSY", text);
             }
+            Self::Refused(Refusal::Unread) => return super::unread::request_error(),
         };
         let text =
             format!("the transaction was aborted because {why}; it had no effect, try it again");
@@ -376,8 +382,7 @@ impl Gateway {
                 }
                 let attempt = txn.id.attempt + 1;
                 txn.refusals += u32::from(!cause.passes());
-                let is_final = matches!(cause, Cause::Refused(Refusal::Busy) | Cause::Unled(_));
-                if is_final || txn.refusals >= REFUSALS_MAX {
+                if cause.is_final() || txn.refusals >= REFUSALS_MAX {
                     self.mail.stats.aborted += 1;
                     self.drop_txn(job);
                     return self.finish(target, cause.error().into());

@@ -15,14 +15,14 @@ use crate::peers::PeerSocket;
 use crate::transport::{Received, Transport};
 use engine::level::Level;
 use engine::limits::{PEER_ENTRIES_BYTES_MAX, PEER_OUTPUT_BYTES_MAX, SILENT_US};
-use engine::message::{MachineId, Now, Response};
+use engine::message::{Answer, MachineId, Now, Refusal, Request, Response, Token as Asked};
 use engine::node::Parcel;
 use mio::event::Event;
 use mio::{Interest, Token};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use wire::peer::{Hello, PeerFormat, TooLong, decode_hello, encode_hello};
+use wire::peer::{Fault, Hello, Instead, PeerFormat, TooLong, decode_hello, encode_hello};
 
 /// The first token of connections with other machines; those with clients have smaller ones.
 const FIRST_TOKEN: usize = usize::MAX / 2;
@@ -62,6 +62,8 @@ struct Link {
     sent_us: u64,
     /// Questions about time, and answers, that wait to be sent.
     timing: Vec<Due>,
+    /// Requests and answers that came over it and could not be read.
+    unread: u64,
     /// It is to be closed, for this reason.
     broken: Option<String>,
 }
@@ -76,13 +78,15 @@ pub(super) struct Links {
     next_epoch: u64,
     format: PeerFormat,
     counts: PeerCounts,
+    /// What those are to be told who asked for what cannot be sent.
+    refused: Vec<Response>,
 }
 
 impl Links {
     pub(super) fn new(hello: Option<Hello>) -> Self {
         let (held, epochs) = (BTreeMap::new(), BTreeMap::new());
         let (format, counts) = (PeerFormat::default(), PeerCounts::default());
-        Self { hello, held, epochs, next_epoch: 1, format, counts }
+        Self { hello, held, epochs, next_epoch: 1, format, counts, refused: Vec::new() }
     }
 
     /// What was sent over all of them.
@@ -146,10 +150,21 @@ impl Links {
         }
         self.counts.message(&parcel);
         let mut encoded = self.format.encode(&parcel, &mut link.output);
-        if let (Err(TooLong), Parcel::Response(response)) = (&encoded, parcel) {
-            let answer = response.answer.without_replies();
-            let shorter = Parcel::Response(Response { answer, ..response });
-            encoded = self.format.encode(&shorter, &mut link.output);
+        match (&encoded, parcel) {
+            (Err(TooLong), Parcel::Response(response)) => {
+                let answer = response.answer.without_replies();
+                let shorter = Parcel::Response(Response { answer, ..response });
+                encoded = self.format.encode(&shorter, &mut link.output);
+            }
+            (Err(TooLong), Parcel::Request { request, .. })
+                if request.token != Asked::default() =>
+            {
+                let Request { gateway, token, .. } = request;
+                let answer = Answer::Refused(Refusal::Unread);
+                self.refused.push(Response { gateway, token, answer });
+                encoded = Ok(());
+            }
+            _ => {}
         }
         if let Err(error) = encoded {
             link.broken = Some(error.to_string());
@@ -199,6 +214,7 @@ impl Link {
             silent: false,
             sent_us: now.mono_us,
             timing: Vec::new(),
+            unread: 0,
             broken: None,
         }
     }
@@ -331,6 +347,9 @@ impl Worker {
 
     /// Reads every connection with another machine that has something, and ends those that broke.
     pub(super) fn read_links(&mut self, now: Now) {
+        for response in std::mem::take(&mut self.links.refused) {
+            self.take_parcel(now, self.id.machine, Parcel::Response(response));
+        }
         if self.links.held.is_empty() {
             return;
         }
@@ -391,7 +410,8 @@ impl Worker {
         }
         match self.links.format.decode(bytes) {
             Ok(next) => next.map(|(parcel, used)| (Some(parcel), used)),
-            Err(adt::Corrupt) => match decode_hello(bytes) {
+            Err(Fault::Unread { len, instead }) => Some((self.unread(machine, instead), len)),
+            Err(Fault::Corrupt) => match decode_hello(bytes) {
                 Ok(Some((hello, used))) => {
                     let link = self.links.held.get_mut(&machine)?;
                     // It was greeted as the older build that ran there a moment ago.
@@ -409,6 +429,30 @@ impl Worker {
         }
     }
 
+    /// A request or an answer cannot be read: it fails, and nothing else does.
+    fn unread(&mut self, machine: MachineId, instead: Instead) -> Option<Parcel> {
+        if let Some(link) = self.links.held.get_mut(&machine) {
+            // Clients that try again shall not fill the log.
+            if link.unread.is_power_of_two() || link.unread == 0 {
+                tracing::error!(
+                    "something that machine {} says cannot be read, and fails: {instead:?}; so did \
+                     {} before it on this connection",
+                    machine.0,
+                    link.unread
+                );
+            }
+            link.unread += 1;
+        }
+        match instead {
+            Instead::Here(response) => Some(Parcel::Response(*response)),
+            Instead::Back(response) => {
+                let (epoch, parcel) = (self.links.epoch(machine), Parcel::Response(*response));
+                self.links.put(Outgoing { to: machine, epoch, parcel });
+                None
+            }
+        }
+    }
+
     /// Sends what this turn has for other machines, or a sign of life.
     pub(super) fn flush_links(&mut self, now: Now) {
         if self.links.held.is_empty() {
@@ -416,6 +460,7 @@ impl Worker {
         }
         self.tell_appended();
         let links = &mut self.links;
+        self.again |= !links.refused.is_empty();
         for link in links.held.values_mut() {
             if !link.timing.is_empty() {
                 // The clock is read as late as possible.

@@ -4,6 +4,7 @@ use super::{Event, World};
 use crate::network::{Frame, Sending, Way};
 use crate::server::{Input, Sent};
 use engine::message::MachineId;
+use wire::peer::Fault;
 
 impl World {
     pub(super) fn hand_in(&mut self, machine: u16, worker: u16, input: Input) {
@@ -115,8 +116,9 @@ impl World {
                 let worker = from.0 % self.shape.workers;
                 self.hand_in(to.0 - 1, worker, Input::Parcel(from, Box::new(parcel)));
             }
+            Err(Fault::Unread { instead, .. }) => panic!("written and not read: {instead:?}"),
             // A length that is wrong makes nonsense of what follows.
-            Ok(None) | Err(_) => {
+            Ok(None) | Err(Fault::Corrupt) => {
                 self.mark("garbled_messages_noticed");
                 self.break_connection(from, to);
             }

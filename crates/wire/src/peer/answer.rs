@@ -36,12 +36,14 @@ const FORGOTTEN: u8 = 18;
 const UNITS: u8 = 19;
 const COORDINATED: u8 = 20;
 const FENCED: u8 = 21;
+const UNREAD: u8 = 22;
 
 const CONFLICT: u8 = 1;
 const BUSY: u8 = 2;
 const LOCKS_LOST: u8 = 3;
 const MOVED: u8 = 4;
 const FROZEN: u8 = 5;
+const REQUEST_UNREAD: u8 = 6;
 
 const FATE_PREPARED: u8 = 1;
 const FATE_COMMITTED: u8 = 2;
@@ -80,8 +82,14 @@ fn kind(answer: &Answer) -> u8 {
         Answer::CarriedOut => CARRIED_OUT,
         Answer::NotTaken(_) => NOT_TAKEN,
         Answer::Unknown => UNKNOWN,
+        Answer::Unread => UNREAD,
         Answer::Notice(_) => NOTICE,
     }
+}
+
+/// Whether an answer of this kind is none, but something that nobody asked for.
+pub(super) fn is_notice(kind: u8) -> bool {
+    kind == NOTICE
 }
 
 pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) {
@@ -120,6 +128,7 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
             Refusal::LocksLost => LOCKS_LOST,
             Refusal::Moved => MOVED,
             Refusal::Frozen => FROZEN,
+            Refusal::Unread => REQUEST_UNREAD,
         }),
         Answer::Version(version) => put_record_version(*version, out),
         Answer::Stats(stats) => put_shard_stats(stats, out),
@@ -132,7 +141,8 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
         | Answer::GuardFailed
         | Answer::Fenced
         | Answer::CarriedOut
-        | Answer::Unknown => {}
+        | Answer::Unknown
+        | Answer::Unread => {}
     }
 }
 
@@ -175,6 +185,7 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
             LOCKS_LOST => Refusal::LocksLost,
             MOVED => Refusal::Moved,
             FROZEN => Refusal::Frozen,
+            REQUEST_UNREAD => Refusal::Unread,
             _ => return Err(Corrupt),
         }),
         RECORD_VERSION => Answer::Version(read_record_version(reader)?),
@@ -184,6 +195,7 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
         CARRIED_OUT => Answer::CarriedOut,
         NOT_TAKEN => Answer::NotTaken(Box::new(read_body(reader, spans)?)),
         UNKNOWN => Answer::Unknown,
+        UNREAD => Answer::Unread,
         NOTICE => Answer::Notice(read_notice(reader)?),
         _ => return Err(Corrupt),
     })
