@@ -349,12 +349,12 @@ impl Gateway {
         txn.work.add_silent(writes);
         match txn.role {
             Role::Program { .. } => {
-                txn.work.outcomes.push(Outcome::Fixed(reply));
+                txn.work.add_without_ops(Outcome::Fixed(reply));
                 self.advance(job);
             }
             Role::Interactive { blind, .. } => {
                 let reply = if blind && wrote {
-                    txn.work.outcomes.push(Outcome::Fixed(reply));
+                    txn.work.add_without_ops(Outcome::Fixed(reply));
                     Reply::Status("QUEUED")
                 } else {
                     reply

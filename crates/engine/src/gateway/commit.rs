@@ -4,7 +4,7 @@ use super::lease::Lease;
 use super::mail::{Pending, Target};
 use super::session::Mode;
 use super::txn::{Cause, Role, Stage, Txn};
-use super::work::{Finish, Outcome, Step};
+use super::work::{Finish, Outcome, Step, missing};
 use super::{Gateway, Job};
 use crate::entry::{Apply, Prepare};
 use crate::limits::{DECIDE_US_MAX, REQUESTS_PER_CLIENT_MAX};
@@ -250,8 +250,8 @@ impl Gateway {
         }
         let mut answers: BTreeMap<ShardId, _> =
             txn.answers.drain(..).map(|(shard, replies)| (shard, replies.into_iter())).collect();
-        let replies = txn.homes.iter().filter_map(|s| answers.get_mut(s).and_then(Iterator::next));
-        let mut replies: Vec<Reply> = replies.collect();
+        let next = |shard| answers.get_mut(shard).and_then(Iterator::next).unwrap_or_else(missing);
+        let mut replies: Vec<Reply> = txn.homes.iter().map(next).collect();
         if txn.replies_lost {
             let text = "the transaction took effect, but the machine that had its replies was lost";
             let lost = || Reply::from(ErrorReply::new("REPEATED", text));
@@ -267,7 +267,7 @@ impl Gateway {
         {
             return self.complete(*target, reread, replies.into_iter());
         }
-        let finish = Finish { outcomes, form: txn.form, later: std::mem::take(&mut txn.later) };
+        let finish = Finish { outcomes, form: txn.form };
         match txn.role {
             Role::Program { target, .. } => self.complete(target, &finish, replies.into_iter()),
             Role::Interactive { commit, .. } => {

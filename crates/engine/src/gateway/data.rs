@@ -4,7 +4,7 @@ use super::Gateway;
 use super::api::SessionId;
 use super::mail::{Pending, Target, WHOLE};
 use super::streams::Planned;
-use super::work::{Finish, Form, Program, Step, Work};
+use super::work::{Finish, Form, Outcome, Program, Step, Work};
 use crate::entry::Apply;
 use crate::limits::KEY_BYTES_MAX;
 use crate::message::{Body, Fence, Guard, RequestId, ShardId};
@@ -241,19 +241,15 @@ impl Gateway {
         let gathers = self.keeps_order(program.target.session) && self.may_gather(&program, route);
         let Program { target, steps, form, guards, fences, request } = program;
         let mut work = Work::default();
-        let mut later = Vec::new();
         for step in steps {
             match step {
                 Step::Ops(ops, merge) => work.add(ops, merge),
-                Step::Fixed(reply) => work.outcomes.push(super::work::Outcome::Fixed(reply)),
-                Step::Later(words) => {
-                    later.push((work.outcomes.len() as u32, words));
-                    work.outcomes.push(super::work::Outcome::Fixed(Reply::Nil));
-                }
+                Step::Fixed(reply) => work.add_without_ops(Outcome::Fixed(reply)),
+                Step::Later(words) => work.add_without_ops(Outcome::Later(words)),
                 Step::Compound(_) | Step::Attempts(_) => {}
             }
         }
-        let finish = Finish { outcomes: work.outcomes, form, later };
+        let finish = Finish { outcomes: work.outcomes, form };
         if gathers {
             let ops = SmallVec::from_vec(work.ops);
             return self.gather_up(Planned { target, ops, finish: Some(Box::new(finish)) });
@@ -322,13 +318,13 @@ impl Gateway {
         replies: impl Iterator<Item = Reply>,
     ) {
         let items = finish.items(replies);
-        if finish.later.is_empty() {
+        if items.iter().all(Option::is_some) {
             let reply = finish.reply(items);
             return self.finish(target, reply);
         }
-        self.finish_partly(target, items, finish.later.len() as u32);
-        for (item, words) in &finish.later {
-            self.run_later(Target { item: *item, ..target }, &words.args());
+        self.finish_partly(target, items);
+        for (item, words) in finish.later() {
+            self.run_later(Target { item, ..target }, &words.args());
         }
     }
 

@@ -43,15 +43,17 @@ impl Gateway {
         let Some(slot) = session.queue.get_mut(index) else { return };
         match &mut slot.state {
             SlotState::Partial(items, missing) if target.item != WHOLE => {
-                if let Some(item) = items.get_mut(target.item as usize) {
-                    *item = reply;
+                // What is there already keeps its reply, and counts once.
+                match items.get_mut(target.item as usize) {
+                    Some(item @ None) => *item = Some(reply),
+                    _ => return,
                 }
                 *missing -= 1;
                 if *missing > 0 {
                     return;
                 }
                 let items = std::mem::take(items);
-                slot.state = SlotState::Done(Reply::Array(items));
+                slot.state = SlotState::Done(Reply::Array(items.into_iter().flatten().collect()));
             }
             _ => slot.state = SlotState::Done(reply),
         }
@@ -71,8 +73,9 @@ impl Gateway {
         }
     }
 
-    /// Makes a place an array of which `missing` items come later.
-    pub(super) fn finish_partly(&mut self, target: Target, items: Vec<Reply>, missing: u32) {
+    /// Makes a place an array of which some items come later.
+    pub(super) fn finish_partly(&mut self, target: Target, items: Vec<Option<Reply>>) {
+        let missing = items.iter().filter(|item| item.is_none()).count();
         let Some(session) = self.sessions.get_mut(target.session.0) else { return };
         let index = target.seq.wrapping_sub(session.base) as usize;
         if let Some(slot) = session.queue.get_mut(index) {

@@ -104,13 +104,13 @@ impl Gateway {
                     work.add_silent(ops);
                 }
                 Step::Ops(ops, merge) => work.add(ops, merge),
-                Step::Fixed(reply) => work.outcomes.push(Outcome::Fixed(reply)),
+                Step::Fixed(reply) => work.add_without_ops(Outcome::Fixed(reply)),
                 Step::Compound(_) | Step::Attempts(_) | Step::Later(_) => {}
             }
         }
         let Work { ops, outcomes, .. } = work;
         let apply = Apply { ops: SmallVec::from_vec(ops), guards, fences, request };
-        let finish = Finish { outcomes, form, later: Vec::new() };
+        let finish = Finish { outcomes, form };
         self.begin_turn(target, apply, timeout_ms, Some(Box::new(finish)));
     }
 }

@@ -157,8 +157,8 @@ pub(super) struct Slot {
 
 pub(super) enum SlotState {
     Waiting,
-    /// An array, some items of which are missing.
-    Partial(Vec<Reply>, u32),
+    /// An array, some items of which are missing, and how many.
+    Partial(Vec<Option<Reply>>, usize),
     Done(Reply),
 }
 

@@ -11,10 +11,10 @@ use super::mail::{Mail, Target};
 use super::open::Open;
 use super::slab::Slab;
 use super::unled::Unled;
-use super::work::{Finish, Form, Program, Step, Work};
+use super::work::{Finish, Form, Outcome, Program, Step, Work};
 use super::{Gateway, Job};
 use crate::message::{Age, Body, Guard, KeyedOp, Refusal, RequestId, ShardId, TxnId};
-use adt::{ArgBuf, Blob, ErrorReply, Reply, Timestamp};
+use adt::{Blob, ErrorReply, Reply, Timestamp};
 use smallvec::SmallVec;
 
 /// Refusals after which a program gives up (conditions without waiting only: where conflicting
@@ -34,7 +34,6 @@ pub(super) struct Txn {
     /// What is to be done at the commit, and the replies that it gives.
     pub work: Work,
     pub form: Form,
-    pub later: Vec<(u32, ArgBuf)>,
     pub guards: Vec<Guard>,
     pub request: Option<RequestId>,
     pub calls: Slab<Call>,
@@ -182,7 +181,6 @@ impl Txn {
             stage: Stage::Running,
             work: Work::default(),
             form: Form::Array,
-            later: Vec::new(),
             guards: Vec::new(),
             request: None,
             calls: Slab::default(),
@@ -313,7 +311,6 @@ impl Gateway {
         let role = Role::Program { target, steps: Vec::new(), next: 0, reads: false };
         let mut txn = Txn::new(id, target.session, role);
         txn.form = finish.form;
-        txn.later = finish.later;
         txn.work.ops = ops;
         txn.work.outcomes = finish.outcomes;
         txn.guards = guards;
@@ -332,12 +329,9 @@ impl Gateway {
             match step {
                 None => return self.commit(job),
                 Some(Step::Fixed(reply)) => {
-                    txn.work.outcomes.push(super::work::Outcome::Fixed(reply));
+                    txn.work.add_without_ops(Outcome::Fixed(reply));
                 }
-                Some(Step::Later(words)) => {
-                    txn.later.push((txn.work.outcomes.len() as u32, words));
-                    txn.work.outcomes.push(super::work::Outcome::Fixed(Reply::Nil));
-                }
+                Some(Step::Later(words)) => txn.work.add_without_ops(Outcome::Later(words)),
                 Some(Step::Ops(ops, merge)) if *reads => {
                     return self.call_reads(job, ops, merge, None);
                 }
@@ -378,7 +372,6 @@ impl Gateway {
                 txn.withdraw(&mut self.mail);
                 if !direct {
                     txn.work = Work::default();
-                    txn.later.clear();
                 }
                 let attempt = txn.id.attempt + 1;
                 txn.refusals += u32::from(!cause.passes());

@@ -5,26 +5,35 @@ use crate::message::{Fence, Guard, KeyedOp, RequestId};
 use adt::collections::Map;
 use adt::{ArgBuf, Blob, Blocking, Command, Compound, Merge, Op, Reply};
 
-/// How replies of operations become the reply of one command of several.
+/// How one command of several comes to its reply. Each has one, in the order of the commands, and
+/// names the operations that it is about by their places among all of them: others may stand
+/// between, which answer nobody.
 #[derive(Clone)]
 pub(super) enum Outcome {
     /// Known without any operation.
     Fixed(Reply),
-    /// The next operation's reply.
-    Next,
-    /// The next few operations' replies in one.
-    Merged(u32, Merge),
-    /// The next few operations answer nobody.
-    Silent(u32),
+    /// The reply of the operation at this place.
+    Op(u32),
+    /// The replies of `count` operations from the place `first` on, in one.
+    Merged {
+        /// The place of the first.
+        first: u32,
+        /// How many.
+        count: u32,
+        /// How they become one.
+        merge: Merge,
+    },
+    /// A command of the session with these words, which is carried out afterwards.
+    Later(ArgBuf),
 }
 
 impl std::fmt::Debug for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Fixed(reply) => write!(f, "Fixed({reply:?})"),
-            Self::Next => write!(f, "Next"),
-            Self::Merged(count, _) => write!(f, "Merged({count})"),
-            Self::Silent(count) => write!(f, "Silent({count})"),
+            Self::Op(place) => write!(f, "Op({place})"),
+            Self::Merged { first, count, .. } => write!(f, "Merged({first}, {count})"),
+            Self::Later(_) => write!(f, "Later"),
         }
     }
 }
@@ -43,39 +52,61 @@ pub(super) enum Form {
 pub(super) struct Finish {
     pub outcomes: Vec<Outcome>,
     pub form: Form,
-    /// Commands of the session that are carried out afterwards, each with the item of the array
-    /// that its reply replaces.
-    pub later: Vec<(u32, ArgBuf)>,
+}
+
+/// The replies of operations, which are asked for by their places from front to back.
+struct Places<I> {
+    replies: I,
+    /// The place of the next one.
+    at: u32,
+}
+
+impl<I: Iterator<Item = Reply>> Places<I> {
+    /// The replies of `count` operations from a place on.
+    fn take(&mut self, first: u32, count: u32) -> impl Iterator<Item = Reply> {
+        assert!(first >= self.at, "operations stand in the order of their commands");
+        self.replies.by_ref().take((first - self.at) as usize).for_each(drop);
+        self.at = first + count;
+        self.replies.by_ref().chain(std::iter::repeat_with(missing)).take(count as usize)
+    }
 }
 
 impl Finish {
-    /// The replies of the commands, from those of the operations in their order.
-    pub fn items(&self, mut replies: impl Iterator<Item = Reply>) -> Vec<Reply> {
-        let mut items = Vec::with_capacity(self.outcomes.len());
-        for outcome in &self.outcomes {
-            match outcome {
-                Outcome::Fixed(reply) => items.push(reply.clone()),
-                Outcome::Next => items.push(replies.next().unwrap_or_else(missing)),
-                Outcome::Merged(count, merge) => {
-                    items.push(merge.apply(replies.by_ref().take(*count as usize).collect()));
-                }
-                Outcome::Silent(count) => replies.by_ref().take(*count as usize).for_each(drop),
+    /// The replies of the commands, from those of all operations in their order; none for commands
+    /// that are carried out afterwards.
+    pub fn items(&self, replies: impl Iterator<Item = Reply>) -> Vec<Option<Reply>> {
+        let mut places = Places { replies, at: 0 };
+        let item = |outcome: &Outcome| match outcome {
+            Outcome::Fixed(reply) => Some(reply.clone()),
+            Outcome::Op(place) => places.take(*place, 1).next(),
+            Outcome::Merged { first, count, merge } => {
+                Some(merge.apply(places.take(*first, *count).collect()))
             }
-        }
-        items
+            Outcome::Later(_) => None,
+        };
+        self.outcomes.iter().map(item).collect()
+    }
+
+    /// The commands that are carried out afterwards, each with its place among all of them.
+    pub fn later(&self) -> impl Iterator<Item = (u32, &ArgBuf)> {
+        (0..).zip(&self.outcomes).filter_map(|(item, outcome)| match outcome {
+            Outcome::Later(words) => Some((item, words)),
+            _ => None,
+        })
     }
 
     /// The reply to the client from the items.
-    pub fn reply(&self, mut items: Vec<Reply>) -> Reply {
+    pub fn reply(&self, items: Vec<Option<Reply>>) -> Reply {
+        let mut items = items.into_iter().map(|item| item.unwrap_or_else(missing));
         match self.form {
-            Form::Array => Reply::Array(items),
-            Form::One if items.len() == 1 => items.remove(0),
-            Form::One => missing(),
+            Form::Array => Reply::Array(items.collect()),
+            Form::One => items.next().unwrap_or_else(missing),
         }
     }
 }
 
-fn missing() -> Reply {
+/// The reply of an operation that nobody has answered.
+pub(super) fn missing() -> Reply {
     Reply::err("a reply is missing: the number of replies did not fit that of the operations")
 }
 
@@ -140,9 +171,10 @@ const UNINDEXED_MAX: usize = 64;
 impl Work {
     /// Adds the operations of a command.
     pub fn add(&mut self, ops: Vec<KeyedOp>, merge: Option<Merge>) {
+        let first = self.ops.len() as u32;
         self.outcomes.push(match merge {
-            Some(merge) => Outcome::Merged(ops.len() as u32, merge),
-            None => Outcome::Next,
+            Some(merge) => Outcome::Merged { first, count: ops.len() as u32, merge },
+            None => Outcome::Op(first),
         });
         if self.ops.is_empty() {
             self.ops = ops;
@@ -174,10 +206,12 @@ impl Work {
 
     /// Adds operations whose replies nobody gets.
     pub fn add_silent(&mut self, ops: Vec<KeyedOp>) {
-        if !ops.is_empty() {
-            self.outcomes.push(Outcome::Silent(ops.len() as u32));
-            self.ops.extend(ops);
-        }
+        self.ops.extend(ops);
+    }
+
+    /// Adds a command whose reply is known, or that is carried out afterwards.
+    pub fn add_without_ops(&mut self, outcome: Outcome) {
+        self.outcomes.push(outcome);
     }
 }
 
@@ -185,24 +219,54 @@ impl Work {
 mod tests {
     use super::*;
 
+    fn finish(outcomes: Vec<Outcome>) -> Finish {
+        Finish { outcomes, form: Form::Array }
+    }
+
+    fn merged(first: u32, count: u32, merge: Merge) -> Outcome {
+        Outcome::Merged { first, count, merge }
+    }
+
     #[test]
     fn replies_are_dealt_to_their_commands() {
-        let finish = Finish {
-            outcomes: vec![
-                Outcome::Next,
-                Outcome::Fixed(Reply::Ok),
-                Outcome::Silent(2),
-                Outcome::Merged(2, Merge::Sum),
-                Outcome::Merged(0, Merge::Array),
-                Outcome::Next,
-            ],
-            form: Form::Array,
-            later: Vec::new(),
-        };
+        let finish = finish(vec![
+            Outcome::Op(0),
+            Outcome::Fixed(Reply::Ok),
+            // The operations at the places 1 and 2 answer nobody.
+            merged(3, 2, Merge::Sum),
+            merged(5, 0, Merge::Array),
+            Outcome::Later(ArgBuf::of(["PING"])),
+            Outcome::Op(5),
+        ]);
         let items = finish.items((1..=6).map(Reply::Int));
-        let expected =
-            vec![Reply::Int(1), Reply::Ok, Reply::Int(9), Reply::Array(vec![]), Reply::Int(6)];
-        assert_eq!(items, expected);
-        assert_eq!(finish.reply(items), Reply::Array(expected));
+        let item = |n| Some(Reply::Int(n));
+        let empty = Some(Reply::Array(vec![]));
+        assert_eq!(items, [item(1), Some(Reply::Ok), item(9), empty, None, item(6)]);
+        let later: Vec<u32> = finish.later().map(|(item, _)| item).collect();
+        assert_eq!(later, [4]);
+    }
+
+    #[test]
+    fn who_has_no_reply_is_told_so_and_gets_nobody_elses() {
+        let finish = finish(vec![merged(0, 2, Merge::Array), Outcome::Op(3)]);
+        let items = finish.items(std::iter::once(Reply::Int(1)));
+        let array = Reply::Array(vec![Reply::Int(1), missing()]);
+        assert_eq!(items, [Some(array), Some(missing())]);
+    }
+
+    #[test]
+    fn work_knows_whose_operations_are_whose() {
+        let op = |line: &str| {
+            adt::record::decode(&ArgBuf::of(line.split(' ')).args()).expect("an operation")
+        };
+        let mut work = Work::default();
+        work.add(vec![op("get a")], None);
+        work.add_silent(vec![op("set b 1"), op("set c 1")]);
+        work.add_without_ops(Outcome::Fixed(Reply::Int(7)));
+        work.add_without_ops(Outcome::Later(ArgBuf::of(["PING"])));
+        work.add(vec![op("get b"), op("get c")], Some(Merge::Array));
+        let Work { outcomes, ops, .. } = work;
+        assert_eq!(format!("{outcomes:?}"), "[Op(0), Fixed(Int(7)), Later, Merged(3, 2)]");
+        assert_eq!(ops.len(), 5);
     }
 }
