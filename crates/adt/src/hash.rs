@@ -219,14 +219,13 @@ impl Value {
             let field = chosen.first().and_then(|&i| self.fields.get_index(i));
             return field.map_or(Reply::Nil, |(field, _)| Reply::Bulk(field.clone()));
         };
-        let mut reply = Vec::new();
-        for position in random::choose(self.fields.len(), count, seed) {
-            if let Some((field, value)) = self.fields.get_index(position) {
-                reply.push(Reply::Bulk(field.clone()));
-                reply.extend(values.then(|| Reply::Bulk(value.clone())));
-            }
+        let chosen = random::choose(self.fields.len(), count, seed).into_iter();
+        let chosen = chosen.filter_map(|position| self.fields.get_index(position));
+        if values {
+            Reply::Pairs(chosen.map(|(field, value)| (field.clone(), value.clone())).collect())
+        } else {
+            Reply::Array(chosen.map(|(field, _)| Reply::Bulk(field.clone())).collect())
         }
-        Reply::Array(reply)
     }
 
     fn scan(&self, scan: &ScanArgs) -> Reply {

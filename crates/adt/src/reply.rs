@@ -36,6 +36,8 @@ pub enum Reply {
     Map(Vec<(Reply, Reply)>),
     /// Members with scores: a flat array in RESP2, an array of pairs in RESP3.
     Scored(Vec<(Blob, f64)>),
+    /// Fields with values, of which some may come twice: a flat array in RESP2, an array of pairs in RESP3.
+    Pairs(Vec<(Blob, Blob)>),
     /// An out-of-band message (pub/sub): a push in RESP3, an array in RESP2.
     Push(Vec<Reply>),
     /// The request was not carried out as asked; says why.

@@ -277,6 +277,9 @@ pub fn value_of(reply: &Reply) -> check::Value {
         Reply::Scored(pairs) => Value::List(
             pairs.iter().flat_map(|(m, s)| [Value::text(m), Value::Float(*s)]).collect(),
         ),
+        Reply::Pairs(pairs) => Value::List(
+            pairs.iter().flat_map(|(field, value)| [field, value].map(Value::text)).collect(),
+        ),
         Reply::Error(error) => Value::Error(error.to_string()),
         Reply::Record(_) => Value::Nil,
     }

@@ -22,6 +22,7 @@ const SCORED: u8 = 13;
 const PUSH: u8 = 14;
 const ERROR: u8 = 15;
 const RECORD: u8 = 16;
+const PAIRS: u8 = 17;
 
 /// Error codes that read back as themselves. An unknown one, of another version of the product,
 /// reads back as `ERR` with the code at the beginning of the text.
@@ -147,6 +148,14 @@ pub(crate) fn put_reply(reply: &Reply, out: &mut Vec<u8>) {
                 put_u64(score.to_bits(), out);
             }
         }
+        Reply::Pairs(pairs) => {
+            out.push(PAIRS);
+            put_count(pairs.len(), out);
+            for (field, value) in pairs {
+                put_word(field, out);
+                put_word(value, out);
+            }
+        }
         Reply::Error(error) => {
             put_bytes(ERROR, error.code().as_bytes(), out);
             put_word(error.text().as_bytes(), out);
@@ -208,6 +217,13 @@ pub(crate) fn read_reply(reader: &mut Reader<'_>, depth: usize) -> Result<Reply,
                 members.push((member, f64::from_bits(reader.u64()?)));
             }
             Reply::Scored(members)
+        }
+        PAIRS => {
+            let mut pairs = Vec::new();
+            for _ in 0..reader.count(8)? {
+                pairs.push((reader.word()?.into(), reader.word()?.into()));
+            }
+            Reply::Pairs(pairs)
         }
         ERROR => Reply::Error(error(reader.text()?, reader.text()?)),
         RECORD => Reply::Record(Box::new(read_record(reader)?)),

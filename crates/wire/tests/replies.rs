@@ -80,6 +80,15 @@ fn seen(reply: &Reply, protocol: Protocol) -> ClientReply {
                 pairs.flatten().collect()
             })
         }
+        Reply::Pairs(pairs) => {
+            let bulk = |word: &Blob| ClientReply::Bulk(word.clone());
+            let pairs = pairs.iter().map(|(field, value)| [bulk(field), bulk(value)]);
+            ClientReply::Array(if resp3 {
+                pairs.map(|pair| ClientReply::Array(pair.to_vec())).collect()
+            } else {
+                pairs.flatten().collect()
+            })
+        }
         Reply::Error(error) => ClientReply::Error(error.to_string().into()),
         Reply::Record(_) => {
             ClientReply::Error("ERR a record is no reply; report this as a defect".into())
@@ -115,6 +124,11 @@ fn every_reply_has_its_bytes() {
             Reply::Scored(members()),
             "*4\r\n$1\r\na\r\n$3\r\n1.5\r\n$1\r\nb\r\n$3\r\ninf\r\n",
             "*2\r\n*2\r\n$1\r\na\r\n,1.5\r\n*2\r\n$1\r\nb\r\n,inf\r\n",
+        ),
+        (
+            Reply::Pairs(vec![("f".into(), "v".into()); 2]),
+            "*4\r\n$1\r\nf\r\n$1\r\nv\r\n$1\r\nf\r\n$1\r\nv\r\n",
+            "*2\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n",
         ),
         (Reply::err("no"), "-ERR no\r\n", "-ERR no\r\n"),
     ] {
@@ -245,6 +259,7 @@ fn reply() -> impl Strategy<Value = Reply> {
         ".{0,20}".prop_map(Reply::Text),
         "[a-z\r\n+$*:]{0,30}".prop_map(Reply::err),
         prop::collection::vec((blob(), double()), 0..4).prop_map(Reply::Scored),
+        prop::collection::vec((blob(), blob()), 0..4).prop_map(Reply::Pairs),
     ];
     leaf.prop_recursive(5, 40, 6, |inner| {
         let items = || prop::collection::vec(inner.clone(), 0..6);

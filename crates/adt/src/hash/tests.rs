@@ -101,10 +101,10 @@ fn scan_and_random_give_fields_with_values() {
         ("hset k aa 1 ab 2 b 3", Reply::Int(3)),
         ("hscan k 0 match a* count 100", step),
         ("hscan k x", Reply::err("invalid cursor")),
-        ("hrandfield k 0 withvalues", Reply::Array(vec![])),
+        ("hrandfield k 0 withvalues", Reply::Pairs(vec![])),
         ("hrandfield k 1 values", Reply::err("syntax error")),
         ("hdel k aa ab", Reply::Int(2)),
-        ("hrandfield k -2 withvalues", bulks(&["b", "3", "b", "3"])),
+        ("hrandfield k -2 withvalues", Reply::Pairs(vec![("b".into(), "3".into()); 2])),
         ("hrandfield k 2", bulks(&["b"])),
     ]);
 }

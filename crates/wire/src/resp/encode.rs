@@ -59,6 +59,16 @@ pub fn encode(reply: &Reply, protocol: Protocol, out: &mut Vec<u8>) {
             }
         }
         Reply::Scored(members) => encode_scored(members, protocol, out),
+        Reply::Pairs(pairs) => {
+            push_len(b'*', if resp3 { pairs.len() } else { pairs.len() * 2 }, out);
+            for (field, value) in pairs {
+                if resp3 {
+                    out.extend_from_slice(b"*2\r\n");
+                }
+                push_bulk(field, out);
+                push_bulk(value, out);
+            }
+        }
         Reply::Error(error) => {
             out.push(b'-');
             push_line(error.code(), out);
