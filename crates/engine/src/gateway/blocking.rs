@@ -160,7 +160,7 @@ impl Gateway {
                 wait.waits.push((shard, token, keys));
             }
             if let Some(at_us) = wait.deadline_us {
-                self.timers.insert((at_us, job), Timer::Deadline { job });
+                self.timers.insert((at_us, Timer::Deadline { job }));
             }
         } else {
             for (shard, token, keys) in &wait.waits {
@@ -247,7 +247,7 @@ impl Gateway {
             self.mail.send(shard, token, Body::Unblock);
         }
         if let Some(at_us) = wait.deadline_us {
-            self.timers.remove(&(at_us, job));
+            self.timers.remove(&(at_us, Timer::Deadline { job }));
         }
         if let Some(session) = self.sessions.get_mut(wait.target.session.0) {
             session.blocked = None;

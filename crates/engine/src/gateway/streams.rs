@@ -325,7 +325,7 @@ impl Gateway {
         let wait = AGAIN_US << session.failures.min(6);
         session.gathered = again.into_iter().chain(session.gathered.drain(..)).collect();
         session.rests = true;
-        self.set_timer(wait, Timer::Dispatch { job: id.0 });
+        self.set_timer(wait, Timer::Dispatch { session: id.0 });
     }
 
     /// All of a stream is answered: its shards need not know of it any more.

@@ -3,8 +3,9 @@
 use super::Gateway;
 use crate::message::Now;
 
-/// Something that is to happen at a moment.
-#[derive(Clone, Copy, Debug)]
+/// Something that is to happen at a moment. What it is about is found in the table of its kind: two
+/// tables may give out the same handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// A refused program is tried again.
     Again { job: u64 },
@@ -17,37 +18,28 @@ pub(super) enum Timer {
     /// A cut has not come about.
     Cut { job: u64 },
     /// A session's commands that have failed are dispatched again.
-    Dispatch { job: u64 },
+    Dispatch { session: u64 },
     /// A `multi` over several shards of a tree goes on.
     Joint { job: u64 },
 }
 
 impl Gateway {
     pub(super) fn set_timer(&mut self, in_us: u64, timer: Timer) {
-        let (Timer::Again { job }
-        | Timer::Deadline { job }
-        | Timer::Circle { job }
-        | Timer::Near { job }
-        | Timer::Cut { job }
-        | Timer::Dispatch { job }
-        | Timer::Joint { job }) = timer;
-        self.timers.insert((self.now.mono_us.saturating_add(in_us), job), timer);
+        self.timers.insert((self.now.mono_us.saturating_add(in_us), timer));
     }
 
     /// Time has passed.
     pub fn tick(&mut self, now: Now) {
         self.now = now;
-        while let Some(entry) = self.timers.first_entry() {
-            if entry.key().0 > now.mono_us {
-                break;
-            }
-            match entry.remove() {
+        while self.timers.first().is_some_and(|(at_us, _)| *at_us <= now.mono_us) {
+            let Some((_, timer)) = self.timers.pop_first() else { break };
+            match timer {
                 Timer::Again { job } => self.again(job),
                 Timer::Deadline { job } => self.timed_out(job),
                 Timer::Circle { job } => self.look_for_circle(job),
                 Timer::Near { job } => self.near_due(job),
                 Timer::Cut { job } => self.cut_late(job),
-                Timer::Dispatch { job } => self.dispatch_again(job),
+                Timer::Dispatch { session } => self.dispatch_again(session),
                 Timer::Joint { job } => self.joint_again(job),
             }
         }
@@ -57,7 +49,7 @@ impl Gateway {
 
     /// When [`Gateway::tick`] has something to do, on the monotonic clock in microseconds.
     pub fn next_timeout(&self) -> Option<u64> {
-        let timer = self.timers.first_key_value().map(|(key, _)| key.0);
+        let timer = self.timers.first().map(|(at_us, _)| *at_us);
         timer.into_iter().chain(self.admission.next_timeout()).chain(self.unled_due_us()).min()
     }
 

@@ -208,6 +208,31 @@ fn units_whose_shard_was_split_are_asked_for_where_they_may_have_taken_effect() 
     assert!(again.contains(&before[0]), "as another stream it could take effect again: {again:?}");
 }
 
+#[test]
+fn two_timers_of_one_microsecond_both_go_off() {
+    let mut story = Story::new();
+    let waiting = story.gateway.open(story.now, Opening::default());
+    let over_us = story.now.mono_us + 100_000;
+    story.says_as(waiting, "BLPOP a 0.1");
+    let (_, attempt, _) = story.sent().remove(0);
+    story.answer(attempt, Answer::Replies(SmallVec::from_elem(Reply::Nil, 1)));
+    assert!(matches!(&story.sent()[..], [(_, _, Body::Block { .. })]));
+    // What waits and the first session have the same handle, each in a table of its own.
+    let sent = story.all(&["INCR a", "INCR b"]);
+    story.now.mono_us = over_us - 1_000;
+    for (_, token, body) in &sent {
+        story.answer(*token, Answer::Units(vec![None; group(body).units.len()]));
+    }
+    story.now.mono_us = over_us;
+    assert_eq!(story.gateway.next_timeout(), Some(over_us));
+    assert!(story.sent().iter().all(|(_, _, body)| matches!(body, Body::EndStream { .. })));
+    story.gateway.tick(story.now);
+    let (again, replies) = story.out();
+    assert_eq!(replies, [Reply::NilArray], "the wait is over");
+    let units = again.iter().filter(|(_, _, body)| matches!(body, Body::Pipeline(_)));
+    assert_eq!(units.count(), 2, "and what has failed is sent again: {again:?}");
+}
+
 /// A machine that has no map is told that machine 2, whose build understands a level, leads both shards.
 fn told_of_leaders_before_the_map(level: Level) -> Story {
     let mut story = Story::clustered_with(Order::Constant);
