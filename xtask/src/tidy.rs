@@ -4,6 +4,7 @@
 //! pure crate must not touch, what every file begins with, what the documents must list. Each rule
 //! also has a test that breaks it on a made-up tree, so that a rule cannot go blind.
 
+mod arms;
 mod crates;
 mod documents;
 mod source;
@@ -32,6 +33,7 @@ const RULES: &[(&str, Rule)] = &[
     ("check stands alone", crates::check_stands_alone),
     ("every limit is used", crates::every_limit_is_used),
     ("there are no hidden paths", crates::no_hidden_paths),
+    ("no kind of message is dropped", arms::no_kind_is_dropped),
     ("every file opens with its purpose", text::module_docs),
     ("files and lines have a limit", text::sizes),
     ("nothing is left over", text::leftovers),
@@ -160,6 +162,11 @@ mod tests {
     #[test]
     fn there_are_no_hidden_paths() {
         holds(crates::no_hidden_paths);
+    }
+
+    #[test]
+    fn no_kind_of_message_is_dropped() {
+        holds(arms::no_kind_is_dropped);
     }
 
     #[test]

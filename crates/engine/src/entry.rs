@@ -171,7 +171,13 @@ impl LogRecord {
             | Self::Settle { .. }
             | Self::Refuse(_)
             | Self::Forget(_) => Level::ORDERED,
-            _ => Level::CLUSTERS,
+            Self::Apply(_)
+            | Self::Prepare(_)
+            | Self::Outcome { .. }
+            | Self::Void(_)
+            | Self::Flush
+            | Self::Resolve(_)
+            | Self::Split { .. } => Level::CLUSTERS,
         }
     }
 
@@ -193,7 +199,21 @@ impl LogRecord {
         match self {
             Self::Apply(apply) => &apply.ops,
             Self::Ordered { ops, .. } => ops,
-            _ => &[],
+            Self::Prepare(_)
+            | Self::Outcome { .. }
+            | Self::Void(_)
+            | Self::Flush
+            | Self::Resolve(_)
+            | Self::Propose(_)
+            | Self::Place { .. }
+            | Self::Settle { .. }
+            | Self::Refuse(_)
+            | Self::Forget(_)
+            | Self::Outlive(_)
+            | Self::Content(_)
+            | Self::Promise { .. }
+            | Self::Coordinate(_)
+            | Self::Split { .. } => &[],
         }
     }
 }

@@ -598,7 +598,21 @@ impl Answer {
             Self::Units(units) => {
                 units.iter_mut().flatten().flat_map(|(_, replies)| replies).for_each(shorten);
             }
-            _ => {}
+            Self::Voided
+            | Self::Forgotten
+            | Self::GuardFailed
+            | Self::Fenced
+            | Self::Prepared { .. }
+            | Self::Refused(_)
+            | Self::Version(_)
+            | Self::Stats(_)
+            | Self::Coordinated(_)
+            | Self::Fate(_)
+            | Self::CarriedOut
+            | Self::NotTaken(_)
+            | Self::Unknown
+            | Self::Unread
+            | Self::Notice(_) => {}
         }
         self
     }

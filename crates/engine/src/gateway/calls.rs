@@ -6,7 +6,7 @@ use super::txn::{Cause, Role, Txn};
 use super::work::Outcome;
 use super::{Gateway, Job};
 use crate::entry::Apply;
-use crate::message::{Answer, Body, Concurrency, KeyedOp};
+use crate::message::{Answer, Body, Concurrency, KeyedOp, Refusal};
 use adt::{Attempt, Blob, Blocking, Compound, Merge, Op, Plan, PlanFn, Reply, Timestamp};
 use smallvec::smallvec;
 
@@ -237,7 +237,28 @@ impl Gateway {
                 (replies.remove(0), Timestamp::ZERO)
             }
             Answer::Refused(refusal) => return self.abort(job, Cause::Refused(refusal)),
-            _ => return,
+            // No access is answered so: without its reply the transaction cannot go on.
+            Answer::Committed { .. }
+            | Answer::Repeated(_)
+            | Answer::Voided
+            | Answer::Forgotten
+            | Answer::GuardFailed
+            | Answer::Fenced
+            | Answer::Snapshot { .. }
+            | Answer::Units(_)
+            | Answer::Prepared { .. }
+            | Answer::Version(_)
+            | Answer::Stats(_)
+            | Answer::Coordinated(_)
+            | Answer::Fate(_)
+            | Answer::CarriedOut
+            | Answer::NotTaken(_)
+            | Answer::Unknown
+            | Answer::Unread
+            | Answer::Notice(_)
+            | Answer::Replies(_) => {
+                return self.abort(job, Cause::Refused(Refusal::LocksLost));
+            }
         };
         self.access_done(job, call, index, reply, clock);
     }

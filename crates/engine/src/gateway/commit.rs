@@ -158,7 +158,20 @@ impl Gateway {
                 let cause = if cancelled { Cause::Wounded } else { Cause::Refused(refusal) };
                 self.abort(job, cause);
             }
-            _ => {}
+            // No vote: what the participant knows is asked for.
+            Answer::Reply(_)
+            | Answer::Replies(_)
+            | Answer::Fenced
+            | Answer::Snapshot { .. }
+            | Answer::Locked { .. }
+            | Answer::Units(_)
+            | Answer::Version(_)
+            | Answer::Stats(_)
+            | Answer::Coordinated(_)
+            | Answer::CarriedOut
+            | Answer::NotTaken(_)
+            | Answer::Unread
+            | Answer::Notice(_) => self.ask_fate(job, shard),
         }
     }
 
@@ -228,8 +241,29 @@ impl Gateway {
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
         match answer {
             Answer::Replies(replies) => txn.answers.push((shard, replies)),
-            Answer::CarriedOut => txn.replies_lost = true,
-            _ => {}
+            Answer::Reply(_)
+            | Answer::Committed { .. }
+            | Answer::Repeated(_)
+            | Answer::Voided
+            | Answer::Forgotten
+            | Answer::GuardFailed
+            | Answer::Fenced
+            | Answer::Snapshot { .. }
+            | Answer::Locked { .. }
+            | Answer::Units(_)
+            | Answer::Prepared { .. }
+            | Answer::Refused(_)
+            | Answer::Version(_)
+            | Answer::Stats(_)
+            | Answer::Coordinated(_)
+            | Answer::Fate(_)
+            | Answer::CarriedOut
+            | Answer::NotTaken(_)
+            | Answer::Unknown
+            | Answer::Unread
+            | Answer::Notice(_) => {
+                txn.replies_lost = true;
+            }
         }
         txn.left -= 1;
         if txn.left == 0 {

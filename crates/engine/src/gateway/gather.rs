@@ -3,6 +3,7 @@
 use super::api::{Knowledge, Output, PeerMessage, Question};
 use super::mail::{Pending, Target};
 use super::open::holders_reply;
+use super::response::unexpected;
 use super::shardmap::written;
 use super::ways::indefinite;
 use super::{Gateway, GatewayStats, Job, client_list, info, pubsub};
@@ -127,7 +128,29 @@ impl Gateway {
             answer if matches!(gather.what, What::Written) => {
                 gather.replies.push(written(&answer));
             }
-            _ => {}
+            // Only one shard was asked: it has no leader.
+            Answer::Unknown => {}
+            Answer::Replies(_)
+            | Answer::Committed { .. }
+            | Answer::Repeated(_)
+            | Answer::Voided
+            | Answer::Forgotten
+            | Answer::GuardFailed
+            | Answer::Fenced
+            | Answer::Snapshot { .. }
+            | Answer::Locked { .. }
+            | Answer::Units(_)
+            | Answer::Prepared { .. }
+            | Answer::Refused(_)
+            | Answer::Version(_)
+            | Answer::Coordinated(_)
+            | Answer::Fate(_)
+            | Answer::CarriedOut
+            | Answer::NotTaken(_)
+            | Answer::Unread
+            | Answer::Notice(_) => {
+                gather.replies.push(unexpected(&answer));
+            }
         }
         gather.left -= 1;
         if gather.left == 0 {

@@ -12,7 +12,7 @@
 use super::mail::Pending;
 use super::txn::{Cause, Txn};
 use super::{Gateway, Job};
-use crate::message::{Age, Answer, Body, KeyedOp, ShardId, TxnId};
+use crate::message::{Age, Answer, Body, KeyedOp, Refusal, ShardId, TxnId};
 use adt::{Blob, Op, Reply, Timestamp};
 use smallvec::SmallVec;
 
@@ -150,7 +150,30 @@ impl Gateway {
                 lease.recalled = true;
                 Err(Cause::Refused(refusal))
             }
-            _ => return,
+            // No lock is answered so: it is not held.
+            Answer::Reply(_)
+            | Answer::Replies(_)
+            | Answer::Committed { .. }
+            | Answer::Repeated(_)
+            | Answer::Voided
+            | Answer::Forgotten
+            | Answer::GuardFailed
+            | Answer::Fenced
+            | Answer::Snapshot { .. }
+            | Answer::Units(_)
+            | Answer::Prepared { .. }
+            | Answer::Version(_)
+            | Answer::Stats(_)
+            | Answer::Coordinated(_)
+            | Answer::Fate(_)
+            | Answer::CarriedOut
+            | Answer::NotTaken(_)
+            | Answer::Unknown
+            | Answer::Unread
+            | Answer::Notice(_) => {
+                lease.recalled = true;
+                Err(Cause::Refused(Refusal::LocksLost))
+            }
         };
         self.tell_waiting(waiting, was_blocked, granted);
     }

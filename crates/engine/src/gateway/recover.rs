@@ -55,7 +55,29 @@ impl Gateway {
                 super::mail::raise(&mut recovery.bound, bound);
             }
             Answer::Fate(Fate::Committed(ts)) => recovery.committed = Some(ts),
-            _ => recovery.void = true,
+            Answer::Fate(Fate::Void) => recovery.void = true,
+            // Nothing may be concluded from what is no fate.
+            Answer::Reply(_)
+            | Answer::Replies(_)
+            | Answer::Committed { .. }
+            | Answer::Repeated(_)
+            | Answer::Voided
+            | Answer::Forgotten
+            | Answer::GuardFailed
+            | Answer::Fenced
+            | Answer::Snapshot { .. }
+            | Answer::Locked { .. }
+            | Answer::Units(_)
+            | Answer::Prepared { .. }
+            | Answer::Refused(_)
+            | Answer::Version(_)
+            | Answer::Stats(_)
+            | Answer::Coordinated(_)
+            | Answer::CarriedOut
+            | Answer::NotTaken(_)
+            | Answer::Unknown
+            | Answer::Unread
+            | Answer::Notice(_) => return self.leave_unsettled(job),
         }
         if recovery.left > 0 {
             return;

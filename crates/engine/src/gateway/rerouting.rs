@@ -163,7 +163,30 @@ impl Gateway {
                 (vec![(target, ops.len() as u32, Some(finish))], wrote)
             }
             Pending::Batch { parts, wrote, .. } => (parts, wrote),
-            _ => return,
+            // They are in no stream, and no session has sent them by itself.
+            Pending::Units { .. }
+            | Pending::Access { .. }
+            | Pending::Vote { .. }
+            | Pending::Execution { .. }
+            | Pending::Loose { .. }
+            | Pending::Snapshot { .. }
+            | Pending::Interval { .. }
+            | Pending::Version { .. }
+            | Pending::Attempt { .. }
+            | Pending::Turn { .. }
+            | Pending::Near { .. }
+            | Pending::Waits { .. }
+            | Pending::Wait { .. }
+            | Pending::Gather { .. }
+            | Pending::Cut { .. }
+            | Pending::Lease { .. }
+            | Pending::Fate { .. }
+            | Pending::Coordination { .. }
+            | Pending::Ahead { .. }
+            | Pending::Spread
+            | Pending::Ending { .. }
+            | Pending::Joint { .. }
+            | Pending::SplitDone => return,
         };
         let Some((first, ..)) = parts.first() else { return };
         let first = *first;
@@ -203,7 +226,25 @@ impl Gateway {
             }
             // What asks all shards has not asked the new one.
             Body::Keys { .. } | Body::Count | Body::Flush => return Place::Nowhere,
-            _ => {}
+            // About what the shard itself holds: a transaction, a wait, a cut, its tree.
+            Body::Lock { .. }
+            | Body::Prepare { .. }
+            | Body::Decide { .. }
+            | Body::Inquire { .. }
+            | Body::Cancel { .. }
+            | Body::Release { .. }
+            | Body::ProbeAck { .. }
+            | Body::Block { .. }
+            | Body::Waits { .. }
+            | Body::EndCircle { .. }
+            | Body::Unblock
+            | Body::Scan { .. }
+            | Body::RandomKey
+            | Body::EndStream { .. }
+            | Body::Stats
+            | Body::Transfer { .. }
+            | Body::Coordinate(_)
+            | Body::Cut { .. } => {}
         }
         match (shards.len(), shards.first()) {
             (0, _) => Place::Here,
@@ -223,7 +264,32 @@ impl Gateway {
                 Some((target, ..)) => (target.session, wrote),
                 None => return,
             },
-            _ => return,
+            Some(
+                Pending::Units { .. }
+                | Pending::Access { .. }
+                | Pending::Vote { .. }
+                | Pending::Execution { .. }
+                | Pending::Loose { .. }
+                | Pending::Snapshot { .. }
+                | Pending::Interval { .. }
+                | Pending::Version { .. }
+                | Pending::Attempt { .. }
+                | Pending::Turn { .. }
+                | Pending::Near { .. }
+                | Pending::Waits { .. }
+                | Pending::Wait { .. }
+                | Pending::Gather { .. }
+                | Pending::Cut { .. }
+                | Pending::Lease { .. }
+                | Pending::Fate { .. }
+                | Pending::Coordination { .. }
+                | Pending::Ahead { .. }
+                | Pending::Spread
+                | Pending::Ending { .. }
+                | Pending::Joint { .. }
+                | Pending::SplitDone,
+            )
+            | None => return,
         };
         if *wrote == Some(from)
             && let Some(session) = self.sessions.get_mut(id.0)

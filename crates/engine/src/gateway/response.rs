@@ -186,7 +186,33 @@ impl Gateway {
                     let lease = *lease;
                     self.lease_blocked(lease);
                 }
-                _ => {}
+                // Nothing of these gives way while it waits.
+                Some(
+                    Pending::Single { .. }
+                    | Pending::Batch { .. }
+                    | Pending::Work { .. }
+                    | Pending::Units { .. }
+                    | Pending::Execution { .. }
+                    | Pending::Loose { .. }
+                    | Pending::Snapshot { .. }
+                    | Pending::Interval { .. }
+                    | Pending::Version { .. }
+                    | Pending::Attempt { .. }
+                    | Pending::Turn { .. }
+                    | Pending::Near { .. }
+                    | Pending::Waits { .. }
+                    | Pending::Wait { .. }
+                    | Pending::Gather { .. }
+                    | Pending::Cut { .. }
+                    | Pending::Fate { .. }
+                    | Pending::Coordination { .. }
+                    | Pending::Ahead { .. }
+                    | Pending::Spread
+                    | Pending::Ending { .. }
+                    | Pending::Joint { .. }
+                    | Pending::SplitDone,
+                )
+                | None => {}
             },
             Notice::Orphan { txn, participants } => self.recover(txn, participants),
             Notice::Session { shard, session, told } => self.session_told(shard, session, told),

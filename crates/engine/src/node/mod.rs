@@ -311,7 +311,15 @@ impl<C: EntryCodec + Clone> Node<C> {
             | Parcel::LeadElsewhere { shard, .. }
             | Parcel::SnapshotTaken { shard, .. } => Some(*shard),
             Parcel::Snapshot(piece) => Some(piece.shard),
-            _ => None,
+            Parcel::Response(_)
+            | Parcel::Gateway { .. }
+            | Parcel::Words(_)
+            | Parcel::Leads { .. }
+            | Parcel::Map(_)
+            | Parcel::Members { .. }
+            | Parcel::Watermarks(_)
+            | Parcel::Resigned { .. }
+            | Parcel::Timing(_) => None,
         };
         if let Some(shard) = shard {
             if usize::from(shard.0) >= self.replicas.len() {

@@ -171,7 +171,17 @@ impl Parcel {
             Self::Response(_) => ParcelKind::Answers,
             Self::Words(_) => ParcelKind::Words,
             Self::Timing(_) => ParcelKind::Timing,
-            _ => ParcelKind::Other,
+            Self::Gateway { .. }
+            | Self::Snapshot(_)
+            | Self::SnapshotTaken { .. }
+            | Self::Leads { .. }
+            | Self::Map(_)
+            | Self::Members { .. }
+            | Self::Watermarks(_)
+            | Self::Sleep { .. }
+            | Self::Wake { .. }
+            | Self::Resigned { .. }
+            | Self::LeadElsewhere { .. } => ParcelKind::Other,
         }
     }
 }

@@ -131,7 +131,12 @@ impl Shard {
             TargetKind::Nobody | TargetKind::Named => return,
             TargetKind::Turn => return self.turn_taken(now, target, answer),
             TargetKind::Commit(txn) => self.end_txn(txn),
-            _ => {}
+            TargetKind::Replies
+            | TargetKind::Vote(_)
+            | TargetKind::Flushed
+            | TargetKind::Resolved
+            | TargetKind::Coordinated
+            | TargetKind::Voided => {}
         }
         self.answer(target.gateway, target.token, answer);
     }
@@ -360,7 +365,16 @@ impl Shard {
                 LogRecord::Flush => self.keep_all_for_snapshot(),
                 LogRecord::Coordinate(command) => self.before_command(command),
                 LogRecord::Settle { stream, units } => self.before_asks(*stream, units),
-                _ => {}
+                // They change no record that a snapshot or a lock is about.
+                LogRecord::Outcome { .. }
+                | LogRecord::Void(_)
+                | LogRecord::Resolve(_)
+                | LogRecord::Place { .. }
+                | LogRecord::Refuse(_)
+                | LogRecord::Forget(_)
+                | LogRecord::Outlive(_)
+                | LogRecord::Promise { .. }
+                | LogRecord::Split { .. } => {}
             }
         }
         replay_into(&mut self.state, &entry);
@@ -376,10 +390,8 @@ impl Shard {
 
 /// The read does not have to wait for the session's writes any more.
 fn unfenced(mut request: crate::message::Request) -> crate::message::Request {
-    match &mut request.body {
-        crate::message::Body::Read { fenced, .. }
-        | crate::message::Body::Snapshot { fenced, .. } => *fenced = false,
-        _ => {}
+    if let Body::Read { fenced, .. } | Body::Snapshot { fenced, .. } = &mut request.body {
+        *fenced = false;
     }
     request
 }

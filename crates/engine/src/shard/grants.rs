@@ -145,7 +145,34 @@ impl Shard {
         let mut apply = match request.body {
             Body::Apply(apply) | Body::Await { apply, .. } => apply,
             Body::Prepare { prepare, .. } => prepare.apply,
-            _ => return,
+            // They bring no operations for the log.
+            Body::Read { .. }
+            | Body::Snapshot { .. }
+            | Body::Lock { .. }
+            | Body::Decide { .. }
+            | Body::Inquire { .. }
+            | Body::Cancel { .. }
+            | Body::Release { .. }
+            | Body::ProbeAck { .. }
+            | Body::Version { .. }
+            | Body::Block { .. }
+            | Body::Waiting { .. }
+            | Body::Waits { .. }
+            | Body::EndCircle { .. }
+            | Body::Unblock
+            | Body::Scan { .. }
+            | Body::Keys { .. }
+            | Body::Count
+            | Body::RandomKey
+            | Body::Flush
+            | Body::Resolve(_)
+            | Body::Pipeline(_)
+            | Body::EndStream { .. }
+            | Body::Stats
+            | Body::Transfer { .. }
+            | Body::KeysInSlot { .. }
+            | Body::Coordinate(_)
+            | Body::Cut { .. } => return,
         };
         for guard in &mut apply.guards {
             // Replicas know only whether there is a record now.
@@ -376,7 +403,29 @@ impl Shard {
             Body::Read { .. } => self.read(now, request),
             Body::Snapshot { .. } => self.snapshot_read(now, request),
             Body::Version { .. } => self.look(now, request),
-            _ => {}
+            // They claim nothing.
+            Body::Decide { .. }
+            | Body::Inquire { .. }
+            | Body::Cancel { .. }
+            | Body::Release { .. }
+            | Body::ProbeAck { .. }
+            | Body::Block { .. }
+            | Body::Waiting { .. }
+            | Body::Waits { .. }
+            | Body::EndCircle { .. }
+            | Body::Unblock
+            | Body::Scan { .. }
+            | Body::Keys { .. }
+            | Body::Count
+            | Body::RandomKey
+            | Body::Flush
+            | Body::Resolve(_)
+            | Body::EndStream { .. }
+            | Body::Stats
+            | Body::Transfer { .. }
+            | Body::KeysInSlot { .. }
+            | Body::Coordinate(_)
+            | Body::Cut { .. } => {}
         }
     }
 
@@ -598,7 +647,32 @@ impl Shard {
                     Body::Prepare { .. } | Body::Pipeline(_) => {
                         self.admit(now, waiter, key, false);
                     }
-                    _ => {}
+                    // They wait for their turn, or do not stand in these queues.
+                    Body::Apply(_)
+                    | Body::Lock { .. }
+                    | Body::Decide { .. }
+                    | Body::Inquire { .. }
+                    | Body::Cancel { .. }
+                    | Body::Release { .. }
+                    | Body::ProbeAck { .. }
+                    | Body::Block { .. }
+                    | Body::Await { .. }
+                    | Body::Waiting { .. }
+                    | Body::Waits { .. }
+                    | Body::EndCircle { .. }
+                    | Body::Unblock
+                    | Body::Scan { .. }
+                    | Body::Keys { .. }
+                    | Body::Count
+                    | Body::RandomKey
+                    | Body::Flush
+                    | Body::Resolve(_)
+                    | Body::EndStream { .. }
+                    | Body::Stats
+                    | Body::Transfer { .. }
+                    | Body::KeysInSlot { .. }
+                    | Body::Coordinate(_)
+                    | Body::Cut { .. } => {}
                 }
             }
         }

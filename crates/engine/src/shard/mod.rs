@@ -416,16 +416,13 @@ impl Shard {
     pub fn handle(&mut self, now: Now, request: Request) {
         self.stats.requests += 1;
         self.state.tell_time(now.mono_us);
-        match request.body {
-            Body::Pipeline(_) => {
-                self.take_group(now, request);
-                return self.settle(now);
-            }
-            Body::EndStream { stream, shards } => {
-                self.end_stream(now, stream, shards);
-                return self.settle(now);
-            }
-            _ => {}
+        if matches!(request.body, Body::Pipeline(_)) {
+            self.take_group(now, request);
+            return self.settle(now);
+        }
+        if let Body::EndStream { stream, shards } = request.body {
+            self.end_stream(now, stream, shards);
+            return self.settle(now);
         }
         if (self.state.slots.range.is_some() || self.giving.is_some())
             && self.send_elsewhere(&request)
@@ -510,7 +507,17 @@ impl Shard {
             Body::Resolve(_) => self.resolve_request(request),
             Body::Coordinate(_) => self.coordinate(now, request),
             Body::Cut { cut, step } => self.cut(now, (request.gateway, request.token), cut, step),
-            _ => self.look(now, request),
+            Body::Version { .. }
+            | Body::Waiting { .. }
+            | Body::Waits { .. }
+            | Body::Scan { .. }
+            | Body::Keys { .. }
+            | Body::Count
+            | Body::RandomKey
+            | Body::Stats
+            | Body::KeysInSlot { .. } => self.look(now, request),
+            // Were taken before, or are taken by the replica.
+            Body::Pipeline(_) | Body::EndStream { .. } | Body::Transfer { .. } => {}
         }
     }
 
@@ -692,7 +699,21 @@ impl Shard {
                     }
                     self.has_place(*stream, *link);
                 }
-                _ => {}
+                LogRecord::Apply(_)
+                | LogRecord::Prepare(_)
+                | LogRecord::Outcome { .. }
+                | LogRecord::Void(_)
+                | LogRecord::Flush
+                | LogRecord::Resolve(_)
+                | LogRecord::Place { .. }
+                | LogRecord::Settle { .. }
+                | LogRecord::Refuse(_)
+                | LogRecord::Forget(_)
+                | LogRecord::Outlive(_)
+                | LogRecord::Content(_)
+                | LogRecord::Promise { .. }
+                | LogRecord::Coordinate(_)
+                | LogRecord::Split { .. } => {}
             }
         }
         let records = std::mem::take(&mut batch.records);

@@ -198,7 +198,28 @@ impl Shard {
                 self.answer(request.gateway, request.token, Answer::Stats(stats));
                 return;
             }
-            _ => return,
+            // They do more than to look.
+            Body::Read { .. }
+            | Body::Apply(_)
+            | Body::Snapshot { .. }
+            | Body::Lock { .. }
+            | Body::Prepare { .. }
+            | Body::Decide { .. }
+            | Body::Inquire { .. }
+            | Body::Cancel { .. }
+            | Body::Release { .. }
+            | Body::ProbeAck { .. }
+            | Body::Block { .. }
+            | Body::Await { .. }
+            | Body::EndCircle { .. }
+            | Body::Unblock
+            | Body::Flush
+            | Body::Resolve(_)
+            | Body::Pipeline(_)
+            | Body::EndStream { .. }
+            | Body::Transfer { .. }
+            | Body::Coordinate(_)
+            | Body::Cut { .. } => return,
         };
         self.reply(&request, reply);
     }

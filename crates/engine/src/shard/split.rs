@@ -55,7 +55,28 @@ fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
         Body::Prepare { prepare, .. } => apply(&prepare.apply),
         // What asks something of a tree is not about slots.
         Body::Pipeline(group) => !group.has_asks() && group.ops().any(|(key, _)| is(key)),
-        _ => false,
+        // What names a transaction, a token, a slot or the whole shard.
+        Body::Decide { .. }
+        | Body::Inquire { .. }
+        | Body::Cancel { .. }
+        | Body::Release { .. }
+        | Body::ProbeAck { .. }
+        | Body::Block { .. }
+        | Body::Waits { .. }
+        | Body::EndCircle { .. }
+        | Body::Unblock
+        | Body::Scan { .. }
+        | Body::Keys { .. }
+        | Body::Count
+        | Body::RandomKey
+        | Body::Flush
+        | Body::Resolve(_)
+        | Body::EndStream { .. }
+        | Body::Stats
+        | Body::Transfer { .. }
+        | Body::KeysInSlot { .. }
+        | Body::Coordinate(_)
+        | Body::Cut { .. } => false,
     }
 }
 

@@ -110,7 +110,12 @@ impl Told {
                 }
                 news
             }
-            _ => false,
+            // They ask, or are about streams whose order is handed on.
+            Word::Asks { .. }
+            | Word::Settled { .. }
+            | Word::HandedOn { .. }
+            | Word::AsksPlaces { .. }
+            | Word::Knows { .. } => false,
         }
     }
 

@@ -1,0 +1,80 @@
+//! The core looks at every kind of message: an arm that drops whatever is left would drop a kind that
+//! is added later, and whoever waits for an answer would wait for ever.
+
+use super::Tree;
+use super::source::{code_only, without_tests};
+
+/// What machines, gateways, shards and logs say to each other.
+const KINDS: [&str; 10] = [
+    "Answer::",
+    "Body::",
+    "LogRecord::",
+    "Notice::",
+    "Parcel::",
+    "PeerMessage::",
+    "Pending::",
+    "Question::",
+    "TargetKind::",
+    "Word::",
+];
+
+/// Beginnings of arms that do nothing with whatever is left.
+const DROPS: [&str; 4] = ["_ => {}", "_ => return,", "_ => ()", "_ => continue"];
+
+/// No `match` over a kind of message has an arm for whatever is left that does nothing.
+pub fn no_kind_is_dropped(tree: &Tree) -> Vec<String> {
+    let core = tree.below("crates/engine/src").filter(|(path, _)| {
+        path.ends_with(".rs") && !path.contains("/tests/") && !path.ends_with("/tests.rs")
+    });
+    core.flat_map(|(path, text)| {
+        let (code, _) = without_tests(&code_only(text));
+        let lines: Vec<&str> = code.lines().collect();
+        let drops = |at: &usize| DROPS.iter().any(|arm| lines[*at].trim().starts_with(arm));
+        let found = (0..lines.len()).filter(drops).filter(|at| is_over_messages(&lines, *at));
+        found.map(|at| format!("{path}:{}: say which kinds are left", at + 1)).collect::<Vec<_>>()
+    })
+    .collect()
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+/// Whether an arm before this one, in the same `match`, is about a kind of message.
+fn is_over_messages(lines: &[&str], at: usize) -> bool {
+    let depth = indent(lines[at]);
+    lines[..at]
+        .iter()
+        .rev()
+        .filter(|line| !line.trim().is_empty())
+        .take_while(|line| indent(line) >= depth)
+        .filter(|line| indent(line) == depth)
+        .any(|line| {
+            let pattern = line.trim().trim_start_matches(['|', ' ', '&', '(']);
+            let pattern = pattern.strip_prefix("Some(").unwrap_or(pattern);
+            KINDS.iter().any(|kind| pattern.starts_with(kind))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arm_that_drops_kinds_of_messages_is_found() {
+        let dropping = "fn f(body: Body) {\n    match body {\n        Body::Stats => {\n            a();\n        \
+                        }\n        _ => {}\n    }\n}\n";
+        let others = "fn f(n: u8) {\n    let all = [Body::Stats];\n    match n {\n        1 => {}\n        \
+                      _ => {}\n    }\n}\n";
+        let named = "fn f(body: Body) {\n    match body {\n        Body::Stats => a(),\n        Body::Count => {}\n    \
+                     }\n}\n";
+        let tree = Tree::of(&[
+            ("crates/engine/src/a.rs", dropping),
+            ("crates/engine/src/b.rs", others),
+            ("crates/engine/src/c.rs", named),
+            ("crates/engine/src/tests.rs", dropping),
+            ("crates/server/src/d.rs", dropping),
+        ]);
+        assert_eq!(no_kind_is_dropped(&tree), ["crates/engine/src/a.rs:6: say which kinds are left"]);
+    }
+}
