@@ -75,6 +75,9 @@ mod tests {
             ("crates/engine/src/tests.rs", dropping),
             ("crates/server/src/d.rs", dropping),
         ]);
-        assert_eq!(no_kind_is_dropped(&tree), ["crates/engine/src/a.rs:6: say which kinds are left"]);
+        assert_eq!(
+            no_kind_is_dropped(&tree),
+            ["crates/engine/src/a.rs:6: say which kinds are left"]
+        );
     }
 }
