@@ -143,8 +143,9 @@ impl DataType for Value {
         }
     }
 
-    fn apply(&mut self, op: &Op, ctx: &Ctx, _meta: &mut Meta) -> Reply {
-        match op {
+    fn apply(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
+        let before = self.value;
+        let reply = match op {
             Op::Set(value, bounds) => {
                 *self = Self { value: i128::from(*value), bounds: *bounds };
                 Reply::Ok
@@ -153,7 +154,9 @@ impl DataType for Value {
             Op::Incr(delta) => self.incr(*delta),
             Op::Try(delta) => self.attempt(*delta),
             read => self.query(read, ctx),
-        }
+        };
+        meta.untouched = !matches!(op, Op::Set(..)) && self.value == before;
+        reply
     }
 
     fn commutes(&self, a: Access<'_, Op>, b: Access<'_, Op>) -> bool {

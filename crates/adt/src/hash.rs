@@ -287,8 +287,9 @@ impl DataType for Value {
         }
     }
 
-    fn apply(&mut self, op: &Op, ctx: &Ctx, _meta: &mut Meta) -> Reply {
-        match op {
+    fn apply(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
+        let before = self.fields.len();
+        let reply = match op {
             Op::Set(pairs) => Reply::Int(self.set(pairs)),
             Op::Put(pairs) => {
                 self.set(pairs);
@@ -308,7 +309,10 @@ impl DataType for Value {
             Op::Incr(field, delta) => self.incr(field, *delta),
             Op::IncrFloat(field, delta) => self.incr_float(field, *delta),
             read => self.query(read, ctx),
-        }
+        };
+        let shows_in_len = matches!(op, Op::SetIfAbsent(..) | Op::Remove(_));
+        meta.untouched = shows_in_len && self.fields.len() == before;
+        reply
     }
 
     fn may_be_idle(op: &Op) -> bool {

@@ -85,6 +85,20 @@ pub enum ExpireIf {
     SomeEarlier,
 }
 
+impl ExpireIf {
+    /// Whether an expiry may be set to `at` that was `old` before.
+    fn allows(self, old: Option<u64>, at: u64) -> bool {
+        match self {
+            Self::Always => true,
+            Self::None => old.is_none(),
+            Self::Some => old.is_some(),
+            Self::Later => old.is_some_and(|old| at > old),
+            Self::Earlier => old.is_none_or(|old| at < old),
+            Self::SomeEarlier => old.is_some_and(|old| at < old),
+        }
+    }
+}
+
 /// Form of the reply of the `TTL` family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TtlForm {
@@ -145,6 +159,21 @@ impl KeyOp {
     }
 }
 
+impl KeyOp {
+    /// The reply of a write that changes nothing on the record under the key.
+    pub fn idle(&self, record: Option<&Record>, now_ms: u64) -> Option<Reply> {
+        let idle = match (self, record) {
+            (_, None) => true,
+            (Self::Persist, Some(record)) => record.expire_at_ms.is_none(),
+            (Self::Expire { at, only }, Some(record)) => {
+                !only.allows(record.expire_at_ms, at.resolve(now_ms))
+            }
+            _ => false,
+        };
+        idle.then(|| self.apply(&mut None, now_ms))
+    }
+}
+
 fn ttl(record: Option<&Record>, form: TtlForm, now_ms: u64) -> Reply {
     let Some(record) = record else { return Reply::Int(-2) };
     let Some(at) = record.expire_at_ms else { return Reply::Int(-1) };
@@ -159,15 +188,7 @@ fn ttl(record: Option<&Record>, form: TtlForm, now_ms: u64) -> Reply {
 
 fn expire(slot: &mut Option<Record>, at: u64, only: ExpireIf, now_ms: u64) -> Reply {
     let Some(record) = slot else { return Reply::Int(0) };
-    let allowed = match (only, record.expire_at_ms) {
-        (ExpireIf::Always, _) => true,
-        (ExpireIf::None, old) => old.is_none(),
-        (ExpireIf::Some, old) => old.is_some(),
-        (ExpireIf::Later, old) => old.is_some_and(|old| at > old),
-        (ExpireIf::Earlier, old) => old.is_none_or(|old| at < old),
-        (ExpireIf::SomeEarlier, old) => old.is_some_and(|old| at < old),
-    };
-    if !allowed {
+    if !only.allows(record.expire_at_ms, at) {
         return Reply::Int(0);
     }
     if at <= now_ms {

@@ -7,7 +7,7 @@
 //! what is called idle changes nothing.
 
 use crate::key::{ExpireIf, KeyOp, TtlForm, When};
-use crate::record::{apply, commutes, decode, idle, mode};
+use crate::record::{apply, carry_out, commutes, decode, idle, mode};
 use crate::{Access, ArgBuf, Blob, Ctx, DataType, Op, Record, Reply, Timestamp};
 
 const KEY: &[u8] = b"key";
@@ -63,6 +63,7 @@ pub(crate) fn check_laws<T: DataType>(ops: &[T::Op], depth: usize) {
     }
     for state in &states {
         acts.iter().for_each(|act| check_idle(state, &act.op));
+        acts.iter().for_each(|act| check_untouched(state, &act.op));
     }
     let mut granted_pairs = 0;
     for state in &states {
@@ -81,6 +82,21 @@ fn check_idle(state: &Slot, op: &Op) {
         after.modified = before.modified;
     }
     assert_eq!(&after, state, "{op:?}");
+}
+
+/// An operation that says it has changed nothing has not, and what is idle says so.
+fn check_untouched(state: &Slot, op: &Op) {
+    let mut after = state.clone();
+    let (_, changed) = carry_out(&mut after, op, &ctx(3));
+    if changed {
+        let idle = idle(state.as_ref(), op, ctx(3).now_ms);
+        assert!(idle.is_none() || state.is_none(), "{op:?} is idle in {state:?}");
+        return;
+    }
+    if let (Some(after), Some(before)) = (&mut after, state) {
+        after.modified = before.modified;
+    }
+    assert_eq!(&after, state, "{op:?} says that it has changed nothing");
 }
 
 fn generalized<T: DataType>(op: &T::Op) -> Op {

@@ -260,8 +260,9 @@ impl DataType for Value {
         }
     }
 
-    fn apply(&mut self, op: &Op, ctx: &Ctx, _meta: &mut Meta) -> Reply {
-        match op {
+    fn apply(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
+        let before = self.elements.len();
+        let reply = match op {
             Op::Push(end, elements) => self.push(*end, elements),
             Op::PushIfPresent(..) if self.elements.is_empty() => Reply::Int(0),
             Op::PushIfPresent(end, elements) => self.push(*end, elements),
@@ -271,7 +272,10 @@ impl DataType for Value {
             Op::Remove(count, element) => self.remove(*count, element),
             Op::Trim(start, end) => self.trim(*start, *end),
             read => self.query(read, ctx),
-        }
+        };
+        let writes_again = matches!(op, Op::SetAt(..) | Op::Trim(..));
+        meta.untouched = !writes_again && self.elements.len() == before;
+        reply
     }
 
     fn may_be_idle(op: &Op) -> bool {

@@ -502,6 +502,7 @@ impl DataType for Value {
     }
 
     fn apply(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
+        let waiting = self.successors.len();
         // Whoever is forgotten has no lease, and does not begin one by that.
         if !matches!(op, Op::Forget(_)) {
             self.turn_over(ctx.now_ms);
@@ -517,7 +518,9 @@ impl DataType for Value {
             Op::Proclaim(token, value) => self.proclaim(*token, value, ctx),
             read => return self.query(read, ctx),
         };
-        if reply != Reply::Nil && reply != Reply::Int(0) {
+        let refused = reply == Reply::Nil || reply == Reply::Int(0);
+        meta.untouched = refused && self.successors.len() == waiting;
+        if !refused {
             let named_ms: u64 = self.successors.iter().map(|successor| successor.lease_ms).sum();
             let last_ms = self.holders.iter().map(|holder| holder.until_ms).max();
             meta.expire_at_ms = last_ms.map(|last_ms| last_ms + named_ms);

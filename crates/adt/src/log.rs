@@ -223,8 +223,15 @@ impl DataType for Value {
     fn apply(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
         match op {
             Op::Append(values) => self.append(values, ctx.ts),
-            Op::Init(capacity) => self.init(bounded(*capacity), meta.present),
-            Op::Trim(count) => Reply::Int(self.keep(bounded(*count)) as i64),
+            Op::Init(capacity) => {
+                meta.untouched = meta.present;
+                self.init(bounded(*capacity), meta.present)
+            }
+            Op::Trim(count) => {
+                let removed = self.keep(bounded(*count));
+                meta.untouched = removed == 0;
+                Reply::Int(removed as i64)
+            }
             read => self.query(read, ctx),
         }
     }
@@ -492,7 +499,7 @@ mod tests {
         let other = log.clone().apply(
             &Op::Init(3),
             &Ctx::default(),
-            &mut Meta { present: true, expire_at_ms: None },
+            &mut Meta { present: true, ..Meta::default() },
         );
         assert_eq!(other, Reply::err("the key exists already, with capacity 2"));
     }

@@ -333,14 +333,20 @@ macro_rules! registry {
             }
         }
 
-        fn apply_value(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> Reply {
+        /// The reply of a write, and whether it has changed anything.
+        fn apply_value(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> (Reply, bool) {
             match op {
-                Op::Key(op) => op.apply(slot, ctx.now_ms),
+                Op::Key(op) => {
+                    let reply = op.apply(slot, ctx.now_ms);
+                    let changed = reply != Reply::Int(0);
+                    (reply, changed)
+                }
                 $(Op::$variant(op) => {
                     type V = crate::$module::Value;
                     let mut meta = Meta {
                         present: slot.is_some(),
                         expire_at_ms: slot.as_ref().and_then(|r| r.expire_at_ms),
+                        untouched: false,
                     };
                     match slot {
                         Some(record) => {
@@ -348,8 +354,12 @@ macro_rules! registry {
                                 value.apply(op, ctx, &mut meta)
                             } else {
                                 match V::on_other_type(op) {
-                                    OtherType::Refuse => return Reply::Error(ErrorReply::wrong_type()),
-                                    OtherType::Skip => return V::default().apply(op, ctx, &mut meta),
+                                    OtherType::Refuse => {
+                                        return (Reply::Error(ErrorReply::wrong_type()), false);
+                                    }
+                                    OtherType::Skip => {
+                                        return (V::default().apply(op, ctx, &mut meta), false);
+                                    }
                                     OtherType::Replace => {
                                         let mut value = V::default();
                                         let reply = value.apply(op, ctx, &mut meta);
@@ -362,7 +372,7 @@ macro_rules! registry {
                             if !meta.present {
                                 *slot = None;
                             }
-                            reply
+                            (reply, !meta.untouched)
                         }
                         None => {
                             let mut value = V::default();
@@ -373,7 +383,8 @@ macro_rules! registry {
                                     ..Record::new(Value::$variant(value))
                                 });
                             }
-                            reply
+                            let made = slot.is_some();
+                            (reply, made)
                         }
                     }
                 }),*
@@ -396,9 +407,10 @@ macro_rules! registry {
             }
         }
 
-        fn idle_by_type(value: Option<&Value>, op: &Op, now_ms: u64) -> Option<Reply> {
+        fn idle_by_type(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
+            let value = record.map(|record| &record.value);
             match op {
-                Op::Key(op) => value.is_none().then(|| op.apply(&mut None, 0)),
+                Op::Key(op) => op.idle(record, now_ms),
                 $(Op::$variant(op) => {
                     type V = crate::$module::Value;
                     match value {
@@ -508,24 +520,30 @@ pub fn query(record: Option<&Record>, op: &Op, ctx: &Ctx) -> Reply {
 
 /// Carries out an operation on the record under a key, and answers it. A read changes nothing.
 pub fn apply(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> Reply {
+    carry_out(slot, op, ctx).0
+}
+
+/// The same; tells also whether anything has changed.
+pub fn carry_out(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> (Reply, bool) {
     if !op.is_write() {
-        return query(slot.as_ref(), op, ctx);
+        return (query(slot.as_ref(), op, ctx), false);
     }
-    let reply = apply_value(slot, op, ctx);
+    let (reply, changed) = apply_value(slot, op, ctx);
     match slot {
         Some(record) if record.value.is_empty() => *slot = None,
         // Operations that commute may be carried out in another order when the log is replayed;
-        // the largest timestamp is the same in every order, and guards compare it.
+        // the largest timestamp is the same in every order, and guards compare it. What has changed
+        // nothing counts as well: whether it has may depend on the order.
         Some(record) if !reply.is_error() => record.modified = record.modified.max(ctx.ts),
         _ => {}
     }
-    reply
+    (reply, changed)
 }
 
 /// The reply of a write that changes nothing on the record under a key at a time, in milliseconds since
 /// 1970: see [`DataType::idle`].
 pub fn idle(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
-    if op.may_be_idle() { idle_by_type(record.map(|r| &r.value), op, now_ms) } else { None }
+    if op.may_be_idle() { idle_by_type(record, op, now_ms) } else { None }
 }
 
 /// Who must go before an operation can be carried out that waits: see [`DataType::in_the_way`].

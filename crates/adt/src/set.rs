@@ -198,8 +198,9 @@ impl DataType for Value {
         }
     }
 
-    fn apply(&mut self, op: &Op, ctx: &Ctx, _meta: &mut Meta) -> Reply {
-        match op {
+    fn apply(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
+        let before = self.members.len();
+        let reply = match op {
             Op::Add(members) => {
                 let mut added = 0;
                 for member in members {
@@ -219,7 +220,9 @@ impl DataType for Value {
                 Reply::Set(self.pop(*count, ctx.seed).into_iter().map(Reply::Bulk).collect())
             }
             read => self.query(read, ctx),
-        }
+        };
+        meta.untouched = self.members.len() == before;
+        reply
     }
 
     fn may_be_idle(op: &Op) -> bool {

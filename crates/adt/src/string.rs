@@ -189,6 +189,7 @@ impl Value {
             Only::IfAbsent => !meta.present,
             Only::IfPresent => meta.present,
         };
+        meta.untouched = !done;
         if done {
             *self = Self::new(value.clone());
             self.expire(*expiry, ctx, meta);
@@ -411,6 +412,7 @@ impl DataType for Value {
             Op::GetEx(expiry) => {
                 let old = self.get();
                 if self.present() {
+                    meta.untouched = *expiry == Expiry::Clear && meta.expire_at_ms.is_none();
                     self.expire(*expiry, ctx, meta);
                 }
                 old
@@ -418,14 +420,24 @@ impl DataType for Value {
             Op::Incr(delta) => self.incr(*delta),
             Op::IncrFloat(delta) => self.incr_float(*delta),
             Op::Append(bytes) => self.append(bytes),
-            Op::SetRange(at, bytes) => Reply::Int(self.overwrite(*at, bytes) as i64),
-            Op::SetBit(at, on) => self.set_bit(*at, *on),
+            Op::SetRange(at, bytes) => {
+                meta.untouched = bytes.is_empty();
+                Reply::Int(self.overwrite(*at, bytes) as i64)
+            }
+            Op::SetBit(at, on) => {
+                meta.untouched = self.unchanged_by(op);
+                self.set_bit(*at, *on)
+            }
             read => self.query(read, ctx),
         }
     }
 
     fn may_be_idle(op: &Op) -> bool {
-        matches!(op, Op::Set { only: Only::IfAbsent, .. } | Op::Take | Op::GetEx(_))
+        match op {
+            Op::Set { only: Only::IfAbsent, .. } | Op::Take | Op::GetEx(_) => true,
+            Op::SetRange(_, bytes) => bytes.is_empty(),
+            _ => false,
+        }
     }
 
     fn idle(&self, op: &Op) -> Option<Reply> {
@@ -435,6 +447,9 @@ impl DataType for Value {
                 SetReply::Old => self.get(),
                 SetReply::Flag => Reply::Int(0),
             }),
+            Op::SetRange(_, bytes) if bytes.is_empty() => {
+                Some(Reply::Int(self.bytes().len() as i64))
+            }
             _ => None,
         }
     }

@@ -76,9 +76,10 @@ fn compare(a: (f64, &Blob), b: (f64, &Blob)) -> Ordering {
 }
 
 impl Value {
-    fn put(&mut self, score: f64, item: &Blob) {
+    /// Offers an item; tells whether that has an effect.
+    fn put(&mut self, score: f64, item: &Blob) -> bool {
         if !self.changes(score, item) {
-            return;
+            return false;
         }
         if let Some(old) = self.scores.insert(item.clone(), score) {
             self.order.remove(old, item);
@@ -90,6 +91,7 @@ impl Value {
             self.order.remove(score, &worst);
             self.scores.swap_remove(&worst);
         }
+        true
     }
 
     /// Whether offering an item has an effect. Once it has none, it never will.
@@ -178,12 +180,14 @@ impl DataType for Value {
                 Reply::err(format!("the key exists already, with capacity {}", self.capacity))
             }
             Op::Init(capacity) => {
+                meta.untouched = meta.present;
                 self.capacity = *capacity as usize;
                 Reply::Ok
             }
             Op::Put(pairs) => {
+                meta.untouched = true;
                 for (score, item) in pairs {
-                    self.put(*score, item);
+                    meta.untouched &= !self.put(*score, item);
                 }
                 Reply::Ok
             }

@@ -99,6 +99,9 @@ pub struct Meta {
     pub present: bool,
     /// When the key ceases to exist, in milliseconds since 1970.
     pub expire_at_ms: Option<u64>,
+    /// The operation has left the value and the key as they were: nobody who watches the key need
+    /// hear of it. A value that is written once more counts as changed, as in Redis.
+    pub untouched: bool,
 }
 
 /// What an operation does when the key holds a value of another type.

@@ -254,6 +254,8 @@ pub const CUT_COPIES_MAX: usize = 1 << 20;
 pub const CUT_WAIT_US_MAX: u64 = 2 * FREEZE_US_MAX;
 /// Groups of keys for each of which a shard's leader remembers the last removal.
 pub const REMOVAL_GROUPS: usize = 1_024;
+/// Records of which a shard's leader remembers that writes have left them as they were.
+pub const UNCHANGED_KEYS_MAX: usize = 1_024;
 /// Hash slots, as Redis Cluster has them.
 pub const SLOTS: u16 = 16_384;
 /// Longest path of a node of the coordination service, in bytes.

@@ -229,17 +229,18 @@ impl Value {
         }
     }
 
-    fn add(&mut self, only: Only, ch: bool, pairs: &Pairs) -> Reply {
-        let mut counted = 0;
+    fn add(&mut self, only: Only, ch: bool, pairs: &Pairs, meta: &mut Meta) -> Reply {
+        let (mut added, mut moved) = (0, 0);
         for (score, member) in pairs {
             match self.change(only, Change::To(*score), member.clone()) {
-                Ok(Some((None, _))) => counted += 1,
-                Ok(Some((Some(old), new))) if ch && old != new => counted += 1,
+                Ok(Some((None, _))) => added += 1,
+                Ok(Some((Some(old), new))) if old != new => moved += 1,
                 Ok(_) => {}
                 Err(error) => return error.into(),
             }
         }
-        Reply::Int(counted)
+        meta.untouched = added + moved == 0;
+        Reply::Int(if ch { added + moved } else { added })
     }
 
     fn remove(&mut self, member: &Blob) -> bool {
@@ -367,15 +368,18 @@ impl DataType for Value {
         }
     }
 
-    fn apply(&mut self, op: &Op, ctx: &Ctx, _meta: &mut Meta) -> Reply {
-        match op {
-            Op::Add { only, ch, pairs } => self.add(*only, *ch, pairs),
+    fn apply(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
+        let before = self.scores.len();
+        let reply = match op {
+            Op::Add { only, ch, pairs } => return self.add(*only, *ch, pairs, meta),
             Op::Incr { only, by, member } => {
-                match self.change(*only, Change::By(*by), member.clone()) {
+                let change = self.change(*only, Change::By(*by), member.clone());
+                meta.untouched = !matches!(change, Ok(Some((old, new))) if old != Some(new));
+                return match change {
                     Ok(Some((_, new))) => Reply::Double(new),
                     Ok(None) => Reply::Nil,
                     Err(error) => error.into(),
-                }
+                };
             }
             Op::Remove(members) => {
                 let mut removed = 0;
@@ -392,7 +396,9 @@ impl DataType for Value {
                 taken => Reply::Scored(taken),
             },
             read => self.query(read, ctx),
-        }
+        };
+        meta.untouched = self.scores.len() == before;
+        reply
     }
 
     fn may_be_idle(op: &Op) -> bool {
@@ -400,7 +406,7 @@ impl DataType for Value {
     }
 
     fn idle(&self, op: &Op) -> Option<Reply> {
-        let counts = matches!(op, Op::Add { .. } | Op::Remove(_));
+        let counts = matches!(op, Op::Add { .. } | Op::Remove(_) | Op::RemoveRange(_));
         (counts && rules::is_idle(self, op)).then_some(Reply::Int(0))
     }
 

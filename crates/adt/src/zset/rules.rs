@@ -81,9 +81,12 @@ pub(super) fn commute(value: &Value, a: Access<'_, Op>, b: Access<'_, Op>) -> bo
     }
 }
 
-/// Whether a write that consists of changes of single members changes none.
+/// Whether a write changes no member.
 pub(super) fn is_idle(value: &Value, op: &Op) -> bool {
-    steps(op).is_some_and(|steps| steps.iter().all(|step| State(value).idle(step)))
+    match steps(op) {
+        Some(steps) => steps.iter().all(|step| State(value).idle(step)),
+        None => State(value).bulk_idle(op),
+    }
 }
 
 /// Whether the write removes whatever satisfies a predicate on single members, unseen.

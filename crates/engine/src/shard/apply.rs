@@ -12,11 +12,12 @@ use super::requests::Requests;
 use super::room::Room;
 use super::split::Slots;
 use super::streams::Streams;
+use super::unchanged::Unchanged;
 use super::watermark::Settled;
 use crate::coordination::Ask;
 use crate::coordination::service::{Command, Coordination, Done};
 use crate::entry::{Apply, Prepare};
-use crate::limits::{EXECUTED_REPLIES_MAX, VOID_US};
+use crate::limits::{EXECUTED_REPLIES_MAX, REMOVAL_GROUPS, VOID_US};
 use crate::message::{Fence, GatewayId, Guard, TxnId, Version};
 use crate::pipeline::StreamId;
 use adt::collections::Map;
@@ -117,6 +118,7 @@ pub struct State {
     kept: Option<VecDeque<Executed>>,
     removed: Timestamp,
     removals: Removals,
+    unchanged: Unchanged,
     fences: Fences,
     /// The coordination service, at the shard that has its tree.
     coordination: Coordination,
@@ -271,9 +273,21 @@ impl State {
         self.removals.none_since(self.records.hasher().hash_one(&guard.key), (term, removals))
     }
 
+    /// A guard that names an earlier write names the last one, if nothing has changed in between. At
+    /// the leader, before the guard goes into the log.
+    pub(super) fn renew_guard(&self, guard: &mut Guard) {
+        let (Version::Changed(seen), Some(record)) = (guard.version, self.get(&guard.key)) else {
+            return;
+        };
+        if self.unchanged.since(&guard.key, seen, record.modified) {
+            guard.version = Version::Changed(record.modified);
+        }
+    }
+
     /// A lead begins, which counts removals anew.
     pub(super) fn count_removals(&mut self, term: u64) {
         self.removals.begin(term);
+        self.unchanged.begin();
     }
 
     /// The fencing tokens that were seen.
@@ -353,8 +367,14 @@ impl State {
         };
         let (_, slot) = self.records.get_index_mut(position).expect("the position was found");
         let before = slot.as_ref().and_then(|r| r.expire_at_ms);
-        let reply = record::apply(slot, op, ctx);
+        let written = slot.as_ref().map(|r| r.modified);
+        let (reply, changed) = record::carry_out(slot, op, ctx);
         let after = slot.as_ref().and_then(|r| r.expire_at_ms);
+        if let (false, Some(written), Some(record)) = (changed, written, slot.as_ref())
+            && record.modified != written
+        {
+            self.unchanged.note(key, written, record.modified);
+        }
         if slot.is_none() {
             self.records.swap_remove_index(position);
             self.removed = self.removed.max(ctx.ts);
@@ -376,10 +396,18 @@ impl State {
         if self.report_changes {
             self.changed.extend(self.records.keys().cloned());
         }
+        // Whoever watches a key that is absent need not hear of it, unless there are so many that most
+        // groups of keys have one.
+        if self.records.len() > REMOVAL_GROUPS {
+            self.removals.note_all();
+        } else {
+            for key in self.records.keys() {
+                self.removals.note(self.records.hasher().hash_one(key));
+            }
+        }
         self.records.clear();
         self.expirations.clear();
         self.removed = self.removed.max(ts);
-        self.removals.note_all();
     }
 
     /// The leader has proposed a prepare record: transactions that are decided before it comes

@@ -175,6 +175,7 @@ impl Shard {
             | Body::Cut { .. } => return,
         };
         for guard in &mut apply.guards {
+            self.state.renew_guard(guard);
             // Replicas know only whether there is a record now.
             if !self.state.stayed_absent(guard) {
                 guard.version = Version::NONE;
@@ -489,9 +490,10 @@ impl Shard {
         replies.find(Reply::is_error).unwrap_or(Reply::Status("QUEUED"))
     }
 
-    fn grant_prepare(&mut self, now: Now, request: Request, claims: Claims) {
+    fn grant_prepare(&mut self, now: Now, mut request: Request, claims: Claims) {
         let (gateway, token) = (request.gateway, request.token);
-        let Body::Prepare { ref prepare, floor } = request.body else { return };
+        let Body::Prepare { ref mut prepare, floor } = request.body else { return };
+        prepare.apply.guards.iter_mut().for_each(|guard| self.state.renew_guard(guard));
         let txn = prepare.txn;
         if self.state.is_void(txn) || self.voiding.contains(&txn) {
             // Somebody has given it up already.

@@ -34,6 +34,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod unchanged;
 pub mod watermark;
 
 use crate::entry::{Apply, Entry, LogRecord, Spacing};

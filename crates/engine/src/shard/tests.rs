@@ -17,6 +17,7 @@ mod spread;
 mod streams;
 mod successors;
 mod turns;
+mod unchanged;
 
 use super::*;
 use crate::entry::{Prepare, SnapshotPart};
