@@ -187,7 +187,8 @@ fn skim(bytes: &[u8], cuts: impl IntoIterator<Item = usize>, limits: &Limits) ->
 
 #[test]
 fn behind_a_command_that_is_too_large_the_next_one_is_found() {
-    let limits = Limits { bulk_max_bytes: 30, words_max: 4, frame_max_bytes: 90, ..Limits::default() };
+    let limits =
+        Limits { bulk_max_bytes: 30, words_max: 4, frame_max_bytes: 90, ..Limits::default() };
     let long = "x".repeat(500);
     for (words, error) in [
         (vec!["SET", "k", &long], "invalid bulk length, an argument has at most 30 bytes"),

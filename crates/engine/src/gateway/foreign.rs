@@ -4,8 +4,8 @@
 //! port that it reaches, with a body that the attacker chooses. The lines of its head are no commands,
 //! but those of its body can be: so the connection ends at the first line that is HTTP.
 
-use super::api::{Output, SessionId};
 use super::Gateway;
+use super::api::{Output, SessionId};
 use adt::{Args, ErrorReply};
 
 /// Methods of HTTP that are no commands. `GET` is one, and known by what follows it.
@@ -16,7 +16,8 @@ const METHODS: [&str; 9] =
 fn is_http(args: &Args<'_>) -> bool {
     let first = args.get(0).unwrap_or_default();
     let header = first.len() > 1
-        && (first.ends_with(b":") || first.get(..5).is_some_and(|w| w.eq_ignore_ascii_case(b"host:")));
+        && (first.ends_with(b":")
+            || first.get(..5).is_some_and(|w| w.eq_ignore_ascii_case(b"host:")));
     let requested = args.len() == 3 && args.get(2).is_some_and(|word| word.starts_with(b"HTTP/"));
     header || requested || METHODS.iter().any(|method| args.is(0, method))
 }

@@ -157,6 +157,7 @@ impl Shard {
             | Body::Version { .. }
             | Body::Block { .. }
             | Body::Waiting { .. }
+            | Body::Holders { .. }
             | Body::Waits { .. }
             | Body::EndCircle { .. }
             | Body::Unblock
@@ -412,6 +413,7 @@ impl Shard {
             | Body::ProbeAck { .. }
             | Body::Block { .. }
             | Body::Waiting { .. }
+            | Body::Holders { .. }
             | Body::Waits { .. }
             | Body::EndCircle { .. }
             | Body::Unblock
@@ -660,6 +662,7 @@ impl Shard {
                     | Body::Block { .. }
                     | Body::Await { .. }
                     | Body::Waiting { .. }
+                    | Body::Holders { .. }
                     | Body::Waits { .. }
                     | Body::EndCircle { .. }
                     | Body::Unblock

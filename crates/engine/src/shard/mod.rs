@@ -510,6 +510,7 @@ impl Shard {
             Body::Cut { cut, step } => self.cut(now, (request.gateway, request.token), cut, step),
             Body::Version { .. }
             | Body::Waiting { .. }
+            | Body::Holders { .. }
             | Body::Waits { .. }
             | Body::Scan { .. }
             | Body::Keys { .. }

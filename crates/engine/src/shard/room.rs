@@ -89,9 +89,8 @@ mod tests {
         let set = record(&op("SADD s a"));
         let many = op("SRANDMEMBER s -1000000");
         let mut room = Room::default();
-        let answered = (0..100).take_while(|_| {
-            !room.query(Some(&set), &many, &Ctx::default()).is_error()
-        });
+        let answered =
+            (0..100).take_while(|_| !room.query(Some(&set), &many, &Ctx::default()).is_error());
         assert!((5..20).contains(&answered.count()), "a place for each item counts");
     }
 }

@@ -4,8 +4,8 @@ use super::reading::{keep_rest, take_commands};
 use super::{READ_BYTES, Worker};
 use adt::ErrorReply;
 use engine::limits::{
-    INPUT_US_MAX_IF_FULL, INPUTS_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_BYTES_PAUSE, REPLIES_BYTES_MAX,
-    STALLED_US_MAX, STALLED_US_MAX_IF_FULL,
+    INPUT_US_MAX_IF_FULL, INPUTS_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_BYTES_PAUSE,
+    REPLIES_BYTES_MAX, STALLED_US_MAX, STALLED_US_MAX_IF_FULL,
 };
 use engine::message::Now;
 

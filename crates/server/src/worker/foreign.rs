@@ -6,8 +6,16 @@ use engine::message::Now;
 
 /// Methods of HTTP, with the space behind each.
 const METHODS: [&[u8]; 10] = [
-    b"GET ", b"POST ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ",
-    b"TRACE ", b"PRI ",
+    b"GET ",
+    b"POST ",
+    b"PUT ",
+    b"HEAD ",
+    b"DELETE ",
+    b"OPTIONS ",
+    b"PATCH ",
+    b"CONNECT ",
+    b"TRACE ",
+    b"PRI ",
 ];
 
 /// Whether what a client says first is a request of HTTP.
