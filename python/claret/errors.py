@@ -8,7 +8,7 @@
     The server asks to back off.
 """
 
-from redis.exceptions import ClusterDownError, RedisError, ResponseError
+from redis.exceptions import ClusterDownError, ExecAbortError, RedisError, ResponseError
 
 
 class ClaretError(RedisError):
@@ -96,6 +96,9 @@ def translate(error):
     if isinstance(error, ClusterDownError):
         # redis-py has taken the code off. A shard has no leader just now.
         return BusyError(text)
+    if isinstance(error, ExecAbortError):
+        # redis-py has taken the code away.
+        return Undone(text)
     code, _, rest = text.partition(" ")
     kinds = {
         "TXNABORT": ConflictError,
