@@ -72,7 +72,7 @@ def test_a_client_with_floats_gives_back_the_locks_that_it_took(store):
     assert ask("ELECTION.RESIGN", "leads", int(leader)) == 1
 
 
-def test_tokens_of_sections_and_blocks_that_follow_at_once_differ_as_floats(store):
+def test_tokens_of_sections_and_blocks_differ_as_floats(store):
     pipe = store.pipeline(transaction=False)
     for _ in range(300):
         pipe.execute_command("LOCK.SECTION", "lock", "SET", "{lock}", "x")

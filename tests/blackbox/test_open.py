@@ -48,7 +48,7 @@ class Writer:
     def _write(self, server, key):
         with server.client() as db:
             since = time.monotonic()
-            # Another value each time: whoever writes what is there waits for nobody.
+            # Another value each time: to write what is there conflicts with no reader.
             db.set(key, uuid.uuid4().hex)
             self.took_s = time.monotonic() - since
 
@@ -134,7 +134,7 @@ def test_who_goes_on_using_a_hot_key_is_ended_as_well(server, store):
         writer.join()
 
 
-def test_whoever_waits_can_see_for_whom(server, store):
+def test_a_client_that_waits_can_see_for_which_one(server, store):
     with connection(server, "cart-service") as ask, connection(server) as other:
         client = ask("CLIENT", "ID")
         ask("TXN", "BEGIN")
@@ -170,7 +170,7 @@ def test_words_that_cannot_be_are_refused(server, store):
             ask("TXN", "HOLDERS")
 
 
-def test_many_open_transactions_that_are_silent_hold_nobody_back(make_server):
+def test_many_open_transactions_that_are_silent_delay_no_other(make_server):
     server = make_server("--transaction-idle-timeout", "0", workers=1, shards=1).start()
     with contextlib.ExitStack() as stack:
         for _ in range(300):
@@ -198,7 +198,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("how", REFUSED)
 @pytest.mark.parametrize("blind", [[], ["BLIND"]], ids=["now", "blind"])
-def test_of_a_strict_transaction_nothing_takes_effect_if_a_command_is_refused(
+def test_a_strict_transaction_is_undone_if_a_command_is_refused(
     server, store, how, blind
 ):
     store.set("text", "words")
@@ -233,7 +233,7 @@ def test_without_strict_the_rest_takes_effect(server, store):
     assert store.get("a") == "1"
 
 
-def test_strict_ones_that_count_at_the_same_time_do_not_wait_for_each_other(server, store):
+def test_strict_ones_that_count_do_not_wait_for_each_other(server, store):
     def step(tx):
         tx.incrby("hot:1", 1)
         tx.incrby("hot:2", 1)

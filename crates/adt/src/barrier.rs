@@ -101,7 +101,7 @@ fn parse_wait(args: &Args<'_>) -> Result<Command, ErrorReply> {
 
 /// The number of the generation whose first one is so many places before this in the log.
 fn generation(in_front: u32, ctx: &Ctx) -> Reply {
-    // Those who need a number of their own are a microsecond apart in the log.
+    // Operations that need a number of their own are a microsecond apart in the log.
     let first = ctx.ts.number().saturating_sub(in_front.into());
     Reply::Int(i64::try_from(first).unwrap_or(i64::MAX))
 }

@@ -2,9 +2,10 @@
 //!
 //! A lock is held by those to whom it was granted, until they release it or their *lease* ends. Every
 //! grant has a *token* that is larger than those of all grants before it, also when the key has ceased
-//! to exist in between: it is the microsecond of the commit timestamp, which nobody else is given. Whoever guards something that
-//! the lock protects can refuse what comes with a smaller token than it has seen (Kleppmann, "How to do
-//! distributed locking", 2016); the store does so itself (`FENCE`). There is no lock without a token.
+//! to exist in between: it is the microsecond of the commit timestamp, which no other grant of the lock
+//! has. What guards something that the lock protects can refuse what comes with a smaller token than it has
+//! seen (Kleppmann, "How to do distributed locking", 2016); the store does so itself (`FENCE`). There is no
+//! lock without a token.
 //!
 //! A lock can be held by one (the default), by any number who share it, or by a limited number. Waiting
 //! is not part of the state: whoever cannot be granted the lock is answered nil, and the shard keeps
@@ -62,8 +63,8 @@ pub const OWNER_BYTES_MAX: usize = 256;
 /// Most tokens of one grant. Each takes a microsecond of the shard's timestamps: with 4,096 a shard can
 /// make 240 such grants in a second before its timestamps run ahead of its clock.
 pub const TOKENS_MAX: u32 = 1 << 12;
-/// How many tokens a grant comes with as a rule, for those who let others work under it: so many that they
-/// seldom ask for more, and so few that timestamps keep up with a thousand such grants in a second.
+/// How many tokens a grant of a kept lock comes with as a rule: so many that its holder seldom asks for
+/// more, and so few that timestamps keep up with a thousand such grants in a second.
 pub const TOKENS_OF_KEPT: u32 = 1 << 10;
 /// Most holders of one lock.
 pub const HOLDERS_MAX: usize = 10_000;

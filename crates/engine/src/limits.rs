@@ -141,13 +141,13 @@ pub const IDLE_HOLDER_US_MAX: u64 = 5_000_000;
 pub const LASTING_HOLDER_US_MAX: u64 = 60_000_000;
 /// The longest of both that can be said, in milliseconds: a day.
 pub const TRANSACTION_TIMEOUT_MS_MAX: u64 = 86_400_000;
-/// When somebody has waited for so long, those who hold what it waits for are told, and told again as long
-/// as it does, in microseconds.
+/// When a request has waited for so long, the transactions that hold what it waits for are told, and told
+/// again as long as it waits, in microseconds.
 pub const WANTED_AFTER_US: u64 = 100_000;
 /// For how long a transaction counts as wanted after it was told so, in microseconds.
 pub const WANTED_US: u64 = 1_000_000;
-/// An interactive transaction that has sent nothing for so long, in microseconds, and that nobody waits for,
-/// does not count among those that run.
+/// An interactive transaction that has sent nothing for so long, in microseconds, and that no other client
+/// waits for, does not count among those that run.
 pub const IDLE_LOAD_US: u64 = 50_000;
 /// How long prepares that come may go on passing single operations that wait for earlier prepares,
 /// in microseconds. Each drain costs everybody a commit's latency, so it is not done for each.

@@ -185,7 +185,7 @@ fn a_block_of_tokens_is_behind_all_that_was_given_and_before_all_that_is_given_l
     assert!(first + 999 < section && section < second, "no time has passed");
     assert!(second + i64::from(TOKENS_MAX) <= third);
     let mut unset = Story::default();
-    assert_eq!(unset.token("lock.acquire k tokens 2"), 1, "a clock that nobody has set");
+    assert_eq!(unset.token("lock.acquire k tokens 2"), 1, "a clock that was never set");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Interactive transactions that keep others waiting: how long they may, which of them count as load, and
-//! who they are, for whoever waits (`TXN HOLDERS`). And those that take effect as a whole or not at all:
+//! which they are, for clients that wait (`TXN HOLDERS`). And those that take effect as a whole or not at all:
 //! with `STRICT` everything is undone if a command is refused.
 
 use super::acl::KeyAccess;
@@ -131,7 +131,7 @@ impl Gateway {
         }
     }
 
-    /// Transactions that are silent, and that nobody waits for, cease to count.
+    /// Transactions that are silent, and that no other client waits for, cease to count.
     pub(super) fn discount_idle(&mut self) {
         let now_us = self.now.mono_us;
         while let Some(job) = self.admission.oldest(now_us) {
@@ -158,8 +158,8 @@ impl Gateway {
     }
 
     /// Before a strict transaction commits, its deferred writes are locked, and it is found out whether
-    /// their keys' values allow them: nobody can change that until they are carried out. Tells whether
-    /// the commit has to wait for it.
+    /// their keys' values allow them: no other client can change that until they are carried out. Tells
+    /// whether the commit has to wait for it.
     pub(super) fn checks_first(&mut self, job: u64) -> bool {
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return false };
         let blind = matches!(txn.role, Role::Interactive { blind: true, .. });

@@ -43,7 +43,7 @@ pub(super) fn claims_of(body: &Body) -> Claims {
         Body::Snapshot { ops, .. } => {
             ops.iter().map(|(k, op)| (k.clone(), Claim::new(op.clone(), Class::Passing))).collect()
         }
-        // Writes that nobody is told of are locked together: whether all are possible depends on each.
+        // Writes whose replies come with the commit are locked together, to see whether all are possible.
         Body::Lock { key, op, own, observed, .. } => {
             let observed = *observed || !op.is_write();
             let claim = |op: &Op| (key.clone(), Claim::new(op.clone(), Class::Early { observed }));

@@ -319,7 +319,7 @@ fn a_holder_is_told_as_long_as_others_wait_and_they_can_ask_who_it_is() {
 }
 
 #[test]
-fn writes_that_nobody_sees_are_locked_with_the_answer_whether_they_are_possible() {
+fn unseen_writes_are_locked_with_the_answer_whether_they_are_possible() {
     let mut story = Story::new();
     story.ask(one("text", put("words")));
     story.sync();
