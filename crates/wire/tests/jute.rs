@@ -394,7 +394,7 @@ fn kinds_that_are_not_known_are_refused() {
     };
     refused("00000002 2f61 00000002", 106);
     refused("00000002 2f61 00000000", 17);
-    refused("00000002 2f61 00000004", 18);
+    refused("00000002 2f61 00000006", 18);
     // Access control lists cannot be set by one of several, and changes do not go with reads.
     refused("00000007 00 ffffffff 00000002 2f61 00000000 00000000 ffffffff 01 ffffffff", 14);
     refused("00000004 00 ffffffff 00000002 2f61 00 ffffffff 01 ffffffff", 14);
