@@ -175,6 +175,13 @@ class Server:
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) << 10
 
+    def scheduled_ns(self):
+        """For how long the threads of the process have run, and have waited for a processor."""
+        times = []
+        for task in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
+            times.append([int(word) for word in (task / "schedstat").read_text().split()])
+        return sum(time[0] for time in times), sum(time[1] for time in times)
+
 
 def until(condition, timeout_s=10, what="the condition"):
     """Waits until a function gives something true; gives that."""

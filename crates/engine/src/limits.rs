@@ -36,9 +36,17 @@ pub const STALLED_US_MAX_IF_FULL: u64 = 5_000_000;
 /// be large wait.
 pub const REPLIES_BYTES_MAX: usize = 256 << 20;
 /// Memory that the replies to one request may take, about; what is read beyond it is refused.
-pub const REPLY_BYTES_MAX: usize = 256 << 20;
+pub const REPLY_BYTES_MAX: usize = 64 << 20;
 /// Most requests of one connection, whose replies may be large, that are in progress.
-pub const HEAVY_REQUESTS_MAX: u32 = 64;
+pub const HEAVY_REQUESTS_MAX: u32 = 8;
+/// Most connections of one worker that have such requests in progress, once replies were small.
+pub const HEAVY_CONNECTIONS_MAX: usize = 64;
+/// The same at first.
+pub const HEAVY_CONNECTIONS_FIRST: usize = 8;
+/// The same after a large reply.
+pub const HEAVY_CONNECTIONS_MIN: usize = 2;
+/// Longest reply after which more connections may, in bytes.
+pub const MIDDLING_REPLY_BYTES_MAX: usize = 1 << 20;
 /// Longest reply that lets more such requests go ahead at once, in bytes.
 pub const SMALL_REPLY_BYTES_MAX: usize = 16 << 10;
 /// Bytes that one connection is sent in one turn, about.

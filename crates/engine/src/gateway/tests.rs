@@ -608,3 +608,32 @@ fn a_broken_protocol_is_told_in_turn_and_ends_the_connection() {
     };
     assert_eq!(*reply, Reply::Error(error));
 }
+
+#[test]
+fn a_command_that_is_not_read_is_refused_in_turn_and_the_next_one_goes_on() {
+    let mut story = Story::new();
+    let error = adt::ErrorReply::err("too large");
+    story.says("GET a");
+    story.gateway.unread(story.now, story.client, error.clone());
+    story.says("GET a");
+    let sent = story.sent();
+    let token = sent[0].1;
+    let replies = [Reply::bulk("x"), Reply::bulk("y")];
+    match &sent[..] {
+        [(_, _, Body::Snapshot { ops, .. })] if ops.len() == 2 => {
+            let (since, until, held_us) = Default::default();
+            let replies = replies.to_vec();
+            story.answer(token, Answer::Snapshot { replies, since, until, held_us });
+        }
+        other => panic!("{other:?}"),
+    }
+    let [first, second] = replies;
+    assert_eq!(story.replies(), [first, Reply::Error(error.clone()), second]);
+    story.says("MULTI");
+    story.gateway.unread(story.now, story.client, error.clone());
+    story.says("EXEC");
+    let replies = story.replies();
+    assert_eq!(replies[..2], [Reply::Ok, Reply::Error(error)]);
+    let Reply::Error(aborted) = &replies[2] else { panic!("{replies:?}") };
+    assert_eq!(aborted.code(), "EXECABORT");
+}

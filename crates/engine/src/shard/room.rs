@@ -79,7 +79,7 @@ mod tests {
         assert!(!room.query(Some(&string), &part, &Ctx::default()).is_error());
         let refused = room.query(Some(&string), &part, &Ctx::default());
         let Reply::Error(error) = refused else { panic!("{refused:?}") };
-        assert!(error.text().contains("268435456 bytes"));
+        assert!(error.text().contains(&format!("{REPLY_BYTES_MAX} bytes")));
         let mut room = Room::default();
         for _ in 0..10_000 {
             for shared in [&whole, &op("GET k")] {
@@ -91,6 +91,6 @@ mod tests {
         let mut room = Room::default();
         let answered =
             (0..100).take_while(|_| !room.query(Some(&set), &many, &Ctx::default()).is_error());
-        assert!((5..20).contains(&answered.count()), "a place for each item counts");
+        assert!((2..5).contains(&answered.count()), "a place for each item counts");
     }
 }

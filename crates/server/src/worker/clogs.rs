@@ -24,8 +24,39 @@ fn no_room() -> ErrorReply {
 
 impl Worker {
     /// Whether replies that wait take as much memory as they may.
-    pub(super) fn is_full_of_replies(&self) -> bool {
+    fn is_full_of_replies(&self) -> bool {
         self.peers.budget.replies.get() >= REPLIES_BYTES_MAX
+    }
+
+    /// Whether requests whose replies may be large are to wait.
+    pub(super) fn is_full(&self) -> bool {
+        self.heavies.are_full() || self.is_full_of_replies()
+    }
+
+    /// A connection was read, and may have requests under way now whose replies may be large.
+    pub(super) fn note_heavy(&mut self, slot: usize) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.window.is_open() && !connection.heavy {
+            connection.heavy = true;
+            self.heavies.connections.push((slot, connection.number));
+        }
+    }
+
+    /// Looks which of those requests are answered.
+    pub(super) fn settle_heavy(&mut self) {
+        let mut under_way = std::mem::take(&mut self.heavies.connections);
+        under_way.retain(|&(slot, number)| {
+            let connection = self.connections.get_mut(slot).filter(|c| c.number == number);
+            let Some(connection) = connection else { return false };
+            if self.gateway.in_progress(connection.session) > 0 {
+                return true;
+            }
+            connection.heavy = false;
+            connection.window.turn_over();
+            self.heavies.settle();
+            false
+        });
+        self.heavies.connections = under_way;
     }
 
     /// More is to be sent to a connection than it may stand still with.
@@ -119,11 +150,16 @@ impl Worker {
 
     /// Refuses the command that a connection has sent a part of, and forgets that part.
     fn refuse_input(&mut self, now: Now, slot: usize) {
-        let full = self.is_full_of_replies();
+        let full = self.is_full();
         let Some(connection) = self.connections.get_mut(slot) else { return };
         // What waits for its turn is whole commands.
-        if connection.paused || connection.deaf || connection.dialogue.is_some() {
+        if connection.paused || connection.deaf {
             return;
+        }
+        if connection.dialogue.is_some() {
+            // Its protocol has no answer without a request; the client comes back to its session.
+            tracing::debug!("closed a connection of a ZooKeeper client: {}", no_room());
+            return self.close(now, slot);
         }
         if !connection.decoder.is_skipping() {
             if !connection.decoder.skip_rest() {

@@ -38,12 +38,15 @@ pub const UNAUTHENTICATED_LIMITS: Limits = Limits {
 const OUTPUT_KEPT_BYTES: usize = 64 << 10;
 /// Replies of at most so many bytes are written at once.
 const AT_ONCE_BYTES_MAX: usize = 64 << 10;
-/// Bytes that are written ahead of the socket, of replies that are written as it takes them.
+/// Bytes that are written ahead of the socket, of replies that are written as it takes them, and most
+/// bytes that are read at once.
 const PIECE_BYTES: usize = 256 << 10;
-/// Most bytes that are read into a connection's own buffer at once.
-const GROWTH_BYTES_MAX: usize = 1 << 20;
+/// Most bytes by which a connection's own buffer grows at once; what nothing is read into takes none.
+const GROWTH_BYTES_MAX: usize = 4 << 20;
 /// Fewest bytes that are read into a connection's own buffer at once.
 const GROWTH_BYTES_MIN: usize = 16 << 10;
+/// Bytes that are sent after which their room is given back, at least.
+const SENT_BYTES_KEPT: usize = 1 << 20;
 /// Bytes that are encrypted at once.
 const TLS_CHUNK_BYTES: usize = 16 << 10;
 
@@ -60,6 +63,8 @@ pub struct Connection {
     pub decoder: RequestDecoder,
     /// Bytes that were received and hold no complete command yet, or wait for their turn.
     pub input: Vec<u8>,
+    /// Bytes of commands that have been passed on since that was asked last.
+    pub passed: usize,
     /// Bytes to be sent; those before `sent` are sent already.
     pub output: Vec<u8>,
     sent: usize,
@@ -73,6 +78,8 @@ pub struct Connection {
     pub counted: (usize, u64),
     /// When the socket has taken something last, or something came to be sent to it (µs).
     pub moved_us: u64,
+    /// In the list of connections that have requests under way whose replies may be large.
+    pub heavy: bool,
     /// In the list of connections that may stand still.
     pub clogged: bool,
     /// It waits until there is room for another large reply.
@@ -123,6 +130,7 @@ impl Connection {
             number,
             decoder: RequestDecoder::new(),
             input: Vec::new(),
+            passed: 0,
             output: Vec::new(),
             sent: 0,
             buffered: 0,
@@ -130,6 +138,7 @@ impl Connection {
             window: Window::default(),
             counted: (0, 0),
             moved_us: 0,
+            heavy: false,
             clogged: false,
             starved: false,
             more: false,
@@ -200,8 +209,10 @@ impl Connection {
     pub fn receive_more(&mut self) -> io::Result<Received> {
         let mut input = std::mem::take(&mut self.input);
         let held = input.len();
-        let room = held.clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX);
-        input.reserve_exact(room);
+        if input.capacity() - held < GROWTH_BYTES_MIN {
+            input.reserve_exact(held.clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX));
+        }
+        let room = (input.capacity() - held).min(PIECE_BYTES);
         input.resize(held + room, 0);
         let received = self.receive(&mut input[held..]);
         let count = match received {
@@ -248,7 +259,7 @@ impl Connection {
             } else {
                 self.output.clear();
             }
-        } else if self.sent > GROWTH_BYTES_MAX && self.sent > self.output.len() / 2 {
+        } else if self.sent > SENT_BYTES_KEPT && self.sent > self.output.len() / 2 {
             self.output.drain(..self.sent);
             self.sent = 0;
         }

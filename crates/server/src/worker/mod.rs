@@ -42,6 +42,7 @@ use foldhash::fast::RandomState;
 use leads::Leads;
 use mio::{Events, Interest, Poll, Token};
 use peers::Links;
+use replies::Heavies;
 use slab::Slab;
 use snapshots::Snapshots;
 use std::collections::{HashMap, VecDeque};
@@ -169,6 +170,8 @@ pub struct Worker {
     /// Connections whose client sends nothing more, with the time until which it may have
     /// requests under way (µs), and their numbers.
     leaving: VecDeque<(u64, usize, u64)>,
+    /// Connections with requests under way whose replies may be large.
+    heavies: Heavies,
     /// Connections that may stand still with much to be sent, with their numbers.
     clogged: Vec<(usize, u64)>,
     /// When those are looked at, and when commands that do not come to their end may be (µs).
@@ -251,6 +254,7 @@ impl Worker {
             paused: Vec::new(),
             unproven: VecDeque::new(),
             leaving: VecDeque::new(),
+            heavies: Heavies::default(),
             clogged: Vec::new(),
             clogs_due_us: 0,
             inputs_due_us: 0,

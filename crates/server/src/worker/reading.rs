@@ -62,6 +62,7 @@ impl Worker {
     fn read(&mut self, slot: usize) {
         let taken = self.read_commands(slot);
         self.count_buffers(slot);
+        self.note_heavy(slot);
         self.turn_bytes += taken;
         self.took(taken);
     }
@@ -70,7 +71,7 @@ impl Worker {
     fn read_commands(&mut self, slot: usize) -> usize {
         let mut taken = 0;
         let now = self.clock.now();
-        let full = self.is_full_of_replies();
+        let full = self.is_full();
         self.make_room(now, slot);
         let Some(connection) = self.connections.get_mut(slot) else { return taken };
         connection.queued = false;
@@ -81,7 +82,7 @@ impl Worker {
             // Commands that waited until earlier ones were answered.
             let input = std::mem::take(&mut connection.input);
             let consumed = take_commands(connection, &mut self.gateway, &input, now, full);
-            taken += consumed;
+            taken += std::mem::take(&mut connection.passed);
             keep_rest(connection, input, consumed);
         }
         if connection.readable && !connection.paused && !connection.deaf {
@@ -100,7 +101,7 @@ impl Worker {
                         let bytes = &self.scratch[..count];
                         let gateway = &mut self.gateway;
                         let consumed = take_commands(connection, gateway, bytes, now, full);
-                        taken += consumed;
+                        taken += std::mem::take(&mut connection.passed);
                         if consumed < count {
                             connection.input.extend_from_slice(&bytes[consumed..]);
                         }
@@ -108,7 +109,7 @@ impl Worker {
                         let input = std::mem::take(&mut connection.input);
                         let gateway = &mut self.gateway;
                         let consumed = take_commands(connection, gateway, &input, now, full);
-                        taken += consumed;
+                        taken += std::mem::take(&mut connection.passed);
                         keep_rest(connection, input, consumed);
                     }
                 }
@@ -151,10 +152,11 @@ impl Worker {
     /// Lets connections go on whose earlier commands are answered and sent.
     pub(super) fn resume(&mut self) {
         self.starved = false;
+        self.settle_heavy();
         if self.paused.is_empty() {
             return;
         }
-        let full = self.is_full_of_replies();
+        let full = self.is_full();
         let mut paused = std::mem::take(&mut self.paused);
         paused.retain(|&slot| {
             let Some(connection) = self.connections.get_mut(slot) else { return false };
@@ -216,6 +218,7 @@ pub(super) fn take_commands(
     }
     if let Some(dialogue) = &mut connection.dialogue {
         let taken = dialogue.take(gateway, now, bytes, &mut connection.output);
+        connection.passed += taken;
         connection.deaf |= dialogue.has_ended() || dialogue.is_asking();
         connection.closing |= dialogue.has_ended();
         connection.paused = !connection.deaf && dialogue.must_wait(gateway);
@@ -237,6 +240,8 @@ pub(super) fn take_commands(
                     }
                 }
                 at += frame.consumed;
+                connection.passed +=
+                    if connection.decoder.is_skipping() { 0 } else { frame.consumed };
                 if last {
                     // If there is no more, reading goes on: it shows when the client is gone.
                     connection.paused = at < bytes.len();

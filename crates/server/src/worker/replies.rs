@@ -5,7 +5,10 @@
 //! decides: one at first, and more as long as the replies turn out to be small.
 
 use adt::Reply;
-use engine::limits::{FRAME_BYTES_MAX, HEAVY_REQUESTS_MAX, SMALL_REPLY_BYTES_MAX};
+use engine::limits::{
+    FRAME_BYTES_MAX, HEAVY_CONNECTIONS_FIRST, HEAVY_CONNECTIONS_MAX, HEAVY_CONNECTIONS_MIN,
+    HEAVY_REQUESTS_MAX, MIDDLING_REPLY_BYTES_MAX, SMALL_REPLY_BYTES_MAX,
+};
 use std::collections::VecDeque;
 use wire::resp::{Pieces, Protocol, Size};
 
@@ -108,6 +111,11 @@ impl Window {
         self.largest = self.largest.max(bytes);
     }
 
+    /// Whether requests are under way.
+    pub fn is_open(&self) -> bool {
+        self.open > 0
+    }
+
     /// Whether no further request may go ahead until all are answered.
     pub fn is_full(&self) -> bool {
         self.open >= self.size
@@ -118,6 +126,44 @@ impl Window {
         let small = self.largest <= SMALL_REPLY_BYTES_MAX;
         self.size = if small { (self.size * 2).min(HEAVY_REQUESTS_MAX) } else { 1 };
         (self.open, self.largest) = (0, 0);
+    }
+}
+
+/// Which connections of a worker have requests under way whose replies may be large, and how many may.
+///
+/// What such requests will cost is not known before they are answered. So there are few at first, one
+/// more with each that turned out to be no large one, and hardly any after a large one.
+pub struct Heavies {
+    most: usize,
+    largest: usize,
+    /// Their places, and their numbers.
+    pub connections: Vec<(usize, u64)>,
+}
+
+impl Default for Heavies {
+    fn default() -> Self {
+        Self { most: HEAVY_CONNECTIONS_FIRST, largest: 0, connections: Vec::new() }
+    }
+}
+
+impl Heavies {
+    /// Whether no further connection may have such requests.
+    pub fn are_full(&self) -> bool {
+        self.connections.len() >= self.most
+    }
+
+    /// A reply has so many bytes.
+    pub fn saw(&mut self, bytes: usize) {
+        self.largest = self.largest.max(bytes);
+    }
+
+    /// The requests of one connection are answered.
+    pub fn settle(&mut self) {
+        if std::mem::take(&mut self.largest) > MIDDLING_REPLY_BYTES_MAX {
+            self.most = HEAVY_CONNECTIONS_MIN;
+        } else {
+            self.most = (self.most + 1).min(HEAVY_CONNECTIONS_MAX);
+        }
     }
 }
 
@@ -144,6 +190,27 @@ mod tests {
         }
         assert_eq!(fill(&mut window, SMALL_REPLY_BYTES_MAX + 1), HEAVY_REQUESTS_MAX);
         assert_eq!((fill(&mut window, 1), fill(&mut window, 1)), (1, 2));
+    }
+
+    #[test]
+    fn few_connections_have_requests_under_way_after_a_large_reply() {
+        let mut heavies = Heavies::default();
+        let most = |heavies: &mut Heavies| {
+            heavies.connections.clear();
+            while !heavies.are_full() {
+                heavies.connections.push((0, 0));
+            }
+            heavies.connections.len()
+        };
+        assert_eq!(most(&mut heavies), HEAVY_CONNECTIONS_FIRST);
+        heavies.saw(MIDDLING_REPLY_BYTES_MAX + 1);
+        heavies.settle();
+        assert_eq!(most(&mut heavies), HEAVY_CONNECTIONS_MIN);
+        heavies.saw(MIDDLING_REPLY_BYTES_MAX);
+        heavies.settle();
+        assert_eq!(most(&mut heavies), HEAVY_CONNECTIONS_MIN + 1);
+        (0..1000).for_each(|_| heavies.settle());
+        assert_eq!(most(&mut heavies), HEAVY_CONNECTIONS_MAX);
     }
 
     #[test]

@@ -201,6 +201,7 @@ impl Worker {
         let protocol = if protocol == 3 { Protocol::Resp3 } else { Protocol::Resp2 };
         let cost = connection.put(now.mono_us, reply, protocol);
         if cost > 0 {
+            self.heavies.saw(cost);
             self.peers.budget.replies.change(0, cost);
             if connection.replies.pushed() > OUTPUT_BYTES_MAX {
                 tracing::warn!(

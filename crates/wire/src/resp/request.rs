@@ -245,7 +245,9 @@ impl RequestDecoder {
                     return Err(ProtocolError::UnauthenticatedWords);
                 }
                 if count > i64::from(limits.words_max) {
-                    self.begin_skip(next, count as u32);
+                    if limits.authenticated {
+                        self.begin_skip(next, count as u32);
+                    }
                     return Err(ProtocolError::TooManyWords(limits.words_max));
                 }
                 Ok(Some((count.max(0) as u32, next)))
