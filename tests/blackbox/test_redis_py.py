@@ -347,3 +347,56 @@ def receive_exactly(connection, expected):
         assert piece, received
         received += piece
     assert received == expected
+
+
+def test_what_info_says_is_true_at_once(make_server):
+    before = int(time.time())
+    server = make_server().start()
+    client = server.client(single_connection_client=True)
+    assert before <= int(client.lastsave().timestamp()) <= time.time()
+    others = [server.socket() for _ in range(5)]
+    for other in others:
+        other.sendall(command("PING"))
+        receive_exactly(other, b"+PONG\r\n")
+    assert client.info("clients")["connected_clients"] == 6
+    for other in others[:3]:
+        other.sendall(command("BLPOP", "nothing", 0))
+    until(lambda: client.info("clients")["blocked_clients"] == 3, 0.5)
+    client.rpush("nothing", "a")
+    until(lambda: client.info("clients")["blocked_clients"] == 2, 0.5)
+    others[4].sendall(command("QUIT"))
+    receive_exactly(others[4], b"+OK\r\n")
+    assert others[4].recv(1) == b""
+    assert client.info("clients")["connected_clients"] == 5
+    time.sleep(1.1)
+    saved = int(time.time())
+    assert client.save()
+    assert int(client.lastsave().timestamp()) >= saved
+    assert server.client().info("persistence")["rdb_last_save_time"] >= saved
+    for other in others:
+        other.close()
+
+
+def test_info_counts_each_command(make_server):
+    client = make_server().start().client(single_connection_client=True)
+    client.set("a", "x")
+    for _ in range(3):
+        client.get("a")
+    client.rpush("l", "a")
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        client.get("l")
+    with pytest.raises(redis.ResponseError, match="wrong number"):
+        client.execute_command("GET")
+    with pytest.raises(redis.ResponseError, match="unknown"):
+        client.execute_command("NOSUCH")
+    with client.pipeline() as pipe:
+        pipe.incr("n").incr("n").execute()
+    counts = client.info("commandstats")
+    get = counts["cmdstat_get"]
+    assert (get["calls"], get["rejected_calls"], get["failed_calls"]) == (4, 1, 1), get
+    assert get["usec"] >= 0 and abs(get["usec_per_call"] - get["usec"] / 4) < 0.01, get
+    assert counts["cmdstat_incrby"]["calls"] == 2 and counts["cmdstat_exec"]["calls"] == 1
+    assert counts["cmdstat_set"]["calls"] == 1 and "cmdstat_nosuch" not in counts
+    assert "cmdstat_get" in client.info("all") and "cmdstat_get" not in client.info()
+    client.config_resetstat()
+    assert "cmdstat_get" not in client.info("commandstats")

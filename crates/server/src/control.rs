@@ -372,19 +372,21 @@ impl Runner {
         if ok {
             self.control.facts.last_save_s = self.control.clock.now().wall_us / 1_000_000;
         }
-        let Some(saving) = self.saving.as_mut().filter(|_| asked) else { return };
+        let Some(saving) = self.saving.as_mut().filter(|_| asked) else { return self.watch(ok) };
         saving.missing.remove(&shard);
         saving.ok &= ok;
         if !saving.missing.is_empty() {
             return;
         }
-        if let Some(saving) = self.saving.take() {
+        let saving = self.saving.take();
+        // Whoever is told so may ask at once when it was.
+        self.watch(true);
+        if let Some(saving) = saving {
             for (gateway, session) in saving.waiting {
                 let failed = || Reply::err("the snapshot failed; the server's log says why");
                 self.answer(gateway, session, if saving.ok { Reply::Ok } else { failed() });
             }
         }
-        self.watch(true);
     }
 
     fn reload(&self) {

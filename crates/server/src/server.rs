@@ -553,6 +553,7 @@ impl Starting {
             memory_limit_bytes: self.options.memory_limit_bytes,
             memory_log_limit_bytes: self.options.memory_log_bytes,
             durable: self.options.durability == Durability::Always,
+            started_s: self.clock.now().wall_us / 1_000_000,
             ..Facts::default()
         }
     }

@@ -452,8 +452,10 @@ pub struct Facts {
     pub over_log_limit: bool,
     /// Whether the server still loads its data.
     pub loading: bool,
-    /// Seconds since 1970 of the last completed snapshot.
+    /// Seconds since 1970 of the last completed snapshot since the start.
     pub last_save_s: u64,
+    /// Seconds since 1970 of the start.
+    pub started_s: u64,
     /// Whether a snapshot is being written.
     pub saving: bool,
     /// Whether the last snapshot of a shard has failed.
@@ -476,6 +478,11 @@ impl Facts {
     /// Bytes of memory that the data take: everything that is no log and does not wait.
     pub fn memory_data_bytes(&self) -> u64 {
         self.memory_bytes.saturating_sub(self.memory_log_bytes + self.memory_buffer_bytes)
+    }
+
+    /// Seconds since 1970 of the last snapshot, or of the start, when everything was read from the disk.
+    pub fn saved_s(&self) -> u64 {
+        if self.last_save_s > 0 { self.last_save_s } else { self.started_s }
     }
 }
 
@@ -521,6 +528,22 @@ pub struct GatewayStats {
     /// Clients let in to locks that this server keeps (`LOCK.ACQUIRE ... NEAR`). Other machines are not
     /// told.
     pub near_stays: u64,
+    /// What was counted of each command, by its position in the table of all commands. Other machines are
+    /// not told.
+    pub by_command: Vec<CommandCount>,
+}
+
+/// What a gateway has counted of a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommandCount {
+    /// How often it was carried out.
+    pub calls: u64,
+    /// Microseconds from looking at it to its reply, in all, waiting for the log included.
+    pub us: u64,
+    /// How often it was refused: too few or too many words, not permitted, no memory.
+    pub rejected: u64,
+    /// How often it was carried out and answered with an error.
+    pub failed: u64,
 }
 
 crate::stats::numbers!(
@@ -537,5 +560,21 @@ impl GatewayStats {
             *sum += number;
         }
         self.near_stays += other.near_stays;
+        for (position, count) in other.by_command.iter().enumerate() {
+            let sum = self.of_command(position);
+            sum.calls += count.calls;
+            sum.us += count.us;
+            sum.rejected += count.rejected;
+            sum.failed += count.failed;
+        }
+    }
+
+    /// What is counted of the command at this position in the table.
+    #[inline]
+    pub fn of_command(&mut self, position: usize) -> &mut CommandCount {
+        if position >= self.by_command.len() {
+            self.by_command.resize(position + 1, CommandCount::default());
+        }
+        &mut self.by_command[position]
     }
 }

@@ -90,7 +90,7 @@ impl Gateway {
                     .into()
             }
             "wait" => self.wait(id, args),
-            "lastsave" => Reply::Int(self.facts.last_save_s as i64).into(),
+            "lastsave" => Reply::Int(self.facts.saved_s() as i64).into(),
             "info" => self.info(id, args),
             "config" => self.config(id, args),
             "acl" => self.acl(id, args),

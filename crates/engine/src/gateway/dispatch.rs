@@ -92,6 +92,9 @@ impl Gateway {
     }
 
     pub(super) fn refuse_unread(&mut self, id: SessionId, error: ErrorReply) {
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.counted = None;
+        }
         let skip = self.sessions.get(id.0).is_some_and(|s| s.replies == Replies::SkipNext);
         self.refuse(id, error);
         self.replies_after(id, skip);
@@ -117,6 +120,8 @@ impl Gateway {
         if let Some(session) = self.sessions.get_mut(id.0) {
             session.queue.push_back(super::session::Slot {
                 state: super::session::SlotState::Waiting,
+                command: None,
+                begun_us: 0,
                 silent: false,
                 last: false,
             });
@@ -129,9 +134,13 @@ impl Gateway {
 
     /// Carries out a command, or says that it must wait for the replies before it.
     pub(super) fn run(&mut self, id: SessionId, args: &Args<'_>) -> bool {
-        let spec = match self.find(args) {
-            Ok(spec) => spec,
+        let (position, spec) = match find_at(args) {
+            Ok(found) => found,
             Err(error) => {
+                let position = session_commands::position(args.get(0).unwrap_or_default());
+                if let Some(session) = self.sessions.get_mut(id.0) {
+                    session.counted = position.and_then(|position| u16::try_from(position).ok());
+                }
                 if !self.turns_away(id, args) {
                     self.refuse(id, error);
                 }
@@ -141,6 +150,18 @@ impl Gateway {
         let Some(session) = self.sessions.get_mut(id.0) else { return true };
         session.command = spec.name;
         session.heavy = is_heavy(spec);
+        session.counted = u16::try_from(position).ok();
+        session.begun_us = self.now.mono_us;
+        let ran = self.run_found(id, spec, args);
+        // A command that waits is counted when it goes ahead, and one that is refused is not.
+        if ran && self.sessions.get(id.0).is_none_or(|session| session.counted.is_some()) {
+            self.mail.stats.of_command(position).calls += 1;
+        }
+        ran
+    }
+
+    fn run_found(&mut self, id: SessionId, spec: &'static CommandSpec, args: &Args<'_>) -> bool {
+        let Some(session) = self.sessions.get_mut(id.0) else { return true };
         let checked = spec.flags.has(Flags::COORDINATION)
             || (self.facts.over_memory_limit && spec.flags.has(Flags::GROWS))
             || (self.facts.over_log_limit && spec.flags.has(Flags::WRITE));
@@ -171,10 +192,7 @@ impl Gateway {
 
     /// The command that the words call.
     pub(super) fn find(&self, args: &Args<'_>) -> Result<&'static CommandSpec, ErrorReply> {
-        let name = args.get(0).unwrap_or_default();
-        let spec = session_commands::lookup(name).ok_or_else(|| unknown(args))?;
-        spec.check_arity(args.len())?;
-        Ok(spec)
+        find_at(args).map(|(_, spec)| spec)
     }
 
     fn run_checked(&mut self, id: SessionId, spec: &'static CommandSpec, args: &Args<'_>) -> bool {
@@ -275,6 +293,10 @@ impl Gateway {
 
     /// Answers a command that is not carried out; a transaction that it was meant for fails.
     pub(super) fn refuse(&mut self, id: SessionId, error: ErrorReply) {
+        let session = self.sessions.get_mut(id.0);
+        if let Some(position) = session.and_then(|session| session.counted.take()) {
+            self.mail.stats.of_command(usize::from(position)).rejected += 1;
+        }
         match self.sessions.get_mut(id.0).map(|session| &mut session.mode) {
             Some(Mode::Multi(multi)) => multi.failed = true,
             Some(&mut Mode::Interactive(job)) => self.discard_open(job),
@@ -282,6 +304,15 @@ impl Gateway {
         }
         self.reply(id, error.into());
     }
+}
+
+/// The command that the words call, and its position in the table.
+fn find_at(args: &Args<'_>) -> Result<(usize, &'static CommandSpec), ErrorReply> {
+    let name = args.get(0).unwrap_or_default();
+    let position = session_commands::position(name).ok_or_else(|| unknown(args))?;
+    let spec = session_commands::all()[position];
+    spec.check_arity(args.len())?;
+    Ok((position, spec))
 }
 
 /// Whether a command reads, in time that grows with what there is, or carries another command out.

@@ -1,8 +1,9 @@
 //! The text of `INFO`: sections of `name:value` lines, with the names that Redis' clients and
 //! monitoring look for, and two sections of our own, `transactions` and `contention`.
 
-use super::api::{Facts, GatewayStats};
+use super::api::{CommandCount, Facts, GatewayStats};
 use super::hello::REDIS_VERSION;
+use super::session_commands;
 use crate::limits::CONNECTIONS_MAX;
 use crate::stats::ShardStats;
 use adt::{Args, Reply};
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
 /// Sections in the order in which they are told.
-pub const SECTIONS: [&str; 11] = [
+pub const SECTIONS: [&str; 12] = [
     "server",
     "clients",
     "memory",
@@ -18,11 +19,14 @@ pub const SECTIONS: [&str; 11] = [
     "stats",
     "replication",
     "cpu",
+    "commandstats",
     "transactions",
     "contention",
     "cluster",
     "keyspace",
 ];
+/// The section that is told only to whoever asks for it.
+const SELDOM: &str = "commandstats";
 /// Most hot keys and most conflicting pairs that are told.
 const CONTENTION_ROWS_MAX: usize = 32;
 
@@ -45,21 +49,31 @@ pub struct Sources<'a> {
 
 /// Which sections are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted(Option<Vec<String>>);
+pub struct Wanted {
+    /// These, or all.
+    sections: Option<Vec<String>>,
+    /// Those that are told only to whoever asks for them.
+    seldom: bool,
+}
 
 impl Wanted {
-    /// From `INFO [section ...]`: no word, `default`, `all` and `everything` mean all sections.
-    /// Unknown names are no error and have no lines, as in Redis.
+    /// From `INFO [section ...]`: `all` and `everything` mean all sections, no word and `default` all but
+    /// what is counted of each command. Unknown names are no error and have no lines, as in Redis.
     pub fn parse(args: &Args<'_>) -> Self {
         let names: Vec<String> =
             args.iter_from(1).map(|w| String::from_utf8_lossy(w).to_ascii_lowercase()).collect();
-        let all = |name: &String| ["default", "all", "everything"].contains(&name.as_str());
-        Self(if names.is_empty() || names.iter().any(all) { None } else { Some(names) })
+        let is = |any: &[&str]| names.iter().any(|name| any.contains(&name.as_str()));
+        let seldom = is(&["all", "everything", SELDOM]);
+        let usual = names.is_empty() || is(&["default", "all", "everything"]);
+        Self { sections: (!usual).then_some(names), seldom }
     }
 
     /// Whether a section is wanted.
     pub fn has(&self, section: &str) -> bool {
-        self.0.as_ref().is_none_or(|names| names.iter().any(|name| name == section))
+        if section == SELDOM {
+            return self.seldom;
+        }
+        self.sections.as_ref().is_none_or(|names| names.iter().any(|name| name == section))
     }
 
     /// Whether shards must be asked for their counters.
@@ -123,6 +137,7 @@ fn write_section(name: &str, sources: &Sources<'_>, total: &ShardStats, out: &mu
         "stats" => stats(sources, total, out),
         "replication" => replication(sources.facts, out),
         "cpu" => cpu(sources.facts, out),
+        "commandstats" => commands(sources.gateway, out),
         "transactions" => transactions(sources.gateway, total, out),
         "contention" => contention(total, out),
         "cluster" => out.put("cluster_enabled", u8::from(sources.clustered)),
@@ -151,7 +166,7 @@ fn server(sources: &Sources<'_>, out: &mut Lines) {
 }
 
 fn clients(sources: &Sources<'_>, out: &mut Lines) {
-    out.put("connected_clients", sources.facts.connections);
+    out.put("connected_clients", sources.gateway.sessions);
     out.put("maxclients", CONNECTIONS_MAX);
     out.put("blocked_clients", sources.gateway.blocked);
     out.put("pubsub_clients", sources.gateway.subscribers);
@@ -180,8 +195,8 @@ fn memory(facts: &Facts, out: &mut Lines) {
 fn persistence(facts: &Facts, out: &mut Lines) {
     out.flag("loading", facts.loading);
     out.flag("rdb_bgsave_in_progress", facts.saving);
-    out.put("rdb_last_save_time", facts.last_save_s);
     out.put("rdb_last_bgsave_status", if facts.save_failed { "err" } else { "ok" });
+    out.put("rdb_last_save_time", facts.saved_s());
     // The log is what Redis' append-only file is.
     out.put("aof_enabled", 1);
     out.flag("commits_wait_for_disk", facts.durable);
@@ -219,6 +234,21 @@ fn cpu(facts: &Facts, out: &mut Lines) {
     let seconds = |us: u64| format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
     out.put("used_cpu_sys", seconds(facts.cpu_system_us));
     out.put("used_cpu_user", seconds(facts.cpu_user_us));
+}
+
+fn commands(gateway: &GatewayStats, out: &mut Lines) {
+    for (spec, count) in session_commands::all().iter().zip(&gateway.by_command) {
+        let CommandCount { calls, us, rejected, failed } = *count;
+        if calls + rejected == 0 {
+            continue;
+        }
+        let each = us as f64 / calls.max(1) as f64;
+        let value = format_args!(
+            "calls={calls},usec={us},usec_per_call={each:.2},rejected_calls={rejected},\
+             failed_calls={failed}"
+        );
+        out.put(&format!("cmdstat_{}", spec.name), value);
+    }
 }
 
 fn transactions(gateway: &GatewayStats, total: &ShardStats, out: &mut Lines) {
@@ -336,7 +366,9 @@ mod tests {
             ],
             ..Facts::default()
         };
-        let gateway = GatewayStats { committed: 11, ..GatewayStats::default() };
+        let mut gateway = GatewayStats { committed: 11, sessions: 6, ..GatewayStats::default() };
+        let position = session_commands::position(b"get").unwrap();
+        *gateway.of_command(position) = CommandCount { calls: 3, us: 10, rejected: 1, failed: 2 };
         let sources = Sources {
             version: "0.1.0",
             clustered: false,
@@ -360,6 +392,7 @@ mod tests {
             "redis_version:7.2.0",
             "claret_version:0.1.0",
             "redis_mode:standalone",
+            "connected_clients:6",
             "tcp_port:6379",
             "executable:x  forged:1",
             "loading:0",
@@ -391,7 +424,11 @@ mod tests {
             "# Keyspace\r\ndb0:keys=7,expires=1,avg_ttl=0\r\n\r\n# Raft\r\nterm:4\r\n"
         );
         assert_eq!(sample("info nosuch"), "");
-        assert_eq!(sample("info everything"), sample("info"));
+        let counts = "# Commandstats\r\n\
+                      cmdstat_get:calls=3,usec=10,usec_per_call=3.33,rejected_calls=1,failed_calls=2\r\n";
+        assert_eq!(sample("info commandstats"), counts);
+        assert_eq!(sample("info all"), sample("info everything"));
+        assert_eq!(sample("info all").replace(&format!("{counts}\r\n"), ""), sample("info"));
         assert_eq!(sample("info default cpu"), sample("info"));
         assert!(wanted("info").needs_shards() && wanted("info stats").needs_shards());
         assert!(!wanted("info server clients").needs_shards());

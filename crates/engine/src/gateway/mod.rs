@@ -61,8 +61,8 @@ mod ways;
 mod work;
 
 pub use api::{
-    Admin, ClientFilter, Config, CoordinationClient, Facts, GatewayStats, Knowledge, NearWord,
-    Opening, Order, Output, Patience, PeerMessage, Question, Said, SessionId, UserConfig,
+    Admin, ClientFilter, CommandCount, Config, CoordinationClient, Facts, GatewayStats, Knowledge,
+    NearWord, Opening, Order, Output, Patience, PeerMessage, Question, Said, SessionId, UserConfig,
 };
 pub use overview::{MachineSeen, Overview, ShardSeen};
 pub use topology::Members;

@@ -46,9 +46,8 @@ impl Gateway {
 
     /// Adds a command to a transaction, or refuses it.
     pub(super) fn queue_step(&mut self, id: SessionId, step: Step, args: &Args<'_>) {
-        let Some(Session { mode: Mode::Multi(multi), .. }) = self.sessions.get_mut(id.0) else {
-            return;
-        };
+        let session = self.sessions.get_mut(id.0);
+        let Some(Session { mode: Mode::Multi(multi), counted, .. }) = session else { return };
         let bytes: usize = args.iter_from(0).map(<[u8]>::len).sum();
         let full = multi.steps.len() >= TRANSACTION_COMMANDS_MAX
             || multi.bytes + bytes > TRANSACTION_BYTES_MAX;
@@ -67,6 +66,8 @@ impl Gateway {
         }
         multi.bytes += bytes;
         multi.steps.push(step);
+        // It is counted when it is carried out.
+        multi.counted.extend(counted.take());
         self.reply(id, Reply::Status("QUEUED"));
     }
 
@@ -128,6 +129,9 @@ impl Gateway {
         }
         session.mode = Mode::Single;
         session.refresh();
+        for position in multi.counted {
+            self.mail.stats.of_command(usize::from(position)).calls += 1;
+        }
         program.target = self.place(id, None);
         if !program.fences.is_empty()
             && let Err(error) = super::fence::of_one_slot(&program.steps)

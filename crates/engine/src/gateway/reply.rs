@@ -2,7 +2,7 @@
 
 use super::api::{Output, SessionId};
 use super::mail::{ATTEMPT, Mail, Target, WHOLE};
-use super::session::{Mode, Replies, Session, Slot, SlotState};
+use super::session::{Mode, Session, Slot, SlotState};
 use super::{Gateway, Held};
 use adt::Reply;
 
@@ -14,11 +14,10 @@ impl Gateway {
             // The number was for what is refused, and not for whatever comes after it.
             session.refresh();
         }
-        let silent = session.replies != Replies::On;
-        let slot = Slot { state: SlotState::Done(reply), silent, last: false };
+        let slot = session.slot(SlotState::Done(reply));
         session.queue.push_back(slot);
         if session.queue.len() == 1 {
-            flush(&mut self.mail, id, session);
+            flush(&mut self.mail, self.now.mono_us, id, session);
         }
     }
 
@@ -63,7 +62,7 @@ impl Gateway {
         }
         let gathered = passed && !session.gathered.is_empty();
         if index == 0 {
-            flush(&mut self.mail, target.session, session);
+            flush(&mut self.mail, self.now.mono_us, target.session, session);
         }
         if !session.held.is_empty() && session.barrier.is_none() && session.queue.is_empty() {
             self.resumable.push(target.session);
@@ -144,18 +143,23 @@ impl Gateway {
 }
 
 /// Sends the replies whose turn it is.
-fn flush(mail: &mut Mail, id: SessionId, session: &mut Session) {
+fn flush(mail: &mut Mail, now_us: u64, id: SessionId, session: &mut Session) {
     while let Some(slot) = session.queue.front() {
         if !matches!(slot.state, SlotState::Done(_)) {
             return;
         }
-        let Some(Slot { state: SlotState::Done(reply), silent, last }) = session.queue.pop_front()
+        let Some(Slot { state: SlotState::Done(reply), command, begun_us, silent, last }) =
+            session.queue.pop_front()
         else {
             return;
         };
         session.base += 1;
-        if reply.is_error() {
-            mail.stats.errors += 1;
+        let failed = reply.is_error();
+        mail.stats.errors += u64::from(failed);
+        if let Some(position) = command {
+            let count = mail.stats.of_command(usize::from(position));
+            count.us += now_us.saturating_sub(begun_us);
+            count.failed += u64::from(failed);
         }
         if !silent {
             let protocol = session.protocol;

@@ -54,6 +54,10 @@ pub(super) struct Session {
     pub command: &'static str,
     /// Its reply may be large.
     pub heavy: bool,
+    /// Its position in the table of commands, unless it is not to be counted.
+    pub counted: Option<u16>,
+    /// When it was looked at, in microseconds.
+    pub begun_us: u64,
     pub mode: Mode,
     pub user: Option<Arc<User>>,
     pub replies: Replies,
@@ -127,6 +131,8 @@ pub(super) enum Mode {
 pub(super) struct Multi {
     pub steps: Vec<Step>,
     pub bytes: usize,
+    /// Positions of the commands in the table.
+    pub counted: Vec<u16>,
     /// A command was refused, so that `EXEC` will refuse as well.
     pub failed: bool,
     pub fences: Vec<Fence>,
@@ -149,6 +155,10 @@ pub(super) enum Replies {
 /// A reply that its turn or its value is missing for.
 pub(super) struct Slot {
     pub state: SlotState,
+    /// Position of its command in the table, if that is counted.
+    pub command: Option<u16>,
+    /// When that was looked at, in microseconds.
+    pub begun_us: u64,
     /// The client does not want it.
     pub silent: bool,
     /// The connection is closed after it.
@@ -197,6 +207,8 @@ impl Session {
             active_us: 0,
             command: "NULL",
             heavy: false,
+            counted: None,
+            begun_us: 0,
             mode: Mode::Single,
             user,
             replies: Replies::On,
@@ -229,9 +241,17 @@ impl Session {
     #[inline]
     pub fn push(&mut self) -> u64 {
         let seq = self.base + self.queue.len() as u64;
-        let silent = self.replies != Replies::On;
-        self.queue.push_back(Slot { state: SlotState::Waiting, silent, last: false });
+        let slot = self.slot(SlotState::Waiting);
+        self.queue.push_back(slot);
         seq
+    }
+
+    /// A place for the reply of the command that is looked at.
+    #[inline]
+    pub fn slot(&self, state: SlotState) -> Slot {
+        let silent = self.replies != Replies::On;
+        let (command, begun_us) = (self.counted, self.begun_us);
+        Slot { state, command, begun_us, silent, last: false }
     }
 
     /// A write to `shard` is on its way.

@@ -264,6 +264,7 @@ fn gateway_stats() -> GatewayStats {
         subscribers: 17,
         interactive: 18,
         near_stays: 0,
+        by_command: Vec::new(),
     }
 }
 
