@@ -168,7 +168,7 @@ fn a_client_that_has_said_everything_still_gets_its_replies() {
 }
 
 #[test]
-fn a_client_that_reads_late_gets_everything_and_others_are_served_meanwhile() {
+fn a_client_that_reads_late_gets_all_and_others_are_served_meanwhile() {
     let temp = tempfile::tempdir().unwrap();
     let server = serve(settings(temp.path()));
     let mut late = connect(server.address());

@@ -60,93 +60,93 @@ impl Worker {
     }
 
     fn read(&mut self, slot: usize) {
-        let taken = self.read_commands(slot);
+        self.read_commands(slot);
         self.count_buffers(slot);
         self.note_heavy(slot);
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let taken = std::mem::take(&mut connection.passed);
         self.turn_bytes += taken;
         self.took(taken);
     }
 
-    /// Reads a connection once; gives the bytes of the commands that were complete.
-    fn read_commands(&mut self, slot: usize) -> usize {
-        let mut taken = 0;
+    /// Reads a connection once, and passes on the commands that are complete.
+    fn read_commands(&mut self, slot: usize) {
         let now = self.clock.now();
         let full = self.is_full();
         self.make_room(now, slot);
-        let Some(connection) = self.connections.get_mut(slot) else { return taken };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.queued = false;
         if connection.paused {
-            return taken;
+            return;
         }
         if !connection.input.is_empty() {
             // Commands that waited until earlier ones were answered.
             let input = std::mem::take(&mut connection.input);
             let consumed = take_commands(connection, &mut self.gateway, &input, now, full);
-            taken += std::mem::take(&mut connection.passed);
             keep_rest(connection, input, consumed);
         }
-        if connection.readable && !connection.paused && !connection.deaf {
-            let held = connection.input.len();
-            let received = if held == 0 {
-                connection.receive(&mut self.scratch[..READ_BYTES])
-            } else {
-                connection.receive_more()
-            };
-            let now = self.clock.now();
-            match received {
-                Ok(Received::Bytes { count, more }) => {
-                    connection.readable = more;
-                    self.received_bytes += count as u64;
-                    if held == 0 {
-                        let bytes = &self.scratch[..count];
-                        let gateway = &mut self.gateway;
-                        let consumed = take_commands(connection, gateway, bytes, now, full);
-                        taken += std::mem::take(&mut connection.passed);
-                        if consumed < count {
-                            connection.input.extend_from_slice(&bytes[consumed..]);
-                        }
-                    } else {
-                        let input = std::mem::take(&mut connection.input);
-                        let gateway = &mut self.gateway;
-                        let consumed = take_commands(connection, gateway, &input, now, full);
-                        taken += std::mem::take(&mut connection.passed);
-                        keep_rest(connection, input, consumed);
-                    }
-                }
-                Ok(Received::Nothing) => connection.readable = false,
-                Ok(Received::End) => {
-                    self.leave(now, slot);
-                    return taken;
-                }
-                Err(error) => {
-                    tracing::debug!("a connection broke: {error}");
-                    self.close(now, slot);
-                    return taken;
-                }
-            }
-            // The other side may wait for what agreeing on keys takes, in TLS 1.2 at its very end.
-            if connection.holds_back() {
-                self.mark_dirty(slot);
-            }
+        let reads = connection.readable && !connection.paused && !connection.deaf;
+        if reads && !self.receive(slot, full) {
+            return;
         }
         self.count_input(now, slot);
-        if self.connections.get(slot).is_some_and(|connection| connection.broken) {
-            self.leave(now, slot);
-            return taken;
+        if self.connections.get(slot).is_some_and(|c| c.broken && !c.deaf) {
+            return self.leave(now, slot);
         }
         self.ask_word(slot);
         self.look_for_http(now, slot);
-        let Some(connection) = self.connections.get_mut(slot) else { return taken };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.closing {
             self.mark_dirty(slot);
-            return taken;
-        }
-        if connection.paused {
+        } else if connection.paused {
             self.paused.push(slot);
         } else if connection.readable && !connection.deaf {
             self.queue(slot);
         }
-        taken
+    }
+
+    /// Receives what a client has sent, once; tells whether it may send more.
+    fn receive(&mut self, slot: usize, full: bool) -> bool {
+        let Some(connection) = self.connections.get_mut(slot) else { return false };
+        let held = connection.input.len();
+        let received = if held == 0 {
+            connection.receive(&mut self.scratch[..READ_BYTES])
+        } else {
+            connection.receive_more()
+        };
+        let now = self.clock.now();
+        match received {
+            Ok(Received::Bytes { count, more }) => {
+                connection.readable = more;
+                self.received_bytes += count as u64;
+                if held == 0 {
+                    let bytes = &self.scratch[..count];
+                    let consumed = take_commands(connection, &mut self.gateway, bytes, now, full);
+                    if consumed < count {
+                        connection.input.extend_from_slice(&bytes[consumed..]);
+                    }
+                } else {
+                    let input = std::mem::take(&mut connection.input);
+                    let consumed = take_commands(connection, &mut self.gateway, &input, now, full);
+                    keep_rest(connection, input, consumed);
+                }
+            }
+            Ok(Received::Nothing) => connection.readable = false,
+            Ok(Received::End) => {
+                self.leave(now, slot);
+                return false;
+            }
+            Err(error) => {
+                tracing::debug!("a connection broke: {error}");
+                self.close(now, slot);
+                return false;
+            }
+        }
+        // The other side may wait for what agreeing on keys takes, in TLS 1.2 at its very end.
+        if connection.holds_back() {
+            self.mark_dirty(slot);
+        }
+        true
     }
 
     /// Lets connections go on whose earlier commands are answered and sent.
