@@ -80,12 +80,15 @@ impl Flags {
     pub const DANGEROUS: Self = Self(1 << 6);
     /// Allowed before authentication.
     pub const NO_AUTH: Self = Self(1 << 7);
-    /// Not allowed between `MULTI` and `EXEC`, nor inside `TXN`.
+    /// Not allowed between `MULTI` and `EXEC`, nor inside of `TXN`.
     pub const NO_MULTI: Self = Self(1 << 8);
     /// Publishes or subscribes.
     pub const PUBSUB: Self = Self(1 << 9);
     /// Ends or belongs to a transaction.
     pub const TRANSACTION: Self = Self(1 << 10);
+
+    /// Not allowed inside `TXN`, where replies come at once and are to stay true until the commit.
+    pub const NO_TXN: Self = Self(1 << 12);
 
     /// Needs all machines to understand the coordination service's records.
     pub const COORDINATION: Self = Self(1 << 11);

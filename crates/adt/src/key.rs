@@ -9,7 +9,7 @@ mod tests;
 use crate::command::commands;
 use crate::{
     ArgBuf, Args, Command, CommandSpec, Compound, ErrorReply, Flags, Keys, Merge, Op, Plan, Record,
-    Reply, Value, known, types::Corrupt, types::ValueSink, types::ValueSource,
+    Reply, Value, Whole, known, types::Corrupt, types::ValueSink, types::ValueSource,
 };
 use std::sync::Arc;
 
@@ -46,6 +46,9 @@ pub enum KeyOp {
         /// The expiry that has passed, in milliseconds since 1970.
         expire_at_ms: u64,
     },
+    /// Something about all keys of the shard, in a transaction. Counts as a write: it is carried out at
+    /// its place in the log.
+    Whole(Box<Whole>),
 }
 
 /// A moment, absolute or from now on, in milliseconds.
@@ -117,7 +120,12 @@ impl KeyOp {
     pub fn is_write(&self) -> bool {
         matches!(
             self,
-            Self::Del | Self::Expire { .. } | Self::Persist | Self::Put(_) | Self::Reap { .. }
+            Self::Del
+                | Self::Expire { .. }
+                | Self::Persist
+                | Self::Put(_)
+                | Self::Reap { .. }
+                | Self::Whole(_)
         )
     }
 
@@ -154,6 +162,8 @@ impl KeyOp {
                 Reply::Int(i64::from(had))
             }
             Self::Expire { at, only } => expire(slot, at.resolve(now_ms), *only, now_ms),
+            // The shard carries it out.
+            Self::Whole(_) => Reply::err("no single record answers for all keys"),
             _ => self.query(slot.as_ref(), now_ms),
         }
     }
@@ -163,6 +173,7 @@ impl KeyOp {
     /// The reply of a write that changes nothing on the record under the key.
     pub fn idle(&self, record: Option<&Record>, now_ms: u64) -> Option<Reply> {
         let idle = match (self, record) {
+            (Self::Whole(_), _) => false,
             (_, None) => true,
             (Self::Persist, Some(record)) => record.expire_at_ms.is_none(),
             (Self::Expire { at, only }, Some(record)) => {
@@ -432,6 +443,10 @@ impl KeyOp {
                     ExpireIf::Earlier => out.push("lt"),
                     ExpireIf::SomeEarlier => out.push("xx").push("lt"),
                 }
+            }
+            Self::Whole(whole) => {
+                whole.encode(key, out);
+                out
             }
             Self::Put(record) => {
                 out.push("record.put").push(key).push(record.value.type_name());

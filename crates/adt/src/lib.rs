@@ -32,6 +32,7 @@ pub mod syntax;
 pub mod topk;
 mod types;
 pub mod uid;
+mod whole;
 pub mod zset;
 
 pub use args::{ArgBuf, Args, format_float, parse_float, parse_int};
@@ -46,3 +47,4 @@ pub use types::{
     Access, CameOf, Corrupt, Ctx, DataType, Meta, NUMBER_MAX, OtherType, Timestamp, ValueSink,
     ValueSource, load_count,
 };
+pub use whole::Whole;

@@ -8,7 +8,7 @@ use crate::key::{self, KeyOp};
 use crate::types::{CameOf, Corrupt, ValueSink, ValueSource};
 use crate::{
     Access, ArgBuf, Args, Awaiting, Blob, Command, CommandSpec, Compound, Ctx, DataType, Meta,
-    OtherType, Reply, Timestamp,
+    OtherType, Reply, Timestamp, Whole,
 };
 use crate::{ErrorReply, Handler};
 use std::collections::HashMap;
@@ -115,7 +115,8 @@ macro_rules! registry {
             pub fn may_be_idle(&self) -> bool {
                 match self {
                     Self::Key(op) => {
-                        !matches!(op, KeyOp::Put(_) | KeyOp::Reap { .. }) && op.is_write()
+                        use KeyOp::{Put, Reap, Whole};
+                        !matches!(op, Put(_) | Reap { .. } | Whole(_)) && op.is_write()
                     }
                     $(Self::$variant(op) => <crate::$module::Value as DataType>::may_be_idle(op)),*
                 }
@@ -458,6 +459,17 @@ registry! {
     Barrier => barrier,
 }
 
+impl Op {
+    /// What it is about if it is about all keys of a shard.
+    #[inline]
+    pub fn whole(&self) -> Option<&Whole> {
+        match self {
+            Self::Key(KeyOp::Whole(whole)) => Some(whole),
+            _ => None,
+        }
+    }
+}
+
 /// A lock mode: comparing two of them is one mask test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
@@ -596,7 +608,12 @@ fn lookup(
 
 /// Forms that only the log uses.
 fn internal() -> impl Iterator<Item = &'static CommandSpec> {
-    let types = [crate::zset::INTERNAL, crate::lock::INTERNAL, crate::barrier::INTERNAL];
+    let types = [
+        crate::whole::INTERNAL,
+        crate::zset::INTERNAL,
+        crate::lock::INTERNAL,
+        crate::barrier::INTERNAL,
+    ];
     key::INTERNAL.iter().chain(types.into_iter().flatten())
 }
 

@@ -264,6 +264,8 @@ pub const CUT_WAIT_US_MAX: u64 = 2 * FREEZE_US_MAX;
 pub const REMOVAL_GROUPS: usize = 1_024;
 /// Records of which a shard's leader remembers that writes have left them as they were.
 pub const UNCHANGED_KEYS_MAX: usize = 1_024;
+/// Shards that are asked at once for a page of keys.
+pub const SCAN_SHARDS_AT_ONCE: u16 = 16;
 /// Hash slots, as Redis Cluster has them.
 pub const SLOTS: u16 = 16_384;
 /// Longest path of a node of the coordination service, in bytes.

@@ -2,13 +2,12 @@
 
 use super::api::{Admin, Output, SessionId};
 use super::dispatch::Handled;
-use super::gather::{What, split_cursor};
+use super::gather::What;
 use super::mail::Target;
 use super::session::Mode;
 use super::{Gateway, acl, command_docs, info};
 use crate::message::{Body, Now};
-use adt::scan::ScanArgs;
-use adt::{ArgBuf, Args, Blob, CommandSpec, ErrorReply, Reply, glob, known};
+use adt::{Args, CommandSpec, ErrorReply, Reply, glob, known};
 
 /// The error for a subcommand that does not exist.
 pub(super) fn unknown_subcommand(args: &Args<'_>) -> ErrorReply {
@@ -101,80 +100,11 @@ impl Gateway {
         }
     }
 
-    /// Commands that look at all keys, or remove them.
-    fn keyspace(&mut self, id: SessionId, spec: &CommandSpec, args: &Args<'_>) -> Handled {
-        match spec.name {
-            "dbsize" => self.everywhere(id, What::Sum, || Body::Count),
-            "keys" => {
-                let pattern = Blob::from(args.get(1).unwrap_or_default());
-                self.everywhere(id, What::Concat, || Body::Keys { pattern: pattern.clone() })
-            }
-            "randomkey" => self.everywhere(id, What::Any, || Body::RandomKey),
-            "flushall" | "flushdb" => {
-                let known = args.len() == 1
-                    || (args.len() == 2 && (args.is(1, "ASYNC") || args.is(1, "SYNC")));
-                if !known {
-                    return ErrorReply::syntax().into();
-                }
-                self.everywhere(id, What::Ok, || Body::Flush)
-            }
-            "scan" => self.scan(id, args),
-            name => ErrorReply::err(format!("the command '{name}' has nobody who carries it out"))
-                .into(),
-        }
-    }
-
-    /// Asks all shards the same, once everything before is answered.
-    fn everywhere(&mut self, id: SessionId, what: What, body: impl Fn() -> Body) -> Handled {
-        if !self.is_idle(id) {
-            return Handled::Hold;
-        }
-        let target = self.place(id, None);
-        self.bar(target);
-        self.gather(target, what, |_| Some(body()), None);
-        Handled::Later
-    }
-
     /// Whether everything that the session has sent is answered.
     pub(super) fn is_idle(&self, id: SessionId) -> bool {
-        self.sessions.get(id.0).is_none_or(|session| session.queue.is_empty())
-    }
-
-    fn scan(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let mut words = ArgBuf::new();
-        let mut type_name = None;
-        let mut i = 0;
-        while i < args.len() {
-            if i >= 2 && i % 2 == 0 && args.is(i, "TYPE") {
-                match args.blob(i + 1) {
-                    Ok(name) => type_name = Some(name),
-                    Err(error) => return error.into(),
-                }
-                i += 2;
-            } else {
-                words.push(args.get(i).unwrap_or_default());
-                i += 1;
-            }
-        }
-        let parsed = ScanArgs::parse(&words.args(), 1).and_then(|scan| {
-            let (shard, cursor) = split_cursor(scan.cursor, self.mail.routes.shards())?;
-            Ok((shard, ScanArgs { cursor, ..scan }))
-        });
-        let (shard, scan) = match parsed {
-            Ok(parsed) => parsed,
-            Err(error) => return error.into(),
-        };
-        if !self.is_idle(id) {
-            return Handled::Hold;
-        }
-        let target = self.place(id, None);
-        self.bar(target);
-        let body = |s| {
-            let (scan, type_name) = (scan.clone(), type_name.clone());
-            (s == shard).then_some(Body::Scan { scan, type_name })
-        };
-        self.gather(target, What::Scan(shard), body, None);
-        Handled::Later
+        // What is carried out behind a transaction has its turn.
+        self.given.is_some()
+            || self.sessions.get(id.0).is_none_or(|session| session.queue.is_empty())
     }
 
     fn ping(&mut self, id: SessionId, args: &Args<'_>) -> Handled {

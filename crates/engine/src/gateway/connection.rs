@@ -322,7 +322,7 @@ impl Gateway {
     /// Whether the session's only missing reply is that of the present command.
     fn asks_itself(&self, id: SessionId) -> bool {
         let Some(session) = self.sessions.get(id.0) else { return false };
-        session.queue.len() == 1 && session.command == "client"
+        session.queue.len() == 1 && ["client", "exec"].contains(&session.command)
     }
 }
 

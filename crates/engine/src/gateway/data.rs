@@ -7,7 +7,7 @@ use super::streams::Planned;
 use super::work::{Finish, Form, Outcome, Program, Step, Work};
 use crate::entry::Apply;
 use crate::limits::KEY_BYTES_MAX;
-use crate::message::{Body, Fence, Guard, RequestId, ShardId};
+use crate::message::{Body, Fence, Guard, KeyedOp, RequestId, ShardId};
 use crate::slot::slot;
 use adt::{Blob, Command, ErrorReply, Op, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
@@ -221,7 +221,10 @@ impl Gateway {
     fn may_gather(&self, program: &Program, route: Route) -> bool {
         let plain =
             program.guards.is_empty() && program.fences.is_empty() && program.request.is_none();
-        let direct = |step: &Step| matches!(step, Step::Ops(..) | Step::Fixed(_));
+        let direct = |step: &Step| match step {
+            Step::Ops(ops, _) => !about_all(ops),
+            step => matches!(step, Step::Fixed(_)),
+        };
         let one = matches!(route, Route::One(_));
         plain && one && self.config.concurrency.transactions && program.steps.iter().all(direct)
     }
@@ -265,6 +268,8 @@ impl Gateway {
             && fences.is_empty()
             && request.is_none()
             && ops.iter().all(|(_, op)| !op.is_write());
+        // What is about all keys is let in as a transaction, even at a single shard.
+        let route = if about_all(ops) { Route::Many } else { route };
         match route {
             Route::Nowhere => self.complete(target, &finish, std::iter::empty()),
             Route::One(shard) if only_reads && !self.is_fenced(target, shard) => {
@@ -323,8 +328,11 @@ impl Gateway {
             return self.finish(target, reply);
         }
         self.finish_partly(target, items);
-        for (item, words) in finish.later() {
-            self.run_later(Target { item, ..target }, &words.args());
+        if let Some(session) = self.sessions.get_mut(target.session.0) {
+            let later = finish.later();
+            let later = later.map(|(item, words)| (Target { item, ..target }, words.clone()));
+            session.about.later.extend(later);
+            self.finishing.push(target.session);
         }
     }
 
@@ -337,6 +345,11 @@ impl Gateway {
             session.wrote(shard);
         }
     }
+}
+
+/// Whether some operation is about all keys.
+fn about_all(ops: &[KeyedOp]) -> bool {
+    ops.iter().any(|(_, op)| op.whole().is_some())
 }
 
 /// The error for the first key of a program that is too long, if there is one.

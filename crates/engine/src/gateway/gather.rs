@@ -1,13 +1,13 @@
 //! What concerns all shards or all gateways: everybody is asked, and the answers make one reply.
 
 use super::api::{Knowledge, Output, PeerMessage, Question};
+use super::keyspace::Page;
 use super::mail::{Pending, Target};
 use super::open::holders_reply;
 use super::response::unexpected;
 use super::shardmap::written;
 use super::ways::indefinite;
 use super::{Gateway, GatewayStats, Job, client_list, info, pubsub};
-use crate::limits::SHARDS_MAX;
 use crate::message::{Answer, Body, GatewayId, Now, ShardId};
 use crate::stats::ShardStats;
 use adt::{Blob, ErrorReply, Reply};
@@ -38,8 +38,8 @@ pub(super) enum What {
     One,
     /// `SHARDMAP SET`: whether it is written.
     Written,
-    /// `SCAN`: the step of this shard.
-    Scan(ShardId),
+    /// `SCAN`: a page.
+    Scan(Box<Page>),
     /// `INFO`.
     Info(info::Wanted),
     /// `CLIENT LIST`.
@@ -222,10 +222,7 @@ impl Gateway {
                 let at = (self.random() % found.len().max(1) as u64) as usize;
                 found.into_iter().nth(at).unwrap_or(Reply::Nil)
             }
-            What::Scan(shard) => {
-                let reply = replies.into_iter().next().unwrap_or(Reply::Nil);
-                scan_reply(reply, shard, self.mail.routes.shards())
-            }
+            What::Scan(page) => return self.scanned(target, *page, replies),
             What::Info(wanted) => self.info_reply(&wanted, &stats, knowledge),
             What::Clients => Reply::Text(client_list::text(lines(knowledge))),
             What::Holders => {
@@ -289,57 +286,4 @@ fn items(replies: Vec<Reply>) -> impl Iterator<Item = Reply> {
         Reply::Array(items) => items,
         _ => Vec::new(),
     })
-}
-
-/// The shard and its own cursor from a client's cursor.
-pub(super) fn split_cursor(cursor: u64, shards: u16) -> Result<(ShardId, u64), ErrorReply> {
-    let shard = (cursor % SHARDS_MAX as u64) as u16;
-    if shard >= shards {
-        return Err(ErrorReply::err("invalid cursor"));
-    }
-    Ok((ShardId(shard), cursor / SHARDS_MAX as u64))
-}
-
-/// A shard's reply to `SCAN` with the client's cursor in place of the shard's.
-fn scan_reply(reply: Reply, shard: ShardId, shards: u16) -> Reply {
-    let Reply::Array(mut parts) = reply else { return reply };
-    let inner = match parts.first() {
-        Some(Reply::Bulk(cursor)) => {
-            std::str::from_utf8(cursor).ok().and_then(|c| c.parse::<u64>().ok()).unwrap_or(0)
-        }
-        _ => 0,
-    };
-    let cursor = match inner {
-        0 if shard.0 + 1 < shards => u64::from(shard.0 + 1),
-        0 => 0,
-        inner => inner * SHARDS_MAX as u64 + u64::from(shard.0),
-    };
-    if let Some(first) = parts.first_mut() {
-        *first = Reply::bulk(cursor.to_string());
-    }
-    Reply::Array(parts)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_goes_through_all_shards_and_ends_at_zero() {
-        let step = |cursor: u64, inner: &str| {
-            let (shard, _) = split_cursor(cursor, 3).unwrap();
-            let reply = Reply::Array(vec![Reply::bulk(inner), Reply::Array(vec![])]);
-            let Reply::Array(parts) = scan_reply(reply, shard, 3) else { panic!("an array") };
-            let Reply::Bulk(next) = &parts[0] else { panic!("a cursor") };
-            std::str::from_utf8(next).unwrap().parse::<u64>().unwrap()
-        };
-        let cursor = step(0, "7");
-        assert_eq!(split_cursor(cursor, 3), Ok((ShardId(0), 7)));
-        let cursor = step(cursor, "0");
-        assert_eq!(split_cursor(cursor, 3), Ok((ShardId(1), 0)));
-        let cursor = step(step(cursor, "0"), "5");
-        assert_eq!(split_cursor(cursor, 3), Ok((ShardId(2), 5)));
-        assert_eq!(step(cursor, "0"), 0);
-        assert!(split_cursor(3, 3).is_err());
-    }
 }

@@ -188,7 +188,8 @@ impl Gateway {
                 return true;
             }
             let ours = ["txn", "quit", "reset"].contains(&spec.name);
-            if !ours && (spec.flags.has(Flags::NO_MULTI) || spec.name == "publish") {
+            let barred = spec.flags.has(Flags::NO_MULTI) || spec.flags.has(Flags::NO_TXN);
+            if !ours && (barred || spec.name == "publish") {
                 self.refuse(id, in_transaction(spec.name));
                 return true;
             }

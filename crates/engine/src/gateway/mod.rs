@@ -30,6 +30,7 @@ mod gather;
 pub mod hello;
 pub mod info;
 mod interactive;
+mod keyspace;
 mod lease;
 mod mail;
 mod multi;
@@ -73,7 +74,7 @@ use crate::slot::Routes;
 use acl::Acl;
 use adt::collections::{Map, Set};
 use adt::{Blob, Timestamp};
-use mail::Mail;
+use mail::{Mail, Target};
 use session::{Held, Mode, Session};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -110,6 +111,10 @@ pub struct Gateway {
     next_client: u64,
     /// Sessions whose held commands may go on.
     resumable: Vec<SessionId>,
+    /// Sessions that carry out commands of their own behind a transaction, and may go on with the next.
+    finishing: Vec<SessionId>,
+    /// Where the reply of such a command goes, while it begins.
+    given: Option<Target>,
     jobs: Slab<Job>,
     txns: Map<TxnId, u64>,
     timers: BTreeSet<(u64, Timer)>,
@@ -163,6 +168,8 @@ impl Gateway {
             sessions: Slab::default(),
             next_client: 0,
             resumable: Vec::new(),
+            finishing: Vec::new(),
+            given: None,
             jobs: Slab::default(),
             txns: Map::default(),
             timers: BTreeSet::new(),

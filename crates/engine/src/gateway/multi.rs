@@ -112,9 +112,10 @@ impl Gateway {
             return super::txn::discarded().into();
         }
         let guards = std::mem::take(&mut session.watched);
-        let route = self.route(&multi.steps, &guards);
         let target = Target { session: id, seq: 0, item: super::mail::WHOLE };
-        let Multi { steps, request, fences, section_ms, .. } = multi;
+        let Multi { steps, request, fences, section_ms, bytes, .. } = multi;
+        let steps: Vec<Step> = steps.into_iter().map(|step| self.with_all_keys(step)).collect();
+        let route = self.route(&steps, &guards);
         let mut program = Program { target, steps, form: Form::Array, guards, fences, request };
         let may_launch = self.may_launch(id, &program.steps, route);
         let may_launch = may_launch && !self.loses_order(&program, route);
@@ -124,7 +125,8 @@ impl Gateway {
         if !may_launch {
             session.watched = program.guards;
             let (steps, fences, request) = (program.steps, program.fences, program.request);
-            session.mode = Mode::Multi(Box::new(Multi { steps, fences, request, ..multi }));
+            let queued = Multi { steps, fences, request, section_ms, bytes, failed: false };
+            session.mode = Mode::Multi(Box::new(queued));
             return Handled::Hold;
         }
         session.mode = Mode::Single;
@@ -150,10 +152,17 @@ impl Gateway {
         Handled::Later
     }
 
-    /// A command of the session that was queued: carried out after the operations on keys.
-    pub(super) fn run_later(&mut self, target: Target, args: &Args<'_>) {
+    /// The next command of the session that was queued: carried out after the operations on keys, and
+    /// after what was queued before it.
+    pub(super) fn run_later(&mut self, id: SessionId) {
+        let next = self.sessions.get_mut(id.0).and_then(|s| s.about.later.pop_front());
+        let Some((target, words)) = next else { return };
+        let args = &words.args();
         let Some(spec) = session_commands::lookup(args.get(0).unwrap_or_default()) else { return };
-        match self.handle(target.session, spec, args, Some(target)) {
+        self.given = Some(target);
+        let handled = self.handle(id, spec, args, Some(target));
+        self.given = None;
+        match handled {
             Handled::Reply(reply) => self.finish(target, reply),
             Handled::Later => {}
             Handled::Hold => {

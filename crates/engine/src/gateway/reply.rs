@@ -23,7 +23,7 @@ impl Gateway {
 
     /// A place for a reply that will be known later: the one given, or a new one.
     pub(super) fn place(&mut self, id: SessionId, given: Option<Target>) -> Target {
-        given.unwrap_or_else(|| {
+        given.or_else(|| self.given.take()).unwrap_or_else(|| {
             let seq = self.sessions.get_mut(id.0).map_or(0, Session::push);
             Target { session: id, seq, item: WHOLE }
         })
@@ -49,6 +49,7 @@ impl Gateway {
                 }
                 *missing -= 1;
                 if *missing > 0 {
+                    self.finishing.push(target.session);
                     return;
                 }
                 let items = std::mem::take(items);
@@ -105,8 +106,14 @@ impl Gateway {
     pub(super) fn settle(&mut self) {
         loop {
             self.open_ways();
+            while let Some(id) = self.finishing.pop() {
+                self.run_later(id);
+            }
             while let Some(id) = self.resumable.pop() {
                 self.resume(id);
+            }
+            if !self.finishing.is_empty() {
+                continue;
             }
             let admitted = self.admission.parked() > 0 && self.admit_next();
             if !admitted && !self.ways_are_ready() {

@@ -12,7 +12,7 @@ use super::fence::slots_of;
 use super::session::{Mode, Session};
 use super::work::{Finish, Form, Outcome, Program, Step, Work};
 use crate::entry::Apply;
-use adt::{Args, Awaiting, ErrorReply};
+use adt::{Args, Awaiting, ErrorReply, Reply};
 use smallvec::SmallVec;
 
 const NAME: &str = "LOCK.SECTION";
@@ -105,7 +105,8 @@ impl Gateway {
                 }
                 Step::Ops(ops, merge) => work.add(ops, merge),
                 Step::Fixed(reply) => work.add_without_ops(Outcome::Fixed(reply)),
-                Step::Compound(_) | Step::Attempts(_) | Step::Later(_) => {}
+                Step::Later(words) => work.add_without_ops(Outcome::Later(words)),
+                Step::Compound(_) | Step::Attempts(_) => {}
             }
         }
         let Work { ops, outcomes, .. } = work;

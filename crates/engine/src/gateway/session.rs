@@ -96,6 +96,9 @@ pub(super) struct About {
     pub verdict: Option<Verdict>,
     /// Where the reply of what the server does for the session goes.
     pub admin: Option<Target>,
+    /// Commands of the session behind a transaction that is carried out, with the places of their
+    /// replies.
+    pub later: VecDeque<(Target, ArgBuf)>,
 }
 
 /// An authentication that waits for its verdict.
@@ -186,6 +189,7 @@ impl Session {
             asks_replicas: false,
             verdict: None,
             admin: None,
+            later: VecDeque::new(),
         };
         let mut session = Self {
             queue: VecDeque::new(),

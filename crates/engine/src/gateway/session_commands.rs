@@ -34,9 +34,11 @@ const NONE: Flags = Flags(0);
 const FAST: Flags = Flags::FAST;
 const OPENING: Flags = FAST.and(Flags::NO_AUTH);
 const ALONE: Flags = Flags::NO_MULTI;
-const READ: Flags = Flags::READ.and(ALONE);
-const ADMIN: Flags = Flags::ADMIN.and(Flags::DANGEROUS).and(ALONE);
-const WIPE: Flags = Flags::WRITE.and(Flags::DANGEROUS).and(ALONE);
+/// Carried out by `EXEC`, and not inside of `TXN`.
+const QUEUED: Flags = Flags::NO_TXN;
+const READ: Flags = Flags::READ.and(QUEUED);
+const ADMIN: Flags = Flags::ADMIN.and(Flags::DANGEROUS).and(QUEUED);
+const WIPE: Flags = Flags::WRITE.and(Flags::DANGEROUS).and(QUEUED);
 const TRANSACTION: Flags = Flags::TRANSACTION.and(FAST);
 const SUBSCRIBE: Flags = Flags::PUBSUB.and(ALONE);
 
@@ -45,7 +47,7 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
     "connection":
     ("auth", -2, OPENING.and(ALONE), Keys::None,
         "Authenticates the connection.", "[username] password", "O(1), deliberately slow");
-    ("client", -2, ALONE, Keys::None,
+    ("client", -2, QUEUED, Keys::None,
         "Tells about connections and manages them.",
         "GETNAME | ID | INFO | KILL <filter value [filter value ...]> | LIST [TYPE <NORMAL | \
          PUBSUB>] [ID id [id ...]] | NO-EVICT <ON | OFF> | NO-TOUCH <ON | OFF> | ORDER <ON | \
@@ -68,7 +70,7 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "CAT [category] | DRYRUN username command [arg ...] | GETUSER username | LIST | \
          USERS | WHOAMI",
         "O(n) in users or commands");
-    ("bgsave", -1, ADMIN, Keys::None,
+    ("bgsave", -1, ADMIN.and(ALONE), Keys::None,
         "Begins to write a snapshot of every shard.", "[SCHEDULE]", "O(n), in the background");
     ("command", -1, NONE, Keys::None,
         "Tells about commands.",
@@ -82,14 +84,14 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
     ("dbsize", 1, READ.and(FAST), Keys::None, "Counts the keys.", "", "O(1) per shard");
     ("flushall", -1, WIPE, Keys::None, "Removes all keys.", "[ASYNC | SYNC]", "O(n)");
     ("flushdb", -1, WIPE, Keys::None, "Removes all keys.", "[ASYNC | SYNC]", "O(n)");
-    ("info", -1, ALONE.and(Flags::DANGEROUS), Keys::None,
+    ("info", -1, QUEUED.and(Flags::DANGEROUS), Keys::None,
         "Tells about the server.", "[section ...]", "O(1) per shard");
     ("lastsave", 1, FAST.and(Flags::ADMIN).and(Flags::DANGEROUS), Keys::None,
         "Tells the second of the last snapshot.", "", "O(1)");
     ("role", 1, FAST.and(Flags::ADMIN).and(Flags::DANGEROUS), Keys::None,
         "Tells the server's role in replication.", "", "O(1)");
-    ("save", 1, ADMIN, Keys::None, "Writes a snapshot of every shard.", "", "O(n)");
-    ("shutdown", -1, ADMIN, Keys::None, "Ends the server.", "[NOSAVE | SAVE]", "O(n) with SAVE");
+    ("save", 1, ADMIN.and(ALONE), Keys::None, "Writes a snapshot of every shard.", "", "O(n)");
+    ("shutdown", -1, ADMIN.and(ALONE), Keys::None, "Ends the server.", "[NOSAVE | SAVE]", "O(n) with SAVE");
     ("time", 1, FAST, Keys::None, "Tells the server's time.", "", "O(1)");
     ("wait", 3, Flags::BLOCKING, Keys::None,
         "Tells how many replicas hold what was written; replies come after replication anyway.",
@@ -129,12 +131,12 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
          transaction, and stands for its token.",
         "key [TIMEOUT milliseconds] [OWNER name] [SHARED | LIMIT holders] [DETECT] [command [arg ...]]",
         "That of the command");
-    ("lock.waiters", 2, READ.and(Flags::COORDINATION), Keys::ONE,
+    ("lock.waiters", 2, READ.and(ALONE).and(Flags::COORDINATION), Keys::ONE,
         "Returns who waits for a lock, the next one first: owner, with whom, milliseconds so far.",
         "key", "O(n) in those who wait");
 
     "barrier":
-    ("barrier.waiting", 2, READ.and(Flags::COORDINATION), Keys::ONE,
+    ("barrier.waiting", 2, READ.and(ALONE).and(Flags::COORDINATION), Keys::ONE,
         "Returns who waits at a barrier, the first to come first: owner, for how many parties, \
          milliseconds so far.",
         "key", "O(n) in those who wait");
@@ -146,7 +148,7 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
     ("publish", 3, Flags::PUBSUB.and(FAST), Keys::None,
         "Sends a message to a channel.", "channel message",
         "O(n) in receivers and in patterns");
-    ("pubsub", -2, SUBSCRIBE, Keys::None,
+    ("pubsub", -2, Flags::PUBSUB.and(QUEUED), Keys::None,
         "Tells about subscriptions.",
         "CHANNELS [pattern] | NUMPAT | NUMSUB [channel ...]", "O(n) in channels");
     ("punsubscribe", -1, SUBSCRIBE, Keys::None,
@@ -159,21 +161,21 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
     "cluster":
     ("asking", 1, FAST, Keys::None,
         "Accepted for cluster clients; slots do not move in a way that needs it.", "", "O(1)");
-    ("cluster", -2, ALONE, Keys::None,
+    ("cluster", -2, QUEUED, Keys::None,
         "Tells cluster clients where the slots are.",
         "COUNTKEYSINSLOT slot | GETKEYSINSLOT slot count | INFO | KEYSLOT key | MYID | \
          MYSHARDID | NODES | SHARDS | SLOTS",
         "O(1); keys in a slot O(n)");
-    ("failover", -1, ADMIN, Keys::None,
+    ("failover", -1, ADMIN.and(ALONE), Keys::None,
         "Hands the lead of shards over to other machines while clients go on: of all that this \
          machine leads, which then stands back until ABORT or its next start; or of one.",
         "[ABORT | SHARD shard TO machine]", "O(1)");
-    ("shardmap", -1, ADMIN, Keys::None,
+    ("shardmap", -1, ADMIN.and(ALONE), Keys::None,
         "Tells which machines are to hold which shards, which do (HOLDERS), which lead them, in which \
          term and since when (LEADS), and what they understand (LEVELS); SET says what is to be from \
          now on, in a map with the next epoch. See claret cluster --help.",
         "[HOLDERS | LEADS | LEVELS | SET map]", "O(1)");
-    ("backup", -2, ADMIN, Keys::None,
+    ("backup", -2, ADMIN.and(ALONE), Keys::None,
         "Lets all shards stand still for a moment and keep the state of that moment (BEGIN), tells \
          it in pieces (READ), and forgets it (END). See claret backup --help.",
         "BEGIN | READ cut shard piece | END cut", "O(n) for BEGIN and for all pieces");

@@ -3,7 +3,8 @@
 use super::mail::Target;
 use crate::message::{Fence, Guard, KeyedOp, RequestId};
 use adt::collections::Map;
-use adt::{ArgBuf, Blob, Blocking, Command, Compound, Merge, Op, Reply};
+use adt::key::KeyOp;
+use adt::{ArgBuf, Blob, Blocking, Command, Compound, Merge, Op, Reply, Whole};
 
 /// How one command of several comes to its reply. Each has one, in the order of the commands, and
 /// names the operations that it is about by their places among all of them: others may stand
@@ -168,6 +169,15 @@ pub(super) struct Work {
 /// Operations up to which looking through all of them is quicker than an index.
 const UNINDEXED_MAX: usize = 64;
 
+/// What an operation of a transaction does to a key, if it does anything.
+fn own((at, op): &KeyedOp, key: &Blob) -> Option<Op> {
+    match op.whole() {
+        Some(Whole::Flush) => Some(Op::Key(KeyOp::Del)),
+        Some(_) => None,
+        None => (at == key && op.is_write()).then(|| op.clone()),
+    }
+}
+
 impl Work {
     /// Adds the operations of a command.
     pub fn add(&mut self, ops: Vec<KeyedOp>, merge: Option<Merge>) {
@@ -186,11 +196,14 @@ impl Work {
     /// Writes to `key` so far: what a read of the same transaction must see.
     pub fn own(&mut self, key: &Blob) -> Vec<Op> {
         if self.ops.len() <= UNINDEXED_MAX {
-            let own = self.ops.iter().filter(|(k, op)| k == key && op.is_write());
-            return own.map(|(_, op)| op.clone()).collect();
+            return self.ops.iter().filter_map(|op| own(op, key)).collect();
+        }
+        let flushed = self.ops.iter().any(|(_, op)| op.whole() == Some(&Whole::Flush));
+        if flushed {
+            return self.ops.iter().filter_map(|op| own(op, key)).collect();
         }
         for (at, (key, op)) in self.ops.iter().enumerate().skip(self.indexed) {
-            if op.is_write() {
+            if op.is_write() && op.whole().is_none() {
                 self.index.entry(key.clone()).or_default().push(at as u32);
             }
         }

@@ -351,6 +351,9 @@ impl State {
         if !op.is_write() {
             return room.query(self.get(key), op, ctx);
         }
+        if let Some(whole) = op.whole() {
+            return self.about_all(whole, ctx);
+        }
         if self.report_changes {
             self.changed.push(key.clone());
         }

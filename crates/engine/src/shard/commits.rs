@@ -332,6 +332,9 @@ impl Shard {
             }
             if let (Some(recent), Some(entry)) = (&mut self.recent, self.txns.get(&txn)) {
                 entry.keys.iter().for_each(|key| recent.note(key, now.mono_us));
+                if self.whole == Some(txn) {
+                    recent.note_all(now.mono_us);
+                }
             }
             if let Some(entry) = self.txns.get_mut(&txn) {
                 let (gateway, token) = entry.decided.unwrap_or_default();

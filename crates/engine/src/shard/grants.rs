@@ -585,6 +585,7 @@ impl Shard {
 
     /// A transaction is over here: it holds nothing and waits for nothing any more.
     pub(super) fn end_txn(&mut self, txn: TxnId) {
+        self.leave_whole(txn);
         let Some(entry) = self.txns.swap_remove(&txn) else { return };
         self.wounded.remove(&txn);
         if let Some(request) = entry.request
@@ -622,7 +623,8 @@ impl Shard {
                 self.begin_phase(now, &key);
             }
             let went = !self.behind.is_empty() && self.let_followers_go(now);
-            if !self.advance_next(now) && !went && !self.recover_next(now) {
+            let resumed = self.go_on_behind_whole(now);
+            if !self.advance_next(now) && !went && !resumed && !self.recover_next(now) {
                 break;
             }
         }

@@ -79,6 +79,7 @@ impl Shard {
                     continue;
                 }
             };
+            emptied |= apply.ops.iter().any(|(_, op)| op.whole().is_some());
             let free = candidate && !emptied && apply.ops.iter().all(|(k, _)| !written.contains(k));
             let seed = mix(ctx.seed ^ all.len() as u64);
             let replies =

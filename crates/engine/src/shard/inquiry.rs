@@ -109,6 +109,7 @@ impl Shard {
         self.after.retain(|(_, request)| !of_it(request.gateway));
         self.count_waiting_sessions();
         self.behind.retain(|request| !of_it(request.gateway));
+        self.behind_whole.retain(|request| !of_it(request.gateway));
         self.forget_frozen(machine);
         self.forget_newcomers(machine);
         self.coordination.forget(machine);

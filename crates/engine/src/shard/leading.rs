@@ -61,6 +61,7 @@ impl Shard {
             if let Some(id) = request {
                 self.open_requests.insert(id, txn);
             }
+            self.inherit_whole(&prepare);
             let claims = claims_of(&Body::Prepare { prepare, floor: Timestamp::ZERO });
             for (key, claim) in claims {
                 self.hold(txn, &key, claim);
@@ -97,7 +98,9 @@ impl Shard {
         }
         let followers = std::mem::take(&mut self.behind);
         let after = std::mem::take(&mut self.after).into_iter().map(|(_, request)| request);
-        for request in after.chain(followers) {
+        let behind_whole = std::mem::take(&mut self.behind_whole);
+        self.whole = None;
+        for request in after.chain(followers).chain(behind_whole) {
             self.turn_away(request.gateway, request.token, request.body);
         }
         for (_, requests) in std::mem::take(&mut self.resolving) {

@@ -36,6 +36,7 @@ mod tests;
 mod turns;
 mod unchanged;
 pub mod watermark;
+mod whole;
 
 use crate::entry::{Apply, Entry, LogRecord, Spacing};
 use crate::level::Level;
@@ -226,6 +227,9 @@ pub struct Shard {
     after: VecDeque<(u64, Request)>,
     /// Requests that must not overtake others of their sessions.
     behind: VecDeque<Request>,
+    /// The transaction that is about all keys, and the requests that wait for its end.
+    whole: Option<TxnId>,
+    behind_whole: VecDeque<Request>,
     /// Transactions that must not be prepared here, as soon as the record that says so is applied.
     voiding: BTreeSet<TxnId>,
     reaping: BTreeSet<Blob>,
@@ -280,6 +284,8 @@ impl Shard {
             next_waiter: 0,
             after: VecDeque::new(),
             behind: VecDeque::new(),
+            whole: None,
+            behind_whole: VecDeque::new(),
             voiding: BTreeSet::new(),
             reaping: BTreeSet::new(),
             dirty: Vec::new(),
@@ -417,6 +423,7 @@ impl Shard {
     pub fn handle(&mut self, now: Now, request: Request) {
         self.stats.requests += 1;
         self.state.tell_time(now.mono_us);
+        let Some(request) = self.stand_behind_whole(request) else { return };
         if matches!(request.body, Body::Pipeline(_)) {
             self.take_group(now, request);
             return self.settle(now);
@@ -431,6 +438,7 @@ impl Shard {
             return;
         }
         let Some(request) = self.hold_back(now, request) else { return };
+        let Some(request) = self.enter_whole(request) else { return };
         if request.after.is_some_and(|after| self.is_held_up(request.gateway, after)) {
             self.behind.push_back(request);
             return;

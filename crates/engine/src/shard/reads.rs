@@ -7,7 +7,7 @@ use crate::message::{Answer, Body, Now, Request};
 use crate::slot::slot;
 use adt::key::KeyOp;
 use adt::record;
-use adt::{Blob, Ctx, Op, Reply, Timestamp, glob};
+use adt::{Blob, Ctx, Op, Reply, Timestamp};
 
 impl Shard {
     pub(super) fn ctx(&mut self, now: Now) -> Ctx {
@@ -142,10 +142,7 @@ impl Shard {
     pub(super) fn look(&mut self, now: Now, request: Request) {
         let reply = match &request.body {
             Body::Count => Reply::Int(self.state.len() as i64),
-            Body::Keys { pattern } => {
-                let matching = self.state.iter().filter(|(key, _)| glob::matches(pattern, key));
-                Reply::Array(matching.map(|(key, _)| Reply::Bulk(key.clone())).collect())
-            }
+            Body::Keys { pattern } => self.state.names(pattern, now.wall_ms()),
             Body::RandomKey => {
                 self.random = mix(self.random);
                 let len = self.state.len() as u64;
@@ -158,17 +155,11 @@ impl Shard {
                 Reply::Array(keys.collect())
             }
             Body::Scan { scan, type_name } => {
-                let now_ms = now.wall_ms();
-                scan.run(self.state.len(), |position, found| {
-                    let Some((key, record)) = self.state.at(position) else { return };
-                    let live = record.expire_at_ms.is_none_or(|at| at > now_ms);
-                    let of_type = type_name.as_ref().is_none_or(|t| {
-                        t.eq_ignore_ascii_case(record.value.type_name().as_bytes())
-                    });
-                    if live && of_type && scan.passes(key) {
-                        found.push(Reply::Bulk(key.clone()));
-                    }
-                })
+                let mut page = self.state.page(scan, type_name.as_ref(), now.wall_ms());
+                if let Reply::Array(parts) = &mut page {
+                    parts.push(Reply::Int(self.config.id.0.into()));
+                }
+                page
             }
             Body::Waiting { key } => self.told_waiting(now, key),
             Body::Holders { key } => self.told_holders(now, key),

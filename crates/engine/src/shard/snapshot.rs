@@ -15,7 +15,7 @@ use crate::message::{KeyedOp, ShardId};
 use crate::pipeline::{Place, StreamId};
 use crate::replication::Members;
 use adt::collections::Set;
-use adt::{Blob, Corrupt, Timestamp};
+use adt::{Blob, Corrupt, Timestamp, Whole};
 use std::collections::VecDeque;
 
 /// A snapshot in the making.
@@ -64,6 +64,9 @@ impl Writer {
     /// A record that is about to change goes into the snapshot as it is.
     fn keep(&mut self, state: &State, ops: &[KeyedOp]) {
         for (key, op) in ops {
+            if let Some(Whole::Flush) = op.whole() {
+                return self.keep_all(state);
+            }
             if op.is_write()
                 && self.left.swap_remove(key)
                 && let Some(record) = state.get(key)

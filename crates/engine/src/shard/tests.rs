@@ -18,6 +18,7 @@ mod streams;
 mod successors;
 mod turns;
 mod unchanged;
+mod whole;
 
 use super::*;
 use crate::entry::{Prepare, SnapshotPart};

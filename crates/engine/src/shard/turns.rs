@@ -407,8 +407,8 @@ impl Shard {
 
     /// Records have changed, or somebody has come back without success.
     pub(super) fn look_at_turns(&mut self, now: Now) {
-        // As long as a backup stands still, nobody goes on.
-        if self.is_frozen() {
+        // As long as a backup stands still, or something is done to all keys, nobody goes on.
+        if self.is_frozen() || self.whole.is_some() {
             return;
         }
         while let Some(key) = self.turns.look.pop_first() {

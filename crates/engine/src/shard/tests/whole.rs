@@ -1,0 +1,118 @@
+//! Stories about transactions that are about all keys.
+
+use super::*;
+use adt::key::KeyOp;
+use adt::{Whole, set};
+
+fn whole(whole: Whole) -> Op {
+    Op::Key(KeyOp::Whole(Box::new(whole)))
+}
+
+fn remove(member: &str) -> Op {
+    Op::Set(set::Op::Remove([Blob::from(member)].into_iter().collect()))
+}
+
+/// A shard with two keys, and a transaction prepared that counts them, removes all and makes one.
+fn with_a_flush() -> Story {
+    let mut story = Story::new();
+    story.ask(one("a", add("x")));
+    story.ask(one("b", add("x")));
+    story.sync();
+    let ops = [
+        ("k", whole(Whole::Count)),
+        ("k", whole(Whole::Flush)),
+        ("c", add("x")),
+        ("k", whole(Whole::Count)),
+    ];
+    story.ask(prepare(1, &ops));
+    story.sync();
+    assert_eq!(story.seen(), ["1 done 1", "2 done 1", "3 prepared"]);
+    story
+}
+
+#[test]
+fn all_that_comes_meanwhile_waits_for_a_transaction_about_all_keys() {
+    let mut story = with_a_flush();
+    story.ask(read("a", card()));
+    story.ask(one("b", remove("x")));
+    story.ask(prepare(2, &[("c", add("y"))]));
+    story.ask(lock(3, "a", card()));
+    story.ask(Body::Count);
+    story.sync();
+    assert!(story.seen().is_empty(), "nobody gets between");
+    let ts = story.shard.clock().0 + 5;
+    story.ask(decide(1, Some(ts)));
+    story.sync();
+    let seen = story.seen();
+    assert!(seen.contains(&"9 done 2,Ok,1,1".to_owned()), "{seen:?}");
+    assert!(seen.contains(&"4 = 0".to_owned()), "{seen:?}");
+    assert!(seen.contains(&"5 done 0".to_owned()), "{seen:?}");
+    assert!(seen.contains(&"6 prepared".to_owned()), "{seen:?}");
+    assert!(seen.contains(&"7 locked 0".to_owned()), "{seen:?}");
+    assert!(seen.contains(&"8 = 1".to_owned()), "{seen:?}");
+    assert_eq!(story.shard.state().len(), 1);
+}
+
+#[test]
+fn a_transaction_about_all_keys_is_refused_while_anything_else_is_open() {
+    let refused = format!("3 refused {:?}", Refusal::Frozen);
+    for first in [prepare(1, &[("a", add("y"))]), lock(1, "a", card())] {
+        let mut story = Story::new();
+        story.ask(one("a", add("x")));
+        story.sync();
+        story.ask(first);
+        story.sync();
+        story.seen();
+        story.ask(prepare(2, &[("k", whole(Whole::Flush))]));
+        story.sync();
+        assert_eq!(story.seen(), [refused.as_str()]);
+        assert_eq!(story.shard.state().len(), 1);
+    }
+}
+
+#[test]
+fn two_transactions_about_all_keys_do_not_wait_for_each_other() {
+    let mut story = with_a_flush();
+    story.ask(prepare(2, &[("k", whole(Whole::Count))]));
+    assert_eq!(story.seen(), [format!("4 refused {:?}", Refusal::Frozen)]);
+    story.ask(decide(1, None));
+    story.ask(prepare(3, &[("k", whole(Whole::Count))]));
+    story.sync();
+    assert_eq!(story.seen(), ["6 prepared"]);
+    assert_eq!(story.shard.state().len(), 2, "the first was given up");
+}
+
+#[test]
+fn whoever_waits_is_sent_away_when_the_lead_ends_and_the_next_leader_goes_on() {
+    let mut story = with_a_flush();
+    story.ask(one("b", remove("x")));
+    story.shard.step_down();
+    let seen = story.seen();
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    story.shard.lead(story.now, 9);
+    story.ask(read("a", card()));
+    assert!(story.seen().is_empty(), "the next leader keeps the transaction");
+    let ts = story.shard.clock().0 + 5;
+    story.ask(decide(1, Some(ts)));
+    story.sync();
+    let seen = story.seen();
+    assert!(seen.contains(&"5 = 0".to_owned()), "{seen:?}");
+}
+
+#[test]
+fn a_snapshot_has_what_was_there_before_everything_is_removed() {
+    let mut story = with_a_flush();
+    story.shard.begin_snapshot(9, 1, None);
+    let ts = story.shard.clock().0 + 5;
+    story.ask(decide(1, Some(ts)));
+    story.sync();
+    let mut records = 0;
+    loop {
+        let parts = story.shard.snapshot_parts(3);
+        if parts.is_empty() {
+            break;
+        }
+        records += parts.iter().filter(|p| matches!(p, SnapshotPart::Record(..))).count();
+    }
+    assert_eq!(records, 2);
+}
