@@ -293,6 +293,8 @@ pub struct Blocking {
     pub timeout_ms: u64,
     /// The reply when the time is over.
     pub on_timeout: Reply,
+    /// The reply when there is nothing inside of a transaction, where nobody waits.
+    pub on_nothing: Reply,
 }
 
 /// One way for a blocking command to succeed.
@@ -305,6 +307,6 @@ pub enum Attempt {
         /// Key and the operation's reply to the command's reply.
         wrap: fn(&Blob, Reply) -> Reply,
     },
-    /// A move to another key.
+    /// A move to another key. The first read looks at the key that it takes from.
     Move(Compound),
 }

@@ -653,9 +653,10 @@ pub enum Refusal {
 /// What a shard tells a gateway without having been asked.
 #[derive(Debug)]
 pub enum Notice {
-    /// The request under this response's token waits for a lock.
+    /// The request under this response's token waits for a lock; or it stands in the queues of its keys,
+    /// if it is a command that waits for something to take.
     Blocked {
-        /// The waiting transaction.
+        /// The waiting transaction, if it is one.
         txn: TxnId,
     },
     /// An older request waits for what this transaction holds: abort it if it is waiting itself,

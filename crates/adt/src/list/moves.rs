@@ -63,7 +63,9 @@ pub(super) fn parse_rpoplpush(args: &Args<'_>) -> Result<Command, ErrorReply> {
 
 fn waiting_move(source: Blob, compound: Compound, timeout_ms: u64) -> Command {
     let attempts = vec![(source, Attempt::Move(compound))];
-    Command::Blocking(Blocking { attempts, timeout_ms, on_timeout: Reply::Nil })
+    // Redis has a null array when the time is over, although it answers an element otherwise.
+    let (on_timeout, on_nothing) = (Reply::NilArray, Reply::Nil);
+    Command::Blocking(Blocking { attempts, timeout_ms, on_timeout, on_nothing })
 }
 
 pub(super) fn parse_blocking_move(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -87,7 +89,8 @@ fn named(key: &Blob, reply: Reply) -> Reply {
 fn waiting_pop(keys: impl Iterator<Item = Blob>, op: &Op, timeout_ms: u64) -> Command {
     let take = || Attempt::Take { op: AnyOp::List(op.clone()), wrap: named };
     let attempts = keys.map(|key| (key, take())).collect();
-    Command::Blocking(Blocking { attempts, timeout_ms, on_timeout: Reply::NilArray })
+    let (on_timeout, on_nothing) = (Reply::NilArray, Reply::NilArray);
+    Command::Blocking(Blocking { attempts, timeout_ms, on_timeout, on_nothing })
 }
 
 pub(super) fn parse_blocking_pop(args: &Args<'_>, end: End) -> Result<Command, ErrorReply> {
@@ -105,10 +108,9 @@ fn several(args: &Args<'_>, at: usize) -> Result<(Vec<Blob>, End, u64), ErrorRep
     let end = end(args, after)?;
     let count = match args.len() - after {
         1 => 1,
-        3 if args.is(after + 1, "COUNT") => match args.int(after + 2) {
-            Ok(count @ 1..) => count as u64,
-            _ => return Err(ErrorReply::err("count should be greater than 0")),
-        },
+        3 if args.is(after + 1, "COUNT") => {
+            args.at_least(after + 2, 1, "count should be greater than 0")?
+        }
         _ => return Err(ErrorReply::syntax()),
     };
     Ok((keys, end, count))

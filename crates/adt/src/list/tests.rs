@@ -206,7 +206,7 @@ fn waiting_pops_name_the_key_and_check_their_timeout() {
     let Ok(Command::Blocking(blmove)) = parse("blmove a b left left 1") else {
         panic!("does not wait")
     };
-    assert_eq!(blmove.on_timeout, Reply::Nil);
+    assert_eq!((blmove.on_timeout, blmove.on_nothing), (Reply::NilArray, Reply::Nil));
     let refused = |line| parse(line).err().map(|e| e.text().to_owned());
     assert_eq!(refused("brpop a -1").unwrap(), "timeout is negative");
     assert_eq!(refused("brpop a x").unwrap(), "timeout is not a float or out of range");

@@ -129,7 +129,8 @@ fn blocking(
 ) -> Command {
     let attempt = |key| (key, Attempt::Take { op: AnyOp::ZSet(Op::Take { high, count }), wrap });
     let attempts = keys.map(attempt).collect();
-    Command::Blocking(Blocking { attempts, timeout_ms, on_timeout: Reply::NilArray })
+    let (on_timeout, on_nothing) = (Reply::NilArray, Reply::NilArray);
+    Command::Blocking(Blocking { attempts, timeout_ms, on_timeout, on_nothing })
 }
 
 fn wrap_one(key: &Blob, reply: Reply) -> Reply {

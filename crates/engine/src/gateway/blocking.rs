@@ -12,9 +12,10 @@ use super::work::{Form, Program, Step};
 use super::{Gateway, Job, Timer};
 use crate::entry::Apply;
 use crate::message::{Answer, Body, ShardId};
-use adt::{Attempt, Blob, Blocking, Reply};
+use adt::{Attempt, Blob, Blocking, Compound, ErrorReply, Plan, Reply};
 use smallvec::smallvec;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// A session that waits in a blocking command.
 pub(super) struct Wait {
@@ -29,6 +30,10 @@ pub(super) struct Wait {
     /// The reply to give when the present attempt finds nothing, because the wait is over.
     over: Option<Reply>,
     deadline_us: Option<u64>,
+    /// Shards that have not said yet that it stands in their queues.
+    missing: usize,
+    /// It stands in all of them, and others are told that it waits.
+    counted: bool,
 }
 
 impl Wait {
@@ -54,6 +59,16 @@ impl Wait {
     }
 }
 
+/// The same, which takes nothing from a key that holds something else.
+fn patient(compound: Compound) -> Compound {
+    let Compound { reads, plan } = compound;
+    let plan = move |replies: &[Reply]| match replies.first() {
+        Some(Reply::Error(_)) => Plan { writes: Vec::new(), reply: Reply::Nil },
+        _ => plan(replies),
+    };
+    Compound { reads, plan: Arc::new(plan) }
+}
+
 impl Gateway {
     /// A blocking command outside of a transaction.
     pub(super) fn begin_blocking(&mut self, id: SessionId, blocking: Blocking) {
@@ -75,12 +90,14 @@ impl Gateway {
             waits: Vec::new(),
             over: None,
             deadline_us,
+            missing: 0,
+            counted: false,
         };
         let job = self.jobs.insert(Job::Wait(Box::new(wait)));
         if let Some(session) = self.sessions.get_mut(id.0) {
             session.blocked = Some(job);
+            session.about.arrives = true;
         }
-        self.mail.stats.blocked += 1;
         self.try_next(job);
     }
 
@@ -97,7 +114,7 @@ impl Gateway {
             };
         };
         wait.trying = Some(number);
-        let target = wait.target;
+        let (target, again) = (wait.target, !wait.waits.is_empty());
         match wait.blocking.attempts[number].clone() {
             (key, Attempt::Take { op, .. }) => {
                 let shard = self.mail.shard_of(&key);
@@ -110,6 +127,7 @@ impl Gateway {
             }
             (_, Attempt::Move(compound)) => {
                 let target = Target { item: ATTEMPT, ..target };
+                let compound = if again { patient(compound) } else { compound };
                 let steps = vec![Step::Compound(compound)];
                 let (guards, fences, request) = (Vec::new(), Vec::new(), None);
                 let program = Program { target, steps, form: Form::One, guards, fences, request };
@@ -127,7 +145,10 @@ impl Gateway {
             other => super::response::unexpected(&other),
         };
         let Some(number) = wait.trying else { return };
+        let wrong = !wait.waits.is_empty() && reply == ErrorReply::wrong_type().into();
         let reply = match &wait.blocking.attempts[number] {
+            // Whoever waits already goes on waiting for a value of the right type.
+            _ if wrong => Reply::Nil,
             (key, Attempt::Take { wrap, .. }) if !reply.is_error() && !found_nothing(&reply) => {
                 wrap(key, reply)
             }
@@ -154,6 +175,7 @@ impl Gateway {
             for (key, _) in &wait.blocking.attempts {
                 keys.entry(self.mail.shard_of(key)).or_default().push(key.clone());
             }
+            wait.missing = keys.len();
             for (shard, keys) in keys {
                 let body = Body::Block { keys: keys.clone() };
                 let token = self.mail.ask(shard, Pending::Wait { job }, body);
@@ -179,6 +201,21 @@ impl Gateway {
             waits.flatten().map(|(_, token, keys)| (*token, keys.clone())).collect();
         for (token, keys) in waits {
             self.mail.send(shard, token, Body::Block { keys });
+        }
+    }
+
+    /// The session stands in the queues of a shard. Whoever is told that it waits may count on being
+    /// behind it from now on.
+    pub(super) fn arrived(&mut self, job: u64) {
+        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
+        wait.missing = wait.missing.saturating_sub(1);
+        if wait.missing > 0 || wait.counted {
+            return;
+        }
+        wait.counted = true;
+        self.mail.stats.blocked += 1;
+        if let Some(session) = self.sessions.get_mut(wait.target.session.0) {
+            session.about.arrives = false;
         }
     }
 
@@ -241,7 +278,7 @@ impl Gateway {
     /// Ends a wait without a reply; tells where the reply would have gone.
     pub(super) fn forget_wait(&mut self, job: u64) -> Option<Target> {
         let Some(Job::Wait(wait)) = self.jobs.remove(job) else { return None };
-        self.mail.stats.blocked -= 1;
+        self.mail.stats.blocked -= u64::from(wait.counted);
         for (shard, token, _) in wait.waits {
             self.mail.forget(token);
             self.mail.send(shard, token, Body::Unblock);
@@ -251,6 +288,7 @@ impl Gateway {
         }
         if let Some(session) = self.sessions.get_mut(wait.target.session.0) {
             session.blocked = None;
+            session.about.arrives = false;
         }
         Some(wait.target)
     }

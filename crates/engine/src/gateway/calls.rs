@@ -179,7 +179,7 @@ impl Gateway {
     ) {
         let then = |blocking| Then::Attempt(Box::new(blocking), index);
         match blocking.attempts.get(index).cloned() {
-            None => self.conclude_step(job, Some(target), blocking.on_timeout, Vec::new()),
+            None => self.conclude_step(job, Some(target), blocking.on_nothing, Vec::new()),
             Some((_, Attempt::Move(compound))) => {
                 self.call_observed(job, compound.reads, Some(target), then(blocking));
             }

@@ -353,7 +353,7 @@ fn line(session: &Session, now: Now, (channels, patterns): (usize, usize)) -> Cl
         patterns,
         queued,
         watched: session.watched.len(),
-        blocked: session.blocked.is_some(),
+        blocked: session.blocked.is_some() && !session.about.arrives,
         in_transaction: matches!(session.mode, Mode::Interactive(_)),
         transaction_bytes: multi_bytes + session.held_bytes,
         output_bytes: 0,

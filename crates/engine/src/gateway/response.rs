@@ -186,6 +186,10 @@ impl Gateway {
                     let lease = *lease;
                     self.lease_blocked(lease);
                 }
+                Some(Pending::Wait { job }) => {
+                    let job = *job;
+                    self.arrived(job);
+                }
                 // Nothing of these gives way while it waits.
                 Some(
                     Pending::Single { .. }
@@ -201,7 +205,6 @@ impl Gateway {
                     | Pending::Turn { .. }
                     | Pending::Near { .. }
                     | Pending::Waits { .. }
-                    | Pending::Wait { .. }
                     | Pending::Gather { .. }
                     | Pending::Cut { .. }
                     | Pending::Fate { .. }

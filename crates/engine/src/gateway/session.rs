@@ -96,6 +96,8 @@ pub(super) struct About {
     pub verdict: Option<Verdict>,
     /// Where the reply of what the server does for the session goes.
     pub admin: Option<Target>,
+    /// It is about to wait, and does not stand in the queues of all shards yet.
+    pub arrives: bool,
     /// Commands of the session behind a transaction that is carried out, with the places of their
     /// replies.
     pub later: VecDeque<(Target, ArgBuf)>,
@@ -189,6 +191,7 @@ impl Session {
             asks_replicas: false,
             verdict: None,
             admin: None,
+            arrives: false,
             later: VecDeque::new(),
         };
         let mut session = Self {

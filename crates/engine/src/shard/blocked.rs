@@ -1,7 +1,9 @@
 //! Requests that wait for something to take (`BLPOP` and its family).
 //!
 //! A waiter holds no lock. When its key gets something, the first in line is told, once; it then
-//! tries, and either ends its wait everywhere or comes back to its old place.
+//! tries, and either ends its wait everywhere or comes back to its old place. Whoever has come back
+//! has found nothing that it could take, whatever the key holds: the next one is told then, who may
+//! wait for another type, and it is told itself again when the key has changed.
 
 use super::apply::State;
 use crate::limits::BLOCKED_MAX;
@@ -11,10 +13,21 @@ use std::collections::{BTreeMap, VecDeque};
 
 type Who = (GatewayId, Token);
 
+/// What a waiter knows of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Knows {
+    /// Not how it is now.
+    Nothing,
+    /// It was told that there is something, and tries to take it; whether the key has changed since.
+    Told { changed: bool },
+    /// There was nothing for it.
+    Enough,
+}
+
 /// Waiters by key, in order of arrival.
 #[derive(Debug, Default)]
 pub struct Blocked {
-    queues: BTreeMap<Blob, VecDeque<(Who, bool)>>,
+    queues: BTreeMap<Blob, VecDeque<(Who, Knows)>>,
     keys: BTreeMap<Who, Vec<Blob>>,
 }
 
@@ -24,6 +37,11 @@ impl Blocked {
         self.keys.is_empty()
     }
 
+    /// Whether a wait is registered.
+    pub fn knows(&self, gateway: GatewayId, token: Token) -> bool {
+        self.keys.contains_key(&(gateway, token))
+    }
+
     /// Registers a wait, or revives one whose attempt found nothing. Tells whom to notify at once.
     pub fn block(
         &mut self,
@@ -31,7 +49,7 @@ impl Blocked {
         token: Token,
         keys: &[Blob],
         state: &State,
-    ) -> Option<(GatewayId, Token, Blob)> {
+    ) -> Vec<(GatewayId, Token, Blob)> {
         let who = (gateway, token);
         if !self.keys.contains_key(&who) && self.keys.len() < BLOCKED_MAX {
             self.keys.insert(who, keys.to_vec());
@@ -39,11 +57,13 @@ impl Blocked {
         for key in keys {
             let queue = self.queues.entry(key.clone()).or_default();
             match queue.iter_mut().find(|(w, _)| *w == who) {
-                Some((_, notified)) => *notified = false,
-                None => queue.push_back((who, false)),
+                Some((_, knows @ Knows::Told { changed: false })) => *knows = Knows::Enough,
+                Some((_, knows @ Knows::Told { changed: true })) => *knows = Knows::Nothing,
+                Some(_) => {}
+                None => queue.push_back((who, Knows::Nothing)),
             }
         }
-        keys.iter().find_map(|key| self.ready(key, state))
+        keys.iter().filter_map(|key| self.ready(key, state)).collect()
     }
 
     /// Ends a wait; gives the keys whose next waiter may now have a turn.
@@ -68,15 +88,28 @@ impl Blocked {
         gone.into_iter().flat_map(|(gateway, token)| self.unblock(gateway, token)).collect()
     }
 
-    /// Whom to tell that `key` holds something: the first in line, unless one is trying already.
+    /// `key` has changed. Tells whom to notify.
+    pub fn changed(&mut self, key: &Blob, state: &State) -> Option<(GatewayId, Token, Blob)> {
+        for (_, knows) in self.queues.get_mut(key)? {
+            *knows = match knows {
+                Knows::Told { .. } => Knows::Told { changed: true },
+                Knows::Nothing | Knows::Enough => Knows::Nothing,
+            };
+        }
+        self.ready(key, state)
+    }
+
+    /// Whom to tell that `key` holds something: the first in line who does not know it, unless
+    /// somebody is trying already.
     pub fn ready(&mut self, key: &Blob, state: &State) -> Option<(GatewayId, Token, Blob)> {
         state.get(key)?;
         let queue = self.queues.get_mut(key)?;
-        if queue.iter().any(|(_, notified)| *notified) {
+        if queue.iter().any(|(_, knows)| matches!(knows, Knows::Told { .. })) {
             return None;
         }
-        let ((gateway, token), notified) = queue.front_mut()?;
-        *notified = true;
+        let ((gateway, token), knows) =
+            queue.iter_mut().find(|(_, knows)| *knows == Knows::Nothing)?;
+        *knows = Knows::Told { changed: false };
         Some((*gateway, *token, key.clone()))
     }
 }

@@ -231,7 +231,7 @@ impl Shard {
         for key in self.state.take_changed() {
             self.turn_may_come(&key);
             self.show(now, &key);
-            let ready = self.blocked.ready(&key, &self.state);
+            let ready = self.blocked.changed(&key, &self.state);
             self.notify_ready(ready);
         }
         self.look_at_turns(now);

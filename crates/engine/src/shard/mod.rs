@@ -491,6 +491,10 @@ impl Shard {
             }
             Body::ProbeAck { txn } => self.probe_answered(txn),
             Body::Block { ref keys } => {
+                if !self.blocked.knows(request.gateway, request.token) {
+                    let txn = TxnId::default();
+                    self.notice(request.gateway, request.token, Notice::Blocked { txn });
+                }
                 let ready = self.blocked.block(request.gateway, request.token, keys, &self.state);
                 self.report_changes();
                 self.notify_ready(ready);
@@ -539,8 +543,8 @@ impl Shard {
         self.answer(gateway, token, Answer::Notice(notice));
     }
 
-    fn notify_ready(&mut self, ready: Option<(GatewayId, Token, Blob)>) {
-        if let Some((gateway, token, key)) = ready {
+    fn notify_ready(&mut self, ready: impl IntoIterator<Item = (GatewayId, Token, Blob)>) {
+        for (gateway, token, key) in ready {
             self.notice(gateway, token, Notice::Ready { key });
         }
     }

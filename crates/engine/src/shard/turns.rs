@@ -19,7 +19,7 @@ use crate::message::{
     Answer, Body, GatewayId, KeyedOp, MachineId, Now, Refusal, Request, RequestId, Token,
 };
 use adt::collections::Map;
-use adt::{Blob, Ctx, Op, Record, Reply, record};
+use adt::{Blob, Ctx, ErrorReply, Op, Record, Reply, record};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +44,8 @@ struct Turn {
     late: bool,
     /// Nobody wants it any more.
     given_up: bool,
+    /// It has come when the record was of its type, and goes on waiting when it is of another one.
+    waited: bool,
     /// It was told that it could go on, before that was durable.
     told: bool,
     /// What names it is in the log.
@@ -61,6 +63,11 @@ impl Turn {
 
     fn op(&self) -> &Op {
         &self.apply.ops[0].1
+    }
+
+    /// Whether it goes on waiting with this reply.
+    fn is_nothing(&self, reply: &Reply) -> bool {
+        *reply == Reply::Nil || (self.waited && *reply == ErrorReply::wrong_type().into())
     }
 }
 
@@ -254,8 +261,9 @@ impl Turns {
     fn who_goes(&self, key: &Blob, scratch: &mut Option<Record>, ctx: &Ctx) -> Option<Number> {
         let queue = self.queues.get(key).filter(|queue| queue.unlogged == 0)?;
         let goes = |number: Number, scratch: &mut Option<Record>| {
-            let reply = record::apply(scratch, self.turns.get(&number)?.op(), ctx);
-            (reply != Reply::Nil).then_some(number)
+            let turn = self.turns.get(&number)?;
+            let reply = record::apply(scratch, turn.op(), ctx);
+            (!turn.is_nothing(&reply)).then_some(number)
         };
         if let Some(first) = goes(queue.waiting.first().copied()?, scratch) {
             return Some(first);
@@ -315,6 +323,7 @@ impl Shard {
             logged: false,
             late: false,
             given_up: false,
+            waited: false,
             told: false,
             naming: false,
             named: false,
@@ -346,6 +355,9 @@ impl Shard {
                 self.end_turn_with(now, number, circle.into());
             }
             self.tell_listening(now, &key);
+            if let Some(turn) = self.turns.turns.get_mut(&number) {
+                turn.waited = !turn.goes;
+            }
         }
     }
 
@@ -464,7 +476,8 @@ impl Shard {
             return self.answer(target.gateway, target.token, answer);
         };
         let Some(turn) = self.turns.turns.get(&number) else { return };
-        let nothing = matches!(&answer, Answer::Replies(replies) if replies[..] == [Reply::Nil]);
+        let nothing = matches!(&answer, Answer::Replies(replies)
+            if matches!(&replies[..], [reply] if turn.is_nothing(reply)));
         if nothing && !turn.given_up && !turn.late && !turn.told {
             let same = self.turns.same(turn);
             self.turns.come_back(number);
