@@ -112,8 +112,20 @@ pub fn parse_float(word: &[u8]) -> Result<f64, ErrorReply> {
     let text = std::str::from_utf8(word).map_err(|_| ErrorReply::not_float())?;
     match text.parse::<f64>() {
         Ok(value) if !value.is_nan() => Ok(value),
-        _ => Err(ErrorReply::not_float()),
+        _ => hexadecimal(text).ok_or_else(ErrorReply::not_float),
     }
+}
+
+/// A hexadecimal integer of at most 52 bits with `0x` in front, as the C library reads it.
+fn hexadecimal(text: &str) -> Option<f64> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let digits = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"))?;
+    let plain = digits.len() <= 13 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let value = u64::from_str_radix(digits, 16).ok().filter(|_| plain)? as f64;
+    Some(if negative { -value } else { value })
 }
 
 /// A floating-point number in the shortest form that reads back as the same number.
@@ -222,6 +234,8 @@ mod tests {
         for value in [0.0, -0.5, 1e300, 3.0, 1.0 / 3.0, f64::INFINITY, f64::NEG_INFINITY, 1e17] {
             assert_eq!(parse_float(format_float(value).as_bytes()), Ok(value));
         }
+        assert_eq!(parse_float(b"-0x1F"), Ok(-31.0));
+        assert!(parse_float(b"0x").is_err() && parse_float(b"0x+1").is_err());
         assert!(parse_float(b"nan").is_err());
         assert!(parse_float(b"").is_err());
     }

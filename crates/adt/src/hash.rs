@@ -45,8 +45,8 @@ pub enum Op {
     Remove(Fields),
     /// Adds to an integer field; answers the sum.
     Incr(Blob, i64),
-    /// Adds to a decimal field; answers the sum.
-    IncrFloat(Blob, f64),
+    /// Adds to a decimal field a number in the words of the client; answers the sum.
+    IncrFloat(Blob, Blob),
     /// A field's value, or nil.
     Get(Blob),
     /// The value or nil for each field.
@@ -199,7 +199,7 @@ impl Value {
         Reply::Int(sum)
     }
 
-    fn incr_float(&mut self, field: &Blob, delta: f64) -> Reply {
+    fn incr_float(&mut self, field: &Blob, delta: &Blob) -> Reply {
         let zero = Blob::new(b"0");
         let current = self.fields.get(field).unwrap_or(&zero);
         if parse_float(current).is_err() {
@@ -307,7 +307,7 @@ impl DataType for Value {
                 Reply::Int(gone.count() as i64)
             }
             Op::Incr(field, delta) => self.incr(field, *delta),
-            Op::IncrFloat(field, delta) => self.incr_float(field, *delta),
+            Op::IncrFloat(field, delta) => self.incr_float(field, delta),
             read => self.query(read, ctx),
         };
         let shows_in_len = matches!(op, Op::SetIfAbsent(..) | Op::Remove(_));

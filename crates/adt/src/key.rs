@@ -65,7 +65,7 @@ impl When {
     pub fn resolve(self, now_ms: u64) -> u64 {
         match self {
             Self::At(ms) => ms.max(0) as u64,
-            Self::In(ms) if ms >= 0 => now_ms.saturating_add(ms as u64),
+            Self::In(ms) if ms >= 0 => now_ms.saturating_add(ms as u64).min(i64::MAX as u64),
             Self::In(ms) => now_ms.saturating_sub(ms.unsigned_abs()),
         }
     }
@@ -210,22 +210,35 @@ fn expire(slot: &mut Option<Record>, at: u64, only: ExpireIf, now_ms: u64) -> Re
     Reply::Int(1)
 }
 
-/// Longest expiry: far beyond any use, near enough that sums cannot overflow.
-const EXPIRE_MS_MAX: i64 = 1 << 52;
+/// Longest expiry from now on: the moment must still be a number of 64 bits with a sign. Leaves room
+/// for the clock until the year 2039.
+const EXPIRE_IN_MS_MAX: i64 = i64::MAX - (1 << 41);
 
-/// Turns an expiry argument in `unit_ms` into milliseconds; `command` is for the error text.
-pub fn expiry_ms(value: i64, unit_ms: i64, command: &str) -> Result<i64, ErrorReply> {
+/// Turns an expiry argument in `unit_ms` into milliseconds, since 1970 if it is `absolute`; `command` is
+/// for the error text.
+pub fn expiry_ms(
+    value: i64,
+    unit_ms: i64,
+    absolute: bool,
+    command: &str,
+) -> Result<i64, ErrorReply> {
     value
         .checked_mul(unit_ms)
-        .filter(|ms| (-EXPIRE_MS_MAX..=EXPIRE_MS_MAX).contains(ms))
-        .ok_or_else(|| ErrorReply::err(format!("invalid expire time in '{command}' command")))
+        .filter(|ms| absolute || *ms <= EXPIRE_IN_MS_MAX)
+        .ok_or_else(|| invalid_expiry(command))
+}
+
+/// The error for a time that cannot be one.
+pub fn invalid_expiry(command: &str) -> ErrorReply {
+    ErrorReply::err(format!("invalid expire time in '{command}' command"))
 }
 
 fn parse_expire(args: &Args<'_>, unit_ms: i64, absolute: bool) -> Result<Command, ErrorReply> {
     let name = String::from_utf8_lossy(args.get(0).unwrap_or_default()).to_lowercase();
-    let ms = expiry_ms(args.int(2)?, unit_ms, &name)?;
-    let at = if absolute { When::At(ms) } else { When::In(ms) };
+    // Redis looks at the options first.
     let only = parse_expire_if(args)?;
+    let ms = expiry_ms(args.int(2)?, unit_ms, absolute, &name)?;
+    let at = if absolute { When::At(ms) } else { When::In(ms) };
     Ok(Command::Single(args.blob(1)?, Op::Key(KeyOp::Expire { at, only })))
 }
 

@@ -1,6 +1,6 @@
 //! Arithmetic on numbers that values hold as text.
 
-use crate::{Blob, format_float};
+use crate::{Blob, format_float, parse_float};
 use std::io::Write;
 
 /// An integer in decimal.
@@ -19,21 +19,34 @@ pub(crate) fn far_from_overflow(value: i64, delta: i64) -> bool {
     value.unsigned_abs() <= 1 << 62 && delta.unsigned_abs() <= 1 << 40
 }
 
-/// The sum of a number held as text and an increment, as text. `current` must parse as a float.
-/// Decimal fractions are added exactly (0.1 + 0.2 is 0.3, as Redis' extended precision shows it)
-/// as long as 17 digits after the point and an `i128` suffice; beyond, in binary. `None` if the
-/// sum is infinite or no number.
-pub(crate) fn add_float(current: &[u8], delta: f64) -> Option<String> {
-    let value: f64 = std::str::from_utf8(current).ok()?.parse().ok()?;
-    let sum = value + delta;
+/// The sum of two numbers held as text, as text. Both must parse as floats. Decimal numbers are added
+/// exactly (0.1 + 0.2 is 0.3, as Redis' extended precision shows it) as long as 17 digits after the
+/// point and an `i128` suffice; beyond, in binary, and rounded to 17 digits after the point as Redis
+/// does. `None` if the sum is infinite or no number.
+pub(crate) fn add_float(current: &[u8], delta: &[u8]) -> Option<String> {
+    let binary = |text| parse_float(text).ok();
+    let (value, by) = (binary(current)?, binary(delta)?);
+    let sum = value + by;
     if !sum.is_finite() {
         return None;
     }
-    let exact = Decimal::parse(current)
-        .or_else(|| Decimal::parse(format_float(value).as_bytes()))
-        .zip(Decimal::parse(format_float(delta).as_bytes()))
-        .and_then(|(a, b)| a.add(b));
-    Some(exact.map_or_else(|| format_float(sum), Decimal::format))
+    let decimal = |text, value| {
+        Decimal::parse(text).or_else(|| Decimal::parse(format_float(value).as_bytes()))
+    };
+    let exact = decimal(current, value).zip(decimal(delta, by)).and_then(|(a, b)| a.add(b));
+    Some(exact.map_or_else(|| rounded(sum), Decimal::format))
+}
+
+/// A number with at most 17 digits after the point.
+fn rounded(value: f64) -> String {
+    if value.abs() >= 1e17 {
+        return format_float(value);
+    }
+    let text = format!("{value:.17}");
+    match text.trim_end_matches('0').trim_end_matches('.') {
+        "-0" => "0".to_owned(),
+        short => short.to_owned(),
+    }
 }
 
 /// Most digits after the point that are added exactly.
@@ -47,12 +60,13 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// Reads `[-]digits[.digits]`; `None` for other forms and for too many digits.
+    /// Reads `[+-]digits[.digits]`; `None` for other forms and for too many digits.
     fn parse(text: &[u8]) -> Option<Self> {
         let negative = text.first() == Some(&b'-');
+        let signed = negative || text.first() == Some(&b'+');
         let mut this = Self { digits: 0, scale: 0 };
         let mut point = false;
-        for &byte in &text[usize::from(negative)..] {
+        for &byte in &text[usize::from(signed)..] {
             match byte {
                 b'.' if !point => point = true,
                 b'0'..=b'9' => {
@@ -102,18 +116,22 @@ mod tests {
     #[test]
     fn sums_of_decimal_fractions_are_exact() {
         for (current, delta, sum) in [
-            ("0.1", 0.2, "0.3"),
-            ("10.50", 0.1, "10.6"),
-            ("5.0e3", 2.0e2, "5200"),
-            ("-0.05", 0.05, "0"),
-            ("-1.5", 1.25, "-0.25"),
-            ("3", -5.0, "-2"),
-            ("1e300", 1e300, &format_float(2e300)),
+            ("0.1", "0.2", "0.3"),
+            ("10.50", "+0.1", "10.6"),
+            ("5.0e3", "2.0e2", "5200"),
+            ("-0.05", "0.05", "0"),
+            ("-1.5", "1.25", "-0.25"),
+            ("3", "-5", "-2"),
+            ("1e300", "1e300", &format_float(2e300)),
+            ("1", "9007199254740993", "9007199254740994"),
+            ("0.5", "9223372036854775807", "9223372036854775807.5"),
+            ("0", "1e-18", "0"),
+            ("0", "-1e-18", "0"),
         ] {
-            assert_eq!(add_float(current.as_bytes(), delta).as_deref(), Some(sum));
+            assert_eq!(add_float(current.as_bytes(), delta.as_bytes()).as_deref(), Some(sum));
         }
-        assert_eq!(add_float(b"1", f64::INFINITY), None);
-        assert_eq!(add_float(b"inf", f64::NEG_INFINITY), None);
-        assert_eq!(add_float(b"1.7e308", 1.7e308), None);
+        assert_eq!(add_float(b"1", b"inf"), None);
+        assert_eq!(add_float(b"inf", b"-inf"), None);
+        assert_eq!(add_float(b"1.7e308", b"1.7e308"), None);
     }
 }

@@ -88,8 +88,9 @@ pub enum Op {
     GetEx(Expiry),
     /// Adds to an integer; answers the sum.
     Incr(i64),
-    /// Adds to a number; answers the sum.
-    IncrFloat(f64),
+    /// Adds a number, in the words of the client, which may have more digits than a float; answers the
+    /// sum.
+    IncrFloat(Blob),
     /// Adds bytes at the end; answers the length.
     Append(Blob),
     /// The length in bytes.
@@ -227,7 +228,7 @@ impl Value {
         }
     }
 
-    fn incr_float(&mut self, delta: f64) -> Reply {
+    fn incr_float(&mut self, delta: &Blob) -> Reply {
         let current = if self.present() { self.bytes() } else { Blob::new(b"0") };
         if let Err(error) = parse_float(&current) {
             return Reply::Error(error);
@@ -418,7 +419,7 @@ impl DataType for Value {
                 old
             }
             Op::Incr(delta) => self.incr(*delta),
-            Op::IncrFloat(delta) => self.incr_float(*delta),
+            Op::IncrFloat(delta) => self.incr_float(delta),
             Op::Append(bytes) => self.append(bytes),
             Op::SetRange(at, bytes) => {
                 meta.untouched = bytes.is_empty();

@@ -33,11 +33,10 @@ fn pairs(args: &Args<'_>, command: &str) -> Result<Pairs, ErrorReply> {
 }
 
 fn parse_incr_float(args: &Args<'_>) -> Result<Command, ErrorReply> {
-    let delta = args.float(3)?;
-    if !delta.is_finite() {
+    if !args.float(3)?.is_finite() {
         return Err(ErrorReply::err("value is NaN or Infinity"));
     }
-    one(args, Op::IncrFloat(args.blob(2)?, delta))
+    one(args, Op::IncrFloat(args.blob(2)?, args.blob(3)?))
 }
 
 fn parse_random(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -88,7 +87,7 @@ pub(super) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
             }
         }
         Op::Incr(field, delta) => _ = out.push(field).push_int(*delta),
-        Op::IncrFloat(field, delta) => _ = out.push(field).push_float(*delta),
+        Op::IncrFloat(field, delta) => _ = out.push(field).push(delta),
         Op::Get(field) | Op::Contains(field) | Op::ValueLen(field) => _ = out.push(field),
         Op::Random(Some((count, values))) => {
             out.push_int(*count);

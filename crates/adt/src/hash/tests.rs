@@ -19,7 +19,7 @@ pub(crate) fn samples() -> Vec<Op> {
         Op::Incr("a".into(), 0),
         Op::Incr("a".into(), 2),
         Op::Incr("b".into(), i64::MAX),
-        Op::IncrFloat("a".into(), 0.25),
+        Op::IncrFloat("a".into(), "0.25".into()),
         Op::Get("a".into()),
         Op::GetEach(fields(&["a", "b"])),
         Op::Contains("b".into()),

@@ -2,7 +2,7 @@
 
 use super::{BitRange, Expiry, Only, Op, SetReply, VALUE_BYTES_MAX, too_long};
 use crate::command::commands;
-use crate::key::{KeyOp, When, expiry_ms};
+use crate::key::{KeyOp, When, expiry_ms, invalid_expiry};
 use crate::{
     ArgBuf, Args, Blob, Command, CommandSpec, Compound, ErrorReply, Flags, Keys, Merge,
     Op as AnyOp, Plan, Reply,
@@ -26,13 +26,16 @@ fn expiry_option(args: &Args<'_>, at: usize, command: &str) -> Result<Option<Whe
         () if args.is(at, "PXAT") => (1, true),
         () => return Ok(None),
     };
-    let ms = positive_ms(args.int(at + 1)?, unit_ms, command)?;
+    let ms = positive_ms(args.int(at + 1)?, unit_ms, absolute, command)?;
     Ok(Some(if absolute { When::At(ms) } else { When::In(ms) }))
 }
 
-fn positive_ms(value: i64, unit_ms: i64, command: &str) -> Result<i64, ErrorReply> {
+fn positive_ms(value: i64, unit_ms: i64, absolute: bool, command: &str) -> Result<i64, ErrorReply> {
+    if value > 0 {
+        return expiry_ms(value, unit_ms, absolute, command);
+    }
     // Redis has the same words for a time that is not positive and for one that is too large.
-    expiry_ms(if value > 0 { value } else { i64::MAX }, unit_ms, command)
+    Err(invalid_expiry(command))
 }
 
 fn parse_set(args: &Args<'_>) -> Result<Command, ErrorReply> {
@@ -63,7 +66,7 @@ fn parse_set(args: &Args<'_>) -> Result<Command, ErrorReply> {
 }
 
 fn parse_setex(args: &Args<'_>, unit_ms: i64, command: &str) -> Result<Command, ErrorReply> {
-    let ms = positive_ms(args.int(2)?, unit_ms, command)?;
+    let ms = positive_ms(args.int(2)?, unit_ms, false, command)?;
     let expiry = Expiry::Set(When::In(ms));
     one(args, Op::Set { value: args.blob(3)?, only: Only::Always, expiry, reply: SetReply::Status })
 }
@@ -189,7 +192,7 @@ pub(super) fn encode(op: &Op, key: &[u8], out: &mut ArgBuf) {
         Op::GetEx(Expiry::Set(when)) => encode_when(*when, out.push("getex").push(key)),
         Op::GetEx(_) => out.push("getex").push(key).push("persist"),
         Op::Incr(delta) => out.push("incrby").push(key).push_int(*delta),
-        Op::IncrFloat(delta) => out.push("incrbyfloat").push(key).push_float(*delta),
+        Op::IncrFloat(delta) => out.push("incrbyfloat").push(key).push(delta),
         Op::Append(bytes) => out.push("append").push(key).push(bytes),
         Op::Len => out.push("strlen").push(key),
         Op::GetRange(start, end) => out.push("getrange").push(key).push_int(*start).push_int(*end),
@@ -272,7 +275,7 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "string";
         parse_decrby;
     ("incrbyfloat", 3, FAST_GROWS, Keys::ONE,
         "Adds to a decimal number.", "key increment", "O(1)") =>
-        |a| one(a, Op::IncrFloat(a.float(2)?));
+        |a| one(a, Op::IncrFloat(a.float(2).and_then(|_| a.blob(2))?));
     ("append", 3, FAST_GROWS, Keys::ONE,
         "Adds bytes at the end of a string.", "key value", "O(n)") =>
         |a| one(a, Op::Append(a.blob(2)?));

@@ -25,7 +25,7 @@ pub(crate) fn samples() -> Vec<Op> {
         Op::Incr(0),
         Op::Incr(3),
         Op::Incr(i64::MAX),
-        Op::IncrFloat(0.5),
+        Op::IncrFloat("0.5".into()),
         Op::Append("".into()),
         Op::Append("1".into()),
         Op::Len,
