@@ -9,7 +9,7 @@ def waiting(client):
     return client.info("clients")["blocked_clients"]
 
 
-def test_clients_are_served_in_the_order_in_which_they_can_be_seen_to_wait(make_server):
+def test_clients_are_served_in_the_order_in_which_they_are_seen_to_wait(make_server):
     server = make_server(shards=2, workers=2).start()
     with server.client() as client:
         pool = client.connection_pool

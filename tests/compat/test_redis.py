@@ -5,6 +5,7 @@ import subprocess
 import time
 
 import pytest
+import redis
 from harness import Server, free_port
 from redis_stories import FOLDER, Connection, read, tell
 
@@ -68,3 +69,90 @@ def test_the_replies_in_the_stories_are_those_of_redis(path, redis_server):
 def test_claret_says_what_redis_says(path, claret_server):
     found = differences(path, claret_server.port, "here")
     assert not found, "\n".join(found)
+
+
+# What is told about commands that Redis 7.0 tells otherwise: of which and what, with the reason.
+TOLD_OTHERWISE = {
+    # A rank comes with the score from 7.2 on.
+    ("zrank", "arity"),
+    ("zrevrank", "arity"),
+    # Redis tells the keys of the subcommands, which have but one here.
+    ("memory", "flags"),
+    ("memory", "range"),
+    ("memory", "keys"),
+    ("object", "flags"),
+    ("object", "range"),
+    ("object", "keys"),
+    # 7.2 replaces the target whatever it was.
+    ("sinterstore", "keys"),
+    # Nothing of these is carried out by EXEC.
+    ("auth", "flags"),
+    ("bgsave", "flags"),
+    ("failover", "flags"),
+    ("hello", "flags"),
+    ("multi", "flags"),
+    ("psubscribe", "flags"),
+    ("punsubscribe", "flags"),
+    ("subscribe", "flags"),
+    ("unsubscribe", "flags"),
+    ("watch", "flags"),
+    # Redis tells these of the subcommands.
+    ("pubsub", "flags"),
+    # It is answered at once here.
+    ("wait", "flags"),
+}
+FLAGS = {"write", "readonly", "denyoom", "fast", "blocking", "pubsub", "movablekeys", "no_multi"}
+
+
+def told_of_commands(port):
+    """What `COMMAND` tells of each command, as far as both servers mean the same by it."""
+
+    def pairs(flat):
+        return dict(zip(flat[::2], flat[1::2]))
+
+    def keys(specification):
+        whole = pairs(specification)
+        found = [sorted(whole["flags"])]
+        for part in (pairs(whole["begin_search"]), pairs(whole["find_keys"])):
+            found.append((part["type"], pairs(part["spec"])))
+        return found
+
+    with redis.Redis(port=port, decode_responses=True) as client:
+        client.set_response_callback("COMMAND", lambda reply, **options: reply)
+        entries = client.execute_command("COMMAND")
+    return {
+        entry[0]: {
+            "arity": entry[1],
+            "flags": set(entry[2]) & FLAGS,
+            "range": entry[3:6],
+            "keys": [keys(specification) for specification in entry[8]],
+            "subcommands": {sub[0].split("|")[1] for sub in entry[9]},
+        }
+        for entry in entries
+    }
+
+
+def test_commands_are_described_as_redis_describes_them(redis_server, claret_server):
+    theirs, ours = told_of_commands(redis_server.port), told_of_commands(claret_server.port)
+    assert len(set(theirs) & set(ours)) > 150
+    for name in set(theirs) & set(ours):
+        subcommands = theirs[name].pop("subcommands"), ours[name].pop("subcommands")
+        assert all("help" in found for found in subcommands if found) or name == "failover", name
+        for part, said in ours[name].items():
+            differs = said != theirs[name][part]
+            expected = (name, part) in TOLD_OTHERWISE
+            assert differs == expected, (name, part, said, theirs[name][part])
+
+
+def test_containers_of_subcommands_say_which_they_have(claret_server):
+    containers = {
+        name: told
+        for name, told in told_of_commands(claret_server.port).items()
+        if "help" in told["subcommands"]
+    }
+    assert len(containers) == 8
+    for name, told in containers.items():
+        with redis.Redis(port=claret_server.port, decode_responses=True) as client:
+            help_lines = client.execute_command(name, "HELP")
+        said = {line.split()[0].lower() for line in help_lines}
+        assert told["subcommands"] <= said, (name, help_lines)

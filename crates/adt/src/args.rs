@@ -41,6 +41,23 @@ impl<'a> Args<'a> {
         parse_int(self.get(index).ok_or_else(ErrorReply::syntax)?)
     }
 
+    /// Word number `index` as an integer that is not below `least`, or this error, whatever else it is.
+    pub fn at_least(
+        &self,
+        index: usize,
+        least: u64,
+        error: &'static str,
+    ) -> Result<u64, ErrorReply> {
+        let word = self.get(index).ok_or_else(ErrorReply::syntax)?;
+        let number = parse_int(word).ok().and_then(|number| u64::try_from(number).ok());
+        number.filter(|number| *number >= least).ok_or_else(|| ErrorReply::err(error))
+    }
+
+    /// Word number `index` as a count of what is to be taken.
+    pub fn count(&self, index: usize) -> Result<u64, ErrorReply> {
+        self.at_least(index, 0, "value is out of range, must be positive")
+    }
+
     /// Word number `index` as a number that is not NaN (infinities are numbers here).
     pub fn float(&self, index: usize) -> Result<f64, ErrorReply> {
         parse_float(self.get(index).ok_or_else(ErrorReply::syntax)?)

@@ -149,12 +149,10 @@ impl Keys {
                     .collect())
             }
             Self::Counted { at, also } => {
-                let count = args.int(at as usize)?;
+                let too_few = "numkeys should be greater than 0";
+                let count = args.at_least(at as usize, 1, too_few)?;
                 let first = at as usize + 1;
-                if count < 1 {
-                    return Err(ErrorReply::err("numkeys should be greater than 0"));
-                }
-                if count as usize > len.saturating_sub(first) {
+                if count > len.saturating_sub(first) as u64 {
                     return Err(ErrorReply::syntax());
                 }
                 let also = (also > 0).then_some(also as usize);
@@ -172,11 +170,7 @@ impl CommandSpec {
         } else {
             words >= self.arity.unsigned_abs() as usize
         };
-        if fits {
-            Ok(())
-        } else {
-            Err(ErrorReply::err(format!("wrong number of arguments for '{}' command", self.name)))
-        }
+        if fits { Ok(()) } else { Err(ErrorReply::arity(self.name)) }
     }
 }
 

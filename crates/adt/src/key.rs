@@ -9,7 +9,7 @@ mod tests;
 use crate::command::commands;
 use crate::{
     ArgBuf, Args, Command, CommandSpec, Compound, ErrorReply, Flags, Keys, Merge, Op, Plan, Record,
-    Reply, Value, Whole, known, types::Corrupt, types::ValueSink, types::ValueSource,
+    Reply, Value, Whole, syntax, types::Corrupt, types::ValueSink, types::ValueSource,
 };
 use std::sync::Arc;
 
@@ -294,11 +294,7 @@ fn move_record(args: &Args<'_>, keep: bool, replace: bool) -> Result<Command, Er
             return nothing(if keep { Reply::Int(0) } else { Reply::err("no such key") });
         };
         if from == to {
-            return nothing(match (keep, replace) {
-                (true, _) => Reply::err("source and destination objects are the same"),
-                (false, true) => Reply::Ok,
-                (false, false) => Reply::Int(0),
-            });
+            return nothing(if replace { Reply::Ok } else { Reply::Int(0) });
         }
         let occupied = matches!(replies.get(1), Some(Reply::Record(_)));
         if occupied && !replace {
@@ -316,32 +312,60 @@ fn move_record(args: &Args<'_>, keep: bool, replace: bool) -> Result<Command, Er
 
 fn parse_copy(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let mut replace = false;
-    for i in 3..args.len() {
+    let mut i = 3;
+    while i < args.len() {
         if args.is(i, "REPLACE") {
             replace = true;
+        } else if args.is(i, "DB") && i + 1 < args.len() {
+            // There is one database.
+            if args.int(i + 1)? != 0 {
+                return Err(ErrorReply::err("DB index is out of range"));
+            }
+            i += 1;
         } else {
             return Err(ErrorReply::syntax());
         }
+        i += 1;
+    }
+    if args.get(1) == args.get(2) {
+        return Err(ErrorReply::err("source and destination objects are the same"));
     }
     move_record(args, true, replace)
 }
 
 fn parse_object(args: &Args<'_>) -> Result<Command, ErrorReply> {
     match args.len() {
+        2 if args.is(1, "HELP") => Ok(told(syntax::help("object", OBJECT))),
         3 if args.is(1, "ENCODING") => Ok(Command::Single(args.blob(2)?, Op::Key(KeyOp::Encoding))),
-        _ => Err(known::not_built(args)
-            .unwrap_or_else(|| ErrorReply::err("only OBJECT ENCODING key is known here"))),
+        _ if args.is(1, "ENCODING") => Err(ErrorReply::arity("object|encoding")),
+        _ => Err(ErrorReply::unknown_subcommand("OBJECT", args)),
     }
 }
 
 fn parse_memory(args: &Args<'_>) -> Result<Command, ErrorReply> {
-    if args.len() >= 3 && args.is(1, "USAGE") {
-        Ok(Command::Single(args.blob(2)?, Op::Key(KeyOp::Usage)))
-    } else {
-        Err(known::not_built(args)
-            .unwrap_or_else(|| ErrorReply::err("only MEMORY USAGE key is known here")))
+    match args.len() {
+        2 if args.is(1, "HELP") => return Ok(told(syntax::help("memory", MEMORY))),
+        2 if args.is(1, "USAGE") => return Err(ErrorReply::arity("memory|usage")),
+        _ if !args.is(1, "USAGE") => return Err(ErrorReply::unknown_subcommand("MEMORY", args)),
+        3 => {}
+        // All of a value is counted, however many samples are asked for.
+        5 if args.is(3, "SAMPLES") => {
+            if args.int(4)? < 0 {
+                return Err(ErrorReply::syntax());
+            }
+        }
+        _ => return Err(ErrorReply::syntax()),
     }
+    Ok(Command::Single(args.blob(2)?, Op::Key(KeyOp::Usage)))
 }
+
+/// A command whose reply is known.
+fn told(reply: Reply) -> Command {
+    Command::Multi { ops: Vec::new(), merge: Merge::With(Arc::new(move |_| reply.clone())) }
+}
+
+const OBJECT: &str = "ENCODING key";
+const MEMORY: &str = "USAGE key [SAMPLES count]";
 
 const READ: Flags = Flags::READ.and(Flags::FAST);
 const WRITE: Flags = Flags::WRITE.and(Flags::FAST);
@@ -349,7 +373,7 @@ const EXPIRE: &str = "key time [NX | XX | GT | LT]";
 
 /// The commands of this file.
 pub const COMMANDS: &[CommandSpec] = commands! { "generic";
-    ("del", -2, WRITE, Keys::ALL,
+    ("del", -2, Flags::WRITE, Keys::ALL,
         "Removes keys.", "key [key ...]", "O(1) per key") =>
         |a| each(a, KeyOp::Del);
     ("unlink", -2, WRITE, Keys::ALL,
@@ -394,17 +418,17 @@ pub const COMMANDS: &[CommandSpec] = commands! { "generic";
     ("rename", 3, Flags::WRITE, Keys::TWO,
         "Renames a key, replacing the other.", "key newkey", "O(1) per key") =>
         |a| move_record(a, false, true);
-    ("renamenx", 3, Flags::WRITE, Keys::TWO,
+    ("renamenx", 3, WRITE, Keys::TWO,
         "Renames a key if the new name is free.", "key newkey", "O(1) per key") =>
         |a| move_record(a, false, false);
     ("copy", -3, Flags::WRITE.and(Flags::GROWS), Keys::TWO,
-        "Copies a value to another key.", "source destination [REPLACE]", "O(1) per key") =>
+        "Copies a value to another key.", "source destination [DB index] [REPLACE]", "O(1) per key") =>
         parse_copy;
     ("object", -2, READ, Keys::Range { first: 2, last: 2, step: 1 },
-        "Tells how a value is held.", "ENCODING key", "O(1) per key") =>
+        "Tells how a value is held.", OBJECT, "O(1) per key") =>
         parse_object;
     ("memory", -2, READ, Keys::Range { first: 2, last: 2, step: 1 },
-        "Tells about how much memory a value takes.", "USAGE key [SAMPLES count]", "O(1) per key") =>
+        "Tells about how much memory a value takes.", MEMORY, "O(1) per key") =>
         parse_memory;
 };
 

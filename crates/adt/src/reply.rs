@@ -3,7 +3,7 @@
 //! A reply says what it means (a set of members, a map, a score), and `wire` chooses between the
 //! RESP2 and the RESP3 form. See the Redis serialization protocol specification.
 
-use crate::{Blob, Record};
+use crate::{Args, Blob, Record};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -129,6 +129,21 @@ impl ErrorReply {
     /// The options do not fit together.
     pub fn syntax() -> Self {
         Self::err("syntax error")
+    }
+
+    /// The command, or `command|subcommand`, has another number of words.
+    pub fn arity(name: &str) -> Self {
+        Self::err(format!("wrong number of arguments for '{name}' command"))
+    }
+
+    /// The second word of a command is none of its subcommands, or one that is not built.
+    pub fn unknown_subcommand(name: &str, args: &Args<'_>) -> Self {
+        if let Some(error) = crate::known::not_built(args) {
+            return error;
+        }
+        let word = args.get(1).unwrap_or_default();
+        let shown = String::from_utf8_lossy(&word[..word.len().min(128)]);
+        Self::err(format!("unknown subcommand '{shown}'. Try {name} HELP."))
     }
 
     /// The code, without a space.

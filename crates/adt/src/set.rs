@@ -359,10 +359,7 @@ fn one(args: &Args<'_>, op: Op) -> Result<Command, ErrorReply> {
 fn parse_pop(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let count = match args.len() {
         2 => None,
-        3 => Some(
-            u64::try_from(args.int(2)?)
-                .map_err(|_| ErrorReply::err("value is out of range, must be positive"))?,
-        ),
+        3 => Some(args.count(2)?),
         _ => return Err(ErrorReply::syntax()),
     };
     one(args, Op::Pop(count))
@@ -433,8 +430,9 @@ fn parse_intercard(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let after = 2 + keys.len();
     let limit = match args.len() - after {
         0 => 0,
-        2 if args.is(after, "LIMIT") => usize::try_from(args.int(after + 1)?)
-            .map_err(|_| ErrorReply::err("LIMIT can't be negative"))?,
+        2 if args.is(after, "LIMIT") => {
+            args.at_least(after + 1, 0, "LIMIT can't be negative")? as usize
+        }
         _ => return Err(ErrorReply::syntax()),
     };
     let merge = move |replies: Vec<Reply>| match combine_sets(Algebra::Inter, &replies) {

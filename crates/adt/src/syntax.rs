@@ -6,7 +6,7 @@
 //! Redis documentation. At the top level a choice between whole forms (`GET pattern | RESETSTAT`)
 //! makes the command a container of subcommands.
 
-use crate::{ArgBuf, CommandSpec, Handler};
+use crate::{ArgBuf, CommandSpec, Handler, Reply};
 
 /// One part of a syntax.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +54,18 @@ pub fn subcommands(syntax: &str) -> Vec<(String, &str)> {
             (name.to_ascii_lowercase(), rest)
         })
         .collect()
+}
+
+/// What a container of subcommands says about itself, line by line.
+pub fn help(name: &str, syntax: &str) -> Reply {
+    let name = name.to_ascii_uppercase();
+    let mut lines = vec![format!("{name} takes one of these subcommands:")];
+    lines.extend(subcommands(syntax).into_iter().map(|(subcommand, rest)| {
+        let line = format!("{} {rest}", subcommand.to_ascii_uppercase());
+        line.trim_end().to_owned()
+    }));
+    lines.extend(["HELP".to_owned(), format!("COMMAND DOCS {name} says what they are for.")]);
+    Reply::Array(lines.into_iter().map(Reply::bulk).collect())
 }
 
 /// The alternatives at the top level.

@@ -320,20 +320,20 @@ impl Runner {
         for (name, value) in settings {
             match name.to_ascii_lowercase().as_str() {
                 "maxmemory" => {
-                    let bytes: crate::config::Bytes = value.parse()?;
+                    let no_size = |_: String| failed(name, "argument must be a memory value");
+                    let bytes: crate::config::Bytes = value.parse().map_err(no_size)?;
                     limit = Some(bytes.0);
                     shown.push(("maxmemory".to_owned(), bytes.0.to_string()));
                 }
                 "synchrony" => {
-                    let new: Mode = value.parse()?;
+                    let new: Mode = value.parse().map_err(|error: String| failed(name, &error))?;
                     mode = Some(new);
                     shown.push(("synchrony".to_owned(), new.to_string()));
                 }
                 _ => {
-                    return Err(format!(
-                        "'{name}' cannot be changed while the server runs: change the configuration \
-                         file and restart (only maxmemory and synchrony can be set)"
-                    ));
+                    let why = "can't set immutable config; change the configuration file and restart \
+                               (only maxmemory and synchrony can be set)";
+                    return Err(failed(name, why));
                 }
             }
         }
@@ -587,4 +587,9 @@ fn judge_memory(facts: &mut Facts, logs: &LogMemory) -> bool {
         tracing::info!("the logs take {logs} MiB of {most} MiB: writes are taken again");
     }
     true
+}
+
+/// Why a setting is not changed, in Redis' words.
+fn failed(name: &str, why: &str) -> String {
+    format!("CONFIG SET failed (possibly related to argument '{name}') - {why}")
 }

@@ -15,11 +15,9 @@ fn elements(args: &Args<'_>) -> Elements {
 fn parse_pop(args: &Args<'_>, end: End) -> Result<Command, ErrorReply> {
     let count = match args.len() {
         2 => None,
-        3 => match u64::try_from(args.int(2)?) {
-            Ok(count) => Some(count),
-            Err(_) => return Err(ErrorReply::err("value is out of range, must be positive")),
-        },
-        _ => return Err(ErrorReply::syntax()),
+        3 => Some(args.count(2)?),
+        _ if end == End::Left => return Err(ErrorReply::arity("lpop")),
+        _ => return Err(ErrorReply::arity("rpop")),
     };
     one(args, Op::Pop(end, count))
 }
@@ -37,8 +35,6 @@ fn parse_find(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let mut find = Find { element: args.blob(2)?, rank: 1, count: None, compare_max: 0 };
     let mut i = 3;
     while i < args.len() {
-        let natural =
-            |text: &'static str| u64::try_from(args.int(i + 1)?).map_err(|_| ErrorReply::err(text));
         if args.is(i, "RANK") {
             find.rank = args.int(i + 1)?;
             if find.rank == 0 {
@@ -48,9 +44,9 @@ fn parse_find(args: &Args<'_>) -> Result<Command, ErrorReply> {
                 ));
             }
         } else if args.is(i, "COUNT") {
-            find.count = Some(natural("COUNT can't be negative")?);
+            find.count = Some(args.at_least(i + 1, 0, "COUNT can't be negative")?);
         } else if args.is(i, "MAXLEN") {
-            find.compare_max = natural("MAXLEN can't be negative")?;
+            find.compare_max = args.at_least(i + 1, 0, "MAXLEN can't be negative")?;
         } else {
             return Err(ErrorReply::syntax());
         }
@@ -141,10 +137,10 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "list";
         "Returns the elements from a first to a last position.", "key start stop",
         "O(n) in the elements returned") =>
         |a| one(a, Op::Range(a.int(2)?, a.int(3)?));
-    ("lindex", 3, FAST_READ, Keys::ONE,
+    ("lindex", 3, READ, Keys::ONE,
         "Returns the element at a position.", "key index", "O(1)") =>
         |a| one(a, Op::At(a.int(2)?));
-    ("lset", 4, FAST_GROWS, Keys::ONE,
+    ("lset", 4, GROWS, Keys::ONE,
         "Replaces the element at a position.", "key index element", "O(1)") =>
         |a| one(a, Op::SetAt(a.int(2)?, a.blob(3)?));
     ("lrem", 4, Flags::WRITE, Keys::ONE,

@@ -36,7 +36,7 @@ impl Aggregate {
 }
 
 /// The keys after their number at word `at`, and the position of what follows them.
-pub(super) fn counted_keys(
+fn counted_keys(
     args: &Args<'_>,
     at: usize,
     too_few: &str,
@@ -49,6 +49,14 @@ pub(super) fn counted_keys(
     let count =
         usize::try_from(count).ok().filter(|c| *c <= left).ok_or_else(ErrorReply::syntax)?;
     Ok((args.iter_from(at + 1).take(count).map(Blob::new).collect(), at + 1 + count))
+}
+
+/// The keys after their number at word `at`, of which there is at least one, and the position of what
+/// follows them.
+pub(super) fn some_keys(args: &Args<'_>, at: usize) -> Result<(Vec<Blob>, usize), ErrorReply> {
+    let too_few = "numkeys should be greater than 0";
+    args.at_least(at, 1, too_few)?;
+    counted_keys(args, at, too_few)
 }
 
 /// What is combined, and how.
@@ -169,12 +177,13 @@ pub(super) fn parse_algebra(args: &Args<'_>, algebra: Algebra) -> Result<Command
 
 /// `ZINTERCARD`.
 pub(super) fn parse_intercard(args: &Args<'_>) -> Result<Command, ErrorReply> {
-    let too_few = "numkeys should be greater than 0";
+    let too_few = "at least 1 input key is needed for 'zintercard' command";
     let (keys, after) = counted_keys(args, 1, too_few)?;
     let limit = match args.len() - after {
         0 => 0,
-        2 if args.is(after, "LIMIT") => usize::try_from(args.int(after + 1)?)
-            .map_err(|_| ErrorReply::err("LIMIT can't be negative"))?,
+        2 if args.is(after, "LIMIT") => {
+            args.at_least(after + 1, 0, "LIMIT can't be negative")? as usize
+        }
         _ => return Err(ErrorReply::syntax()),
     };
     let weights = vec![1.0; keys.len()];
@@ -241,10 +250,9 @@ pub(super) fn parse_end(args: &Args<'_>, at: usize) -> Result<(bool, u64), Error
     };
     let count = match args.len() - at {
         1 => 1,
-        3 if args.is(at + 1, "COUNT") => u64::try_from(args.int(at + 2)?)
-            .ok()
-            .filter(|count| *count > 0)
-            .ok_or_else(|| ErrorReply::err("count should be greater than 0"))?,
+        3 if args.is(at + 1, "COUNT") => {
+            args.at_least(at + 2, 1, "count should be greater than 0")?
+        }
         _ => return Err(ErrorReply::syntax()),
     };
     Ok((high, count))
@@ -252,7 +260,7 @@ pub(super) fn parse_end(args: &Args<'_>, at: usize) -> Result<(bool, u64), Error
 
 /// `ZMPOP`: looks at the keys in turn and takes from the first that has members.
 pub(super) fn parse_mpop(args: &Args<'_>) -> Result<Command, ErrorReply> {
-    let (keys, after) = counted_keys(args, 1, "numkeys should be greater than 0")?;
+    let (keys, after) = some_keys(args, 1)?;
     let (high, count) = parse_end(args, after)?;
     let last = i64::try_from(count - 1).unwrap_or(i64::MAX);
     let top = Select { range: super::Range::Rank(0, last), rev: high, ..Select::ALL };

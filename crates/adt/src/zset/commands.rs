@@ -1,8 +1,8 @@
 //! The commands of sorted sets, and how operations are written as commands.
 
 use super::algebra::{
-    Algebra, counted_keys, key_and_pairs, parse_algebra, parse_end, parse_intercard, parse_mpop,
-    parse_range_store, parse_store, presence_word,
+    Algebra, key_and_pairs, parse_algebra, parse_end, parse_intercard, parse_mpop,
+    parse_range_store, parse_store, presence_word, some_keys,
 };
 use super::ranges::{By, parse_range};
 use super::{Direction, Members, Only, Op, Presence, Range, Select, positive_zero};
@@ -81,10 +81,7 @@ fn parse_incr(args: &Args<'_>) -> Result<Command, ErrorReply> {
 fn parse_pop(args: &Args<'_>, high: bool) -> Result<Command, ErrorReply> {
     let count = match args.len() {
         2 => None,
-        3 => Some(
-            u64::try_from(args.int(2)?)
-                .map_err(|_| ErrorReply::err("value is out of range, must be positive"))?,
-        ),
+        3 => Some(args.count(2)?),
         _ => return Err(ErrorReply::syntax()),
     };
     one(args, Op::Pop { high, count })
@@ -165,7 +162,7 @@ fn parse_bpop(args: &Args<'_>, high: bool) -> Result<Command, ErrorReply> {
 
 fn parse_bmpop(args: &Args<'_>) -> Result<Command, ErrorReply> {
     let timeout_ms = args.timeout_ms(1)?;
-    let (keys, after) = counted_keys(args, 2, "numkeys should be greater than 0")?;
+    let (keys, after) = some_keys(args, 2)?;
     let end = parse_end(args, after)?;
     Ok(blocking(keys.into_iter(), end, timeout_ms, wrap_pairs))
 }

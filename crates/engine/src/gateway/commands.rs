@@ -1,29 +1,48 @@
 //! Commands that no data type owns: from the name to whoever carries it out, and the short ones.
 
 use super::api::{Admin, Output, SessionId};
+use super::command_docs::CONTAINERS;
 use super::dispatch::Handled;
 use super::gather::What;
 use super::mail::Target;
 use super::session::Mode;
 use super::{Gateway, acl, command_docs, info};
 use crate::message::{Body, Now};
-use adt::{Args, CommandSpec, ErrorReply, Reply, glob, known};
+use adt::{Args, CommandSpec, ErrorReply, Reply, glob};
 
 /// The error for a subcommand that does not exist.
 pub(super) fn unknown_subcommand(args: &Args<'_>) -> ErrorReply {
-    if let Some(error) = known::not_built(args) {
-        return error;
-    }
-    let word = args.get(1).unwrap_or_default();
-    let shown = String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
     let name = String::from_utf8_lossy(args.get(0).unwrap_or_default()).to_ascii_uppercase();
-    ErrorReply::err(format!("unknown subcommand '{shown}'. Try COMMAND DOCS {name}."))
+    ErrorReply::unknown_subcommand(&name, args)
+}
+
+/// The error for a subcommand that takes words, but not these.
+pub(super) fn subcommand_syntax(args: &Args<'_>) -> ErrorReply {
+    let shown = |at| String::from_utf8_lossy(args.get(at).unwrap_or_default()).into_owned();
+    ErrorReply::err(format!(
+        "unknown subcommand or wrong number of arguments for '{}'. Try {} HELP.",
+        shown(1),
+        shown(0).to_ascii_uppercase()
+    ))
 }
 
 /// The error for a subcommand with too few or too many words.
 pub(super) fn wrong_words(container: &str, subcommand: &str) -> ErrorReply {
-    let text = format!("wrong number of arguments for '{container}|{subcommand}' command");
-    ErrorReply::err(text)
+    ErrorReply::arity(&format!("{container}|{subcommand}"))
+}
+
+/// What keeps a queued command of the session from being carried out, if that is known already.
+pub(super) fn refused_early(spec: &CommandSpec, args: &Args<'_>) -> Option<ErrorReply> {
+    if !CONTAINERS.contains(&spec.name) {
+        return None;
+    }
+    let word = args.get(1)?.to_ascii_lowercase();
+    let known = adt::syntax::subcommands(spec.syntax);
+    let is_known = word == b"help" || known.iter().any(|(name, _)| name.as_bytes() == word);
+    if !is_known {
+        return Some(unknown_subcommand(args));
+    }
+    command_docs::check_subcommand(spec, args).err()
 }
 
 impl Gateway {
@@ -50,6 +69,13 @@ impl Gateway {
         args: &Args<'_>,
         place: Option<Target>,
     ) -> Handled {
+        if CONTAINERS.contains(&spec.name) {
+            match command_docs::check_subcommand(spec, args) {
+                Ok(None) => {}
+                Ok(Some(help)) => return help.into(),
+                Err(error) => return error.into(),
+            }
+        }
         match spec.name {
             "ping" => self.ping(id, args),
             "echo" => Reply::bulk(args.get(1).unwrap_or_default()).into(),
@@ -127,7 +153,11 @@ impl Gateway {
 
     /// `WAIT`: what is answered is replicated already, and a single server has no replicas.
     fn wait(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
-        let numbers = args.int(1).and_then(|n| Ok((n, args.int(2)?)));
+        let timeout = || {
+            let error = "timeout is not an integer or out of range";
+            args.int(2).map_err(|_| ErrorReply::err(error))
+        };
+        let numbers = args.int(1).and_then(|n| Ok((n, timeout()?)));
         match numbers {
             Err(error) => error.into(),
             Ok((_, timeout)) if timeout < 0 => ErrorReply::err("timeout is negative").into(),
@@ -176,7 +206,22 @@ impl Gateway {
             }
             let text = |i| String::from_utf8_lossy(args.get(i).unwrap_or_default()).into_owned();
             let pairs = (2..args.len()).step_by(2).map(|i| (text(i).to_lowercase(), text(i + 1)));
-            return self.admin(id, Admin::ConfigSet(pairs.collect()));
+            let pairs: Vec<_> = pairs.collect();
+            let known = |name: &String| self.config.settings.iter().any(|(known, _)| known == name);
+            if let Some((name, _)) = pairs.iter().find(|(name, _)| !known(name)) {
+                let text =
+                    format!("Unknown option or number of arguments for CONFIG SET - '{name}'");
+                return ErrorReply::err(text).into();
+            }
+            let named_before = |i: &usize| pairs[..*i].iter().any(|(name, _)| *name == pairs[*i].0);
+            if let Some(twice) = (0..pairs.len()).find(named_before) {
+                let text = format!(
+                    "CONFIG SET failed (possibly related to argument '{}') - duplicate parameter",
+                    pairs[twice].0
+                );
+                return ErrorReply::err(text).into();
+            }
+            return self.admin(id, Admin::ConfigSet(pairs));
         }
         unknown_subcommand(args).into()
     }
@@ -195,6 +240,7 @@ impl Gateway {
                 Ok(reply) => reply,
                 Err(error) => error.into(),
             },
+            _ if args.is(1, "CAT") => subcommand_syntax(args).into(),
             _ => unknown_subcommand(args).into(),
         };
         reply.into()

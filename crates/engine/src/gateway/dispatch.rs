@@ -136,6 +136,10 @@ impl Gateway {
     pub(super) fn run(&mut self, id: SessionId, args: &Args<'_>) -> bool {
         let (position, spec) = match find_at(args) {
             Ok(found) => found,
+            Err(error) if args.is(0, "EXEC") => {
+                self.give_up_multi(id, &error);
+                return true;
+            }
             Err(error) => {
                 let position = session_commands::position(args.get(0).unwrap_or_default());
                 if let Some(session) = self.sessions.get_mut(id.0) {

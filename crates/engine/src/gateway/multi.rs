@@ -2,6 +2,7 @@
 //! them, over any keys of any shards.
 
 use super::api::SessionId;
+use super::commands::refused_early;
 use super::data::{key_too_long, long_key};
 use super::dispatch::Handled;
 use super::mail::{Pending, Target};
@@ -33,6 +34,10 @@ impl Gateway {
         }
         if spec.flags.has(Flags::NO_MULTI) {
             self.refuse(id, ErrorReply::err("Command not allowed inside a transaction"));
+            return true;
+        }
+        if let Some(error) = refused_early(spec, args) {
+            self.refuse(id, error);
             return true;
         }
         let step = match spec.handler {
@@ -81,6 +86,18 @@ impl Gateway {
         session.mode = Mode::Multi(Box::new(multi));
         session.refresh();
         Reply::Ok.into()
+    }
+
+    /// `EXEC` with words that it does not take: the transaction is over.
+    pub(super) fn give_up_multi(&mut self, id: SessionId, error: &ErrorReply) {
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        if matches!(session.mode, Mode::Multi(_)) {
+            session.mode = Mode::Single;
+            session.watched.clear();
+            session.refresh();
+        }
+        let text = format!("Transaction discarded because of: {}", error.text());
+        self.reply(id, ErrorReply::new("EXECABORT", text).into());
     }
 
     /// `DISCARD`.

@@ -2,7 +2,7 @@
 
 use super::Gateway;
 use super::api::{Knowledge, Question, SessionId};
-use super::commands::{unknown_subcommand, wrong_words};
+use super::commands::{subcommand_syntax, unknown_subcommand, wrong_words};
 use super::dispatch::Handled;
 use super::gather::What;
 use super::mail::Target;
@@ -74,7 +74,7 @@ impl Gateway {
                 self.ask_gateways(id, What::Subscribers(channels), question)
             }
             2 if args.is(1, "NUMPAT") => self.ask_gateways(id, What::Patterns, Question::Patterns),
-            _ if args.is(1, "CHANNELS") => wrong_words("pubsub", "channels").into(),
+            _ if args.is(1, "CHANNELS") => subcommand_syntax(args).into(),
             _ if args.is(1, "NUMPAT") => wrong_words("pubsub", "numpat").into(),
             _ => unknown_subcommand(args).into(),
         }

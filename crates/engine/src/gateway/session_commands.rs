@@ -49,7 +49,7 @@ pub static SESSION_COMMANDS: &[CommandSpec] = session_commands! {
         "Authenticates the connection.", "[username] password", "O(1), deliberately slow");
     ("client", -2, QUEUED, Keys::None,
         "Tells about connections and manages them.",
-        "GETNAME | ID | INFO | KILL <filter value [filter value ...]> | LIST [TYPE <NORMAL | \
+        "GETNAME | ID | INFO | KILL <address | filter value [filter value ...]> | LIST [TYPE <NORMAL | \
          PUBSUB>] [ID id [id ...]] | NO-EVICT <ON | OFF> | NO-TOUCH <ON | OFF> | ORDER <ON | \
          OFF> | REPLY <ON | OFF | SKIP> | REQUEST name number | SETINFO <LIB-NAME name | LIB-VER version> | \
          SETNAME name | UNBLOCK id [TIMEOUT | ERROR]",

@@ -5,17 +5,23 @@
 
 mod differences;
 mod docs;
+mod key_flags;
 mod markdown;
 
 pub use differences::differences;
 pub use docs::docs;
+use key_flags::{KeyFlags, key_flags};
 pub use markdown::markdown;
 
 use super::acl::units;
-use super::commands::unknown_subcommand;
+use super::commands::{unknown_subcommand, wrong_words};
 use super::session_commands::{all, lookup};
 use adt::syntax::{self, Part};
 use adt::{Args, CommandSpec, ErrorReply, Flags, Keys, Reply, glob};
+
+/// Commands of Redis that have others in them, known by their second word, and tell which.
+pub(super) const CONTAINERS: [&str; 8] =
+    ["acl", "client", "cluster", "command", "config", "memory", "object", "pubsub"];
 
 /// The reply of `COMMAND` and of its subcommands.
 pub fn reply(args: &Args<'_>) -> Result<Reply, ErrorReply> {
@@ -25,16 +31,37 @@ pub fn reply(args: &Args<'_>) -> Result<Reply, ErrorReply> {
         b"" if args.len() == 1 => Ok(Reply::Array(all().iter().map(|s| info(s)).collect())),
         b"count" if args.len() == 2 => Ok(Reply::Int(all().len() as i64)),
         b"info" if args.len() == 2 => Ok(Reply::Array(all().iter().map(|s| info(s)).collect())),
-        b"info" => Ok(Reply::Array(
-            names().map(|name| lookup(name).map_or(Reply::NilArray, info)).collect(),
-        )),
+        b"info" => {
+            Ok(Reply::Array(names().map(|name| lookup(name).map_or(Reply::Nil, info)).collect()))
+        }
         b"docs" if args.len() == 2 => Ok(Reply::Map(all().iter().map(|s| docs(s)).collect())),
         b"docs" => Ok(Reply::Map(names().filter_map(lookup).map(docs).collect())),
         b"list" => list(args),
         b"getkeys" => get_keys(args),
-        b"count" => Err(ErrorReply::err("wrong number of arguments for 'command|count' command")),
+        b"count" => Err(wrong_words("command", "count")),
         _ => Err(unknown_subcommand(args)),
     }
+}
+
+/// What is wrong with the subcommand that a container of them is called with, or the help that its client
+/// asks for; nothing if it is to be carried out.
+pub fn check_subcommand(spec: &CommandSpec, args: &Args<'_>) -> Result<Option<Reply>, ErrorReply> {
+    let Some(word) = args.get(1) else { return Ok(None) };
+    let known = syntax::subcommands(spec.syntax);
+    if known.is_empty() {
+        return Ok(None);
+    }
+    if args.len() == 2 && args.is(1, "HELP") {
+        return Ok(Some(syntax::help(spec.name, spec.syntax)));
+    }
+    let word = word.to_ascii_lowercase();
+    let mut forms = known.iter().filter(|(name, _)| name.as_bytes() == word).peekable();
+    let Some((name, _)) = forms.peek().copied() else { return Ok(None) };
+    let fits = |(_, rest): &(String, &str)| match 2 + words(rest) {
+        exact @ 0.. => args.len() as i64 == exact,
+        least => args.len() as i64 >= -least,
+    };
+    if forms.any(fits) { Ok(None) } else { Err(wrong_words(spec.name, name)) }
 }
 
 /// `COMMAND LIST [FILTERBY <MODULE name | ACLCAT category | PATTERN pattern>]`.
@@ -89,7 +116,10 @@ pub fn info(spec: &CommandSpec) -> Reply {
         let arity = 2 + words(rest);
         entry(spec, &format!("{}|{name}", spec.name), arity, Vec::new())
     });
-    let subcommands = subcommands.collect();
+    let mut subcommands: Vec<Reply> = subcommands.collect();
+    if CONTAINERS.contains(&spec.name) {
+        subcommands.push(entry(spec, &format!("{}|help", spec.name), 2, Vec::new()));
+    }
     entry(spec, spec.name, i64::from(spec.arity), subcommands)
 }
 
@@ -170,9 +200,8 @@ fn map(pairs: Vec<(&str, Reply)>) -> Reply {
 }
 
 fn key_specifications(spec: &CommandSpec) -> Vec<Reply> {
-    let flags: &[&'static str] =
-        if spec.flags.has(Flags::WRITE) { &["RW", "ACCESS", "UPDATE"] } else { &["RO", "ACCESS"] };
-    let specification = |begin: i16, find: &str, how: Vec<(&str, i16)>| {
+    let (flags, others) = key_flags(spec);
+    let specification = |flags: KeyFlags, begin: i16, find: &str, how: Vec<(&str, i16)>| {
         let how = how.into_iter().map(|(name, n)| (name, Reply::Int(n.into()))).collect();
         map(vec![
             ("flags", Reply::Set(flags.iter().map(|flag| Reply::Status(flag)).collect())),
@@ -186,17 +215,24 @@ fn key_specifications(spec: &CommandSpec) -> Vec<Reply> {
             ("find_keys", map(vec![("type", Reply::bulk(find)), ("spec", map(how))])),
         ])
     };
-    let range = |first: i16, last: i16, step: i16| {
+    let range = |flags: KeyFlags, first: i16, last: i16, step: i16| {
         let last = if last < 0 { last } else { last - first };
-        specification(first, "range", vec![("lastkey", last), ("keystep", step), ("limit", 0)])
+        let how = vec![("lastkey", last), ("keystep", step), ("limit", 0)];
+        specification(flags, first, "range", how)
     };
     match spec.keys {
         Keys::None => Vec::new(),
-        Keys::Range { first, last, step } => vec![range(first, last, step)],
+        Keys::Range { first, last, step } => match others {
+            None => vec![range(flags, first, last, step)],
+            Some(others) => {
+                vec![range(flags, first, first, 1), range(others, first + step, last, step)]
+            }
+        },
         Keys::Counted { at, also } => {
             let how = vec![("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
-            let counted = specification(at, "keynum", how);
-            (also > 0).then(|| range(also, also, 1)).into_iter().chain([counted]).collect()
+            let counted = specification(others.unwrap_or(flags), at, "keynum", how);
+            let target = (also > 0).then(|| range(flags, also, also, 1));
+            target.into_iter().chain([counted]).collect()
         }
     }
 }
@@ -240,7 +276,7 @@ mod tests {
     #[test]
     fn unknown_names_have_no_entry() {
         let entries = array("command info sadd nosuch");
-        assert_eq!(entries[1], Reply::NilArray);
+        assert_eq!(entries[1], Reply::Nil);
         let Reply::Array(parts) = &entries[0] else { panic!("an array") };
         assert_eq!(parts[0], Reply::bulk("sadd"));
         assert_eq!(parts[1], Reply::Int(-3));
@@ -276,6 +312,7 @@ mod tests {
             ("command getkeys sadd a", "Invalid number of arguments"),
             ("command getkeys ping", "The command has no key arguments"),
             ("command getkeys sintercard 9 a b", "Invalid arguments"),
+            ("command nonsense", "unknown subcommand 'nonsense'. Try COMMAND HELP."),
             ("command nonsense", "unknown subcommand"),
             ("command getkeysandflags get a", "'COMMAND GETKEYSANDFLAGS' is not built in Claret"),
             ("command list filterby", "syntax error"),

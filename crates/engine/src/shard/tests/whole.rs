@@ -31,7 +31,7 @@ fn with_a_flush() -> Story {
 }
 
 #[test]
-fn all_that_comes_meanwhile_waits_for_a_transaction_about_all_keys() {
+fn all_that_comes_meanwhile_waits_for_it() {
     let mut story = with_a_flush();
     story.ask(read("a", card()));
     story.ask(one("b", remove("x")));
@@ -54,7 +54,7 @@ fn all_that_comes_meanwhile_waits_for_a_transaction_about_all_keys() {
 }
 
 #[test]
-fn a_transaction_about_all_keys_is_refused_while_anything_else_is_open() {
+fn it_is_refused_while_anything_else_is_open() {
     let refused = format!("3 refused {:?}", Refusal::Frozen);
     for first in [prepare(1, &[("a", add("y"))]), lock(1, "a", card())] {
         let mut story = Story::new();
@@ -71,6 +71,21 @@ fn a_transaction_about_all_keys_is_refused_while_anything_else_is_open() {
 }
 
 #[test]
+fn whoever_is_in_its_way_is_asked_to_give_way_if_younger_or_left_alone() {
+    let mut story = Story::new();
+    story.ask(lock(1, "a", card()));
+    story.ask(lock(3, "a", card()));
+    story.seen();
+    let refused = |token| format!("{token} refused {:?}", Refusal::Frozen);
+    story.ask(prepare(2, &[("k", whole(Whole::Flush))]));
+    assert_eq!(story.seen(), ["0 wound 3".to_owned(), refused(3)]);
+    story.pass(2 * crate::limits::IDLE_HOLDER_US_MAX);
+    story.seen();
+    story.ask(prepare(2, &[("k", whole(Whole::Flush))]));
+    assert_eq!(story.seen(), ["0 wound 1".to_owned(), "0 wound 3".to_owned(), refused(4)]);
+}
+
+#[test]
 fn two_transactions_about_all_keys_do_not_wait_for_each_other() {
     let mut story = with_a_flush();
     story.ask(prepare(2, &[("k", whole(Whole::Count))]));
@@ -83,7 +98,7 @@ fn two_transactions_about_all_keys_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn whoever_waits_is_sent_away_when_the_lead_ends_and_the_next_leader_goes_on() {
+fn whoever_waits_is_sent_away_with_the_lead_and_the_next_one_goes_on() {
     let mut story = with_a_flush();
     story.ask(one("b", remove("x")));
     story.shard.step_down();

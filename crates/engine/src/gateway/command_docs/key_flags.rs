@@ -1,0 +1,46 @@
+//! What commands do with their keys, in Redis' words: the flags of the key specifications that `COMMAND`
+//! tells.
+
+use adt::{CommandSpec, Flags};
+
+/// Flags of one key specification.
+pub(super) type KeyFlags = &'static [&'static str];
+
+const READ: KeyFlags = &["RO", "access"];
+const LOOK: KeyFlags = &["RO"];
+const MAKE: KeyFlags = &["RW", "insert"];
+const TAKE: KeyFlags = &["RW", "access", "delete"];
+const CHANGE: KeyFlags = &["RW", "access", "update"];
+const WRITE: KeyFlags = &["RW", "update"];
+const CUT: KeyFlags = &["RW", "delete"];
+const REMOVE: KeyFlags = &["RM", "delete"];
+const REPLACE: KeyFlags = &["OW", "update"];
+const CREATE: KeyFlags = &["OW", "insert"];
+
+/// The flags of a command's keys: of all of them, or of the first and of the others.
+pub(super) fn key_flags(spec: &CommandSpec) -> (KeyFlags, Option<KeyFlags>) {
+    let all = match spec.name {
+        "append" | "hsetnx" | "linsert" | "lpush" | "lpushx" | "rpush" | "rpushx" | "sadd" => MAKE,
+        "blmove" | "brpoplpush" | "lmove" | "rpoplpush" | "smove" => return (TAKE, Some(MAKE)),
+        "blmpop" | "blpop" | "brpop" | "bzmpop" | "bzpopmax" | "bzpopmin" | "getdel" | "lmpop"
+        | "lpop" | "rpop" | "spop" | "zmpop" | "zpopmax" | "zpopmin" => TAKE,
+        "copy" => return (READ, Some(REPLACE)),
+        "set" => &["RW", "access", "update", "variable_flags"],
+        "del" | "unlink" => REMOVE,
+        "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "scard" | "sismember" | "strlen"
+        | "touch" | "type" | "watch" | "zcard" => LOOK,
+        "expire" | "expireat" | "hmset" | "hset" | "lset" | "persist" | "pexpire" | "pexpireat"
+        | "setrange" | "zadd" => WRITE,
+        "hdel" | "lrem" | "ltrim" | "srem" | "zrem" | "zremrangebylex" | "zremrangebyrank"
+        | "zremrangebyscore" => CUT,
+        "mset" | "psetex" | "setex" => REPLACE,
+        "msetnx" | "setnx" => CREATE,
+        "rename" => return (TAKE, Some(REPLACE)),
+        "renamenx" => return (TAKE, Some(CREATE)),
+        "sdiffstore" | "sinterstore" | "sunionstore" | "zdiffstore" | "zinterstore"
+        | "zrangestore" | "zunionstore" => return (REPLACE, Some(READ)),
+        _ if spec.flags.has(Flags::WRITE) => CHANGE,
+        _ => READ,
+    };
+    (all, None)
+}
