@@ -82,7 +82,7 @@ def test_no_command_that_both_have_is_left_out(servers):
         with Connection(server.port) as asked:
             names.append({name.lower() for _, name in asked.ask(["COMMAND", "LIST"])[1]})
     asked_for = {words[0].lower() for words, _ in COMMANDS}
-    # What concerns the server as a whole, and what answers nobody or ends the connection, has tests of
+    # What concerns the server as a whole, and what has no reply or ends the connection, has tests of
     # its own.
     elsewhere = {"acl", "asking", "auth", "bgsave", "cluster", "failover", "hello", "info"}
     elsewhere |= {"lastsave", "latency", "quit", "readonly", "readwrite", "reset", "role", "save"}

@@ -9,7 +9,7 @@ use crate::coordination::spread::Spread;
 use crate::coordination::tree::Node;
 use crate::coordination::{Ask, Password, SessionId, Zxid};
 use crate::level::Level;
-use crate::message::{Fence, GatewayId, Guard, KeyedOp, RequestId, ShardId, TxnId};
+use crate::message::{Fence, GatewayId, Guard, KeyedOp, Remembered, RequestId, ShardId, TxnId};
 use crate::pipeline::{Group, Link, Place, StreamId, Unit};
 use crate::replication::Members;
 use adt::{Blob, Corrupt, Record, Timestamp};
@@ -91,6 +91,8 @@ pub enum LogRecord {
     Flush,
     /// Unless the request took effect before, it never will (`TXN RESOLVE`).
     Resolve(RequestId),
+    /// What a request has answered that took effect before.
+    Answered(Box<Remembered>),
     /// Units of a stream have their places at this record's timestamp or later.
     Propose(Arc<Group>),
     /// Units of a stream have places that are not those of their proposals. Whoever comes between the two
@@ -159,6 +161,7 @@ impl LogRecord {
     /// What it takes to understand it.
     pub fn level(&self) -> Level {
         match self {
+            Self::Answered(_) => Level::JOINT,
             Self::Coordinate(command) if command.is_joint() => Level::JOINT,
             Self::Coordinate(command) if command.is_spread() => Level::SPREAD,
             Self::Coordinate(command) if command.quotas => Level::QUOTAS,
@@ -204,6 +207,7 @@ impl LogRecord {
             | Self::Void(_)
             | Self::Flush
             | Self::Resolve(_)
+            | Self::Answered(_)
             | Self::Propose(_)
             | Self::Place { .. }
             | Self::Settle { .. }
@@ -319,7 +323,8 @@ pub enum SnapshotPart {
         /// Commit timestamp, if decided.
         commit: Option<Timestamp>,
     },
-    /// A remembered outcome: replies are kept as their RESP2 bytes would be, by value.
+    /// A remembered outcome: replies are kept as their RESP2 bytes would be, by value. Those of
+    /// commands rather than of operations stand in one [`adt::Reply::Push`].
     Request {
         /// Client and number.
         request: RequestId,

@@ -6,6 +6,7 @@
 //! same types.
 
 mod circle;
+mod concurrency;
 pub mod coordination;
 pub mod entry;
 pub mod gateway;

@@ -126,6 +126,12 @@ pub const ENTRY_RECORDS_MAX: usize = 20_000;
 pub const REQUEST_CLIENTS_MAX: usize = 100_000;
 /// Outcomes remembered for one client.
 pub const REQUESTS_PER_CLIENT_MAX: usize = 64;
+/// The replies of a request's commands are kept in case it is repeated, up to so many bytes: they go into
+/// the log once more, unless all of them came from one shard.
+pub const REMEMBERED_BYTES_MAX: usize = 1 << 20;
+/// How often a gateway asks for the replies of a request that is repeated before they count as lost: they
+/// may be on their way.
+pub const REPEATS_ASKED_MAX: u32 = 20;
 /// Longest client name in a request number, in bytes.
 pub const REQUEST_CLIENT_BYTES_MAX: usize = 64;
 /// Transactions over several shards whose replies a shard keeps, for coordinators that have lost

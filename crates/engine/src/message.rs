@@ -3,6 +3,8 @@
 //! A gateway numbers its requests with tokens of its own; a shard answers each request exactly
 //! once under that token, and sends notices that nobody asked for as [`Notice`]s.
 
+pub use crate::concurrency::Concurrency;
+
 use crate::coordination::service::JointId;
 use crate::coordination::{Answered as Coordinated, Ask, SessionId, Told, Zxid};
 use crate::entry::Apply;
@@ -160,6 +162,15 @@ pub struct RequestId {
     pub client: Blob,
     /// Number, unique for the client.
     pub number: u64,
+}
+
+/// What a request has answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remembered {
+    /// Which.
+    pub request: RequestId,
+    /// The replies of its commands, and nil for those that are carried out afterwards.
+    pub replies: Vec<Reply>,
 }
 
 /// A condition on a record: it has not changed since it was looked at.
@@ -375,6 +386,9 @@ pub enum Body {
     /// Settles whether a request took effect, once and for all. Answer: [`Answer::Reply`] with 1 if
     /// it did; with 0 if it did not and never will.
     Resolve(RequestId),
+    /// What a request that took effect has answered, in case it is repeated. Answer: [`Answer::Reply`]
+    /// with OK.
+    Remember(Box<Remembered>),
     /// Units of a pipeline over several shards. Asked twice, they take effect once. Answer:
     /// [`Answer::Units`].
     Pipeline(Arc<Group>),
@@ -519,6 +533,16 @@ pub enum Answer {
     /// The request took effect before, under the same request number; these were its replies on
     /// this shard. Nothing was done now.
     Repeated(SmallVec<[Reply; 1]>),
+    /// The same for a vote, and for whatever has answered more than its operations did.
+    TookEffect {
+        /// When.
+        ts: Timestamp,
+        /// The replies of the commands, and nil for those that are carried out afterwards; or, if
+        /// those are not remembered, the replies of the operations on this shard.
+        replies: Vec<Reply>,
+        /// Whether they are those of the commands.
+        whole: bool,
+    },
     /// Somebody was promised before that a request with this number takes no effect.
     Voided,
     /// Whether the request took effect under its number before is not remembered any more. It does
@@ -594,7 +618,9 @@ impl Answer {
             Self::Replies(replies) | Self::Repeated(replies) | Self::Committed { replies, .. } => {
                 replies.iter_mut().for_each(shorten);
             }
-            Self::Snapshot { replies, .. } => replies.iter_mut().for_each(shorten),
+            Self::Snapshot { replies, .. } | Self::TookEffect { replies, .. } => {
+                replies.iter_mut().for_each(shorten);
+            }
             Self::Units(units) => {
                 units.iter_mut().flatten().flat_map(|(_, replies)| replies).for_each(shorten);
             }
@@ -723,62 +749,6 @@ pub enum Notice {
         /// All shards that have a part of it.
         shards: Vec<ShardId>,
     },
-}
-
-/// Which parts of the concurrency control are on: the conditions of the published study, for
-/// measurement. Everything is on by default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Concurrency {
-    /// Transactions take locks at all. Off: each operation of a transaction takes effect alone.
-    pub transactions: bool,
-    /// Locks are abstract (commuting operations share them) rather than reader/writer locks.
-    pub abstract_locks: bool,
-    /// Requests that conflict wait in phases rather than abort at once.
-    pub phases: bool,
-    /// Gateways share locks and values among their transactions.
-    pub combining: bool,
-    /// Void operations travel with the commit rather than lock early, and read-only transactions
-    /// take no locks.
-    pub deferred: bool,
-}
-
-impl Concurrency {
-    /// Everything.
-    pub const FULL: Self = Self {
-        transactions: true,
-        abstract_locks: true,
-        phases: true,
-        combining: true,
-        deferred: true,
-    };
-
-    /// The condition called `name`: `none`, `rw`, `rw+phase`, `boost`, `boost+phase`,
-    /// `boost+phase+combine` or `full`.
-    pub fn named(name: &str) -> Option<Self> {
-        let none = Self {
-            transactions: false,
-            abstract_locks: false,
-            phases: false,
-            combining: false,
-            deferred: false,
-        };
-        let rw = Self { transactions: true, ..none };
-        let boost = Self { abstract_locks: true, ..rw };
-        Some(match name {
-            "none" => none,
-            "rw" => rw,
-            "rw+phase" => Self { phases: true, ..rw },
-            "boost" => boost,
-            "boost+phase" => Self { phases: true, ..boost },
-            "boost+phase+combine" => Self { phases: true, combining: true, ..boost },
-            "full" => Self::FULL,
-            _ => return None,
-        })
-    }
-
-    /// The names that [`Concurrency::named`] knows.
-    pub const NAMES: [&'static str; 7] =
-        ["none", "rw", "rw+phase", "boost", "boost+phase", "boost+phase+combine", "full"];
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod harness;
 
+use engine::limits::REMEMBERED_BYTES_MAX;
 use harness::{Shape, World, short, talk, with_client};
 
 #[test]
@@ -194,10 +195,82 @@ fn a_request_number_takes_effect_once() {
          INCR n => QUEUED
          TXN COMMIT => [4]",
     );
-    talk(&mut world, a, "CLIENT REQUEST me 3 => OK\nTXN BEGIN BLIND => OK\nINCR n => QUEUED");
+    talk(
+        &mut world,
+        a,
+        "CLIENT REQUEST me 3 => OK
+         TXN BEGIN BLIND => OK
+         INCR n => QUEUED
+         TXN COMMIT => [4]
+         GET n => 4",
+    );
+}
+
+#[test]
+fn a_repeated_request_of_any_form_answers_what_it_answered() {
+    let (mut world, a) = with_client("SET x X => OK\nSADD s 1 2 => 2\nRPUSH l 1 2 => 2");
+    let forms = [
+        "MULTI => OK
+         INCR a => QUEUED
+         ECHO e => QUEUED
+         INCR b => QUEUED
+         EXEC => [1 e 1]",
+        "RENAME x y => OK",
+        "SUNIONSTORE d s t => 2",
+        "MULTI => OK
+         SUNIONSTORE t s => QUEUED
+         INCR b => QUEUED
+         LMOVE l m LEFT RIGHT => QUEUED
+         EXEC => [2 2 1]",
+        "TXN BEGIN BLIND => OK
+         INCR a => QUEUED
+         INCR b => QUEUED
+         TXN COMMIT => [2 3]",
+        "RENAME x y => !ERR no such key",
+        "MSET a 7 b 8 => OK",
+    ];
+    for (number, form) in forms.iter().enumerate() {
+        for _ in 0..3 {
+            talk(&mut world, a, &format!("CLIENT REQUEST me {number} => OK\n{form}"));
+        }
+    }
+    talk(&mut world, a, "MGET a b y => [7 8 X]\nLRANGE l 0 -1 => [2]\nSMEMBERS d => [1 2]");
+}
+
+#[test]
+fn a_transaction_that_was_told_values_says_that_they_are_not_those_of_then() {
+    let (mut world, a) = with_client(
+        "CLIENT REQUEST me 1 => OK
+         TXN BEGIN => OK
+         INCR a => 1
+         INCR b => 1
+         TXN COMMIT => []
+         CLIENT REQUEST me 1 => OK
+         TXN BEGIN => OK
+         INCR a => 2",
+    );
     let reply = short(&world.call(a, "TXN COMMIT"));
-    assert!(reply == "[4]" || reply.starts_with("!REPEATED"), "{reply}");
-    talk(&mut world, a, "GET n => 4");
+    let told = "!REPEATED this request number took effect before, at ";
+    assert!(reply.starts_with(told) && reply.contains("answered is not"), "{reply}");
+    talk(&mut world, a, "MGET a b => [1 1]");
+}
+
+#[test]
+fn replies_that_are_too_long_to_be_kept_are_said_to_be_lost() {
+    // What a reply takes besides its bytes is less than this.
+    for (bytes, kept) in [(REMEMBERED_BYTES_MAX - 1024, true), (REMEMBERED_BYTES_MAX, false)] {
+        let (mut world, a) = with_client("SET b 0 => OK");
+        world.call(a, &format!("SET a {}", "x".repeat(bytes)));
+        let replies = [(), ()].map(|()| {
+            let begin = "CLIENT REQUEST me 1 => OK\nMULTI => OK\nGET a => QUEUED\nINCR b => QUEUED";
+            talk(&mut world, a, begin);
+            short(&world.call(a, "EXEC"))
+        });
+        assert!(replies[0].ends_with(" 1]"));
+        assert_eq!(replies[0] == replies[1], kept);
+        assert!(kept || replies[1].contains("REPEATED this request number took effect before"));
+        talk(&mut world, a, "GET b => 1");
+    }
 }
 
 #[test]

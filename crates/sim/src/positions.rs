@@ -83,6 +83,7 @@ fn positions(disk: &Disk) -> Result<BTreeMap<Vec<u8>, Position>, String> {
                 | LogRecord::Flush
                 | LogRecord::Split { .. }
                 | LogRecord::Resolve(_)
+                | LogRecord::Answered(_)
                 | LogRecord::Coordinate(_) => {}
             }
         }

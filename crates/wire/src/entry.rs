@@ -7,6 +7,7 @@
 
 use crate::bytes::{Form, Reader, put_option, put_u16, put_u64};
 use crate::peer::coordination::{get_command, get_spread_command, put_command, put_spread_command};
+use crate::saved::{put_replies, read_replies};
 use crate::snapshot::SnapshotFormat;
 use crate::stream::{
     put_asking, put_group, put_link, put_links, put_places, put_stream, read_asking, read_chained,
@@ -18,7 +19,8 @@ use engine::entry::{Apply, Entry, EntryCodec, LogRecord, Prepare, SnapshotCodec,
 use engine::level::Level;
 use engine::limits::ENTRY_RECORDS_MAX;
 use engine::message::{
-    Age, Fence, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId, Version,
+    Age, Fence, GatewayId, Guard, KeyedOp, MachineId, Remembered, RequestId, ShardId, TxnId,
+    Version,
 };
 use engine::pipeline::{Place, StreamId};
 use smallvec::SmallVec;
@@ -70,6 +72,7 @@ const OUTLIVE: u8 = 18;
 const COORDINATE_IN_QUOTAS: u8 = 19;
 const COORDINATE_SPREAD: u8 = 20;
 const PROPOSE_ASKING: u8 = 21;
+const ANSWERED: u8 = 22;
 
 const HAS_REQUEST: u8 = 1;
 const HAS_GUARDS: u8 = 2;
@@ -195,6 +198,10 @@ fn put_record(record: &LogRecord, words: &mut Words, out: &mut Vec<u8>) {
             out.push(RESOLVE);
             put_request_in(words.form, request, out);
         }
+        LogRecord::Answered(told) => {
+            out.push(ANSWERED);
+            put_remembered(words.form, told, out);
+        }
         LogRecord::Propose(group) if group.has_asks() => {
             out.push(PROPOSE_ASKING);
             put_asking(group, words, out);
@@ -275,6 +282,9 @@ fn read_record(
         VOID if version != VERSION_ALONE => LogRecord::Void(read_txn(reader, version)?),
         FLUSH => LogRecord::Flush,
         RESOLVE => LogRecord::Resolve(read_request(reader)?),
+        ANSWERED if version >= VERSION_JOINT => {
+            LogRecord::Answered(Box::new(read_remembered(reader)?))
+        }
         SPLIT if version != VERSION_ALONE => LogRecord::Split {
             child: ShardId(reader.u16()?),
             first: reader.u16()?,
@@ -545,6 +555,22 @@ fn put_request_in(form: Form, request: &RequestId, out: &mut Vec<u8>) {
 
 pub(crate) fn read_request(reader: &mut Reader<'_>) -> Result<RequestId, Corrupt> {
     Ok(RequestId { client: reader.word()?.into(), number: reader.u64()? })
+}
+
+pub(crate) fn put_remembered(form: Form, told: &Remembered, out: &mut Vec<u8>) {
+    put_request_in(form, &told.request, out);
+    // Replies have numbers of one length, whatever those around them have.
+    let mut replies = Vec::new();
+    put_replies(&told.replies, &mut replies);
+    form.put_word(&replies, out);
+}
+
+pub(crate) fn read_remembered(reader: &mut Reader<'_>) -> Result<Remembered, Corrupt> {
+    let request = read_request(reader)?;
+    let mut inner = Reader::new(reader.word()?);
+    let replies = read_replies(&mut inner)?;
+    inner.finish()?;
+    Ok(Remembered { request, replies })
 }
 
 pub(crate) fn put_txn(txn: TxnId, out: &mut Vec<u8>) {

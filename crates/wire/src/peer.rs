@@ -102,7 +102,7 @@ pub enum Fault {
 /// What becomes of a request or an answer that cannot be read.
 #[derive(Debug)]
 pub enum Instead {
-    /// Whoever asked is told this.
+    /// The gateway that asked is told this.
     Back(Box<Response>),
     /// This stands for the answer.
     Here(Box<Response>),
@@ -227,7 +227,7 @@ fn instead(payload: &[u8]) -> Result<Instead, Corrupt> {
         REQUEST | REQUEST_AFTER => {
             read_shard_term(&mut reader)?;
             let (gateway, token) = (read_gateway(&mut reader)?, Token(reader.u64()?));
-            // Nobody waits for an answer to what has no token.
+            // No answer is expected to what has no token.
             if token == Token::default() {
                 return Err(Corrupt);
             }

@@ -231,6 +231,23 @@ pub(crate) fn read_reply(reader: &mut Reader<'_>, depth: usize) -> Result<Reply,
     })
 }
 
+pub(crate) fn put_replies(replies: &[Reply], out: &mut Vec<u8>) {
+    put_count(replies.len(), out);
+    for reply in replies {
+        put_reply(reply, out);
+    }
+}
+
+pub(crate) fn read_replies<C: Default + Extend<Reply>>(
+    reader: &mut Reader<'_>,
+) -> Result<C, Corrupt> {
+    let mut replies = C::default();
+    for _ in 0..reader.count(1)? {
+        replies.extend([read_reply(reader, 0)?]);
+    }
+    Ok(replies)
+}
+
 fn read_items(reader: &mut Reader<'_>, depth: usize) -> Result<Vec<Reply>, Corrupt> {
     let mut items = Vec::new();
     for _ in 0..reader.count(1)? {

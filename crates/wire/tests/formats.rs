@@ -15,7 +15,8 @@ use engine::entry::{
 };
 use engine::level::Level;
 use engine::message::{
-    Age, Fence, GatewayId, Guard, KeyedOp, MachineId, RequestId, ShardId, TxnId, Version,
+    Age, Fence, GatewayId, Guard, KeyedOp, MachineId, Remembered, RequestId, ShardId, TxnId,
+    Version,
 };
 use engine::pipeline::{StreamId, Unit};
 use engine::replication::Members;
@@ -378,6 +379,19 @@ fn what_is_sent_ahead_to_shards_of_a_tree_takes_a_version_that_earlier_builds_re
     let parts: Vec<SnapshotPart> = group.units.iter().map(part).collect();
     let bytes: Vec<u8> = parts.iter().flat_map(framed).collect();
     assert_parts(&bytes, parts);
+}
+
+#[test]
+fn what_a_request_has_answered_takes_a_version_that_earlier_builds_refuse() {
+    let replies = vec![Reply::Array(vec![Reply::Int(1)]), Reply::Nil];
+    let told = Box::new(Remembered { request: request(), replies });
+    let mut entry = entry_of_chains();
+    entry.records.push(LogRecord::Answered(told));
+    let bytes = encoded(&entry);
+    assert_eq!(EntryFormat.decode(&bytes), Ok(entry));
+    assert_eq!(level_of(&bytes), Level::JOINT);
+    let older = [&[9], &bytes[1..]].concat();
+    assert_eq!(EntryFormat.decode(&older), Err(Corrupt));
 }
 
 /// A `multi` over two shards.

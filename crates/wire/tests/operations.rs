@@ -14,7 +14,7 @@ use engine::node::Parcel;
 use smallvec::smallvec;
 use wire::peer::PeerFormat;
 
-/// When a record has changed is not told: whoever takes it over changes it then.
+/// When a record has changed is not told: the shard that takes it over sets the time.
 const CTX: Ctx = Ctx { now_ms: 1_700_000_000_000, ts: Timestamp::ZERO, seed: 7 };
 
 /// What is wrong with a parcel that does not read back, if it does not.

@@ -17,7 +17,8 @@ use engine::entry::Apply;
 use engine::level::Level;
 use engine::limits::PEER_FRAME_BYTES_MAX;
 use engine::message::{
-    Answer, Body, Fence, MachineId, Notice, Refusal, Request, Response, ShardId, Token,
+    Answer, Body, Fence, MachineId, Notice, Refusal, Remembered, Request, RequestId, Response,
+    ShardId, Token,
 };
 use engine::node::Parcel;
 use hex::unhex;
@@ -177,6 +178,16 @@ fn about_locks() -> Vec<Parcel> {
     bodies.map(asked).chain(told.map(answered)).collect()
 }
 
+/// The same about requests that are repeated.
+fn about_requests() -> Vec<Parcel> {
+    let request = RequestId { client: Blob::from("c"), number: 7 };
+    let replies = || vec![Reply::Int(1), Reply::Nil];
+    let told = Remembered { request, replies: replies() };
+    let answer = |whole| Answer::TookEffect { ts: adt::Timestamp(9), replies: replies(), whole };
+    let answers = [answer(true), answer(false)].map(answered);
+    [asked(Body::Remember(Box::new(told)))].into_iter().chain(answers).collect()
+}
+
 #[test]
 fn what_waits_for_its_turn_is_one_operation_or_a_section() {
     for (ops, fits) in [
@@ -192,7 +203,7 @@ fn what_waits_for_its_turn_is_one_operation_or_a_section() {
 
 #[test]
 fn what_is_said_about_sessions_reads_back() {
-    for parcel in about_sessions().into_iter().chain(about_locks()) {
+    for parcel in about_sessions().into_iter().chain(about_locks()).chain(about_requests()) {
         let bytes = encoded(&parcel);
         let (found, len) = decoded(&bytes).unwrap().unwrap();
         assert_eq!(format!("{found:?}"), format!("{parcel:?}"));
@@ -384,7 +395,7 @@ fn an_answer_that_cannot_be_read_leaves_its_request_without_a_result() {
 }
 
 #[test]
-fn what_nobody_waits_for_and_cannot_be_read_ends_the_connection() {
+fn what_has_no_answer_and_cannot_be_read_ends_the_connection() {
     let told = Parcel::Request {
         shard: ShardId(7),
         term: 4,

@@ -1,5 +1,5 @@
 //! The core looks at every kind of message: an arm that drops whatever is left would drop a kind that
-//! is added later, and whoever waits for an answer would wait for ever.
+//! is added later, and a request of that kind would never be answered.
 
 use super::Tree;
 use super::source::{code_only, without_tests};
@@ -62,18 +62,34 @@ mod tests {
 
     #[test]
     fn an_arm_that_drops_kinds_of_messages_is_found() {
-        let dropping = "fn f(body: Body) {\n    match body {\n        Body::Stats => {\n            a();\n        \
-                        }\n        _ => {}\n    }\n}\n";
-        let others = "fn f(n: u8) {\n    let all = [Body::Stats];\n    match n {\n        1 => {}\n        \
-                      _ => {}\n    }\n}\n";
-        let named = "fn f(body: Body) {\n    match body {\n        Body::Stats => a(),\n        Body::Count => {}\n    \
-                     }\n}\n";
+        let function = |lines: &[&str]| format!("fn f() {{\n{}\n}}\n", lines.join("\n"));
+        let dropping = function(&[
+            "    match body {",
+            "        Body::Stats => {",
+            "            a();",
+            "        }",
+            "        _ => {}",
+            "    }",
+        ]);
+        let others = function(&[
+            "    let all = [Body::Stats];",
+            "    match n {",
+            "        1 => {}",
+            "        _ => {}",
+            "    }",
+        ]);
+        let named = function(&[
+            "    match body {",
+            "        Body::Stats => a(),",
+            "        Body::Count => {}",
+            "    }",
+        ]);
         let tree = Tree::of(&[
-            ("crates/engine/src/a.rs", dropping),
-            ("crates/engine/src/b.rs", others),
-            ("crates/engine/src/c.rs", named),
-            ("crates/engine/src/tests.rs", dropping),
-            ("crates/server/src/d.rs", dropping),
+            ("crates/engine/src/a.rs", &dropping),
+            ("crates/engine/src/b.rs", &others),
+            ("crates/engine/src/c.rs", &named),
+            ("crates/engine/src/tests.rs", &dropping),
+            ("crates/server/src/d.rs", &dropping),
         ]);
         assert_eq!(
             no_kind_is_dropped(&tree),

@@ -240,6 +240,7 @@ impl Gateway {
             // No access is answered so: without its reply the transaction cannot go on.
             Answer::Committed { .. }
             | Answer::Repeated(_)
+            | Answer::TookEffect { .. }
             | Answer::Voided
             | Answer::Forgotten
             | Answer::GuardFailed

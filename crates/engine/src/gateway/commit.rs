@@ -8,9 +8,8 @@ use super::work::{Finish, Outcome, Step, missing};
 use super::{Gateway, Job};
 use crate::entry::{Apply, Prepare};
 use crate::limits::{DECIDE_US_MAX, REQUESTS_PER_CLIENT_MAX};
-use crate::message::{Answer, Body, Fate, Refusal, ShardId};
-use crate::slot::slot;
-use adt::{ErrorReply, Reply, Timestamp};
+use crate::message::{Answer, Body, Fate, Refusal, RequestId, ShardId};
+use adt::{Blob, ErrorReply, Reply, Timestamp};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 
@@ -24,27 +23,29 @@ fn parts(txn: &Txn, shard_of: impl Fn(&[u8]) -> ShardId) -> BTreeMap<ShardId, Ap
         parts.entry(shard_of(&guard.key)).or_default().guards.push(guard.clone());
     }
     if let Some(request) = &txn.request {
-        // A program's outcome is remembered at its first shard. What an interactive transaction
-        // touches may differ from try to try, so the name of the client decides. Of the shards of
-        // a program the one with the smallest slot: a retry finds it, or what came out of it.
-        let interactive = matches!(txn.role, Role::Interactive { .. });
-        let keys = txn.work.ops.iter().map(|(key, _)| key);
-        let keys = keys.chain(txn.guards.iter().map(|guard| &guard.key));
-        let first = keys.min_by_key(|key| slot(key)).filter(|_| !interactive);
-        let home = shard_of(first.unwrap_or(&request.client));
+        let home = shard_of(home_key(txn, request));
         parts.entry(home).or_default().request = Some(request.clone());
     }
     parts
 }
 
-/// Whether the replies that a shard remembers are all that the transaction's reply is made of.
-fn is_whole(txn: &Txn, replies: &[Reply]) -> bool {
-    let direct = match &txn.role {
+/// The key that decides where the outcome of a request is remembered. What an interactive transaction
+/// touches may differ from try to try, and what a program writes may depend on what it reads, so it is
+/// the name of the client, or the first of the keys that the words name: a retry finds it.
+pub(super) fn home_key<'t>(txn: &'t Txn, request: &'t RequestId) -> &'t Blob {
+    let interactive = matches!(txn.role, Role::Interactive { .. });
+    txn.home.as_ref().filter(|_| !interactive).unwrap_or(&request.client)
+}
+
+/// Whether its reply is made of the replies of its operations and of nothing else: what it does is known
+/// before anything is read.
+pub(super) fn is_direct(txn: &Txn, outcomes: &[Outcome]) -> bool {
+    match &txn.role {
         Role::Program { steps, .. } => steps.iter().all(Step::is_direct),
-        Role::Interactive { .. } => true,
-    };
-    let participants = txn.touched.iter().filter(|t| t.prepared).count();
-    direct && participants == 1 && replies.len() == txn.work.ops.len()
+        Role::Interactive { blind, .. } => {
+            *blind && !outcomes.iter().any(|outcome| matches!(outcome, Outcome::Fixed(_)))
+        }
+    }
 }
 
 /// The error for a request whose number was given up.
@@ -91,6 +92,7 @@ impl Gateway {
             return self.committed(job, commit);
         }
         txn.stage = Stage::Preparing;
+        txn.whole_there = parts.len() == 1 && is_direct(txn, &txn.work.outcomes);
         txn.left = parts.len();
         let participants: SmallVec<[ShardId; 4]> = parts.keys().copied().collect();
         txn.homes = txn.work.ops.iter().map(|(key, _)| mail.shard_of(key)).collect();
@@ -129,22 +131,13 @@ impl Gateway {
                     self.all_voted(job);
                 }
             }
-            Answer::Unknown if txn.touched.iter().filter(|t| t.prepared).count() > 1 => {
-                self.ask_fate(job, shard);
-            }
-            Answer::Unknown => self.end_without_effect(job, super::ways::indefinite().into()),
             Answer::Fate(Fate::Void) => {
                 txn.stage = Stage::Running;
                 self.abort(job, Cause::Refused(Refusal::LocksLost));
             }
             Answer::Committed { replies, ts } => self.committed_there(job, shard, replies, ts),
-            Answer::Repeated(replies) if is_whole(txn, &replies) => {
-                self.committed_there(job, shard, replies, Timestamp::ZERO);
-            }
-            Answer::Repeated(_) => {
-                let text = "this request number took effect before; its reply is not kept, since \
-                            it came from several shards or depended on what was read then";
-                self.end_without_effect(job, ErrorReply::new("REPEATED", text).into());
+            Answer::TookEffect { ts, replies, whole } => {
+                self.repeats(job, ts, replies, whole);
             }
             Answer::Voided => self.end_without_effect(job, voided().into()),
             Answer::Forgotten => self.end_without_effect(job, forgotten().into()),
@@ -158,9 +151,11 @@ impl Gateway {
                 let cause = if cancelled { Cause::Wounded } else { Cause::Refused(refusal) };
                 self.abort(job, cause);
             }
-            // No vote: what the participant knows is asked for.
-            Answer::Reply(_)
+            // It is not known how it has voted, or this is no vote.
+            Answer::Unknown
+            | Answer::Reply(_)
             | Answer::Replies(_)
+            | Answer::Repeated(_)
             | Answer::Fenced
             | Answer::Snapshot { .. }
             | Answer::Locked { .. }
@@ -171,7 +166,7 @@ impl Gateway {
             | Answer::CarriedOut
             | Answer::NotTaken(_)
             | Answer::Unread
-            | Answer::Notice(_) => self.ask_fate(job, shard),
+            | Answer::Notice(_) => self.vote_lost(job, shard),
         }
     }
 
@@ -186,6 +181,16 @@ impl Gateway {
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
         txn.answers.push((shard, replies));
         self.committed(job, ts);
+    }
+
+    /// How a participant has voted is not known. Where others vote as well it can still be settled.
+    fn vote_lost(&mut self, job: u64, shard: ShardId) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        if txn.touched.iter().filter(|t| t.prepared).count() > 1 {
+            self.ask_fate(job, shard);
+        } else {
+            self.end_without_effect(job, super::ways::indefinite().into());
+        }
     }
 
     /// It is not known whether a participant has prepared the transaction: it says so for good.
@@ -244,6 +249,7 @@ impl Gateway {
             Answer::Reply(_)
             | Answer::Committed { .. }
             | Answer::Repeated(_)
+            | Answer::TookEffect { .. }
             | Answer::Voided
             | Answer::Forgotten
             | Answer::GuardFailed
@@ -302,12 +308,14 @@ impl Gateway {
             return self.complete(*target, reread, replies.into_iter());
         }
         let finish = Finish { outcomes, form: txn.form };
+        let items = finish.items(replies.into_iter());
+        self.remember(&txn, &items);
         match txn.role {
-            Role::Program { target, .. } => self.complete(target, &finish, replies.into_iter()),
+            Role::Program { target, .. } => self.complete_with(target, &finish, items),
             Role::Interactive { commit, .. } => {
                 self.leave_transaction(&txn, true);
                 if let Some(target) = commit {
-                    self.complete(target, &finish, replies.into_iter());
+                    self.complete_with(target, &finish, items);
                 }
             }
         }

@@ -323,6 +323,16 @@ impl Gateway {
         replies: impl Iterator<Item = Reply>,
     ) {
         let items = finish.items(replies);
+        self.complete_with(target, finish, items);
+    }
+
+    /// Makes the reply of a program from those of its commands.
+    pub(super) fn complete_with(
+        &mut self,
+        target: Target,
+        finish: &Finish,
+        items: Vec<Option<Reply>>,
+    ) {
         if items.iter().all(Option::is_some) {
             let reply = finish.reply(items);
             return self.finish(target, reply);

@@ -155,6 +155,7 @@ impl Gateway {
             | Answer::Replies(_)
             | Answer::Committed { .. }
             | Answer::Repeated(_)
+            | Answer::TookEffect { .. }
             | Answer::Voided
             | Answer::Forgotten
             | Answer::GuardFailed

@@ -86,6 +86,8 @@ pub(super) enum Pending {
     Joint { job: u64, shard: ShardId },
     /// The map is to say that a split is done.
     SplitDone,
+    /// What a request has answered is to be remembered.
+    Remembered,
 }
 
 impl Pending {

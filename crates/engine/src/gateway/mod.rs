@@ -41,6 +41,7 @@ mod publish;
 pub mod pubsub;
 mod readonly;
 mod recover;
+mod repeated;
 mod reply;
 mod rerouting;
 mod response;

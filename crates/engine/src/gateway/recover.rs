@@ -61,6 +61,7 @@ impl Gateway {
             | Answer::Replies(_)
             | Answer::Committed { .. }
             | Answer::Repeated(_)
+            | Answer::TookEffect { .. }
             | Answer::Voided
             | Answer::Forgotten
             | Answer::GuardFailed

@@ -186,7 +186,8 @@ impl Gateway {
             | Pending::Spread
             | Pending::Ending { .. }
             | Pending::Joint { .. }
-            | Pending::SplitDone => return,
+            | Pending::SplitDone
+            | Pending::Remembered => return,
         };
         let Some((first, ..)) = parts.first() else { return };
         let first = *first;
@@ -242,6 +243,7 @@ impl Gateway {
             | Body::RandomKey
             | Body::EndStream { .. }
             | Body::Stats
+            | Body::Remember(_)
             | Body::Transfer { .. }
             | Body::Coordinate(_)
             | Body::Cut { .. } => {}
@@ -287,7 +289,8 @@ impl Gateway {
                 | Pending::Spread
                 | Pending::Ending { .. }
                 | Pending::Joint { .. }
-                | Pending::SplitDone,
+                | Pending::SplitDone
+                | Pending::Remembered,
             )
             | None => return,
         };

@@ -49,6 +49,9 @@ impl Gateway {
                     Answer::Snapshot { replies, .. } => {
                         self.complete(target, &finish, replies.into_iter());
                     }
+                    Answer::TookEffect { ts, replies, whole: true } => {
+                        self.answer_again(target, &finish, ts, replies);
+                    }
                     Answer::GuardFailed => {
                         self.mail.stats.guard_failures += 1;
                         self.finish(target, Reply::NilArray);
@@ -85,7 +88,7 @@ impl Gateway {
             Pending::Ending { job } => self.end_went_on(job, answer),
             Pending::Joint { job, shard } => self.joint_answered(job, shard, answer),
             Pending::SplitDone => self.telling_split = false,
-            Pending::Wait { .. } => {}
+            Pending::Wait { .. } | Pending::Remembered => {}
         }
     }
 
@@ -213,7 +216,8 @@ impl Gateway {
                     | Pending::Spread
                     | Pending::Ending { .. }
                     | Pending::Joint { .. }
-                    | Pending::SplitDone,
+                    | Pending::SplitDone
+                    | Pending::Remembered,
                 )
                 | None => {}
             },
@@ -250,6 +254,7 @@ pub(super) fn unexpected(answer: &Answer) -> Reply {
         Answer::Refused(Refusal::Unread) => super::unread::request_error().into(),
         Answer::Unread => super::unread::answer_error().into(),
         Answer::Unknown => super::ways::indefinite().into(),
+        Answer::TookEffect { ts, .. } => super::repeated::lost(*ts).into(),
         Answer::Fenced => super::fence::fenced().into(),
         Answer::Voided => super::commit::voided().into(),
         Answer::Forgotten => super::commit::forgotten().into(),

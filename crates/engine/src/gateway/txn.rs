@@ -36,6 +36,14 @@ pub(super) struct Txn {
     pub form: Form,
     pub guards: Vec<Guard>,
     pub request: Option<RequestId>,
+    /// Of the keys that a program names the one with the smallest slot: the outcome is remembered there.
+    pub home: Option<Blob>,
+    /// The replies of its operations on that shard are all that its reply is made of.
+    pub whole_there: bool,
+    /// How often it was asked what the request has answered that it repeats.
+    pub asked_again: u32,
+    /// It has turned out to have taken effect before.
+    pub repeats: bool,
     pub calls: Slab<Call>,
     pub touched: SmallVec<[Touched; 4]>,
     /// Requests that are not answered yet.
@@ -118,6 +126,8 @@ pub(super) enum Cause {
     Refused(Refusal),
     /// What it had read has changed.
     Changed,
+    /// It repeats a request whose replies may be on their way to where they are remembered.
+    Repeats,
     /// One of its commands was refused, and it was blind.
     Discarded,
     /// Nobody leads a shard that it needs.
@@ -133,7 +143,7 @@ impl Cause {
     /// Whether it passes by itself: a shard stands still for a moment only, and the oldest is not
     /// wounded for ever.
     fn passes(self) -> bool {
-        matches!(self, Self::Wounded | Self::Refused(Refusal::Frozen))
+        matches!(self, Self::Wounded | Self::Repeats | Self::Refused(Refusal::Frozen))
     }
 
     /// Whether another attempt would only make it worse, or end like this one.
@@ -158,6 +168,7 @@ impl Cause {
             Self::Refused(Refusal::Frozen) => "a backup begins just now".into(),
             Self::Refused(Refusal::Moved) => "what it needs goes to a new shard just now".into(),
             Self::Changed => "what it had read was changed".into(),
+            Self::Repeats => "it repeats a request that is not over".into(),
             Self::Discarded => return discarded(),
             Self::Unled(unled) => return unled.error(),
             Self::Refused(Refusal::Busy) => {
@@ -183,6 +194,10 @@ impl Txn {
             form: Form::Array,
             guards: Vec::new(),
             request: None,
+            home: None,
+            whole_there: false,
+            asked_again: 0,
+            repeats: false,
             calls: Slab::default(),
             touched: SmallVec::new(),
             tokens: SmallVec::new(),
@@ -288,12 +303,14 @@ impl Gateway {
     pub(super) fn begin_txn(&mut self, program: Program, reread: Option<Finish>) {
         let id = TxnId { age: self.new_age(), attempt: 0 };
         let Program { target, steps, form, guards, request, .. } = program;
+        let home = request.as_ref().and_then(|_| super::repeated::home_of_steps(&steps));
         let role = Role::Program { target, steps, next: 0, reads: reread.is_some() };
         let mut txn = Txn::new(id, target.session, role);
         txn.reread = reread;
         txn.form = form;
         txn.guards = guards;
         txn.request = request;
+        txn.home = home;
         let job = self.add_txn(txn);
         self.advance(job);
     }
@@ -314,6 +331,7 @@ impl Gateway {
         txn.work.ops = ops;
         txn.work.outcomes = finish.outcomes;
         txn.guards = guards;
+        txn.home = request.as_ref().and_then(|_| super::repeated::home_of(&txn.work.ops));
         txn.request = request;
         let job = self.add_txn(txn);
         self.commit(job);

@@ -56,7 +56,7 @@ impl Gateway {
                 _,
             ) => refused,
             (Pending::Vote { .. }, What::Answer) => Answer::Unknown,
-            // It is decided: whoever has not heard of it asks.
+            // It is decided: a participant that has not heard of it asks.
             (Pending::Execution { .. }, _) => Answer::CarriedOut,
             (
                 Pending::Cut { .. }
@@ -66,7 +66,8 @@ impl Gateway {
                 | Pending::Spread
                 | Pending::Ending { .. }
                 | Pending::Joint { .. }
-                | Pending::SplitDone,
+                | Pending::SplitDone
+                | Pending::Remembered,
                 _,
             ) => Answer::Unknown,
             (

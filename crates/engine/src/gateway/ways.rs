@@ -76,7 +76,7 @@ pub(super) struct Ways {
 /// What to ask again, if the answer to a request should get lost.
 fn again(body: &Body) -> Option<Box<Body>> {
     let harmless = match body {
-        Body::Inquire { .. } | Body::Resolve(_) | Body::Transfer { .. } => true,
+        Body::Inquire { .. } | Body::Resolve(_) | Body::Remember(_) | Body::Transfer { .. } => true,
         Body::Pipeline(_) => true,
         Body::Await { apply, .. } if !apply.writes() => true,
         // The ticket says that it is the same request.

@@ -8,7 +8,7 @@ use adt::{ArgBuf, Blob, Blocking, Command, Compound, Merge, Op, Reply, Whole};
 
 /// How one command of several comes to its reply. Each has one, in the order of the commands, and
 /// names the operations that it is about by their places among all of them: others may stand
-/// between, which answer nobody.
+/// between, whose replies are dropped.
 #[derive(Clone)]
 pub(super) enum Outcome {
     /// Known without any operation.
@@ -106,7 +106,7 @@ impl Finish {
     }
 }
 
-/// The reply of an operation that nobody has answered.
+/// Stands for a reply that is missing.
 pub(super) fn missing() -> Reply {
     Reply::err("a reply is missing: the number of replies did not fit that of the operations")
 }
@@ -245,7 +245,7 @@ mod tests {
         let finish = finish(vec![
             Outcome::Op(0),
             Outcome::Fixed(Reply::Ok),
-            // The operations at the places 1 and 2 answer nobody.
+            // The replies of the operations at the places 1 and 2 are dropped.
             merged(3, 2, Merge::Sum),
             merged(5, 0, Merge::Array),
             Outcome::Later(ArgBuf::of(["PING"])),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_reply_is_told_so_and_gets_nobody_elses() {
+    fn a_command_without_a_reply_is_told_so_and_gets_no_other_ones() {
         let finish = finish(vec![merged(0, 2, Merge::Array), Outcome::Op(3)]);
         let items = finish.items(std::iter::once(Reply::Int(1)));
         let array = Reply::Array(vec![Reply::Int(1), missing()]);

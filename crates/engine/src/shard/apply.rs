@@ -7,8 +7,7 @@
 use super::fences::Fences;
 use super::order::Order;
 use super::removals::Removals;
-use super::requests::Known;
-use super::requests::Requests;
+use super::requests::{Known, Requests, TookEffect};
 use super::room::Room;
 use super::split::Slots;
 use super::streams::Streams;
@@ -40,7 +39,7 @@ pub enum Outcome {
     /// A larger fencing token was seen: nothing took effect.
     Fenced,
     /// The same request took effect before; these were its replies.
-    Repeated(Replies),
+    Repeated(TookEffect),
     /// It was settled before that the request takes no effect.
     Voided,
     /// Whether it took effect before is not remembered; it did not now.
@@ -208,9 +207,7 @@ impl State {
     /// Carries out operations that are committed on this shard alone.
     pub fn apply(&mut self, apply: &Apply, ctx: &Ctx) -> Outcome {
         match apply.request.as_ref().and_then(|request| self.requests.get(request)) {
-            Some(Known::TookEffect(replies)) => {
-                return Outcome::Repeated(replies.iter().cloned().collect());
-            }
+            Some(Known::TookEffect(outcome)) => return Outcome::Repeated(outcome.clone()),
             Some(Known::Void) => return Outcome::Voided,
             Some(Known::Forgotten) => return Outcome::Forgotten,
             None => {}

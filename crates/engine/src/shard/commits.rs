@@ -1,6 +1,7 @@
 //! What happens when log entries come back durable, and when the fate of a transaction is known.
 
 use super::apply::{Executed, Outcome, State, mix};
+use super::requests::TookEffect;
 use super::{Batch, Shard, Target, TargetKind};
 use crate::entry::{Entry, LogRecord, Prepare};
 use crate::message::{
@@ -95,6 +96,10 @@ impl Shard {
             LogRecord::Forget(streams) => {
                 streams.iter().for_each(|stream| self.state.forget_stream(*stream));
             }
+            LogRecord::Answered(told) => {
+                self.state.requests_mut().answered(&told.request, told.replies.clone());
+                self.answer(target.gateway, target.token, Answer::Reply(Reply::Ok));
+            }
             LogRecord::Resolve(request) => {
                 let took_effect = self.state.requests_mut().resolve(request.clone(), ctx.ts);
                 let answer = took_effect.map_or(Answer::Forgotten, |took_effect| {
@@ -120,9 +125,13 @@ impl Shard {
                 self.stats.guard_failures += 1;
                 Answer::Fenced
             }
-            Outcome::Repeated(replies) => {
+            Outcome::Repeated(TookEffect { ts, replies, whole }) => {
                 self.stats.duplicates += 1;
-                Answer::Repeated(replies)
+                if whole || matches!(target.kind, TargetKind::Commit(_)) {
+                    Answer::TookEffect { ts, replies, whole }
+                } else {
+                    Answer::Repeated(replies.into())
+                }
             }
             Outcome::Voided => Answer::Voided,
             Outcome::Forgotten => Answer::Forgotten,
@@ -135,6 +144,7 @@ impl Shard {
             | TargetKind::Vote(_)
             | TargetKind::Flushed
             | TargetKind::Resolved
+            | TargetKind::Remembered
             | TargetKind::Coordinated
             | TargetKind::Voided => {}
         }
@@ -372,6 +382,7 @@ impl Shard {
                 LogRecord::Outcome { .. }
                 | LogRecord::Void(_)
                 | LogRecord::Resolve(_)
+                | LogRecord::Answered(_)
                 | LogRecord::Place { .. }
                 | LogRecord::Refuse(_)
                 | LogRecord::Forget(_)
@@ -445,6 +456,9 @@ fn replay_into(state: &mut State, entry: &Entry) {
             LogRecord::Promise { stream, shard, term } => state.promise(*stream, *shard, *term),
             LogRecord::Outlive(streams) => state.outlive_streams(streams),
             LogRecord::Forget(streams) => streams.iter().for_each(|s| state.forget_stream(*s)),
+            LogRecord::Answered(told) => {
+                state.requests_mut().answered(&told.request, told.replies.clone());
+            }
             LogRecord::Resolve(request) => {
                 state.requests_mut().resolve(request.clone(), ts);
             }

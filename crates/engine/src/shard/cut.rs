@@ -165,6 +165,7 @@ impl Shard {
             LogRecord::Refuse(_)
             | LogRecord::Forget(_)
             | LogRecord::Outlive(_)
+            | LogRecord::Answered(_)
             | LogRecord::Promise { .. } => true,
             LogRecord::Settle { units, .. } => units.iter().all(|(_, place)| place.is_none()),
             _ => false,

@@ -1,7 +1,7 @@
 //! Granting: which requests go ahead, which wait, and in which order waiting ones are admitted.
 
 use super::locks::{Barrier, Claim, Class, WaiterId};
-use super::requests::Known;
+use super::requests::{Known, TookEffect};
 use super::streams::{RECOVERY, is_own};
 use super::{Shard, Target, TargetKind, Txn, Waiter};
 use crate::entry::{Apply, LogRecord};
@@ -167,6 +167,7 @@ impl Shard {
             | Body::RandomKey
             | Body::Flush
             | Body::Resolve(_)
+            | Body::Remember(_)
             | Body::Pipeline(_)
             | Body::EndStream { .. }
             | Body::Stats
@@ -423,6 +424,7 @@ impl Shard {
             | Body::RandomKey
             | Body::Flush
             | Body::Resolve(_)
+            | Body::Remember(_)
             | Body::EndStream { .. }
             | Body::Stats
             | Body::Transfer { .. }
@@ -511,7 +513,9 @@ impl Shard {
         }
         if let Some(id) = &prepare.apply.request {
             let answer = self.state.requests().get(id).map(|known| match known {
-                Known::TookEffect(replies) => Answer::Repeated(replies.iter().cloned().collect()),
+                Known::TookEffect(TookEffect { ts, replies, whole }) => {
+                    Answer::TookEffect { ts: *ts, replies: replies.clone(), whole: *whole }
+                }
                 Known::Void => Answer::Voided,
                 Known::Forgotten => Answer::Forgotten,
             });
@@ -674,6 +678,7 @@ impl Shard {
                     | Body::RandomKey
                     | Body::Flush
                     | Body::Resolve(_)
+                    | Body::Remember(_)
                     | Body::EndStream { .. }
                     | Body::Stats
                     | Body::Transfer { .. }

@@ -159,6 +159,7 @@ impl Shard {
                 (_, TargetKind::Turn) if self.turns.was_told(target) => continue,
                 // To ask once more for these is to ask the same.
                 (LogRecord::Resolve(request), _) => Body::Resolve(request),
+                (LogRecord::Answered(told), _) => Body::Remember(told),
                 (LogRecord::Void(txn), _) => Body::Inquire { txn },
                 // The ticket says that it is the same request, whatever becomes of this copy.
                 (LogRecord::Apply(apply), TargetKind::Turn) if apply.may_be_next() => {

@@ -135,6 +135,8 @@ enum TargetKind {
     Flushed,
     /// Whether a request took effect.
     Resolved,
+    /// That it is remembered what a request has answered.
+    Remembered,
     /// What came of a change of the coordination service.
     Coordinated,
     /// That a transaction was not prepared here and never will be.
@@ -518,6 +520,11 @@ impl Shard {
                 self.log(LogRecord::Flush, target);
             }
             Body::Resolve(_) => self.resolve_request(request),
+            Body::Remember(told) => {
+                let kind = TargetKind::Remembered;
+                let target = Target { gateway: request.gateway, token: request.token, kind };
+                self.log(LogRecord::Answered(told), target);
+            }
             Body::Coordinate(_) => self.coordinate(now, request),
             Body::Cut { cut, step } => self.cut(now, (request.gateway, request.token), cut, step),
             Body::Version { .. }
@@ -719,6 +726,7 @@ impl Shard {
                 | LogRecord::Void(_)
                 | LogRecord::Flush
                 | LogRecord::Resolve(_)
+                | LogRecord::Answered(_)
                 | LogRecord::Place { .. }
                 | LogRecord::Settle { .. }
                 | LogRecord::Refuse(_)

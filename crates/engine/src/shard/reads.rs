@@ -206,6 +206,7 @@ impl Shard {
             | Body::Unblock
             | Body::Flush
             | Body::Resolve(_)
+            | Body::Remember(_)
             | Body::Pipeline(_)
             | Body::EndStream { .. }
             | Body::Transfer { .. }

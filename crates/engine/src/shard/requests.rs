@@ -19,12 +19,23 @@ const FORGOTTEN: &str = "FORGOTTEN";
 /// What is known of a request.
 #[derive(Debug, PartialEq)]
 pub enum Known<'r> {
-    /// It took effect, with these replies.
-    TookEffect(&'r [Reply]),
+    /// It took effect.
+    TookEffect(&'r TookEffect),
     /// It never will.
     Void,
     /// It took effect or not: that is not remembered any more, and it does not do so now.
     Forgotten,
+}
+
+/// A request that took effect, or never will.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TookEffect {
+    /// When.
+    pub ts: Timestamp,
+    /// The replies of its operations here, or of its commands.
+    pub replies: Vec<Reply>,
+    /// Whether they are those of its commands.
+    pub whole: bool,
 }
 
 /// Outcomes by client and number.
@@ -39,22 +50,33 @@ struct Client {
     last: Timestamp,
     /// Largest number whose outcome was forgotten.
     forgotten: Option<u64>,
-    /// By number: when it took effect, and the replies.
-    outcomes: BTreeMap<u64, (Timestamp, Vec<Reply>)>,
+    /// By number.
+    outcomes: BTreeMap<u64, TookEffect>,
 }
 
 impl Requests {
     /// The replies of a request that took effect, if it is remembered.
     pub fn get(&self, request: &RequestId) -> Option<Known<'_>> {
         let client = self.clients.get(&request.client)?;
-        let Some((_, replies)) = client.outcomes.get(&request.number) else {
+        let Some(outcome) = client.outcomes.get(&request.number) else {
             let forgotten = client.forgotten.is_some_and(|last| request.number <= last);
             return forgotten.then_some(Known::Forgotten);
         };
-        Some(match &replies[..] {
+        Some(match &outcome.replies[..] {
             [Reply::Error(error)] if error.code() == VOID => Known::Void,
-            replies => Known::TookEffect(replies),
+            _ => Known::TookEffect(outcome),
         })
+    }
+
+    /// What the commands of a request have answered that took effect.
+    pub fn answered(&mut self, request: &RequestId, replies: Vec<Reply>) {
+        if !matches!(self.get(request), Some(Known::TookEffect(outcome)) if !outcome.whole) {
+            return;
+        }
+        let client = self.clients.get_mut(&request.client);
+        if let Some(outcome) = client.and_then(|c| c.outcomes.get_mut(&request.number)) {
+            (outcome.replies, outcome.whole) = (replies, true);
+        }
     }
 
     /// Sees to it that a request that has not taken effect never does. Tells whether it has, if
@@ -81,7 +103,14 @@ impl Requests {
             [Reply::Error(error)] if error.code() == FORGOTTEN => {
                 client.forgotten = client.forgotten.max(Some(request.number));
             }
-            _ => drop(client.outcomes.insert(request.number, (ts, replies))),
+            [Reply::Push(commands)] => {
+                let outcome = TookEffect { ts, replies: commands.clone(), whole: true };
+                client.outcomes.insert(request.number, outcome);
+            }
+            _ => {
+                let outcome = TookEffect { ts, replies, whole: false };
+                client.outcomes.insert(request.number, outcome);
+            }
         }
         if client.outcomes.len() > REQUESTS_PER_CLIENT_MAX
             && let Some((smallest, _)) = client.outcomes.pop_first()
@@ -104,7 +133,11 @@ impl Requests {
                 (id(number), client.last, vec![ErrorReply::new(FORGOTTEN, "").into()])
             });
             let outcomes = client.outcomes.iter();
-            let outcomes = outcomes.map(move |(n, (ts, replies))| (id(*n), *ts, replies.clone()));
+            let outcomes = outcomes.map(move |(number, outcome)| {
+                let replies = outcome.replies.clone();
+                let replies = if outcome.whole { vec![Reply::Push(replies)] } else { replies };
+                (id(*number), outcome.ts, replies)
+            });
             forgotten.into_iter().chain(outcomes)
         })
     }
@@ -147,15 +180,37 @@ mod tests {
             requests.remember(request(number), Timestamp(number), vec![Reply::Int(number as i64)]);
         }
         assert_eq!(requests.get(&request(0)), Some(Known::Forgotten));
-        assert_eq!(requests.get(&request(1)), Some(Known::TookEffect(&[Reply::Int(1)])));
+        let first = TookEffect { ts: Timestamp(1), replies: vec![Reply::Int(1)], whole: false };
+        assert_eq!(requests.get(&request(1)), Some(Known::TookEffect(&first)));
         assert_eq!(requests.resolve(request(0), Timestamp(100)), None);
         // A snapshot says so too.
         let mut restored = Requests::default();
         requests.iter().for_each(|(id, ts, replies)| restored.remember(id, ts, replies));
         assert_eq!(restored.get(&request(0)), Some(Known::Forgotten));
-        assert_eq!(restored.get(&request(1)), Some(Known::TookEffect(&[Reply::Int(1)])));
+        assert_eq!(restored.get(&request(1)), Some(Known::TookEffect(&first)));
         assert_eq!(restored.get(&request(1000)), None);
         assert_eq!(restored.len(), requests.len());
+    }
+
+    #[test]
+    fn what_the_commands_of_a_request_have_answered_is_kept() {
+        let mut requests = Requests::default();
+        let request = |number| RequestId { client: Blob::from("c"), number };
+        let told = vec![Reply::Array(vec![Reply::Int(1)]), Reply::Nil];
+        requests.answered(&request(1), told.clone());
+        assert_eq!(requests.get(&request(1)), None, "it took no effect");
+        requests.remember(request(1), Timestamp(1), vec![Reply::Ok; 3]);
+        requests.answered(&request(1), told.clone());
+        requests.answered(&request(1), Vec::new());
+        requests.resolve(request(2), Timestamp(2));
+        requests.answered(&request(2), told.clone());
+        let kept = TookEffect { ts: Timestamp(1), replies: told, whole: true };
+        let mut restored = Requests::default();
+        requests.iter().for_each(|(id, ts, replies)| restored.remember(id, ts, replies));
+        for requests in [requests, restored] {
+            assert_eq!(requests.get(&request(1)), Some(Known::TookEffect(&kept)));
+            assert_eq!(requests.get(&request(2)), Some(Known::Void));
+        }
     }
 
     #[test]

@@ -71,6 +71,7 @@ fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
         | Body::RandomKey
         | Body::Flush
         | Body::Resolve(_)
+        | Body::Remember(_)
         | Body::EndStream { .. }
         | Body::Stats
         | Body::Transfer { .. }

@@ -10,8 +10,8 @@ use crate::entry::{
     Spans, Words, put_age, put_record_version, put_shards, put_txn, read_age, read_record_version,
     read_shards,
 };
-use crate::saved::{put_reply, read_reply};
-use adt::{Corrupt, Reply, Timestamp};
+use crate::saved::{put_replies, put_reply, read_replies, read_reply};
+use adt::{Corrupt, Timestamp};
 use engine::coordination::spread::HOME;
 use engine::message::{Answer, Fate, Notice, Refusal, ShardId};
 
@@ -37,6 +37,7 @@ const UNITS: u8 = 19;
 const COORDINATED: u8 = 20;
 const FENCED: u8 = 21;
 const UNREAD: u8 = 22;
+const TOOK_EFFECT: u8 = 23;
 
 const CONFLICT: u8 = 1;
 const BUSY: u8 = 2;
@@ -66,6 +67,7 @@ fn kind(answer: &Answer) -> u8 {
         Answer::Replies(_) => REPLIES,
         Answer::Committed { .. } => COMMITTED,
         Answer::Repeated(_) => REPEATED,
+        Answer::TookEffect { .. } => TOOK_EFFECT,
         Answer::Voided => VOIDED,
         Answer::Forgotten => FORGOTTEN,
         Answer::GuardFailed => GUARD_FAILED,
@@ -87,7 +89,7 @@ fn kind(answer: &Answer) -> u8 {
     }
 }
 
-/// Whether an answer of this kind is none, but something that nobody asked for.
+/// Whether an answer of this kind is a notice, which no request asked for.
 pub(super) fn is_notice(kind: u8) -> bool {
     kind == NOTICE
 }
@@ -99,6 +101,11 @@ pub(super) fn put_answer(answer: &Answer, words: &mut Words, out: &mut Vec<u8>) 
         Answer::Replies(replies) | Answer::Repeated(replies) => put_replies(replies, out),
         Answer::Committed { replies, ts } => {
             put_u64(ts.0, out);
+            put_replies(replies, out);
+        }
+        Answer::TookEffect { ts, replies, whole } => {
+            put_u64(ts.0, out);
+            out.push(u8::from(*whole));
             put_replies(replies, out);
         }
         Answer::Snapshot { replies, since, until, held_us } => {
@@ -155,6 +162,10 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
             Answer::Committed { replies: read_replies(reader)?, ts }
         }
         REPEATED => Answer::Repeated(read_replies(reader)?),
+        TOOK_EFFECT => {
+            let (ts, whole) = (Timestamp(reader.u64()?), reader.flag()?);
+            Answer::TookEffect { ts, replies: read_replies(reader)?, whole }
+        }
         VOIDED => Answer::Voided,
         FORGOTTEN => Answer::Forgotten,
         GUARD_FAILED => Answer::GuardFailed,
@@ -199,21 +210,6 @@ pub(super) fn read_answer(reader: &mut Reader<'_>, spans: &mut Spans) -> Result<
         NOTICE => Answer::Notice(read_notice(reader)?),
         _ => return Err(Corrupt),
     })
-}
-
-fn put_replies(replies: &[Reply], out: &mut Vec<u8>) {
-    put_count(replies.len(), out);
-    for reply in replies {
-        put_reply(reply, out);
-    }
-}
-
-fn read_replies<C: Default + Extend<Reply>>(reader: &mut Reader<'_>) -> Result<C, Corrupt> {
-    let mut replies = C::default();
-    for _ in 0..reader.count(1)? {
-        replies.extend([read_reply(reader, 0)?]);
-    }
-    Ok(replies)
 }
 
 fn put_fate(fate: Fate, out: &mut Vec<u8>) {

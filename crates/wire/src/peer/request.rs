@@ -6,8 +6,8 @@ use crate::bytes::{
     Form, Reader, put_count, put_option, put_optional_word, put_u16, put_u64, put_word,
 };
 use crate::entry::{
-    self, Spans, Words, put_apply, put_op, put_prepare, put_request, put_txn, read_apply, read_op,
-    read_prepare, read_request,
+    self, Spans, Words, put_apply, put_op, put_prepare, put_remembered, put_request, put_txn,
+    read_apply, read_op, read_prepare, read_remembered, read_request,
 };
 use crate::stream::{
     put_asking, put_group, put_homes, put_stream, read_asking, read_chained, read_group,
@@ -52,6 +52,7 @@ const WAITS: u8 = 30;
 const END_CIRCLE: u8 = 31;
 const ASKING_PIPELINE: u8 = 32;
 const HOLDERS: u8 = 33;
+const REMEMBER: u8 = 34;
 
 const FREEZE: u8 = 1;
 const RELEASE_CUT: u8 = 2;
@@ -79,6 +80,7 @@ fn kind(body: &Body) -> u8 {
         Body::RandomKey => RANDOM_KEY,
         Body::Flush => FLUSH,
         Body::Resolve(_) => RESOLVE,
+        Body::Remember(_) => REMEMBER,
         Body::Stats => STATS,
         Body::KeysInSlot { .. } => KEYS_IN_SLOT,
         Body::Transfer { .. } => TRANSFER,
@@ -152,6 +154,7 @@ pub(super) fn put_body(body: &Body, words: &mut Words, out: &mut Vec<u8>) {
         }
         Body::Scan { scan, type_name } => put_scan(scan, type_name.as_deref(), out),
         Body::Resolve(request) => put_request(request, out),
+        Body::Remember(told) => put_remembered(Form::Wide, told, out),
         Body::Pipeline(group) if group.has_asks() => put_asking(group, words, out),
         Body::Pipeline(group) => put_group(group, words, out),
         Body::EndStream { stream, shards } => {
@@ -254,6 +257,7 @@ fn read_body_of_keys(kind: u8, reader: &mut Reader<'_>) -> Result<Body, Corrupt>
         RANDOM_KEY => Body::RandomKey,
         FLUSH => Body::Flush,
         RESOLVE => Body::Resolve(read_request(reader)?),
+        REMEMBER => Body::Remember(Box::new(read_remembered(reader)?)),
         STATS => Body::Stats,
         CUT => Body::Cut { cut: reader.u64()?, step: read_step(reader)? },
         TRANSFER => Body::Transfer { to: MachineId(reader.u16()?) },

@@ -94,5 +94,5 @@ fn nothing_is_concluded_from_a_fate_that_cannot_be_read() {
     story.answer(asked[1].1, Answer::Fate(fate));
     assert!(story.sent().is_empty(), "it may be committed");
     story.answer(0, Answer::Notice(orphan()));
-    assert_eq!(story.sent().len(), 2, "whoever waits says so again");
+    assert_eq!(story.sent().len(), 2, "the shard says so again");
 }
