@@ -48,7 +48,7 @@ def test_without_a_majority_requests_are_refused_and_not_held(make_cluster):
             lambda: client.mget([f"k{i}" for i in range(20)]),
             lambda: client.mset({f"k{i}": i for i in range(20)}),
             lambda: client.dbsize(),
-            lambda: client.execute_command("LOCK.ACQUIRE", "lock", "me"),
+            lambda: client.execute_command("LOCK.ACQUIRE", "lock"),
         ):
             began = time.monotonic()
             with pytest.raises(ClusterDownError, match="no leader.* 2, 3 are not connected"):
