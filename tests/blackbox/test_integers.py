@@ -10,8 +10,8 @@ from redis.exceptions import RedisError
 NUMBER_MAX = 2**53 - 1
 # What ends the connection or the server, and what waits for others.
 LEFT_OUT = {"quit", "shutdown", "subscribe", "psubscribe", "ssubscribe", "monitor", "sync", "psync"}
-# Words that make sense to many a command.
-WORDS = ["k", "1", "2", "a", "0"]
+# Words that make sense to many a command, behind a key of its own.
+WORDS = ["1", "2", "a", "0"]
 
 
 def integers(reply):
@@ -41,7 +41,8 @@ def calls(server):
         inner = dict(zip(about[::2], about[1::2])).get("subcommands") or []
         for words in [[name], *(whole.split("|") for whole in inner[::2])]:
             for length in range(4):
-                for behind in itertools.islice(itertools.product(WORDS, repeat=length), 4):
+                choices = itertools.product([f"of {name}", *WORDS], repeat=length)
+                for behind in itertools.islice(choices, 4):
                     yield [*words, *behind]
 
 
