@@ -55,6 +55,8 @@ fn the_file_to_start_from_names_every_setting() {
         durability,
         cc,
         order,
+        transaction_idle_timeout,
+        transaction_timeout,
         maxmemory,
         maxmemory_log,
         maxclients,
@@ -75,6 +77,7 @@ fn the_file_to_start_from_names_every_setting() {
     assert!(workers.is_some() && durability.is_some() && cc.is_some() && maxmemory.is_some());
     assert!(maxmemory_log.is_some());
     assert!(order.is_some() && zookeeper_port.is_some());
+    assert!(transaction_idle_timeout.is_some() && transaction_timeout.is_some());
     assert!(zookeeper_min_session_timeout_ms.is_some());
     assert!(zookeeper_max_session_timeout_ms.is_some() && zookeeper_shards.is_some());
     assert!(zookeeper_connections_per_address.is_some() && zookeeper_container_check_ms.is_some());
