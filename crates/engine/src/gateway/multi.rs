@@ -130,7 +130,7 @@ impl Gateway {
         }
         let guards = std::mem::take(&mut session.watched);
         let target = Target { session: id, seq: 0, item: super::mail::WHOLE };
-        let Multi { steps, request, fences, section_ms, bytes, .. } = multi;
+        let Multi { steps, request, fences, section_ms, bytes, counted, .. } = multi;
         let steps: Vec<Step> = steps.into_iter().map(|step| self.with_all_keys(step)).collect();
         let route = self.route(&steps, &guards);
         let mut program = Program { target, steps, form: Form::Array, guards, fences, request };
@@ -142,13 +142,14 @@ impl Gateway {
         if !may_launch {
             session.watched = program.guards;
             let (steps, fences, request) = (program.steps, program.fences, program.request);
-            let queued = Multi { steps, fences, request, section_ms, bytes, failed: false };
+            let failed = false;
+            let queued = Multi { steps, fences, request, section_ms, bytes, counted, failed };
             session.mode = Mode::Multi(Box::new(queued));
             return Handled::Hold;
         }
         session.mode = Mode::Single;
         session.refresh();
-        for position in multi.counted {
+        for position in counted {
             self.mail.stats.of_command(usize::from(position)).calls += 1;
         }
         program.target = self.place(id, None);

@@ -12,7 +12,7 @@ use super::fence::slots_of;
 use super::session::{Mode, Session};
 use super::work::{Finish, Form, Outcome, Program, Step, Work};
 use crate::entry::Apply;
-use adt::{Args, Awaiting, ErrorReply, Reply};
+use adt::{Args, Awaiting, ErrorReply};
 use smallvec::SmallVec;
 
 const NAME: &str = "LOCK.SECTION";

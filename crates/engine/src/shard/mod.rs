@@ -440,7 +440,7 @@ impl Shard {
             return;
         }
         let Some(request) = self.hold_back(now, request) else { return };
-        let Some(request) = self.enter_whole(now, request) else { return };
+        let Some(request) = self.enter_whole(request) else { return };
         if request.after.is_some_and(|after| self.is_held_up(request.gateway, after)) {
             self.behind.push_back(request);
             return;

@@ -8,8 +8,7 @@
 use super::Shard;
 use super::apply::State;
 use crate::entry::Prepare;
-use crate::limits::IDLE_HOLDER_US_MAX;
-use crate::message::{Age, Answer, Body, Now, Refusal, Request, TxnId};
+use crate::message::{Answer, Body, Notice, Now, Refusal, Request, Token, TxnId};
 use adt::scan::ScanArgs;
 use adt::{Blob, Ctx, Record, Reply, Whole, glob};
 
@@ -57,13 +56,13 @@ impl Shard {
     }
 
     /// Lets a transaction about all keys in, or refuses it; gives everything else back.
-    pub(super) fn enter_whole(&mut self, now: Now, request: Request) -> Option<Request> {
+    pub(super) fn enter_whole(&mut self, request: Request) -> Option<Request> {
         let Body::Prepare { prepare, .. } = &request.body else { return Some(request) };
         if !is_whole(prepare) {
             return Some(request);
         }
         if self.is_open_but_for(prepare.txn) {
-            self.ask_to_give_way(now, prepare.txn);
+            self.ask_to_give_way(prepare.txn);
             self.refuse_whole(&request);
             return None;
         }
@@ -71,18 +70,16 @@ impl Shard {
         Some(request)
     }
 
-    /// Younger transactions that hold something here give way, if they wait themselves, and so do others
-    /// that are left alone with it: the next try finds less in its way.
-    fn ask_to_give_way(&mut self, now: Now, whole: TxnId) {
+    /// Younger transactions that hold something here give way, if they wait themselves, and gateways are
+    /// told which are in the way: one that lasts too long is ended there. The next try finds less of them.
+    fn ask_to_give_way(&mut self, whole: TxnId) {
         let holders = self.txns.iter().filter(|(txn, entry)| **txn != whole && !entry.prepared);
-        let gives_way = holders.filter_map(|(txn, entry)| {
-            let idle_us = now.mono_us.saturating_sub(entry.touched_us);
-            let idle = entry.waiters.is_empty() && idle_us > IDLE_HOLDER_US_MAX;
-            let younger = txn.age > whole.age || txn.is_lease();
-            (younger || idle).then_some((*txn, if idle { Age::OLDEST } else { whole.age }))
-        });
-        for (txn, by) in gives_way.collect::<Vec<_>>() {
-            self.wound(now, txn, by);
+        let holders: Vec<_> = holders.map(|(txn, entry)| (entry.gateway, *txn)).collect();
+        for (gateway, txn) in holders {
+            if txn.age > whole.age || txn.is_lease() {
+                self.wound(txn, whole.age);
+            }
+            self.notice(gateway, Token::default(), Notice::Wanted { txn });
         }
     }
 

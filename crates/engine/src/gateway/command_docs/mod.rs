@@ -313,7 +313,6 @@ mod tests {
             ("command getkeys ping", "The command has no key arguments"),
             ("command getkeys sintercard 9 a b", "Invalid arguments"),
             ("command nonsense", "unknown subcommand 'nonsense'. Try COMMAND HELP."),
-            ("command nonsense", "unknown subcommand"),
             ("command getkeysandflags get a", "'COMMAND GETKEYSANDFLAGS' is not built in Claret"),
             ("command list filterby", "syntax error"),
         ] {
