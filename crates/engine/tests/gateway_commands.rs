@@ -216,7 +216,8 @@ fn scan_goes_through_all_shards() {
             }
         }
         assert_eq!(found, expected, "{options}");
-        assert!(steps >= 3);
+        // A page that has room for all keys passes over all shards.
+        assert!(if options == "COUNT 100" { steps == 1 } else { steps >= 3 }, "{options}");
     }
     assert!(short(&world.call(client, "KEYS key:1?")).split(' ').count() == 10);
     assert!(short(&world.call(client, "RANDOMKEY")).contains(['k', 's']));
