@@ -58,7 +58,7 @@ def neighbour(server):
 
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory):
-    """A server of which nobody asks much."""
+    """A server of which little is asked."""
     server = Server(tmp_path_factory.mktemp("quiet")).start()
     yield server
     server.kill()
@@ -68,8 +68,8 @@ def quiet(tmp_path_factory):
 def undisturbed(server, quiet, neighbour):
     """The neighbour waits for the others of its server for 50 ms at most.
 
-    What the machine does to servers and clients meanwhile is what a neighbour of nobody sees, and how
-    long threads that could run have waited for a processor.
+    What the machine does to servers and clients meanwhile is what the client of a server without other
+    clients sees, and how long threads that could run have waited for a processor.
     """
     control = Neighbour(quiet)
     control.start()
@@ -436,7 +436,7 @@ def test_who_reads_nothing_costs_little_memory_and_others_no_time(
     assert most - before < 450 << 20, f"{(most - before) >> 20} MiB"
 
 
-def test_many_large_replies_that_nobody_reads_are_bounded(server, large, undisturbed):
+def test_many_large_replies_that_are_not_read_are_bounded(server, large, undisturbed):
     before, idle = server.rss_bytes(), []
     try:
         for _ in range(60):
@@ -445,7 +445,7 @@ def test_many_large_replies_that_nobody_reads_are_bounded(server, large, undistu
             idle[-1].sendall(command("HGETALL", "large hash") * 3)
         time.sleep(4)
         assert server.rss_bytes() - before < 450 << 20
-        # Whoever reads has its turn when the others are closed.
+        # A client that reads has its turn when the others are closed.
         with server.socket(40) as client:
             client.sendall(command("LRANGE", "large list", 0, 99))
             drain(client, bulks(100, 1024))

@@ -379,7 +379,7 @@ impl Runner {
             return;
         }
         let saving = self.saving.take();
-        // Whoever is told so may ask at once when it was.
+        // A client that gets the answer may ask at once when the snapshot was.
         self.watch(true);
         if let Some(saving) = saving {
             for (gateway, session) in saving.waiting {

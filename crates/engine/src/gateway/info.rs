@@ -25,7 +25,7 @@ pub const SECTIONS: [&str; 12] = [
     "cluster",
     "keyspace",
 ];
-/// The section that is told only to whoever asks for it.
+/// The section that is told only if it is asked for.
 const SELDOM: &str = "commandstats";
 /// Most hot keys and most conflicting pairs that are told.
 const CONTENTION_ROWS_MAX: usize = 32;
@@ -52,7 +52,7 @@ pub struct Sources<'a> {
 pub struct Wanted {
     /// These, or all.
     sections: Option<Vec<String>>,
-    /// Those that are told only to whoever asks for them.
+    /// Those that are told only if they are asked for.
     seldom: bool,
 }
 

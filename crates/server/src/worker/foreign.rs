@@ -52,13 +52,15 @@ impl Worker {
 mod tests {
     use super::*;
     use wire::jute::{FRAME_BYTES_MAX, FourLetterWord, next_frame};
+    use wire::peer::decode_hello;
 
     #[test]
-    fn a_request_of_http_is_no_frame_and_no_word() {
+    fn a_request_of_http_is_no_frame_no_word_and_no_machine() {
         for method in METHODS {
             let request = [method, b"/ HTTP/1.1\r\n"].concat();
             assert!(is_http(&request) && FourLetterWord::of(&request).is_none());
             assert!(next_frame(&request, FRAME_BYTES_MAX).is_err(), "it ends the connection");
+            assert!(decode_hello(&request).is_err(), "at the port for machines as well");
         }
         assert!(!is_http(b"ruok") && !is_http(&[0, 0, 0, 44]));
     }

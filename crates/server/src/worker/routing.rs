@@ -231,7 +231,7 @@ impl Worker {
         let Some(&slot) = self.clients.get(&client) else { return };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(dialogue) = &mut connection.dialogue else { return };
-        // Whoever reads gets its answers; what it watches may happen as often as it likes.
+        // A client that reads gets its answers; what it watches can happen faster than it reads.
         let unasked = matches!(said, Said::Happened { .. });
         if connection.output.is_empty() {
             connection.moved_us = now.mono_us;

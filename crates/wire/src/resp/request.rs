@@ -155,7 +155,7 @@ pub struct RequestDecoder {
     skipped: Option<Skipped>,
 }
 
-/// What is left of a command that nobody looks at.
+/// What is left of a command that is not looked at.
 #[derive(Clone, Copy, Debug)]
 struct Skipped {
     /// Words that have not begun.
