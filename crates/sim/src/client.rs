@@ -344,6 +344,10 @@ impl Client {
         if kind == EventKind::Info {
             self.mark("indefinite_told");
             self.begin_anew((process, seq));
+        } else if matches!(reply, Reply::Error(error) if error.code() == "CLUSTERDOWN") {
+            // What was on its way to the server when it gave up is carried out there, or not, by itself.
+            self.mark("no_leader_told");
+            self.begin_anew((process, seq));
         }
         if last {
             self.running = None;

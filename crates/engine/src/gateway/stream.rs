@@ -20,6 +20,8 @@ pub(super) struct Stream<P> {
     open: usize,
     /// Something of it had no effect, and nothing that was sent while that was open has one.
     pub failed: bool,
+    /// What has failed is not sent once more, for this reason.
+    pub refused: Option<Reply>,
     shards: SmallVec<[ShardId; 8]>,
 }
 
@@ -46,7 +48,7 @@ impl<P> Stream<P> {
     pub fn new(id: StreamId) -> Self {
         let (units, shards) = (VecDeque::new(), SmallVec::new());
         let floor = Timestamp::ZERO;
-        Self { id, base: 0, floor, units, open: 0, failed: false, shards }
+        Self { id, base: 0, floor, units, open: 0, failed: false, refused: None, shards }
     }
 
     fn next(&self) -> u32 {

@@ -271,13 +271,19 @@ impl Gateway {
         self.units_settled((id, stream_id, first), (shard, count), answer, &lost);
     }
 
-    /// A group of a session's stream is given up, for this reason.
+    /// A group of a session's stream is given up, for this reason. If it had no effect, what comes behind
+    /// it has none either.
     pub(super) fn units_given_up(
         &mut self,
         which: (SessionId, StreamId, u32),
         (shard, count): (ShardId, u32),
         error: &Reply,
+        certain: bool,
     ) {
+        let stream = self.sessions.get_mut(which.0.0).and_then(|session| session.stream.as_mut());
+        if let Some(stream) = stream.filter(|stream| certain && stream.id == which.1) {
+            stream.refused = Some(error.clone());
+        }
         self.units_settled(which, (shard, count), Answer::Unknown, error);
     }
 
@@ -315,7 +321,13 @@ impl Gateway {
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         let Some(stream) = session.stream.take() else { return };
         self.tell_over(stream.id, stream.shards());
+        let refused = stream.refused.clone();
         let again = stream.into_failed();
+        if let Some(error) = refused {
+            again.into_iter().for_each(|planned| self.finish(planned.target, error.clone()));
+            self.refuse_gathered(id, &error);
+            return self.dispatch_soon(id);
+        }
         let Some(session) = self.sessions.get_mut(id.0) else { return };
         if again.is_empty() {
             session.failures = 0;
@@ -326,6 +338,18 @@ impl Gateway {
         session.gathered = again.into_iter().chain(session.gathered.drain(..)).collect();
         session.rests = true;
         self.set_timer(wait, Timer::Dispatch { session: id.0 });
+    }
+
+    /// Something of a session had no effect, for this reason: what it has sent behind that, and whose
+    /// order it keeps, has none either.
+    pub(super) fn refuse_gathered(&mut self, id: SessionId, error: &Reply) {
+        if !self.keeps_order(id) {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        session.failures = 0;
+        let behind: Vec<Planned> = session.gathered.drain(..).collect();
+        behind.into_iter().for_each(|planned| self.finish(planned.target, error.clone()));
     }
 
     /// All of a stream is answered: its shards need not know of it any more.

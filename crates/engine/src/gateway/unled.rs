@@ -133,6 +133,7 @@ impl Gateway {
         let cause = Cause::Unled(unled);
         let error = if certain { unled.error() } else { indefinite() };
         let reply = Reply::from(error);
+        let behind = pending.of_loose().filter(|_| certain);
         match pending {
             Pending::Single { target, wrote, .. } => {
                 self.single_answered(target, wrote, Answer::Reply(reply));
@@ -150,7 +151,8 @@ impl Gateway {
                 targets.into_iter().for_each(|target| self.finish(target, reply.clone()));
             }
             Pending::Units { session, stream, first, count, shard } => {
-                self.units_given_up((session, stream, first), (shard, count), &reply);
+                let which = (session, stream, first);
+                self.units_given_up(which, (shard, count), &reply, certain);
             }
             Pending::Access { job, blocked, .. } => {
                 if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
@@ -173,6 +175,9 @@ impl Gateway {
             Pending::Turn { job } => self.turn_given_up(job, reply),
             Pending::Gather { job } => self.gathered_without(job, reply),
             _ => {}
+        }
+        if let Some(session) = behind {
+            self.refuse_gathered(session, &unled.error().into());
         }
     }
 
