@@ -10,7 +10,7 @@ const GATEWAYS: u16 = 3;
 /// A world with a client at each of its gateways.
 fn world(seed: u64) -> (World, Vec<Client>) {
     let mut world = World::new(Shape { seed, gateways: GATEWAYS, ..Shape::default() });
-    // Tokens are counted from 2026.
+    // So that tokens look like those of a clock that is set.
     world.advance(100_000_000_000_000);
     let clients = (0..usize::from(GATEWAYS)).map(|gateway| world.open(gateway)).collect();
     (world, clients)
