@@ -171,7 +171,7 @@ async fn a_lost_commit_that_took_no_effect_is_repeated_under_a_new_number() {
 
 #[tokio::test]
 async fn values_of_writes_cost_the_promise_not_to_look() {
-    const VALUE: &[&str] = &["CLIENT REQUEST me0 1", "TXN BEGIN", "INCRBY n 2"];
+    const VALUE: &[&str] = &["CLIENT REQUEST me0 1", "TXN BEGIN STRICT", "INCRBY n 2"];
     const COMMIT: &[&str] = &["TXN COMMIT"];
     let script = vec![Act::Answer(VALUE, "+OK\r\n+OK\r\n:12\r\n"), Act::Answer(COMMIT, "*0\r\n")];
     let (url, wrong) = reciter(vec![script]).await;
