@@ -45,6 +45,13 @@ pub struct Known {
     pub standing: Standing,
 }
 
+impl Known {
+    /// What is said where it is asked for and is not there.
+    pub fn absence(&self) -> String {
+        format!("'{}' is not built in Claret: see {WHERE}", shown(self.name))
+    }
+}
+
 struct Table {
     rows: Vec<Known>,
     positions: HashMap<&'static str, usize>,
@@ -71,10 +78,7 @@ pub fn not_built(args: &Args<'_>) -> Option<ErrorReply> {
     let command = lookup(&word(0)?)?;
     let sub = || lookup(&format!("{}|{}", command.name, word(1)?));
     let known = if command.standing.is_built() { sub()? } else { command };
-    (!known.standing.is_built()).then(|| {
-        let shown = shown(known.name);
-        ErrorReply::err(format!("'{shown}' is not built in Claret: see {WHERE}"))
-    })
+    (!known.standing.is_built()).then(|| ErrorReply::err(known.absence()))
 }
 
 /// A name as it is typed.

@@ -14,6 +14,7 @@ pub use units::{Unit, Units, units};
 
 use super::UserConfig;
 use super::session_commands::position;
+use adt::known::{self, Known};
 use adt::{Args, Blob, CommandSpec, ErrorReply, glob};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -290,7 +291,7 @@ impl User {
             })?;
             (0..units.units.len()).filter(|&i| units.units[i].is_in(number)).collect()
         } else {
-            units.named(what).ok_or("unknown command or subcommand")?
+            units.named(what).ok_or_else(|| unknown(what))?
         };
         for unit in chosen {
             let bit = 1 << (unit % 64);
@@ -371,6 +372,13 @@ impl User {
     fn may_use_pattern(&self, pattern: &[u8]) -> bool {
         self.all_channels || self.channels.iter().any(|rule| rule.as_slice() == pattern)
     }
+}
+
+/// What is said of a rule about a command that is not there.
+fn unknown(what: &str) -> String {
+    let known = known::lookup(&what.to_ascii_lowercase());
+    let absent = known.filter(|known| !known.standing.is_built()).map(Known::absence);
+    absent.unwrap_or_else(|| "unknown command or subcommand".to_owned())
 }
 
 #[cfg(test)]
