@@ -49,3 +49,21 @@ def test_who_is_listed_as_waiting_can_be_released(make_server):
         assert connection.read_response() is None
         assert waiting(client) == 0 and not is_listed()
         pool.release(connection)
+
+
+def test_who_waits_for_a_lock_goes_on_when_its_key_holds_something_else(make_server):
+    server = make_server().start()
+    with server.client() as client:
+        pool = client.connection_pool
+        connection = pool.get_connection()
+        assert client.execute_command("LOCK.ACQUIRE", "lock", "LEASE", 60_000) > 0
+        connection.send_command("LOCK.ACQUIRE", "lock", "LEASE", 60_000)
+        until(lambda: client.execute_command("LOCK.WAITERS", "lock"))
+        with client.pipeline() as pipe:
+            pipe.delete("lock").set("lock", "x")
+            pipe.execute()
+        assert not connection.can_read(timeout=0.3)
+        assert client.get("lock") == "x"
+        client.delete("lock")
+        assert connection.read_response() > 0
+        pool.release(connection)
