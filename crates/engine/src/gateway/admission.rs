@@ -28,7 +28,8 @@ const BEGINNING: usize = 128;
 pub(super) struct Admission {
     limit: usize,
     active: usize,
-    /// Those that count, each with the time when it was looked at last (µs), and the jobs of some that are over.
+    /// Those that count, each with the time when it was looked at last (µs), and the jobs of some that
+    /// are over.
     running: VecDeque<(u64, u64)>,
     /// With the time when each begins at the latest (µs); those that were aborted go first.
     again: VecDeque<(u64, SessionId)>,

@@ -1,6 +1,6 @@
-//! Interactive transactions that keep others waiting: how long they may, which of them count as load, and
-//! which they are, for clients that wait (`TXN HOLDERS`). And those that take effect as a whole or not at all:
-//! with `STRICT` everything is undone if a command is refused.
+//! Interactive transactions that keep others waiting: how long they may, which of them count as load,
+//! and which they are, for clients that wait (`TXN HOLDERS`). And those that take effect as a whole or
+//! not at all: with `STRICT` everything is undone if a command is refused.
 
 use super::acl::KeyAccess;
 use super::api::{Patience, Question, SessionId};

@@ -115,8 +115,23 @@ impl Gateway {
             | Pending::Spread
             | Pending::Ending { .. }
             | Pending::Joint { .. }
-            | Pending::SplitDone => return None,
-            _ => {}
+            | Pending::SplitDone
+            | Pending::Remembered => return None,
+            Pending::Single { .. }
+            | Pending::Batch { .. }
+            | Pending::Work { .. }
+            | Pending::Units { .. }
+            | Pending::Access { .. }
+            | Pending::Vote { .. }
+            | Pending::Execution { .. }
+            | Pending::Loose { .. }
+            | Pending::Snapshot { .. }
+            | Pending::Interval { .. }
+            | Pending::Version { .. }
+            | Pending::Attempt { .. }
+            | Pending::Turn { .. }
+            | Pending::Gather { .. }
+            | Pending::Lease { .. } => {}
         }
         let ways = self.mail.ways.as_ref()?;
         let body = ways.body(unled.shard, token)?;
@@ -174,7 +189,19 @@ impl Gateway {
             Pending::Attempt { job } => self.attempt_done(job, reply),
             Pending::Turn { job } => self.turn_given_up(job, reply),
             Pending::Gather { job } => self.gathered_without(job, reply),
-            _ => {}
+            // They wait on.
+            Pending::Coordination { .. }
+            | Pending::Ahead { .. }
+            | Pending::Near { .. }
+            | Pending::Waits { .. }
+            | Pending::Wait { .. }
+            | Pending::Cut { .. }
+            | Pending::Fate { .. }
+            | Pending::Spread
+            | Pending::Ending { .. }
+            | Pending::Joint { .. }
+            | Pending::SplitDone
+            | Pending::Remembered => {}
         }
         if let Some(session) = behind {
             self.refuse_gathered(session, &unled.error().into());

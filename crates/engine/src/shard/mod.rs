@@ -12,6 +12,7 @@ mod commits;
 mod contention;
 pub mod coordination;
 pub mod cut;
+mod expiry;
 pub mod fences;
 mod grants;
 mod idle;
@@ -38,11 +39,9 @@ mod unchanged;
 pub mod watermark;
 mod whole;
 
-use crate::entry::{Apply, Entry, LogRecord, Spacing};
+use crate::entry::{Entry, LogRecord, Spacing};
 use crate::level::Level;
-use crate::limits::{
-    ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, OUTCOMES_WAIT_US, REAP_PER_TURN_MAX, UNITS_OWE_US,
-};
+use crate::limits::{ENTRY_RECORDS_MAX, LOCK_WAITERS_BUSY, OUTCOMES_WAIT_US, UNITS_OWE_US};
 use crate::map::Range;
 use crate::message::{
     Age, Answer, Body, Concurrency, GatewayId, Notice, Now, Refusal, Request, RequestId, Response,
@@ -50,8 +49,7 @@ use crate::message::{
 };
 use crate::stats::ShardStats;
 use adt::collections::Map;
-use adt::key::KeyOp;
-use adt::{Blob, Op, Reply, Timestamp};
+use adt::{Blob, Reply, Timestamp};
 use apply::{State, mix};
 use blocked::Blocked;
 use contention::Contention;
@@ -752,43 +750,6 @@ impl Shard {
         self.stats.log_bytes += encoded_bytes as u64;
         let batch = self.in_flight.back_mut().expect("an entry was closed before");
         batch.records = entry.records;
-    }
-
-    /// Removes expired keys that nobody has asked for.
-    fn reap_due(&mut self, now: Now) {
-        let due: Vec<Blob> = self
-            .state
-            .due(now.wall_ms())
-            .take(REAP_PER_TURN_MAX)
-            .map(|(_, key)| key.clone())
-            .collect();
-        for key in due {
-            self.reap(now, &key);
-        }
-    }
-
-    /// Decides that `key` has expired, if it is time and nobody holds it. Tells whether the
-    /// decision is on its way through the log.
-    fn reap(&mut self, now: Now, key: &Blob) -> bool {
-        if self.reaping.contains(key) {
-            return true;
-        }
-        let Some(expire_at_ms) = self.state.get(key).and_then(|r| r.expire_at_ms) else {
-            return false;
-        };
-        if expire_at_ms > now.wall_ms() || self.locks.is_held(key) {
-            return false;
-        }
-        self.reaping.insert(key.clone());
-        let op = Op::Key(KeyOp::Reap { expire_at_ms });
-        let apply = Apply { ops: SmallVec::from_iter([(key.clone(), op)]), ..Apply::default() };
-        self.log(LogRecord::Apply(apply), Target::nobody());
-        true
-    }
-
-    /// Whether some key is due: one comparison in the usual case.
-    fn something_expired(&self, now: Now) -> bool {
-        self.state.next_expiry_ms().is_some_and(|at| at <= now.wall_ms())
     }
 
     /// Too many requests wait here: new transactions should come back later.
