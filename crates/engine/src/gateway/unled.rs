@@ -135,9 +135,15 @@ impl Gateway {
         }
         let ways = self.mail.ways.as_ref()?;
         let body = ways.body(unled.shard, token)?;
+        // What an earlier leader may have carried out must not be called without effect. Most of what a
+        // leader gives back is untouched, but not what it may be asked for twice.
+        let twice = matches!(
+            body,
+            Body::Inquire { .. } | Body::Pipeline(_) | Body::Await { .. } | Body::Resolve(_)
+        );
+        let given_back = ways.times(token) == 0 && !twice;
         let inquires = matches!(body, Body::Inquire { .. });
-        // What an earlier leader may have carried out must not be called without effect.
-        let certain = ways.times(token) == 0 && !inquires || body.only_looks();
+        let certain = body.only_looks() || given_back || !ways.went(token) && !inquires;
         let pending = self.mail.pending.remove(token)?;
         self.mail.forget(token);
         self.give_up_pending(token, pending, certain, unled);

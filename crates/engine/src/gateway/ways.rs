@@ -28,6 +28,8 @@ struct Sent {
     number: u64,
     /// It is with the leader, and not held here.
     out: bool,
+    /// It was with a leader once.
+    went: bool,
     /// What to ask again if the answer is lost.
     again: Option<Box<Body>>,
     /// How often it was asked again: answers of leaders that were lost may come later.
@@ -167,13 +169,18 @@ impl Ways {
     pub fn note(&mut self, shard: ShardId, token: u64, body: &Body) {
         self.last += 1;
         let (number, out, times) = (self.last, false, 0);
-        let sent = Sent { shard, number, out, again: again(body), times };
+        let sent = Sent { shard, number, out, went: false, again: again(body), times };
         self.sent.insert(token, sent);
     }
 
     /// How often a request was asked again.
     pub fn times(&self, token: u64) -> u8 {
         self.sent.get(&token).map_or(0, |sent| sent.times)
+    }
+
+    /// Whether a leader has had a request.
+    pub fn went(&self, token: u64) -> bool {
+        self.sent.get(&token).is_some_and(|sent| sent.went)
     }
 
     /// Which shard a request is for, how often it was asked again, and whether it is with the leader.
@@ -188,7 +195,7 @@ impl Ways {
         let way = &mut self.ways[usize::from(shard.0)];
         let Some(sent) = self.sent.get_mut(&token) else { return way.open.then_some((0, body)) };
         if way.open {
-            sent.out = true;
+            (sent.out, sent.went) = (true, true);
             way.out += 1;
             return Some((sent.times, body));
         }
@@ -335,7 +342,7 @@ impl Ways {
         for (token, body) in &held {
             way.out += 1;
             if let Some(sent) = self.sent.get_mut(token) {
-                sent.out = true;
+                (sent.out, sent.went) = (true, true);
                 if sent.again.is_none() {
                     sent.again = again(body);
                 }
