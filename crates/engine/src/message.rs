@@ -690,6 +690,8 @@ pub enum Notice {
     Wound {
         /// The transaction that should give way.
         txn: TxnId,
+        /// Microseconds since it was last heard of at the shard.
+        idle_us: u64,
         /// Age of the request that waits.
         by: Age,
     },

@@ -18,7 +18,7 @@ use engine::level::Level;
 use engine::limits::PEER_FRAME_BYTES_MAX;
 use engine::message::{
     Answer, Body, Fence, MachineId, Notice, Refusal, Remembered, Request, RequestId, Response,
-    ShardId, Token,
+    ShardId, Token, TxnId,
 };
 use engine::node::Parcel;
 use hex::unhex;
@@ -167,6 +167,7 @@ fn about_locks() -> Vec<Parcel> {
     let circle = Reply::Error(ErrorReply::new("DEADLOCK", "ann waits for x behind ann"));
     let told = [
         Answer::Fenced,
+        Answer::Notice(Notice::Wanted { txn: TxnId::default() }),
         Answer::Replies(smallvec![Reply::Int(8)]),
         Answer::Replies(smallvec![circle]),
     ];

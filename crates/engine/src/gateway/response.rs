@@ -176,7 +176,7 @@ impl Gateway {
 
     fn notice(&mut self, token: u64, notice: Notice) {
         match notice {
-            Notice::Wound { txn, by } => self.wound(txn, by),
+            Notice::Wound { txn, by, .. } => self.wound(txn, by),
             Notice::Wanted { txn } => self.wanted(txn),
             Notice::Probe { txn, shard } => self.probed(txn, shard),
             Notice::Blocked { .. } => match self.mail.pending.get_mut(token) {

@@ -316,7 +316,7 @@ fn a_wounded_program_is_run_again_with_its_age() {
         _ => panic!("{body:?}"),
     };
     let first = id(&sent[0].2);
-    let wound = Notice::Wound { txn: first, by: Age::default() };
+    let wound = Notice::Wound { txn: first, idle_us: 0, by: Age::default() };
     story.answer(0, Answer::Notice(wound));
     assert!(story.sent().is_empty(), "it is spared while it runs");
     story.answer(sent[1].1, Answer::Notice(Notice::Blocked { txn: first }));
@@ -355,7 +355,7 @@ fn a_committed_transaction_is_not_wounded_and_a_probe_is_answered_until_then() {
     }
     assert_eq!(story.sent().len(), 2);
     story.answer(0, probe());
-    story.answer(0, Answer::Notice(Notice::Wound { txn, by: Age::default() }));
+    story.answer(0, Answer::Notice(Notice::Wound { txn, idle_us: 0, by: Age::default() }));
     assert!(story.sent().is_empty(), "the decision is on its way and settles both");
 }
 
@@ -494,7 +494,7 @@ fn readers_of_one_key_share_a_lease_and_the_last_one_ends_it() {
     assert_eq!(story.gateway.stats().combined, 2);
 
     // Somebody older waits: members that are running are spared, and nobody joins any more.
-    let wound = Notice::Wound { txn: *lease, by: Age::default() };
+    let wound = Notice::Wound { txn: *lease, idle_us: 0, by: Age::default() };
     story.answer(0, Answer::Notice(wound));
     story.says_as(clients[0], "TXN COMMIT");
     story.says_as(clients[1], "TXN COMMIT");

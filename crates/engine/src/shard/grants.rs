@@ -309,10 +309,11 @@ impl Shard {
 
     pub(super) fn wound(&mut self, txn: TxnId, by: Age) {
         let Some(holder) = self.txns.get(&txn) else { return };
+        let idle_us = self.state.mono_us().saturating_sub(holder.touched_us);
         let gateway = holder.gateway;
         self.wounded.insert(txn, by);
         self.stats.wounds += 1;
-        self.notice(gateway, Token::default(), Notice::Wound { txn, by });
+        self.notice(gateway, Token::default(), Notice::Wound { txn, idle_us, by });
     }
 
     /// Transactions that hold what others have waited for are told so, as long as these wait.

@@ -241,9 +241,10 @@ fn put_notice(notice: &Notice, out: &mut Vec<u8>) {
             out.push(BLOCKED);
             put_txn(*txn, out);
         }
-        Notice::Wound { txn, by } => {
+        Notice::Wound { txn, idle_us, by } => {
             out.push(WOUND);
             put_txn(*txn, out);
+            put_u64(*idle_us, out);
             put_age(*by, out);
         }
         Notice::Wanted { txn } => {
@@ -294,8 +295,8 @@ fn read_notice(reader: &mut Reader<'_>) -> Result<Notice, Corrupt> {
     Ok(match reader.u8()? {
         BLOCKED => Notice::Blocked { txn: read_txn(reader)? },
         WOUND => {
-            let txn = read_txn(reader)?;
-            Notice::Wound { txn, by: read_age(reader)? }
+            let (txn, idle_us) = (read_txn(reader)?, reader.u64()?);
+            Notice::Wound { txn, idle_us, by: read_age(reader)? }
         }
         WANTED => Notice::Wanted { txn: read_txn(reader)? },
         PROBE => {

@@ -175,8 +175,7 @@ fn answers() -> Vec<Answer> {
     let replies = || smallvec![Reply::Int(1), Reply::Nil];
     let notices = [
         Notice::Blocked { txn: txn(9) },
-        Notice::Wound { txn: txn(9), by: txn(8).age },
-        Notice::Wanted { txn: txn(7) },
+        Notice::Wound { txn: txn(9), idle_us: 30, by: txn(8).age },
         Notice::Probe { txn: txn(9), shard: ShardId(4) },
         Notice::Orphan { txn: txn(9), participants: smallvec![ShardId(0), ShardId(7)] },
         Notice::Ready { key: Blob::from("k") },
@@ -288,7 +287,6 @@ fn messages() -> Vec<PeerMessage> {
         Question::Channels { pattern: None },
         Question::Subscribers(names()),
         Question::Patterns,
-        Question::Transactions,
         Question::Stats,
     ];
     let answers = [
