@@ -198,28 +198,3 @@ fn the_survivor_does_not_claim_to_lead_what_nobody_leads() {
     assert_eq!((seen[0].leader, seen[0].term), (Some(MachineId(1)), 3));
     assert_eq!((seen[1].leader, seen[1].since_us), (None, story.now.wall_us));
 }
-
-#[test]
-fn what_was_sent_behind_a_refused_command_has_no_effect_either() {
-    let mut story = Story::clustered_with(Order::Constant);
-    story.shard_leads(0, 1, 1);
-    // The first shard has a leader, and waits for nobody; the second has none.
-    for line in ["INCR b", "INCR a", "INCR b"] {
-        story.says(line);
-    }
-    let sent = story.sent();
-    let [(ShardId(0), token, Body::Pipeline(group))] = &sent[..] else { panic!("{sent:?}") };
-    assert_eq!(group.units.len(), 2);
-    story.says("INCR b");
-    story.passes(WAIT_US);
-    // The reply of the second command waits for that of the first.
-    assert!(story.replies().is_empty());
-    let first = Some((Timestamp(5), SmallVec::from_iter([Reply::Int(1)])));
-    story.answer(*token, Answer::Units(vec![first, None]));
-    let (sent, replies) = story.out();
-    assert_eq!(codes(&replies), ["-", "CLUSTERDOWN", "CLUSTERDOWN", "CLUSTERDOWN"]);
-    let goes_on = |body: &Body| !matches!(body, Body::EndStream { .. });
-    assert!(!sent.iter().any(|(_, _, body)| goes_on(body)), "{sent:?}");
-    story.says("INCR b");
-    assert_eq!(story.sent().len(), 1, "what comes later is asked");
-}
