@@ -21,9 +21,10 @@ mod unchanged;
 mod whole;
 
 use super::*;
-use crate::entry::{Prepare, SnapshotPart};
+use crate::entry::{Apply, Prepare, SnapshotPart};
 use crate::message::{Guard, MachineId, Refusal, Version};
-use adt::set;
+use adt::key::KeyOp;
+use adt::{Op, set};
 
 const G: GatewayId = GatewayId { machine: MachineId(1), worker: 0, life: 0 };
 

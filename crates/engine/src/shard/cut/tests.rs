@@ -4,6 +4,7 @@ use super::super::tests::{Story, txn};
 use super::super::*;
 use super::*;
 use crate::entry::{Apply, Prepare};
+use adt::Op;
 use adt::counter::Op as CounterOp;
 
 impl Story {
