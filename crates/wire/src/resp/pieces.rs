@@ -32,6 +32,10 @@ pub fn size(reply: &Reply) -> Size {
             bytes: members.iter().map(|(member, _)| member.len() + 4 * AROUND_BYTES).sum(),
             items: 2 * members.len(),
         },
+        Reply::Pairs(pairs) => Size {
+            bytes: pairs.iter().map(|(one, two)| one.len() + two.len() + 3 * AROUND_BYTES).sum(),
+            items: 2 * pairs.len(),
+        },
         Reply::Bulk(bytes) => Size { bytes: bytes.len(), items: 0 },
         Reply::Text(text) => Size { bytes: text.len(), items: 0 },
         Reply::Error(error) => Size { bytes: error.text().len(), items: 0 },
@@ -65,6 +69,7 @@ enum Level {
     Items(IntoIter<Reply>),
     Pairs(IntoIter<(Reply, Reply)>),
     Scored(IntoIter<(Blob, f64)>),
+    Strings(IntoIter<(Blob, Blob)>),
     /// A value that is to be begun.
     One(Reply),
     /// A string, and how much of it is written.
@@ -91,6 +96,13 @@ impl Pieces {
                     }
                     None => None,
                 },
+                Level::Strings(pairs) => pairs.next().map(|(one, two)| {
+                    if self.protocol == Protocol::Resp3 {
+                        push_len(b'*', 2, out);
+                    }
+                    self.levels.push(Level::One(Reply::Bulk(two)));
+                    Reply::Bulk(one)
+                }),
                 Level::Scored(members) => {
                     let Some((member, score)) = members.next() else {
                         self.levels.pop();
@@ -153,6 +165,10 @@ impl Pieces {
                 push_len(b'*', if resp3 { members.len() } else { members.len() * 2 }, out);
                 self.levels.push(Level::Scored(members.into_iter()));
             }
+            Reply::Pairs(pairs) => {
+                push_len(b'*', if resp3 { pairs.len() } else { pairs.len() * 2 }, out);
+                self.levels.push(Level::Strings(pairs.into_iter()));
+            }
             other => encode(&other, self.protocol, out),
         }
     }
@@ -169,6 +185,7 @@ impl Level {
             Self::Items(items) => items.as_slice().is_empty(),
             Self::Pairs(pairs) => pairs.as_slice().is_empty(),
             Self::Scored(members) => members.as_slice().is_empty(),
+            Self::Strings(pairs) => pairs.as_slice().is_empty(),
             Self::One(_) | Self::Bytes(..) => false,
         }
     }
