@@ -75,9 +75,9 @@ fn end(done: Result<String, String>) -> ExitCode {
     }
 }
 
-/// Lets a panic of any thread end the process: a broken invariant must not be carried on with by
-/// the threads beside it. Said here and not by the build profile, so that tests, which need to
-/// unwind, share their builds with the program.
+/// Lets a panic of any thread end the process: the other threads must not go on with a broken
+/// invariant. The profile of releases says so too; that of development cannot, because tests need to
+/// unwind and share their builds with the program.
 fn end_at_a_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
