@@ -47,14 +47,14 @@ def test_overwriting_little_data_for_long_is_never_refused(make_server):
 def test_data_log_and_buffers_are_shown_apart(make_server):
     port = free_port()
     server = make_server("--metrics-port", str(port), config=LIMITS).start()
-    with server.client() as client, server.socket() as lazy:
+    with server.client() as client, server.socket() as one, server.socket() as other:
         client.set("big", "x" * (4 << 20))
         # The server looks at itself once a second.
         until(lambda: memory(client)["used_memory_log"] > 4 << 20, what="a log")
         before = memory(client)
         assert before["used_memory_dataset"] > 4 << 20
-        for _ in range(5):
-            lazy.sendall(b"GET big\r\n")
+        for half in (one, other):
+            half.sendall(b"*3\r\n$3\r\nSET\r\n$4\r\nhalf\r\n$8388608\r\n" + b"x" * (7 << 20))
         grown = until(lambda: memory(client)["used_memory_buffers"] > 10 << 20, what="buffers")
         assert grown
         after = memory(client)

@@ -26,6 +26,7 @@ kept = db.retained("lock", lease=float(sys.argv[2]), owner="keeper")
 for _ in sys.stdin:
     with kept.lock() as lock:
         print(lock.token, flush=True)
+    print("out", flush=True)
 """
 
 
@@ -39,7 +40,10 @@ def keeper(server, lease):
 
     def goes_in():
         process.stdin.write("in\n")
-        return int(process.stdout.readline())
+        token = int(process.stdout.readline())
+        # Who is stopped inside has lost the lock there.
+        assert process.stdout.readline() == "out\n"
+        return token
 
     try:
         yield process, goes_in
