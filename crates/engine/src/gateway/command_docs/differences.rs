@@ -55,8 +55,13 @@ mod tests {
     fn built() -> BTreeSet<String> {
         let with_subs = |spec: &&adt::CommandSpec| {
             let (name, syntax) = (spec.name, spec.syntax);
-            let subs = adt::syntax::subcommands(syntax).into_iter();
-            std::iter::once(name.to_owned()).chain(subs.map(move |s| format!("{name}|{}", s.0)))
+            let mut subs: Vec<String> =
+                adt::syntax::subcommands(syntax).into_iter().map(|(sub, _)| sub).collect();
+            if !subs.is_empty() {
+                subs.push("help".to_owned());
+            }
+            let subs = subs.into_iter().map(move |sub| format!("{name}|{sub}"));
+            std::iter::once(name.to_owned()).chain(subs)
         };
         session_commands::all().iter().flat_map(with_subs).collect()
     }
