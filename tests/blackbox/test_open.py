@@ -256,9 +256,9 @@ def test_a_run_is_undone_as_a_whole_unless_it_says_otherwise(server, store):
         tx.set("a", 1)
         tx.lpush("text", "x")
 
-    for now in (False, True):
+    for at_once in (False, True):
         with pytest.raises((claret.Undone, ResponseError), match="WRONGTYPE"):
-            store.run(step, now=now)
+            store.run(step, now=at_once)
         assert store.get("a") is None
     with pytest.raises(claret.WriteRefused):
         store.run(step, strict=False)

@@ -246,28 +246,7 @@ impl Gateway {
         let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
         match answer {
             Answer::Replies(replies) => txn.answers.push((shard, replies)),
-            Answer::Reply(_)
-            | Answer::Committed { .. }
-            | Answer::Repeated(_)
-            | Answer::TookEffect { .. }
-            | Answer::Voided
-            | Answer::Forgotten
-            | Answer::GuardFailed
-            | Answer::Fenced
-            | Answer::Snapshot { .. }
-            | Answer::Locked { .. }
-            | Answer::Units(_)
-            | Answer::Prepared { .. }
-            | Answer::Refused(_)
-            | Answer::Version(_)
-            | Answer::Stats(_)
-            | Answer::Coordinated(_)
-            | Answer::Fate(_)
-            | Answer::CarriedOut
-            | Answer::NotTaken(_)
-            | Answer::Unknown
-            | Answer::Unread
-            | Answer::Notice(_) => {
+            _ => {
                 txn.replies_lost = true;
             }
         }

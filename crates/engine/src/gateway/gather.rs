@@ -130,28 +130,7 @@ impl Gateway {
             }
             // Only one shard was asked: it has no leader.
             Answer::Unknown => {}
-            Answer::Replies(_)
-            | Answer::Committed { .. }
-            | Answer::Repeated(_)
-            | Answer::TookEffect { .. }
-            | Answer::Voided
-            | Answer::Forgotten
-            | Answer::GuardFailed
-            | Answer::Fenced
-            | Answer::Snapshot { .. }
-            | Answer::Locked { .. }
-            | Answer::Units(_)
-            | Answer::Prepared { .. }
-            | Answer::Refused(_)
-            | Answer::Version(_)
-            | Answer::Coordinated(_)
-            | Answer::Fate(_)
-            | Answer::CarriedOut
-            | Answer::NotTaken(_)
-            | Answer::Unread
-            | Answer::Notice(_) => {
-                gather.replies.push(unexpected(&answer));
-            }
+            answer => gather.replies.push(unexpected(&answer)),
         }
         gather.left -= 1;
         if gather.left == 0 {

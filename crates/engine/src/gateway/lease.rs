@@ -151,27 +151,7 @@ impl Gateway {
                 Err(Cause::Refused(refusal))
             }
             // No lock is answered so: it is not held.
-            Answer::Reply(_)
-            | Answer::Replies(_)
-            | Answer::Committed { .. }
-            | Answer::Repeated(_)
-            | Answer::TookEffect { .. }
-            | Answer::Voided
-            | Answer::Forgotten
-            | Answer::GuardFailed
-            | Answer::Fenced
-            | Answer::Snapshot { .. }
-            | Answer::Units(_)
-            | Answer::Prepared { .. }
-            | Answer::Version(_)
-            | Answer::Stats(_)
-            | Answer::Coordinated(_)
-            | Answer::Fate(_)
-            | Answer::CarriedOut
-            | Answer::NotTaken(_)
-            | Answer::Unknown
-            | Answer::Unread
-            | Answer::Notice(_) => {
+            _ => {
                 lease.recalled = true;
                 Err(Cause::Refused(Refusal::LocksLost))
             }

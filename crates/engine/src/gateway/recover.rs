@@ -57,28 +57,7 @@ impl Gateway {
             Answer::Fate(Fate::Committed(ts)) => recovery.committed = Some(ts),
             Answer::Fate(Fate::Void) => recovery.void = true,
             // Nothing may be concluded from what is no fate.
-            Answer::Reply(_)
-            | Answer::Replies(_)
-            | Answer::Committed { .. }
-            | Answer::Repeated(_)
-            | Answer::TookEffect { .. }
-            | Answer::Voided
-            | Answer::Forgotten
-            | Answer::GuardFailed
-            | Answer::Fenced
-            | Answer::Snapshot { .. }
-            | Answer::Locked { .. }
-            | Answer::Units(_)
-            | Answer::Prepared { .. }
-            | Answer::Refused(_)
-            | Answer::Version(_)
-            | Answer::Stats(_)
-            | Answer::Coordinated(_)
-            | Answer::CarriedOut
-            | Answer::NotTaken(_)
-            | Answer::Unknown
-            | Answer::Unread
-            | Answer::Notice(_) => return self.leave_unsettled(job),
+            _ => return self.leave_unsettled(job),
         }
         if recovery.left > 0 {
             return;

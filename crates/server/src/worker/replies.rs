@@ -100,7 +100,7 @@ impl Default for Window {
 }
 
 impl Window {
-    /// A request went ahead whose reply may be large; tells whether it is the last one for now.
+    /// Counts a request whose reply may be large; returns whether the window is full with it.
     pub fn went(&mut self) -> bool {
         self.open += 1;
         self.is_full()
