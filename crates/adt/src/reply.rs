@@ -64,7 +64,18 @@ impl Reply {
             Self::Array(items) | Self::Set(items) | Self::Push(items) => items.len(),
             Self::Map(pairs) => pairs.len() * 2,
             Self::Scored(members) => members.len() * 2,
-            _ => 0,
+            Self::Pairs(pairs) => pairs.len() * 2,
+            Self::Ok
+            | Self::Status(_)
+            | Self::Nil
+            | Self::NilArray
+            | Self::Int(_)
+            | Self::Double(_)
+            | Self::Bool(_)
+            | Self::Bulk(_)
+            | Self::Text(_)
+            | Self::Error(_)
+            | Self::Record(_) => 0,
         }
     }
 

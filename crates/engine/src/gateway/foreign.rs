@@ -8,8 +8,8 @@ use super::Gateway;
 use super::api::{Output, SessionId};
 use adt::{Args, ErrorReply};
 
-/// Methods of HTTP that are no commands. `GET` is one, and known by what follows it.
-const METHODS: [&str; 9] =
+/// Methods of HTTP that are no commands. `GET` is both, and known by what follows it.
+pub const HTTP_METHODS: [&str; 9] =
     ["POST", "PUT", "HEAD", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", "PRI"];
 
 /// Whether words that call no command are a line of HTTP.
@@ -19,7 +19,7 @@ fn is_http(args: &Args<'_>) -> bool {
         && (first.ends_with(b":")
             || first.get(..5).is_some_and(|w| w.eq_ignore_ascii_case(b"host:")));
     let requested = args.len() == 3 && args.get(2).is_some_and(|word| word.starts_with(b"HTTP/"));
-    header || requested || METHODS.iter().any(|method| args.is(0, method))
+    header || requested || HTTP_METHODS.iter().any(|method| args.is(0, method))
 }
 
 impl Gateway {

@@ -66,6 +66,7 @@ pub use api::{
     Admin, ClientFilter, CommandCount, Config, CoordinationClient, Facts, GatewayStats, Knowledge,
     NearWord, Opening, Order, Output, Patience, PeerMessage, Question, Said, SessionId, UserConfig,
 };
+pub use foreign::HTTP_METHODS;
 pub use overview::{MachineSeen, Overview, ShardSeen};
 pub use topology::Members;
 

@@ -92,5 +92,11 @@ mod tests {
         let answered =
             (0..100).take_while(|_| !room.query(Some(&set), &many, &Ctx::default()).is_error());
         assert!((2..5).contains(&answered.count()), "a place for each item counts");
+        let hash = record(&op("HSET h f v"));
+        let pairs = op("HRANDFIELD h -1000000 WITHVALUES");
+        let mut room = Room::default();
+        let answered =
+            (0..100).take_while(|_| !room.query(Some(&hash), &pairs, &Ctx::default()).is_error());
+        assert!((1..3).contains(&answered.count()), "and two for each pair");
     }
 }

@@ -1,26 +1,16 @@
 //! Clients that speak HTTP: their connections end, and the log tells of them.
 
 use super::Worker;
+use engine::gateway::HTTP_METHODS;
 use engine::limits::FOREIGN_WARN_US;
 use engine::message::Now;
 
-/// Methods of HTTP, with the space behind each.
-const METHODS: [&[u8]; 10] = [
-    b"GET ",
-    b"POST ",
-    b"PUT ",
-    b"HEAD ",
-    b"DELETE ",
-    b"OPTIONS ",
-    b"PATCH ",
-    b"CONNECT ",
-    b"TRACE ",
-    b"PRI ",
-];
-
 /// Whether what a client says first is a request of HTTP.
 pub fn is_http(bytes: &[u8]) -> bool {
-    METHODS.iter().any(|method| bytes.starts_with(method))
+    let mut methods = HTTP_METHODS.iter().chain(&["GET"]);
+    methods.any(|method| {
+        bytes.strip_prefix(method.as_bytes()).is_some_and(|rest| rest.starts_with(b" "))
+    })
 }
 
 impl Worker {
@@ -56,8 +46,8 @@ mod tests {
 
     #[test]
     fn a_request_of_http_is_no_frame_no_word_and_no_machine() {
-        for method in METHODS {
-            let request = [method, b"/ HTTP/1.1\r\n"].concat();
+        for method in HTTP_METHODS.into_iter().chain(["GET"]) {
+            let request = format!("{method} / HTTP/1.1\r\n").into_bytes();
             assert!(is_http(&request) && FourLetterWord::of(&request).is_none());
             assert!(next_frame(&request, FRAME_BYTES_MAX).is_err(), "it ends the connection");
             assert!(decode_hello(&request).is_err(), "at the port for machines as well");

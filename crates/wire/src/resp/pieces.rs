@@ -39,7 +39,14 @@ pub fn size(reply: &Reply) -> Size {
         Reply::Bulk(bytes) => Size { bytes: bytes.len(), items: 0 },
         Reply::Text(text) => Size { bytes: text.len(), items: 0 },
         Reply::Error(error) => Size { bytes: error.text().len(), items: 0 },
-        _ => Size::default(),
+        Reply::Ok
+        | Reply::Status(_)
+        | Reply::Nil
+        | Reply::NilArray
+        | Reply::Int(_)
+        | Reply::Double(_)
+        | Reply::Bool(_)
+        | Reply::Record(_) => Size::default(),
     };
     Size { bytes: inside.bytes + AROUND_BYTES, items: inside.items + 1 }
 }
