@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes that something takes in the whole process.
+/// What something takes, or how much of it there is, in the whole process: each worker tells its part.
 #[derive(Debug, Default)]
 pub struct Sum(AtomicUsize);
 

@@ -1,7 +1,8 @@
 //! How much memory there is, and how much of it is in use.
 
+use crate::budget::Sum;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the logs of all shards take in memory, and what they may: the workers that have the shards
 /// and the thread that looks after memory look at the same numbers.
@@ -9,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub struct LogMemory {
     /// What they may take.
     most: u64,
-    taken: AtomicU64,
+    taken: Sum,
     /// Snapshots that are being written, of all workers.
-    under_way: AtomicUsize,
+    under_way: Sum,
     /// Memory as a whole is nearly at its limit.
     short: AtomicBool,
 }
@@ -25,18 +26,17 @@ impl LogMemory {
 
     /// The logs of a worker take so many bytes instead of those that it had told before.
     pub fn tell(&self, before: u64, now: u64) {
-        // Wraps around, and back again.
-        self.taken.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        self.taken.change(before as usize, now as usize);
     }
 
     /// A worker writes so many snapshots instead of those that it had told before.
     pub fn tell_under_way(&self, before: usize, now: usize) {
-        self.under_way.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        self.under_way.change(before, now);
     }
 
     /// What the logs take.
     pub fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+        self.taken.get() as u64
     }
 
     /// Whether memory as a whole is nearly at its limit.
@@ -53,7 +53,7 @@ impl LogMemory {
 
     /// Whether clients have to wait until a snapshot is there that is being written.
     pub fn is_full(&self) -> bool {
-        self.taken() > self.most && self.under_way.load(Ordering::Relaxed) > 0
+        self.taken() > self.most && self.under_way.get() > 0
     }
 
     /// Whether logs have outgrown their memory, because no snapshot comes about.

@@ -489,8 +489,10 @@ impl Starting {
         for (index, ((seat, own), peers)) in seats.into_iter().zip(own).zip(peers).enumerate() {
             let id = self.identity.gateway(index as u16);
             let seed = u64::from_le_bytes(random());
-            let gateway =
+            let mut gateway =
                 Gateway::new(GatewayConfig { id, seed, ..config.clone() }, self.clock.now());
+            // The first client may ask before the control thread has sent any.
+            gateway.set_facts(self.facts(address));
             let place = Place {
                 id,
                 clock: self.clock.clone(),

@@ -53,6 +53,25 @@ impl Unled {
     }
 }
 
+/// Whether a request waits for a leader however long that takes: no client waits for its answer, or
+/// the client has a time-out of its own.
+fn waits_on(pending: &Pending) -> bool {
+    matches!(
+        pending,
+        Pending::Ahead { .. }
+            | Pending::Near { .. }
+            | Pending::Waits { .. }
+            | Pending::Wait { .. }
+            | Pending::Cut { .. }
+            | Pending::Fate { .. }
+            | Pending::Spread
+            | Pending::Ending { .. }
+            | Pending::Joint { .. }
+            | Pending::SplitDone
+            | Pending::Remembered
+    )
+}
+
 impl Gateway {
     /// What is known of a shard that nobody leads.
     fn unled(&self, shard: ShardId) -> Unled {
@@ -104,34 +123,12 @@ impl Gateway {
     /// Gives up a request that is held, if a client waits for it. A client of the coordination service
     /// is given back: to it, the end of its connection is what says that nothing is known.
     fn give_up(&mut self, token: u64, unled: Unled) -> Option<CoordinationClient> {
-        match self.mail.pending.get(token)? {
-            Pending::Coordination { client, .. } => return Some(CoordinationClient(*client)),
-            Pending::Ahead { .. }
-            | Pending::Near { .. }
-            | Pending::Waits { .. }
-            | Pending::Wait { .. }
-            | Pending::Cut { .. }
-            | Pending::Fate { .. }
-            | Pending::Spread
-            | Pending::Ending { .. }
-            | Pending::Joint { .. }
-            | Pending::SplitDone
-            | Pending::Remembered => return None,
-            Pending::Single { .. }
-            | Pending::Batch { .. }
-            | Pending::Work { .. }
-            | Pending::Units { .. }
-            | Pending::Access { .. }
-            | Pending::Vote { .. }
-            | Pending::Execution { .. }
-            | Pending::Loose { .. }
-            | Pending::Snapshot { .. }
-            | Pending::Interval { .. }
-            | Pending::Version { .. }
-            | Pending::Attempt { .. }
-            | Pending::Turn { .. }
-            | Pending::Gather { .. }
-            | Pending::Lease { .. } => {}
+        let pending = self.mail.pending.get(token)?;
+        if let Pending::Coordination { client, .. } = pending {
+            return Some(CoordinationClient(*client));
+        }
+        if waits_on(pending) {
+            return None;
         }
         let ways = self.mail.ways.as_ref()?;
         let body = ways.body(unled.shard, token)?;
@@ -195,7 +192,7 @@ impl Gateway {
             Pending::Attempt { job } => self.attempt_done(job, reply),
             Pending::Turn { job } => self.turn_given_up(job, reply),
             Pending::Gather { job } => self.gathered_without(job, reply),
-            // They wait on.
+            // They are not given up.
             Pending::Coordination { .. }
             | Pending::Ahead { .. }
             | Pending::Near { .. }
