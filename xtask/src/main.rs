@@ -10,6 +10,7 @@
 mod deny;
 mod docs;
 mod fuzz;
+mod measure;
 mod night;
 mod paths;
 mod process;
@@ -30,6 +31,9 @@ usage: cargo xtask <task>
                    what each step took and fails when all of them take too long
   setup            only the first step of `test`: install what the tests need
   tidy             only the rules about the repository itself (also: cargo test -p xtask)
+  measure [NAME [FOLDER]]
+                   measure how the code is divided and worded; with a name, show what a measure
+                   counts
   docs [--check]   write what documents say of commands from the binary, or compare it
   night [pipelines | locks | trees] [MINUTES]
                    simulate new seeds for so long (480 unless told), with the program as it is
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(),
         ["setup"] => setup::run(),
         ["tidy"] => tidy::run(),
+        ["measure", words @ ..] => measure::run(words),
         ["docs"] => docs::write(),
         ["docs", "--check"] => docs::check(),
         ["night", "pipelines", rest @ ..] => night(rest, PIPELINES),

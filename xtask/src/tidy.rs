@@ -5,11 +5,12 @@
 //! also has a test that breaks it on a made-up tree, so that a rule cannot go blind.
 
 mod arms;
-mod crates;
+pub mod crates;
 mod documents;
-mod source;
+pub mod source;
 mod text;
 
+use crate::measure;
 use crate::paths;
 use crate::process::{command, output};
 use crate::report::Count;
@@ -39,6 +40,7 @@ const RULES: &[(&str, Rule)] = &[
     ("nothing is left over", text::leftovers),
     ("no test is switched off", text::no_ignored_tests),
     ("no paths of one machine", text::no_machine_paths),
+    ("measures keep their bounds", measure::within_bounds),
     ("every decision is listed", documents::decisions_are_listed),
     ("every dependency has a reason", documents::dependencies_have_reasons),
     ("every link leads somewhere", documents::links_lead_somewhere),
@@ -75,7 +77,7 @@ pub fn count() -> Result<Count, String> {
 
 impl Tree {
     /// Everything that is tracked, or that would be if it were added.
-    fn read() -> Result<Self, String> {
+    pub fn read() -> Result<Self, String> {
         let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let (status, names) = output(&mut command("git", &list))?;
         if !status.success() {
@@ -101,20 +103,23 @@ impl Tree {
     }
 
     /// Files with this extension, by path.
-    fn with_extension<'a>(&'a self, extension: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    pub fn with_extension<'a>(
+        &'a self,
+        extension: &str,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
         let suffix = format!(".{extension}");
         let files = self.files.iter().filter(move |(path, _)| path.ends_with(&suffix));
         files.map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
     /// Files below a folder (which ends in a slash).
-    fn below<'a>(&'a self, folder: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    pub fn below<'a>(&'a self, folder: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let files = self.files.iter().filter(move |(path, _)| path.starts_with(folder));
         files.map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
     #[cfg(test)]
-    fn of(files: &[(&str, &str)]) -> Self {
+    pub fn of(files: &[(&str, &str)]) -> Self {
         let files = files.iter().map(|(path, text)| ((*path).into(), (*text).into()));
         Self { files: files.collect() }
     }
@@ -192,6 +197,11 @@ mod tests {
     #[test]
     fn no_paths_of_one_machine() {
         holds(text::no_machine_paths);
+    }
+
+    #[test]
+    fn measures_keep_their_bounds() {
+        holds(measure::within_bounds);
     }
 
     #[test]

@@ -196,7 +196,7 @@ fn members(tree: &Tree) -> Vec<Member<'_>> {
 }
 
 /// The code of a folder's (or one file's) production modules, without comments, strings and tests.
-fn production<'a>(tree: &'a Tree, place: &str) -> Vec<(&'a str, String)> {
+pub fn production<'a>(tree: &'a Tree, place: &str) -> Vec<(&'a str, String)> {
     let mut modules = Vec::new();
     let mut tests = Vec::new();
     for (path, text) in tree.below(place).filter(|(path, _)| path.ends_with(".rs")) {

@@ -136,6 +136,11 @@ pub fn lines_with_word<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item =
     code.lines().enumerate().filter(|(_, line)| has_word(line, word)).map(|(i, _)| i + 1)
 }
 
+/// The names and keywords of a line.
+pub fn words_of(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !is_word(c)).filter(|word| !word.is_empty())
+}
+
 /// Whether `word` stands in the line by itself. An end of `word` that is not part of a name (as in
 /// `print!`) needs no boundary.
 pub fn has_word(line: &str, word: &str) -> bool {

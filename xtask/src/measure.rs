@@ -1,0 +1,136 @@
+//! Measures of how the code is divided and worded: `cargo xtask measure`.
+//!
+//! Each has a bound that a test holds. A bound goes down when the code gets better, and never up:
+//! what is wanted stands beside it until both are the same.
+
+mod prose;
+mod structure;
+
+use crate::tidy::Tree;
+use crate::tidy::crates::production;
+
+/// One measure.
+struct Measure {
+    name: &'static str,
+    wanted: usize,
+    /// What it may be today.
+    bound: usize,
+    value: usize,
+    /// What it is made of, for `cargo xtask measure NAME`.
+    details: Vec<String>,
+}
+
+const ENGINE: &str = "crates/engine/src/";
+
+/// Takes all measures. Pronouns are per 100,000 words, so that they are whole numbers.
+fn measures(tree: &Tree) -> Vec<Measure> {
+    let mut found = Vec::new();
+    let mut add = |name, wanted, bound, value, details| {
+        found.push(Measure { name, wanted, bound, value, details });
+    };
+    let engine = production(tree, ENGINE);
+    let methods = structure::methods(&engine);
+    let of = |name: &str| methods.get(name).copied().unwrap_or(0);
+    add("methods-of-gateway", 60, 457, of("Gateway"), Vec::new());
+    add("methods-of-shard", 60, 346, of("Shard"), Vec::new());
+    let most = methods.iter().filter(|(name, _)| !matches!(name.as_str(), "Gateway" | "Shard"));
+    let mut most: Vec<(usize, &str)> = most.map(|(name, n)| (*n, name.as_str())).collect();
+    most.sort_unstable_by(|a, b| b.cmp(a));
+    let details = most.iter().take(20).map(|(n, name)| format!("{n:4} {name}")).collect();
+    add("methods-of-another-type", 60, 112, most.first().map_or(0, |(n, _)| *n), details);
+
+    let graph = structure::imports(&engine, ENGINE);
+    let circle = structure::largest_circle(&graph);
+    let details = circle.iter().map(|path| (*path).to_owned()).collect();
+    add("circle-in-engine", 5, 60, circle.len(), details);
+
+    let sources: Vec<&str> = tree
+        .with_extension("rs")
+        .filter(|(path, _)| path.starts_with("crates/") && path.contains("/src/"))
+        .map(|(path, _)| path)
+        .collect();
+    let (folder, files) = structure::fullest_folder(&sources);
+    add("files-in-one-folder", 12, 53, files, vec![folder]);
+
+    let contract = production(tree, "crates/adt/src/");
+    add(
+        "methods-of-data-type",
+        16,
+        39,
+        structure::trait_methods(&contract, "DataType"),
+        Vec::new(),
+    );
+
+    let names = structure::repeated_names(&engine);
+    let details =
+        names.iter().map(|(name, paths)| format!("{name}: {}", paths.join(", "))).collect();
+    add("names-with-two-meanings", 0, 46, names.len(), details);
+
+    let words = prose::in_comments(tree, "");
+    add("pronouns-in-comments", 50, 689, words.share(), prose::places(tree, "crates/"));
+    let words = prose::in_documents(tree, "");
+    add("pronouns-in-documents", 50, 575, words.share(), prose::places(tree, "docs/"));
+    let (openings, all) = prose::openings(tree, "");
+    let count = openings.len();
+    let mut details = openings;
+    details.push(format!("{count} of {all}"));
+    add("openings-without-a-name", 0, 2317, count, details);
+    found
+}
+
+/// Lines of production code and of all code, by crate.
+fn lines(tree: &Tree) -> Vec<(String, usize, usize)> {
+    let mut crates: Vec<&str> = tree
+        .below("crates/")
+        .filter_map(|(path, _)| path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml"))
+        .filter(|name| !name.contains('/'))
+        .collect();
+    crates.sort_unstable();
+    let counted = crates.into_iter().map(|name| {
+        let place = format!("crates/{name}/");
+        let modules = production(tree, &format!("{place}src/"));
+        let code = modules.iter().flat_map(|(_, code)| code.lines());
+        let code = code.filter(|line| !line.trim().is_empty()).count();
+        let sources = tree.below(&place).filter(|(path, _)| path.ends_with(".rs"));
+        (name.to_owned(), code, sources.map(|(_, text)| text.lines().count()).sum())
+    });
+    counted.collect()
+}
+
+/// `cargo xtask measure`: all measures; with a name, what that measure is made of; with a folder too,
+/// only what is below it.
+pub fn run(words: &[&str]) -> Result<(), String> {
+    let tree = Tree::read()?;
+    let found = measures(&tree);
+    if let [name, below @ ..] = words {
+        let measure = found.iter().find(|measure| measure.name == *name);
+        let measure = measure.ok_or_else(|| format!("no measure is called {name}"))?;
+        let below = below.first().copied().unwrap_or_default();
+        for line in measure.details.iter().filter(|line| line.contains(below)) {
+            println!("{line}");
+        }
+        return Ok(());
+    }
+    println!("{:28}{:>8}{:>8}{:>8}", "measure", "now", "bound", "wanted");
+    for Measure { name, wanted, bound, value, .. } in found {
+        println!("{name:28}{value:8}{bound:8}{wanted:8}");
+    }
+    println!("\n{:28}{:>10}{:>12}", "crate", "code", "all lines");
+    let lines = lines(&tree);
+    for (name, code, all) in &lines {
+        println!("{name:28}{code:10}{all:12}");
+    }
+    let sum = |of: fn(&(String, usize, usize)) -> usize| lines.iter().map(of).sum::<usize>();
+    println!("{:28}{:10}{:12}", "together", sum(|line| line.1), sum(|line| line.2));
+    Ok(())
+}
+
+/// Measures that are above their bounds.
+pub fn within_bounds(tree: &Tree) -> Vec<String> {
+    let over = measures(tree).into_iter().filter(|measure| measure.value > measure.bound);
+    over.map(|measure| {
+        let Measure { name, bound, value, .. } = measure;
+        format!("{name} is {value}, above its bound of {bound}: see `cargo xtask measure {name}`")
+    })
+    .collect()
+}
