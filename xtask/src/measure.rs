@@ -56,7 +56,7 @@ fn measures(tree: &Tree) -> Vec<Measure> {
     add(
         "methods-of-data-type",
         16,
-        39,
+        16,
         structure::trait_methods(&contract, "DataType"),
         Vec::new(),
     );

@@ -1,7 +1,7 @@
 //! Barrier: those who come wait until so many have come, and then all of them go on.
 //!
 //! Waiting is not part of the state, as with locks: the shard keeps who has come, and lets them go on
-//! together ([`DataType::parties`]) by one entry of the log, in which each has its own operation, one
+//! together ([`Waiter::parties`]) by one entry of the log, in which each has its own operation, one
 //! behind the other. So nothing is stored under the key: a barrier that nobody waits at does not exist,
 //! and is usable again as soon as the last ones have gone.
 //!
@@ -12,7 +12,7 @@
 use crate::command::commands;
 use crate::{
     Access, ArgBuf, Args, Awaiting, Blob, Command, CommandSpec, Corrupt, Ctx, DataType, ErrorReply,
-    Flags, Keys, Meta, Op as AnyOp, Reply, ValueSink, ValueSource,
+    Flags, Keys, Meta, Op as AnyOp, Reply, ValueSink, ValueSource, Waiter,
 };
 
 /// Most who go on together.
@@ -129,34 +129,6 @@ impl DataType for Value {
         false
     }
 
-    fn waits(op: &Op) -> bool {
-        matches!(op, Op::Wait { .. })
-    }
-
-    fn parties(op: &Op) -> Option<u32> {
-        match op {
-            Op::Wait { parties, .. } => Some(*parties),
-            Op::Pass(_) => None,
-        }
-    }
-
-    fn reserves(op: &Op) -> u32 {
-        matches!(op, Op::Pass(_)).into()
-    }
-
-    fn together(op: &Op, in_front: u32) -> Option<Op> {
-        matches!(op, Op::Wait { .. }).then_some(Op::Pass(in_front))
-    }
-
-    fn wish(op: &Op) -> Vec<Reply> {
-        match op {
-            Op::Wait { parties, owner } => {
-                vec![Reply::Bulk(owner.clone()), Reply::Int((*parties).into())]
-            }
-            Op::Pass(_) => Vec::new(),
-        }
-    }
-
     fn query(&self, _op: &Op, _ctx: &Ctx) -> Reply {
         Reply::err("not a read")
     }
@@ -198,6 +170,36 @@ impl DataType for Value {
 
     fn load(_source: &mut dyn ValueSource) -> Result<Self, Corrupt> {
         Ok(Self)
+    }
+}
+
+impl Waiter for Value {
+    fn waits(op: &Op) -> bool {
+        matches!(op, Op::Wait { .. })
+    }
+
+    fn parties(op: &Op) -> Option<u32> {
+        match op {
+            Op::Wait { parties, .. } => Some(*parties),
+            Op::Pass(_) => None,
+        }
+    }
+
+    fn reserves(op: &Op) -> u32 {
+        matches!(op, Op::Pass(_)).into()
+    }
+
+    fn together(op: &Op, in_front: u32) -> Option<Op> {
+        matches!(op, Op::Wait { .. }).then_some(Op::Pass(in_front))
+    }
+
+    fn wish(op: &Op) -> Vec<Reply> {
+        match op {
+            Op::Wait { parties, owner } => {
+                vec![Reply::Bulk(owner.clone()), Reply::Int((*parties).into())]
+            }
+            Op::Pass(_) => Vec::new(),
+        }
     }
 }
 

@@ -196,7 +196,7 @@ pub enum Command {
     Compound(Compound),
     /// Tries commands in turn until one has something to take, and waits if none has.
     Blocking(Blocking),
-    /// One operation that waits for its turn ([`crate::DataType::waits`]).
+    /// One operation that waits for its turn ([`crate::Waiter::waits`]).
     Awaiting(Awaiting),
 }
 

@@ -319,7 +319,7 @@ impl DataType for Value {
         matches!(op, Op::SetIfAbsent(..) | Op::Remove(_))
     }
 
-    fn idle(&self, op: &Op) -> Option<Reply> {
+    fn idle(&self, op: &Op, _now_ms: u64) -> Option<Reply> {
         let idle = |(field, change): (&Blob, Change<'_>)| change.is_void(self.fields.get(field));
         changes(op).into_iter().all(idle).then_some(Reply::Int(0))
     }

@@ -32,6 +32,7 @@ pub mod syntax;
 pub mod topk;
 mod types;
 pub mod uid;
+mod waiter;
 mod whole;
 pub mod zset;
 
@@ -47,4 +48,5 @@ pub use types::{
     Access, CameOf, Corrupt, Ctx, DataType, Meta, NUMBER_MAX, OtherType, Timestamp, ValueSink,
     ValueSource, load_count,
 };
+pub use waiter::{Waiter, in_the_way, naming};
 pub use whole::Whole;

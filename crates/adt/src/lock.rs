@@ -9,7 +9,7 @@
 //!
 //! A lock can be held by one (the default), by any number who share it, or by a limited number. Waiting
 //! is not part of the state: whoever cannot be granted the lock is answered nil, and the shard keeps
-//! who asked to wait in the order of their arrival ([`DataType::waits`]).
+//! who asked to wait in the order of their arrival ([`Waiter::waits`]).
 //!
 //! A *section* is an acquisition, what is done under it, and the release in one: it is let in as an
 //! acquisition would be, has a token as a grant has, and leaves no holder behind, for nothing can come
@@ -48,7 +48,7 @@ mod tests;
 
 use crate::{
     Access, ArgBuf, Blob, CameOf, CommandSpec, Corrupt, Ctx, DataType, Meta, Reply, ValueSink,
-    ValueSource, load_count,
+    ValueSource, Waiter, load_count,
 };
 
 /// How long a lease is unless it is told, in milliseconds.
@@ -349,134 +349,11 @@ impl DataType for Value {
         false
     }
 
-    fn waits(op: &Op) -> bool {
-        match op {
-            Op::Acquire(grant) => grant.wait,
-            Op::Pass(_) | Op::Observe(_) | Op::Wanted(_) => true,
-            _ => false,
-        }
-    }
-
-    fn reserves(op: &Op) -> u32 {
-        match op {
-            Op::Acquire(grant) => grant.tokens,
-            Op::Pass(_) | Op::Name(_) | Op::Proclaim(..) => 1,
-            _ => 0,
-        }
-    }
-
-    fn listens(op: &Op) -> bool {
-        matches!(op, Op::Wanted(_))
-    }
-
-    fn opens_section(op: &Op) -> bool {
-        matches!(op, Op::Pass(_))
-    }
-
-    fn lets_go(op: &Op) -> bool {
-        matches!(op, Op::Release(_))
-    }
-
-    fn undone(op: &Op, reply: &Reply) -> Option<Op> {
-        match (op, reply) {
-            (Op::Acquire(_), Reply::Int(token)) => u64::try_from(*token).ok().map(Op::Release),
-            _ => None,
-        }
-    }
-
-    fn came_of(op: &Op, reply: &Reply, ctx: &Ctx) -> Option<CameOf> {
-        match (op, reply) {
-            (Op::Acquire(_) | Op::Pass(_), Reply::Int(_)) => Some(CameOf::Granted),
-            (Op::Acquire(grant), Reply::Nil) if !grant.wait => Some(CameOf::Refused),
-            (Op::Release(token), Reply::Int(1)) => {
-                // A token is the microsecond of its grant, or right below it.
-                Some(CameOf::Ended { held_us: ctx.ts.number().saturating_sub(*token) })
-            }
-            (Op::Release(_) | Op::Renew(..) | Op::Proclaim(..), Reply::Int(0)) => {
-                Some(CameOf::Gone)
-            }
-            _ => None,
-        }
-    }
-
-    fn wish(op: &Op) -> Vec<Reply> {
-        let Some((owner, share, _)) = wanted(op) else { return Vec::new() };
-        vec![Reply::Bulk(owner.clone()), Reply::bulk(share.to_string())]
-    }
-
-    fn waiter(op: &Op) -> Option<&Blob> {
-        wanted(op).map(|(owner, ..)| owner).filter(|owner| !owner.is_empty())
-    }
-
-    fn detects(op: &Op) -> bool {
-        wanted(op).is_some_and(|(.., detect)| detect)
-    }
-
-    fn ticket(op: &Op) -> Option<&Blob> {
-        match op {
-            Op::Acquire(grant) => grant.ticket.as_ref(),
-            _ => None,
-        }
-    }
-
-    fn give_ticket(op: &mut Op, ticket: Blob) {
-        if let Op::Acquire(grant) = op {
-            grant.ticket = Some(ticket);
-        }
-    }
-
-    fn names(op: &Op) -> bool {
-        matches!(op, Op::Name(_))
-    }
-
-    fn whose_turn(&self) -> Option<&Blob> {
-        match &self.holders[..] {
-            [holder] => holder.ticket.as_ref(),
-            _ => None,
-        }
-    }
-
-    fn named(&self) -> Vec<(&Blob, u64)> {
-        self.successors.iter().map(|named| (&named.ticket, named.lease_ms)).collect()
-    }
-
-    fn is_named(&self, ticket: &Blob, reply: &Reply) -> bool {
-        let is = |named: &Successor| named.ticket == *ticket && token_reply(named.token) == *reply;
-        self.successors.iter().any(is)
-    }
-
-    fn naming(&self, op: &Op, now_ms: u64) -> Option<Op> {
-        let Op::Acquire(grant) = op else { return None };
-        self.at(now_ms).can_name(grant, now_ms).then(|| Op::Name(grant.clone()))
-    }
-
-    fn unnaming(op: &Op) -> Option<Op> {
-        Self::ticket(op).cloned().map(Op::Unname)
-    }
-
-    fn forgetting(ticket: &Blob) -> Option<Op> {
-        Some(Op::Forget(ticket.clone()))
-    }
-
-    fn in_the_way(&self, op: &Op, now_ms: u64) -> Vec<Blob> {
-        let now = self.at(now_ms);
-        let live = now.holders.iter().filter(|holder| holder.until_ms > now_ms);
-        let bars = |holder: &&Holder| match wanted(op) {
-            Some((_, Share::Alone, _)) => true,
-            Some((_, Share::Shared, _)) => holder.share != Share::Shared,
-            // If there are too many, any one of them need go, and not all.
-            Some((_, Share::Limit(_), _)) => !matches!(holder.share, Share::Limit(_)),
-            None => false,
-        };
-        let named = live.filter(bars).filter(|holder| !holder.owner.is_empty());
-        named.map(|holder| holder.owner.clone()).collect()
-    }
-
     fn may_be_idle(op: &Op) -> bool {
         matches!(op, Op::Acquire(_))
     }
 
-    fn idle_at(&self, op: &Op, now_ms: u64) -> Option<Reply> {
+    fn idle(&self, op: &Op, now_ms: u64) -> Option<Reply> {
         match op {
             Op::Acquire(grant) => {
                 let now = self.at(now_ms);
@@ -658,5 +535,130 @@ impl DataType for Value {
             }
         }
         Ok(value)
+    }
+}
+
+impl Waiter for Value {
+    fn waits(op: &Op) -> bool {
+        match op {
+            Op::Acquire(grant) => grant.wait,
+            Op::Pass(_) | Op::Observe(_) | Op::Wanted(_) => true,
+            _ => false,
+        }
+    }
+
+    fn reserves(op: &Op) -> u32 {
+        match op {
+            Op::Acquire(grant) => grant.tokens,
+            Op::Pass(_) | Op::Name(_) | Op::Proclaim(..) => 1,
+            _ => 0,
+        }
+    }
+
+    fn listens(op: &Op) -> bool {
+        matches!(op, Op::Wanted(_))
+    }
+
+    fn opens_section(op: &Op) -> bool {
+        matches!(op, Op::Pass(_))
+    }
+
+    fn lets_go(op: &Op) -> bool {
+        matches!(op, Op::Release(_))
+    }
+
+    fn undone(op: &Op, reply: &Reply) -> Option<Op> {
+        match (op, reply) {
+            (Op::Acquire(_), Reply::Int(token)) => u64::try_from(*token).ok().map(Op::Release),
+            _ => None,
+        }
+    }
+
+    fn came_of(op: &Op, reply: &Reply, ctx: &Ctx) -> Option<CameOf> {
+        match (op, reply) {
+            (Op::Acquire(_) | Op::Pass(_), Reply::Int(_)) => Some(CameOf::Granted),
+            (Op::Acquire(grant), Reply::Nil) if !grant.wait => Some(CameOf::Refused),
+            (Op::Release(token), Reply::Int(1)) => {
+                // A token is the microsecond of its grant, or right below it.
+                Some(CameOf::Ended { held_us: ctx.ts.number().saturating_sub(*token) })
+            }
+            (Op::Release(_) | Op::Renew(..) | Op::Proclaim(..), Reply::Int(0)) => {
+                Some(CameOf::Gone)
+            }
+            _ => None,
+        }
+    }
+
+    fn wish(op: &Op) -> Vec<Reply> {
+        let Some((owner, share, _)) = wanted(op) else { return Vec::new() };
+        vec![Reply::Bulk(owner.clone()), Reply::bulk(share.to_string())]
+    }
+
+    fn waiter(op: &Op) -> Option<&Blob> {
+        wanted(op).map(|(owner, ..)| owner).filter(|owner| !owner.is_empty())
+    }
+
+    fn detects(op: &Op) -> bool {
+        wanted(op).is_some_and(|(.., detect)| detect)
+    }
+
+    fn ticket(op: &Op) -> Option<&Blob> {
+        match op {
+            Op::Acquire(grant) => grant.ticket.as_ref(),
+            _ => None,
+        }
+    }
+
+    fn give_ticket(op: &mut Op, ticket: Blob) {
+        if let Op::Acquire(grant) = op {
+            grant.ticket = Some(ticket);
+        }
+    }
+
+    fn names(op: &Op) -> bool {
+        matches!(op, Op::Name(_))
+    }
+
+    fn whose_turn(&self) -> Option<&Blob> {
+        match &self.holders[..] {
+            [holder] => holder.ticket.as_ref(),
+            _ => None,
+        }
+    }
+
+    fn named(&self) -> Vec<(&Blob, u64)> {
+        self.successors.iter().map(|named| (&named.ticket, named.lease_ms)).collect()
+    }
+
+    fn is_named(&self, ticket: &Blob, reply: &Reply) -> bool {
+        let is = |named: &Successor| named.ticket == *ticket && token_reply(named.token) == *reply;
+        self.successors.iter().any(is)
+    }
+
+    fn naming(&self, op: &Op, now_ms: u64) -> Option<Op> {
+        let Op::Acquire(grant) = op else { return None };
+        self.at(now_ms).can_name(grant, now_ms).then(|| Op::Name(grant.clone()))
+    }
+
+    fn unnaming(op: &Op) -> Option<Op> {
+        Self::ticket(op).cloned().map(Op::Unname)
+    }
+
+    fn forgetting(ticket: &Blob) -> Option<Op> {
+        Some(Op::Forget(ticket.clone()))
+    }
+
+    fn in_the_way(&self, op: &Op, now_ms: u64) -> Vec<Blob> {
+        let now = self.at(now_ms);
+        let live = now.holders.iter().filter(|holder| holder.until_ms > now_ms);
+        let bars = |holder: &&Holder| match wanted(op) {
+            Some((_, Share::Alone, _)) => true,
+            Some((_, Share::Shared, _)) => holder.share != Share::Shared,
+            // If there are too many, any one of them need go, and not all.
+            Some((_, Share::Limit(_), _)) => !matches!(holder.share, Share::Limit(_)),
+            None => false,
+        };
+        let named = live.filter(bars).filter(|holder| !holder.owner.is_empty());
+        named.map(|holder| holder.owner.clone()).collect()
     }
 }

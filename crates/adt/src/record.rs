@@ -5,7 +5,7 @@
 //! its modes, the log and the snapshots write its words and parts.
 
 use crate::key::{self, KeyOp};
-use crate::types::{CameOf, Corrupt, ValueSink, ValueSource};
+use crate::types::{Corrupt, ValueSink, ValueSource};
 use crate::{
     Access, ArgBuf, Args, Awaiting, Blob, Command, CommandSpec, Compound, Ctx, DataType, Meta,
     OtherType, Reply, Timestamp, Whole,
@@ -35,30 +35,6 @@ macro_rules! registry {
             /// Whether the value is empty in a way that removes its key.
             fn is_empty(&self) -> bool {
                 match self { $(Self::$variant(v) => v.is_empty()),* }
-            }
-
-            /// Whose turn it is: see [`DataType::whose_turn`].
-            pub fn whose_turn(&self) -> Option<&Blob> {
-                match self { $(Self::$variant(v) => v.whose_turn()),* }
-            }
-
-            /// What is written about a name that nobody relies on: see [`DataType::forgetting`].
-            pub fn forgetting(&self, ticket: &Blob) -> Option<Op> {
-                match self {
-                    $(Self::$variant(_) => {
-                        <crate::$module::Value as DataType>::forgetting(ticket).map(Op::$variant)
-                    }),*
-                }
-            }
-
-            /// All who are named: see [`DataType::named`].
-            pub fn named(&self) -> Vec<(&Blob, u64)> {
-                match self { $(Self::$variant(v) => v.named()),* }
-            }
-
-            /// Whether somebody is named: see [`DataType::is_named`].
-            pub fn is_named(&self, ticket: &Blob, reply: &Reply) -> bool {
-                match self { $(Self::$variant(v) => v.is_named(ticket, reply)),* }
             }
 
             /// Writes the value's parts.
@@ -122,30 +98,6 @@ macro_rules! registry {
                 }
             }
 
-            /// Whether the operation waits while its reply is nil: see [`DataType::waits`].
-            pub fn waits(&self) -> bool {
-                match self {
-                    Self::Key(_) => false,
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::waits(op)),*
-                }
-            }
-
-            /// Whether what is asked behind it depends on its reply: see [`DataType::opens_section`].
-            pub fn opens_section(&self) -> bool {
-                match self {
-                    Self::Key(_) => false,
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::opens_section(op)),*
-                }
-            }
-
-            /// How many numbers it takes that end with its timestamp: see [`DataType::reserves`].
-            pub fn reserves(&self) -> u32 {
-                match self {
-                    Self::Key(_) => 0,
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::reserves(op)),*
-                }
-            }
-
             /// Whether it depends on the key's value whether it takes effect or answers an error.
             pub fn may_be_refused(&self) -> bool {
                 match self {
@@ -154,117 +106,6 @@ macro_rules! registry {
                         let other = <crate::$module::Value as DataType>::on_other_type(op);
                         other == OtherType::Refuse
                     }),*
-                }
-            }
-
-            /// Whether it waits for others to wait: see [`DataType::listens`].
-            pub fn listens(&self) -> bool {
-                match self {
-                    Self::Key(_) => false,
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::listens(op)),*
-                }
-            }
-
-            /// Whether somebody who waits may go on after it: see [`DataType::lets_go`].
-            pub fn lets_go(&self) -> bool {
-                match self {
-                    Self::Key(_) => false,
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::lets_go(op)),*
-                }
-            }
-
-            /// How many go on together: see [`DataType::parties`].
-            pub fn parties(&self) -> Option<u32> {
-                match self {
-                    Self::Key(_) => None,
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::parties(op)),*
-                }
-            }
-
-            /// The operation as it goes on with others: see [`DataType::together`].
-            pub fn together(&self, in_front: u32) -> Option<Self> {
-                match self {
-                    Self::Key(_) => None,
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::together(op, in_front)
-                        .map(Self::$variant)),*
-                }
-            }
-
-            /// What takes back a grant to somebody who is gone: see [`DataType::undone`].
-            pub fn undone(&self, reply: &Reply) -> Option<Self> {
-                match self {
-                    Self::Key(_) => None,
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::undone(op, reply)
-                        .map(Self::$variant)),*
-                }
-            }
-
-            /// What has come of it: see [`DataType::came_of`].
-            pub fn came_of(&self, reply: &Reply, ctx: &Ctx) -> Option<CameOf> {
-                match self {
-                    Self::Key(_) => None,
-                    $(Self::$variant(op) => {
-                        <crate::$module::Value as DataType>::came_of(op, reply, ctx)
-                    }),*
-                }
-            }
-
-            /// Who waits with it: see [`DataType::waiter`].
-            pub fn waiter(&self) -> Option<&Blob> {
-                match self {
-                    Self::Key(_) => None,
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::waiter(op)),*
-                }
-            }
-
-            /// What one is known by who can be named as the next: see [`DataType::ticket`].
-            pub fn ticket(&self) -> Option<&Blob> {
-                match self {
-                    Self::Key(_) => None,
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::ticket(op)),*
-                }
-            }
-
-            /// Gives one who has none yet a ticket: see [`DataType::give_ticket`].
-            pub fn give_ticket(&mut self, ticket: Blob) {
-                match self {
-                    Self::Key(_) => {}
-                    $(Self::$variant(op) => {
-                        <crate::$module::Value as DataType>::give_ticket(op, ticket)
-                    }),*
-                }
-            }
-
-            /// Whether it names somebody: see [`DataType::names`].
-            pub fn names(&self) -> bool {
-                match self {
-                    Self::Key(_) => false,
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::names(op)),*
-                }
-            }
-
-            /// What is written when one has left who may be named: see [`DataType::unnaming`].
-            pub fn unnaming(&self) -> Option<Self> {
-                match self {
-                    Self::Key(_) => None,
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::unnaming(op)
-                        .map(Self::$variant)),*
-                }
-            }
-
-            /// Whether it is refused rather than to wait in a circle: see [`DataType::detects`].
-            pub fn detects(&self) -> bool {
-                match self {
-                    Self::Key(_) => false,
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::detects(op)),*
-                }
-            }
-
-            /// What is told about somebody who waits: see [`DataType::wish`].
-            pub fn wish(&self) -> Vec<Reply> {
-                match self {
-                    Self::Key(_) => Vec::new(),
-                    $(Self::$variant(op) => <crate::$module::Value as DataType>::wish(op)),*
                 }
             }
 
@@ -392,22 +233,6 @@ macro_rules! registry {
             }
         }
 
-        fn in_the_way_by_type(value: &Value, op: &Op, now_ms: u64) -> Vec<Blob> {
-            match (value, op) {
-                $((Value::$variant(value), Op::$variant(op)) => value.in_the_way(op, now_ms),)*
-                _ => Vec::new(),
-            }
-        }
-
-        fn naming_by_type(value: &Value, op: &Op, now_ms: u64) -> Option<Op> {
-            match (value, op) {
-                $((Value::$variant(value), Op::$variant(op)) => {
-                    value.naming(op, now_ms).map(Op::$variant)
-                })*
-                _ => None,
-            }
-        }
-
         fn idle_by_type(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
             let value = record.map(|record| &record.value);
             match op {
@@ -415,7 +240,7 @@ macro_rules! registry {
                 $(Op::$variant(op) => {
                     type V = crate::$module::Value;
                     match value {
-                        Some(Value::$variant(value)) => value.idle_at(op, now_ms),
+                        Some(Value::$variant(value)) => value.idle(op, now_ms),
                         Some(_) => (V::on_other_type(op) == OtherType::Refuse)
                             .then(|| Reply::Error(ErrorReply::wrong_type())),
                         None => (!V::creates(op)).then(|| {
@@ -556,16 +381,6 @@ pub fn carry_out(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> (Reply, bool)
 /// 1970: see [`DataType::idle`].
 pub fn idle(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
     if op.may_be_idle() { idle_by_type(record, op, now_ms) } else { None }
-}
-
-/// Who must go before an operation can be carried out that waits: see [`DataType::in_the_way`].
-pub fn in_the_way(record: Option<&Record>, op: &Op, now_ms: u64) -> Vec<Blob> {
-    record.map_or_else(Vec::new, |record| in_the_way_by_type(&record.value, op, now_ms))
-}
-
-/// What names one who waits as the next: see [`DataType::naming`].
-pub fn naming(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Op> {
-    record.and_then(|record| naming_by_type(&record.value, op, now_ms))
 }
 
 /// Whether two accesses to the record under a key commute: see [`DataType::commutes`].

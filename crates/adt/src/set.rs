@@ -229,7 +229,7 @@ impl DataType for Value {
         Self::is_write(op)
     }
 
-    fn idle(&self, op: &Op) -> Option<Reply> {
+    fn idle(&self, op: &Op, _now_ms: u64) -> Option<Reply> {
         self.unseen(op, &Touch::Everything).then_some(Reply::Int(0))
     }
 

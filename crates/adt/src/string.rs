@@ -441,7 +441,7 @@ impl DataType for Value {
         }
     }
 
-    fn idle(&self, op: &Op) -> Option<Reply> {
+    fn idle(&self, op: &Op, _now_ms: u64) -> Option<Reply> {
         match op {
             Op::Set { only: Only::IfAbsent, reply, .. } if self.present() => Some(match reply {
                 SetReply::Status => Reply::Nil,

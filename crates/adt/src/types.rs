@@ -31,7 +31,7 @@ impl Timestamp {
     /// The timestamp as a number that clients are given: its microsecond. Many clients have no integers
     /// but those of a float, which are exact below 2^53 ([`NUMBER_MAX`]): microseconds stay there until
     /// the year 2255. Timestamps that share a microsecond have one number, so that the log gives
-    /// operations that need one of their own ([`DataType::reserves`]) timestamps that do not.
+    /// operations that need one of their own ([`Waiter::reserves`]) timestamps that do not.
     pub const fn number(self) -> u64 {
         self.micros()
     }
@@ -171,134 +171,10 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
         false
     }
 
-    /// The reply of a write that is *idle* in this state: it changes nothing, so that it need not
-    /// be written into the log. `None` is always safe.
-    fn idle(&self, _op: &Self::Op) -> Option<Reply> {
+    /// Reply of a write that is *idle* in this state at `now_ms` (wall clock, milliseconds since 1970): it
+    /// changes nothing, so that it need not be written into the log. `None` is always safe.
+    fn idle(&self, _op: &Self::Op, _now_ms: u64) -> Option<Reply> {
         None
-    }
-
-    /// The same for operations on values in which time ends something. `now_ms` is wall-clock time in
-    /// milliseconds since 1970.
-    fn idle_at(&self, op: &Self::Op, _now_ms: u64) -> Option<Reply> {
-        self.idle(op)
-    }
-
-    /// Whether `op`, by itself and outside of transactions, waits while its reply is nil: whoever
-    /// asked is answered when it is another one, in the order of arrival, or when the wait is over.
-    fn waits(_op: &Self::Op) -> bool {
-        false
-    }
-
-    /// Whether what is asked together with `op`, behind it, is carried out only if the reply of `op` is a
-    /// number, which is then the fencing token of all of it.
-    fn opens_section(_op: &Self::Op) -> bool {
-        false
-    }
-
-    /// How many who wait with such an operation go on together, as soon as they have come, if they do not go
-    /// on one by one.
-    fn parties(_op: &Self::Op) -> Option<u32> {
-        None
-    }
-
-    /// What stands in the log for somebody who goes on together with others, of whom so many are in front.
-    fn together(_op: &Self::Op, _in_front: u32) -> Option<Self::Op> {
-        None
-    }
-
-    /// How many numbers of its own `op` takes, of which the last is that of its commit timestamp
-    /// ([`Timestamp::number`]): that is larger by so many than those of all timestamps before it.
-    fn reserves(_op: &Self::Op) -> u32 {
-        0
-    }
-
-    /// Whether `op` waits beside those who wait for their turn: it changes nothing, is never carried out, and
-    /// is answered when its reply is not nil, or how many wait for the record as soon as somebody does.
-    fn listens(_op: &Self::Op) -> bool {
-        false
-    }
-
-    /// What takes back what was granted to somebody who has waited and is gone, from the reply.
-    fn undone(_op: &Self::Op, _reply: &Reply) -> Option<Self::Op> {
-        None
-    }
-
-    /// Who waits with `op`, if that one has a name: whoever has it waits for nothing else at the same time.
-    fn waiter(_op: &Self::Op) -> Option<&Blob> {
-        None
-    }
-
-    /// What one who waits with `op` is known by if it can be named as the next before its turn has come, the
-    /// same however often it asks; empty if nobody has given it one yet.
-    fn ticket(_op: &Self::Op) -> Option<&Blob> {
-        None
-    }
-
-    /// Gives one who has none yet a ticket.
-    fn give_ticket(_op: &mut Self::Op, _ticket: Blob) {}
-
-    /// Whether `op` only names somebody who waits, behind all who are named.
-    fn names(_op: &Self::Op) -> bool {
-        false
-    }
-
-    /// The ticket of the one whose turn it is, who may not have heard of that, if only one's it is.
-    fn whose_turn(&self) -> Option<&Blob> {
-        None
-    }
-
-    /// The tickets of all who are named, each with how long its owner relies on what it was told, in
-    /// milliseconds.
-    fn named(&self) -> Vec<(&Blob, u64)> {
-        Vec::new()
-    }
-
-    /// Whether whoever has a ticket is named, and will be answered this when its turn has come.
-    fn is_named(&self, _ticket: &Blob, _reply: &Reply) -> bool {
-        false
-    }
-
-    /// What is to be written into the log so that one who waits with `op` is named as the next after all who
-    /// are, if it can be now.
-    fn naming(&self, _op: &Self::Op, _now_ms: u64) -> Option<Self::Op> {
-        None
-    }
-
-    /// The opposite: one who waits with `op`, and may be named, has left.
-    fn unnaming(_op: &Self::Op) -> Option<Self::Op> {
-        None
-    }
-
-    /// What is to be written when nobody relies on the name of somebody any more who has this ticket: unless
-    /// its turn was seen to have come, it is not named then.
-    fn forgetting(_ticket: &Blob) -> Option<Self::Op> {
-        None
-    }
-
-    /// Whether `op` is to be refused rather than to wait in a circle.
-    fn detects(_op: &Self::Op) -> bool {
-        false
-    }
-
-    /// Those with names who must all go before `op`, which waits, can be carried out.
-    fn in_the_way(&self, _op: &Self::Op, _now_ms: u64) -> Vec<Blob> {
-        Vec::new()
-    }
-
-    /// What has come of an operation on a lock, for whoever counts; `None` if it is none, or if nothing has.
-    fn came_of(_op: &Self::Op, _reply: &Reply, _ctx: &Ctx) -> Option<CameOf> {
-        None
-    }
-
-    /// What is told about somebody who waits, to whoever asks.
-    fn wish(_op: &Self::Op) -> Vec<Reply> {
-        Vec::new()
-    }
-
-    /// Whether somebody who waits is likely to go on after `op`, so that it is worth to be written
-    /// into the log right behind it.
-    fn lets_go(_op: &Self::Op) -> bool {
-        false
     }
 
     /// What happens when the key holds a value of another type.

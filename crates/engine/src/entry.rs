@@ -49,7 +49,7 @@ pub enum Spacing {
     /// One follows the other.
     #[default]
     Next,
-    /// By a microsecond: some need numbers of their own ([`adt::DataType::reserves`]).
+    /// By a microsecond: some need numbers of their own ([`adt::Waiter::reserves`]).
     Microsecond,
 }
 

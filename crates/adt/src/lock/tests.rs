@@ -208,7 +208,7 @@ fn a_lock_knows_who_is_in_the_way() {
         story.token(&format!("lock.try other {held}"));
         let (_, op) = decode(&ArgBuf::of(words.split(' ')).args()).unwrap();
         let now_ms = story.now_ms;
-        let those = |after| crate::record::in_the_way(story.slot.as_ref(), &op, now_ms + after);
+        let those = |after| crate::in_the_way(story.slot.as_ref(), &op, now_ms + after);
         assert!(those(30_000).is_empty(), "the leases have ended");
         those(0) == [Blob::from("ann")]
     };

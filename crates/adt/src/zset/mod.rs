@@ -405,7 +405,7 @@ impl DataType for Value {
         Self::is_write(op)
     }
 
-    fn idle(&self, op: &Op) -> Option<Reply> {
+    fn idle(&self, op: &Op, _now_ms: u64) -> Option<Reply> {
         let counts = matches!(op, Op::Add { .. } | Op::Remove(_) | Op::RemoveRange(_));
         (counts && rules::is_idle(self, op)).then_some(Reply::Int(0))
     }

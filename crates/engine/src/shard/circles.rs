@@ -9,7 +9,7 @@ use super::turns::Number;
 use crate::circle::{self, Wait};
 use crate::limits::CIRCLE_STEPS_MAX;
 use crate::message::{GatewayId, Now, Token};
-use adt::{Blob, ErrorReply, Reply, record};
+use adt::{Blob, ErrorReply, Reply};
 use std::collections::{BTreeSet, VecDeque};
 
 impl Shard {
@@ -31,7 +31,7 @@ impl Shard {
             since_us: self.turns.since_us(number)?,
             who: op.waiter()?.clone(),
             lock: lock.clone(),
-            holders: record::in_the_way(self.state.get(lock), op, now.wall_ms()),
+            holders: adt::in_the_way(self.state.get(lock), op, now.wall_ms()),
             ahead: self.turns.ahead(lock, number).cloned().collect(),
         })
     }

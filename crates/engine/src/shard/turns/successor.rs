@@ -1,6 +1,6 @@
 //! Who is next for a lock before it is released, and hears of the release before that is durable.
 //!
-//! As soon as somebody waits for a record whose next holders can be named (`DataType::naming`), records in
+//! As soon as somebody waits for a record whose next holders can be named (`Waiter::naming`), records in
 //! the log name those who are first in turn; with each hand-over goes the naming of one more. When the
 //! holder lets go, the next one is told at once if it is named for certain, and what it was told is
 //! logged behind the release as before. If that is lost, the next leader knows who was named, and lets
@@ -91,7 +91,7 @@ impl Shard {
         }
         for number in nameless {
             let Some(turn) = self.turns.turns.get_mut(&number) else { continue };
-            let Some(op) = record::naming(scratch.as_ref(), turn.op(), ctx.now_ms) else {
+            let Some(op) = adt::naming(scratch.as_ref(), turn.op(), ctx.now_ms) else {
                 continue;
             };
             (turn.naming, turn.named) = (true, true);
