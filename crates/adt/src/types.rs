@@ -31,7 +31,7 @@ impl Timestamp {
     /// The timestamp as a number that clients are given: its microsecond. Many clients have no integers
     /// but those of a float, which are exact below 2^53 ([`NUMBER_MAX`]): microseconds stay there until
     /// the year 2255. Timestamps that share a microsecond have one number, so that the log gives
-    /// operations that need one of their own ([`Waiter::reserves`]) timestamps that do not.
+    /// operations that need one of their own ([`crate::Waiter::reserves`]) timestamps that do not.
     pub const fn number(self) -> u64 {
         self.micros()
     }
