@@ -1,6 +1,6 @@
 //! Circles of those who wait for each other's locks, whoever has collected who waits for whom: a shard
-//! for the locks that it has (`shard/circles.rs`), a gateway for those of all shards
-//! (`gateway/circles.rs`).
+//! for the locks that it has (`shard/waiting/circles.rs`), a gateway for those of all shards
+//! (`gateway/waiting/circles.rs`).
 //!
 //! Who waits stands behind those who hold the lock, as far as all of them must go, and behind those in
 //! front in its queue, for nobody overtakes. They are known by the names of owners: whoever has a name

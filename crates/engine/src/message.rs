@@ -428,7 +428,7 @@ pub enum Body {
     },
 }
 
-/// A step of a cut; see [`crate::shard::cut`].
+/// A step of a cut; see [`crate::shard::transfer::cut`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutStep {
     /// Change nothing more until it is released, and keep the state of that moment. Answered with

@@ -16,9 +16,9 @@ use crate::pipeline::Word;
 use crate::replication::{
     Followers, Group, GroupError, Members, Membership, Persist, Promises, Recovered, Standing, Step,
 };
-use crate::shard::apply::State;
-use crate::shard::snapshot::{Header, Reader};
-use crate::shard::watermark::Settled;
+use crate::shard::locking::watermark::Settled;
+use crate::shard::state::State;
+use crate::shard::transfer::snapshot::{Header, Reader};
 use crate::shard::{Config, Shard};
 use adt::{Corrupt, Timestamp};
 use handover::Handover;

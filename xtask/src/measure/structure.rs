@@ -82,8 +82,12 @@ pub fn repeated_names<'a>(modules: &Modules<'a>) -> BTreeMap<String, Vec<&'a str
     let mut places: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (path, code) in modules {
         for line in code.lines() {
-            let mut words =
-                words_of(line).skip_while(|word| matches!(*word, "pub" | "crate" | "super" | "in"));
+            let item = line.strip_prefix("pub").unwrap_or(line);
+            let item = item
+                .strip_prefix('(')
+                .and_then(|rest| rest.split_once(')'))
+                .map_or(item, |(_, item)| item);
+            let mut words = words_of(item);
             if matches!(words.next(), Some("struct" | "enum" | "trait" | "union" | "type"))
                 && !line.starts_with(' ')
                 && let Some(name) = words.next()
@@ -150,7 +154,7 @@ pub fn imports<'a>(modules: &Modules<'a>, src: &str) -> BTreeMap<&'a str, BTreeS
     graph
 }
 
-/// `crates/engine/src/gateway/near.rs` below `crates/engine/src/` is `gateway::near`.
+/// `crates/engine/src/gateway/mail.rs` below `crates/engine/src/` is `gateway::mail`.
 fn module_path(path: &str, src: &str) -> Vec<String> {
     let inner = path.strip_prefix(src).unwrap_or(path).trim_end_matches(".rs");
     let mut parts: Vec<String> = inner.split('/').map(str::to_owned).collect();
@@ -305,7 +309,7 @@ mod tests {
     fn a_name_with_two_meanings_is_seen() {
         let found = modules(&[
             ("a.rs", "pub struct Step;\nenum Kind {}\nmod x {\n    struct Kind;\n}\n"),
-            ("b.rs", "pub(crate) enum Step {}\n"),
+            ("b.rs", "pub(in crate::b) enum Step {}\n"),
         ]);
         assert_eq!(repeated_names(&found), BTreeMap::from([("Step".into(), vec!["a.rs", "b.rs"])]));
     }

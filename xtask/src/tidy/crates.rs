@@ -306,7 +306,7 @@ mod tests {
     fn replication_that_looks_is_seen() {
         let tree = Tree::of(&[
             ("crates/engine/src/replication/log.rs", "//! not adt\nuse adt::Record;"),
-            ("crates/engine/src/shard/apply.rs", "use adt::Record;"),
+            ("crates/engine/src/shard/state/mod.rs", "use adt::Record;"),
         ]);
         assert_eq!(replication_is_blind(&tree), ["crates/engine/src/replication/log.rs:2: adt"]);
     }

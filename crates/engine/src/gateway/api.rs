@@ -1,7 +1,7 @@
 //! What goes into a gateway and comes out of it, besides what shards say.
 
-use super::topology::Members;
 use crate::coordination::{self, Code, Event, Password, Zxid};
+use crate::gateway::admin::topology::Members;
 use crate::level::Level;
 use crate::limits::{IDLE_HOLDER_US_MAX, LASTING_HOLDER_US_MAX};
 use crate::message::{Concurrency, GatewayId, Request, RequestId, ShardId};

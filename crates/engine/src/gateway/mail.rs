@@ -2,10 +2,10 @@
 
 use super::api::{GatewayStats, Output, SessionId};
 use super::coordination::{Errand, Sender};
-use super::near::Asked;
 use super::slab::{HANDLE_BITS, Slab};
-use super::ways::Ways;
-use super::work::Finish;
+use crate::gateway::routing::ways::Ways;
+use crate::gateway::txn::work::Finish;
+use crate::gateway::waiting::near::Asked;
 use crate::message::{Body, GatewayId, Request, ShardId, Token};
 use crate::pipeline::StreamId;
 use crate::slot::Routes;

@@ -9,75 +9,39 @@
 //! that a pipeline is carried out in order.
 
 pub mod acl;
-mod admission;
+pub(crate) mod admin;
 mod api;
-mod backup;
-mod blocking;
-mod calls;
-mod circles;
-pub mod client_list;
-mod cluster;
+pub(crate) mod clients;
 pub mod command_docs;
-mod commands;
-mod commit;
-mod connection;
 pub mod coordination;
-mod data;
-mod dispatch;
-mod fence;
-mod foreign;
-mod gather;
-pub mod hello;
-pub mod info;
-mod interactive;
-mod keyspace;
-mod lease;
+mod core;
 mod mail;
-mod multi;
-mod near;
-mod open;
-mod overview;
-mod publish;
-pub mod pubsub;
-mod readonly;
-mod recover;
-mod repeated;
-mod reply;
-mod rerouting;
-mod response;
-mod section;
-mod session;
-pub mod session_commands;
-mod shardmap;
+pub(crate) mod pipelines;
+pub(crate) mod routing;
 mod slab;
-mod snapshot;
-mod stream;
-mod streams;
 mod timer;
-mod topology;
-mod turns;
 mod txn;
-mod unled;
-mod unread;
-mod ways;
-mod work;
+pub(crate) mod waiting;
 
+pub use admin::info;
+pub use admin::overview::{MachineSeen, Overview, ShardSeen};
+pub use admin::topology::Members;
 pub use api::{
     Admin, ClientFilter, CommandCount, Config, CoordinationClient, Facts, GatewayStats, Knowledge,
     NearWord, Opening, Order, Output, Patience, PeerMessage, Question, Said, SessionId, UserConfig,
 };
-pub use foreign::HTTP_METHODS;
-pub use overview::{MachineSeen, Overview, ShardSeen};
-pub use topology::Members;
+pub use clients::foreign::HTTP_METHODS;
+pub use clients::{client_list, hello, pubsub, session_commands};
 
+use self::core::Core;
 use crate::limits::{PIPELINE_REQUESTS_MAX, TRANSACTION_BYTES_MAX};
 use crate::message::{GatewayId, Now, TxnId};
 use crate::slot::Routes;
 use acl::Acl;
 use adt::collections::{Map, Set};
 use adt::{Blob, Timestamp};
+use clients::session::{Held, Mode, Session};
 use mail::{Mail, Target};
-use session::{Held, Mode, Session};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use timer::Timer;
@@ -85,30 +49,24 @@ use timer::Timer;
 /// Something that takes more than one message.
 enum Job {
     Txn(Box<txn::Txn>),
-    Snapshot(Box<snapshot::Snapshot>),
-    Intervals(Box<readonly::Intervals>),
-    Wait(Box<blocking::Wait>),
-    Turn(turns::Turn),
-    Errand(Box<near::Errand>),
-    Near(Box<near::Near>),
-    Search(Box<circles::Search>),
-    Gather(Box<gather::Gather>),
-    Recovery(Box<recover::Recovery>),
-    Cut(Box<backup::Cut>),
+    Snapshot(Box<routing::snapshot::Snapshot>),
+    Intervals(Box<txn::readonly::Intervals>),
+    Wait(Box<waiting::blocking::Wait>),
+    Turn(waiting::turns::Turn),
+    Errand(Box<waiting::near::Errand>),
+    Near(Box<waiting::near::Near>),
+    Search(Box<waiting::circles::Search>),
+    Gather(Box<admin::gather::Gather>),
+    Recovery(Box<txn::recover::Recovery>),
+    Cut(Box<admin::backup::Cut>),
     End(Box<coordination::End>),
     Joint(Box<coordination::Joint>),
 }
 
 /// One gateway. The server feeds it and carries out what [`Gateway::poll`] gives.
 pub struct Gateway {
-    config: Config,
+    core: Core,
     acl: Acl,
-    facts: Facts,
-    now: Now,
-    /// Logical clock that ages are taken from.
-    clock: Timestamp,
-    seed: u64,
-    mail: Mail,
     sessions: Slab<Session>,
     next_client: u64,
     /// Sessions whose held commands may go on.
@@ -119,14 +77,12 @@ pub struct Gateway {
     given: Option<Target>,
     jobs: Slab<Job>,
     txns: Map<TxnId, u64>,
-    timers: BTreeSet<(u64, Timer)>,
-    pubsub: pubsub::PubSub,
-    leases: Slab<lease::Lease>,
+    pubsub: clients::pubsub::PubSub,
+    leases: Slab<txn::lease::Lease>,
     lease_ids: BTreeMap<TxnId, u64>,
     next_lease: u32,
-    readers: Map<Blob, lease::Readers>,
-    admission: admission::Admission,
-    topology: topology::Topology,
+    readers: Map<Blob, txn::lease::Readers>,
+    admission: txn::admission::Admission,
     /// Transactions of others that are being settled.
     recovering: BTreeSet<TxnId>,
     /// The map is being told that a split is done.
@@ -157,16 +113,26 @@ impl Gateway {
             routes,
             outputs: VecDeque::new(),
             pending: Slab::default(),
-            ways: config.members.is_some().then(|| ways::Ways::new(config.leader_wait_us, now)),
+            ways: config
+                .members
+                .is_some()
+                .then(|| routing::ways::Ways::new(config.leader_wait_us, now)),
             stats: GatewayStats::default(),
         };
-        let mut gateway = Self {
-            acl: Acl::from_config(&config.users).unwrap_or_default(),
+        let acl = Acl::from_config(&config.users).unwrap_or_default();
+        let core = Core {
             facts: Facts::default(),
             now,
             clock: Timestamp::ZERO,
             seed: config.seed ^ u64::from(config.id.worker),
             mail,
+            timers: BTreeSet::new(),
+            topology: admin::topology::Topology::new(config.members.as_ref(), config.id.machine),
+            config,
+        };
+        let mut gateway = Self {
+            core,
+            acl,
             sessions: Slab::default(),
             next_client: 0,
             resumable: Vec::new(),
@@ -174,14 +140,12 @@ impl Gateway {
             given: None,
             jobs: Slab::default(),
             txns: Map::default(),
-            timers: BTreeSet::new(),
-            pubsub: pubsub::PubSub::new(),
+            pubsub: clients::pubsub::PubSub::new(),
             leases: Slab::default(),
             lease_ids: BTreeMap::new(),
             next_lease: 0,
             readers: Map::default(),
-            admission: admission::Admission::default(),
-            topology: topology::Topology::new(config.members.as_ref(), config.id.machine),
+            admission: txn::admission::Admission::default(),
             recovering: BTreeSet::new(),
             telling_split: false,
             ordered: false,
@@ -190,7 +154,6 @@ impl Gateway {
             clients: coordination::Clients::default(),
             near_locks: Map::default(),
             kept_elsewhere: Set::default(),
-            config,
         };
         gateway.look_at_level();
         gateway
@@ -198,22 +161,22 @@ impl Gateway {
 
     /// A client has connected.
     pub fn open(&mut self, now: Now, opening: Opening) -> SessionId {
-        self.now = now;
+        self.core.now = now;
         // Numbers of clients differ between gateways.
-        let client = self.next_client * u64::from(self.config.gateways)
-            + u64::from(self.config.id.worker)
+        let client = self.next_client * u64::from(self.core.config.gateways)
+            + u64::from(self.core.config.id.worker)
             + 1;
         self.next_client += 1;
         let mut session = Session::new(opening, client, self.first_user());
         session.active_us = now.mono_us;
         session.about.opened_us = now.mono_us;
-        self.mail.stats.sessions += 1;
+        self.core.mail.stats.sessions += 1;
         SessionId(self.sessions.insert(session))
     }
 
     /// A connection is gone: its transaction is aborted, its waits and subscriptions end.
     pub fn close(&mut self, now: Now, id: SessionId) {
-        self.now = now;
+        self.core.now = now;
         if self.sessions.get(id.0).is_none() {
             return;
         }
@@ -230,8 +193,8 @@ impl Gateway {
         }
         self.pubsub.close(id);
         self.sessions.remove(id.0);
-        self.mail.stats.sessions -= 1;
-        self.mail.stats.subscribers = self.pubsub.subscribers() as u64;
+        self.core.mail.stats.sessions -= 1;
+        self.core.mail.stats.subscribers = self.pubsub.subscribers() as u64;
         self.settle();
     }
 
@@ -252,38 +215,38 @@ impl Gateway {
 
     /// A setting has a new value.
     pub fn configure(&mut self, name: &str, value: &str) {
-        self.config.settings.insert(name.to_owned(), value.to_owned());
+        self.core.config.settings.insert(name.to_owned(), value.to_owned());
     }
 
     /// Sets what the server knows about itself.
     pub fn set_facts(&mut self, facts: Facts) {
-        self.facts = facts;
+        self.core.facts = facts;
     }
 
     /// Sets the counters to zero.
     pub fn reset_stats(&mut self) {
-        let GatewayStats { sessions, blocked, subscribers, interactive, .. } = self.mail.stats;
+        let GatewayStats { sessions, blocked, subscribers, interactive, .. } = self.core.mail.stats;
         let kept =
             GatewayStats { sessions, blocked, subscribers, interactive, ..Default::default() };
-        self.mail.stats = kept;
+        self.core.mail.stats = kept;
     }
 
     /// The next thing to do.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
         let waits = !self.dispatching.is_empty() || self.clients.have_asked();
-        if self.mail.outputs.is_empty() && waits {
+        if self.core.mail.outputs.is_empty() && waits {
             self.dispatch_all();
             self.send_what_clients_ask();
             self.settle();
         }
-        self.mail.outputs.pop_front()
+        self.core.mail.outputs.pop_front()
     }
 
     /// The other gateways of this machine.
     fn other_gateways(&self) -> impl Iterator<Item = GatewayId> + use<> {
-        let own = self.config.id;
-        (0..self.config.gateways)
+        let own = self.core.config.id;
+        (0..self.core.config.gateways)
             .map(move |worker| GatewayId { worker, ..own })
             .filter(move |g| *g != own)
     }
@@ -310,7 +273,7 @@ impl Gateway {
 
     /// What the gateway has counted.
     pub fn stats(&self) -> &GatewayStats {
-        &self.mail.stats
+        &self.core.mail.stats
     }
 }
 

@@ -81,7 +81,7 @@ impl Story {
         let mut gateway = Gateway::new(config, now);
         let client = gateway.open(now, Opening::default());
         assert_eq!(
-            ["b", "a", "e"].map(|key| gateway.mail.shard_of(key.as_bytes()).0),
+            ["b", "a", "e"].map(|key| gateway.core.mail.shard_of(key.as_bytes()).0),
             [0, 1, 1],
             "the keys are where the stories need them"
         );
@@ -281,7 +281,7 @@ fn exec_over_two_shards_prepares_and_decides() {
     let array = Reply::Array((1..=3).map(Reply::Int).collect());
     assert_eq!(story.replies(), [array, Reply::Status("PONG")]);
     assert_eq!(story.gateway.stats().committed, 1);
-    assert_eq!(story.gateway.mail.pending.len(), 0);
+    assert_eq!(story.gateway.core.mail.pending.len(), 0);
 }
 
 #[test]
@@ -591,7 +591,7 @@ fn a_wait_ends_with_its_time_or_its_connection() {
     story.gateway.close(story.now, story.client);
     let sent = story.sent();
     assert!(matches!(sent[..], [(_, _, Body::Unblock)]));
-    assert_eq!((story.gateway.jobs.len(), story.gateway.mail.pending.len()), (0, 0));
+    assert_eq!((story.gateway.jobs.len(), story.gateway.core.mail.pending.len()), (0, 0));
 }
 
 #[test]

@@ -25,14 +25,14 @@ pub(super) enum Timer {
 
 impl Gateway {
     pub(super) fn set_timer(&mut self, in_us: u64, timer: Timer) {
-        self.timers.insert((self.now.mono_us.saturating_add(in_us), timer));
+        self.core.timers.insert((self.core.now.mono_us.saturating_add(in_us), timer));
     }
 
     /// Time has passed.
     pub fn tick(&mut self, now: Now) {
-        self.now = now;
-        while self.timers.first().is_some_and(|(at_us, _)| *at_us <= now.mono_us) {
-            let Some((_, timer)) = self.timers.pop_first() else { break };
+        self.core.now = now;
+        while self.core.timers.first().is_some_and(|(at_us, _)| *at_us <= now.mono_us) {
+            let Some((_, timer)) = self.core.timers.pop_first() else { break };
             match timer {
                 Timer::Again { job } => self.again(job),
                 Timer::Deadline { job } => self.timed_out(job),
@@ -49,13 +49,13 @@ impl Gateway {
 
     /// When [`Gateway::tick`] has something to do, on the monotonic clock in microseconds.
     pub fn next_timeout(&self) -> Option<u64> {
-        let timer = self.timers.first().map(|(at_us, _)| *at_us);
+        let timer = self.core.timers.first().map(|(at_us, _)| *at_us);
         timer.into_iter().chain(self.admission.next_timeout()).chain(self.unled_due_us()).min()
     }
 
     /// A random number (SplitMix64).
     pub(super) fn random(&mut self) -> u64 {
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        crate::shard::apply::mix(self.seed)
+        self.core.seed = self.core.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        crate::shard::state::mix(self.core.seed)
     }
 }

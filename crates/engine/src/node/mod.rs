@@ -34,7 +34,7 @@ use crate::map::ShardMap;
 use crate::message::{GatewayId, MachineId, Now, Request, Response, ShardId};
 use crate::replica::{Replica, ReplicaError, Seed, splits_of};
 use crate::replication::{Members, Persist};
-use crate::shard::watermark::{Settled, Watermarks};
+use crate::shard::locking::watermark::{Settled, Watermarks};
 use appends::Appends;
 use placement::Placement;
 use rest::Active;

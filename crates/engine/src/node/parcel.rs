@@ -78,7 +78,7 @@ pub enum Parcel {
         members: Box<Members>,
     },
     /// The sending machine leads these shards, and everything that commits before the timestamp is
-    /// settled there: see [`crate::shard::watermark`].
+    /// settled there: see [`crate::shard::locking::watermark`].
     Watermarks(Vec<(ShardId, Timestamp)>),
     /// The sending machine leads the shard in this term, its log ends with entry `index`, all of it
     /// is committed, and nothing more is said until there is something to say.

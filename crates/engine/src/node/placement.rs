@@ -14,7 +14,7 @@ use crate::message::{Concurrency, GatewayId, MachineId, Now, ShardId};
 use crate::replica::{Replica, ReplicaError, Setup};
 use crate::replication::{Members, Membership, Promises, Recovered};
 use crate::shard::Config;
-use crate::shard::apply::mix;
+use crate::shard::state::mix;
 use adt::Value;
 use adt::string::Value as StringValue;
 use std::collections::{BTreeMap, BTreeSet};

@@ -13,7 +13,7 @@ use crate::entry::{EntryCodec, SnapshotCodec, SnapshotPart};
 use crate::limits::SNAPSHOT_PIECE_BYTES;
 use crate::message::{Concurrency, Now, ShardId};
 use crate::replica::{ReplicaError, Seed};
-use crate::shard::snapshot::Header;
+use crate::shard::transfer::snapshot::Header;
 use crate::shard::{Config, Shard};
 
 /// Parts of a seed that are written at once at most.

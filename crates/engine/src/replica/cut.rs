@@ -1,4 +1,4 @@
-//! A cut through all shards: the replicas' part of it. See [`crate::shard::cut`].
+//! A cut through all shards: the replicas' part of it. See [`crate::shard::transfer::cut`].
 
 use super::Replica;
 use crate::entry::EntryCodec;

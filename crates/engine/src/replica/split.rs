@@ -1,13 +1,13 @@
-//! A shard is split: the replicas' part of it. See [`crate::shard::split`].
+//! A shard is split: the replicas' part of it. See [`crate::shard::transfer::split`].
 
 use super::{Replica, ReplicaError, SPLITS_SHIFT};
 use crate::entry::EntryCodec;
 use crate::limits::ELECTION_TICKS;
 use crate::map::Range;
 use crate::message::{Now, ShardId};
-use crate::shard::apply::State;
-use crate::shard::snapshot::Header;
-use crate::shard::split::Born;
+use crate::shard::state::State;
+use crate::shard::transfer::snapshot::Header;
+use crate::shard::transfer::split::Born;
 
 /// Index of the snapshot that a new shard's log begins with.
 const FIRST_INDEX: u64 = 1;

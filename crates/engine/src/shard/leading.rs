@@ -4,15 +4,15 @@
 //! Everybody who waits for an answer is told at once, and told apart: whether nothing has happened
 //! and the request may go to the next leader, or whether nobody here can know.
 
-use super::blocked::Blocked;
 use super::coordination::Leader;
-use super::grants::claims_of;
-use super::locks::LockTable;
 use super::streams::is_own;
 use super::{Batch, Shard, Target, TargetKind, Txn};
 use crate::coordination::Ask;
 use crate::entry::LogRecord;
 use crate::message::{Answer, Body, GatewayId, Now, Refusal, Token, TxnId};
+use crate::shard::locking::grants::claims_of;
+use crate::shard::locking::locks::LockTable;
+use crate::shard::waiting::blocked::Blocked;
 use adt::Timestamp;
 
 /// What a batch that was given up means for those who wait for it.

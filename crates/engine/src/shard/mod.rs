@@ -5,39 +5,19 @@
 //! `committed` tells that an entry is durable, and answers are polled. Records change only in
 //! [`apply`], only from committed entries. See `docs/internals/transactions.md` for the protocol.
 
-pub mod apply;
-mod blocked;
-mod circles;
-mod commits;
-mod contention;
 pub mod coordination;
-pub mod cut;
-mod expiry;
-pub mod fences;
-mod grants;
-mod idle;
-mod inquiry;
 mod leading;
-mod lock_counts;
-mod locks;
-mod observers;
-mod order;
-mod owed;
-mod reads;
-mod recent;
-mod removals;
-pub mod requests;
-mod reserved;
-mod room;
-pub mod snapshot;
-pub mod split;
+pub(crate) mod locking;
+pub mod state;
 mod streams;
 #[cfg(test)]
 mod tests;
-mod turns;
-mod unchanged;
-pub mod watermark;
-mod whole;
+pub(crate) mod transfer;
+pub(crate) mod waiting;
+
+pub use locking::watermark;
+pub use state::{fences, requests};
+pub use transfer::{cut, snapshot, split};
 
 use crate::entry::{Entry, LogRecord, Spacing};
 use crate::level::Level;
@@ -50,16 +30,16 @@ use crate::message::{
 use crate::stats::ShardStats;
 use adt::collections::Map;
 use adt::{Blob, Reply, Timestamp};
-use apply::{State, mix};
-use blocked::Blocked;
-use contention::Contention;
-use grants::Claims;
-use locks::{LockTable, WaiterId};
-use observers::Observers;
-use recent::Recent;
+use locking::contention::Contention;
+use locking::grants::Claims;
+use locking::locks::{LockTable, WaiterId};
 use smallvec::SmallVec;
+use state::recent::Recent;
+use state::{State, mix};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use turns::Turns;
+use waiting::blocked::Blocked;
+use waiting::observers::Observers;
+use waiting::turns::Turns;
 
 /// What a shard is told when it is made.
 #[derive(Clone, Copy, Debug)]
@@ -238,13 +218,13 @@ pub struct Shard {
     turns: Turns,
     observers: Observers,
     contention: Contention,
-    snapshot: Option<snapshot::Writer>,
-    cut: Option<cut::Cut>,
+    snapshot: Option<transfer::snapshot::Writer>,
+    cut: Option<transfer::cut::Cut>,
     /// In a cluster: when keys changed last.
     recent: Option<Recent>,
     /// Slots that are about to be given away, and what came of the last split.
     giving: Option<Range>,
-    born: Option<split::Born>,
+    born: Option<transfer::split::Born>,
     streams: streams::LeaderStreams,
     /// What all who read the log understand.
     level: Level,
@@ -318,7 +298,7 @@ impl Shard {
     }
 
     /// How far all shards have settled their transactions.
-    pub fn hear_settled(&mut self, all: watermark::Settled) {
+    pub fn hear_settled(&mut self, all: locking::watermark::Settled) {
         self.state.hear_settled(all);
     }
 

@@ -5,7 +5,7 @@ use engine::coordination::Zxid;
 use engine::map::ShardMap;
 use engine::message::ShardId;
 use engine::node::Readiness;
-use engine::shard::apply::State;
+use engine::shard::state::State;
 
 impl World {
     /// Every shard must be held by the machines that the map says, by nobody else, and be the same

@@ -12,7 +12,7 @@ use engine::coordination::tree::Node;
 use engine::entry::KeptGroup;
 use engine::message::{MachineId, ShardId};
 use engine::replication::Persist;
-use engine::shard::apply::State;
+use engine::shard::state::State;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often replicas are compared that have carried out the same, in microseconds.

@@ -93,7 +93,7 @@ pub fn key_access(spec: &CommandSpec, args: &Args<'_>, nth: usize) -> KeyAccess 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::session_commands::lookup;
+    use crate::gateway::clients::session_commands::lookup;
     use adt::ArgBuf;
 
     #[test]

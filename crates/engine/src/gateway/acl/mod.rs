@@ -13,7 +13,7 @@ pub use replies::{cat, dry_run, get_user, list, user_names, who_am_i};
 pub use units::{Unit, Units, units};
 
 use super::UserConfig;
-use super::session_commands::position;
+use crate::gateway::clients::session_commands::position;
 use adt::known::{self, Known};
 use adt::{Args, Blob, CommandSpec, ErrorReply, glob};
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! guessed at leisure.
 
 use super::{Acl, User, units};
-use crate::gateway::session_commands::lookup;
+use crate::gateway::clients::session_commands::lookup;
 use adt::{Args, ErrorReply, Reply};
 
 /// `ACL CAT [category]`: the categories, or the commands of one.

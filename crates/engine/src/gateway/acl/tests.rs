@@ -1,7 +1,7 @@
 //! Tests of access control.
 
 use super::*;
-use crate::gateway::session_commands::{all, lookup};
+use crate::gateway::clients::session_commands::{all, lookup};
 use adt::{
     ArgBuf, Attempt, Command, Ctx, Flags, Handler, Op, Record, Reply, Timestamp, record, syntax,
 };

@@ -1,6 +1,6 @@
 //! What a rule can allow or forbid: each command, and each subcommand of a container by itself.
 
-use super::super::session_commands::{all, position};
+use crate::gateway::clients::session_commands::{all, position};
 use adt::{Args, CommandSpec, Flags, syntax};
 use std::sync::OnceLock;
 

@@ -47,8 +47,8 @@ fn says(standing: Standing) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::hello::REDIS_VERSION;
-    use crate::gateway::session_commands;
+    use crate::gateway::clients::hello::REDIS_VERSION;
+    use crate::gateway::clients::session_commands;
     use std::collections::BTreeSet;
 
     /// Every command and sub-command that Claret has, as the table names them.

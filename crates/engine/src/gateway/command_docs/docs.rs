@@ -148,7 +148,7 @@ fn kind(name: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::session_commands::{all, lookup};
+    use crate::gateway::clients::session_commands::{all, lookup};
 
     fn get<'a>(map: &'a Reply, name: &str) -> Option<&'a Reply> {
         let Reply::Map(fields) = map else { panic!("a map: {map:?}") };

@@ -1,7 +1,7 @@
 //! The reference page of all commands.
 
 use super::{flag_names, units};
-use crate::gateway::session_commands::all;
+use crate::gateway::clients::session_commands::all;
 use adt::known::{self, Standing};
 use adt::{CommandSpec, Keys, record};
 use std::collections::BTreeMap;

@@ -14,8 +14,8 @@ use key_flags::{KeyFlags, key_flags};
 pub use markdown::markdown;
 
 use super::acl::units;
-use super::commands::{unknown_subcommand, wrong_words};
-use super::session_commands::{all, lookup};
+use crate::gateway::clients::commands::{unknown_subcommand, wrong_words};
+use crate::gateway::clients::session_commands::{all, lookup};
 use adt::syntax::{self, Part};
 use adt::{Args, CommandSpec, ErrorReply, Flags, Keys, Reply, glob};
 

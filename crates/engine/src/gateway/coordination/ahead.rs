@@ -8,12 +8,12 @@
 use super::super::Gateway;
 use super::super::api::Order;
 use super::super::mail::Pending;
-use super::super::stream::{Settled, Stream};
 use super::several::Plan;
 use super::turns::Waiting;
 use super::{Asked, Client, CoordinationClient};
 use crate::coordination::spread::{HOME, Spread};
 use crate::coordination::{Answered, Ask, Change, SessionId, Write};
+use crate::gateway::pipelines::stream::{Settled, Stream};
 use crate::level::Level;
 use crate::limits::{AHEAD_BYTES_MAX, WINDOW_UNITS_MAX};
 use crate::message::{Answer, Body, ShardId};
@@ -114,7 +114,7 @@ impl Client {
 impl Gateway {
     /// Whether what goes to several shards of a tree can be sent without waiting.
     fn sends_ahead(&self) -> bool {
-        self.config.order == Order::Constant && self.all_understand(Level::STREAMED)
+        self.core.config.order == Order::Constant && self.all_understand(Level::STREAMED)
     }
 
     /// Sends ahead what can be; tells whether a stream is under way, to which nothing else can be added now.
@@ -137,7 +137,7 @@ impl Gateway {
     }
 
     fn issue_ahead(&mut self, id: CoordinationClient, session: SessionId, homes: Vec<ShardId>) {
-        let (age, now) = (self.new_age(), self.now);
+        let (age, now) = (self.new_age(), self.core.now);
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
         let after = client.known();
         let requests: Vec<Waiting> = client.turns.waiting.drain(..homes.len()).collect();
@@ -167,7 +167,7 @@ impl Gateway {
             let sender = Sender { client: id, session };
             let (first, count) = (group.first(), group.units.len() as u32);
             let pending = Pending::Ahead { sender, stream, first, count, shard };
-            self.mail.ask(shard, pending, Body::Pipeline(Arc::new(group)));
+            self.core.mail.ask(shard, pending, Body::Pipeline(Arc::new(group)));
         }
     }
 

@@ -61,7 +61,7 @@ impl Gateway {
         for shard in shards {
             let command = Command::of(session, Write::Spread(step.clone()));
             let body = Body::Coordinate(Box::new(Ask::Write(command)));
-            self.mail.ask(shard, Pending::Ending { job }, body);
+            self.core.mail.ask(shard, Pending::Ending { job }, body);
         }
     }
 

@@ -276,7 +276,7 @@ impl Gateway {
             (command.identities, command.after) = (asker.identities.clone(), after);
         }
         let body = Body::Coordinate(Box::new(Ask::Write(command)));
-        self.mail.ask(shard, Pending::Joint { job, shard }, body);
+        self.core.mail.ask(shard, Pending::Joint { job, shard }, body);
     }
 
     /// Those whose answers are lost are asked once more, or it is tried once more.
@@ -371,7 +371,7 @@ impl Gateway {
             queued.by.push(shard);
         }
         if shard == HOME {
-            client.turns.home_heard(self.now);
+            client.turns.home_heard(self.core.now);
         }
     }
 

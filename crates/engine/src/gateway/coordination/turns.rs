@@ -62,7 +62,7 @@ impl Turns {
 impl Gateway {
     /// A client has asked something.
     pub(super) fn take_turn(&mut self, id: CoordinationClient, seq: u64, asked: Asked) {
-        let now = self.now;
+        let now = self.core.now;
         let Some(client) = self.clients.clients.get_mut(id.0) else { return };
         let waiting = client.request(seq, asked);
         client.turns.waiting.push_back(waiting);

@@ -87,7 +87,7 @@ fn whoever_leaves_waits_no_more_and_a_later_grant_is_nobodys() {
     assert!(matches!(body, Body::Unblock) && under == token, "the shard takes the grant back");
     story.answer(token, done(&[9]));
     assert!(story.replies().is_empty());
-    assert_eq!((story.gateway.jobs.len(), story.gateway.mail.pending.len()), (0, 0));
+    assert_eq!((story.gateway.jobs.len(), story.gateway.core.mail.pending.len()), (0, 0));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Stories about requests and answers that another machine, or this one, could not read.
 
 use super::*;
-use crate::gateway::unread::{answer_error, request_error};
+use crate::gateway::routing::unread::{answer_error, request_error};
 
 /// A story in which another machine leads both shards.
 fn elsewhere() -> Story {
@@ -45,7 +45,7 @@ fn a_transaction_that_a_shard_cannot_read_ends_everywhere_and_is_not_tried_again
     assert_eq!(replies, [error(request_error()), Reply::Status("PONG")]);
     let ends = |body: &Body| matches!(body, Body::Decide { commit: None, .. });
     assert_eq!(ended.iter().filter(|(_, _, body)| ends(body)).count(), 2, "{ended:?}");
-    assert_eq!(story.gateway.mail.pending.len(), 0);
+    assert_eq!(story.gateway.core.mail.pending.len(), 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::live::{Live, Progress, lost};
 use crate::message::{Answer, Body, MachineId, Now, Refusal, Request, TxnId};
 use crate::pipeline::{Group, Place, StreamId, Unit};
 use crate::shard::Shard;
-use crate::shard::grants::Claims;
+use crate::shard::locking::grants::Claims;
 use adt::Timestamp;
 use smallvec::smallvec;
 use std::sync::Arc;

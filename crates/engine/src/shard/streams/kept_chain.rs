@@ -5,7 +5,7 @@ use super::kept;
 use crate::entry::{Apply, SnapshotPart};
 use crate::message::{KeyedOp, ShardId};
 use crate::pipeline::{Group, Link, StreamId, Unit};
-use crate::shard::apply::{Executed, Replies, State};
+use crate::shard::state::{Executed, Replies, State};
 use adt::{Ctx, Timestamp};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;

@@ -14,12 +14,12 @@ pub use kept_chain::KeptChain;
 pub(super) use leader::Streams as LeaderStreams;
 pub(super) use recovery::RECOVERY;
 
-use super::apply::{Executed, Prepared, State};
 use crate::coordination::Ask;
 use crate::entry::{Apply, KeptGroup, Prepare};
 use crate::limits::OUTLIVED_MAX;
 use crate::message::{GatewayId, TxnId};
 use crate::pipeline::{Group, Place, StreamId, Unit};
+use crate::shard::state::{Executed, Prepared, State};
 use adt::collections::Map;
 use adt::{Ctx, Timestamp};
 use smallvec::SmallVec;

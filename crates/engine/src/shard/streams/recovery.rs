@@ -12,7 +12,7 @@ use crate::level::Level;
 use crate::limits::ASK_UNITS_US;
 use crate::message::{Age, KeyedOp, Now, ShardId, TxnId};
 use crate::pipeline::{Group, Link, StreamId, Unit, Word};
-use crate::shard::locks::{Claim, Class};
+use crate::shard::locking::locks::{Claim, Class};
 use crate::shard::{Shard, Target};
 use adt::{Blob, Timestamp};
 use smallvec::{SmallVec, smallvec};

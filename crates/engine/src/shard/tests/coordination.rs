@@ -8,7 +8,7 @@ use crate::coordination::{
 };
 use crate::level::Level;
 use crate::message::CutStep;
-use crate::shard::snapshot::Reader;
+use crate::shard::transfer::snapshot::Reader;
 
 pub(super) const H: GatewayId = GatewayId { machine: MachineId(2), worker: 0, life: 0 };
 const TIMEOUT_MS: i32 = 6_000;

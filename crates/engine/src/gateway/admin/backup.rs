@@ -1,0 +1,218 @@
+//! `BACKUP`: a cut through all shards, for which all of them stand still for a moment, and the
+//! pieces of the states that they keep of it. See [`crate::shard::transfer::cut`].
+
+use super::gather::What;
+use crate::gateway::api::SessionId;
+use crate::gateway::clients::commands::unknown_subcommand;
+use crate::gateway::clients::dispatch::Handled;
+use crate::gateway::mail::{Pending, Target};
+use crate::gateway::timer::Timer;
+use crate::gateway::{Gateway, Job};
+use crate::limits::{CUT_WAIT_US_MAX, SLOTS};
+use crate::map::Range;
+use crate::message::{Answer, Body, CutStep, ShardId};
+use crate::slot::ranges;
+use adt::{Args, ErrorReply, Reply};
+use std::collections::BTreeMap;
+
+/// A cut that is being made.
+pub(in crate::gateway) struct Cut {
+    target: Target,
+    number: u64,
+    /// Shards that have not answered the present step, and under which token they will.
+    left: BTreeMap<ShardId, u64>,
+    released: bool,
+    /// Of every shard that stands still: its keys, and its slots if they ever changed.
+    told: BTreeMap<ShardId, (i64, Option<Range>)>,
+    began_us: u64,
+}
+
+fn refused(why: &str) -> Reply {
+    ErrorReply::new("TRYAGAIN", format!("there is no backup this time: {why}")).into()
+}
+
+impl Gateway {
+    /// `BACKUP` and its subcommands.
+    pub(in crate::gateway) fn backup(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let number = |at: usize| args.int(at).ok().and_then(|number| u64::try_from(number).ok());
+        if args.len() == 2 && args.is(1, "BEGIN") {
+            return self.begin_cut(id);
+        }
+        if args.len() == 5 && args.is(1, "READ") {
+            let shard =
+                number(3).filter(|shard| *shard < u64::from(self.core.mail.routes.shards()));
+            let (Some(cut), Some(shard), Some(piece)) = (number(2), shard, number(4)) else {
+                let text =
+                    "the cut, the shard and the piece are numbers, as BACKUP BEGIN told them";
+                return ErrorReply::err(text).into();
+            };
+            let body = Body::Cut { cut, step: CutStep::Piece(piece) };
+            let target = self.place(id, None);
+            self.ask_one(target, What::One, ShardId(shard as u16), body);
+            return Handled::Later;
+        }
+        if args.len() == 3 && args.is(1, "END") {
+            let Some(cut) = number(2) else {
+                return ErrorReply::err("the cut is a number, as BACKUP BEGIN told it").into();
+            };
+            let body = |_| Some(Body::Cut { cut, step: CutStep::End });
+            let target = self.place(id, None);
+            self.gather(target, What::Ok, body, None);
+            return Handled::Later;
+        }
+        unknown_subcommand(args).into()
+    }
+
+    fn begin_cut(&mut self, id: SessionId) -> Handled {
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        let target = self.place(id, None);
+        self.bar(target);
+        // A number that clients can say again.
+        let number = self.random() & adt::NUMBER_MAX;
+        let (left, told) = Default::default();
+        let began_us = self.core.now.mono_us;
+        let cut = Cut { target, number, left, released: false, told, began_us };
+        let job = self.jobs.insert(Job::Cut(Box::new(cut)));
+        self.set_timer(CUT_WAIT_US_MAX, Timer::Cut { job });
+        self.ask_for_cut(job, CutStep::Freeze);
+        Handled::Later
+    }
+
+    fn ask_for_cut(&mut self, job: u64, step: CutStep) {
+        let Some(Job::Cut(cut)) = self.jobs.get_mut(job) else { return };
+        for shard in (0..self.core.mail.routes.shards()).map(ShardId) {
+            let body = Body::Cut { cut: cut.number, step };
+            let token = self.core.mail.ask(shard, Pending::Cut { job, shard }, body);
+            cut.left.insert(shard, token);
+        }
+    }
+
+    /// A shard stands still, or was released, or could not.
+    pub(in crate::gateway) fn cut_answered(
+        &mut self,
+        token: u64,
+        (job, shard): (u64, ShardId),
+        answer: Answer,
+    ) {
+        let Some(Job::Cut(cut)) = self.jobs.get_mut(job) else { return };
+        if cut.left.get(&shard) != Some(&token) {
+            return;
+        }
+        cut.left.remove(&shard);
+        match answer {
+            Answer::Reply(Reply::Array(told)) => {
+                let numbers: Vec<i64> =
+                    told.iter().map(|r| if let Reply::Int(n) = r { *n } else { 0 }).collect();
+                let range = match numbers[..] {
+                    [_, first, last] => Some((first as u16, last as u16)),
+                    _ => None,
+                };
+                cut.told.insert(shard, (numbers.first().copied().unwrap_or(0), range));
+            }
+            Answer::Reply(Reply::Ok) => {}
+            Answer::Reply(reply) => return self.give_cut_up(job, reply),
+            _ => return self.give_cut_up(job, refused("a shard has lost its leader")),
+        }
+        if cut.left.is_empty() {
+            self.go_on_cutting(job);
+        }
+    }
+
+    /// All shards have taken the step.
+    fn go_on_cutting(&mut self, job: u64) {
+        let shards = self.core.mail.routes.shards();
+        let Some(Job::Cut(cut)) = self.jobs.get_mut(job) else { return };
+        if cut.released {
+            return self.finish_cut(job);
+        }
+        let by_map = self.core.topology.map().map(|map| map.shards.len() - map.splits.len());
+        let founded = by_map.map_or(shards, |founded| founded as u16);
+        if !cover(&cut.told, founded) {
+            return self.give_cut_up(job, refused("a shard is being split just now"));
+        }
+        cut.released = true;
+        self.ask_for_cut(job, CutStep::Release);
+    }
+
+    /// The cut stands: tells its number, for how long clients had to wait, the name of the cluster
+    /// and its map, and every shard with its number of keys.
+    fn finish_cut(&mut self, job: u64) {
+        let Some(Job::Cut(cut)) = self.jobs.remove(job) else { return };
+        let Cut { target, number, told, began_us, .. } = *cut;
+        let members = self.core.config.members.as_ref();
+        let name = members.map_or("", |members| members.name.as_str());
+        let map = self.core.topology.map().map(ToString::to_string).unwrap_or_default();
+        let held_us = self.core.now.mono_us.saturating_sub(began_us);
+        let shards = told.into_iter().map(|(shard, (keys, _))| {
+            Reply::Array(vec![Reply::Int(shard.0.into()), Reply::Int(keys)])
+        });
+        let shards = Reply::Array(shards.collect());
+        let numbers = [number, held_us].map(|number| Reply::Int(number as i64));
+        let texts = [Reply::bulk(name), Reply::bulk(map)];
+        let parts = numbers.into_iter().chain(texts).chain([shards]).collect();
+        self.finish(target, Reply::Array(parts));
+    }
+
+    /// The cut does not come about: everybody goes on.
+    fn give_cut_up(&mut self, job: u64, reply: Reply) {
+        let Some(Job::Cut(cut)) = self.jobs.remove(job) else { return };
+        cut.left.values().for_each(|token| self.core.mail.forget(*token));
+        for shard in (0..self.core.mail.routes.shards()).map(ShardId) {
+            self.core.mail.tell(shard, Body::Cut { cut: cut.number, step: CutStep::End });
+        }
+        self.finish(cut.target, reply);
+    }
+
+    /// A cut takes longer than it may.
+    pub(in crate::gateway) fn cut_late(&mut self, job: u64) {
+        let Some(Job::Cut(cut)) = self.jobs.get(job) else { return };
+        let missing: Vec<String> = cut.left.keys().map(|shard| shard.0.to_string()).collect();
+        let why =
+            format!("nothing is heard of the leaders of these shards: {}", missing.join(", "));
+        self.give_cut_up(job, refused(&why));
+    }
+}
+
+/// Whether these shards have every slot once: those whose slots never changed have what they were
+/// founded with, as one of so many.
+fn cover(told: &BTreeMap<ShardId, (i64, Option<Range>)>, founded: u16) -> bool {
+    let first = ranges(founded.max(1));
+    let mut have: Vec<Range> = Vec::new();
+    for (shard, (_, range)) in told {
+        match range.or_else(|| first.get(usize::from(shard.0)).copied()) {
+            Some(range) => have.push(range),
+            None => return false,
+        }
+    }
+    have.sort_unstable();
+    let mut next = 0;
+    for (first, last) in have {
+        if first != next {
+            return false;
+        }
+        next = last + 1;
+    }
+    next == SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_has_every_slot_once() {
+        let told = |ranges: &[Option<Range>]| -> BTreeMap<_, _> {
+            let shards = (0..).map(ShardId);
+            shards.zip(ranges.iter().map(|range| (0, *range))).collect()
+        };
+        assert!(cover(&told(&[None]), 1));
+        assert!(cover(&told(&[None, None, None]), 3));
+        assert!(!cover(&told(&[None, None]), 3), "one has not answered");
+        assert!(cover(&told(&[Some((0, 99)), None, Some((100, 8191))]), 2));
+        assert!(!cover(&told(&[None, None, Some((100, 8191))]), 2), "the parent has them still");
+        assert!(!cover(&told(&[Some((0, 99)), None]), 2), "the new shard was not asked");
+        assert!(!cover(&told(&[None, None, None]), 2));
+    }
+}

@@ -1,0 +1,326 @@
+//! Commands that no data type owns: from the name to whoever carries it out, and the short ones.
+
+use super::dispatch::Handled;
+use super::session::Mode;
+use crate::gateway::admin::gather::What;
+use crate::gateway::admin::info;
+use crate::gateway::api::{Admin, Output, SessionId};
+use crate::gateway::command_docs::CONTAINERS;
+use crate::gateway::mail::Target;
+use crate::gateway::{Gateway, acl, command_docs};
+use crate::message::{Body, Now};
+use adt::{Args, CommandSpec, ErrorReply, Reply, glob};
+
+/// The error for a subcommand that does not exist.
+pub(in crate::gateway) fn unknown_subcommand(args: &Args<'_>) -> ErrorReply {
+    let name = String::from_utf8_lossy(args.get(0).unwrap_or_default()).to_ascii_uppercase();
+    ErrorReply::unknown_subcommand(&name, args)
+}
+
+/// The error for a subcommand that takes words, but not these.
+pub(in crate::gateway) fn subcommand_syntax(args: &Args<'_>) -> ErrorReply {
+    let shown = |at| String::from_utf8_lossy(args.get(at).unwrap_or_default()).into_owned();
+    ErrorReply::err(format!(
+        "unknown subcommand or wrong number of arguments for '{}'. Try {} HELP.",
+        shown(1),
+        shown(0).to_ascii_uppercase()
+    ))
+}
+
+/// The error for a subcommand with too few or too many words.
+pub(in crate::gateway) fn wrong_words(container: &str, subcommand: &str) -> ErrorReply {
+    ErrorReply::arity(&format!("{container}|{subcommand}"))
+}
+
+/// What keeps a queued command of the session from being carried out, if that is known already.
+pub(in crate::gateway) fn refused_early(spec: &CommandSpec, args: &Args<'_>) -> Option<ErrorReply> {
+    if !CONTAINERS.contains(&spec.name) {
+        return None;
+    }
+    let word = args.get(1)?.to_ascii_lowercase();
+    let known = adt::syntax::subcommands(spec.syntax);
+    let is_known = word == b"help" || known.iter().any(|(name, _)| name.as_bytes() == word);
+    if !is_known {
+        return Some(unknown_subcommand(args));
+    }
+    command_docs::check_subcommand(spec, args).err()
+}
+
+impl Gateway {
+    /// Carries out a command of the session. Tells whether it went ahead.
+    pub(in crate::gateway) fn session_command(
+        &mut self,
+        id: SessionId,
+        spec: &'static CommandSpec,
+        args: &Args<'_>,
+    ) -> bool {
+        match self.handle(id, spec, args, None) {
+            Handled::Reply(reply) => self.reply(id, reply),
+            Handled::Later => {}
+            Handled::Hold => return false,
+        }
+        true
+    }
+
+    /// Carries out a command of the session, whose reply goes to `place` if one is given.
+    pub(in crate::gateway) fn handle(
+        &mut self,
+        id: SessionId,
+        spec: &'static CommandSpec,
+        args: &Args<'_>,
+        place: Option<Target>,
+    ) -> Handled {
+        if CONTAINERS.contains(&spec.name) {
+            match command_docs::check_subcommand(spec, args) {
+                Ok(None) => {}
+                Ok(Some(help)) => return help.into(),
+                Err(error) => return error.into(),
+            }
+        }
+        match spec.name {
+            "ping" => self.ping(id, args),
+            "echo" => Reply::bulk(args.get(1).unwrap_or_default()).into(),
+            "multi" => self.multi(id),
+            "exec" => self.exec(id),
+            "discard" => self.discard(id),
+            "watch" => self.watch(id, args),
+            "unwatch" => self.unwatch(id),
+            "txn" => self.txn_command(id, args),
+            "publish" => self.publish(id, args, place),
+            "subscribe" | "psubscribe" | "unsubscribe" | "punsubscribe" => {
+                self.subscriptions(id, spec.name, args)
+            }
+            "pubsub" => self.pubsub_command(id, args),
+            "hello" => self.hello(id, args),
+            "auth" => self.auth(id, args),
+            "client" => self.client(id, args),
+            "quit" => self.quit(id),
+            "reset" => self.reset(id),
+            "select" => select(args),
+            "command" => match command_docs::reply(args) {
+                Ok(reply) => reply.into(),
+                Err(error) => error.into(),
+            },
+            "time" => self.time(),
+            "readonly" | "readwrite" => self.may_ask_replicas(id, spec.name == "readonly"),
+            "asking" => Reply::Ok.into(),
+            "failover" => self.failover(id, args),
+            "cluster" => self.cluster(id, args),
+            "shardmap" => self.shard_map(id, args),
+            "backup" => self.backup(id, args),
+            "fence" => self.fence(id, args),
+            "lock.section" => self.section(id, args),
+            "lock.waiters" | "barrier.waiting" => self.lock_waiters(id, args),
+            "role" => {
+                Reply::Array(vec![Reply::bulk("master"), Reply::Int(0), Reply::Array(vec![])])
+                    .into()
+            }
+            "wait" => self.wait(id, args),
+            "lastsave" => Reply::Int(self.core.facts.saved_s() as i64).into(),
+            "info" => self.info(id, args),
+            "config" => self.config(id, args),
+            "acl" => self.acl(id, args),
+            "save" => self.admin(id, Admin::Save),
+            "bgsave" => self.admin(id, Admin::BackgroundSave),
+            "shutdown" => self.shutdown(id, args),
+            _ => self.keyspace(id, spec, args),
+        }
+    }
+
+    /// Whether everything that the session has sent is answered.
+    pub(in crate::gateway) fn is_idle(&self, id: SessionId) -> bool {
+        // What is carried out behind a transaction has its turn.
+        self.given.is_some()
+            || self.sessions.get(id.0).is_none_or(|session| session.queue.is_empty())
+    }
+
+    fn ping(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        if args.len() > 2 {
+            return ErrorReply::err("wrong number of arguments for 'ping' command").into();
+        }
+        let subscribed = self.sessions.get(id.0).is_some_and(|s| s.only_subscribes());
+        if subscribed {
+            let message = Reply::bulk(args.get(1).unwrap_or_default());
+            return Reply::Array(vec![Reply::bulk("pong"), message]).into();
+        }
+        args.get(1).map_or(Reply::Status("PONG"), Reply::bulk).into()
+    }
+
+    fn time(&self) -> Handled {
+        let us = self.core.now.wall_us;
+        let parts = [us / 1_000_000, us % 1_000_000];
+        Reply::Array(parts.map(|n| Reply::bulk(n.to_string())).to_vec()).into()
+    }
+
+    /// `WAIT`: what is answered is replicated already, and a single server has no replicas.
+    fn wait(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let timeout = || {
+            let error = "timeout is not an integer or out of range";
+            args.int(2).map_err(|_| ErrorReply::err(error))
+        };
+        let numbers = args.int(1).and_then(|n| Ok((n, timeout()?)));
+        match numbers {
+            Err(error) => error.into(),
+            Ok((_, timeout)) if timeout < 0 => ErrorReply::err("timeout is negative").into(),
+            Ok(_) if !self.is_idle(id) => Handled::Hold,
+            Ok(_) => Reply::Int(0).into(),
+        }
+    }
+
+    fn info(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        let wanted = info::Wanted::parse(args);
+        let ask_shards = wanted.needs_shards();
+        let target = self.place(id, None);
+        self.bar(target);
+        let question = crate::gateway::Question::Stats;
+        self.gather(
+            target,
+            What::Info(wanted),
+            |_| ask_shards.then_some(Body::Stats),
+            Some(question),
+        );
+        Handled::Later
+    }
+
+    fn config(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        if args.is(1, "GET") {
+            if args.len() < 3 {
+                return wrong_words("config", "get").into();
+            }
+            let wanted = |name: &str| {
+                args.iter_from(2)
+                    .any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
+            };
+            let settings = self.core.config.settings.iter().filter(|(name, _)| wanted(name));
+            return Reply::Map(settings.map(|(n, v)| (Reply::bulk(n), Reply::bulk(v))).collect())
+                .into();
+        }
+        if args.is(1, "RESETSTAT") && args.len() == 2 {
+            return self.admin(id, Admin::ResetStats);
+        }
+        if args.is(1, "SET") {
+            if args.len() < 4 || !args.len().is_multiple_of(2) {
+                return wrong_words("config", "set").into();
+            }
+            let text = |i| String::from_utf8_lossy(args.get(i).unwrap_or_default()).into_owned();
+            let pairs = (2..args.len()).step_by(2).map(|i| (text(i).to_lowercase(), text(i + 1)));
+            let pairs: Vec<_> = pairs.collect();
+            let known =
+                |name: &String| self.core.config.settings.iter().any(|(known, _)| known == name);
+            if let Some((name, _)) = pairs.iter().find(|(name, _)| !known(name)) {
+                let text =
+                    format!("Unknown option or number of arguments for CONFIG SET - '{name}'");
+                return ErrorReply::err(text).into();
+            }
+            let named_before = |i: &usize| pairs[..*i].iter().any(|(name, _)| *name == pairs[*i].0);
+            if let Some(twice) = (0..pairs.len()).find(named_before) {
+                let text = format!(
+                    "CONFIG SET failed (possibly related to argument '{}') - duplicate parameter",
+                    pairs[twice].0
+                );
+                return ErrorReply::err(text).into();
+            }
+            return self.admin(id, Admin::ConfigSet(pairs));
+        }
+        unknown_subcommand(args).into()
+    }
+
+    fn acl(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let reply = match args.len() {
+            2 | 3 if args.is(1, "CAT") => acl::cat(args.get(2)),
+            2 if args.is(1, "LIST") => acl::list(&self.acl),
+            2 if args.is(1, "USERS") => acl::user_names(&self.acl),
+            2 if args.is(1, "WHOAMI") => {
+                let user = self.sessions.get(id.0).and_then(|session| session.user.as_ref());
+                user.map_or(Reply::Nil, |user| acl::who_am_i(user))
+            }
+            3 if args.is(1, "GETUSER") => acl::get_user(&self.acl, args.get(2).unwrap_or_default()),
+            _ if args.is(1, "DRYRUN") => match acl::dry_run(&self.acl, args) {
+                Ok(reply) => reply,
+                Err(error) => error.into(),
+            },
+            _ if args.is(1, "CAT") => subcommand_syntax(args).into(),
+            _ => unknown_subcommand(args).into(),
+        };
+        reply.into()
+    }
+
+    fn shutdown(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let mut save = false;
+        for i in 1..args.len() {
+            match () {
+                () if args.is(i, "SAVE") => save = true,
+                () if args.is(i, "NOSAVE") => save = false,
+                () if args.is(i, "NOW") || args.is(i, "FORCE") => {}
+                () => return ErrorReply::syntax().into(),
+            }
+        }
+        self.admin(id, Admin::Shutdown { save })
+    }
+
+    /// Lets the server do something, and waits for it.
+    pub(in crate::gateway) fn admin(&mut self, id: SessionId, action: Admin) -> Handled {
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        let target = self.place(id, None);
+        self.bar(target);
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.about.admin = Some(target);
+        }
+        self.core.mail.outputs.push_back(Output::Admin { session: id, action });
+        Handled::Later
+    }
+
+    /// What [`Output::Admin`] asked for is done, or refused.
+    pub fn admin_done(&mut self, now: Now, id: SessionId, reply: Reply) {
+        self.core.now = now;
+        let target = self.sessions.get_mut(id.0).and_then(|session| session.about.admin.take());
+        if let Some(target) = target {
+            self.finish(target, reply);
+        }
+        self.settle();
+    }
+
+    fn quit(&mut self, id: SessionId) -> Handled {
+        self.reply(id, Reply::Ok);
+        self.close_after_replies(id);
+        Handled::Later
+    }
+
+    /// `RESET`: the connection is as if it had just been opened.
+    fn reset(&mut self, id: SessionId) -> Handled {
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        self.end_transactions(id);
+        self.pubsub.close(id);
+        self.count_subscriptions(id);
+        let user = self.first_user();
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        session.mode = Mode::Single;
+        session.watched.clear();
+        session.retry = None;
+        session.request = None;
+        session.ordered = true;
+        session.user = user;
+        session.protocol = 2;
+        session.replies = super::session::Replies::On;
+        session.about.name.clear();
+        session.about.no_evict = false;
+        session.about.no_touch = false;
+        session.refresh();
+        Reply::Status("RESET").into()
+    }
+}
+
+fn select(args: &Args<'_>) -> Handled {
+    match args.int(1) {
+        Ok(0) => Reply::Ok.into(),
+        Ok(_) => ErrorReply::err("DB index is out of range").into(),
+        Err(error) => error.into(),
+    }
+}

@@ -1,0 +1,383 @@
+//! `HELLO`, `AUTH` and `CLIENT`: who is at the other end of a connection.
+
+use super::client_list;
+use super::client_list::ClientLine;
+use super::commands::{unknown_subcommand, wrong_words};
+use super::dispatch::Handled;
+use super::hello;
+use super::hello::{Credentials, Hello};
+use super::session::{Mode, Replies, Session, Verdict};
+use crate::gateway::Gateway;
+use crate::gateway::acl::{DEFAULT_USER, Login, User};
+use crate::gateway::admin::gather::What;
+use crate::gateway::api::{ClientFilter, Output, Question, SessionId};
+use crate::limits::REQUEST_CLIENT_BYTES_MAX;
+use crate::message::{Now, RequestId};
+use adt::{Args, Blob, ErrorReply, Reply};
+use std::sync::Arc;
+
+fn wrong_password() -> ErrorReply {
+    ErrorReply::new("WRONGPASS", "invalid username-password pair or user is disabled.")
+}
+
+fn text(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).into_owned()
+}
+
+impl Gateway {
+    /// Who a connection is before it authenticates, if it need not.
+    pub(in crate::gateway) fn first_user(&self) -> Option<Arc<User>> {
+        if self.core.config.require_auth { None } else { self.acl.unauthenticated().cloned() }
+    }
+
+    /// `HELLO [protover [AUTH username password] [SETNAME clientname]]`.
+    pub(in crate::gateway) fn hello(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let mut hello = match Hello::parse(args) {
+            Ok(hello) => hello,
+            Err(error) => return error.into(),
+        };
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        if let Some(credentials) = hello.credentials.take() {
+            return self.log_in(id, credentials, Some(hello));
+        }
+        let known = self.sessions.get(id.0).is_some_and(|session| session.user.is_some());
+        if known { self.greet(id, hello).into() } else { hello::unauthenticated().into() }
+    }
+
+    fn greet(&mut self, id: SessionId, hello: Hello) -> Reply {
+        let Some(session) = self.sessions.get_mut(id.0) else { return Reply::Nil };
+        if let Some(protocol) = hello.protocol {
+            session.protocol = protocol;
+        }
+        if let Some(name) = hello.name {
+            session.about.name = text(&name);
+        }
+        session.refresh();
+        hello::greeting(session.about.client, session.protocol, self.core.config.version)
+    }
+
+    /// `AUTH [username] password`.
+    pub(in crate::gateway) fn auth(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let credentials = match Credentials::parse(args) {
+            Ok(credentials) => credentials,
+            Err(error) => return error.into(),
+        };
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        if args.len() == 2
+            && let Login::Accept(_) = self.acl.login(DEFAULT_USER.as_bytes())
+        {
+            let text = "AUTH <password> called without any password configured for the default \
+                        user. Are you sure your configuration is correct?";
+            return ErrorReply::err(text).into();
+        }
+        self.log_in(id, credentials, None)
+    }
+
+    fn log_in(&mut self, id: SessionId, credentials: Credentials, hello: Option<Hello>) -> Handled {
+        match self.acl.login(&credentials.user) {
+            Login::Accept(user) => self.logged_in(id, user, hello).into(),
+            Login::Verify { verifier } => {
+                let target = self.place(id, None);
+                self.bar(target);
+                let user = text(&credentials.user);
+                if let Some(session) = self.sessions.get_mut(id.0) {
+                    let user = user.clone();
+                    session.about.verdict = Some(Verdict { user, hello, target });
+                }
+                let password = credentials.password.0;
+                self.core.mail.outputs.push_back(Output::Verify {
+                    session: id,
+                    user,
+                    password,
+                    verifier,
+                });
+                Handled::Later
+            }
+        }
+    }
+
+    fn logged_in(&mut self, id: SessionId, user: Arc<User>, hello: Option<Hello>) -> Reply {
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.user = Some(user);
+            session.refresh();
+        }
+        hello.map_or(Reply::Ok, |hello| self.greet(id, hello))
+    }
+
+    /// The password that [`Output::Verify`] was about fits, or does not.
+    pub fn verified(&mut self, now: Now, id: SessionId, ok: bool) {
+        self.core.now = now;
+        let Some(session) = self.sessions.get_mut(id.0) else { return };
+        let Some(Verdict { user, hello, target }) = session.about.verdict.take() else { return };
+        let user = self.acl.user(&user).filter(|user| ok && user.enabled()).cloned();
+        let reply = match user {
+            Some(user) => self.logged_in(id, user, hello),
+            None => {
+                self.core.mail.stats.auth_failures += 1;
+                wrong_password().into()
+            }
+        };
+        self.finish(target, reply);
+        self.settle();
+    }
+
+    /// `CLIENT` and its subcommands.
+    pub(in crate::gateway) fn client(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let word = args.get(1).unwrap_or_default().to_ascii_lowercase();
+        match word.as_slice() {
+            b"list" => self.client_list(id, args),
+            b"kill" => self.client_kill(id, args),
+            b"unblock" => self.client_unblock(id, args),
+            b"reply" => self.client_reply(id, args),
+            b"request" => self.client_request(id, args),
+            b"order" => self.client_order(id, args),
+            b"maint_notifications" => {
+                ErrorReply::err("maintenance notifications are not offered by this server").into()
+            }
+            _ => self.client_own(id, args, &word),
+        }
+    }
+
+    /// Subcommands that concern the connection itself.
+    fn client_own(&mut self, id: SessionId, args: &Args<'_>, word: &[u8]) -> Handled {
+        let now = self.core.now;
+        let counts = self.pubsub.counts(id);
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        let about = &mut session.about;
+        let reply = match (word, args.len()) {
+            (b"id", 2) => Reply::Int(about.client as i64),
+            (b"getname", 2) if about.name.is_empty() => Reply::Nil,
+            (b"getname", 2) => Reply::bulk(&about.name),
+            (b"info", 2) => Reply::Text(line(session, now, counts).to_string() + "\n"),
+            (b"setname", 3) => match hello::client_name(args.get(2).unwrap_or_default()) {
+                Ok(name) => {
+                    about.name = text(&name);
+                    Reply::Ok
+                }
+                Err(error) => error.into(),
+            },
+            (b"setinfo", 4) => {
+                let value = args.get(3).unwrap_or_default();
+                let (attribute, field) = match () {
+                    () if args.is(2, "LIB-NAME") => ("lib-name", &mut about.library),
+                    () if args.is(2, "LIB-VER") => ("lib-ver", &mut about.library_version),
+                    () => {
+                        let what = text(args.get(2).unwrap_or_default());
+                        return ErrorReply::err(format!("Unrecognized option '{what}'")).into();
+                    }
+                };
+                match hello::library_attribute(attribute, value) {
+                    Ok(value) => {
+                        *field = text(&value);
+                        Reply::Ok
+                    }
+                    Err(error) => error.into(),
+                }
+            }
+            (b"no-evict", 3) => switch(args, &mut about.no_evict),
+            (b"no-touch", 3) => switch(args, &mut about.no_touch),
+            (
+                b"id" | b"getname" | b"info" | b"setname" | b"setinfo" | b"no-evict" | b"no-touch",
+                _,
+            ) => wrong_words("client", &text(word)).into(),
+            _ => unknown_subcommand(args).into(),
+        };
+        reply.into()
+    }
+
+    /// `CLIENT REPLY ON | OFF | SKIP`.
+    fn client_reply(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        if args.len() != 3 {
+            return wrong_words("client", "reply").into();
+        }
+        let Some(session) = self.sessions.get_mut(id.0) else { return Handled::Later };
+        let replies = match () {
+            () if args.is(2, "ON") => Replies::On,
+            () if args.is(2, "OFF") => Replies::Off,
+            () if args.is(2, "SKIP") && session.replies == Replies::Off => Replies::Off,
+            () if args.is(2, "SKIP") => Replies::SkipThis,
+            () => return ErrorReply::syntax().into(),
+        };
+        session.replies = replies;
+        session.refresh();
+        if replies == Replies::On { Reply::Ok.into() } else { Handled::Later }
+    }
+
+    /// `CLIENT ORDER ON | OFF`: whether commands that are sent without waiting for replies keep their order
+    /// across shards.
+    fn client_order(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        if args.len() != 3 {
+            return wrong_words("client", "order").into();
+        }
+        let ordered = match () {
+            () if args.is(2, "ON") => true,
+            () if args.is(2, "OFF") => false,
+            () => return ErrorReply::syntax().into(),
+        };
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.ordered = ordered;
+        }
+        Reply::Ok.into()
+    }
+
+    /// `CLIENT REQUEST name number`: the next command or transaction has this request number.
+    fn client_request(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        if args.len() != 4 {
+            return wrong_words("client", "request").into();
+        }
+        let request = match request_id(args, 2) {
+            Ok(request) => request,
+            Err(error) => return error.into(),
+        };
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.request = Some(request);
+            session.refresh();
+        }
+        Reply::Ok.into()
+    }
+
+    fn client_list(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        match client_list::parse_list(args) {
+            Ok(filter) => self.ask_gateways(id, What::Clients, Question::ClientList(filter)),
+            Err(error) => error.into(),
+        }
+    }
+
+    fn client_kill(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let own = self.sessions.get(id.0).map_or(0, |session| session.about.client);
+        let known_user = |name: &str| self.acl.user(name).is_some();
+        match client_list::parse_kill(args, own, known_user) {
+            Ok(kill) => {
+                let what = if kill.by_address { What::KilledOne } else { What::Sum };
+                self.ask_gateways(id, what, Question::ClientKill(kill.filter))
+            }
+            Err(error) => error.into(),
+        }
+    }
+
+    fn client_unblock(&mut self, id: SessionId, args: &Args<'_>) -> Handled {
+        let error = match args.len() {
+            3 => false,
+            4 if args.is(3, "TIMEOUT") => false,
+            4 if args.is(3, "ERROR") => true,
+            4 => {
+                let text = "CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+                return ErrorReply::err(text).into();
+            }
+            _ => return wrong_words("client", "unblock").into(),
+        };
+        match args.int(2) {
+            Ok(client) => {
+                let client = client.max(0) as u64;
+                self.ask_gateways(id, What::Unblocked, Question::Unblock { client, error })
+            }
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Asks all gateways, once everything before is answered.
+    pub(in crate::gateway) fn ask_gateways(
+        &mut self,
+        id: SessionId,
+        what: What,
+        question: Question,
+    ) -> Handled {
+        if !self.is_idle(id) {
+            return Handled::Hold;
+        }
+        let target = self.place(id, None);
+        self.bar(target);
+        self.gather(target, what, |_| None, Some(question));
+        Handled::Later
+    }
+
+    /// The lines of the clients that a filter lets through.
+    pub(in crate::gateway) fn client_lines(
+        &self,
+        filter: &ClientFilter,
+    ) -> Vec<(SessionId, ClientLine)> {
+        let lines = self.sessions.iter().map(|(handle, session)| {
+            let id = SessionId(handle);
+            (id, line(session, self.core.now, self.pubsub.counts(id)))
+        });
+        lines.filter(|(_, line)| line.passes(filter)).collect()
+    }
+
+    /// Closes the connections that match; tells how many there were.
+    pub(in crate::gateway) fn kill_clients(&mut self, filter: &ClientFilter) -> usize {
+        let lines = self.client_lines(filter);
+        for (id, _) in &lines {
+            self.close_after_replies(*id);
+            let waits = self.sessions.get(id.0).is_some_and(|s| !s.queue.is_empty());
+            if waits && !self.asks_itself(*id) {
+                // It may wait for ever, in a blocking command for instance.
+                self.core.mail.outputs.push_back(Output::Close { session: *id });
+            }
+        }
+        lines.len()
+    }
+
+    /// Whether the session's only missing reply is that of the present command.
+    fn asks_itself(&self, id: SessionId) -> bool {
+        let Some(session) = self.sessions.get(id.0) else { return false };
+        session.queue.len() == 1 && ["client", "exec"].contains(&session.command)
+    }
+}
+
+fn switch(args: &Args<'_>, to: &mut bool) -> Reply {
+    match () {
+        () if args.is(2, "ON") => *to = true,
+        () if args.is(2, "OFF") => *to = false,
+        () => return ErrorReply::syntax().into(),
+    }
+    Reply::Ok
+}
+
+fn line(session: &Session, now: Now, (channels, patterns): (usize, usize)) -> ClientLine {
+    let about = &session.about;
+    let seconds_since = |us: u64| now.mono_us.saturating_sub(us) / 1_000_000;
+    let (queued, multi_bytes) = match &session.mode {
+        Mode::Multi(multi) => (Some(multi.steps.len()), multi.bytes),
+        _ => (None, 0),
+    };
+    ClientLine {
+        id: about.client,
+        address: about.opening.peer.clone(),
+        local_address: about.opening.local_address.clone(),
+        name: about.name.clone(),
+        age_s: seconds_since(about.opened_us),
+        idle_s: seconds_since(session.active_us),
+        channels,
+        patterns,
+        queued,
+        watched: session.watched.len(),
+        blocked: session.blocked.is_some() && !session.about.arrives,
+        in_transaction: matches!(session.mode, Mode::Interactive(_)),
+        transaction_bytes: multi_bytes + session.held_bytes,
+        output_bytes: 0,
+        command: session.command.to_owned(),
+        user: session.user.as_ref().map_or(String::new(), |user| user.name().to_owned()),
+        protocol: session.protocol,
+        library: about.library.clone(),
+        library_version: about.library_version.clone(),
+    }
+}
+
+/// Name and request number at two words.
+pub(in crate::gateway) fn request_id(args: &Args<'_>, at: usize) -> Result<RequestId, ErrorReply> {
+    let client = Blob::from(args.get(at).unwrap_or_default());
+    let number = args.int(at + 1).ok().and_then(|number| u64::try_from(number).ok());
+    if client.is_empty() || client.len() > REQUEST_CLIENT_BYTES_MAX {
+        let text = format!("the name has 1 to {REQUEST_CLIENT_BYTES_MAX} bytes");
+        return Err(ErrorReply::err(text));
+    }
+    let number = number.ok_or_else(|| ErrorReply::err("the number is not an integer from 0 on"))?;
+    Ok(RequestId { client, number })
+}

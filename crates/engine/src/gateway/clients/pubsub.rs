@@ -1,0 +1,312 @@
+//! Who listens to which channels and patterns: the subscriptions of one gateway's sessions.
+//!
+//! Messages and confirmations have the form that the Redis documentation of pub/sub gives them.
+//! A message goes to the subscribers of its channel first, then to those of matching patterns in
+//! the order of the patterns; a session that matches twice gets it twice, as in Redis.
+
+use crate::gateway::SessionId;
+use crate::limits::SUBSCRIPTIONS_MAX;
+use adt::{Blob, ErrorReply, Reply, glob};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a subscription names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One channel (`SUBSCRIBE`).
+    Channel,
+    /// All channels that match a glob (`PSUBSCRIBE`).
+    Pattern,
+}
+
+/// The subscriptions of one session.
+#[derive(Clone, Debug, Default)]
+struct Own {
+    channels: BTreeSet<Blob>,
+    patterns: BTreeSet<Blob>,
+}
+
+impl Own {
+    fn names(&mut self, kind: Kind) -> &mut BTreeSet<Blob> {
+        match kind {
+            Kind::Channel => &mut self.channels,
+            Kind::Pattern => &mut self.patterns,
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.channels.len() + self.patterns.len()
+    }
+}
+
+type Listeners = BTreeMap<Blob, BTreeSet<SessionId>>;
+
+/// All subscriptions of a gateway.
+#[derive(Clone, Debug, Default)]
+pub struct PubSub {
+    channels: Listeners,
+    patterns: Listeners,
+    sessions: BTreeMap<SessionId, Own>,
+}
+
+impl PubSub {
+    /// No subscriptions.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn listeners(&mut self, kind: Kind) -> &mut Listeners {
+        match kind {
+            Kind::Channel => &mut self.channels,
+            Kind::Pattern => &mut self.patterns,
+        }
+    }
+
+    /// Subscribes a session; one confirmation per name. Beyond [`SUBSCRIPTIONS_MAX`] nothing is
+    /// subscribed.
+    pub fn subscribe(
+        &mut self,
+        session: SessionId,
+        kind: Kind,
+        names: &[Blob],
+    ) -> Result<Vec<Reply>, ErrorReply> {
+        let mut own = self.sessions.remove(&session).unwrap_or_default();
+        let fresh: BTreeSet<&Blob> =
+            names.iter().filter(|n| !own.names(kind).contains(*n)).collect();
+        if own.count() + fresh.len() > SUBSCRIPTIONS_MAX {
+            self.put_back(session, own);
+            return Err(ErrorReply::err(format!(
+                "a connection can subscribe to at most {SUBSCRIPTIONS_MAX} channels and patterns"
+            )));
+        }
+        let word = if kind == Kind::Channel { "subscribe" } else { "psubscribe" };
+        let mut replies = Vec::with_capacity(names.len());
+        for name in names {
+            if own.names(kind).insert(name.clone()) {
+                self.listeners(kind).entry(name.clone()).or_default().insert(session);
+            }
+            replies.push(confirmation(word, Reply::Bulk(name.clone()), own.count()));
+        }
+        self.put_back(session, own);
+        Ok(replies)
+    }
+
+    /// Ends subscriptions; all of the kind if `names` is empty. One confirmation per name, or one
+    /// without a name if there was nothing to end.
+    pub fn unsubscribe(&mut self, session: SessionId, kind: Kind, names: &[Blob]) -> Vec<Reply> {
+        let word = if kind == Kind::Channel { "unsubscribe" } else { "punsubscribe" };
+        let mut own = self.sessions.remove(&session).unwrap_or_default();
+        let all: Vec<Blob>;
+        let names = if names.is_empty() {
+            all = own.names(kind).iter().cloned().collect();
+            &all
+        } else {
+            names
+        };
+        if names.is_empty() {
+            let count = own.count();
+            self.put_back(session, own);
+            return vec![confirmation(word, Reply::Nil, count)];
+        }
+        let mut replies = Vec::with_capacity(names.len());
+        for name in names {
+            if own.names(kind).remove(name) {
+                self.remove_listener(session, kind, name);
+            }
+            replies.push(confirmation(word, Reply::Bulk(name.clone()), own.count()));
+        }
+        self.put_back(session, own);
+        replies
+    }
+
+    fn put_back(&mut self, session: SessionId, own: Own) {
+        if own.count() > 0 {
+            self.sessions.insert(session, own);
+        }
+    }
+
+    fn remove_listener(&mut self, session: SessionId, kind: Kind, name: &Blob) {
+        let listeners = self.listeners(kind);
+        if let Some(sessions) = listeners.get_mut(name) {
+            sessions.remove(&session);
+            if sessions.is_empty() {
+                listeners.remove(name);
+            }
+        }
+    }
+
+    /// Forgets a session that is gone or was reset.
+    pub fn close(&mut self, session: SessionId) {
+        let Some(own) = self.sessions.remove(&session) else { return };
+        for name in &own.channels {
+            self.remove_listener(session, Kind::Channel, name);
+        }
+        for name in &own.patterns {
+            self.remove_listener(session, Kind::Pattern, name);
+        }
+    }
+
+    /// The messages that a publication causes, in the order in which they are sent.
+    pub fn publish(&self, channel: &Blob, message: &Blob) -> Vec<(SessionId, Reply)> {
+        let bulk = |blob: &Blob| Reply::Bulk(blob.clone());
+        let mut sent = Vec::new();
+        for &session in self.channels.get(channel).into_iter().flatten() {
+            let push = vec![Reply::bulk("message"), bulk(channel), bulk(message)];
+            sent.push((session, Reply::Push(push)));
+        }
+        let matching = self.patterns.iter().filter(|(pattern, _)| glob::matches(pattern, channel));
+        for (pattern, sessions) in matching {
+            for &session in sessions {
+                let push =
+                    vec![Reply::bulk("pmessage"), bulk(pattern), bulk(channel), bulk(message)];
+                sent.push((session, Reply::Push(push)));
+            }
+        }
+        sent
+    }
+
+    /// How many channels and how many patterns a session listens to.
+    pub fn counts(&self, session: SessionId) -> (usize, usize) {
+        self.sessions.get(&session).map_or((0, 0), |own| (own.channels.len(), own.patterns.len()))
+    }
+
+    /// How many sessions listen to something.
+    pub fn subscribers(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Channels that somebody listens to (patterns do not count), in order: `PUBSUB CHANNELS`.
+    pub fn channels(&self, pattern: Option<&[u8]>) -> Vec<Blob> {
+        let passes = |name: &&Blob| pattern.is_none_or(|pattern| glob::matches(pattern, name));
+        self.channels.keys().filter(passes).cloned().collect()
+    }
+
+    /// How many sessions listen to a channel by its name: `PUBSUB NUMSUB`.
+    pub fn listeners_of(&self, channel: &[u8]) -> usize {
+        self.channels.get(channel).map_or(0, BTreeSet::len)
+    }
+
+    /// Patterns that somebody listens to, in order: `PUBSUB NUMPAT` counts them over all gateways.
+    pub fn patterns(&self) -> Vec<Blob> {
+        self.patterns.keys().cloned().collect()
+    }
+}
+
+fn confirmation(word: &str, name: Reply, count: usize) -> Reply {
+    Reply::Push(vec![Reply::bulk(word), name, Reply::Int(count as i64)])
+}
+
+/// The reply of `PUBSUB CHANNELS` from the channels of all gateways.
+pub fn channels_reply(gateways: impl IntoIterator<Item = Vec<Blob>>) -> Reply {
+    let names: BTreeSet<Blob> = gateways.into_iter().flatten().collect();
+    Reply::Array(names.into_iter().map(Reply::Bulk).collect())
+}
+
+/// The reply of `PUBSUB NUMSUB` from the asked channels and their counts, summed over gateways.
+pub fn numsub_reply(channels: &[Blob], counts: &[i64]) -> Reply {
+    let pairs = channels.iter().zip(counts);
+    Reply::Array(pairs.flat_map(|(c, &n)| [Reply::Bulk(c.clone()), Reply::Int(n)]).collect())
+}
+
+/// The reply of `PUBSUB NUMPAT` from the patterns of all gateways.
+pub fn numpat_reply(gateways: impl IntoIterator<Item = Vec<Blob>>) -> Reply {
+    let patterns: BTreeSet<Blob> = gateways.into_iter().flatten().collect();
+    Reply::Int(patterns.len() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: SessionId = SessionId(1);
+    const B: SessionId = SessionId(2);
+
+    fn blobs(names: &[&str]) -> Vec<Blob> {
+        names.iter().map(|&n| n.into()).collect()
+    }
+
+    fn push(words: &[&str], count: i64) -> Reply {
+        let mut all: Vec<Reply> = words.iter().map(Reply::bulk).collect();
+        all.push(Reply::Int(count));
+        Reply::Push(all)
+    }
+
+    #[test]
+    fn confirmations_count_what_the_session_listens_to() {
+        let mut all = PubSub::new();
+        let replies = all.subscribe(A, Kind::Channel, &blobs(&["x", "y", "x"])).unwrap();
+        let expected = [
+            push(&["subscribe", "x"], 1),
+            push(&["subscribe", "y"], 2),
+            push(&["subscribe", "x"], 2),
+        ];
+        assert_eq!(replies, expected);
+        let replies = all.subscribe(A, Kind::Pattern, &blobs(&["x*"])).unwrap();
+        assert_eq!(replies, [push(&["psubscribe", "x*"], 3)]);
+        assert_eq!(all.counts(A), (2, 1));
+        let replies = all.unsubscribe(A, Kind::Channel, &blobs(&["x", "z"]));
+        assert_eq!(replies, [push(&["unsubscribe", "x"], 2), push(&["unsubscribe", "z"], 2)]);
+        assert_eq!(all.unsubscribe(A, Kind::Channel, &[]), [push(&["unsubscribe", "y"], 1)]);
+        assert_eq!(
+            all.unsubscribe(A, Kind::Channel, &[]),
+            [Reply::Push(vec![Reply::bulk("unsubscribe"), Reply::Nil, Reply::Int(1)])]
+        );
+        assert_eq!(all.unsubscribe(A, Kind::Pattern, &[]), [push(&["punsubscribe", "x*"], 0)]);
+        assert_eq!(all.subscribers(), 0);
+    }
+
+    #[test]
+    fn messages_go_to_channels_first_then_to_patterns() {
+        let mut all = PubSub::new();
+        all.subscribe(B, Kind::Channel, &blobs(&["news"])).unwrap();
+        all.subscribe(A, Kind::Channel, &blobs(&["news", "other"])).unwrap();
+        all.subscribe(A, Kind::Pattern, &blobs(&["n*", "z*"])).unwrap();
+        let sent = all.publish(&"news".into(), &"hi".into());
+        let message = Reply::Push(["message", "news", "hi"].map(Reply::bulk).to_vec());
+        let matched = Reply::Push(["pmessage", "n*", "news", "hi"].map(Reply::bulk).to_vec());
+        assert_eq!(sent, [(A, message.clone()), (B, message), (A, matched)]);
+        assert!(all.publish(&"nobody".into(), &"hi".into()).len() == 1);
+        assert!(all.publish(&"quiet".into(), &"hi".into()).is_empty());
+    }
+
+    #[test]
+    fn a_closed_session_leaves_nothing_behind() {
+        let mut all = PubSub::new();
+        all.subscribe(A, Kind::Channel, &blobs(&["x", "y"])).unwrap();
+        all.subscribe(A, Kind::Pattern, &blobs(&["*"])).unwrap();
+        all.subscribe(B, Kind::Channel, &blobs(&["x"])).unwrap();
+        all.close(A);
+        all.close(A);
+        assert_eq!(all.counts(A), (0, 0));
+        assert_eq!(all.channels(None), blobs(&["x"]));
+        assert!(all.patterns().is_empty());
+        assert_eq!(all.listeners_of(b"x"), 1);
+        assert_eq!(all.listeners_of(b"y"), 0);
+    }
+
+    #[test]
+    fn subscriptions_are_bounded_and_a_refusal_changes_nothing() {
+        let mut all = PubSub::new();
+        let names: Vec<Blob> = (0..SUBSCRIPTIONS_MAX).map(|i| i.to_string().into()).collect();
+        all.subscribe(A, Kind::Channel, &names).unwrap();
+        let error = all.subscribe(A, Kind::Pattern, &blobs(&["more"])).unwrap_err();
+        assert!(error.text().contains("10000"));
+        assert!(all.patterns().is_empty());
+        assert_eq!(all.counts(A), (SUBSCRIPTIONS_MAX, 0));
+        all.subscribe(A, Kind::Channel, &blobs(&["7"])).unwrap();
+        all.subscribe(B, Kind::Pattern, &blobs(&["more"])).unwrap();
+    }
+
+    #[test]
+    fn replies_about_several_gateways() {
+        let merged = channels_reply([blobs(&["b", "a"]), blobs(&["a"])]);
+        assert_eq!(merged, Reply::Array(vec![Reply::bulk("a"), Reply::bulk("b")]));
+        assert_eq!(numpat_reply([blobs(&["p"]), blobs(&["p", "q"])]), Reply::Int(2));
+        assert_eq!(
+            numsub_reply(&blobs(&["a", "b"]), &[3, 0]),
+            Reply::Array(vec![Reply::bulk("a"), Reply::Int(3), Reply::bulk("b"), Reply::Int(0)])
+        );
+        let mut all = PubSub::new();
+        all.subscribe(A, Kind::Channel, &blobs(&["ab", "b"])).unwrap();
+        assert_eq!(all.channels(Some(b"a*")), blobs(&["ab"]));
+    }
+}

@@ -1,0 +1,4 @@
+//! Pipelines that keep their order across shards.
+
+pub(in crate::gateway) mod stream;
+pub(in crate::gateway) mod streams;

@@ -1,0 +1,166 @@
+//! A stream that is under way, at the gateway that has issued it: what was sent, and what became of it.
+
+use crate::limits::{STREAM_UNITS_MAX, WINDOW_UNITS_MAX};
+use crate::message::{Answer, Refusal, ShardId};
+use crate::pipeline::{Answered, Group, StreamId, Unit};
+use adt::{Reply, Timestamp};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, VecDeque};
+
+/// A stream whose units are requests of this kind.
+#[derive(Debug)]
+pub(in crate::gateway) struct Stream<P> {
+    /// Its name.
+    pub id: StreamId,
+    /// The number of the first unit of `units`, and the last place before it.
+    base: u32,
+    floor: Timestamp,
+    units: VecDeque<Issued<P>>,
+    /// Groups that are not answered.
+    open: usize,
+    /// Something of it had no effect, and nothing that was sent while that was open has one.
+    pub failed: bool,
+    /// What has failed is not sent once more, for this reason.
+    pub refused: Option<Reply>,
+    shards: SmallVec<[ShardId; 8]>,
+}
+
+#[derive(Debug)]
+struct Issued<P> {
+    /// What it is, until it is answered.
+    planned: Option<P>,
+    shard: ShardId,
+    /// Its place, once it is answered.
+    place: Option<Timestamp>,
+}
+
+/// What is known of the units of a group by its answer.
+#[derive(Debug)]
+pub(in crate::gateway) struct Settled<P> {
+    /// Those that took effect, with their replies.
+    pub done: Vec<(P, SmallVec<[Reply; 1]>)>,
+    /// Those of which nobody knows any more whether they did: they must not be sent once more.
+    pub lost: Vec<P>,
+}
+
+impl<P> Stream<P> {
+    /// Nothing is sent yet.
+    pub fn new(id: StreamId) -> Self {
+        let (units, shards) = (VecDeque::new(), SmallVec::new());
+        let floor = Timestamp::ZERO;
+        Self { id, base: 0, floor, units, open: 0, failed: false, refused: None, shards }
+    }
+
+    fn next(&self) -> u32 {
+        self.base + self.units.len() as u32
+    }
+
+    /// How many more requests can be dispatched now.
+    pub fn room(&self) -> usize {
+        let left = (STREAM_UNITS_MAX - self.next().min(STREAM_UNITS_MAX)) as usize;
+        left.min(WINDOW_UNITS_MAX.saturating_sub(self.units.len()))
+    }
+
+    /// The shards that have had units.
+    pub fn shards(&self) -> &[ShardId] {
+        &self.shards
+    }
+
+    /// The request that is this unit, if it is not answered.
+    pub fn get_mut(&mut self, seq: u32) -> Option<&mut P> {
+        let at = seq.checked_sub(self.base)?;
+        self.units.get_mut(at as usize)?.planned.as_mut()
+    }
+
+    /// Adds requests, which are these units but for their numbers; gives the groups that they make, whose
+    /// order may be handed from shard to shard.
+    pub fn issue(
+        &mut self,
+        batch: Vec<(ShardId, P)>,
+        chained: bool,
+        unit: impl Fn(&P) -> Unit,
+    ) -> BTreeMap<ShardId, Group> {
+        let (fresh, base, floor) = (self.next(), self.base, self.floor);
+        let mut groups: BTreeMap<ShardId, Group> = BTreeMap::new();
+        for (shard, planned) in batch {
+            let unit = Unit { seq: self.next(), ..unit(&planned) };
+            let stream = self.id;
+            let group = groups.entry(shard).or_insert_with(|| Group {
+                stream,
+                base,
+                fresh,
+                floor,
+                chained,
+                ..Group::default()
+            });
+            group.units.push(unit);
+            self.units.push_back(Issued { planned: Some(planned), shard, place: None });
+        }
+        let homes: Vec<ShardId> = self.units.iter().map(|unit| unit.shard).collect();
+        for (shard, group) in &mut groups {
+            group.homes.clone_from(&homes);
+            if !self.shards.contains(shard) {
+                self.shards.push(*shard);
+            }
+        }
+        self.open += groups.len();
+        groups
+    }
+
+    /// A shard says what became of a group, by its first unit and how many it has.
+    pub fn answered(
+        &mut self,
+        first: u32,
+        shard: ShardId,
+        count: u32,
+        answer: Answer,
+    ) -> Settled<P> {
+        let unknown =
+            matches!(answer, Answer::Unknown | Answer::Unread | Answer::Refused(Refusal::Unread));
+        let units: Vec<Answered> = match answer {
+            Answer::Units(units) => units,
+            // It was given back before it got there.
+            _ => Vec::new(),
+        };
+        self.open -= 1;
+        let (mut done, mut lost) = (Vec::new(), Vec::new());
+        let from = (first.saturating_sub(self.base)) as usize;
+        let own = self.units.iter_mut().skip(from).filter(|unit| unit.shard == shard);
+        let mut failed = units.is_empty();
+        for (unit, answered) in own.zip(units) {
+            match answered {
+                Some((place, replies)) => {
+                    unit.place = Some(place);
+                    done.extend(unit.planned.take().map(|planned| (planned, replies)));
+                }
+                None => failed = true,
+            }
+        }
+        if unknown {
+            let own = self.units.iter_mut().skip(from).filter(|unit| unit.shard == shard);
+            lost.extend(own.take(count as usize).filter_map(|unit| unit.planned.take()));
+        }
+        self.failed |= failed;
+        self.move_base();
+        Settled { done, lost }
+    }
+
+    /// Whether everything that was sent is answered.
+    pub fn is_over(&self) -> bool {
+        self.open == 0 && (self.failed || self.units.is_empty())
+    }
+
+    /// What has had no effect, when the stream is over.
+    pub fn into_failed(self) -> Vec<P> {
+        self.units.into_iter().filter_map(|unit| unit.planned).collect()
+    }
+
+    /// Those in front that are answered are not waited for any more.
+    fn move_base(&mut self) {
+        while let Some(place) = self.units.front().and_then(|unit| unit.place) {
+            self.floor = self.floor.max(place);
+            self.base += 1;
+            self.units.pop_front();
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Routing of requests to shards: which machine leads which shard, what is asked again elsewhere, and
+//! what happens to a request for a shard without a leader.
+
+pub(in crate::gateway) mod data;
+pub(in crate::gateway) mod rerouting;
+pub(in crate::gateway) mod response;
+pub(in crate::gateway) mod snapshot;
+pub(in crate::gateway) mod unled;
+pub(in crate::gateway) mod unread;
+pub(in crate::gateway) mod ways;

@@ -1,0 +1,265 @@
+//! What shards say, and whom it concerns.
+
+use super::unread::What;
+use crate::gateway::Gateway;
+use crate::gateway::mail::Pending;
+use crate::gateway::mail::{Mail, Target};
+use crate::gateway::txn::work::{Finish, Outcome};
+use crate::message::{Answer, Body, Notice, Now, Refusal, Request, Response, ShardId};
+use adt::{ErrorReply, Reply};
+use smallvec::SmallVec;
+
+impl Gateway {
+    /// A shard has answered or noticed something.
+    pub fn response(&mut self, now: Now, response: Response) {
+        self.core.now = now;
+        let Some(token) = self.core.mail.answered(response.token) else { return };
+        match response.answer {
+            Answer::Notice(notice) => self.notice(token, notice),
+            Answer::NotTaken(body) => self.not_taken(token, *body),
+            Answer::Unread => self.not_read(token, What::Answer),
+            Answer::Refused(Refusal::Unread) => self.not_read(token, What::Request),
+            answer => {
+                if let Some(ways) = &mut self.core.mail.ways {
+                    ways.forget(token);
+                }
+                if let Some(pending) = self.core.mail.pending.remove(token) {
+                    self.answer(token, pending, answer);
+                }
+            }
+        }
+        self.settle();
+    }
+
+    #[inline]
+    pub(in crate::gateway) fn answer(&mut self, token: u64, pending: Pending, answer: Answer) {
+        match pending {
+            Pending::Single { target, wrote, .. } => self.single_answered(target, wrote, answer),
+            Pending::Batch { parts, wrote, .. } => self.batch_answered(parts, wrote, answer),
+            Pending::Units { session, stream, first, count, shard } => {
+                self.units_answered((session, stream, first), (shard, count), answer);
+            }
+            Pending::Work { target, wrote, finish, .. } => {
+                self.written(target, wrote);
+                self.end_loose(target.session);
+                match answer {
+                    Answer::Replies(replies) | Answer::Repeated(replies) => {
+                        self.count_committed(wrote.is_some(), &finish.outcomes);
+                        self.complete(target, &finish, replies.into_iter());
+                    }
+                    Answer::Snapshot { replies, .. } => {
+                        self.complete(target, &finish, replies.into_iter());
+                    }
+                    Answer::TookEffect { ts, replies, whole: true } => {
+                        self.answer_again(target, &finish, ts, replies);
+                    }
+                    Answer::GuardFailed => {
+                        self.core.mail.stats.guard_failures += 1;
+                        self.finish(target, Reply::NilArray);
+                    }
+                    other => self.finish(target, unexpected(&other)),
+                }
+            }
+            Pending::Access { job, call, index, blocked } => {
+                self.accessed(token, (job, call, index, blocked), answer);
+            }
+            Pending::Vote { job, shard, blocked } => {
+                self.voted(token, (job, shard, blocked), answer);
+            }
+            Pending::Execution { job, shard } => self.executed(job, shard, answer),
+            Pending::Loose { job, index } => self.loose(job, index, answer),
+            Pending::Snapshot { job, part } => self.snapshot_part(job, part, answer),
+            Pending::Interval { job, query, part } => self.interval(job, query, part, answer),
+            Pending::Version { target, key } => self.watched(target, key, answer),
+            Pending::Attempt { job } => self.attempted(job, answer),
+            Pending::Turn { job } => self.turn_taken(job, answer),
+            Pending::Near { lock, asked } => self.near_answered(lock, asked, answer),
+            Pending::Waits { job, shard } => self.waits_told(job, shard, answer),
+            Pending::Gather { job } => self.gathered(job, answer),
+            Pending::Lease { lease } => self.leased(lease, answer),
+            Pending::Cut { job, shard } => self.cut_answered(token, (job, shard), answer),
+            Pending::Fate { job } => self.learned(job, answer),
+            Pending::Coordination { client, shard, errand } => {
+                self.coordinated(client, shard, errand, answer);
+            }
+            Pending::Ahead { sender, stream, first, count, shard } => {
+                self.ahead_answered(sender, stream, (first, count), shard, answer);
+            }
+            Pending::Spread => self.spread_known(answer),
+            Pending::Ending { job } => self.end_went_on(job, answer),
+            Pending::Joint { job, shard } => self.joint_answered(job, shard, answer),
+            Pending::SplitDone => self.telling_split = false,
+            Pending::Wait { .. } | Pending::Remembered => {}
+        }
+    }
+
+    /// A request could not be handed to anybody: who leads is not known, or has changed, of which this
+    /// gateway hears next.
+    pub fn not_sent(&mut self, request: Request) {
+        self.not_taken(Mail::token_of(request.token), request.body);
+    }
+
+    /// A shard has sent a request back: its leader is another machine now.
+    fn not_taken(&mut self, token: u64, body: Body) {
+        let body = self.with_time_left(token, body);
+        let now = self.core.now;
+        if let Some(ways) = &mut self.core.mail.ways {
+            ways.take_back(now, token, body);
+        }
+    }
+
+    #[inline]
+    pub(in crate::gateway) fn single_answered(
+        &mut self,
+        target: Target,
+        wrote: Option<ShardId>,
+        answer: Answer,
+    ) {
+        self.written(target, wrote);
+        self.end_loose(target.session);
+        let reply = match answer {
+            Answer::Reply(reply) => reply,
+            Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
+            other => unexpected(&other),
+        };
+        self.finish(target, reply);
+    }
+
+    /// Commands that were sent together are answered.
+    fn batch_answered(
+        &mut self,
+        parts: Vec<(Target, u32, Option<Box<Finish>>)>,
+        wrote: Option<ShardId>,
+        answer: Answer,
+    ) {
+        let Some(first) = parts.first().map(|(target, ..)| *target) else { return };
+        self.written(first, wrote);
+        self.end_loose(first.session);
+        let replies: Vec<Reply> = match answer {
+            Answer::Replies(replies) => replies.into_vec(),
+            Answer::Snapshot { replies, .. } => replies,
+            other => {
+                for (target, ..) in parts {
+                    self.finish(target, unexpected(&other));
+                }
+                return;
+            }
+        };
+        let mut replies = replies.into_iter();
+        for (target, count, finish) in parts {
+            let own: SmallVec<[Reply; 1]> = replies.by_ref().take(count as usize).collect();
+            self.planned_done(target, finish, wrote.is_some(), own.into_iter());
+        }
+    }
+
+    /// The operations of a command that was to be carried out at its place in its session's order are.
+    pub(in crate::gateway) fn planned_done(
+        &mut self,
+        target: Target,
+        finish: Option<Box<Finish>>,
+        wrote: bool,
+        mut replies: impl Iterator<Item = Reply>,
+    ) {
+        match finish {
+            None => self.finish(target, replies.next().unwrap_or(Reply::Nil)),
+            Some(finish) => {
+                self.count_committed(wrote, &finish.outcomes);
+                self.complete(target, &finish, replies);
+            }
+        }
+    }
+
+    fn count_committed(&mut self, wrote: bool, outcomes: &[Outcome]) {
+        if wrote && outcomes.len() > 1 {
+            self.core.mail.stats.committed += 1;
+        }
+    }
+
+    fn notice(&mut self, token: u64, notice: Notice) {
+        match notice {
+            Notice::Wound { txn, by, .. } => self.wound(txn, by),
+            Notice::Wanted { txn } => self.wanted(txn),
+            Notice::Probe { txn, shard } => self.probed(txn, shard),
+            Notice::Blocked { .. } => match self.core.mail.pending.get_mut(token) {
+                Some(Pending::Access { job, blocked, .. } | Pending::Vote { job, blocked, .. }) => {
+                    *blocked = true;
+                    let job = *job;
+                    self.now_blocked(job);
+                }
+                Some(Pending::Lease { lease }) => {
+                    let lease = *lease;
+                    self.lease_blocked(lease);
+                }
+                Some(Pending::Wait { job }) => {
+                    let job = *job;
+                    self.arrived(job);
+                }
+                // Nothing of these gives way while it waits.
+                Some(
+                    Pending::Single { .. }
+                    | Pending::Batch { .. }
+                    | Pending::Work { .. }
+                    | Pending::Units { .. }
+                    | Pending::Execution { .. }
+                    | Pending::Loose { .. }
+                    | Pending::Snapshot { .. }
+                    | Pending::Interval { .. }
+                    | Pending::Version { .. }
+                    | Pending::Attempt { .. }
+                    | Pending::Turn { .. }
+                    | Pending::Near { .. }
+                    | Pending::Waits { .. }
+                    | Pending::Gather { .. }
+                    | Pending::Cut { .. }
+                    | Pending::Fate { .. }
+                    | Pending::Coordination { .. }
+                    | Pending::Ahead { .. }
+                    | Pending::Spread
+                    | Pending::Ending { .. }
+                    | Pending::Joint { .. }
+                    | Pending::SplitDone
+                    | Pending::Remembered,
+                )
+                | None => {}
+            },
+            Notice::Orphan { txn, participants } => self.recover(txn, participants),
+            Notice::Session { shard, session, told } => self.session_told(shard, session, told),
+            Notice::Ending { session, ended, finished, shards } => {
+                self.session_ends(session, ended, finished, shards);
+            }
+            Notice::Undecided { session, id, shards } => self.settle_joint(session, id, shards),
+            Notice::Ready { key } => {
+                if let Some(Pending::Wait { job }) = self.core.mail.pending.get(token) {
+                    let job = *job;
+                    self.ready(job, &key);
+                }
+            }
+        }
+    }
+}
+
+/// The error for a request that a split has come between.
+pub(in crate::gateway) fn moved() -> ErrorReply {
+    let text = "what this needs goes to a new shard just now; it had no effect, try it again";
+    ErrorReply::new("TRYAGAIN", text)
+}
+
+/// The reply for an answer that does not belong to its request, or a refusal.
+pub(in crate::gateway) fn unexpected(answer: &Answer) -> Reply {
+    match answer {
+        Answer::Refused(Refusal::Busy) => {
+            let text = "too many requests wait already; wait a little and try again";
+            ErrorReply::new("BUSY", text).into()
+        }
+        Answer::Refused(Refusal::Moved) => moved().into(),
+        Answer::Refused(Refusal::Unread) => super::unread::request_error().into(),
+        Answer::Unread => super::unread::answer_error().into(),
+        Answer::Unknown => super::ways::indefinite().into(),
+        Answer::TookEffect { ts, .. } => crate::gateway::txn::repeated::lost(*ts).into(),
+        Answer::Fenced => crate::gateway::waiting::fence::fenced().into(),
+        Answer::Voided => crate::gateway::txn::commit::voided().into(),
+        Answer::Forgotten => crate::gateway::txn::commit::forgotten().into(),
+        Answer::Refused(_) => crate::gateway::txn::Cause::Refused(Refusal::Conflict).error().into(),
+        _ => Reply::err("a shard gave an answer that does not belong to the request"),
+    }
+}

@@ -1,0 +1,235 @@
+//! Shards that nobody leads: for how long requests wait for a leader, and what they are told then.
+//!
+//! A request that is held has not gone anywhere, so it can be given up without effect and the client
+//! told so: `CLUSTERDOWN`. One that an earlier leader had, and that is held to be asked again, may
+//! have taken effect: `INDEFINITE`. What no client waits for, such as finding out what became of a
+//! transaction, waits on.
+
+use super::ways::indefinite;
+use crate::gateway::api::CoordinationClient;
+use crate::gateway::mail::{Pending, Target};
+use crate::gateway::txn::{Cause, Stage};
+use crate::gateway::{Gateway, Job};
+use crate::limits::REPLICAS_MAX;
+use crate::message::{Answer, Body, MachineId, ShardId};
+use adt::{ErrorReply, Reply};
+use std::collections::BTreeSet;
+
+/// A shard without a leader, and who is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) struct Unled {
+    shard: ShardId,
+    /// The machine that says so.
+    own: MachineId,
+    /// How many machines hold the shard.
+    holders: u16,
+    /// Those of them that are not connected; the rest is 0.
+    missing: [u16; REPLICAS_MAX],
+}
+
+impl Unled {
+    /// The error for a request that had no effect.
+    pub fn error(self) -> ErrorReply {
+        let (shard, why) = (self.shard.0, self.why());
+        let text = format!("shard {shard} has no leader: {why}; this had no effect");
+        ErrorReply::new("CLUSTERDOWN", text)
+    }
+
+    /// What is missing for a leader.
+    fn why(self) -> String {
+        let Self { own, holders, missing, .. } = self;
+        let missing: Vec<String> =
+            missing.iter().filter(|number| **number > 0).map(u16::to_string).collect();
+        if missing.is_empty() {
+            return format!(
+                "all {holders} machines that hold it are connected, and none is elected"
+            );
+        }
+        let (own, list) = (own.0, missing.join(", "));
+        let are = if missing.len() == 1 { "is" } else { "are" };
+        format!(
+            "of the {holders} machines that hold it, {list} {are} not connected with machine {own}"
+        )
+    }
+}
+
+/// Whether a request waits for a leader however long that takes: no client waits for its answer, or
+/// the client has a time-out of its own.
+fn waits_on(pending: &Pending) -> bool {
+    matches!(
+        pending,
+        Pending::Ahead { .. }
+            | Pending::Near { .. }
+            | Pending::Waits { .. }
+            | Pending::Wait { .. }
+            | Pending::Cut { .. }
+            | Pending::Fate { .. }
+            | Pending::Spread
+            | Pending::Ending { .. }
+            | Pending::Joint { .. }
+            | Pending::SplitDone
+            | Pending::Remembered
+    )
+}
+
+impl Gateway {
+    /// What is known of a shard that nobody leads.
+    fn unled(&self, shard: ShardId) -> Unled {
+        let own = self.core.config.id.machine;
+        let machines = self.core.topology.machines(own, &self.core.facts);
+        let holders = machines.iter().filter(|m| self.core.topology.holds(m.number, shard));
+        let (mut count, mut missing, mut at) = (0, [0; REPLICAS_MAX], 0);
+        for machine in holders {
+            count += 1;
+            if !machine.linked && at < REPLICAS_MAX {
+                missing[at] = machine.number.0;
+                at += 1;
+            }
+        }
+        missing[..at].sort_unstable();
+        Unled { shard, own, holders: count, missing }
+    }
+
+    /// Shards whose requests are given up because nobody leads them, with the reason. Each is given
+    /// once, until it has had a leader.
+    pub fn take_unled(&mut self) -> Vec<(ShardId, String)> {
+        let refused = self.core.mail.ways.as_mut().map(|ways| ways.take_refused());
+        let refused = refused.unwrap_or_default().into_iter();
+        refused.map(|shard| (shard, self.unled(shard).why())).collect()
+    }
+
+    /// When requests have waited long enough for a leader, on the monotonic clock in microseconds.
+    pub(in crate::gateway) fn unled_due_us(&self) -> Option<u64> {
+        self.core.mail.ways.as_ref()?.due_us()
+    }
+
+    /// Gives up requests that have waited long enough for a leader.
+    pub(in crate::gateway) fn give_up_unled(&mut self) {
+        let now_us = self.core.now.mono_us;
+        let due =
+            self.core.mail.ways.as_mut().map(|ways| ways.take_due(now_us)).unwrap_or_default();
+        for shard in due {
+            let unled = self.unled(shard);
+            let held = self.core.mail.ways.as_ref().map(|ways| ways.held(shard));
+            let mut left = BTreeSet::new();
+            for token in held.into_iter().flatten() {
+                left.extend(self.give_up(token, unled));
+            }
+            for client in left {
+                self.end_client(client);
+            }
+        }
+    }
+
+    /// Gives up a request that is held, if a client waits for it. A client of the coordination service
+    /// is given back: to it, the end of its connection is what says that nothing is known.
+    fn give_up(&mut self, token: u64, unled: Unled) -> Option<CoordinationClient> {
+        let pending = self.core.mail.pending.get(token)?;
+        if let Pending::Coordination { client, .. } = pending {
+            return Some(CoordinationClient(*client));
+        }
+        if waits_on(pending) {
+            return None;
+        }
+        let ways = self.core.mail.ways.as_ref()?;
+        let body = ways.body(unled.shard, token)?;
+        // What an earlier leader may have carried out must not be called without effect. Most of what a
+        // leader gives back is untouched, but not what it may be asked for twice.
+        let twice = matches!(
+            body,
+            Body::Inquire { .. } | Body::Pipeline(_) | Body::Await { .. } | Body::Resolve(_)
+        );
+        let given_back = ways.times(token) == 0 && !twice;
+        let inquires = matches!(body, Body::Inquire { .. });
+        let certain = body.only_looks() || given_back || !ways.went(token) && !inquires;
+        let pending = self.core.mail.pending.remove(token)?;
+        self.core.mail.forget(token);
+        self.give_up_pending(token, pending, certain, unled);
+        None
+    }
+
+    fn give_up_pending(&mut self, token: u64, pending: Pending, certain: bool, unled: Unled) {
+        let cause = Cause::Unled(unled);
+        let error = if certain { unled.error() } else { indefinite() };
+        let reply = Reply::from(error);
+        let behind = pending.of_loose().filter(|_| certain);
+        match pending {
+            Pending::Single { target, wrote, .. } => {
+                self.single_answered(target, wrote, Answer::Reply(reply));
+            }
+            Pending::Work { target, wrote, .. } => {
+                self.written(target, wrote);
+                self.end_loose(target.session);
+                self.finish(target, reply);
+            }
+            Pending::Batch { parts, wrote, .. } => {
+                let targets: Vec<Target> = parts.iter().map(|(target, ..)| *target).collect();
+                let Some(first) = targets.first().copied() else { return };
+                self.written(first, wrote);
+                self.end_loose(first.session);
+                targets.into_iter().for_each(|target| self.finish(target, reply.clone()));
+            }
+            Pending::Units { session, stream, first, count, shard } => {
+                let which = (session, stream, first);
+                self.units_given_up(which, (shard, count), &reply, certain);
+            }
+            Pending::Access { job, blocked, .. } => {
+                if let Some(Job::Txn(txn)) = self.jobs.get_mut(job) {
+                    txn.settled(token, blocked);
+                }
+                self.abort(job, cause);
+            }
+            Pending::Lease { lease } => self.lease_refused(lease, cause),
+            Pending::Vote { job, blocked, .. } => {
+                self.vote_given_up(token, (job, blocked), certain, cause)
+            }
+            // All have voted: it took effect, or will, and only its replies are lost.
+            Pending::Execution { job, shard } => self.executed(job, shard, Answer::CarriedOut),
+            Pending::Loose { job, index } => self.loose(job, index, Answer::Reply(reply)),
+            // Under locks, it is refused.
+            Pending::Snapshot { job, .. } => self.lock_instead(job),
+            Pending::Interval { job, .. } => self.abort_intervals(job, cause),
+            Pending::Version { target, .. } => self.watch_failed(target, reply),
+            Pending::Attempt { job } => self.attempt_done(job, reply),
+            Pending::Turn { job } => self.turn_given_up(job, reply),
+            Pending::Gather { job } => self.gathered_without(job, reply),
+            // They are not given up.
+            Pending::Coordination { .. }
+            | Pending::Ahead { .. }
+            | Pending::Near { .. }
+            | Pending::Waits { .. }
+            | Pending::Wait { .. }
+            | Pending::Cut { .. }
+            | Pending::Fate { .. }
+            | Pending::Spread
+            | Pending::Ending { .. }
+            | Pending::Joint { .. }
+            | Pending::SplitDone
+            | Pending::Remembered => {}
+        }
+        if let Some(session) = behind {
+            self.refuse_gathered(session, &unled.error().into());
+        }
+    }
+
+    /// A participant cannot be asked for its vote, or for what it has made of that.
+    fn vote_given_up(
+        &mut self,
+        token: u64,
+        (job, blocked): (u64, bool),
+        certain: bool,
+        cause: Cause,
+    ) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        txn.settled(token, blocked);
+        if certain {
+            // It will never vote, so nobody commits the transaction.
+            txn.stage = Stage::Running;
+            return self.abort(job, cause);
+        }
+        // Whoever has voted finds out what became of it, as if this gateway was lost. Nothing must be
+        // decided here any more.
+        txn.leave_undecided(&mut self.core.mail);
+        self.end_without_effect(job, indefinite().into());
+    }
+}

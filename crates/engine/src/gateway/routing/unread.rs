@@ -1,0 +1,99 @@
+//! A machine could not read what another one said: the request that this was about fails, at once
+//! and for good, and everything else on the connection goes on.
+
+use crate::gateway::Gateway;
+use crate::gateway::mail::Pending;
+use crate::message::{Answer, Refusal};
+use adt::ErrorReply;
+
+/// What could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) enum What {
+    /// The request, which therefore had no effect.
+    Request,
+    /// The answer, so that nothing is known of the effect.
+    Answer,
+}
+
+/// The error for a request that did not get through.
+pub(in crate::gateway) fn request_error() -> ErrorReply {
+    ErrorReply::err(
+        "the request cannot be told to the machine that leads the shard: it is too long for one \
+         message, or of a form that is not understood there; it had no effect",
+    )
+}
+
+/// The error for an answer that did not get through.
+pub(in crate::gateway) fn answer_error() -> ErrorReply {
+    let text = "the answer of the machine that leads the shard cannot be read here: the request may \
+                have taken effect or not; look";
+    ErrorReply::new("INDEFINITE", text)
+}
+
+impl Gateway {
+    /// A request, or its answer, could not be read. It is not asked again: it would fail again.
+    pub(in crate::gateway) fn not_read(&mut self, token: u64, what: What) {
+        if let Some(ways) = &mut self.core.mail.ways {
+            ways.forget(token);
+        }
+        let Some(pending) = self.core.mail.pending.remove(token) else { return };
+        let error = || match what {
+            What::Request => request_error(),
+            What::Answer => answer_error(),
+        };
+        let refused = Answer::Refused(Refusal::Unread);
+        let told = match (&pending, what) {
+            (Pending::Fate { job }, _) => return self.leave_unsettled(*job),
+            (Pending::Snapshot { job, .. }, _) => return self.fail_snapshot(*job, error().into()),
+            (Pending::Wait { job }, _) => return self.stop_waiting(*job, error().into()),
+            (Pending::Gather { .. }, _) => Answer::Reply(error().into()),
+            // What is locked is worth nothing without the reply.
+            (
+                Pending::Access { .. }
+                | Pending::Lease { .. }
+                | Pending::Interval { .. }
+                | Pending::Version { .. },
+                _,
+            ) => refused,
+            (Pending::Vote { .. }, What::Answer) => Answer::Unknown,
+            // It is decided: a participant that has not heard of it asks.
+            (Pending::Execution { .. }, _) => Answer::CarriedOut,
+            (
+                Pending::Cut { .. }
+                | Pending::Waits { .. }
+                | Pending::Coordination { .. }
+                | Pending::Ahead { .. }
+                | Pending::Spread
+                | Pending::Ending { .. }
+                | Pending::Joint { .. }
+                | Pending::SplitDone
+                | Pending::Remembered,
+                _,
+            ) => Answer::Unknown,
+            (
+                Pending::Single { .. }
+                | Pending::Batch { .. }
+                | Pending::Work { .. }
+                | Pending::Units { .. }
+                | Pending::Vote { .. }
+                | Pending::Loose { .. }
+                | Pending::Attempt { .. }
+                | Pending::Turn { .. }
+                | Pending::Near { .. },
+                What::Request,
+            ) => refused,
+            (
+                Pending::Single { .. }
+                | Pending::Batch { .. }
+                | Pending::Work { .. }
+                | Pending::Units { .. }
+                | Pending::Loose { .. }
+                | Pending::Attempt { .. }
+                | Pending::Turn { .. }
+                | Pending::Near { .. },
+                What::Answer,
+            ) => Answer::Unread,
+        };
+        self.answer(token, pending, told);
+    }
+}

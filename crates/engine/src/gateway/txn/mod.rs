@@ -1,0 +1,485 @@
+//! Transactions: what a gateway remembers about one, and how one ends.
+//!
+//! A transaction is a *program* (its steps are known when it begins: `EXEC`, a command on several
+//! shards, a compound command) or *interactive* (its steps come one by one). Early accesses go out
+//! as locks ([`calls`]); at the end everything deferred is prepared on all participants and
+//! decided ([`commit`]). See `docs/internals/transactions.md`.
+
+pub(in crate::gateway) mod admission;
+pub(in crate::gateway) mod calls;
+pub(in crate::gateway) mod commit;
+pub(in crate::gateway) mod interactive;
+pub(in crate::gateway) mod lease;
+pub(in crate::gateway) mod multi;
+pub(in crate::gateway) mod open;
+pub(in crate::gateway) mod readonly;
+pub(in crate::gateway) mod recover;
+pub(in crate::gateway) mod repeated;
+pub(in crate::gateway) mod work;
+
+use super::api::SessionId;
+use super::mail::{Mail, Target};
+use super::slab::Slab;
+use super::{Gateway, Job};
+use crate::gateway::routing::unled::Unled;
+use crate::message::{Age, Body, Guard, KeyedOp, Refusal, RequestId, ShardId, TxnId};
+use adt::{Blob, ErrorReply, Reply, Timestamp};
+use calls::Call;
+use open::Open;
+use smallvec::SmallVec;
+use work::{Finish, Form, Outcome, Program, Step, Work};
+
+/// Refusals after which a program gives up (conditions without waiting only: where conflicting
+/// requests wait, the age sees to it that everybody gets through). Those that only say "not now"
+/// do not count: see [`Cause::passes`].
+pub(super) const REFUSALS_MAX: u32 = 80;
+
+/// Microseconds before the first repetition of a refused program; doubles up to 64 times as much.
+const BACKOFF_US: u64 = 100;
+
+/// A transaction.
+pub(super) struct Txn {
+    pub id: TxnId,
+    pub session: SessionId,
+    pub role: Role,
+    pub stage: Stage,
+    /// What is to be done at the commit, and the replies that it gives.
+    pub work: Work,
+    pub form: Form,
+    pub guards: Vec<Guard>,
+    pub request: Option<RequestId>,
+    /// Of the keys that a program names the one with the smallest slot: the outcome is remembered there.
+    pub home: Option<Blob>,
+    /// The replies of its operations on that shard are all that its reply is made of.
+    pub whole_there: bool,
+    /// How often it was asked what the request has answered that it repeats.
+    pub asked_again: u32,
+    /// It has turned out to have taken effect before.
+    pub repeats: bool,
+    pub calls: Slab<Call>,
+    pub touched: SmallVec<[Touched; 4]>,
+    /// Requests that are not answered yet.
+    pub tokens: SmallVec<[u64; 8]>,
+    /// The largest clock that a lock reported.
+    pub clock: Timestamp,
+    /// The largest bound that a participant voted.
+    pub bound: Timestamp,
+    /// Answers missing in this stage.
+    pub left: usize,
+    /// By operation, the shard that was asked to commit it.
+    pub homes: Vec<crate::message::ShardId>,
+    /// Requests that wait for locks.
+    pub blocked: u32,
+    /// An older transaction waits for this one.
+    pub wounded: bool,
+    /// Its only participant was asked to give it up, if it is not too late.
+    pub cancelling: bool,
+    /// Attempts of a program that have failed for a reason that need not pass.
+    pub refusals: u32,
+    /// Replies of the participants.
+    pub answers: SmallVec<[(ShardId, SmallVec<[Reply; 1]>); 4]>,
+    /// Leases that it is a member of, and whether it is about to leave them.
+    pub leases: SmallVec<[(u64, bool); 4]>,
+    /// Keys that it has locked for reading alone, where others may share such locks.
+    pub reading: SmallVec<[Blob; 4]>,
+    /// Bytes of its commands.
+    pub bytes: usize,
+    /// When its participants were asked to vote (monotonic microseconds).
+    pub asked_us: u64,
+    /// It is committed, and some replies were lost with a machine.
+    pub replies_lost: bool,
+    /// What makes the reply out of those of its reads, for a snapshot that is read under locks.
+    pub reread: Option<Finish>,
+    /// What only transactions have whose client sends one command after the other.
+    pub open: Option<Box<Open>>,
+}
+
+/// Who says what the transaction does.
+pub(super) enum Role {
+    /// All steps are known. `next` is the first that is not carried out.
+    Program { target: Target, steps: Vec<Step>, next: usize, reads: bool },
+    /// The client sends them one by one; `commit` is where the reply of its `COMMIT` goes.
+    Interactive { blind: bool, readonly: bool, commit: Option<Target> },
+}
+
+/// How far a transaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It reads and collects.
+    Running,
+    /// It has to give up shared locks first, because it writes what they protect.
+    Upgrading,
+    /// The votes are being collected.
+    Preparing,
+    /// It is committed, and being carried out.
+    Deciding,
+    /// It waits before it is tried again.
+    Resting,
+}
+
+/// A shard that knows of the transaction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Touched {
+    pub shard: ShardId,
+    /// It was asked to prepare.
+    pub prepared: bool,
+}
+
+/// Why an attempt cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// An older transaction waits for it while it waits itself.
+    Wounded,
+    /// It sent nothing for longer than this, in milliseconds, while others waited for it.
+    Idle(u64),
+    /// It has lasted for longer than this, in milliseconds, and others waited for it.
+    Lasted(u64),
+    /// A shard refused.
+    Refused(Refusal),
+    /// What it had read has changed.
+    Changed,
+    /// It repeats a request whose replies may be on their way to where they are remembered.
+    Repeats,
+    /// One of its commands was refused, and it was blind.
+    Discarded,
+    /// Nobody leads a shard that it needs.
+    Unled(Unled),
+}
+
+/// The error for a transaction that lacks a command, in Redis' words.
+pub(super) fn discarded() -> ErrorReply {
+    ErrorReply::new("EXECABORT", "Transaction discarded because of previous errors.")
+}
+
+impl Cause {
+    /// Whether it passes by itself: a shard stands still for a moment only, and the oldest is not
+    /// wounded for ever.
+    fn passes(self) -> bool {
+        matches!(self, Self::Wounded | Self::Repeats | Self::Refused(Refusal::Frozen))
+    }
+
+    /// Whether another attempt would only make it worse, or end like this one.
+    fn is_final(self) -> bool {
+        matches!(self, Self::Refused(Refusal::Busy | Refusal::Unread) | Self::Unled(_))
+    }
+
+    /// The error for the client.
+    pub fn error(self) -> ErrorReply {
+        let overdue = |what: &str, ms: u64, setting: &str| {
+            let s = ms as f64 / 1000.0;
+            format!("{what} for more than {s} s ({setting}) while others waited for what it holds")
+        };
+        let why = match self {
+            Self::Wounded => "an older transaction needs what it holds".to_owned(),
+            Self::Idle(ms) => {
+                overdue("its client had sent nothing", ms, "transaction_idle_timeout")
+            }
+            Self::Lasted(ms) => overdue("it had lasted", ms, "transaction_timeout"),
+            Self::Refused(Refusal::Conflict) => "another transaction holds what it needs".into(),
+            Self::Refused(Refusal::LocksLost) => "its locks were lost".into(),
+            Self::Refused(Refusal::Frozen) => "a backup begins just now".into(),
+            Self::Refused(Refusal::Moved) => "what it needs goes to a new shard just now".into(),
+            Self::Changed => "what it had read was changed".into(),
+            Self::Repeats => "it repeats a request that is not over".into(),
+            Self::Discarded => return discarded(),
+            Self::Unled(unled) => return unled.error(),
+            Self::Refused(Refusal::Busy) => {
+                let text = "too many requests wait already; wait a little and try again";
+                return ErrorReply::new("BUSY", text);
+            }
+            Self::Refused(Refusal::Unread) => {
+                return crate::gateway::routing::unread::request_error();
+            }
+        };
+        let text =
+            format!("the transaction was aborted because {why}; it had no effect, try it again");
+        ErrorReply::new("TXNABORT", text)
+    }
+}
+
+impl Txn {
+    pub fn new(id: TxnId, session: SessionId, role: Role) -> Self {
+        Self {
+            id,
+            session,
+            role,
+            stage: Stage::Running,
+            work: Work::default(),
+            form: Form::Array,
+            guards: Vec::new(),
+            request: None,
+            home: None,
+            whole_there: false,
+            asked_again: 0,
+            repeats: false,
+            calls: Slab::default(),
+            touched: SmallVec::new(),
+            tokens: SmallVec::new(),
+            clock: Timestamp::ZERO,
+            bound: Timestamp::ZERO,
+            left: 0,
+            homes: Vec::new(),
+            blocked: 0,
+            wounded: false,
+            cancelling: false,
+            refusals: 0,
+            answers: SmallVec::new(),
+            leases: SmallVec::new(),
+            reading: SmallVec::new(),
+            bytes: 0,
+            asked_us: 0,
+            replies_lost: false,
+            reread: None,
+            open: None,
+        }
+    }
+
+    /// A shard is about to learn of the transaction.
+    pub fn touch(&mut self, shard: ShardId) -> &mut Touched {
+        let at = match self.touched.iter().position(|t| t.shard == shard) {
+            Some(at) => at,
+            None => {
+                self.touched.push(Touched { shard, prepared: false });
+                self.touched.len() - 1
+            }
+        };
+        &mut self.touched[at]
+    }
+
+    /// A request is answered.
+    pub fn settled(&mut self, token: u64, blocked: bool) {
+        if let Some(at) = self.tokens.iter().position(|t| *t == token) {
+            self.tokens.swap_remove(at);
+        }
+        self.blocked -= u32::from(blocked);
+    }
+
+    /// Says nothing more to the shards: they find out by themselves what became of it.
+    pub fn leave_undecided(&mut self, mail: &mut Mail) {
+        self.touched.clear();
+        for token in self.tokens.drain(..) {
+            mail.forget(token);
+        }
+    }
+
+    /// Lets go of everything at the shards: nothing of this attempt takes effect.
+    pub fn withdraw(&mut self, mail: &mut Mail) {
+        let txn = self.id;
+        for touched in self.touched.drain(..) {
+            let body = if touched.prepared {
+                Body::Decide { txn, commit: None }
+            } else {
+                Body::Release { txn, after: Timestamp::ZERO }
+            };
+            mail.tell(touched.shard, body);
+        }
+        for token in self.tokens.drain(..) {
+            mail.forget(token);
+        }
+        self.blocked = 0;
+        self.wounded = false;
+        self.cancelling = false;
+        self.clock = Timestamp::ZERO;
+        self.bound = Timestamp::ZERO;
+        self.answers.clear();
+        self.calls = Slab::default();
+    }
+}
+
+impl Gateway {
+    /// A new age, smaller than all later ones of this gateway.
+    pub(super) fn new_age(&mut self) -> Age {
+        self.core.clock = self.core.clock.next().max(Timestamp::from_micros(self.core.now.wall_us));
+        Age { began: self.core.clock, gateway: self.core.config.id }
+    }
+
+    /// Makes a transaction known; gives its job.
+    pub(super) fn add_txn(&mut self, txn: Txn) -> u64 {
+        let id = txn.id;
+        let job = self.jobs.insert(Job::Txn(Box::new(txn)));
+        self.txns.insert(id, job);
+        job
+    }
+
+    /// Forgets a transaction.
+    pub(super) fn drop_txn(&mut self, job: u64) -> Option<Box<Txn>> {
+        let Some(Job::Txn(txn)) = self.jobs.remove(job) else { return None };
+        self.txns.swap_remove(&txn.id);
+        if let Some(open) = &txn.open {
+            self.core.mail.stats.interactive -= 1;
+            self.admission.ended(open.counts);
+        }
+        Some(txn)
+    }
+
+    /// Begins a program step by step; with `reread`, all its reads are carried out under locks, and
+    /// `reread` makes the reply out of theirs then.
+    pub(super) fn begin_txn(&mut self, program: Program, reread: Option<Finish>) {
+        let id = TxnId { age: self.new_age(), attempt: 0 };
+        let Program { target, steps, form, guards, request, .. } = program;
+        let home = request.as_ref().and_then(|_| repeated::home_of_steps(&steps));
+        let role = Role::Program { target, steps, next: 0, reads: reread.is_some() };
+        let mut txn = Txn::new(id, target.session, role);
+        txn.reread = reread;
+        txn.form = form;
+        txn.guards = guards;
+        txn.request = request;
+        txn.home = home;
+        let job = self.add_txn(txn);
+        self.advance(job);
+    }
+
+    /// Begins a program whose operations are all known.
+    pub(super) fn begin_direct(
+        &mut self,
+        target: Target,
+        ops: Vec<KeyedOp>,
+        finish: Finish,
+        guards: Vec<Guard>,
+        request: Option<RequestId>,
+    ) {
+        let id = TxnId { age: self.new_age(), attempt: 0 };
+        let role = Role::Program { target, steps: Vec::new(), next: 0, reads: false };
+        let mut txn = Txn::new(id, target.session, role);
+        txn.form = finish.form;
+        txn.work.ops = ops;
+        txn.work.outcomes = finish.outcomes;
+        txn.guards = guards;
+        txn.home = request.as_ref().and_then(|_| repeated::home_of(&txn.work.ops));
+        txn.request = request;
+        let job = self.add_txn(txn);
+        self.commit(job);
+    }
+
+    /// Carries out the steps of a program up to the next one that has to look at something.
+    pub(super) fn advance(&mut self, job: u64) {
+        loop {
+            let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+            let Role::Program { target, steps, next, reads } = &mut txn.role else { return };
+            let (target, step) = (*target, steps.get(*next).cloned());
+            *next += 1;
+            match step {
+                None => return self.commit(job),
+                Some(Step::Fixed(reply)) => {
+                    txn.work.add_without_ops(Outcome::Fixed(reply));
+                }
+                Some(Step::Later(words)) => txn.work.add_without_ops(Outcome::Later(words)),
+                Some(Step::Ops(ops, merge)) if *reads => {
+                    return self.call_reads(job, ops, merge, None);
+                }
+                Some(Step::Ops(ops, merge)) => txn.work.add(ops, merge),
+                Some(Step::Compound(compound)) => return self.call_compound(job, compound, target),
+                Some(Step::Attempts(blocking)) => {
+                    return self.call_attempt(job, blocking, 0, target);
+                }
+            }
+        }
+    }
+
+    /// The attempt cannot go on. A program is tried again, with its age; the client of an
+    /// interactive transaction is told to do so.
+    pub(super) fn abort(&mut self, job: u64, cause: Cause) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        if txn.stage == Stage::Deciding {
+            return;
+        }
+        if cause == Cause::Wounded && txn.stage == Stage::Preparing {
+            // A participant that has logged its part may make the transaction committed, if the
+            // others have as well: only one that still waits can stop it for certain. If one does,
+            // it refuses, and the attempt ends then.
+            txn.cancelling = true;
+            let id = txn.id;
+            for touched in txn.touched.iter().filter(|t| t.prepared) {
+                self.core.mail.tell(touched.shard, Body::Cancel { txn: id });
+            }
+            return;
+        }
+        self.leave_leases(job, Timestamp::ZERO);
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        match &mut txn.role {
+            Role::Program { target, next, steps, .. } => {
+                let target = *target;
+                let direct = steps.is_empty();
+                *next = 0;
+                txn.withdraw(&mut self.core.mail);
+                if !direct {
+                    txn.work = Work::default();
+                }
+                let attempt = txn.id.attempt + 1;
+                txn.refusals += u32::from(!cause.passes());
+                if cause.is_final() || txn.refusals >= REFUSALS_MAX {
+                    self.core.mail.stats.aborted += 1;
+                    self.drop_txn(job);
+                    return self.finish(target, cause.error().into());
+                }
+                self.core.mail.stats.retried += 1;
+                self.txns.swap_remove(&txn.id);
+                txn.id.attempt = attempt;
+                self.txns.insert(txn.id, job);
+                txn.stage = Stage::Resting;
+                let most = BACKOFF_US << attempt.min(6);
+                // At once the first time; later only when there is reason to hope that whoever
+                // needed what it held has got it.
+                if cause == Cause::Wounded && attempt == 1 {
+                    return self.again(job);
+                }
+                let wait = most / 2 + self.random() % most;
+                self.set_timer(wait, super::Timer::Again { job });
+            }
+            Role::Interactive { .. } => self.abort_interactive(job, cause),
+        }
+    }
+
+    /// Tries a program once more.
+    pub(super) fn again(&mut self, job: u64) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        if txn.stage != Stage::Resting {
+            return;
+        }
+        txn.stage = Stage::Running;
+        if matches!(&txn.role, Role::Program { steps, .. } if steps.is_empty()) {
+            self.commit(job);
+        } else {
+            self.advance(job);
+        }
+    }
+
+    fn abort_interactive(&mut self, job: u64, cause: Cause) {
+        let Some(mut txn) = self.drop_txn(job) else { return };
+        self.core.mail.stats.aborted += 1;
+        self.admission.aborted();
+        let error = cause.error();
+        let waiting: Vec<Target> = txn.calls.iter().filter_map(|(_, call)| call.target).collect();
+        let Role::Interactive { commit, .. } = txn.role else { return };
+        txn.withdraw(&mut self.core.mail);
+        self.enter_aborted(txn.session, txn.id, cause, commit.is_some());
+        for target in waiting.into_iter().chain(commit) {
+            self.finish(target, error.clone().into());
+        }
+    }
+
+    /// An older transaction waits for what `id` holds.
+    pub(super) fn wound(&mut self, id: TxnId, by: Age) {
+        self.core.mail.stats.wounds += 1;
+        let Some(&job) = self.txns.get(&id) else {
+            return self.wound_lease(id, by);
+        };
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        txn.wounded = true;
+        if txn.blocked > 0 {
+            self.abort(job, Cause::Wounded);
+        }
+    }
+
+    /// A request of a transaction waits for locks.
+    pub(super) fn now_blocked(&mut self, job: u64) {
+        let Some(Job::Txn(txn)) = self.jobs.get_mut(job) else { return };
+        txn.blocked += 1;
+        if matches!(txn.role, Role::Interactive { .. }) {
+            self.admission.waits();
+        }
+        if txn.wounded {
+            self.abort(job, Cause::Wounded);
+        }
+    }
+}

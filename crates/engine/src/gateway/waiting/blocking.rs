@@ -1,0 +1,296 @@
+//! Commands that wait for something to take (`BLPOP` and its family).
+//!
+//! First every attempt is made once, in order. If none finds anything, the session waits: every
+//! shard with one of its keys tells when such a key holds something and it is this session's turn;
+//! then the attempts on that key are made again.
+
+use crate::entry::Apply;
+use crate::gateway::api::SessionId;
+use crate::gateway::mail::{ATTEMPT, Mail, Pending, Target};
+use crate::gateway::routing::data::{Route, long_key};
+use crate::gateway::txn::calls::found_nothing;
+use crate::gateway::txn::work::{Form, Program, Step};
+use crate::gateway::{Gateway, Job, Timer};
+use crate::message::{Answer, Body, ShardId};
+use adt::{Attempt, Blob, Blocking, Compound, ErrorReply, Plan, Reply};
+use smallvec::smallvec;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// A session that waits in a blocking command.
+pub(in crate::gateway) struct Wait {
+    target: Target,
+    blocking: Blocking,
+    /// Attempts to make now, by number.
+    to_try: VecDeque<usize>,
+    /// An attempt is under way.
+    trying: Option<usize>,
+    /// The waits at the shards: shard, token, keys.
+    waits: Vec<(ShardId, u64, Vec<Blob>)>,
+    /// The reply to give when the present attempt finds nothing, because the wait is over.
+    over: Option<Reply>,
+    deadline_us: Option<u64>,
+    /// Shards that have not said yet that it stands in their queues.
+    missing: usize,
+    /// It stands in all of them, and others are told that it waits.
+    counted: bool,
+}
+
+impl Wait {
+    /// Whether there are keys at a shard that it waits for.
+    pub fn waits_at(&self, shard: ShardId) -> bool {
+        self.waits.iter().any(|(at, ..)| *at == shard)
+    }
+
+    /// Waits no more at a shard; gives the keys.
+    pub fn leave(&mut self, shard: ShardId, mail: &mut Mail) -> Vec<Blob> {
+        let mut left = Vec::new();
+        for (_, token, keys) in self.waits.extract_if(.., |(at, ..)| *at == shard) {
+            mail.send(shard, token, Body::Unblock);
+            mail.pending.remove(token);
+            left.extend(keys);
+        }
+        left
+    }
+
+    /// Waits for keys at a shard, under this token.
+    pub fn join(&mut self, shard: ShardId, token: u64, keys: Vec<Blob>) {
+        self.waits.push((shard, token, keys));
+    }
+}
+
+/// The same, which takes nothing from a key that holds something else.
+fn patient(compound: Compound) -> Compound {
+    let Compound { reads, plan } = compound;
+    let plan = move |replies: &[Reply]| match replies.first() {
+        Some(Reply::Error(_)) => Plan { writes: Vec::new(), reply: Reply::Nil },
+        _ => plan(replies),
+    };
+    Compound { reads, plan: Arc::new(plan) }
+}
+
+impl Gateway {
+    /// A blocking command outside of a transaction.
+    pub(in crate::gateway) fn begin_blocking(&mut self, id: SessionId, blocking: Blocking) {
+        let steps = [Step::Attempts(blocking)];
+        if let Some(error) = long_key(&steps) {
+            return self.reply(id, error.into());
+        }
+        let [Step::Attempts(blocking)] = steps else { return };
+        let target = self.place(id, None);
+        self.bar(target);
+        let deadline_us = (blocking.timeout_ms > 0).then(|| {
+            self.core.now.mono_us.saturating_add(blocking.timeout_ms.saturating_mul(1000))
+        });
+        let to_try = (0..blocking.attempts.len()).collect();
+        let wait = Wait {
+            target,
+            blocking,
+            to_try,
+            trying: None,
+            waits: Vec::new(),
+            over: None,
+            deadline_us,
+            missing: 0,
+            counted: false,
+        };
+        let job = self.jobs.insert(Job::Wait(Box::new(wait)));
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.blocked = Some(job);
+            session.about.arrives = true;
+        }
+        self.try_next(job);
+    }
+
+    /// Makes the next attempt, or waits.
+    fn try_next(&mut self, job: u64) {
+        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
+        if wait.trying.is_some() {
+            return;
+        }
+        let Some(number) = wait.to_try.pop_front() else {
+            return match wait.over.take() {
+                Some(reply) => self.end_wait(job, reply),
+                None => self.wait_at_shards(job),
+            };
+        };
+        wait.trying = Some(number);
+        let (target, again) = (wait.target, !wait.waits.is_empty());
+        match wait.blocking.attempts[number].clone() {
+            (key, Attempt::Take { op, .. }) => {
+                let shard = self.core.mail.shard_of(&key);
+                let body = if op.is_write() {
+                    Body::Apply(Apply { ops: smallvec![(key, op)], ..Apply::default() })
+                } else {
+                    Body::Read { key, op, fenced: false }
+                };
+                self.core.mail.ask(shard, Pending::Attempt { job }, body);
+            }
+            (_, Attempt::Move(compound)) => {
+                let target = Target { item: ATTEMPT, ..target };
+                let compound = if again { patient(compound) } else { compound };
+                let steps = vec![Step::Compound(compound)];
+                let (guards, fences, request) = (Vec::new(), Vec::new(), None);
+                let program = Program { target, steps, form: Form::One, guards, fences, request };
+                self.launch(program, Route::Many);
+            }
+        }
+    }
+
+    /// The present attempt has been answered by a shard.
+    pub(in crate::gateway) fn attempted(&mut self, job: u64, answer: Answer) {
+        let Some(Job::Wait(wait)) = self.jobs.get(job) else { return };
+        let reply = match answer {
+            Answer::Reply(reply) => reply,
+            Answer::Replies(mut replies) if replies.len() == 1 => replies.remove(0),
+            other => crate::gateway::routing::response::unexpected(&other),
+        };
+        let Some(number) = wait.trying else { return };
+        let wrong = !wait.waits.is_empty() && reply == ErrorReply::wrong_type().into();
+        let reply = match &wait.blocking.attempts[number] {
+            // Whoever waits already goes on waiting for a value of the right type.
+            _ if wrong => Reply::Nil,
+            (key, Attempt::Take { wrap, .. }) if !reply.is_error() && !found_nothing(&reply) => {
+                wrap(key, reply)
+            }
+            _ => reply,
+        };
+        self.attempt_done(job, reply);
+    }
+
+    /// A session's present attempt has given a reply.
+    pub(in crate::gateway) fn attempt_done(&mut self, job: u64, reply: Reply) {
+        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
+        wait.trying = None;
+        if found_nothing(&reply) {
+            self.try_next(job);
+        } else {
+            self.end_wait(job, reply);
+        }
+    }
+
+    fn wait_at_shards(&mut self, job: u64) {
+        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
+        if wait.waits.is_empty() {
+            let mut keys: BTreeMap<ShardId, Vec<Blob>> = BTreeMap::new();
+            for (key, _) in &wait.blocking.attempts {
+                keys.entry(self.core.mail.shard_of(key)).or_default().push(key.clone());
+            }
+            wait.missing = keys.len();
+            for (shard, keys) in keys {
+                let body = Body::Block { keys: keys.clone() };
+                let token = self.core.mail.ask(shard, Pending::Wait { job }, body);
+                wait.waits.push((shard, token, keys));
+            }
+            if let Some(at_us) = wait.deadline_us {
+                self.core.timers.insert((at_us, Timer::Deadline { job }));
+            }
+        } else {
+            for (shard, token, keys) in &wait.waits {
+                self.core.mail.send(*shard, *token, Body::Block { keys: keys.clone() });
+            }
+        }
+    }
+
+    /// A shard has a new leader, who knows nothing of those that wait.
+    pub(in crate::gateway) fn wait_again(&mut self, shard: ShardId) {
+        let waits = self.jobs.iter().filter_map(|(_, job)| match job {
+            Job::Wait(wait) => Some(wait.waits.iter().filter(|(at, ..)| *at == shard)),
+            _ => None,
+        });
+        let waits: Vec<_> =
+            waits.flatten().map(|(_, token, keys)| (*token, keys.clone())).collect();
+        for (token, keys) in waits {
+            self.core.mail.send(shard, token, Body::Block { keys });
+        }
+    }
+
+    /// The session stands in the queues of a shard. Whoever is told that it waits may count on being
+    /// behind it from now on.
+    pub(in crate::gateway) fn arrived(&mut self, job: u64) {
+        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
+        wait.missing = wait.missing.saturating_sub(1);
+        if wait.missing > 0 || wait.counted {
+            return;
+        }
+        wait.counted = true;
+        self.core.mail.stats.blocked += 1;
+        if let Some(session) = self.sessions.get_mut(wait.target.session.0) {
+            session.about.arrives = false;
+        }
+    }
+
+    /// A key holds something, and it is this session's turn.
+    pub(in crate::gateway) fn ready(&mut self, job: u64, key: &Blob) {
+        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
+        for (number, (k, _)) in wait.blocking.attempts.iter().enumerate() {
+            if k == key && !wait.to_try.contains(&number) {
+                wait.to_try.push_back(number);
+            }
+        }
+        self.try_next(job);
+    }
+
+    /// The wait is over, with this reply: by its timeout, or by `CLIENT UNBLOCK`.
+    pub(in crate::gateway) fn stop_waiting(&mut self, job: u64, reply: Reply) {
+        let Some(Job::Wait(wait)) = self.jobs.get_mut(job) else { return };
+        wait.over = Some(reply);
+        wait.to_try.clear();
+        self.try_next(job);
+    }
+
+    /// The time of a blocking command is over.
+    pub(in crate::gateway) fn timed_out(&mut self, job: u64) {
+        match self.jobs.get(job) {
+            Some(Job::Wait(wait)) => {
+                let reply = wait.blocking.on_timeout.clone();
+                self.stop_waiting(job, reply);
+            }
+            Some(Job::Errand(_)) => self.end_visit(job, Some(Reply::Nil)),
+            _ => {}
+        }
+    }
+
+    /// `CLIENT UNBLOCK`: whether the client was waiting.
+    pub(in crate::gateway) fn unblock(&mut self, client: u64, error: bool) -> bool {
+        let waiting = self.sessions.iter().find(|(_, s)| s.about.client == client);
+        let Some(job) = waiting.and_then(|(_, session)| session.blocked) else { return false };
+        if matches!(self.jobs.get(job), Some(Job::Turn(_))) {
+            return self.unblock_turn(job, error);
+        }
+        if matches!(self.jobs.get(job), Some(Job::Errand(_))) {
+            let reply = if error { super::turns::unblocked() } else { Reply::Nil };
+            self.end_visit(job, Some(reply));
+            return true;
+        }
+        if error {
+            self.stop_waiting(job, super::turns::unblocked());
+        } else {
+            self.timed_out(job);
+        }
+        true
+    }
+
+    fn end_wait(&mut self, job: u64, reply: Reply) {
+        let Some(target) = self.forget_wait(job) else { return };
+        self.finish(target, reply);
+    }
+
+    /// Ends a wait without a reply; tells where the reply would have gone.
+    pub(in crate::gateway) fn forget_wait(&mut self, job: u64) -> Option<Target> {
+        let Some(Job::Wait(wait)) = self.jobs.remove(job) else { return None };
+        self.core.mail.stats.blocked -= u64::from(wait.counted);
+        for (shard, token, _) in wait.waits {
+            self.core.mail.forget(token);
+            self.core.mail.send(shard, token, Body::Unblock);
+        }
+        if let Some(at_us) = wait.deadline_us {
+            self.core.timers.remove(&(at_us, Timer::Deadline { job }));
+        }
+        if let Some(session) = self.sessions.get_mut(wait.target.session.0) {
+            session.blocked = None;
+            session.about.arrives = false;
+        }
+        Some(wait.target)
+    }
+}

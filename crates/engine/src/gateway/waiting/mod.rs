@@ -1,0 +1,9 @@
+//! Commands that wait, for locks, at barriers or for elements; locks that this gateway keeps for its
+//! clients; the search for deadlock cycles.
+
+pub(in crate::gateway) mod blocking;
+pub(in crate::gateway) mod circles;
+pub(in crate::gateway) mod fence;
+pub(in crate::gateway) mod near;
+pub(in crate::gateway) mod section;
+pub(in crate::gateway) mod turns;

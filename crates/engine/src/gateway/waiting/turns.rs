@@ -1,0 +1,169 @@
+//! Commands that wait for their turn (`LOCK.ACQUIRE`, `LOCK.SECTION`): the shard has the queue, the
+//! gateway somebody who is not answered, and how long that one has waited at all leaders together.
+
+use super::circles::Suspect;
+use crate::entry::Apply;
+use crate::gateway::api::SessionId;
+use crate::gateway::clients::dispatch::too_new;
+use crate::gateway::mail::{Pending, Target};
+use crate::gateway::routing::data::key_too_long;
+use crate::gateway::routing::response::unexpected;
+use crate::gateway::txn::work::{Finish, Form};
+use crate::gateway::{Gateway, Job};
+use crate::level::Level;
+use crate::message::{Age, Answer, Body, GatewayId, RequestId, ShardId};
+use adt::{Awaiting, Blob, ErrorReply, Reply};
+use smallvec::smallvec;
+
+/// A session that waits for its turn.
+pub(in crate::gateway) struct Turn {
+    target: Target,
+    pub(in crate::gateway) shard: ShardId,
+    pub(in crate::gateway) token: u64,
+    since_us: u64,
+    timeout_ms: u64,
+    /// What makes the reply of a section.
+    section: Option<Box<Finish>>,
+    /// It is not to wait in a circle.
+    pub(in crate::gateway) suspect: Option<Box<Suspect>>,
+}
+
+impl Gateway {
+    /// An operation that waits for its turn, outside of a transaction.
+    pub(in crate::gateway) fn begin_awaiting(&mut self, id: SessionId, awaiting: Awaiting) {
+        if let Some(error) = key_too_long(&awaiting.key) {
+            return self.reply(id, error.into());
+        }
+        if awaiting.near {
+            return self.begin_visit(id, awaiting);
+        }
+        let Awaiting { key, mut op, timeout_ms, .. } = awaiting;
+        if op.ticket().is_some() && !self.all_understand(Level::NAMED) {
+            return self.reply(id, too_new().into());
+        }
+        if (op.reserves() > 1 || op.listens()) && !self.all_understand(Level::LOCKS) {
+            return self.reply(id, too_new().into());
+        }
+        let request = self.take_request(id);
+        if op.ticket().is_some() {
+            op.give_ticket(self.ticket(request.as_ref()));
+        }
+        let target = self.place(id, None);
+        self.bar(target);
+        let apply = Apply { ops: smallvec![(key, op)], request, ..Apply::default() };
+        self.begin_turn(target, apply, timeout_ms, None);
+    }
+
+    /// What a request is known by however often it is asked, and no other one is.
+    fn ticket(&mut self, request: Option<&RequestId>) -> Blob {
+        Blob::from(match request {
+            Some(RequestId { client, number }) => {
+                [b"r", &client[..], format!(" {number}").as_bytes()].concat()
+            }
+            None => {
+                let Age { began, gateway } = self.new_age();
+                let GatewayId { machine, worker, life } = gateway;
+                format!("g{}.{worker}.{life}.{}", machine.0, began.0).into_bytes()
+            }
+        })
+    }
+
+    /// Operations that wait for their turn, on one shard.
+    pub(in crate::gateway) fn begin_turn(
+        &mut self,
+        target: Target,
+        apply: Apply,
+        timeout_ms: u64,
+        section: Option<Box<Finish>>,
+    ) {
+        let shard = self.core.mail.shard_of(&apply.ops[0].0);
+        let since_us = self.core.now.mono_us;
+        let suspect = apply.ops.first().and_then(|(lock, op)| Suspect::of(lock, op));
+        let turn = Turn { target, shard, token: 0, since_us, timeout_ms, section, suspect };
+        let job = self.jobs.insert(Job::Turn(turn));
+        let body = Body::Await { apply, timeout_ms };
+        let token = self.core.mail.ask(shard, Pending::Turn { job }, body);
+        if let Some(Job::Turn(turn)) = self.jobs.get_mut(job) {
+            turn.token = token;
+        }
+        if let Some(session) = self.sessions.get_mut(target.session.0) {
+            session.blocked = Some(job);
+        }
+        self.core.mail.stats.blocked += 1;
+        self.suspect(job);
+    }
+
+    /// The shard has answered.
+    pub(in crate::gateway) fn turn_taken(&mut self, job: u64, answer: Answer) {
+        let Some(turn) = self.end_turn(job) else { return };
+        let replies = match answer {
+            Answer::Replies(replies) | Answer::Repeated(replies) => replies,
+            other => return self.finish(turn.target, unexpected(&other)),
+        };
+        match (turn.section, &replies[..]) {
+            // It was not let in.
+            (Some(section), [Reply::Nil]) if section.form == Form::Array => {
+                self.finish(turn.target, Reply::NilArray);
+            }
+            (None, [reply]) | (Some(_), [reply @ (Reply::Nil | Reply::Error(_))]) => {
+                self.finish(turn.target, reply.clone());
+            }
+            (Some(section), _) => self.complete(turn.target, &section, replies.into_iter()),
+            (None, _) => self.finish(turn.target, unexpected(&Answer::Replies(replies))),
+        }
+    }
+
+    /// Nobody can be asked for the turn, for this reason.
+    pub(in crate::gateway) fn turn_given_up(&mut self, job: u64, error: Reply) {
+        if let Some(turn) = self.end_turn(job) {
+            self.finish(turn.target, error);
+        }
+    }
+
+    fn end_turn(&mut self, job: u64) -> Option<Turn> {
+        let Some(Job::Turn(turn)) = self.jobs.remove(job) else { return None };
+        self.core.mail.stats.blocked -= 1;
+        if let Some(session) = self.sessions.get_mut(turn.target.session.0) {
+            session.blocked = None;
+        }
+        Some(turn)
+    }
+
+    /// A request that is asked again, because its leader was lost or is another one, waits no longer in all
+    /// than it was to.
+    pub(in crate::gateway) fn with_time_left(&self, token: u64, mut body: Body) -> Body {
+        if let Body::Await { timeout_ms, .. } = &mut body
+            && let Some(Pending::Turn { job }) = self.core.mail.pending.get(token)
+            && let Some(Job::Turn(turn)) = self.jobs.get(*job)
+            && turn.timeout_ms > 0
+        {
+            let waited_ms = self.core.now.mono_us.saturating_sub(turn.since_us) / 1000;
+            // Nought would be for ever.
+            *timeout_ms = turn.timeout_ms.saturating_sub(waited_ms).max(1);
+        }
+        body
+    }
+
+    /// Nobody waits for the turn any more: whatever was granted is taken back.
+    pub(in crate::gateway) fn give_up_turn(&mut self, job: u64) -> Option<Target> {
+        let turn = self.end_turn(job)?;
+        self.core.mail.withdraw(turn.shard, turn.token, Body::Unblock);
+        Some(turn.target)
+    }
+
+    /// `CLIENT UNBLOCK`: whether the client was waiting for its turn, and does not any more. A section may be
+    /// carried out already, and nothing takes that back.
+    pub(in crate::gateway) fn unblock_turn(&mut self, job: u64, error: bool) -> bool {
+        if matches!(self.jobs.get(job), Some(Job::Turn(turn)) if turn.section.is_some()) {
+            return false;
+        }
+        let Some(target) = self.give_up_turn(job) else { return false };
+        self.finish(target, if error { unblocked() } else { Reply::Nil });
+        true
+    }
+}
+
+/// What `CLIENT UNBLOCK ... ERROR` answers whoever waited.
+pub(in crate::gateway) fn unblocked() -> Reply {
+    ErrorReply::new("UNBLOCKED", "client unblocked via CLIENT UNBLOCK").into()
+}

@@ -1,0 +1,153 @@
+//! Operations that change nothing are answered without being logged.
+//!
+//! When a batch is closed, everything before it is applied, so that the state shows which of its
+//! operations would be idle at their place in the log: those on records that nothing before them
+//! in the batch writes. Leaving them out of the log gives the same states and the same replies.
+
+use crate::entry::{Apply, LogRecord};
+use crate::message::Now;
+use crate::shard::state::{Outcome, Replies, State, mix};
+use crate::shard::{Batch, Shard, TargetKind};
+use adt::collections::Set;
+use adt::{Blob, Ctx, Reply, Timestamp, record};
+use smallvec::SmallVec;
+
+impl Shard {
+    /// Answers what is idle in the batch that is being built, and takes it out. Before
+    /// [`Shard::end_turn`], and only by somebody who is certain to lead the shard: the log will not
+    /// tell.
+    pub fn answer_idle(&mut self, now: Now) {
+        let current = self.in_flight.is_empty() && self.closed.is_empty();
+        if !current || !candidates(&self.building).any(|candidate| candidate) {
+            return;
+        }
+        let ts = self.clock.next().max(Timestamp::from_micros(now.wall_us));
+        let ctx = Ctx { now_ms: now.wall_ms(), ts, seed: self.random };
+        let replies = self.idle_replies(ctx);
+        if replies.iter().all(Option::is_none) {
+            return;
+        }
+        self.clock = ts;
+        self.random = mix(self.random);
+        let (records, targets) = (&mut self.building.records, &mut self.building.targets);
+        let all = std::mem::take(records).into_iter().zip(std::mem::take(targets)).zip(replies);
+        let mut answered = Vec::new();
+        for ((record, target), replies) in all {
+            match (record, replies) {
+                (LogRecord::Apply(apply), Some(replies)) => answered.push((apply, target, replies)),
+                (record, _) => {
+                    records.push(record);
+                    targets.push(target);
+                }
+            }
+        }
+        let mut done = Vec::with_capacity(answered.len());
+        for (apply, target, replies) in answered {
+            self.stats.operations += replies.len() as u64;
+            let outcome = Outcome::Done(replies);
+            self.count_locks(&apply, &outcome, &ctx);
+            self.tell(now, target, outcome, ts);
+            done.push(apply);
+        }
+        self.forget_idle(now, &done);
+    }
+
+    /// For each record of the batch its replies, if it is idle at its place.
+    fn idle_replies(&self, ctx: Ctx) -> Vec<Option<Replies>> {
+        let mut written: Set<&Blob> = Set::default();
+        let mut emptied = false;
+        let mut all = Vec::with_capacity(self.building.records.len());
+        for (record, candidate) in self.building.records.iter().zip(candidates(&self.building)) {
+            let apply = match record {
+                LogRecord::Apply(apply) => apply,
+                LogRecord::Prepare(prepare) => &prepare.apply,
+                LogRecord::Propose(group) => {
+                    let writes = group.ops().filter(|(_, op)| op.is_write());
+                    written.extend(writes.map(|(key, _)| key));
+                    all.push(None);
+                    continue;
+                }
+                LogRecord::Ordered { ops, .. } => {
+                    let writes = ops.iter().filter(|(_, op)| op.is_write());
+                    written.extend(writes.map(|(key, _)| key));
+                    all.push(None);
+                    continue;
+                }
+                other => {
+                    emptied |= matches!(other, LogRecord::Flush);
+                    all.push(None);
+                    continue;
+                }
+            };
+            emptied |= apply.ops.iter().any(|(_, op)| op.whole().is_some());
+            let free = candidate && !emptied && apply.ops.iter().all(|(k, _)| !written.contains(k));
+            let seed = mix(ctx.seed ^ all.len() as u64);
+            let replies =
+                if free { replies(&self.state, apply, Ctx { seed, ..ctx }) } else { None };
+            if replies.is_none() {
+                let writes = apply.ops.iter().filter(|(_, op)| op.is_write());
+                written.extend(writes.map(|(key, _)| key));
+            }
+            all.push(replies);
+        }
+        all
+    }
+
+    /// The operations of the batch that were answered are not on their way any more.
+    fn forget_idle(&mut self, now: Now, answered: &[Apply]) {
+        if self.building.tracked {
+            let number = self.building.number;
+            let mut landed: Set<&Blob> =
+                answered.iter().flat_map(|a| &a.ops).map(|(key, _)| key).collect();
+            for record in &self.building.records {
+                let LogRecord::Apply(apply) = record else { continue };
+                for (key, _) in apply.ops.iter().filter(|(_, op)| op.is_write()) {
+                    landed.swap_remove(key);
+                }
+            }
+            for key in landed {
+                if self.locks.land(key, number) {
+                    self.dirty.push(key.clone());
+                }
+            }
+        }
+        if self.building.records.is_empty() {
+            // Nothing is left to wait for.
+            self.applied = self.building.number;
+            self.building = Batch { number: self.applied + 1, ..Batch::default() };
+            self.resume_after(now);
+        }
+        self.settle(now);
+    }
+}
+
+/// For each record of the batch, whether it may be idle: operations of one shard whose outcome
+/// nobody has to remember.
+fn candidates(batch: &Batch) -> impl Iterator<Item = bool> {
+    batch.records.iter().zip(&batch.targets).map(|(record, target)| match record {
+        LogRecord::Apply(apply) => {
+            apply.request.is_none()
+                && apply.guards.is_empty()
+                && apply.fences.is_empty()
+                && target.kind != TargetKind::Nobody
+                && apply.ops.iter().all(|(_, op)| !op.is_write() || op.may_be_idle())
+        }
+        _ => false,
+    })
+}
+
+/// The replies of operations that are all idle or reads. The reads, which may be dear, are answered
+/// once that is known.
+fn replies(state: &State, apply: &Apply, ctx: Ctx) -> Option<Replies> {
+    let known = apply.ops.iter().map(|(key, op)| match op.is_write() {
+        true => record::idle(state.get(key), op, ctx.now_ms).map(Some),
+        false => Some(None),
+    });
+    let known: SmallVec<[Option<Reply>; 1]> = known.collect::<Option<_>>()?;
+    let mut seed = ctx.seed;
+    let answers = known.into_iter().zip(&apply.ops).map(|(reply, (key, op))| {
+        seed = mix(seed);
+        reply.unwrap_or_else(|| record::query(state.get(key), op, &Ctx { seed, ..ctx }))
+    });
+    Some(answers.collect())
+}

@@ -1,0 +1,325 @@
+//! Prepared transactions: in which order they are carried out, and who waits for whom until then.
+//!
+//! On every key the prepared transactions stand in the order of the earliest timestamp that each
+//! can get: the commit timestamp once it is decided, until then the bound that the shard voted. A
+//! decided transaction is carried out when nobody that it conflicts with stands before it. Until
+//! then it is noted with the first one that does, and looked at again when that one has moved.
+
+use super::{Executed, Prepared, State, mix};
+use crate::entry::Prepare;
+use crate::message::TxnId;
+use adt::collections::Map;
+use adt::record;
+use adt::{Access, Blob, Ctx, Op, Timestamp};
+use smallvec::{SmallVec, smallvec};
+use std::collections::{BTreeMap, BTreeSet};
+
+type Place = (Timestamp, TxnId);
+
+/// Who stands where.
+#[derive(Clone, Debug, Default)]
+pub struct Order {
+    /// By key, in order. Mostly there is one.
+    on: Map<Blob, SmallVec<[Place; 1]>>,
+    /// Decided transactions by the first that they wait for, and the other way round.
+    behind: BTreeMap<TxnId, Vec<TxnId>>,
+    waits_for: BTreeMap<TxnId, TxnId>,
+    /// Decided transactions that wait for somebody new.
+    moved: Vec<TxnId>,
+}
+
+impl Order {
+    /// The decided `txn` waits for `first`.
+    fn stand_behind(&mut self, first: TxnId, txn: TxnId) {
+        self.behind.entry(first).or_default().push(txn);
+        self.waits_for.insert(txn, first);
+    }
+
+    fn enter<'k>(&mut self, place: Place, keys: impl Iterator<Item = &'k Blob>) {
+        for key in keys {
+            match self.on.get_mut(key) {
+                Some(places) => {
+                    if let Err(at) = places.binary_search(&place) {
+                        places.insert(at, place);
+                    }
+                }
+                None => {
+                    self.on.insert(key.clone(), smallvec![place]);
+                }
+            };
+        }
+    }
+
+    fn leave<'k>(&mut self, place: Place, keys: impl Iterator<Item = &'k Blob>) {
+        for key in keys {
+            let Some((position, _, places)) = self.on.get_full_mut(key) else { continue };
+            if let Ok(at) = places.binary_search(&place) {
+                places.remove(at);
+            }
+            if places.is_empty() {
+                self.on.swap_remove_index(position);
+            }
+        }
+    }
+}
+
+fn place_of(prepared: &Prepared) -> Place {
+    (prepared.commit.unwrap_or(prepared.bound), prepared.prepare.txn)
+}
+
+fn keys_of(prepared: &Prepared) -> impl Iterator<Item = &Blob> {
+    prepared.prepare.apply.ops.iter().map(|(key, _)| key)
+}
+
+impl State {
+    /// Notes this shard's part of a transaction whose fate is open.
+    pub fn prepare(&mut self, prepare: Prepare, bound: Timestamp) {
+        let txn = prepare.txn;
+        let shards = prepare.participants.last().map_or(0, |last| last.0 + 1);
+        self.shards = self.shards.max(shards);
+        let (settled, done, free) = (false, false, false);
+        let prepared = Prepared { prepare, bound, commit: None, settled, done, free };
+        self.order.enter(place_of(&prepared), keys_of(&prepared));
+        self.prepared.insert(txn, prepared);
+    }
+
+    /// Settles a prepared transaction, and carries out whatever has become ready by that, in
+    /// timestamp order. A transaction that is not known (any more) is left alone.
+    pub fn decide(&mut self, txn: TxnId, commit: Option<Timestamp>) -> Vec<Executed> {
+        let mut ready = BTreeSet::new();
+        let mut executed = Vec::new();
+        match (self.prepared.get(&txn), commit) {
+            (None, _) => return executed,
+            (Some(prepared), _) if prepared.done => {
+                self.forget(txn);
+            }
+            (Some(prepared), Some(ts)) => {
+                let ts = prepared.commit.unwrap_or(ts);
+                if self.first_before((ts, txn)).is_some() {
+                    self.put_in_place(txn, ts);
+                    ready.insert((ts, txn));
+                } else if let Some(prepared) = self.forget(txn) {
+                    // Usually nobody is before it, and it need not take its place first.
+                    executed.push(self.execute(txn, &prepared.prepare, ts));
+                }
+            }
+            (Some(_), None) => {
+                self.forget(txn);
+            }
+        }
+        self.wake(txn, &mut ready);
+        self.carry_out(ready, &mut executed);
+        executed
+    }
+
+    /// The leader knows the places of units: carries those out before which nobody stands, and leaves them
+    /// where they are, for others to wait for them until [`State::release`].
+    pub(in crate::shard) fn place_all(&mut self, units: &[(TxnId, Timestamp)]) -> Vec<Executed> {
+        let (mut ready, mut executed) = (BTreeSet::new(), Vec::new());
+        for (unit, place) in units {
+            self.put_in_place(*unit, *place);
+            // Whoever waited for it may be before it now.
+            self.wake(*unit, &mut ready);
+        }
+        // None of them waits for another one that has its place by now.
+        ready.extend(units.iter().map(|(unit, place)| (*place, *unit)));
+        self.carry_out(ready, &mut executed);
+        executed
+    }
+
+    /// Nobody has to wait any more for a unit that was carried out.
+    pub(in crate::shard) fn release(&mut self, unit: TxnId) -> Vec<Executed> {
+        self.decide(unit, None)
+    }
+
+    /// A prepared transaction moves to its commit timestamp.
+    pub(in crate::shard) fn put_in_place(&mut self, txn: TxnId, commit: Timestamp) {
+        let prepared = self.prepared.get_mut(&txn).filter(|prepared| prepared.commit.is_none());
+        let Some(prepared) = prepared else { return };
+        if prepared.bound != commit {
+            self.order.leave((prepared.bound, txn), keys_of(prepared));
+            self.order.enter((commit, txn), keys_of(prepared));
+        }
+        prepared.commit = Some(commit);
+    }
+
+    /// All prepared transactions of a snapshot are there: the decided ones wait for others. (One
+    /// that waits for nobody here was decided by a record that is still to be replayed.)
+    pub(in crate::shard) fn link_restored(&mut self) {
+        let ahead: Vec<(TxnId, Option<Timestamp>)> =
+            self.unsettled().filter(|(txn, _)| self.is_unit(*txn)).collect();
+        for (unit, place) in ahead {
+            self.put_in_place(unit, place.unwrap_or_default());
+            self.prepared.get_mut(&unit).into_iter().for_each(|prepared| prepared.done = true);
+        }
+        let settled = self.streams.iter().flat_map(|(id, kept)| {
+            let units = kept.groups.iter().flat_map(|group| &group.units);
+            units.filter(|(_, place)| place.is_some()).map(|(seq, _)| id.unit(*seq))
+        });
+        for unit in settled.collect::<Vec<_>>() {
+            self.prepared.get_mut(&unit).into_iter().for_each(|prepared| prepared.free = true);
+        }
+        let carried_out = |p: &&Prepared| p.commit.is_some() && !p.done && (p.free || !p.is_unit());
+        let waiting = self.prepared.values().filter(carried_out);
+        let decided: Vec<Place> = waiting.map(place_of).collect();
+        for place in decided {
+            if let Some(first) = self.first_before(place) {
+                self.order.stand_behind(first, place.1);
+            }
+        }
+    }
+
+    /// Those that waited for `txn` are to be looked at again.
+    fn wake(&mut self, txn: TxnId, ready: &mut BTreeSet<Place>) {
+        for waiting in self.order.behind.remove(&txn).into_iter().flatten() {
+            self.order.waits_for.remove(&waiting);
+            if let Some(commit) = self.prepared.get(&waiting).and_then(|p| p.commit) {
+                ready.insert((commit, waiting));
+            }
+        }
+    }
+
+    fn carry_out(&mut self, mut ready: BTreeSet<Place>, executed: &mut Vec<Executed>) {
+        while let Some(next) = ready.pop_first() {
+            self.carry_out_next(next, &mut ready, executed);
+        }
+    }
+
+    fn carry_out_next(
+        &mut self,
+        (ts, txn): Place,
+        ready: &mut BTreeSet<Place>,
+        executed: &mut Vec<Executed>,
+    ) {
+        if let Some(first) = self.first_before((ts, txn)) {
+            self.order.stand_behind(first, txn);
+            self.order.moved.push(txn);
+            return;
+        }
+        if self.is_open_unit(txn) {
+            if !self.leads_units {
+                // The log will say when.
+                return;
+            }
+            executed.extend(self.carry_out_unit(txn, ts));
+        } else if let Some(prepared) = self.forget(txn) {
+            executed.push(self.execute(txn, &prepared.prepare, ts));
+        }
+        self.wake(txn, ready);
+    }
+
+    /// A unit takes effect where it stands, and stays there.
+    fn carry_out_unit(&mut self, unit: TxnId, ts: Timestamp) -> Option<Executed> {
+        let prepared = self.prepared.get_mut(&unit).filter(|prepared| !prepared.done)?;
+        prepared.done = true;
+        let prepare = std::mem::take(&mut prepared.prepare);
+        let executed = self.execute(unit, &prepare, ts);
+        if let Some(prepared) = self.prepared.get_mut(&unit) {
+            prepared.prepare = prepare;
+        }
+        self.act_ahead(unit, Some(ts));
+        Some(executed)
+    }
+
+    fn execute(&mut self, txn: TxnId, prepare: &Prepare, ts: Timestamp) -> Executed {
+        // The time is that of the place: all replicas come to the same.
+        let ctx = Ctx { now_ms: ts.micros() / 1000, ts, seed: mix(ts.0) };
+        let replies = self.run(&prepare.apply, &ctx);
+        if !prepare.is_unit() {
+            self.remember_outcome(txn, ts);
+        }
+        let executed = Executed { txn, replies };
+        self.keep_replies_of(&executed);
+        executed
+    }
+
+    /// Somebody who conflicts with the decided transaction at `place` and could still come, or has
+    /// to come, before it.
+    fn first_before(&self, place: Place) -> Option<TxnId> {
+        let ops = &self.prepared.get(&place.1)?.prepare.apply.ops;
+        ops.iter().find_map(|(key, op)| {
+            let places = self.order.on.get(key)?;
+            let earlier = &places[..places.partition_point(|other| *other < place)];
+            let others = earlier.iter().map(|(_, other)| *other);
+            let mut others = others.filter(|other| *other != place.1);
+            others.find(|other| !self.passes(place.1, *other) && self.conflict_on(key, op, *other))
+        })
+    }
+
+    /// Whether a unit need not wait for another one that was carried out: they are of one stream.
+    fn passes(&self, unit: TxnId, other: TxnId) -> bool {
+        let done = |txn| self.prepared.get(&txn).is_some_and(|p| p.done);
+        unit.age == other.age && done(other)
+    }
+
+    fn conflict_on(&self, key: &Blob, op: &Op, other: TxnId) -> bool {
+        let record = self.get(key);
+        let asked = Access { op, observed: true };
+        let other = self.prepared.get(&other);
+        let others = other.map_or(&[][..], |p| &p.prepare.apply.ops);
+        // With a state that it has changed already, anything may seem to commute.
+        let done = other.is_some_and(|p| p.done);
+        others.iter().filter(|(k, _)| k == key).any(|(_, other)| {
+            let held = Access { op: other, observed: true };
+            !record::mode(asked).shares(record::mode(held))
+                && (done || !record::commutes(record, held, asked))
+        })
+    }
+
+    /// Forgets a prepare that is not in the log.
+    pub(in crate::shard) fn renounce_prepared(&mut self, txn: TxnId) {
+        self.forget(txn);
+        // Those that wait for it only know so as long as this replica leads.
+        for waiting in self.order.behind.remove(&txn).into_iter().flatten() {
+            self.order.waits_for.remove(&waiting);
+        }
+    }
+
+    /// Forgets a decision that is not in the log.
+    pub(in crate::shard) fn renounce_decision(&mut self, txn: TxnId) {
+        let Some(prepared) = self.prepared.get_mut(&txn) else { return };
+        self.order.leave(place_of(prepared), keys_of(prepared));
+        prepared.commit = None;
+        self.order.enter(place_of(prepared), keys_of(prepared));
+        if let Some(first) = self.order.waits_for.remove(&txn)
+            && let Some(behind) = self.order.behind.get_mut(&first)
+        {
+            behind.retain(|waiting| *waiting != txn);
+        }
+    }
+
+    fn forget(&mut self, txn: TxnId) -> Option<Prepared> {
+        let prepared = self.prepared.swap_remove(&txn)?;
+        self.order.leave(place_of(&prepared), keys_of(&prepared));
+        Some(prepared)
+    }
+
+    /// The undecided transaction that a decided one waits for in the end. `seen` are transactions
+    /// that were followed before: nothing new is found behind them.
+    pub fn awaited_by(&self, mut txn: TxnId, seen: &mut BTreeSet<TxnId>) -> Option<TxnId> {
+        while seen.insert(txn) {
+            match self.order.waits_for.get(&txn) {
+                Some(next) => txn = *next,
+                None => return self.prepared.get(&txn).filter(|p| p.commit.is_none()).map(|_| txn),
+            }
+        }
+        None
+    }
+
+    /// The decided transactions that wait for `txn`, directly or through others.
+    pub fn decided_behind(&self, txn: TxnId) -> Vec<TxnId> {
+        let behind = |txn| self.order.behind.get(&txn).map_or(&[][..], Vec::as_slice);
+        let mut found = behind(txn).to_vec();
+        let mut next = 0;
+        while let Some(&txn) = found.get(next) {
+            found.extend(behind(txn));
+            next += 1;
+        }
+        found
+    }
+
+    /// Decided transactions that have begun to wait for somebody since the last call.
+    pub fn take_moved(&mut self) -> Vec<TxnId> {
+        std::mem::take(&mut self.order.moved)
+    }
+}

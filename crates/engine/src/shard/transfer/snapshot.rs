@@ -1,0 +1,390 @@
+//! Snapshots that are taken in small steps while the shard goes on working.
+//!
+//! A snapshot shows the state at the moment it was begun. Records are written by position, a few
+//! per step; a record that is about to change before its turn is written first, as it was. Keys
+//! that did not exist at the beginning are left out.
+
+use super::split::Slots;
+use crate::coordination::service::{Command, Coordination, Ending, Session};
+use crate::coordination::{Ask, Zxid};
+use crate::entry::SnapshotPart;
+use crate::message::{KeyedOp, ShardId};
+use crate::pipeline::{Place, StreamId};
+use crate::replication::Members;
+use crate::shard::Shard;
+use crate::shard::state::{Prepared, State};
+use crate::shard::streams::{Kept, KeptChain};
+use adt::collections::Set;
+use adt::{Blob, Corrupt, Timestamp, Whole};
+use std::collections::VecDeque;
+
+/// A snapshot in the making.
+#[derive(Debug)]
+pub struct Writer {
+    /// Keys that were there at the beginning and are not written yet.
+    left: Set<Blob>,
+    /// The same of paths of the coordination service's nodes.
+    nodes: Set<Blob>,
+    ready: VecDeque<SnapshotPart>,
+    /// Records as they were before they changed. They come first: each takes memory.
+    copies: VecDeque<SnapshotPart>,
+    parts: u64,
+    ended: bool,
+}
+
+impl Writer {
+    /// The next parts, at most `count` and the end mark; none when everything was given.
+    pub(in crate::shard) fn parts(&mut self, state: &State, count: usize) -> Vec<SnapshotPart> {
+        let mut parts: Vec<SnapshotPart> = Vec::new();
+        // The header comes before everything else.
+        if self.parts == 0 {
+            parts.extend(self.ready.pop_front());
+        }
+        while parts.len() < count {
+            if let Some(part) = self.copies.pop_front().or_else(|| self.ready.pop_front()) {
+                parts.push(part);
+            } else if let Some(key) = self.left.pop() {
+                if let Some(record) = state.get(&key) {
+                    parts.push(SnapshotPart::Record(key, record.clone()));
+                }
+            } else if let Some(path) = self.nodes.pop() {
+                parts.extend(node_part(state, path));
+            } else {
+                break;
+            }
+        }
+        self.parts += parts.len() as u64;
+        if parts.len() < count && !self.ended {
+            self.ended = true;
+            parts.push(SnapshotPart::End { parts: self.parts });
+        }
+        parts
+    }
+
+    /// A record that is about to change goes into the snapshot as it is.
+    fn keep(&mut self, state: &State, ops: &[KeyedOp]) {
+        for (key, op) in ops {
+            if let Some(Whole::Flush) = op.whole() {
+                return self.keep_all(state);
+            }
+            if op.is_write()
+                && self.left.swap_remove(key)
+                && let Some(record) = state.get(key)
+            {
+                self.copies.push_back(SnapshotPart::Record(key.clone(), record.clone()));
+            }
+        }
+    }
+
+    /// Everything is about to change.
+    fn keep_all(&mut self, state: &State) {
+        while let Some(key) = self.left.pop() {
+            if let Some(record) = state.get(&key) {
+                self.ready.push_back(SnapshotPart::Record(key.clone(), record.clone()));
+            }
+        }
+    }
+
+    /// Nodes that are about to change go into the snapshot as they are.
+    fn keep_nodes(&mut self, state: &State, command: &Command) {
+        if self.nodes.is_empty() {
+            return;
+        }
+        for path in state.coordination().changed_by(command) {
+            if self.nodes.swap_remove(&path) {
+                self.copies.extend(node_part(state, path));
+            }
+        }
+    }
+
+    /// How many records are kept as they were.
+    pub(in crate::shard) fn copies(&self) -> usize {
+        self.copies.len()
+    }
+}
+
+impl Shard {
+    /// Begins a snapshot of the present state, which contains the log up to `index` of `term`, when
+    /// the group had these members (none: those that founded it). One that was begun before is given
+    /// up.
+    pub fn begin_snapshot(&mut self, index: u64, term: u64, members: Option<Members>) {
+        self.snapshot = Some(self.writer(index, term, members));
+        // What is prepared may be carried out at any moment. Later ones follow when they are logged.
+        let prepared = self.state.prepared().values();
+        let ops = prepared.flat_map(|p| p.prepare.apply.ops.iter().cloned());
+        let ops: Vec<KeyedOp> = ops.collect();
+        self.before_change(&ops);
+    }
+
+    /// What writes the present state.
+    pub(in crate::shard) fn writer(
+        &self,
+        index: u64,
+        term: u64,
+        members: Option<Members>,
+    ) -> Writer {
+        let mut ready = VecDeque::new();
+        let (shard, clock, removed) = (self.config.id, self.clock, self.state.removed());
+        ready.push_back(SnapshotPart::Header { shard, index, term, clock, removed });
+        ready.extend(members.map(SnapshotPart::Members));
+        let Slots { splits, range } = self.state.slots();
+        ready.extend(range.map(|(first, last)| SnapshotPart::Slots { splits, first, last }));
+        for p in self.state.confirmed() {
+            let commit = p.commit.filter(|_| p.settled);
+            let (prepare, bound) = (p.prepare.clone(), p.bound);
+            ready.push_back(SnapshotPart::Prepared { prepare, bound, commit });
+        }
+        for (request, ts, replies) in self.state.requests().iter() {
+            ready.push_back(SnapshotPart::Request { request, ts, replies });
+        }
+        for (txn, commit) in self.state.outcomes() {
+            ready.push_back(SnapshotPart::Outcome { txn, commit });
+        }
+        ready.extend(self.state.voids().map(SnapshotPart::Void));
+        for (stream, kept) in self.state.streams() {
+            let (stream, refused, groups) = (*stream, kept.refused, kept.groups.clone());
+            ready.push_back(SnapshotPart::Stream { stream, refused, groups });
+            ready.extend(kept.chain.as_ref().map(|chain| chain.part(stream)));
+        }
+        let unsettled = self.state.unsettled();
+        ready.extend(unsettled.map(|(txn, commit)| SnapshotPart::Unsettled { txn, commit }));
+        ready.extend(self.state.outlived.iter().map(|(gateway, began)| {
+            let (gateway, began) = (*gateway, *began);
+            SnapshotPart::Outlived { gateway, began }
+        }));
+        let fences = self.state.fences();
+        if fences.floor() > 0 {
+            ready.push_back(SnapshotPart::FenceFloor(fences.floor()));
+        }
+        ready.extend(fences.iter().map(|(lock, token)| {
+            let lock = lock.clone();
+            SnapshotPart::Fence { lock, token }
+        }));
+        let left = self.state.iter().map(|(key, _)| key.clone()).collect();
+        let coordination = self.state.coordination();
+        let mut nodes = Set::default();
+        if coordination.last() > Zxid::default() {
+            ready.push_back(SnapshotPart::Coordination { last: coordination.last() });
+            ready.extend(session_parts(coordination));
+            ready.extend(self.state.asks().iter().map(|(unit, ask)| {
+                let (unit, ask) = (*unit, ask.clone());
+                SnapshotPart::Asked { unit, ask }
+            }));
+            nodes.extend(coordination.tree().iter().map(|(path, _)| path.clone()));
+        }
+        Writer { left, nodes, ready, copies: VecDeque::new(), parts: 0, ended: false }
+    }
+
+    /// The next parts of the snapshot, at most `count`; none when it is complete (the last part is
+    /// the end mark) or none was begun.
+    pub fn snapshot_parts(&mut self, count: usize) -> Vec<SnapshotPart> {
+        let Some(writer) = &mut self.snapshot else { return Vec::new() };
+        let parts = writer.parts(&self.state, count);
+        if parts.is_empty() {
+            self.snapshot = None;
+        }
+        parts
+    }
+
+    /// Whether a snapshot is in the making.
+    pub fn is_taking_snapshot(&self) -> bool {
+        self.snapshot.is_some()
+    }
+
+    /// Records that are about to change go into the snapshot as they are.
+    pub(in crate::shard) fn before_change(&mut self, ops: &[KeyedOp]) {
+        let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
+        self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep(state, ops));
+    }
+
+    /// The same for those that a unit with its place is about to change.
+    pub(in crate::shard) fn before_ordered(&mut self, stream: StreamId, seq: u32) {
+        let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
+        let Some(ops) = state.content(stream, seq) else { return };
+        self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep(state, ops));
+    }
+
+    /// The same for nodes of the coordination service.
+    pub(in crate::shard) fn before_command(&mut self, command: &Command) {
+        let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
+        self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep_nodes(state, command));
+    }
+
+    /// The same for nodes that units are about to change, which are settled.
+    pub(in crate::shard) fn before_asks(&mut self, stream: StreamId, units: &[(u32, Place)]) {
+        let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
+        for writer in self.snapshot.iter_mut().chain(cut) {
+            for (seq, _) in units.iter().filter(|(_, place)| place.is_some()) {
+                let ask = state.asks().get(&stream.unit(*seq));
+                if let Some(Ask::Write(command)) = ask.map(|ask| &**ask) {
+                    writer.keep_nodes(state, command);
+                }
+            }
+        }
+    }
+
+    /// Everything is about to change.
+    pub(in crate::shard) fn keep_all_for_snapshot(&mut self) {
+        let (state, cut) = (&self.state, self.cut.as_mut().and_then(|cut| cut.writer.as_mut()));
+        self.snapshot.iter_mut().chain(cut).for_each(|writer| writer.keep_all(state));
+    }
+}
+
+/// What a snapshot has of the sessions. Of those that are at one shard it has what older builds know.
+fn session_parts(coordination: &Coordination) -> Vec<SnapshotPart> {
+    let (over, departed) = (coordination.spread(), coordination.departed());
+    let mut parts = Vec::new();
+    if over.is_spread() || departed > Zxid::default() {
+        parts.push(SnapshotPart::Spread { over, departed });
+    }
+    for (session, kept) in coordination.sessions() {
+        let (session, timeout_ms, password) = (*session, kept.timeout_ms, kept.password);
+        let spread = !kept.joined.is_empty() || kept.entered > Zxid::default();
+        parts.push(if spread {
+            let kept = Box::new(kept.without_nodes());
+            SnapshotPart::SpreadSession { session, kept, ending: None }
+        } else {
+            SnapshotPart::Session { session, timeout_ms, password }
+        });
+    }
+    for (session, ends) in coordination.ending() {
+        let (session, kept) = (*session, Box::new(ends.session.without_nodes()));
+        let ending = Some((ends.ended, ends.finished));
+        parts.push(SnapshotPart::SpreadSession { session, kept, ending });
+    }
+    parts.extend(coordination.joints().map(|(session, joint)| {
+        let joint = Box::new(joint.clone());
+        SnapshotPart::Joint { session, joint }
+    }));
+    parts
+}
+
+/// What a snapshot has of a node.
+fn node_part(state: &State, path: Blob) -> Option<SnapshotPart> {
+    let node = state.coordination().tree().get(&path).ok()?.without_children();
+    Some(SnapshotPart::Node(path, Box::new(node)))
+}
+
+/// Reads a snapshot back.
+#[derive(Debug, Default)]
+pub struct Reader {
+    state: State,
+    header: Option<Header>,
+    parts: u64,
+    ended: bool,
+}
+
+/// What a snapshot says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The shard.
+    pub shard: ShardId,
+    /// Index of the last log entry in it.
+    pub index: u64,
+    /// Term of that entry.
+    pub term: u64,
+    /// The shard's clock.
+    pub clock: Timestamp,
+    /// The machines of the group, if they are others than those that founded it.
+    pub members: Option<Members>,
+}
+
+impl Reader {
+    /// A reader at work at this monotonic time.
+    pub fn new(mono_us: u64) -> Self {
+        let mut reader = Self::default();
+        reader.state.tell_time(mono_us);
+        reader
+    }
+
+    /// Takes the next part. Parts out of place are [`Corrupt`].
+    pub fn take(&mut self, part: SnapshotPart) -> Result<(), Corrupt> {
+        if self.ended || (self.header.is_none() != matches!(part, SnapshotPart::Header { .. })) {
+            return Err(Corrupt);
+        }
+        match part {
+            SnapshotPart::Header { shard, index, term, clock, removed } => {
+                self.header = Some(Header { shard, index, term, clock, members: None });
+                self.state.restore_removed(removed);
+            }
+            SnapshotPart::Members(members) => match &mut self.header {
+                Some(header) => header.members = Some(members),
+                None => return Err(Corrupt),
+            },
+            SnapshotPart::Slots { splits, first, last } => {
+                self.state.restore_slots(Slots { splits, range: Some((first, last)) });
+            }
+            SnapshotPart::Record(key, record) => self.state.restore_record(key, record),
+            SnapshotPart::Prepared { prepare, bound, commit } => {
+                let settled = commit.is_some();
+                let (done, free) = (false, false);
+                let prepared = Prepared { prepare, bound, commit, settled, done, free };
+                self.state.restore_prepared(prepared);
+            }
+            SnapshotPart::Outcome { txn, commit } => self.state.remember_outcome(txn, commit),
+            SnapshotPart::Unsettled { txn, commit } => self.state.act_ahead(txn, commit),
+            SnapshotPart::Void(txn) => self.state.void(txn),
+            SnapshotPart::Stream { stream, refused, groups } => {
+                self.state.restore_stream(stream, Kept { refused, groups, chain: None });
+            }
+            SnapshotPart::Chain { stream, links, promises, contents } => {
+                let chain = KeptChain {
+                    links: links.into_iter().map(|link| (link.seq, link)).collect(),
+                    promises: promises.into_iter().collect(),
+                    contents: contents.into_iter().map(|unit| (unit.seq, unit.ops)).collect(),
+                };
+                self.state.restore_chain(stream, chain);
+            }
+            SnapshotPart::Request { request, ts, replies } => {
+                self.state.requests_mut().remember(request, ts, replies);
+            }
+            SnapshotPart::Outlived { gateway, began } => {
+                self.state.restore_outlived(gateway, began);
+            }
+            SnapshotPart::Fence { lock, token } => self.state.fences_mut().put(lock, token),
+            SnapshotPart::FenceFloor(floor) => self.state.fences_mut().restore_floor(floor),
+            SnapshotPart::Coordination { last } => {
+                self.state.coordination_mut().restore_last(last);
+            }
+            SnapshotPart::Session { session, timeout_ms, password } => {
+                let kept = Session { timeout_ms, password, ..Session::default() };
+                self.state.coordination_mut().restore_session(session, kept);
+            }
+            SnapshotPart::Spread { over, departed } => {
+                self.state.coordination_mut().restore_spread(over, departed);
+            }
+            SnapshotPart::SpreadSession { session, kept, ending: None } => {
+                self.state.coordination_mut().restore_session(session, *kept);
+            }
+            SnapshotPart::SpreadSession { session, kept, ending: Some((ended, finished)) } => {
+                let ending = Ending { session: *kept, ended, finished };
+                self.state.coordination_mut().restore_ending(session, ending);
+            }
+            SnapshotPart::Asked { unit, ask } => self.state.keep_ask(unit, ask),
+            SnapshotPart::Joint { session, joint } => {
+                self.state.coordination_mut().restore_joint(session, *joint);
+            }
+            SnapshotPart::Node(path, node) => {
+                self.state.coordination_mut().restore_node(path, *node);
+            }
+            SnapshotPart::End { parts } => {
+                if parts != self.parts {
+                    return Err(Corrupt);
+                }
+                self.ended = true;
+            }
+        }
+        self.parts += 1;
+        Ok(())
+    }
+
+    /// The state, once the end mark was read.
+    pub fn finish(mut self) -> Result<(Header, State), Corrupt> {
+        self.state.link_restored();
+        self.state.coordination_mut().link_restored().map_err(|_| Corrupt)?;
+        match self.header {
+            Some(header) if self.ended => Ok((header, self.state)),
+            _ => Err(Corrupt),
+        }
+    }
+}

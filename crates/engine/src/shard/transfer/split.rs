@@ -1,0 +1,247 @@
+//! A shard gives part of its slots to a new one.
+//!
+//! It is a record in the log, and every replica carries it out by itself: it takes the records out
+//! of its state and begins the new shard with them. Nobody may have something prepared on them then,
+//! so that no transaction is in two halves: the leader lets no more begin there, waits until those
+//! that have begun are decided, and then lets the split be the last thing in the log of its lead. So
+//! to its clients a split looks like a change of leaders. See "Splitting a shard" in
+//! `docs/internals/replication.md`.
+
+use crate::entry::LogRecord;
+use crate::map::Range;
+use crate::message::{Answer, Body, Refusal, Request, ShardId};
+use crate::shard::state::State;
+use crate::shard::{Shard, Target};
+use crate::slot::slot;
+use adt::{Blob, Timestamp};
+
+/// The slots of a shard, as far as splits have made them others than those it was founded with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slots {
+    /// How often the shard was split.
+    pub splits: u16,
+    /// The slots; none if they never changed.
+    pub range: Option<Range>,
+}
+
+/// What a new shard begins with.
+#[derive(Debug)]
+pub struct Born {
+    /// The new shard.
+    pub child: ShardId,
+    /// Its state.
+    pub state: State,
+    /// Its clock.
+    pub clock: Timestamp,
+}
+
+pub(in crate::shard) fn is_in(key: &[u8], (first, last): Range) -> bool {
+    (first..=last).contains(&slot(key))
+}
+
+/// Whether a request concerns a key that `is` says yes to.
+fn concerns(body: &Body, is: impl Fn(&Blob) -> bool) -> bool {
+    let apply = |apply: &crate::entry::Apply| {
+        apply.ops.iter().any(|(key, _)| is(key)) || apply.guards.iter().any(|g| is(&g.key))
+    };
+    match body {
+        Body::Read { key, .. }
+        | Body::Lock { key, .. }
+        | Body::Version { key }
+        | Body::Waiting { key }
+        | Body::Holders { key } => is(key),
+        Body::Snapshot { ops, .. } => ops.iter().any(|(key, _)| is(key)),
+        Body::Apply(of) | Body::Await { apply: of, .. } => apply(of),
+        Body::Prepare { prepare, .. } => apply(&prepare.apply),
+        // What asks something of a tree is not about slots.
+        Body::Pipeline(group) => !group.has_asks() && group.ops().any(|(key, _)| is(key)),
+        // What names a transaction, a token, a slot or the whole shard.
+        Body::Decide { .. }
+        | Body::Inquire { .. }
+        | Body::Cancel { .. }
+        | Body::Release { .. }
+        | Body::ProbeAck { .. }
+        | Body::Block { .. }
+        | Body::Waits { .. }
+        | Body::EndCircle { .. }
+        | Body::Unblock
+        | Body::Scan { .. }
+        | Body::Keys { .. }
+        | Body::Count
+        | Body::RandomKey
+        | Body::Flush
+        | Body::Resolve(_)
+        | Body::Remember(_)
+        | Body::EndStream { .. }
+        | Body::Stats
+        | Body::Transfer { .. }
+        | Body::KeysInSlot { .. }
+        | Body::Coordinate(_)
+        | Body::Cut { .. } => false,
+    }
+}
+
+impl State {
+    /// The slots of the shard, as far as splits have changed them.
+    pub fn slots(&self) -> Slots {
+        self.slots
+    }
+
+    /// Takes over the slots of a snapshot.
+    pub fn restore_slots(&mut self, slots: Slots) {
+        self.slots = slots;
+    }
+
+    /// The slots from `at` to `last` go to another shard, which begins with what this gives.
+    fn give(&mut self, first: u16, at: u16, last: u16) -> State {
+        let mut child = State::default();
+        let goes = |key: &Blob| is_in(key, (at, last));
+        let keys: Vec<Blob> =
+            self.iter().map(|(key, _)| key).filter(|k| goes(k)).cloned().collect();
+        for key in keys {
+            if let Some(record) = self.take_record(&key) {
+                child.restore_record(key, record);
+            }
+        }
+        // Whoever repeats a request may ask either of the two.
+        child.requests_mut().clone_from(self.requests());
+        child.outlived.clone_from(&self.outlived);
+        child.fences_mut().clone_from(self.fences());
+        child.restore_removed(self.removed());
+        child.slots = Slots { splits: 0, range: Some((at, last)) };
+        let splits = self.slots.splits + 1;
+        self.slots = Slots { splits, range: Some((first, at - 1)) };
+        child
+    }
+}
+
+impl Shard {
+    /// Slots that this shard has and a gateway that sent this request thinks to be here are
+    /// elsewhere. It is told, and nothing happens.
+    pub(in crate::shard) fn send_elsewhere(&mut self, request: &Request) -> bool {
+        let elsewhere = self.is_elsewhere(&request.body);
+        if elsewhere {
+            self.answer(request.gateway, request.token, Answer::Refused(Refusal::Moved));
+        }
+        elsewhere
+    }
+
+    /// Whether a request concerns slots that this shard does not have, or locks in slots that it is
+    /// about to give away.
+    pub(in crate::shard) fn is_elsewhere(&self, body: &Body) -> bool {
+        let (own, giving) = (self.state.slots.range, self.giving);
+        let elsewhere = own.is_some_and(|own| concerns(body, |key| !is_in(key, own)));
+        let locks = matches!(body, Body::Lock { .. } | Body::Prepare { .. } | Body::Pipeline(_));
+        let going = giving.filter(|_| locks);
+        elsewhere || going.is_some_and(|range| concerns(body, |key| is_in(key, range)))
+    }
+
+    /// Slots are about to be given away: no new transaction gets locks there. Tells whether nobody
+    /// has anything prepared on them any more.
+    pub fn begin_giving(&mut self, range: Range) -> bool {
+        self.giving = Some(range);
+        let prepared = self.txns.values().filter(|txn| txn.prepared);
+        let mut keys = prepared.flat_map(|txn| &txn.keys);
+        let mut in_state = self.state.prepared().values().flat_map(|p| &p.prepare.apply.ops);
+        let free =
+            !keys.any(|key| is_in(key, range)) && !in_state.any(|(key, _)| is_in(key, range));
+        // Nor may there be units that have still to get their places, or are on their way to the log.
+        let mut contents = self.state.all_contents().map(|(key, _)| key);
+        let units = free && !contents.any(|key| is_in(key, range));
+        units && !self.streams.open_keys().any(|key| is_in(key, range))
+    }
+
+    /// Puts the split into an entry of its own, behind everything else.
+    pub fn log_split(&mut self, child: ShardId, first: u16, (at, last): Range) {
+        self.close_entry();
+        self.log(LogRecord::Split { child, first, at, last }, Target::nobody());
+    }
+
+    /// The split is committed.
+    pub(in crate::shard) fn split(&mut self, child: ShardId, first: u16, (at, last): Range) {
+        self.keep_all_for_snapshot();
+        let state = self.state.give(first, at, last);
+        self.giving = None;
+        self.born = Some(Born { child, state, clock: self.clock });
+    }
+
+    /// What a new shard begins with, if this one has just given it part of its slots.
+    pub fn take_born(&mut self) -> Option<Born> {
+        self.born.take()
+    }
+
+    /// The state, of a shard that nobody drives.
+    pub fn into_state(self) -> State {
+        self.state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{Apply, Entry};
+    use crate::message::{GatewayId, Now, RequestId, Token};
+    use crate::shard::state::mix;
+    use adt::Op;
+    use adt::counter::Op as CounterOp;
+
+    fn entry(ts: u64, record: LogRecord) -> Entry {
+        Entry { now_ms: 1, ts: Timestamp(ts), seed: mix(ts), records: vec![record] }
+    }
+
+    fn count(key: &str) -> LogRecord {
+        let request = RequestId { client: Blob::from(&b"shop"[..]), number: 7 };
+        let ops = [(Blob::from(key.as_bytes()), Op::Counter(CounterOp::Add(1)))];
+        let (ops, guards) = (ops.into_iter().collect(), Vec::new());
+        LogRecord::Apply(Apply { ops, guards, request: Some(request), ..Apply::default() })
+    }
+
+    fn alone() -> Shard {
+        Shard::new(crate::shard::Config {
+            id: ShardId(0),
+            concurrency: crate::message::Concurrency::FULL,
+            seed: 1,
+            beside: GatewayId::default(),
+            clustered: false,
+            reap_us: crate::limits::REAP_US,
+            broken: None,
+        })
+    }
+
+    #[test]
+    fn records_go_where_their_slots_go_and_both_know_what_was_done() {
+        let (mut shard, now) = (alone(), Now::default());
+        let (stays, goes) = ("b", "foo");
+        let at = slot(goes.as_bytes());
+        assert!(slot(stays.as_bytes()) < at);
+        let request = RequestId { client: Blob::from(&b"shop"[..]), number: 7 };
+        shard.replay(now, entry(10, count(goes)));
+        let ops = [(Blob::from(stays.as_bytes()), Op::Counter(CounterOp::Add(1)))];
+        let apply = Apply { ops: ops.into_iter().collect(), ..Apply::default() };
+        shard.replay(now, entry(20, LogRecord::Apply(apply)));
+        let split = LogRecord::Split { child: ShardId(1), first: 0, at, last: 16_383 };
+        shard.replay(now, entry(30, split));
+        let Born { child, state, clock } = shard.take_born().expect("a new shard");
+        assert_eq!((child, state.len(), shard.state().len()), (ShardId(1), 1, 1));
+        assert!(clock >= Timestamp(30) && shard.take_born().is_none());
+        assert!(state.get(goes.as_bytes()).is_some() && shard.state().get(b"b").is_some());
+        assert!(state.requests().get(&request).is_some(), "a retry finds its outcome there");
+        assert!(shard.state().requests().get(&request).is_some(), "and here");
+        assert_eq!(state.slots(), Slots { splits: 0, range: Some((at, 16_383)) });
+        assert_eq!(shard.state().slots(), Slots { splits: 1, range: Some((0, at - 1)) });
+    }
+
+    #[test]
+    fn who_asks_in_the_wrong_place_is_told() {
+        let (mut shard, now) = (alone(), Now::default());
+        let split = LogRecord::Split { child: ShardId(1), first: 0, at: 5000, last: 16_383 };
+        shard.replay(now, entry(30, split));
+        for (key, moved) in [("b", false), ("foo", true)] {
+            let (gateway, token) = (GatewayId::default(), Token(1));
+            let body = Body::Version { key: Blob::from(key.as_bytes()) };
+            shard.handle(now, Request { gateway, token, after: None, body });
+            let answer = shard.poll().expect("an answer").answer;
+            assert_eq!(matches!(answer, Answer::Refused(Refusal::Moved)), moved, "{key}");
+        }
+    }
+}
