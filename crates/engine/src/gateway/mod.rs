@@ -35,7 +35,7 @@ pub use clients::{client_list, hello, pubsub, session_commands};
 
 use self::core::Core;
 use crate::limits::{PIPELINE_REQUESTS_MAX, TRANSACTION_BYTES_MAX};
-use crate::message::{GatewayId, Now, TxnId};
+use crate::message::{Now, TxnId};
 use crate::slot::Routes;
 use acl::Acl;
 use adt::collections::{Map, Set};
@@ -58,7 +58,6 @@ enum Job {
     Search(Box<waiting::circles::Search>),
     Gather(Box<admin::gather::Gather>),
     Recovery(Box<txn::recover::Recovery>),
-    Cut(Box<admin::backup::Cut>),
     End(Box<coordination::End>),
     Joint(Box<coordination::Joint>),
 }
@@ -76,6 +75,7 @@ pub struct Gateway {
     /// Where the reply of such a command goes, while it begins.
     given: Option<Target>,
     jobs: Slab<Job>,
+    backups: admin::backup::Backups,
     txns: Map<TxnId, u64>,
     pubsub: clients::pubsub::PubSub,
     leases: Slab<txn::lease::Lease>,
@@ -121,6 +121,7 @@ impl Gateway {
         };
         let acl = Acl::from_config(&config.users).unwrap_or_default();
         let core = Core {
+            replies: VecDeque::new(),
             facts: Facts::default(),
             now,
             clock: Timestamp::ZERO,
@@ -139,6 +140,7 @@ impl Gateway {
             finishing: Vec::new(),
             given: None,
             jobs: Slab::default(),
+            backups: admin::backup::Backups::default(),
             txns: Map::default(),
             pubsub: clients::pubsub::PubSub::new(),
             leases: Slab::default(),
@@ -241,14 +243,6 @@ impl Gateway {
             self.settle();
         }
         self.core.mail.outputs.pop_front()
-    }
-
-    /// The other gateways of this machine.
-    fn other_gateways(&self) -> impl Iterator<Item = GatewayId> + use<> {
-        let own = self.core.config.id;
-        (0..self.core.config.gateways)
-            .map(move |worker| GatewayId { worker, ..own })
-            .filter(move |g| *g != own)
     }
 
     /// How many requests of a session are not answered yet; a number above all limits if what it

@@ -24,10 +24,6 @@ pub(super) enum Timer {
 }
 
 impl Gateway {
-    pub(super) fn set_timer(&mut self, in_us: u64, timer: Timer) {
-        self.core.timers.insert((self.core.now.mono_us.saturating_add(in_us), timer));
-    }
-
     /// Time has passed.
     pub fn tick(&mut self, now: Now) {
         self.core.now = now;
@@ -38,7 +34,7 @@ impl Gateway {
                 Timer::Deadline { job } => self.timed_out(job),
                 Timer::Circle { job } => self.look_for_circle(job),
                 Timer::Near { job } => self.near_due(job),
-                Timer::Cut { job } => self.cut_late(job),
+                Timer::Cut { job } => self.backups.overdue(&mut self.core, job),
                 Timer::Dispatch { session } => self.dispatch_again(session),
                 Timer::Joint { job } => self.joint_again(job),
             }
@@ -51,11 +47,5 @@ impl Gateway {
     pub fn next_timeout(&self) -> Option<u64> {
         let timer = self.core.timers.first().map(|(at_us, _)| *at_us);
         timer.into_iter().chain(self.admission.next_timeout()).chain(self.unled_due_us()).min()
-    }
-
-    /// A random number (SplitMix64).
-    pub(super) fn random(&mut self) -> u64 {
-        self.core.seed = self.core.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        crate::shard::state::mix(self.core.seed)
     }
 }

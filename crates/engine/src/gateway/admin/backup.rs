@@ -2,12 +2,14 @@
 //! pieces of the states that they keep of it. See [`crate::shard::transfer::cut`].
 
 use super::gather::What;
+use crate::gateway::Gateway;
 use crate::gateway::api::SessionId;
 use crate::gateway::clients::commands::unknown_subcommand;
 use crate::gateway::clients::dispatch::Handled;
+use crate::gateway::core::Core;
 use crate::gateway::mail::{Pending, Target};
+use crate::gateway::slab::Slab;
 use crate::gateway::timer::Timer;
-use crate::gateway::{Gateway, Job};
 use crate::limits::{CUT_WAIT_US_MAX, SLOTS};
 use crate::map::Range;
 use crate::message::{Answer, Body, CutStep, ShardId};
@@ -29,6 +31,12 @@ pub(in crate::gateway) struct Cut {
 
 fn refused(why: &str) -> Reply {
     ErrorReply::new("TRYAGAIN", format!("there is no backup this time: {why}")).into()
+}
+
+/// Cuts that are being made for clients of this gateway.
+#[derive(Default)]
+pub(in crate::gateway) struct Backups {
+    cuts: Slab<Cut>,
 }
 
 impl Gateway {
@@ -69,34 +77,41 @@ impl Gateway {
         }
         let target = self.place(id, None);
         self.bar(target);
-        // A number that clients can say again.
-        let number = self.random() & adt::NUMBER_MAX;
-        let (left, told) = Default::default();
-        let began_us = self.core.now.mono_us;
-        let cut = Cut { target, number, left, released: false, told, began_us };
-        let job = self.jobs.insert(Job::Cut(Box::new(cut)));
-        self.set_timer(CUT_WAIT_US_MAX, Timer::Cut { job });
-        self.ask_for_cut(job, CutStep::Freeze);
+        self.backups.begin(&mut self.core, target);
         Handled::Later
     }
+}
 
-    fn ask_for_cut(&mut self, job: u64, step: CutStep) {
-        let Some(Job::Cut(cut)) = self.jobs.get_mut(job) else { return };
-        for shard in (0..self.core.mail.routes.shards()).map(ShardId) {
+impl Backups {
+    /// Begins a cut whose number, or the reason why there is none, is the reply for `target`.
+    fn begin(&mut self, core: &mut Core, target: Target) {
+        // A number that clients can say again.
+        let number = core.random() & adt::NUMBER_MAX;
+        let (left, told) = Default::default();
+        let began_us = core.now.mono_us;
+        let job = self.cuts.insert(Cut { target, number, left, released: false, told, began_us });
+        core.set_timer(CUT_WAIT_US_MAX, Timer::Cut { job });
+        self.ask(core, job, CutStep::Freeze);
+    }
+
+    fn ask(&mut self, core: &mut Core, job: u64, step: CutStep) {
+        let Some(cut) = self.cuts.get_mut(job) else { return };
+        for shard in (0..core.mail.routes.shards()).map(ShardId) {
             let body = Body::Cut { cut: cut.number, step };
-            let token = self.core.mail.ask(shard, Pending::Cut { job, shard }, body);
+            let token = core.mail.ask(shard, Pending::Cut { job, shard }, body);
             cut.left.insert(shard, token);
         }
     }
 
     /// A shard stands still, or was released, or could not.
-    pub(in crate::gateway) fn cut_answered(
+    pub(in crate::gateway) fn answered(
         &mut self,
+        core: &mut Core,
         token: u64,
         (job, shard): (u64, ShardId),
         answer: Answer,
     ) {
-        let Some(Job::Cut(cut)) = self.jobs.get_mut(job) else { return };
+        let Some(cut) = self.cuts.get_mut(job) else { return };
         if cut.left.get(&shard) != Some(&token) {
             return;
         }
@@ -112,39 +127,39 @@ impl Gateway {
                 cut.told.insert(shard, (numbers.first().copied().unwrap_or(0), range));
             }
             Answer::Reply(Reply::Ok) => {}
-            Answer::Reply(reply) => return self.give_cut_up(job, reply),
-            _ => return self.give_cut_up(job, refused("a shard has lost its leader")),
+            Answer::Reply(reply) => return self.give_up(core, job, reply),
+            _ => return self.give_up(core, job, refused("a shard has lost its leader")),
         }
         if cut.left.is_empty() {
-            self.go_on_cutting(job);
+            self.next_step(core, job);
         }
     }
 
     /// All shards have taken the step.
-    fn go_on_cutting(&mut self, job: u64) {
-        let shards = self.core.mail.routes.shards();
-        let Some(Job::Cut(cut)) = self.jobs.get_mut(job) else { return };
+    fn next_step(&mut self, core: &mut Core, job: u64) {
+        let shards = core.mail.routes.shards();
+        let Some(cut) = self.cuts.get_mut(job) else { return };
         if cut.released {
-            return self.finish_cut(job);
+            return self.complete(core, job);
         }
-        let by_map = self.core.topology.map().map(|map| map.shards.len() - map.splits.len());
+        let by_map = core.topology.map().map(|map| map.shards.len() - map.splits.len());
         let founded = by_map.map_or(shards, |founded| founded as u16);
         if !cover(&cut.told, founded) {
-            return self.give_cut_up(job, refused("a shard is being split just now"));
+            return self.give_up(core, job, refused("a shard is being split just now"));
         }
         cut.released = true;
-        self.ask_for_cut(job, CutStep::Release);
+        self.ask(core, job, CutStep::Release);
     }
 
     /// The cut stands: tells its number, for how long clients had to wait, the name of the cluster
     /// and its map, and every shard with its number of keys.
-    fn finish_cut(&mut self, job: u64) {
-        let Some(Job::Cut(cut)) = self.jobs.remove(job) else { return };
-        let Cut { target, number, told, began_us, .. } = *cut;
-        let members = self.core.config.members.as_ref();
+    fn complete(&mut self, core: &mut Core, job: u64) {
+        let Some(cut) = self.cuts.remove(job) else { return };
+        let Cut { target, number, told, began_us, .. } = cut;
+        let members = core.config.members.as_ref();
         let name = members.map_or("", |members| members.name.as_str());
-        let map = self.core.topology.map().map(ToString::to_string).unwrap_or_default();
-        let held_us = self.core.now.mono_us.saturating_sub(began_us);
+        let map = core.topology.map().map(ToString::to_string).unwrap_or_default();
+        let held_us = core.now.mono_us.saturating_sub(began_us);
         let shards = told.into_iter().map(|(shard, (keys, _))| {
             Reply::Array(vec![Reply::Int(shard.0.into()), Reply::Int(keys)])
         });
@@ -152,26 +167,26 @@ impl Gateway {
         let numbers = [number, held_us].map(|number| Reply::Int(number as i64));
         let texts = [Reply::bulk(name), Reply::bulk(map)];
         let parts = numbers.into_iter().chain(texts).chain([shards]).collect();
-        self.finish(target, Reply::Array(parts));
+        core.finish(target, Reply::Array(parts));
     }
 
     /// The cut does not come about: everybody goes on.
-    fn give_cut_up(&mut self, job: u64, reply: Reply) {
-        let Some(Job::Cut(cut)) = self.jobs.remove(job) else { return };
-        cut.left.values().for_each(|token| self.core.mail.forget(*token));
-        for shard in (0..self.core.mail.routes.shards()).map(ShardId) {
-            self.core.mail.tell(shard, Body::Cut { cut: cut.number, step: CutStep::End });
+    fn give_up(&mut self, core: &mut Core, job: u64, reply: Reply) {
+        let Some(cut) = self.cuts.remove(job) else { return };
+        cut.left.values().for_each(|token| core.mail.forget(*token));
+        for shard in (0..core.mail.routes.shards()).map(ShardId) {
+            core.mail.tell(shard, Body::Cut { cut: cut.number, step: CutStep::End });
         }
-        self.finish(cut.target, reply);
+        core.finish(cut.target, reply);
     }
 
     /// A cut takes longer than it may.
-    pub(in crate::gateway) fn cut_late(&mut self, job: u64) {
-        let Some(Job::Cut(cut)) = self.jobs.get(job) else { return };
+    pub(in crate::gateway) fn overdue(&mut self, core: &mut Core, job: u64) {
+        let Some(cut) = self.cuts.get(job) else { return };
         let missing: Vec<String> = cut.left.keys().map(|shard| shard.0.to_string()).collect();
         let why =
             format!("nothing is heard of the leaders of these shards: {}", missing.join(", "));
-        self.give_cut_up(job, refused(&why));
+        self.give_up(core, job, refused(&why));
     }
 }
 

@@ -87,7 +87,7 @@ impl Gateway {
         }
         let mut own = None;
         if let Some(question) = question {
-            let others = self.other_gateways();
+            let others = self.core.other_gateways();
             for to in others {
                 let message = PeerMessage::Ask { ask: job, question: question.clone() };
                 self.core.mail.outputs.push_back(Output::Peer { to, message });
@@ -207,7 +207,7 @@ impl Gateway {
             What::Length => Reply::Int(items(replies).count() as i64),
             What::Any => {
                 let found: Vec<Reply> = replies.into_iter().filter(|r| *r != Reply::Nil).collect();
-                let at = (self.random() % found.len().max(1) as u64) as usize;
+                let at = (self.core.random() % found.len().max(1) as u64) as usize;
                 found.into_iter().nth(at).unwrap_or(Reply::Nil)
             }
             What::Scan(page) => return self.scanned(target, *page, replies),

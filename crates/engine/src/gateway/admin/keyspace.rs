@@ -242,7 +242,7 @@ impl Gateway {
                 self.of_all_keys(names, Merge::With(Arc::new(concat)))
             }
             "randomkey" => {
-                let random = self.random();
+                let random = self.core.random();
                 let any = move |replies: Vec<Reply>| {
                     let mut found = replies;
                     found.retain(|reply| *reply != Reply::Nil);

@@ -106,6 +106,9 @@ impl Gateway {
     pub(in crate::gateway) fn settle(&mut self) {
         loop {
             self.open_ways();
+            while let Some((target, reply)) = self.core.replies.pop_front() {
+                self.finish(target, reply);
+            }
             while let Some(id) = self.finishing.pop() {
                 self.run_later(id);
             }

@@ -311,7 +311,7 @@ impl Gateway {
             }
             (_, None) => {
                 joint.again.push(shard);
-                self.set_timer(JOINT_REST_US, Timer::Joint { job });
+                self.core.set_timer(JOINT_REST_US, Timer::Joint { job });
             }
             (Stage::Preparing(place), Some(answered)) => {
                 self.part_prepared(job, shard, place, answered);
@@ -416,8 +416,8 @@ impl Gateway {
                 joint.stage = Stage::Resting;
                 let of = (joint.session, joint.id);
                 self.clients.deciding.remove(&of);
-                let rest_us = JOINT_REST_US / 2 + self.random() % JOINT_REST_US;
-                return self.set_timer(rest_us, Timer::Joint { job });
+                let rest_us = JOINT_REST_US / 2 + self.core.random() % JOINT_REST_US;
+                return self.core.set_timer(rest_us, Timer::Joint { job });
             }
             (Some(Obstacle::Refused(Code::SessionMoved)), _) | (None, None) => {
                 self.end_client(client);

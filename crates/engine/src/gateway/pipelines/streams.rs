@@ -339,7 +339,7 @@ impl Gateway {
         let wait = AGAIN_US << session.failures.min(6);
         session.gathered = again.into_iter().chain(session.gathered.drain(..)).collect();
         session.rests = true;
-        self.set_timer(wait, Timer::Dispatch { session: id.0 });
+        self.core.set_timer(wait, Timer::Dispatch { session: id.0 });
     }
 
     /// Something of a session had no effect, for this reason: what it has sent behind that, and whose

@@ -77,7 +77,9 @@ impl Gateway {
             Pending::Waits { job, shard } => self.waits_told(job, shard, answer),
             Pending::Gather { job } => self.gathered(job, answer),
             Pending::Lease { lease } => self.leased(lease, answer),
-            Pending::Cut { job, shard } => self.cut_answered(token, (job, shard), answer),
+            Pending::Cut { job, shard } => {
+                self.backups.answered(&mut self.core, token, (job, shard), answer)
+            }
             Pending::Fate { job } => self.learned(job, answer),
             Pending::Coordination { client, shard, errand } => {
                 self.coordinated(client, shard, errand, answer);

@@ -423,8 +423,8 @@ impl Gateway {
                 if cause == Cause::Wounded && attempt == 1 {
                     return self.again(job);
                 }
-                let wait = most / 2 + self.random() % most;
-                self.set_timer(wait, super::Timer::Again { job });
+                let wait = most / 2 + self.core.random() % most;
+                self.core.set_timer(wait, super::Timer::Again { job });
             }
             Role::Interactive { .. } => self.abort_interactive(job, cause),
         }

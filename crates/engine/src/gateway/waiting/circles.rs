@@ -83,7 +83,7 @@ impl Gateway {
         let Some(suspect) = turn.suspect.as_mut().filter(|_| several) else { return };
         let in_us = CIRCLE_LOOK_US.saturating_mul(1 << suspect.looks.min(16));
         suspect.looks += 1;
-        self.set_timer(in_us.min(CIRCLE_LOOK_US_MAX), Timer::Circle { job });
+        self.core.set_timer(in_us.min(CIRCLE_LOOK_US_MAX), Timer::Circle { job });
     }
 
     /// It has.

@@ -150,14 +150,14 @@ impl Gateway {
             held: None,
             asking: false,
             renewing: false,
-            unheard: self.other_gateways().count(),
+            unheard: self.core.other_gateways().count(),
             ended_by: None,
             requests: 0,
             looks_us: u64::MAX,
         };
         let lock = self.jobs.insert(Job::Near(Box::new(near)));
         self.near_locks.insert(key.clone(), lock);
-        for other in self.other_gateways() {
+        for other in self.core.other_gateways() {
             self.say_near(other, NearWord::Keeps { key: key.clone(), lock });
         }
         Some(lock)
@@ -195,14 +195,14 @@ impl Gateway {
         let next = stay.into_iter().chain(held).filter(|us| *us > now_us).min();
         if let Some(next_us) = next.filter(|us| *us != near.looks_us) {
             near.looks_us = next_us;
-            self.set_timer(next_us - now_us, Timer::Near { job: lock });
+            self.core.set_timer(next_us - now_us, Timer::Near { job: lock });
         }
     }
 
     fn end_near(&mut self, lock: u64) {
         let Some(Job::Near(near)) = self.jobs.remove(lock) else { return };
         self.near_locks.swap_remove(&near.key);
-        for other in self.other_gateways() {
+        for other in self.core.other_gateways() {
             self.say_near(other, NearWord::Ends { key: near.key.clone() });
         }
     }

@@ -61,7 +61,7 @@ impl Gateway {
         }
         self.core.mail.stats.blocked += 1;
         if timeout_ms > 0 {
-            self.set_timer(timeout_ms.saturating_mul(1000), Timer::Deadline { job: errand });
+            self.core.set_timer(timeout_ms.saturating_mul(1000), Timer::Deadline { job: errand });
         }
         let home = self.near_home(&key);
         self.say_near(home, NearWord::Visit { errand, key, lease_us, request });
