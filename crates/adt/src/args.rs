@@ -41,7 +41,8 @@ impl<'a> Args<'a> {
         parse_int(self.get(index).ok_or_else(ErrorReply::syntax)?)
     }
 
-    /// Word number `index` as an integer that is not below `least`, or this error, whatever else it is.
+    /// Word number `index` as an integer of at least `least`; every other word gives the same
+    /// `error`.
     pub fn at_least(
         &self,
         index: usize,
@@ -53,7 +54,7 @@ impl<'a> Args<'a> {
         number.filter(|number| *number >= least).ok_or_else(|| ErrorReply::err(error))
     }
 
-    /// Word number `index` as a count of what is to be taken.
+    /// Word number `index` as a number of items to take.
     pub fn count(&self, index: usize) -> Result<u64, ErrorReply> {
         self.at_least(index, 0, "value is out of range, must be positive")
     }
@@ -199,7 +200,7 @@ impl ArgBuf {
         self.push(format_float(value))
     }
 
-    /// Words given by a list: handy in tests.
+    /// Builds the words from a list; used in tests.
     pub fn of<W: AsRef<[u8]>>(words: impl IntoIterator<Item = W>) -> Self {
         let mut buf = Self::new();
         for word in words {

@@ -1,13 +1,13 @@
-//! Barrier: those who come wait until so many have come, and then all of them go on.
+//! Barrier: clients wait until a given number of them has arrived, and then all proceed together.
 //!
-//! Waiting is not part of the state, as with locks: the shard keeps who has come, and lets them go on
-//! together ([`Waiter::parties`]) by one entry of the log, in which each has its own operation, one
-//! behind the other. So nothing is stored under the key: a barrier that nobody waits at does not exist,
-//! and is usable again as soon as the last ones have gone.
+//! Waiting is not part of the state, as with locks: the shard keeps the waiters, and releases them
+//! together ([`Waiter::parties`]) by one log entry that holds one operation for each of them, in
+//! the order of arrival. Nothing is therefore stored under the key: a barrier without waiters does
+//! not exist, and can be used again as soon as the last generation has passed.
 //!
-//! Those who go on together are a *generation*. Its number is larger than those of all generations before
-//! it, and than all tokens of locks that the shard has given before: it is the commit timestamp of the
-//! first of them, in microseconds, and so a fencing token as well.
+//! Clients that are released together are a *generation*. The number of a generation is larger than
+//! those of all generations before it and than all lock tokens that the shard has issued before: it
+//! is the commit timestamp of its first operation, in microseconds, and so a fencing token as well.
 
 use crate::command::commands;
 use crate::{
@@ -15,30 +15,30 @@ use crate::{
     Flags, Keys, Meta, Op as AnyOp, Reply, ValueSink, ValueSource, Waiter,
 };
 
-/// Most who go on together.
+/// Most parties of one barrier.
 pub const PARTIES_MAX: u32 = 10_000;
 /// Longest name of an owner, in bytes.
 pub const OWNER_BYTES_MAX: usize = crate::lock::OWNER_BYTES_MAX;
-/// Most bytes that a generation takes in the log: everyone's operation has the key.
+/// Most bytes that a generation takes in the log, where each party's operation repeats the key.
 pub const GENERATION_BYTES_MAX: usize = 4 << 20;
-/// What an operation takes in the log besides the key at most, its request number included.
+/// Most bytes of one operation in the log, besides the key; the request number is included.
 const OVERHEAD_BYTES: usize = 192;
 
-/// The state: there is none.
+/// State of a barrier: empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Value;
 
-/// What can be done with a barrier.
+/// Operations on a barrier.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// Comes, and waits until so many have; answers nil by itself.
+    /// Waits until the parties have arrived; by itself it answers nil.
     Wait {
-        /// How many go on together.
+        /// Number of parties of the generation.
         parties: u32,
-        /// Who that is.
+        /// Name of the waiting client.
         owner: Blob,
     },
-    /// Goes on with others, of whom so many are in front of it in the log; answers the generation.
+    /// Passes as part of a generation, behind this many others in the log; answers the generation.
     Pass(u32),
 }
 
@@ -50,16 +50,16 @@ const FLAGS: Flags = Flags::WRITE
 
 const COMMANDS: &[CommandSpec] = commands! { "barrier";
     ("barrier.wait", -3, FLAGS, Keys::ONE,
-        "Waits until so many have come, and returns the number of their generation, the same to all of \
-         them; nil after the time-out, and it has not come then.",
-        "key parties [TIMEOUT milliseconds] [OWNER name]", "O(1); O(n) for the last to come") =>
+        "Waits until this many parties have arrived, and returns the number of their generation, the \
+         same to all of them; nil after the time-out, which withdraws the arrival.",
+        "key parties [TIMEOUT milliseconds] [OWNER name]", "O(1); O(n) for the last to arrive") =>
         parse_wait;
 };
 
 /// Forms that only the log uses; clients cannot send them.
 pub(crate) const INTERNAL: &[CommandSpec] = commands! { "barrier";
     ("barrier.pass", 3, Flags::WRITE, Keys::ONE,
-        "Goes on with those that have come, of whom so many are in front.", "key count", "O(1)") =>
+        "Passes a barrier as part of a generation, behind this many others.", "key count", "O(1)") =>
         |a| {
             let in_front = a.int(2).ok().and_then(|count| u32::try_from(count).ok());
             let in_front = in_front.filter(|count| *count < PARTIES_MAX).ok_or_else(ErrorReply::syntax)?;
@@ -99,7 +99,7 @@ fn parse_wait(args: &Args<'_>) -> Result<Command, ErrorReply> {
     Ok(Command::Awaiting(Awaiting::new(key, op, timeout_ms)))
 }
 
-/// The number of the generation whose first one is so many places before this in the log.
+/// Number of the generation whose first operation is `in_front` places earlier in the log.
 fn generation(in_front: u32, ctx: &Ctx) -> Reply {
     // Operations that need a number of their own are a microsecond apart in the log.
     let first = ctx.ts.number().saturating_sub(in_front.into());
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_go_on_together_have_one_number_and_the_next_ones_a_larger_one() {
+    fn a_generation_has_one_number_and_the_next_one_a_larger_number() {
         let ctx = |ts| Ctx { ts: Timestamp(ts), ..Ctx::default() };
         let begin = 1_770_000_000_000_000;
         let mut slot = None;
@@ -238,11 +238,11 @@ mod tests {
         assert_eq!(first, [first[0]; 3]);
         assert!(pass(0, 8) > first[0]);
         let waits = operation("barrier.wait k 1").unwrap();
-        assert_eq!(apply(&mut None, &waits, &ctx(begin)), Reply::Nil, "nobody goes on by itself");
+        assert_eq!(apply(&mut None, &waits, &ctx(begin)), Reply::Nil, "no client passes alone");
     }
 
     #[test]
-    fn words_that_cannot_be_are_refused() {
+    fn invalid_words_are_refused() {
         let longest = "x".repeat(OWNER_BYTES_MAX);
         for words in [
             "barrier.wait k 0".to_owned(),

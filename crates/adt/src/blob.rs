@@ -45,7 +45,7 @@ impl Blob {
         }
     }
 
-    /// Bytes held outside of the value itself that no other value holds as well.
+    /// Bytes held outside of the value itself and shared with no other value.
     #[inline]
     pub fn own_bytes(&self) -> usize {
         match &self.0 {

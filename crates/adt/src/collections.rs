@@ -1,11 +1,11 @@
-//! Maps and sets that iterate in an order that history alone decides.
+//! Maps and sets whose order of iteration depends on their history alone.
 //!
 //! They are hash tables beside a dense vector: iteration follows insertion (and the swaps of
-//! removals), never the hash. So replicas that applied the same operations iterate alike although
-//! every process hashes with its own key, which is what keeps an attacker from choosing colliding
-//! members. [`scan`] walks them backwards, which makes the guarantee of `SCAN` (whatever is there
-//! from start to end is returned) hold while entries come and go: a removal moves the last entry,
-//! which a backward walk has already passed.
+//! removals), never the hash. Replicas that applied the same operations therefore iterate alike
+//! although every process hashes with its own key, which keeps an attacker from choosing colliding
+//! members. [`scan`] walks them backwards, which preserves the guarantee of `SCAN` (an entry that
+//! is present from start to end is returned) while entries are added and removed: a removal moves
+//! the last entry, which a backward walk has already passed.
 
 use foldhash::quality::FixedState;
 use indexmap::{IndexMap, IndexSet};
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 static SEED: AtomicU64 = AtomicU64::new(0x5eed_c1a2_e700_0001);
 
-/// Sets the process-wide hash key. Call once, before there are any data: a map made under one key
-/// cannot be read under another. Nothing observable depends on the key.
+/// Sets the process-wide hash key. Call it once, before there are any data: a map made under one
+/// key cannot be read under another. Nothing observable depends on the key.
 pub fn set_hash_seed(seed: u64) {
     SEED.store(seed, Ordering::Relaxed);
 }

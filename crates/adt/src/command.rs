@@ -1,33 +1,33 @@
-//! The command table: one [`CommandSpec`] per command, written beside the data type that it
-//! belongs to.
+//! The command table: one [`CommandSpec`] per command, written beside its data type.
 //!
 //! Everything that depends on the shape of a command comes from this one table: arity errors, key
 //! positions, access control categories, `COMMAND` and `COMMAND DOCS`, the reference page, and the
-//! parser that turns words into operations. A command is parsed once; afterwards only [`Op`]s move.
+//! parser that turns words into operations. A command is parsed once; afterwards only [`Op`]s are
+//! passed on.
 
 use crate::{Args, Blob, ErrorReply, Op, Reply};
 use std::fmt;
 use std::sync::Arc;
 
-/// One command: how it is called, what it touches and how its words become operations.
+/// One command: how to call it, which keys it touches and how its words become operations.
 pub struct CommandSpec {
     /// Name in lower case. Subcommands are part of their container's parser.
     pub name: &'static str,
     /// Number of words including the name; negative means at least that many (Redis' convention).
     pub arity: i16,
-    /// What the command may do.
+    /// Properties of the command, such as read or write.
     pub flags: Flags,
-    /// Where its keys are.
+    /// Positions of the keys.
     pub keys: Keys,
     /// Family for `COMMAND DOCS` and the access control category: `string`, `set`, `connection` ...
     pub group: &'static str,
-    /// One sentence on what it does.
+    /// One sentence that describes the command.
     pub summary: &'static str,
     /// The words after the name, in the notation of the Redis documentation.
     pub syntax: &'static str,
     /// Cost in O() notation.
     pub complexity: &'static str,
-    /// Who executes it.
+    /// Component that executes the command.
     pub handler: Handler,
 }
 
@@ -50,16 +50,16 @@ macro_rules! commands {
 }
 pub(crate) use commands;
 
-/// Who executes a command.
+/// Component that executes a command.
 #[derive(Clone, Copy)]
 pub enum Handler {
-    /// Operations on keys: the parser gives them.
+    /// The data path: the parser returns operations on keys.
     Data(fn(&Args<'_>) -> Result<Command, ErrorReply>),
     /// The session or the server itself, by the command's name.
     Session,
 }
 
-/// What a command may do; a set of bits.
+/// Properties of a command; a set of bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(pub u16);
 
@@ -87,13 +87,13 @@ impl Flags {
     /// Ends or belongs to a transaction.
     pub const TRANSACTION: Self = Self(1 << 10);
 
-    /// Not allowed inside `TXN`, where replies come at once and are to stay true until the commit.
+    /// Not allowed inside `TXN`, where replies are immediate and must stay true until the commit.
     pub const NO_TXN: Self = Self(1 << 12);
 
-    /// Needs all machines to understand the coordination service's records.
+    /// Needs a cluster in which every machine understands the coordination service's records.
     pub const COORDINATION: Self = Self(1 << 11);
 
-    /// Both sets together.
+    /// Union of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -108,7 +108,7 @@ impl Flags {
 /// Where a command's keys are, counted in words with the name as number 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// It has none.
+    /// No keys.
     None,
     /// From `first` to `last` (negative counts from the end) in steps of `step`.
     Range {
@@ -207,14 +207,14 @@ pub struct Awaiting {
     pub key: Blob,
     /// The operation.
     pub op: Op,
-    /// How long to wait at most, in milliseconds; 0 means for ever. The reply is nil then.
+    /// Longest wait in milliseconds; 0 means for ever. The reply is nil after it.
     pub timeout_ms: u64,
-    /// Whether the gateway is to keep what it waits for, and to let its clients have it in turn.
+    /// Whether the gateway keeps the awaited lock and passes it between its own clients.
     pub near: bool,
 }
 
 impl Awaiting {
-    /// One that the gateway does not keep.
+    /// An operation whose lock the gateway does not keep.
     pub fn new(key: Blob, op: Op, timeout_ms: u64) -> Self {
         Self { key, op, timeout_ms, near: false }
     }
@@ -256,13 +256,13 @@ impl Merge {
     }
 }
 
-/// What a [`Compound`] command does once it has seen what it read.
+/// Function from the replies of a [`Compound`] command's reads to its writes and reply.
 pub type PlanFn = Arc<dyn Fn(&[Reply]) -> Plan + Send + Sync>;
 
 /// A command whose writes depend on its reads: a small transaction.
 #[derive(Clone)]
 pub struct Compound {
-    /// What is read first, under locks. Reads only.
+    /// Reads that are carried out first, under locks.
     pub reads: Vec<(Blob, Op)>,
     /// Gives the writes and the reply from the replies of the reads. Deterministic.
     pub plan: PlanFn,
@@ -280,14 +280,14 @@ pub struct Plan {
 /// A command that waits for something to take (`BLPOP` and its family).
 #[derive(Clone)]
 pub struct Blocking {
-    /// The keys to watch, in order of preference, each with the command that takes from it. An
-    /// attempt that answers [`Reply::Nil`] or [`Reply::NilArray`] has found nothing.
+    /// Keys to watch, in order of preference, each with the command that takes from it. An attempt
+    /// that answers [`Reply::Nil`] or [`Reply::NilArray`] has found nothing.
     pub attempts: Vec<(Blob, Attempt)>,
-    /// How long to wait at most, in milliseconds; 0 means for ever.
+    /// Longest wait in milliseconds; 0 means for ever.
     pub timeout_ms: u64,
-    /// The reply when the time is over.
+    /// The reply after the time-out.
     pub on_timeout: Reply,
-    /// The reply when there is nothing inside of a transaction, where nobody waits.
+    /// The reply inside of a transaction, which never waits, if no key has anything to take.
     pub on_nothing: Reply,
 }
 
@@ -301,6 +301,6 @@ pub enum Attempt {
         /// Key and the operation's reply to the command's reply.
         wrap: fn(&Blob, Reply) -> Reply,
     },
-    /// A move to another key. The first read looks at the key that it takes from.
+    /// A move to another key. The first read is of the source key.
     Move(Compound),
 }

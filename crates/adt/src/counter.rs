@@ -1,12 +1,12 @@
 //! Counter: an integer made for contention.
 //!
-//! Redis' `INCR` answers the sum and so tells each caller its place in the order of all others.
-//! `COUNTER.ADD` answers nothing: adds never conflict, observed or not, because the value is wide
-//! enough (128 bits under 64-bit deltas) never to overflow. `COUNTER.TRY` keeps a counter within
-//! bounds and says whether it did; on a bounded counter two tries conflict, since their verdicts
-//! depend on the order (escrow, O'Neil 1986, would admit more with a view of all holders; a rule
-//! for pairs cannot). `COUNTER.ATLEAST` conflicts only with adds that can change its answer. A
-//! counter exists while it is 0; an absent key counts as an unbounded 0.
+//! Redis' `INCR` answers the sum and so reveals to each caller its place in the order of all
+//! others. `COUNTER.ADD` answers nothing: adds never conflict, observed or not, because the value
+//! is wide enough (128 bits under 64-bit deltas) never to overflow. `COUNTER.TRY` keeps a counter
+//! within bounds and answers whether it was applied; on a bounded counter two tries conflict, since
+//! their verdicts depend on the order (escrow, O'Neil 1986, would admit more with a view of all
+//! holders; a rule for pairs cannot). `COUNTER.ATLEAST` conflicts only with adds that can change
+//! its answer. A counter exists while it is 0; an absent key counts as an unbounded 0.
 
 use crate::command::commands;
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     Meta, Op as AnyOp, Reply, ValueSink, ValueSource,
 };
 
-/// Where a counter may go, both ends included; `None` is no bound.
+/// Range of a counter, both ends included; `None` is no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     /// Lowest value.
@@ -41,7 +41,7 @@ pub struct Value {
     bounds: Bounds,
 }
 
-/// What can be done with a counter.
+/// Operations on a counter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// Replaces the value and the bounds; answers `OK`. The parser has checked that the value is
@@ -163,12 +163,12 @@ impl DataType for Value {
         let unobserved = !a.observed && !b.observed;
         match (a.op, b.op) {
             (Op::Set(v, x), Op::Set(w, y)) => v == w && x == y,
-            // To set what is there already changes nothing; a read may watch.
+            // Setting the current value changes nothing, so a read may be concurrent.
             (Op::Set(v, x), read) | (read, Op::Set(v, x)) if !Self::is_write(read) => {
                 *x == self.bounds && i128::from(*v) == self.value
             }
             (Op::Set(..), _) | (_, Op::Set(..)) => false,
-            // Bounds change by SET only.
+            // Only `SET` changes bounds.
             (Op::Bounds, _) | (_, Op::Bounds) => true,
             (Op::AtLeast(t), Op::Add(d) | Op::Incr(d) | Op::Try(d))
             | (Op::Add(d) | Op::Incr(d) | Op::Try(d), Op::AtLeast(t)) => {
@@ -183,8 +183,8 @@ impl DataType for Value {
             (Op::Add(_), Op::Add(_) | Op::Try(_)) | (Op::Try(_), Op::Add(_)) => true,
             (Op::Try(d), Op::Try(e)) => !self.bounds.any() || (*d == 0 && *e == 0),
             // On a bounded counter an add is refused and changes nothing. Without bounds, a sum
-            // that is seen fixes its place, and one that is not may still be refused at the end
-            // of the range.
+            // that is observed fixes its place in the order, and one that is not observed may still
+            // be refused at the end of the range.
             (Op::Incr(d), Op::Add(e) | Op::Try(e) | Op::Incr(e))
             | (Op::Add(e) | Op::Try(e), Op::Incr(d)) => {
                 let refused =

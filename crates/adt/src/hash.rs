@@ -1,10 +1,10 @@
 //! Hash: fields with values.
 //!
 //! Every field is a register of its own: operations on different fields always commute. On one
-//! field, writes of the same value do, and increments whose sums nobody sees (far from the ends of
-//! the range), and removals; a change and a read conflict unless the state makes the change
-//! invisible to it. All rules look at single fields, so they are stable for any number of holders.
-//! Semantics, replies and errors follow the Redis documentation of the `H...` commands.
+//! field, writes of the same value commute, and so do increments with unobserved sums (far from the
+//! ends of the range), and removals; a change and a read conflict unless the state makes the change
+//! invisible to the read. All rules concern single fields, so they are stable for any number of
+//! holders. Semantics, replies and errors follow the Redis documentation of the `H...` commands.
 
 mod table;
 #[cfg(test)]
@@ -32,26 +32,26 @@ pub struct Value {
     fields: Map<Blob, Blob>,
 }
 
-/// What can be done with a hash.
+/// Operations on a hash.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// `HSET`: sets fields; answers how many are new.
     Set(Pairs),
     /// `HMSET`: sets fields; answers `OK`.
     Put(Pairs),
-    /// Sets a field that is not there; answers 1 if it did.
+    /// Sets an absent field; answers 1 if it did.
     SetIfAbsent(Blob, Blob),
     /// Removes fields; answers how many were there.
     Remove(Fields),
     /// Adds to an integer field; answers the sum.
     Incr(Blob, i64),
-    /// Adds to a decimal field a number in the words of the client; answers the sum.
+    /// Adds to a decimal field a number as the client wrote it; answers the sum.
     IncrFloat(Blob, Blob),
     /// A field's value, or nil.
     Get(Blob),
     /// The value or nil for each field.
     GetEach(Fields),
-    /// 1 if the field is there.
+    /// 1 if the field exists.
     Contains(Blob),
     /// Length of a field's value in bytes.
     ValueLen(Blob),
@@ -63,14 +63,14 @@ pub enum Op {
     Fields,
     /// All values.
     Values,
-    /// Arbitrary fields: one; or up to a number (negative: that many with repetitions), and
-    /// whether with their values.
+    /// Arbitrary fields: one; or up to a number of them (negative: that many with repetitions), and
+    /// whether to answer their values too.
     Random(Option<(i64, bool)>),
     /// One step of an iteration.
     Scan(ScanArgs),
 }
 
-/// What a write does to one field.
+/// Effect of a write on one field.
 #[derive(Clone, Copy, PartialEq)]
 enum Change<'a> {
     Set(&'a Blob),
@@ -80,13 +80,13 @@ enum Change<'a> {
     IncrFloat,
 }
 
-/// What a read looks at.
+/// Part of a hash that a read depends on.
 enum Look<'a> {
     /// The values of these fields.
     Values(&'a [Blob]),
-    /// Whether this field is there.
+    /// Whether this field exists.
     Presence(&'a Blob),
-    /// Which fields are there.
+    /// The names of all fields.
     Names,
     /// Everything.
     All,
@@ -113,20 +113,20 @@ fn changes(op: &Op) -> SmallVec<[(&Blob, Change<'_>); 1]> {
     }
 }
 
-/// Whether the write's reply tells something about the state.
+/// Whether the write's reply reveals something about the state.
 fn tells(access: Access<'_, Op>) -> bool {
     access.observed && !matches!(access.op, Op::Put(_))
 }
 
 impl Change<'_> {
-    /// Whether a field with this value, or absent, stays as it is.
+    /// Whether the change leaves a field with this value, or an absent field, as it is.
     fn is_void(self, old: Option<&Blob>) -> bool {
         match (self, old) {
             (Self::Set(new), old) => old == Some(new),
             (Self::SetIfAbsent(_), old) => old.is_some(),
             (Self::Remove, old) => old.is_none(),
             (Self::Incr(delta), Some(old)) => {
-                // What is no integer is refused.
+                // A value that is not an integer is refused.
                 parse_int(old).map_or(true, |_| delta == 0)
             }
             (Self::IncrFloat, Some(old)) => parse_float(old).is_err(),
@@ -134,13 +134,13 @@ impl Change<'_> {
         }
     }
 
-    /// Whether a field that is there or not stays so.
+    /// Whether the change leaves the presence of a field as it is.
     fn keeps_presence(self, present: bool) -> bool {
         present != (self == Self::Remove)
     }
 }
 
-/// Whether two changes of one field commute. `blind` says that no reply tells about the field.
+/// Whether two changes of one field commute. `blind`: neither reply depends on the field.
 fn changes_commute(a: Change<'_>, b: Change<'_>, blind: bool, old: Option<&Blob>) -> bool {
     if a.is_void(old) && b.is_void(old) {
         return true;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub enum KeyOp {
     /// Removes the key; answers 1 if it was there.
     Del,
-    /// Answers 1 if the key is there.
+    /// Answers 1 if the key exists.
     Exists,
     /// The name of the value's type, or `none`.
     Type,
@@ -26,14 +26,14 @@ pub enum KeyOp {
     Expire {
         /// The moment.
         at: When,
-        /// Under which condition.
+        /// Condition on the present expiry.
         only: ExpireIf,
     },
     /// Removes the expiry; answers 1 if there was one.
     Persist,
-    /// How long the key still lives.
+    /// Time until the key expires.
     Ttl(TtlForm),
-    /// How the value is held, for `OBJECT ENCODING`.
+    /// Internal encoding of the value, for `OBJECT ENCODING`.
     Encoding,
     /// Approximate size in memory, for `MEMORY USAGE`.
     Usage,
@@ -41,22 +41,22 @@ pub enum KeyOp {
     Fetch,
     /// Replaces the whole record.
     Put(Box<Record>),
-    /// The leader's decision that the key has ceased to exist, if its expiry is still this one.
+    /// The leader's decision that the key has expired, valid if its expiry is still this one.
     Reap {
         /// The expiry that has passed, in milliseconds since 1970.
         expire_at_ms: u64,
     },
-    /// Something about all keys of the shard, in a transaction. Counts as a write: it is carried out at
-    /// its place in the log.
+    /// An operation on all keys of the shard, in a transaction. Counts as a write: it is carried
+    /// out at its place in the log.
     Whole(Box<Whole>),
 }
 
-/// A moment, absolute or from now on, in milliseconds.
+/// A moment in milliseconds, absolute or relative to the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// Since 1970.
     At(i64),
-    /// After the operation.
+    /// After the time of the operation.
     In(i64),
 }
 
@@ -74,7 +74,7 @@ impl When {
 /// Condition of `EXPIRE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpireIf {
-    /// In any case.
+    /// Unconditionally.
     Always,
     /// `NX`: only if there is no expiry.
     None,
@@ -89,7 +89,7 @@ pub enum ExpireIf {
 }
 
 impl ExpireIf {
-    /// Whether an expiry may be set to `at` that was `old` before.
+    /// Whether the condition permits replacing the expiry `old` by `at`.
     fn allows(self, old: Option<u64>, at: u64) -> bool {
         match self {
             Self::Always => true,
@@ -210,12 +210,12 @@ fn expire(slot: &mut Option<Record>, at: u64, only: ExpireIf, now_ms: u64) -> Re
     Reply::Int(1)
 }
 
-/// Longest expiry from now on: the moment must still be a number of 64 bits with a sign. Leaves room
+/// Longest expiry from now on: the moment must still fit a signed 64-bit number. This leaves room
 /// for the clock until the year 2039.
 const EXPIRE_IN_MS_MAX: i64 = i64::MAX - (1 << 41);
 
-/// Turns an expiry argument in `unit_ms` into milliseconds, since 1970 if it is `absolute`; `command` is
-/// for the error text.
+/// Converts an expiry argument in `unit_ms` to milliseconds, since 1970 if it is `absolute`;
+/// `command` is for the error text.
 pub fn expiry_ms(
     value: i64,
     unit_ms: i64,
@@ -228,14 +228,14 @@ pub fn expiry_ms(
         .ok_or_else(|| invalid_expiry(command))
 }
 
-/// The error for a time that cannot be one.
+/// The error for an invalid time.
 pub fn invalid_expiry(command: &str) -> ErrorReply {
     ErrorReply::err(format!("invalid expire time in '{command}' command"))
 }
 
 fn parse_expire(args: &Args<'_>, unit_ms: i64, absolute: bool) -> Result<Command, ErrorReply> {
     let name = String::from_utf8_lossy(args.get(0).unwrap_or_default()).to_lowercase();
-    // Redis looks at the options first.
+    // Redis checks the options first.
     let only = parse_expire_if(args)?;
     let ms = expiry_ms(args.int(2)?, unit_ms, absolute, &name)?;
     let at = if absolute { When::At(ms) } else { When::In(ms) };
@@ -335,7 +335,7 @@ fn parse_copy(args: &Args<'_>) -> Result<Command, ErrorReply> {
 
 fn parse_object(args: &Args<'_>) -> Result<Command, ErrorReply> {
     match args.len() {
-        2 if args.is(1, "HELP") => Ok(told(syntax::help("object", OBJECT))),
+        2 if args.is(1, "HELP") => Ok(answered(syntax::help("object", OBJECT))),
         3 if args.is(1, "ENCODING") => Ok(Command::Single(args.blob(2)?, Op::Key(KeyOp::Encoding))),
         _ if args.is(1, "ENCODING") => Err(ErrorReply::arity("object|encoding")),
         _ => Err(ErrorReply::unknown_subcommand("OBJECT", args)),
@@ -344,11 +344,11 @@ fn parse_object(args: &Args<'_>) -> Result<Command, ErrorReply> {
 
 fn parse_memory(args: &Args<'_>) -> Result<Command, ErrorReply> {
     match args.len() {
-        2 if args.is(1, "HELP") => return Ok(told(syntax::help("memory", MEMORY))),
+        2 if args.is(1, "HELP") => return Ok(answered(syntax::help("memory", MEMORY))),
         2 if args.is(1, "USAGE") => return Err(ErrorReply::arity("memory|usage")),
         _ if !args.is(1, "USAGE") => return Err(ErrorReply::unknown_subcommand("MEMORY", args)),
         3 => {}
-        // All of a value is counted, however many samples are asked for.
+        // Every element of a value is counted, whatever number of samples is asked for.
         5 if args.is(3, "SAMPLES") => {
             if args.int(4)? < 0 {
                 return Err(ErrorReply::syntax());
@@ -359,8 +359,8 @@ fn parse_memory(args: &Args<'_>) -> Result<Command, ErrorReply> {
     Ok(Command::Single(args.blob(2)?, Op::Key(KeyOp::Usage)))
 }
 
-/// A command whose reply is known.
-fn told(reply: Reply) -> Command {
+/// A command whose reply is already known.
+fn answered(reply: Reply) -> Command {
     Command::Multi { ops: Vec::new(), merge: Merge::With(Arc::new(move |_| reply.clone())) }
 }
 

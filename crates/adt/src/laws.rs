@@ -1,10 +1,10 @@
 //! The laws of a data type, checked by enumeration over small domains.
 //!
-//! From a list of sample operations: states that can be reached by a few writes, all pairs and
-//! triples of accesses, observed and void. Whatever is declared to commute must give the same
-//! final state and the same observed replies in every order; for triples this is what "stable for
-//! any number of holders" means in practice. Also: operations and states read back as written, and
-//! what is called idle changes nothing.
+//! From a list of sample operations: states that a few writes can reach, and all pairs and triples
+//! of accesses, observed and void. Accesses that are declared to commute must give the same final
+//! state and the same observed replies in every order; for triples this is the practical meaning of
+//! "stable for any number of holders". Two further laws: operations and states read back as
+//! written, and an idle operation changes nothing.
 
 use crate::key::{ExpireIf, KeyOp, TtlForm, When};
 use crate::record::{apply, carry_out, commutes, decode, idle, mode};
@@ -28,8 +28,7 @@ impl Act {
     }
 }
 
-/// What the operation in one place of a tuple may know: it stays with the operation, whatever the
-/// order is.
+/// Context of the operation at one place of a tuple: it stays with the operation in every order.
 fn ctx(place: usize) -> Ctx {
     let place = place as u64;
     Ctx { now_ms: 1000 + 1000 * place, ts: Timestamp::from_micros(place), seed: 77 * place }
@@ -72,7 +71,7 @@ pub(crate) fn check_laws<T: DataType>(ops: &[T::Op], depth: usize) {
     assert!(granted_pairs > 0);
 }
 
-/// An operation that is said to be idle changes nothing and gives that reply.
+/// Checks that an operation declared idle changes nothing and gives that reply.
 fn check_idle(state: &Slot, op: &Op) {
     let Some(reply) = idle(state.as_ref(), op, ctx(3).now_ms) else { return };
     assert!(op.is_write(), "{op:?} is a read");
@@ -84,7 +83,8 @@ fn check_idle(state: &Slot, op: &Op) {
     assert_eq!(&after, state, "{op:?}");
 }
 
-/// An operation that says it has changed nothing has not, and what is idle says so.
+/// Checks that an operation that reports no change made none, and that an idle one reports no
+/// change.
 fn check_untouched(state: &Slot, op: &Op) {
     let mut after = state.clone();
     let (_, changed) = carry_out(&mut after, op, &ctx(3));
@@ -177,7 +177,7 @@ fn check_state(state: &Slot, acts: &[Act]) -> usize {
     for i in 0..n {
         for j in (i..n).filter(|j| granted[i * n + j]) {
             for k in (j..n).filter(|k| granted[i * n + k] && granted[j * n + k]) {
-                // With one write among reads, the pairs say it all.
+                // With one write among reads, the pairs cover the triple.
                 if writes(i) + writes(j) + writes(k) > 1 {
                     check_orders(state, &[&acts[i], &acts[j], &acts[k]]);
                 }
@@ -226,7 +226,7 @@ fn run(state: &Slot, acts: &[&Act], order: &[usize]) -> (Slot, Vec<Reply>) {
     for &place in order {
         replies[place] = apply(&mut slot, &acts[place].op, &ctx(place + 1));
     }
-    // When the record was last changed tells of the order in which replicas apply, no more.
+    // The time of the last change shows only the order in which replicas apply.
     if let Some(record) = &mut slot {
         record.modified = Timestamp::ZERO;
     }

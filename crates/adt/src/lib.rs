@@ -1,9 +1,9 @@
-//! What a value can do: data types, their operations and replies, and which operations commute.
+//! Data types, their operations and replies, and the commutativity of operations.
 //!
-//! This crate is pure. It contains no clock, randomness, IO, threads or async, and it knows
-//! nothing of keys' places, shards, logs or locks: an operation is given a state and returns a
-//! reply. One file per data type holds everything about it (state, operations, command table,
-//! lock modes, commutativity, how to save it, tests); [`record`] is the registry.
+//! This crate is pure. It contains no clock, randomness, IO, threads or async, and it does not know
+//! where keys are placed, nor shards, logs or locks: an operation is given a state and returns a
+//! reply. One file per data type holds everything about it (state, operations, command table, lock
+//! modes, commutativity, serialization, tests); [`record`] is the registry.
 
 mod args;
 pub mod bag;

@@ -1,10 +1,10 @@
 //! List: a sequence that grows and shrinks at both ends.
 //!
-//! Positions make lists the type with the fewest commuting operations. What holds whatever other
-//! holders do: pushes at opposite ends whose lengths nobody sees; a push and a pop at opposite
-//! ends, or two pops at opposite ends, as long as the list holds enough for the pops; and a read
-//! counted from one end with a push at the other, if what it reads is there. See the Redis
-//! documentation of the list commands for semantics, replies and errors.
+//! Positions make lists the type with the fewest commuting operations. These commute whatever other
+//! holders do: pushes at opposite ends with unobserved lengths; a push and a pop at opposite ends,
+//! or two pops at opposite ends, as long as the list holds enough elements for the pops; and a read
+//! counted from one end with a push at the other, if the elements that it reads exist. See the
+//! Redis documentation of the list commands for semantics, replies and errors.
 
 mod moves;
 mod table;
@@ -37,13 +37,12 @@ pub struct Value {
     elements: VecDeque<Blob>,
 }
 
-/// What can be done with a list. Positions may be negative: they count from the right end, which
-/// is -1.
+/// Operations on a list. Negative positions count from the right end, which is -1.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// Adds elements at an end, one after another; answers the length.
     Push(End, Elements),
-    /// The same, but only if the list is there.
+    /// [`Op::Push`], but only on an existing list.
     PushIfPresent(End, Elements),
     /// Removes and answers elements at an end: one, or up to a number.
     Pop(End, Option<u64>),
@@ -206,8 +205,7 @@ impl Value {
         }
     }
 
-    /// Whether a read is decided by elements that are there, counted from the end that is not
-    /// `pushed`.
+    /// Whether elements that exist, counted from the end opposite to `pushed`, decide the read.
     fn fixed_despite_push(&self, read: &Op, pushed: End) -> bool {
         let len = self.elements.len() as i64;
         let there = |i: i64| match pushed {
@@ -279,7 +277,7 @@ impl DataType for Value {
     }
 
     fn may_be_idle(op: &Op) -> bool {
-        // Where there is no list.
+        // On an absent list.
         matches!(op, Op::Pop(..) | Op::PushIfPresent(..) | Op::Remove(..))
     }
 
@@ -294,7 +292,7 @@ impl DataType for Value {
             _ => None,
         };
         let pop = |op: &Op| match op {
-            // Even a pop of nothing asks whether the list is there.
+            // Even a pop of 0 elements depends on whether the list exists.
             Op::Pop(end, count) => Some((*end, count.unwrap_or(1).max(1))),
             _ => None,
         };
@@ -305,8 +303,8 @@ impl DataType for Value {
                 let other = if unseen_push(a).is_some() { b.op } else { a.op };
                 match pop(other) {
                     Some((from, count)) => from != end && count <= len,
-                    // A read may be granted beside the push of another holder; the next push at
-                    // the same end leaves it as it is too.
+                    // A read may be granted beside the push of another holder; a later push at the
+                    // same end leaves it valid too.
                     None => !Self::is_write(other) && self.fixed_despite_push(other, end),
                 }
             }

@@ -1,36 +1,36 @@
-//! Lock: who may go on, for how long, and with which fencing token.
+//! Lock: exclusive, shared or limited ownership, with leases and fencing tokens.
 //!
-//! A lock is held by those to whom it was granted, until they release it or their *lease* ends. Every
-//! grant has a *token* that is larger than those of all grants before it, also when the key has ceased
-//! to exist in between: it is the microsecond of the commit timestamp, which no other grant of the lock
-//! has. What guards something that the lock protects can refuse what comes with a smaller token than it has
-//! seen (Kleppmann, "How to do distributed locking", 2016); the store does so itself (`FENCE`). There is no
-//! lock without a token.
+//! A holder keeps a lock until it releases it or its *lease* ends. Every grant has a *token* that
+//! is larger than those of all grants before it, even if the key has ceased to exist in between:
+//! the token is the microsecond of the commit timestamp, which no other grant of the lock has. A
+//! resource that the lock protects can refuse requests with a smaller token than it has seen
+//! (Kleppmann, "How to do distributed locking", 2016); the store does so itself (`FENCE`). There is
+//! no lock without a token.
 //!
-//! A lock can be held by one (the default), by any number who share it, or by a limited number. Waiting
-//! is not part of the state: whoever cannot be granted the lock is answered nil, and the shard keeps
-//! who asked to wait in the order of their arrival ([`Waiter::waits`]).
+//! A lock has one holder (the default), any number of holders that share it, or a limited number.
+//! Waiting is not part of the state: a request that cannot be granted is answered nil, and the
+//! shard keeps the waiters in the order of their arrival ([`Waiter::waits`]).
 //!
-//! A *section* is an acquisition, what is done under it, and the release in one: it is let in as an
-//! acquisition would be, has a token as a grant has, and leaves no holder behind, for nothing can come
-//! between its parts.
+//! A *section* combines an acquisition, the operations under it and the release in one request: it
+//! is admitted as an acquisition would be, has a token as a grant has, and leaves no holder behind,
+//! for nothing can come between its parts.
 //!
-//! An *election* is a lock whose holder has a value that everybody can read and follow
+//! An *election* is a lock whose holder has a value that every client can read and follow
 //! ([`election`]).
 //!
-//! Those who wait can be *named* as successors while another one holds the lock ([`successor`]): who is next,
-//! and under which token, is known before the release then.
+//! Waiters can be *named* as successors while another client holds the lock ([`successor`]): the
+//! next holder and its token are then known before the release.
 //!
-//! A grant can come with a *block* of tokens that follow each other, for a holder that lets others work
-//! under the lock one after the other, each under a token of its own. The grant is known by the first
-//! one. The block ends with the commit timestamp's microsecond and does not begin with it: the shard lets
-//! its timestamps go on by so many microseconds before it, so that all tokens of it are larger than
-//! whatever was given before, and whatever is given later is larger than all of them, although nothing
-//! of the block is left in the state when the key is gone. It would be otherwise with a block that
-//! begins there: the next timestamps would lie in it.
+//! A grant can come with a *block* of consecutive tokens, for a holder that lets other clients work
+//! under the lock one after the other, each under a token of its own. The first token identifies
+//! the grant. The block ends with the microsecond of the commit timestamp: the shard advances its
+//! timestamps by the length of the block first. All tokens of the block are therefore larger than
+//! every token issued before, and every later token is larger than all of them, although the state
+//! keeps nothing of the block once the key is gone. A block that began at the commit timestamp
+//! would not have this property: the next timestamps would lie in it.
 //!
-//! A lease ends by the time that the leader has written into the log. A clock that leaps ends leases
-//! early or late; the tokens keep what they protect right.
+//! A lease ends by the time that the leader has written into the log. A clock that leaps ends
+//! leases early or late; the tokens still protect the resource.
 
 mod election;
 mod successor;
@@ -51,30 +51,30 @@ use crate::{
     ValueSource, Waiter, load_count,
 };
 
-/// How long a lease is unless it is told, in milliseconds.
+/// Default lease, in milliseconds.
 pub const LEASE_MS: u64 = 30_000;
 /// The longest lease: a day, in milliseconds.
 pub const LEASE_MS_MAX: u64 = 86_400_000;
-/// The longest lease of somebody who is let in by a server that keeps the lock for its clients: six hours, in
-/// milliseconds. The server needs more than twice of it.
+/// Longest lease of a client under a lock that a server keeps for its clients: six hours, in
+/// milliseconds. The server's own lease must be more than twice as long.
 pub const NEAR_LEASE_MS_MAX: u64 = LEASE_MS_MAX / 4;
 /// Longest name of an owner, in bytes.
 pub const OWNER_BYTES_MAX: usize = 256;
 /// Most tokens of one grant. Each takes a microsecond of the shard's timestamps: with 4,096 a shard can
 /// make 240 such grants in a second before its timestamps run ahead of its clock.
 pub const TOKENS_MAX: u32 = 1 << 12;
-/// How many tokens a grant of a kept lock comes with as a rule: so many that its holder seldom asks for
-/// more, and so few that timestamps keep up with a thousand such grants in a second.
+/// Default number of tokens of a kept lock: large enough that its holder seldom asks for more, and
+/// small enough that timestamps keep up with a thousand such grants in a second.
 pub const TOKENS_OF_KEPT: u32 = 1 << 10;
 /// Most holders of one lock.
 pub const HOLDERS_MAX: usize = 10_000;
 
-/// The state: who holds the lock, in the order of the grants. Leases that have ended count no more.
+/// The state: holders in the order of their grants. Holders whose lease has ended no longer count.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Value {
     holders: Vec<Holder>,
-    /// Who has the lock next, one after the other, whatever happens. There is somebody who holds it as long
-    /// as these are here, unless time has ended that lease since.
+    /// Successors in the order in which they will hold the lock. While there are any, the lock has
+    /// a holder, unless its lease has ended since.
     successors: Vec<Successor>,
 }
 
@@ -85,95 +85,97 @@ struct Holder {
     lease_ms: u64,
     share: Share,
     owner: Blob,
-    /// What it has to say, if it is elected.
+    /// Value and version of an elected leader.
     proclaimed: Option<Proclaimed>,
-    /// What it is known by, if it takes part in naming who is next.
+    /// Ticket of a holder that asked with `NEXT`.
     ticket: Option<Blob>,
 }
 
-/// With whom a lock is held.
+/// Other holders that a grant admits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Share {
-    /// With nobody.
+    /// No other holder.
     #[default]
     Alone,
-    /// With everybody who shares it as well.
+    /// Any number of other holders that share the lock as well.
     Shared,
-    /// With others who name a limit, so many in all at most.
+    /// Other holders with a limit; at most this many in all.
     Limit(u32),
 }
 
-/// What somebody who wants the lock asks for.
+/// Request for a lock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
-    /// Whether to wait if the lock is not free.
+    /// Whether to wait if the lock cannot be granted at once.
     pub wait: bool,
-    /// How long it is granted, in milliseconds.
+    /// Lease, in milliseconds.
     pub lease_ms: u64,
-    /// With whom.
+    /// Other holders to admit.
     pub share: Share,
-    /// Who that is.
+    /// Name of the requesting client.
     pub owner: Blob,
-    /// To be refused rather than to wait in a circle.
+    /// Whether to be refused instead of waiting in a deadlock cycle.
     pub detect: bool,
-    /// What it proclaims as soon as it is elected; none for whoever wants a lock and no more.
+    /// Value to proclaim upon election; `None` for a plain lock.
     pub value: Option<Blob>,
-    /// How many tokens it comes with.
+    /// Number of tokens of the grant.
     pub tokens: u32,
-    /// It may be named as a successor, and have some (`NEXT`): what it is known by then, the same however
-    /// often it is asked. Empty as long as nobody has given it one.
+    /// Ticket of a request with `NEXT`, which may be named as a successor and have successors. It
+    /// stays the same across retries; empty until one has been assigned.
     pub ticket: Option<Blob>,
 }
 
-/// What somebody asks for who needs the lock for a section only.
+/// Request for a lock for the duration of a section only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Passage {
-    /// With whom.
+    /// Other holders to admit.
     pub share: Share,
-    /// Who that is.
+    /// Name of the requesting client.
     pub owner: Blob,
-    /// To be refused rather than to wait in a circle.
+    /// Whether to be refused instead of waiting in a deadlock cycle.
     pub detect: bool,
 }
 
-/// What can be done with a lock.
+/// Operations on a lock.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// Takes the lock; answers the token, or nil if it cannot be had.
+    /// Takes the lock; answers the token, or nil if it cannot be granted.
     Acquire(Box<Grant>),
-    /// Passes through the lock without holding it afterwards; answers the token of a section, or nil if the
-    /// lock cannot be had. What is done under the lock comes with it.
+    /// Passes through the lock without holding it afterwards; answers the token of a section, or
+    /// nil if the lock cannot be granted. The operations of the section come in the same request.
     Pass(Box<Passage>),
-    /// Names whoever asks for this as the last of the successors of who holds the lock; answers whether it
-    /// is.
+    /// Names the requesting client as the last of the holder's successors; answers whether it was
+    /// named.
     Name(Box<Grant>),
-    /// Whoever has this ticket is no successor any more, nor holds the lock; answers whether it did.
+    /// Removes the successor or holder with this ticket; answers whether there was one.
     Unname(Blob),
-    /// Whoever has this ticket is no successor any more, if it is one and has shown its token to nobody;
-    /// answers whether it was.
+    /// Removes the successor with this ticket, unless it has become the holder or has shown its
+    /// token; answers whether there was one.
     Forget(Blob),
-    /// Gives back what was granted with a token; answers whether it was held.
+    /// Releases the grant with this token; answers whether it was held.
     Release(u64),
-    /// Begins the lease of a token anew, with another length if one is given; answers whether it was
+    /// Restarts the lease of a token, with another length if one is given; answers whether it was
     /// held.
     Renew(u64, Option<u64>),
-    /// How many milliseconds are left of a token's lease; nought if it holds nothing.
+    /// Milliseconds left of a token's lease; 0 if it does not hold the lock.
     Held(u64),
-    /// Waits until somebody else wants the lock that a token holds; answers nought if it does not hold it.
-    /// Who waits is not in the state, so that the answer is nil as long as it does.
+    /// Waits until another client waits for the lock that a token holds; answers 0 if the token
+    /// does not hold it. Waiters are not in the state, so the operation itself answers nil while
+    /// the token holds the lock.
     Wanted(u64),
-    /// Who holds the lock.
+    /// Holders of the lock.
     Holders,
-    /// Gives the leader with a token another value; answers the version, or 0 if it does not lead.
+    /// Replaces the value of the leader with this token; answers the version, or 0 if it does not
+    /// lead.
     Proclaim(u64, Blob),
-    /// Who leads, or nil.
+    /// The leader, or nil.
     Leader,
-    /// Who leads, or that nobody does, if that is another version than this one; nil if it is not.
+    /// The leader, or its absence, if the version differs from this one; nil otherwise.
     Observe(u64),
 }
 
 impl Value {
-    /// Whether somebody can be granted the lock now.
+    /// Whether a request of this kind can be granted now.
     fn lets_in(&self, share: Share, now_ms: u64) -> bool {
         let mut live = self.holders.iter().filter(|holder| holder.until_ms > now_ms);
         match share {
@@ -196,18 +198,18 @@ impl Value {
         self.live(now_ms) < HOLDERS_MAX
     }
 
-    /// The largest number that was given to somebody who is here still.
+    /// Largest number issued to a present holder or successor.
     fn newest(&self) -> u64 {
         let named = self.successors.last().map_or(0, |successor| successor.token);
         self.holders.last().map_or(0, Holder::newest).max(named)
     }
 
-    /// Larger than those of all grants before.
+    /// A token larger than those of all grants before.
     fn next_token(&self, ctx: &Ctx) -> u64 {
         ctx.ts.number().max(self.newest() + 1)
     }
 
-    /// The first of a grant's tokens, of which the last is the timestamp's number.
+    /// First token of a grant; the last one is the timestamp's number.
     fn first_token(&self, tokens: u32, ctx: &Ctx) -> u64 {
         self.next_token(ctx).saturating_sub(u64::from(tokens - 1)).max(self.newest() + 1)
     }
@@ -259,7 +261,7 @@ impl Value {
     fn held(&self, token: u64, now_ms: u64) -> Reply {
         let holder = self.holders.iter().find(|holder| holder.token == token);
         if holder.is_some_and(|holder| holder.ticket.is_some()) || self.is_successor(token) {
-            return successor::not_told();
+            return successor::hidden();
         }
         Reply::Int(holder.map_or(0, |holder| holder.until_ms.saturating_sub(now_ms)) as i64)
     }
@@ -282,7 +284,7 @@ fn token_reply(token: u64) -> Reply {
     Reply::Int(i64::try_from(token).unwrap_or(i64::MAX))
 }
 
-/// Who wants a lock, with whom, and whether to be refused rather than to wait in a circle.
+/// Owner and sharing of a request for the lock, and whether to refuse it in a deadlock cycle.
 fn wanted(op: &Op) -> Option<(&Blob, Share, bool)> {
     match op {
         Op::Acquire(grant) => Some((&grant.owner, grant.share, grant.detect)),
@@ -381,7 +383,7 @@ impl DataType for Value {
 
     fn apply(&mut self, op: &Op, ctx: &Ctx, meta: &mut Meta) -> Reply {
         let waiting = self.successors.len();
-        // Whoever is forgotten has no lease, and does not begin one by that.
+        // A forgotten successor has no lease, so forgetting must not start one.
         if !matches!(op, Op::Forget(_)) {
             self.turn_over(ctx.now_ms);
         }
@@ -525,7 +527,7 @@ impl DataType for Value {
             });
         }
         let mut value = Self { holders, successors: Vec::new() };
-        // A lock that was saved by an older build ends with its holders.
+        // A lock that an older build has saved ends with its holders.
         while source.remaining() > 0 {
             match source.number()? {
                 election::PROCLAIMED => value.load_proclaimed(source)?,

@@ -1,11 +1,11 @@
 //! Log: entries in order of commit timestamp, all of them or the newest n.
 //!
-//! Pushing to a list conflicts with every other push, since the order shows. An entry of a log has
-//! its place from the commit timestamp of its transaction and from its place within it, whatever
-//! the order is in which appends are carried out: they always commute, with their replies. A log
-//! that keeps the newest n (`CAPLOG.INIT`) stays so, being the join of the entries cut off at n.
-//! Reads conflict with appends, those of old entries too: an append that is still under way may
-//! have an earlier timestamp than an entry that is already there.
+//! Pushing to a list conflicts with every other push, since the order is visible. An entry of a log
+//! has its place from the commit timestamp of its transaction and from its place within it,
+//! whatever the order in which appends are carried out: they always commute, with their replies. A
+//! log that keeps the newest n (`CAPLOG.INIT`) keeps this property, being the join of the entries
+//! cut off at n. Reads conflict with appends, those of old entries too: an append that is still in
+//! progress may have an earlier timestamp than an entry that is already present.
 
 use crate::command::commands;
 use crate::{
@@ -21,12 +21,12 @@ pub type Values = SmallVec<[Blob; 1]>;
 /// Most entries that a capped log can be asked to keep.
 pub const CAPACITY_MAX: u64 = 1 << 32;
 
-/// The place of an entry: its commit timestamp, and its place among the entries of that one.
+/// Place of an entry: its commit timestamp, and its index among the entries with that timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Commit timestamp of the transaction that appended the entry.
     pub ts: Timestamp,
-    /// How many entries the transaction had appended before.
+    /// Number of entries that the transaction had appended before.
     pub index: u32,
 }
 
@@ -44,8 +44,8 @@ impl Position {
         format!("{}-{}-{}", self.ts.micros(), self.ts.0 % LOGICAL, self.index)
     }
 
-    /// Reads an identifier; `-` and `+` are the ends. Parts that are left out are as low as they
-    /// can be, or as high if `high`.
+    /// Reads an identifier; `-` and `+` are the ends. Omitted parts are as low as possible, or as
+    /// high if `high`.
     fn parse(word: &[u8], high: bool) -> Result<Self, ErrorReply> {
         match word {
             b"-" => return Ok(Self::MIN),
@@ -74,13 +74,13 @@ impl Position {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Value {
     entries: VecDeque<(Position, Blob)>,
-    /// How many of the newest entries are kept; all if there is no number.
+    /// Number of newest entries to keep; `None` keeps all.
     capacity: Option<usize>,
-    /// The highest position that was ever given.
+    /// Highest position ever assigned.
     last: Option<Position>,
 }
 
-/// What can be done with a log.
+/// Operations on a log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// Adds entries; answers the identifier of the last one.
@@ -91,18 +91,18 @@ pub enum Op {
     Trim(u64),
     /// The newest entries before a position, newest first.
     Tail {
-        /// How many at most.
+        /// Most entries to answer.
         count: u64,
         /// Only entries before this position.
         before: Position,
     },
     /// Entries from one position to another, both included, oldest first.
     Range {
-        /// The first.
+        /// First position.
         from: Position,
-        /// The last.
+        /// Last position.
         to: Position,
-        /// How many at most.
+        /// Most entries to answer.
         count: Option<u64>,
     },
     /// Number of entries.
@@ -118,7 +118,7 @@ fn bounded(count: u64) -> usize {
 }
 
 impl Value {
-    /// How many entries come before a position.
+    /// Number of entries before a position.
     fn before(&self, position: Position) -> usize {
         // Appends mostly go to the end.
         match self.entries.back() {
@@ -157,7 +157,7 @@ impl Value {
         Reply::bulk(position.id())
     }
 
-    /// Removes all but the newest entries; gives how many it removed.
+    /// Removes all but the newest entries; returns the number of removed ones.
     fn keep(&mut self, count: usize) -> usize {
         let surplus = self.entries.len().saturating_sub(count);
         self.entries.drain(..surplus);
@@ -448,7 +448,7 @@ mod tests {
         laws::check_laws::<Value>(&samples(), 3);
     }
 
-    /// Applies at given microseconds and shows identifiers and values.
+    /// Applies at a given microsecond and shows identifiers and values.
     fn run(value: &mut Value, at: u64, op: &Op) -> Reply {
         let ctx = Ctx { ts: Timestamp::from_micros(at), ..Ctx::default() };
         value.apply(op, &ctx, &mut Meta::default())

@@ -13,7 +13,7 @@ pub(crate) fn int_blob(value: i64) -> Blob {
 }
 
 /// Whether adding `delta` commutes with other additions that pass this test, for any number of
-/// holders: to reach the end of the 64-bit range from here would take 2^21 of them at once, more
+/// holders: reaching the end of the 64-bit range from here would take 2^21 of them at once, more
 /// than a lock table holds.
 pub(crate) fn far_from_overflow(value: i64, delta: i64) -> bool {
     value.unsigned_abs() <= 1 << 62 && delta.unsigned_abs() <= 1 << 40

@@ -1,8 +1,8 @@
-//! The registry of data types, and [`Record`]: what is stored under a key.
+//! The registry of data types, and [`Record`]: the content of a key.
 //!
 //! **To add a data type**: write its file, then add one line to `registry!` below. Nothing else in
-//! the product changes: the gateway finds its commands in the table, the lock manager asks for
-//! its modes, the log and the snapshots write its words and parts.
+//! the product changes: the gateway finds its commands in the table, the lock manager asks for its
+//! modes, the log and the snapshots write its words and parts.
 
 use crate::key::{self, KeyOp};
 use crate::types::{Corrupt, ValueSink, ValueSource};
@@ -27,7 +27,7 @@ macro_rules! registry {
         pub enum Op { Key(KeyOp), $($variant(crate::$module::Op)),* }
 
         impl Value {
-            /// The type's name as `TYPE` tells it.
+            /// The type's name in the reply of `TYPE`.
             pub fn type_name(&self) -> &'static str {
                 match self { $(Self::$variant(_) => <crate::$module::Value as DataType>::NAME),* }
             }
@@ -77,7 +77,8 @@ macro_rules! registry {
                 }
             }
 
-            /// A write that leaves the store a choice in two steps: see [`DataType::chosen_first`].
+            /// Two-step form of a write that leaves the store a choice: see
+            /// [`DataType::chosen_first`].
             pub fn chosen_first(&self, key: &Blob) -> Option<Compound> {
                 match self {
                     Self::Key(_) => None,
@@ -139,7 +140,7 @@ macro_rules! registry {
             }
         }
 
-        /// Names of a mode's type and of the mode, for people.
+        /// Names of a mode's type and of the mode, for display.
         pub fn mode_name(access: Access<'_, Op>) -> (&'static str, &'static str) {
             let mode = usize::from(mode(access).mode);
             match access.op {
@@ -251,8 +252,8 @@ macro_rules! registry {
             }
         }
 
-        /// For each data type its name, the names of its lock modes, and which modes share a lock
-        /// in every state (see [`DataType::SHARED`]): the tables of the reference page.
+        /// For each data type its name, the names of its lock modes, and the modes that share a
+        /// lock in every state (see [`DataType::SHARED`]): the tables of the reference page.
         pub fn lock_modes() -> Vec<(&'static str, &'static [&'static str], [u8; 8])> {
             vec![$((
                 <crate::$module::Value as DataType>::NAME,
@@ -285,7 +286,7 @@ registry! {
 }
 
 impl Op {
-    /// What it is about if it is about all keys of a shard.
+    /// The operation on all keys of a shard, if it is one.
     #[inline]
     pub fn whole(&self) -> Option<&Whole> {
         match self {
@@ -313,7 +314,7 @@ impl Mode {
     }
 }
 
-/// What is stored under a key.
+/// Content of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     /// The value.
@@ -360,7 +361,7 @@ pub fn apply(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> Reply {
     carry_out(slot, op, ctx).0
 }
 
-/// The same; tells also whether anything has changed.
+/// [`apply`], which also returns whether anything has changed.
 pub fn carry_out(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> (Reply, bool) {
     if !op.is_write() {
         return (query(slot.as_ref(), op, ctx), false);
@@ -368,17 +369,17 @@ pub fn carry_out(slot: &mut Option<Record>, op: &Op, ctx: &Ctx) -> (Reply, bool)
     let (reply, changed) = apply_value(slot, op, ctx);
     match slot {
         Some(record) if record.value.is_empty() => *slot = None,
-        // Operations that commute may be carried out in another order when the log is replayed;
-        // the largest timestamp is the same in every order, and guards compare it. What has changed
-        // nothing counts as well: whether it has may depend on the order.
+        // Operations that commute may be carried out in another order when the log is replayed; the
+        // largest timestamp is the same in every order, and guards compare it. An operation that
+        // changed nothing counts as well: whether it did may depend on the order.
         Some(record) if !reply.is_error() => record.modified = record.modified.max(ctx.ts),
         _ => {}
     }
     (reply, changed)
 }
 
-/// The reply of a write that changes nothing on the record under a key at a time, in milliseconds since
-/// 1970: see [`DataType::idle`].
+/// The reply of a write that would change nothing on the record under a key at a time, in
+/// milliseconds since 1970: see [`DataType::idle`].
 pub fn idle(record: Option<&Record>, op: &Op, now_ms: u64) -> Option<Reply> {
     if op.may_be_idle() { idle_by_type(record, op, now_ms) } else { None }
 }

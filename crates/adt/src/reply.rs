@@ -1,6 +1,6 @@
-//! Replies: what an operation answers, before anybody decides how the bytes look.
+//! Replies: the answers of operations, independent of their encoding.
 //!
-//! A reply says what it means (a set of members, a map, a score), and `wire` chooses between the
+//! A reply carries its meaning (a set of members, a map, a score), and `wire` chooses between the
 //! RESP2 and the RESP3 form. See the Redis serialization protocol specification.
 
 use crate::{Args, Blob, Record};
@@ -36,7 +36,8 @@ pub enum Reply {
     Map(Vec<(Reply, Reply)>),
     /// Members with scores: a flat array in RESP2, an array of pairs in RESP3.
     Scored(Vec<(Blob, f64)>),
-    /// Fields with values, of which some may come twice: a flat array in RESP2, an array of pairs in RESP3.
+    /// Fields with values, with possible repetitions: a flat array in RESP2, an array of pairs in
+    /// RESP3.
     Pairs(Vec<(Blob, Blob)>),
     /// An out-of-band message (pub/sub): a push in RESP3, an array in RESP2.
     Push(Vec<Reply>),
@@ -57,7 +58,7 @@ impl Reply {
         Self::Error(ErrorReply::new("ERR", text))
     }
 
-    /// How many values it has in it: items, keys and their values, members and their scores.
+    /// Number of values in the reply: items, keys and their values, members and their scores.
     #[inline]
     pub fn len(&self) -> usize {
         match self {
@@ -79,7 +80,7 @@ impl Reply {
         }
     }
 
-    /// Whether it has no values in it.
+    /// Whether the reply contains no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -96,7 +97,7 @@ impl From<ErrorReply> for Reply {
     }
 }
 
-/// An error as a client sees it: a code in capitals, then what was wrong and what to do.
+/// An error as a client sees it: a code in capitals, then the cause and the remedy.
 ///
 /// The text cannot contain CR or LF, so an error can never forge protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,32 +123,32 @@ impl ErrorReply {
         Self::new("ERR", text)
     }
 
-    /// The operation is of another data type than the value under the key.
+    /// The value under the key is of another data type than the operation.
     pub fn wrong_type() -> Self {
         Self::new("WRONGTYPE", "Operation against a key holding the wrong kind of value")
     }
 
-    /// The argument is no integer in the range of 64 bits.
+    /// The argument is not an integer in the range of 64 bits.
     pub fn not_integer() -> Self {
         Self::err("value is not an integer or out of range")
     }
 
-    /// The argument is no finite number.
+    /// The argument is not a finite number.
     pub fn not_float() -> Self {
         Self::err("value is not a valid float")
     }
 
-    /// The options do not fit together.
+    /// The options contradict each other or are unknown.
     pub fn syntax() -> Self {
         Self::err("syntax error")
     }
 
-    /// The command, or `command|subcommand`, has another number of words.
+    /// The number of words does not fit the command, or `command|subcommand`.
     pub fn arity(name: &str) -> Self {
         Self::err(format!("wrong number of arguments for '{name}' command"))
     }
 
-    /// The second word of a command is none of its subcommands, or one that is not built.
+    /// The second word of a command is not one of its subcommands, or one that is not built.
     pub fn unknown_subcommand(name: &str, args: &Args<'_>) -> Self {
         if let Some(error) = crate::known::not_built(args) {
             return error;

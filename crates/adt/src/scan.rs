@@ -7,7 +7,7 @@ use crate::{ArgBuf, Args, Blob, ErrorReply, Reply};
 /// Arguments of the `SCAN` family within one value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScanArgs {
-    /// Where the last step ended; 0 to begin.
+    /// Cursor that the last step returned; 0 to begin.
     pub cursor: u64,
     /// Glob that results must match.
     pub pattern: Option<Blob>,

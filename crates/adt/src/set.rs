@@ -32,7 +32,7 @@ pub type Members = SmallVec<[Blob; 1]>;
 #[derive(Clone, Default)]
 pub struct Value {
     members: collections::Set<Blob>,
-    /// The same members by rank, from the first [`Op::Pop`] on.
+    /// Members by rank, kept from the first [`Op::Pop`] on.
     ranked: Option<Box<Ranked>>,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Debug for Value {
     }
 }
 
-/// What can be done with a set.
+/// Operations on a set.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// Adds members; answers how many are new.
@@ -59,7 +59,7 @@ pub enum Op {
     Remove(Members),
     /// Removes and answers arbitrary members: one, or up to a number.
     Pop(Option<u64>),
-    /// 1 if the member is there.
+    /// 1 if the member is in the set.
     Contains(Blob),
     /// 1 or 0 for each member.
     ContainsEach(Members),
@@ -74,7 +74,7 @@ pub enum Op {
     Scan(ScanArgs),
 }
 
-/// What an operation looks at and what it changes, for the commutativity rules.
+/// Parts of a set that an operation reads and changes, for the commutativity rules.
 enum Touch<'a> {
     Nothing,
     Members(&'a [Blob]),
@@ -103,7 +103,7 @@ fn looks(access: Access<'_, Op>) -> Touch<'_> {
 }
 
 impl Value {
-    /// Whether what `write` does leaves everything that `touch` looks at as it is.
+    /// Whether `write` leaves every part that `touch` depends on as it is.
     fn unseen(&self, write: &Op, touch: &Touch<'_>) -> bool {
         match write {
             Op::Add(added) => added.iter().all(|m| !touch.meets(m) || self.members.contains(m)),
@@ -131,7 +131,7 @@ impl Value {
         was_there
     }
 
-    /// Takes members that the seed and the members alone decide.
+    /// Takes members; the choice depends on the seed and the members alone.
     fn pop(&mut self, count: u64, seed: u64) -> Vec<Blob> {
         let mut random = Random(seed);
         if count >= self.members.len() as u64 {

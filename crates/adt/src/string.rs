@@ -1,9 +1,9 @@
 //! String: one byte string, which may also be an integer, a float or a field of bits.
 //!
-//! Two writes of the same value commute, and so do increments whose replies nobody sees (far from
-//! the ends of the range), changes of different bits, and whatever the state already makes a
-//! no-op. `SET NX` on a key that is there commutes with everything that keeps the key. See the
-//! Redis documentation of the string and bitmap commands for semantics, replies and errors.
+//! Two writes of the same value commute, and so do increments with unobserved replies (far from the
+//! ends of the range), changes of different bits, and operations that the state already makes
+//! no-ops. `SET NX` on an existing key commutes with everything that keeps the key. See the Redis
+//! documentation of the string and bitmap commands for semantics, replies and errors.
 
 mod table;
 #[cfg(test)]
@@ -33,10 +33,10 @@ pub enum Value {
     Bytes(Blob),
 }
 
-/// When `SET` applies.
+/// Condition of `SET` on the key's presence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
-    /// In any case.
+    /// Unconditionally.
     Always,
     /// `NX`: only if the key is not there.
     IfAbsent,
@@ -44,7 +44,7 @@ pub enum Only {
     IfPresent,
 }
 
-/// What `SET` does to the key's expiry.
+/// Effect of `SET` on the key's expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// Removes it.
@@ -55,7 +55,7 @@ pub enum Expiry {
     Set(When),
 }
 
-/// What `SET` answers.
+/// Reply of `SET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetReply {
     /// `OK`, or nil if the condition did not hold.
@@ -66,7 +66,7 @@ pub enum SetReply {
     Flag,
 }
 
-/// What can be done with a string.
+/// Operations on a string.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// The value, or nil.
@@ -75,11 +75,11 @@ pub enum Op {
     Set {
         /// The new value.
         value: Blob,
-        /// Under which condition.
+        /// Condition on the key's presence.
         only: Only,
-        /// What becomes of the expiry.
+        /// Effect on the expiry.
         expiry: Expiry,
-        /// What is answered.
+        /// Form of the reply.
         reply: SetReply,
     },
     /// `GETDEL`: removes the key and answers its value.
@@ -88,7 +88,7 @@ pub enum Op {
     GetEx(Expiry),
     /// Adds to an integer; answers the sum.
     Incr(i64),
-    /// Adds a number, in the words of the client, which may have more digits than a float; answers the
+    /// Adds a number as the client wrote it, which may have more digits than a float; answers the
     /// sum.
     IncrFloat(Blob),
     /// Adds bytes at the end; answers the length.
@@ -101,7 +101,7 @@ pub enum Op {
     SetRange(u64, Blob),
     /// The bit at a position, the highest bit of the first byte being number 0.
     GetBit(u64),
-    /// Sets the bit at a position; answers what it was.
+    /// Sets the bit at a position; answers its old value.
     SetBit(u64, bool),
     /// Counts the set bits, of all or of a range.
     BitCount(Option<BitRange>),
@@ -175,7 +175,7 @@ impl Value {
         if bits.is_empty() {
             return 0;
         }
-        // Whole bytes from the first to the last bit, less what the ends have too much.
+        // Whole bytes from the first to the last bit, minus the excess bits at both ends.
         let (first, last) = (bits.start / 8, (bits.end - 1) / 8);
         let before = bytes[first] & !(0xff_u8 >> (bits.start % 8));
         let after = bytes[last] & (0x7f_u8 >> ((bits.end - 1) % 8));
@@ -308,8 +308,8 @@ fn too_long() -> ErrorReply {
     ))
 }
 
-/// The value that an access writes whatever the state is, and with a reply that nobody sees or
-/// that is always the same.
+/// The value that an access writes whatever the state is, with a reply that is unobserved or
+/// constant.
 fn blind<'a>(access: Access<'a, Op>) -> Option<&'a Blob> {
     match access.op {
         Op::Set { value, only: Only::Always, expiry: Expiry::Clear | Expiry::Keep, reply } => {
@@ -319,7 +319,7 @@ fn blind<'a>(access: Access<'a, Op>) -> Option<&'a Blob> {
     }
 }
 
-/// The bits that an access reads or writes, where it depends on nothing else.
+/// The bits that an access reads or writes, if it depends on nothing else.
 fn bits(access: Access<'_, Op>) -> Option<Range<u64>> {
     match access.op {
         Op::GetBit(at) | Op::SetBit(at, _) => Some(*at..at + 1),
@@ -330,7 +330,7 @@ fn bits(access: Access<'_, Op>) -> Option<Range<u64>> {
     }
 }
 
-/// Whether the operation never removes the key nor sets an expiry.
+/// Whether the operation neither removes the key nor sets an expiry.
 fn keeps_key(op: &Op) -> bool {
     match op {
         Op::Set { expiry, .. } => !matches!(expiry, Expiry::Set(_)),
@@ -338,13 +338,13 @@ fn keeps_key(op: &Op) -> bool {
     }
 }
 
-/// Whether an access is a `SET NX` that only looks whether the key is there.
+/// Whether an access is a `SET NX`, which depends only on the presence of the key.
 fn asks_presence(access: Access<'_, Op>) -> bool {
     matches!(access.op, Op::Set { only: Only::IfAbsent, reply, .. }
         if !access.observed || *reply != SetReply::Old)
 }
 
-/// Whether what the operation does depends on the moment of its execution.
+/// Whether the operation's effect depends on the time of its execution.
 fn timed(op: &Op) -> bool {
     matches!(op, Op::Set { expiry: Expiry::Set(_), .. } | Op::GetEx(Expiry::Set(_)))
 }
@@ -392,7 +392,7 @@ impl DataType for Value {
             Op::GetRange(start, end) => {
                 let bytes = self.bytes();
                 let range = positions(*start, *end, bytes.len());
-                // All of it is shared rather than copied.
+                // The whole string is shared rather than copied.
                 let whole = range.len() == bytes.len();
                 if whole { Reply::Bulk(bytes) } else { Reply::bulk(&bytes[range]) }
             }
@@ -494,7 +494,7 @@ impl DataType for Value {
     }
 
     fn combine(_earlier: &Op, next: &Op) -> Option<Op> {
-        // Sums of increments are left alone: where one overflows, both must be told apart.
+        // Sums of increments are not combined: if one of them overflows, each needs its own result.
         match next {
             Op::Set { only: Only::Always, expiry, reply: SetReply::Status, .. }
                 if *expiry != Expiry::Keep =>

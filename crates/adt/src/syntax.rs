@@ -1,10 +1,10 @@
-//! The notation of [`CommandSpec::syntax`](crate::CommandSpec), read: what `COMMAND DOCS` tells
-//! clients about arguments, and sample calls for tests and fuzzers.
+//! Parser of the notation of [`CommandSpec::syntax`](crate::CommandSpec), which gives the argument
+//! lists of `COMMAND DOCS`, and sample calls for tests and fuzzers.
 //!
-//! `WORD` stands for itself, `name` for an argument, `[...]` for what may be left out, `a | b` for
-//! a choice, `x [x ...]` for one or more, `[x ...]` for any number. The notation is that of the
-//! Redis documentation. At the top level a choice between whole forms (`GET pattern | RESETSTAT`)
-//! makes the command a container of subcommands.
+//! `WORD` stands for itself, `name` for an argument, `[...]` for an optional part, `a | b` for a
+//! choice, `x [x ...]` for one or more, `[x ...]` for any number. The notation is that of the Redis
+//! documentation. At the top level a choice between whole forms (`GET pattern | RESETSTAT`) makes
+//! the command a container of subcommands.
 
 use crate::{ArgBuf, CommandSpec, Handler, Reply};
 
@@ -17,13 +17,13 @@ pub enum Part {
     Name(String),
     /// One of several forms.
     Choice(Vec<Vec<Part>>),
-    /// May be left out.
+    /// An optional part.
     Optional(Vec<Part>),
     /// One or more times.
     Many(Vec<Part>),
 }
 
-/// The parts of a syntax, or what is wrong with it.
+/// The parts of a syntax, or a description of the error in it.
 pub fn parse(syntax: &str) -> Result<Vec<Part>, String> {
     let forms = forms(syntax);
     if forms.len() > 1 && container(&forms) {
@@ -33,8 +33,8 @@ pub fn parse(syntax: &str) -> Result<Vec<Part>, String> {
     parse_form(syntax)
 }
 
-/// The forms of a container's subcommands, with the subcommand's name (in lower case) and the
-/// words after it; none for a command that is no container.
+/// The forms of a container's subcommands, with the subcommand's name (in lower case) and the words
+/// after it; none for a command that is not a container.
 pub fn subcommands(syntax: &str) -> Vec<(String, &str)> {
     let mut alternatives = forms(syntax);
     // `[COUNT | INFO [name ...]]`: a container that also answers without a subcommand.
@@ -56,7 +56,7 @@ pub fn subcommands(syntax: &str) -> Vec<(String, &str)> {
         .collect()
 }
 
-/// What a container of subcommands says about itself, line by line.
+/// Reply of a container's `HELP` subcommand, line by line.
 pub fn help(name: &str, syntax: &str) -> Reply {
     let name = name.to_ascii_uppercase();
     let mut lines = vec![format!("{name} takes one of these subcommands:")];
@@ -190,7 +190,7 @@ fn choice(mut forms: Vec<Vec<Part>>, last: Vec<Part>) -> Vec<Part> {
     vec![Part::Choice(forms)]
 }
 
-/// Adds `[inner]`: `x [x ...]` is one or more `x`, anything else may be left out.
+/// Adds `[inner]`: `x [x ...]` is one or more `x`, anything else is optional.
 fn optional(parts: &mut Vec<Part>, inner: Vec<Part>) {
     if let [Part::Many(repeated)] = inner.as_slice()
         && parts.ends_with(repeated)
@@ -202,9 +202,9 @@ fn optional(parts: &mut Vec<Part>, inner: Vec<Part>) {
     parts.push(Part::Optional(inner));
 }
 
-/// Calls of a command that its parser takes: with and without each option, with one and with two
-/// of what may repeat. Keys are `k0`, `k1` and so on. Commands that the session carries out are
-/// not parsed here, so all calls that the syntax allows are given for them.
+/// Calls of a command that its parser accepts: with and without each option, with one and with two
+/// of each repeatable part. Keys are `k0`, `k1` and so on. Commands of the session are not parsed
+/// here, so all calls that their syntax allows are returned.
 pub fn sample_calls(spec: &CommandSpec) -> Vec<ArgBuf> {
     let Ok(parts) = parse(spec.syntax) else { return Vec::new() };
     let mut shape = Shape::default();
@@ -227,12 +227,13 @@ pub fn sample_calls(spec: &CommandSpec) -> Vec<ArgBuf> {
     found.into_iter().map(ArgBuf::of).collect()
 }
 
-/// What to try for an argument whose kind the syntax does not tell.
+/// Sample values for an argument whose kind the syntax does not specify.
 const VALUES: [&str; 16] = [
     "1", "0", "2", "5", "a", "[a", "(1", "-", "+", "*", "1-1", "$", ">", "0.5", "field", "1000000",
 ];
 
-/// The call with values that the parser takes; several, where several kinds are taken.
+/// The call with values that the parser accepts; several calls if values of several kinds are
+/// accepted.
 fn fitting(spec: &CommandSpec, words: &[(String, bool)]) -> Vec<Vec<String>> {
     let Handler::Data(parse) = spec.handler else {
         return vec![words.iter().map(|w| w.0.clone()).collect()];
@@ -287,8 +288,9 @@ impl Shape {
     }
 }
 
-/// Writes one call: which alternative of each choice, which option (0: none; one more than there
-/// are: all), how many of what repeats. The flag of a word says whether it is settled.
+/// Writer of one call, with its choices: which alternative of each choice, which option (0: none;
+/// one more than their number: all), how many of each repeatable part. The flag of a word says
+/// whether it is final.
 #[derive(Default)]
 struct Writer {
     repeat: usize,

@@ -2,9 +2,9 @@
 //!
 //! Each item keeps its highest score, items are ordered by score and then bytes, and only the k
 //! best are kept. This is a join of a semilattice: puts commute with each other in every state,
-//! where overwriting an item's score would not once something has been cut off. The threshold for
-//! being kept only rises, so a put that loses against what a read looks at loses for ever, which
-//! makes the rules for puts beside reads stable.
+//! whereas overwriting an item's score would not once an item has been cut off. The threshold for
+//! being kept only rises, so a put that does not affect a read now never will, which makes the
+//! rules for puts beside reads stable.
 
 use crate::command::commands;
 use crate::zset::Order;
@@ -18,7 +18,7 @@ use std::cmp::Ordering;
 /// Scores with items; one pair is the usual number.
 pub type Pairs = SmallVec<[(f64, Blob); 1]>;
 
-/// How many items are kept where nothing was said.
+/// Default number of items to keep.
 pub const CAPACITY_DEFAULT: u64 = 10;
 
 /// Most items that can be kept.
@@ -42,14 +42,14 @@ impl Default for Value {
     }
 }
 
-/// The order follows from the scores.
+/// Compares scores only: they determine the order.
 impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
         (self.capacity, &self.scores) == (other.capacity, &other.scores)
     }
 }
 
-/// What can be done with the k best.
+/// Operations on the k best items.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// Creates an empty value that keeps this many items; answers `OK`.
@@ -58,16 +58,16 @@ pub enum Op {
     Put(Pairs),
     /// The best items, best first.
     Best {
-        /// How many at most.
+        /// Most items to answer.
         count: Option<u64>,
         /// Answers scores too.
         with_scores: bool,
     },
-    /// How many items are kept.
+    /// Number of items that are kept.
     Count,
-    /// How many items are better than an item; nil if it is not kept.
+    /// Number of items that are better than an item; nil if it is not kept.
     RankOf(Blob),
-    /// How many items are kept at most.
+    /// Most items that are kept.
     Capacity,
 }
 
@@ -76,7 +76,7 @@ fn compare(a: (f64, &Blob), b: (f64, &Blob)) -> Ordering {
 }
 
 impl Value {
-    /// Offers an item; tells whether that has an effect.
+    /// Offers an item; returns whether it has an effect.
     fn put(&mut self, score: f64, item: &Blob) -> bool {
         if !self.changes(score, item) {
             return false;
@@ -94,7 +94,7 @@ impl Value {
         true
     }
 
-    /// Whether offering an item has an effect. Once it has none, it never will.
+    /// Whether offering an item has an effect. An offer without effect stays without one for ever.
     fn changes(&self, score: f64, item: &Blob) -> bool {
         match self.scores.get(item) {
             Some(old) => score > *old,
@@ -113,7 +113,7 @@ impl Value {
         }
     }
 
-    /// Whether an offer that has an effect leaves what `read` answers as it is.
+    /// Whether an offer that has an effect leaves the answer of `read` as it is.
     fn unseen(&self, score: f64, item: &Blob, read: &Op) -> bool {
         let below = |other: (f64, &Blob)| compare((score, item), other).is_lt();
         match read {

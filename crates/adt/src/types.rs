@@ -1,4 +1,4 @@
-//! The contract of a data type, and the small values that every type shares.
+//! The contract of a data type, and the small values that every type uses.
 
 use crate::{ArgBuf, Blob, CommandSpec, Compound, ErrorReply, Reply};
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub u64);
 
-/// The bits of the counter. With one more the microseconds would end in 2112.
+/// Number of bits of the counter. With one more the microseconds would end in 2112.
 const COUNTER_BITS: u32 = 11;
 
 impl Timestamp {
@@ -28,10 +28,11 @@ impl Timestamp {
         self.0 >> COUNTER_BITS
     }
 
-    /// The timestamp as a number that clients are given: its microsecond. Many clients have no integers
-    /// but those of a float, which are exact below 2^53 ([`NUMBER_MAX`]): microseconds stay there until
-    /// the year 2255. Timestamps that share a microsecond have one number, so that the log gives
-    /// operations that need one of their own ([`crate::Waiter::reserves`]) timestamps that do not.
+    /// The timestamp as a number for clients: its microsecond. Many clients hold integers in
+    /// floats, which are exact below 2^53 ([`NUMBER_MAX`]): microseconds stay below it until the
+    /// year 2255. Timestamps that share a microsecond share a number; the log therefore gives
+    /// operations that need a number of their own ([`crate::Waiter::reserves`]) timestamps in different
+    /// microseconds.
     pub const fn number(self) -> u64 {
         self.micros()
     }
@@ -41,25 +42,25 @@ impl Timestamp {
         self.micros() + 1
     }
 
-    /// The next one.
+    /// The next timestamp.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }
 
-    /// So many microseconds later.
+    /// The timestamp `us` microseconds later.
     #[must_use]
     pub const fn later_by_us(self, us: u64) -> Self {
         Self(self.0 + (us << COUNTER_BITS))
     }
 }
 
-/// The largest integer that the store makes up: up to here a float of 64 bits, as which JavaScript, Lua and
-/// most readers of JSON hold integers, tells any two apart.
+/// Largest integer that the store generates: up to here 64-bit floats, in which JavaScript, Lua and
+/// most readers of JSON hold integers, are exact.
 pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 
-/// What an operation may know besides the state. It is chosen by the leader and travels in the
-/// log, so that every replica computes the same.
+/// Inputs of an operation besides the state. The leader chooses them and they travel in the log, so
+/// that every replica computes the same result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ctx {
     /// Wall-clock time in milliseconds since 1970.
@@ -70,11 +71,11 @@ pub struct Ctx {
     pub seed: u64,
 }
 
-/// One operation, and whether its reply is seen by the program before the transaction commits.
+/// One operation, and whether the program sees its reply before the transaction commits.
 ///
-/// A *void* access (`observed == false`) may be applied later, in commit-timestamp order: nobody
-/// has looked. See Weihl, "The impact of recovery on concurrency control" (1989): with deferred
-/// update, forward commutativity is the right condition.
+/// A *void* access (`observed == false`) may be applied later, in commit-timestamp order, because
+/// its reply has not been observed. See Weihl, "The impact of recovery on concurrency control"
+/// (1989): with deferred update, forward commutativity is the right condition.
 #[derive(Debug)]
 pub struct Access<'a, O> {
     /// The operation.
@@ -91,7 +92,7 @@ impl<O> Clone for Access<'_, O> {
 
 impl<O> Copy for Access<'_, O> {}
 
-/// What a key knows beside its value.
+/// Attributes of a key besides its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     /// Whether the key existed before the operation. An operation on a present key that sets this
@@ -99,41 +100,41 @@ pub struct Meta {
     pub present: bool,
     /// When the key ceases to exist, in milliseconds since 1970.
     pub expire_at_ms: Option<u64>,
-    /// The operation has left the value and the key as they were: nobody who watches the key need
-    /// hear of it. A value that is written once more counts as changed, as in Redis.
+    /// Whether the operation left the value and the key as they were, so that watchers of the key
+    /// need no notification. Writing the same value again counts as a change, as in Redis.
     pub untouched: bool,
 }
 
-/// What an operation does when the key holds a value of another type.
+/// Behaviour of an operation if the key holds a value of another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherType {
     /// Answers `WRONGTYPE` and changes nothing.
     Refuse,
     /// Replaces the value (`SET`).
     Replace,
-    /// Answers as if the key were there and changes nothing (`SET NX`, `SETNX`).
+    /// Answers as if the key existed and changes nothing (`SET NX`, `SETNX`).
     Skip,
 }
 
-/// What can come of an operation on a lock.
+/// Outcome of an operation on a lock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CameOf {
-    /// It was granted.
+    /// The lock was granted.
     Granted,
-    /// It was not, and nobody waits for it.
+    /// The lock was not granted, and the request does not wait.
     Refused,
-    /// Whoever held it has let it go, after so long.
+    /// The holder has released the lock after this time.
     Ended {
         /// In microseconds.
         held_us: u64,
     },
-    /// Somebody thought that it was held, and it was not any more.
+    /// The client believed that it held the lock, but its grant had ended.
     Gone,
 }
 
-/// A data type: its state, its operations and what commutes.
+/// A data type: its state, its operations and their commutativity.
 ///
-/// One file implements it, `record.rs` registers it, and nothing else knows that it exists. An
+/// One file implements it, `record.rs` registers it, and no other code knows that it exists. An
 /// implementation is a pure value: it never sees its key, its shard, a clock or a lock. The
 /// contract is kept narrow enough to be offered to sandboxed guests one day: values and words in,
 /// replies out.
@@ -141,7 +142,7 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
     /// The operations.
     type Op: Clone + fmt::Debug + PartialEq;
 
-    /// Name as `TYPE` tells it.
+    /// Name in the reply of `TYPE`.
     const NAME: &'static str;
 
     /// The commands of this type.
@@ -161,12 +162,12 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
     /// Answers a read; `&Default::default()` stands for an absent key.
     fn query(&self, op: &Self::Op, ctx: &Ctx) -> Reply;
 
-    /// Carries out a write and answers it. An error changes nothing. `meta` is what the key knows
-    /// beside the value; most operations leave it alone.
+    /// Carries out a write and answers it. An error changes nothing. `meta` holds the attributes of
+    /// the key besides the value; most operations leave it alone.
     fn apply(&mut self, op: &Self::Op, ctx: &Ctx, meta: &mut Meta) -> Reply;
 
-    /// Whether `op` can be without effect, on a key that is there or absent, in a way that is worth
-    /// looking for: [`DataType::idle`] is asked for these only.
+    /// Whether `op` can be without effect, on a present or an absent key, in a way that is worth
+    /// checking: [`DataType::idle`] is called for such operations only.
     fn may_be_idle(_op: &Self::Op) -> bool {
         false
     }
@@ -177,18 +178,18 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
         None
     }
 
-    /// What happens when the key holds a value of another type.
+    /// Behaviour of `op` if the key holds a value of another type.
     fn on_other_type(_op: &Self::Op) -> OtherType {
         OtherType::Refuse
     }
 
-    /// Whether a write neither removes anything (so the key cannot cease to exist by it) nor
-    /// touches the key's expiry. `false` is always safe.
+    /// Whether a write neither removes anything (so it cannot end the key) nor touches the key's
+    /// expiry. `false` is always safe.
     fn preserves_key(op: &Self::Op) -> bool;
 
-    /// Whether `a` and `b` commute in this state and in every state that other holders who were
-    /// granted by the same rule can bring about (*stable* for any number of holders): the same
-    /// final state and, for observed accesses, the same replies in both orders.
+    /// Whether `a` and `b` commute in this state and in every state that other holders granted by
+    /// the same rule can bring about (*stable* for any number of holders): the same final state
+    /// and, for observed accesses, the same replies in both orders.
     ///
     /// Symmetric. `false` is always safe.
     fn commutes(&self, a: Access<'_, Self::Op>, b: Access<'_, Self::Op>) -> bool;
@@ -200,12 +201,13 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
     /// For each mode, the set of modes (bit i for mode i) that commute with it in every state.
     const SHARED: [u8; 8];
 
-    /// Names of the modes, for people (metrics, `COMMAND DOCS`).
+    /// Names of the modes, for display (metrics, `COMMAND DOCS`).
     const MODES: &'static [&'static str];
 
-    /// A write that leaves the store a choice, as a read that chooses and the writes that follow
-    /// from it. An interactive transaction goes this way: its client is told what was chosen before
-    /// the commit, which must not choose again. `None` for a write whose effect the state decides.
+    /// Two-step form of a write that leaves the store a choice: a read that chooses and the writes
+    /// that follow from it. An interactive transaction uses this form: its client learns the choice
+    /// before the commit, which must not choose again. `None` for a write whose effect the state
+    /// decides.
     fn chosen_first(_key: &Blob, _op: &Self::Op) -> Option<Compound> {
         None
     }
@@ -221,12 +223,12 @@ pub trait DataType: Clone + fmt::Debug + PartialEq + Default {
     /// Writes the state, for snapshots and for moving a value between keys.
     fn save(&self, sink: &mut dyn ValueSink);
 
-    /// Reads what [`DataType::save`] wrote. The input is hostile: lengths are checked before
-    /// anything is allocated, and whatever is wrong is [`Corrupt`].
+    /// Reads the output of [`DataType::save`]. The input is hostile: lengths are checked before
+    /// anything is allocated, and every fault is [`Corrupt`].
     fn load(source: &mut dyn ValueSource) -> Result<Self, Corrupt>;
 }
 
-/// Takes the parts of a value one after another.
+/// Receiver of the parts of a value, one after another.
 pub trait ValueSink {
     /// A byte string.
     fn bytes(&mut self, bytes: &[u8]);
@@ -234,13 +236,13 @@ pub trait ValueSink {
     fn number(&mut self, number: u64);
 }
 
-/// Gives back the parts that a [`ValueSink`] took.
+/// Source of the parts that a [`ValueSink`] received.
 pub trait ValueSource {
     /// The next part, which must be a byte string.
     fn bytes(&mut self) -> Result<&[u8], Corrupt>;
     /// The next part, which must be a number.
     fn number(&mut self) -> Result<u64, Corrupt>;
-    /// How many more parts there can be at most: a bound for counts before allocating.
+    /// Most parts that can follow: a bound for counts before allocating.
     fn remaining(&self) -> usize;
 }
 

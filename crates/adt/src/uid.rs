@@ -1,10 +1,11 @@
 //! UID: identifiers that are unique for ever and promise no order.
 //!
-//! Redis' `INCR` as a source of identifiers tells every caller its place among all others, so that
-//! all of them wait for each other. An identifier that is merely new comes from the commit
-//! timestamp, which no other transaction has: the answer does not depend on the state, and any
-//! number of transactions draw identifiers from one key at the same time. The state is how many
-//! were issued, and the place within the last timestamp, for transactions that draw repeatedly.
+//! Redis' `INCR` as a source of identifiers reveals to every caller its place among all others, so
+//! that callers have to wait for each other. An identifier that only needs to be new comes from the
+//! commit timestamp, which no other transaction has: the answer does not depend on the state, and
+//! any number of transactions draw identifiers from one key at the same time. The state is the
+//! number of issued identifiers, and the place within the last timestamp, for transactions that
+//! draw repeatedly.
 
 use crate::command::commands;
 use crate::{
@@ -16,26 +17,26 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Value {
     issued: u64,
-    /// The highest timestamp that identifiers were drawn at, and how many were drawn at it.
+    /// Highest timestamp at which identifiers were drawn, and their number at that timestamp.
     last: (Timestamp, u64),
 }
 
-/// What can be done with a source of identifiers.
+/// Operations on a source of identifiers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// Issues one identifier, or an array of them.
     Next(Option<u64>),
-    /// How many identifiers were issued.
+    /// Number of issued identifiers.
     Issued,
 }
 
 /// Most identifiers that one operation issues.
 pub const COUNT_MAX: u64 = 10_000;
 
-/// The base-32 digits of Crockford, which leave out letters that look like others.
+/// The base-32 digits of Crockford, which leave out letters that resemble others.
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// The identifier in place `index` of those drawn at a timestamp: 13 digits, then the place.
+/// The identifier at place `index` of those drawn at a timestamp: 13 digits, then the place.
 fn identifier(ts: Timestamp, index: u64) -> Blob {
     let digits = (0..13).rev().map(|i| char::from(DIGITS[(ts.0 >> (5 * i)) as usize & 31]));
     Blob::from(format!("{}-{index}", digits.collect::<String>()))

@@ -1,8 +1,8 @@
-//! What is asked of all keys of a shard at once, or done to all of them, inside of a transaction:
-//! `FLUSHALL`, `DBSIZE`, `KEYS`, `RANDOMKEY` and `SCAN` between `MULTI` and `EXEC`.
+//! Operations on all keys of a shard at once, inside of a transaction: `FLUSHALL`, `DBSIZE`,
+//! `KEYS`, `RANDOMKEY` and `SCAN` between `MULTI` and `EXEC`.
 //!
-//! Such an operation stands beside those on keys, in their order. It has a key as they have, any one of
-//! the shard that it is for, which says where it goes. The shard carries it out, which has all records.
+//! Such an operation stands among those on keys, in their order. Its key, any one of the target
+//! shard, serves for routing only. The shard carries it out, because it has all records.
 
 use crate::command::commands;
 use crate::key::KeyOp;
@@ -16,11 +16,11 @@ pub enum Whole {
     Flush,
     /// Counts them.
     Count,
-    /// Those that match a pattern.
+    /// Names of the keys that match a pattern.
     Names(Blob),
     /// Any one of them, or nil.
     Any,
-    /// One step of an iteration, over those of one type if a type is named.
+    /// One step of an iteration, over the keys of one type if a type is named.
     Page(ScanArgs, Option<Blob>),
 }
 

@@ -1,11 +1,11 @@
 //! Every data command, driven through edge values in every argument position.
 //!
-//! The calls are generated from the command table, so a new command is covered at once. What is
-//! checked for each call: the parser and the operations do not panic (with overflow checks on), an
-//! error changes nothing, reads change nothing, no undeclared key is touched, and every operation,
-//! those of compound commands included, reads back from the words that the log and other machines
-//! get. Redis and Valkey had advisories for each of
-//! these: CVE-2022-35977, 2023-22458, 2023-25155, 2023-28425, 2023-28856.
+//! The calls are generated from the command table, so a new command is covered at once. Checks for
+//! each call: the parser and the operations do not panic (with overflow checks on), an error
+//! changes nothing, reads change nothing, no undeclared key is touched, and every operation, those
+//! of compound commands included, reads back from the words that the log and other machines get.
+//! Redis and Valkey had advisories for each of these: CVE-2022-35977, 2023-22458, 2023-25155,
+//! 2023-28425, 2023-28856.
 
 use adt::{
     ArgBuf, Attempt, Blob, Command, CommandSpec, Compound, Ctx, Flags, Handler, Op, Record, Reply,
@@ -35,7 +35,7 @@ const EDGES: [&str; 18] = [
     "(1",
     "*",
 ];
-/// Calls per command and number of words; where there are more combinations, as many random ones.
+/// Calls per command and number of words; beyond that, this many random combinations are tried.
 const COMBINATIONS_MAX: usize = 600;
 
 /// The commit timestamp of all calls: in 2126.
@@ -54,7 +54,7 @@ fn parse(spec: &CommandSpec, words: &ArgBuf) -> Option<Command> {
     parse(&words.args()).ok()
 }
 
-/// Applies one operation and checks it; what is wrong is added to `wrong`.
+/// Applies one operation and checks it; failures are added to `wrong`.
 fn apply(store: &mut Store, key: &Blob, op: &Op, wrong: &mut Vec<String>) -> Reply {
     let slot = store.entry(key.clone()).or_default();
     let before = slot.clone();
@@ -167,7 +167,7 @@ fn states() -> Vec<Record> {
     plain.iter().cloned().chain(plain.iter().map(expiring)).collect()
 }
 
-/// Carries out a call on every state, and tells what went wrong.
+/// Carries out a call on every state, and returns the failures.
 fn check_states(spec: &CommandSpec, words: &ArgBuf, states: &[Record]) -> Vec<String> {
     let mut wrong = Vec::new();
     let Some(command) = parse(spec, words) else { return wrong };
@@ -175,7 +175,7 @@ fn check_states(spec: &CommandSpec, words: &ArgBuf, states: &[Record]) -> Vec<St
         let before = store_of(spec, words, state);
         let mut store = before.clone();
         let reply = run(&mut store, &command, &mut wrong);
-        // What a command on several keys does when one of them fails is the coordinator's matter.
+        // Partial failure of a command on several keys is the coordinator's concern.
         let alone = !matches!(command, Command::Multi { .. });
         if reply.is_error() && alone && store != before {
             wrong.push(format!("answers {reply:?} and changes {before:?} to {store:?}"));
@@ -263,7 +263,7 @@ fn edge_values_everywhere() {
     report(&failures);
 }
 
-/// The same key, field or member more than once: `mset k v k v`, `sadd k m m`, `smove k k m`.
+/// Repeated keys, fields and members: `mset k v k v`, `sadd k m m`, `smove k k m`.
 #[test]
 fn duplicate_keys_fields_and_members() {
     let states = states();
@@ -291,7 +291,7 @@ fn duplicate_keys_fields_and_members() {
     report(&failures);
 }
 
-/// Words that are not text, long ones, and what elsewhere is the word of an option.
+/// Words that are not text, long ones, and words that are options elsewhere.
 #[test]
 fn binary_and_long_words() {
     let states = states();
@@ -337,7 +337,7 @@ fn largest(reply: &Reply) -> u64 {
     }
 }
 
-/// What a client that holds integers as floats is told is what was meant, for a century.
+/// Integers in replies survive in clients that hold integers as floats, for a century.
 #[test]
 fn integers_of_all_commands_fit_into_floats_in_a_century() {
     let states = states();
@@ -359,8 +359,8 @@ fn integers_of_all_commands_fit_into_floats_in_a_century() {
     assert!(["lock.try", "election.campaign"].iter().all(|name| made_up.contains(name)));
 }
 
-/// The generated tables are not empty: every type has a state, but for barriers, of which nothing is
-/// stored, and every command a sample call.
+/// Checks that the generated tables are not empty: every type has a state, except barriers, which
+/// store nothing, and every command has a sample call.
 #[test]
 fn every_type_and_command_is_covered() {
     let made = states();

@@ -1,9 +1,10 @@
 //! Bag: a summary of numbers (count, sum, mean, minimum, maximum, variance), not the numbers.
 //!
 //! Numbers are decimal fractions with up to nine digits after the point, and sums of them and of
-//! their squares are exact. So the order of additions never shows and adds always commute, which
-//! floating-point sums would not. An add and a read of the minimum or maximum commute if the
-//! number is already covered: that stays so, because nothing is ever removed.
+//! their squares are exact. The order of additions is therefore never visible and adds always
+//! commute, which floating-point sums would not. An add and a read of the minimum or maximum
+//! commute if the number already lies between both; this stays true, because nothing is ever
+//! removed.
 
 mod wide;
 
@@ -41,22 +42,22 @@ pub struct Value {
     ends: Option<(Units, Units)>,
 }
 
-/// What can be done with a bag.
+/// Operations on a bag.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// Adds numbers; answers `OK`.
     Add(Numbers),
     /// How many numbers were added.
     Count,
-    /// Their exact sum.
+    /// Exact sum of the numbers.
     Sum,
-    /// Their mean, nil if there is none.
+    /// Mean of the numbers, nil if there are none.
     Mean,
-    /// The smallest number, nil if there is none.
+    /// Smallest number, nil if there are none.
     Min,
-    /// The largest number, nil if there is none.
+    /// Largest number, nil if there are none.
     Max,
-    /// All of these, and the variance.
+    /// Count, sum, mean, minimum, maximum and variance.
     Stats,
 }
 
@@ -105,7 +106,8 @@ fn decimal(units: Units) -> Reply {
 
 impl Value {
     fn add(&mut self, number: Units) {
-        // Wrapping is associative, should there ever be more numbers than the sum is made for.
+        // Wrapping is associative; it matters only beyond the number of adds for which the sum is
+        // exact.
         self.count = self.count.wrapping_add(1);
         self.sum = self.sum.wrapping_add(number);
         self.squares = self.squares.plus(Wide::square(number.unsigned_abs()));
@@ -113,8 +115,8 @@ impl Value {
         self.ends = Some((min.min(number), max.max(number)));
     }
 
-    /// The mean in units. Whole units and the rest are divided apart, so that adding the mean
-    /// itself does not move the result by a rounding.
+    /// The mean in units. Whole units and the remainder are divided separately, so that adding the
+    /// mean itself does not move the result by a rounding.
     fn mean(&self) -> Option<f64> {
         let count = Units::from(self.count);
         let whole = self.sum.checked_div_euclid(count)?;

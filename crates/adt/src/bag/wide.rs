@@ -20,7 +20,7 @@ impl Wide {
         Self(limbs)
     }
 
-    /// 2^64 times the number. What does not fit is lost.
+    /// 2^64 times the number. Overflow is lost.
     fn shifted(self) -> Self {
         let mut limbs = [0; Self::LIMBS];
         limbs[1..].copy_from_slice(&self.0[..Self::LIMBS - 1]);

@@ -1,4 +1,4 @@
-//! The commands of hashes: their words to operations and back.
+//! Commands of hashes: parsing of their words into operations, and encoding.
 
 use super::{Fields, Op, Pairs};
 use crate::collections::Map;
@@ -15,8 +15,8 @@ fn fields(args: &Args<'_>) -> Fields {
     args.iter_from(2).map(Blob::new).collect()
 }
 
-/// Fields and values from word 2 on. Of a field that is named twice the last value counts; that
-/// is also what `HSET` answers in Redis, where only the first occurrence can be new.
+/// Fields and values from word 2 on. Of a repeated field the last value counts; Redis' `HSET`
+/// answers accordingly, since only the first occurrence can be new.
 fn pairs(args: &Args<'_>, command: &str) -> Result<Pairs, ErrorReply> {
     if args.len() % 2 == 1 {
         let text = format!("wrong number of arguments for '{command}' command");

@@ -1,6 +1,6 @@
-//! What Redis and Valkey have, and what Claret has of it: one table, `commands.txt`.
+//! Table of the commands of Redis and Valkey, with Claret's support for each: `commands.txt`.
 //!
-//! The server answers from it, so that a program that wants something absent is told so instead
+//! The server answers from it, so that a program that needs an absent command gets a reason instead
 //! of "unknown command"; the user's guide shows it; tests compare it with the command table.
 
 use crate::{Args, ErrorReply};
@@ -8,25 +8,25 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 const TABLE: &str = include_str!("commands.txt");
-/// Longest name, in bytes. A longer word of a client is none.
+/// Longest name, in bytes. A longer word cannot be a command's name.
 const NAME_BYTES_MAX: usize = 32;
 const WHERE: &str = "docs/guide/differences.md";
 
-/// What Claret has of a command.
+/// Claret's support for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// It does what it does in Redis.
+    /// Supported as in Redis.
     Yes,
-    /// It is there; the words say what differs or is missing.
+    /// Supported in part; the text names the difference.
     Partly(&'static str),
-    /// It is to come; the words say with what.
+    /// Planned; the text names the feature that it belongs to.
     Planned(&'static str),
-    /// It is absent; the words say why, or what to use instead.
+    /// Absent; the text gives the reason or an alternative.
     No(&'static str),
 }
 
 impl Standing {
-    /// Whether the command is there.
+    /// Whether the command is supported at least in part.
     pub fn is_built(self) -> bool {
         matches!(self, Self::Yes | Self::Partly(_))
     }
@@ -35,18 +35,18 @@ impl Standing {
 /// One command, or sub-command, of Redis or Valkey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Its name in lower case; a sub-command's is `container|name`.
+    /// Name in lower case; for a sub-command `container|name`.
     pub name: &'static str,
-    /// What it is about: a heading.
+    /// Heading of the command's group.
     pub group: &'static str,
-    /// The version that it came with, `8.4` of Redis or `V9.0` of Valkey, if that is after 7.2.
+    /// Version that introduced it, `8.4` of Redis or `V9.0` of Valkey, if that is after 7.2.
     pub since: Option<&'static str>,
-    /// What Claret has of it.
+    /// Claret's support for it.
     pub standing: Standing,
 }
 
 impl Known {
-    /// What is said where it is asked for and is not there.
+    /// Text of the error for a call of the absent command.
     pub fn absence(&self) -> String {
         format!("'{}' is not built in Claret: see {WHERE}", shown(self.name))
     }
@@ -62,14 +62,14 @@ pub fn all() -> &'static [Known] {
     &table().rows
 }
 
-/// What is known of a name, in lower case.
+/// Row of a name in lower case.
 pub fn lookup(name: &str) -> Option<&'static Known> {
     let table = table();
     table.positions.get(name).map(|&i| &table.rows[i])
 }
 
-/// The error for a call of something that Redis or Valkey has and Claret has not: a command, or
-/// a sub-command of one that is there.
+/// The error for a call of a command that Redis or Valkey has and Claret lacks, or of an absent
+/// sub-command of a supported one.
 pub fn not_built(args: &Args<'_>) -> Option<ErrorReply> {
     let word = |i| {
         let word = args.get(i).filter(|word| word.len() <= NAME_BYTES_MAX)?;
@@ -81,12 +81,12 @@ pub fn not_built(args: &Args<'_>) -> Option<ErrorReply> {
     (!known.standing.is_built()).then(|| ErrorReply::err(known.absence()))
 }
 
-/// A name as it is typed.
+/// A name in the form in which users type it.
 pub fn shown(name: &str) -> String {
     name.to_uppercase().replace('|', " ")
 }
 
-/// The table is built once, when it is first asked for.
+/// The table, built at the first use.
 fn table() -> &'static Table {
     static BUILT: OnceLock<Table> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -96,7 +96,7 @@ fn table() -> &'static Table {
     })
 }
 
-/// Reads the table, which is a part of the program: what does not read is a broken invariant.
+/// Parses the table. It is part of the program, so a row that does not parse is a broken invariant.
 fn read(text: &'static str) -> Vec<Known> {
     let mut rows = Vec::new();
     let mut group = "";
@@ -122,7 +122,7 @@ fn read(text: &'static str) -> Vec<Known> {
     rows
 }
 
-/// The entries of the table, each with the indented lines that belong to it.
+/// Entries of the table, each with its indented continuation lines.
 fn entries(text: &'static str) -> Vec<&'static str> {
     let mut entries = Vec::new();
     let mut begin = None;
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use crate::ArgBuf;
 
-    fn told(line: &str) -> Option<String> {
+    fn absence_of(line: &str) -> Option<String> {
         not_built(&ArgBuf::of(line.split(' ')).args()).map(|error| error.to_string())
     }
 
@@ -173,17 +173,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_told_by_its_name() {
+    fn an_absent_command_is_reported_by_its_name() {
         let built = |name: &str| {
             Some(format!("ERR '{name}' is not built in Claret: see docs/guide/differences.md"))
         };
-        assert_eq!(told("xadd s * a b"), built("XADD"));
-        assert_eq!(told("EVAL x 0"), built("EVAL"));
-        assert_eq!(told("client tracking on"), built("CLIENT TRACKING"));
-        assert_eq!(told("Object freq k"), built("OBJECT FREQ"));
-        assert_eq!(told("FUNCTION nosuch"), built("FUNCTION"));
+        assert_eq!(absence_of("xadd s * a b"), built("XADD"));
+        assert_eq!(absence_of("EVAL x 0"), built("EVAL"));
+        assert_eq!(absence_of("client tracking on"), built("CLIENT TRACKING"));
+        assert_eq!(absence_of("Object freq k"), built("OBJECT FREQ"));
+        assert_eq!(absence_of("FUNCTION nosuch"), built("FUNCTION"));
         for other in ["get a", "nosuch", "client id", "client nosuch", "client", "txn begin"] {
-            assert_eq!(told(other), None, "{other}");
+            assert_eq!(absence_of(other), None, "{other}");
         }
     }
 

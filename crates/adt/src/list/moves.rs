@@ -1,5 +1,5 @@
-//! Commands on several lists: moves from one to another, pops from the first that has something,
-//! and the forms that wait.
+//! Commands on several lists: moves from one to another, pops from the first non-empty list, and
+//! the blocking forms.
 
 use super::{Elements, End, Op};
 use crate::{
@@ -21,7 +21,7 @@ fn move_element(source: Blob, from: End, target: Blob, to: End) -> Compound {
     let at = if from == End::Left { 0 } else { -1 };
     let reads = vec![
         (source.clone(), AnyOp::List(Op::At(at))),
-        // Only to learn whether the target is a list.
+        // Reads only whether the target is a list.
         (target.clone(), AnyOp::List(Op::Len)),
     ];
     let plan = move |replies: &[Reply]| {
@@ -63,7 +63,7 @@ pub(super) fn parse_rpoplpush(args: &Args<'_>) -> Result<Command, ErrorReply> {
 
 fn waiting_move(source: Blob, compound: Compound, timeout_ms: u64) -> Command {
     let attempts = vec![(source, Attempt::Move(compound))];
-    // Redis has a null array when the time is over, although it answers an element otherwise.
+    // Redis answers a null array after the time-out, although it answers an element otherwise.
     let (on_timeout, on_nothing) = (Reply::NilArray, Reply::Nil);
     Command::Blocking(Blocking { attempts, timeout_ms, on_timeout, on_nothing })
 }
@@ -78,7 +78,7 @@ pub(super) fn parse_blocking_rpoplpush(args: &Args<'_>) -> Result<Command, Error
     Ok(waiting_move(args.blob(1)?, rpoplpush(args)?, timeout_ms))
 }
 
-/// The key in front of what was popped from it; nothing and errors as they are.
+/// Pairs the popped elements with their key; leaves nil and errors as they are.
 fn named(key: &Blob, reply: Reply) -> Reply {
     match reply {
         Reply::Bulk(_) | Reply::Array(_) => Reply::Array(vec![Reply::Bulk(key.clone()), reply]),

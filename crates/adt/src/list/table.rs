@@ -1,4 +1,4 @@
-//! The commands of lists: their words to operations and back.
+//! Commands of lists: parsing of their words into operations, and encoding.
 
 use super::{Elements, End, Find, Op, moves};
 use crate::command::commands;

@@ -1,8 +1,9 @@
 //! Elections: a lock whose holder has a value.
 //!
-//! Whoever campaigns waits in turn for the lock, and holds it alone: it leads. What it proclaims has a
-//! *version*, that of the campaign being its token. Versions of a key grow with every leader and every
-//! value, so that whoever has seen one can wait for the next; nought is that nobody leads.
+//! A candidate waits in turn for the lock, holds it alone, and then leads. Its value has a
+//! *version*, which is the token at first. Versions of a key grow with every leader and every
+//! value, so that a client that has seen one can wait for the next; version 0 means that there is
+//! no leader.
 
 use super::{Holder, Share, Value, token_reply};
 use crate::{Blob, Corrupt, Ctx, Reply, ValueSink, ValueSource};
@@ -10,10 +11,10 @@ use crate::{Blob, Corrupt, Ctx, Reply, ValueSink, ValueSource};
 /// Longest value of a leader, in bytes.
 pub const LEADER_VALUE_BYTES_MAX: usize = 4096;
 
-/// What stands behind the holders in a saved lock: something that a leader has proclaimed.
+/// Tag behind the holders of a saved lock: value and version of a leader.
 pub(super) const PROCLAIMED: u64 = 1;
 
-/// What a leader has to say.
+/// Value of a leader, with its version.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Proclaimed {
     pub value: Blob,
@@ -21,7 +22,7 @@ pub(super) struct Proclaimed {
 }
 
 impl Holder {
-    /// The largest number that it was given.
+    /// Largest number issued to the holder: its version, or its token.
     pub(super) fn newest(&self) -> u64 {
         self.proclaimed.as_ref().map_or(self.token, |proclaimed| proclaimed.version)
     }
@@ -39,8 +40,8 @@ impl Value {
         token_reply(version)
     }
 
-    /// Who leads: token, owner, value, milliseconds left, version.
-    fn told(&self, now_ms: u64) -> Option<(u64, Reply)> {
+    /// Version and row of the leader: token, owner, value, milliseconds left, version.
+    fn leader_row(&self, now_ms: u64) -> Option<(u64, Reply)> {
         let mut live = self.holders.iter().filter(|holder| holder.until_ms > now_ms);
         let (holder, proclaimed) =
             live.find_map(|holder| Some((holder, holder.proclaimed.as_ref()?)))?;
@@ -55,15 +56,15 @@ impl Value {
     }
 
     pub(super) fn leader(&self, now_ms: u64) -> Reply {
-        self.told(now_ms).map_or(Reply::Nil, |(_, row)| row)
+        self.leader_row(now_ms).map_or(Reply::Nil, |(_, row)| row)
     }
 
     pub(super) fn observe(&self, seen: u64, now_ms: u64) -> Reply {
-        let nobody = || {
+        let vacant = || {
             let row = [Reply::Nil, Reply::Nil, Reply::Nil, Reply::Int(0), Reply::Int(0)];
             (0, Reply::Array(row.into()))
         };
-        let (version, row) = self.told(now_ms).unwrap_or_else(nobody);
+        let (version, row) = self.leader_row(now_ms).unwrap_or_else(vacant);
         if version == seen { Reply::Nil } else { row }
     }
 

@@ -1,17 +1,18 @@
-//! Who has a lock next, before it is released.
+//! Successors: the next holders of a lock, known before its release.
 //!
-//! Those who wait and say `NEXT` can be *named* while another one who has said so holds the lock alone. Each
-//! has a token from then on, the naming's, which it is told when the lock is its own. They are the next
-//! holders in the order of their names whatever happens to those before: by release, or by the end of
-//! the lease; their own leases begin then.
+//! Waiters that asked with `NEXT` can be *named* while another such client holds the lock alone.
+//! Each has a token from then on, that of the naming, which is delivered when it becomes the
+//! holder. Successors become holders in the order of their naming, however the holders before them
+//! end: by release, or by the end of the lease; their own leases begin then.
 //!
-//! A successor's token is told by nobody but somebody who has seen the releases of all before it. So that
-//! token is the proof of these, if it appears before they do: whoever renews or releases with it puts all
-//! before it out. No command shows it earlier; and since questions would have to put somebody out as well,
-//! `LOCK.HELD` tells nothing about such a lock: what it guards is guarded by `FENCE`.
+//! Only a client that has seen the releases of all holders before a successor delivers the
+//! successor's token to it. A request with that token, if it arrives before those releases, is
+//! therefore proof of them: a renewal or a release with it removes all holders before it. No
+//! command shows the token earlier; and since a question would have to remove holders as well,
+//! `LOCK.HELD` does not answer for such a lock: `FENCE` guards the resource.
 //!
-//! A *ticket* is what one who wants the lock is known by, however often it asks: whoever has one, and is
-//! the holder, is granted the lock again with the token that it has.
+//! A *ticket* identifies a request for a lock across retries: a request whose ticket is that of the
+//! holder is granted the lock again with the token that the holder has.
 
 use super::{Grant, Holder, LEASE_MS_MAX, OWNER_BYTES_MAX, Share, Value};
 use crate::{Blob, Corrupt, Ctx, ErrorReply, Reply, ValueSink, ValueSource};
@@ -19,15 +20,16 @@ use std::borrow::Cow;
 
 /// Longest ticket, in bytes.
 pub const TICKET_BYTES_MAX: usize = 128;
-/// Most successors of one lock. A lock changes hands so often at most while one write goes to the log.
+/// Most successors of one lock: the number of times that a lock can change hands during one log
+/// write.
 pub const SUCCESSORS_MAX: usize = 16;
 
-/// What stands behind the holders in a saved lock: the ticket of one of them.
+/// Tag behind the holders of a saved lock: ticket of a holder.
 pub(super) const TICKET: u64 = 2;
-/// The same: one of those who are next.
+/// Tag behind the holders of a saved lock: a successor.
 pub(super) const SUCCESSOR: u64 = 3;
 
-/// Somebody who has the lock in turn.
+/// A client that will hold the lock next.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Successor {
     pub token: u64,
@@ -36,16 +38,17 @@ pub(super) struct Successor {
     pub ticket: Blob,
 }
 
-/// The answer to whoever asks whether it holds a lock that is passed on before the release is durable.
-pub(super) fn not_told() -> Reply {
+/// The answer to a question whether a lock is held that may be passed on before its release is
+/// durable.
+pub(super) fn hidden() -> Reply {
     let text = "a lock that is taken with NEXT does not tell whether it is held: guard what it \
                 protects by FENCE, or renew it";
     ErrorReply::err(text).into()
 }
 
 impl Value {
-    /// If the time of whoever holds the lock is over, a successor has it, from that moment on; at once if
-    /// nobody holds it.
+    /// Makes the next successor the holder if the holder's lease has ended, from the end of that
+    /// lease on; at once if there is no holder.
     pub(super) fn turn_over(&mut self, now_ms: u64) {
         while !self.successors.is_empty() && self.live(now_ms) == 0 {
             let last_ms = self.holders.iter().map(|holder| holder.until_ms).max();
@@ -55,7 +58,7 @@ impl Value {
         }
     }
 
-    /// The state as it is when time has passed and nothing has happened.
+    /// The state at a later time without any operation in between.
     pub(super) fn at(&self, now_ms: u64) -> Cow<'_, Self> {
         if self.successors.is_empty() || self.live(now_ms) > 0 {
             return Cow::Borrowed(self);
@@ -65,14 +68,15 @@ impl Value {
         Cow::Owned(now)
     }
 
-    /// The token of whoever asks, if it holds the lock already: it was a successor, or asks again.
+    /// Token of the requesting client, if it already holds the lock: as a former successor, or by a
+    /// retry.
     pub(super) fn claimed(&self, grant: &Grant, now_ms: u64) -> Option<u64> {
         let ticket = grant.ticket.as_ref().filter(|ticket| !ticket.is_empty())?;
         let mut live = self.holders.iter().filter(|holder| holder.until_ms > now_ms);
         live.find(|holder| holder.ticket.as_ref() == Some(ticket)).map(|holder| holder.token)
     }
 
-    /// The same; its lease begins now.
+    /// Returns [`Value::claimed`] and restarts the lease of that holder.
     pub(super) fn claim(&mut self, grant: &Grant, now_ms: u64) -> Option<u64> {
         let token = self.claimed(grant, now_ms)?;
         let holder = self.holders.iter_mut().find(|holder| holder.token == token)?;
@@ -80,7 +84,7 @@ impl Value {
         Some(token)
     }
 
-    /// Whether whoever asks for this can be named now.
+    /// Whether the requesting client can be named now.
     pub(super) fn can_name(&self, grant: &Grant, now_ms: u64) -> bool {
         let Some(ticket) = grant.ticket.as_ref().filter(|ticket| !ticket.is_empty()) else {
             return false;
@@ -108,14 +112,14 @@ impl Value {
         can
     }
 
-    /// Whoever has a ticket was named by a leader that is gone, and relies on nothing any more.
+    /// Removes a successor that a former leader has named and on which no client relies any more.
     pub(super) fn forget(&mut self, ticket: &Blob) -> bool {
         let before = self.successors.len();
         self.successors.retain(|successor| successor.ticket != *ticket);
         self.successors.len() < before
     }
 
-    /// Whoever has a ticket has left before it was told that the lock is its own.
+    /// Removes a successor or holder that left before it learned of its grant.
     pub(super) fn unname(&mut self, ticket: &Blob, now_ms: u64) -> bool {
         let named = self.successors.iter().position(|successor| successor.ticket == *ticket);
         if let Some(at) = named {
@@ -138,7 +142,8 @@ impl Value {
         self.place_of(token).is_some()
     }
 
-    /// If it is a successor's token: all before it have released the lock, and are out.
+    /// Accepts a successor's token as proof that all holders before it have released the lock, and
+    /// removes them.
     pub(super) fn prove(&mut self, token: u64, now_ms: u64) {
         if let Some(at) = self.place_of(token) {
             self.successors.drain(..at);
@@ -147,7 +152,8 @@ impl Value {
         }
     }
 
-    /// The same, by a release; tells whether it was a successor's.
+    /// Releases a successor's token and removes all holders before it; returns whether it was a
+    /// successor's.
     pub(super) fn release_successor(&mut self, token: u64, now_ms: u64) -> bool {
         let Some(at) = self.place_of(token) else { return false };
         self.successors.drain(..=at);
@@ -202,7 +208,7 @@ fn load_ticket(source: &mut dyn ValueSource) -> Result<Blob, Corrupt> {
 }
 
 impl Successor {
-    /// It holds the lock from now on.
+    /// Turns the successor into a holder whose lease begins at `since_ms`.
     fn holds(self, since_ms: u64) -> Holder {
         let Self { token, lease_ms, owner, ticket } = self;
         let (share, until_ms) = (Share::Alone, since_ms + lease_ms);

@@ -1,4 +1,4 @@
-//! The commands of locks, and how their words become operations.
+//! Commands of locks: parsing of their words into operations, and encoding.
 
 use super::{
     Grant, HOLDERS_MAX, LEADER_VALUE_BYTES_MAX, LEASE_MS, LEASE_MS_MAX, NEAR_LEASE_MS_MAX,
@@ -17,54 +17,54 @@ const READS: Flags = Flags::READ.and(Flags::FAST).and(Flags::COORDINATION);
 
 pub(super) const COMMANDS: &[CommandSpec] = commands! { "lock";
     ("lock.acquire", -2, TAKES.and(Flags::BLOCKING), Keys::ONE,
-        "Takes a lock, waits in turn until it is free, and returns its fencing token, or the first one.",
-        SYNTAX, "O(1); O(n) in those who hold it with others") =>
+        "Takes a lock, waiting in turn until it is free, and returns its fencing token, or its first one.",
+        SYNTAX, "O(1); O(n) in the holders that share it") =>
         parse_acquire;
     ("lock.try", -2, TAKES, Keys::ONE,
         "Takes a lock if it is free, and returns its fencing token, or nil.",
-        TRY_SYNTAX, "O(1); O(n) in those who hold it with others") =>
+        TRY_SYNTAX, "O(1); O(n) in the holders that share it") =>
         parse_try;
     ("lock.release", 3, WRITES, Keys::ONE,
-        "Gives a lock back that was granted with this token; 0 if it is not held with it.",
-        "key token", "O(1); O(n) in those who hold it with others") =>
+        "Releases a lock that was granted with this token; 0 if the token does not hold it.",
+        "key token", "O(1); O(n) in the holders that share it") =>
         |a| Ok(single(a.blob(1)?, Op::Release(token(a)?)));
     ("lock.renew", -3, WRITES, Keys::ONE,
-        "Begins the lease of a token anew; 0 if the lock is not held with it any more.",
-        "key token [LEASE milliseconds]", "O(1); O(n) in those who hold it with others") =>
+        "Restarts the lease of a token; 0 if the token no longer holds the lock.",
+        "key token [LEASE milliseconds]", "O(1); O(n) in the holders that share it") =>
         parse_renew;
     ("lock.held", 3, READS, Keys::ONE,
-        "Returns the milliseconds left of a token's lease, 0 if the lock is not held with it.",
-        "key token", "O(1); O(n) in those who hold it with others") =>
+        "Returns the milliseconds left of a token's lease, 0 if the token does not hold the lock.",
+        "key token", "O(1); O(n) in the holders that share it") =>
         |a| Ok(single(a.blob(1)?, Op::Held(token(a)?)));
     ("lock.wanted", -3, READS.and(Flags::BLOCKING).and(Flags::NO_MULTI), Keys::ONE,
-        "Waits until others wait for a lock, and returns how many; 0 if it is not held with this token.",
-        "key token [TIMEOUT milliseconds]", "O(1); O(n) in those who hold it with others") =>
+        "Waits until a lock has waiters, and returns their number; 0 if the token does not hold the lock.",
+        "key token [TIMEOUT milliseconds]", "O(1); O(n) in the holders that share it") =>
         parse_wanted;
     ("lock.holders", 2, READS, Keys::ONE,
-        "Returns who holds a lock: token, owner, with whom, milliseconds left.",
-        "key", "O(n) in those who hold it") =>
+        "Returns the holders of a lock: token, owner, sharing, milliseconds left.",
+        "key", "O(n) in the holders") =>
         |a| Ok(single(a.blob(1)?, Op::Holders));
     ("election.campaign", -3, TAKES.and(Flags::BLOCKING), Keys::ONE,
-        "Waits in turn until it is elected, proclaims a value, and returns the fencing token. It holds \
-         the key as a lock.",
+        "Waits in turn until elected, proclaims a value, and returns the fencing token. The leader \
+         holds the key as a lock.",
         "key value [TIMEOUT milliseconds] [LEASE milliseconds] [OWNER name] [DETECT]", "O(1)") =>
         parse_campaign;
     ("election.proclaim", 4, WRITES.and(Flags::GROWS), Keys::ONE,
-        "Gives the leader with this token another value, and returns the version of it; 0 if it does \
-         not lead any more.",
+        "Replaces the value of the leader with this token, and returns its version; 0 if the token no \
+         longer leads.",
         "key token value", "O(1)") =>
         |a| Ok(single(a.blob(1)?, Op::Proclaim(token(a)?, value(a, 3)?)));
     ("election.resign", 3, WRITES, Keys::ONE,
-        "Ends the lead of the one with this token; 0 if it does not lead any more.",
+        "Ends the leadership of this token; 0 if the token no longer leads.",
         "key token", "O(1)") =>
         |a| Ok(single(a.blob(1)?, Op::Release(token(a)?)));
     ("election.leader", 2, READS, Keys::ONE,
-        "Returns who leads: token, owner, value, milliseconds left, version; nil if nobody does.",
+        "Returns the leader: token, owner, value, milliseconds left, version; nil if there is none.",
         "key", "O(1)") =>
         |a| Ok(single(a.blob(1)?, Op::Leader));
     ("election.observe", -2, READS.and(Flags::BLOCKING).and(Flags::NO_MULTI), Keys::ONE,
-        "Waits until the leader or its value is of another version than the one that was seen, and \
-         returns it as ELECTION.LEADER does; nobody has version 0.",
+        "Waits until the version of the leader or its value differs from the one that was seen, and \
+         returns the leader as ELECTION.LEADER does; version 0 means that there is no leader.",
         "key [AFTER version] [TIMEOUT milliseconds]", "O(1)") =>
         parse_observe;
 };
@@ -72,23 +72,23 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "lock";
 /// Forms that only the log uses; clients cannot send them.
 pub(crate) const INTERNAL: &[CommandSpec] = commands! { "lock";
     ("lock.pass", -2, Flags::WRITE, Keys::ONE,
-        "Passes through a lock for what is carried out with it.",
-        "key [OWNER name] [SHARED | LIMIT holders] [DETECT]", "O(n) in those who hold it") =>
+        "Passes through a lock for the commands of a section.",
+        "key [OWNER name] [SHARED | LIMIT holders] [DETECT]", "O(n) in the holders") =>
         parse_pass;
     ("lock.claim", -3, Flags::WRITE, Keys::ONE,
         "Takes a lock with a ticket.",
         "key ticket [LEASE milliseconds] [OWNER name] [DETECT]", "O(1)") =>
         |a| Ok(single(a.blob(1)?, Op::Acquire(Box::new(ticketed(a)?))));
     ("lock.name", -3, Flags::WRITE, Keys::ONE,
-        "Names who has a lock next.",
+        "Names the next holder of a lock.",
         "key ticket [LEASE milliseconds] [OWNER name] [DETECT]", "O(1)") =>
         |a| Ok(single(a.blob(1)?, Op::Name(Box::new(ticketed(a)?))));
     ("lock.unname", 3, Flags::WRITE, Keys::ONE,
-        "Whoever has a ticket is not next any more.",
+        "Removes a successor or holder by its ticket.",
         "key ticket", "O(1)") =>
         |a| Ok(single(a.blob(1)?, Op::Unname(ticket(a)?)));
     ("lock.forget", 3, Flags::WRITE, Keys::ONE,
-        "Whoever has a ticket is not next any more, unless it has the lock already.",
+        "Removes a successor by its ticket, unless it holds the lock already.",
         "key ticket", "O(1)") =>
         |a| Ok(single(a.blob(1)?, Op::Forget(ticket(a)?)));
 };
@@ -123,32 +123,32 @@ fn lease(args: &Args<'_>, at: usize) -> Result<u64, ErrorReply> {
     })
 }
 
-/// The error for somebody who wants a longer lease than a server that keeps the lock can promise.
+/// The error for a lease that is longer than a server that keeps the lock can promise.
 pub fn near_lease_too_long() -> ErrorReply {
     ErrorReply::err(format!("with NEAR a LEASE has {NEAR_LEASE_MS_MAX} milliseconds at most"))
 }
 
-/// What is asked for, and how long to wait.
+/// Parsed options of a request for a lock.
 struct Asked {
     grant: Grant,
-    /// In milliseconds; 0 means for ever.
+    /// Longest wait in milliseconds; 0 means for ever.
     timeout_ms: u64,
-    /// Whether the server that the client is connected to is to keep the lock.
+    /// Whether the server that the client is connected to keeps the lock.
     near: bool,
-    /// The words of it, with those before.
+    /// Number of words up to the end of the options.
     words: usize,
 }
 
-/// Which options there are.
+/// Command that the options belong to.
 #[derive(Clone, Copy, PartialEq)]
 enum Options {
     Acquire,
     Try,
-    /// Behind the value.
+    /// After the value.
     Campaign,
-    /// Behind the ticket.
+    /// After the ticket.
     Claim,
-    /// What stands behind them is a command.
+    /// Followed by a command.
     Section,
 }
 
@@ -206,13 +206,13 @@ fn parse_options(args: &Args<'_>, which: Options) -> Result<Asked, ErrorReply> {
         asked.words += 2;
     }
     if grant.detect && grant.owner.is_empty() {
-        let text = "DETECT needs an OWNER, one name for each that holds and waits by itself";
+        let text = "DETECT needs an OWNER, a distinct name for each client";
         return Err(ErrorReply::err(text));
     }
     Ok(asked)
 }
 
-/// Whether a word is no command's name: it is an option, in a place where it cannot be.
+/// Whether the word at `at` is an option at the place of a section's command.
 fn is_option(args: &Args<'_>, at: usize) -> bool {
     ["SHARED", "LIMIT", "LEASE", "DETECT", "TOKENS", "NEAR", "NEXT"]
         .iter()
@@ -238,7 +238,7 @@ fn parse_try(args: &Args<'_>) -> Result<Command, ErrorReply> {
     Ok(single(args.blob(1)?, Op::Acquire(Box::new(grant))))
 }
 
-/// The words of a section up to its command: what waits for the lock, and how many words that are.
+/// Parses a section up to its command: the waiting operation, and the number of words it takes.
 pub fn section(args: &Args<'_>) -> Result<(Awaiting, usize), ErrorReply> {
     let key = args.blob(1)?;
     let Asked { grant, timeout_ms, words, .. } = parse_options(args, Options::Section)?;
@@ -298,7 +298,7 @@ fn parse_observe(args: &Args<'_>) -> Result<Command, ErrorReply> {
         if args.is(i, "AFTER") {
             let version = args.int(i + 1).ok().and_then(|version| u64::try_from(version).ok());
             seen = version.ok_or_else(|| {
-                ErrorReply::err("AFTER takes the version that was seen, 0 if nobody led")
+                ErrorReply::err("AFTER takes the version that was seen, 0 if there was no leader")
             })?;
         } else if args.is(i, "TIMEOUT") {
             timeout_ms = timeout(args, i + 1)?;

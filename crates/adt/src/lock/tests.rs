@@ -1,4 +1,4 @@
-//! Stories of locks, and the laws.
+//! Scenarios of locks, and the laws.
 
 mod successors;
 
@@ -6,12 +6,12 @@ use super::*;
 use crate::record::{apply, decode};
 use crate::{Op as AnyOp, Record, Timestamp};
 
-/// A lock, and what time it is.
+/// A lock and a clock.
 #[derive(Default)]
 struct Story {
     slot: Option<Record>,
     now_ms: u64,
-    /// Operations so far, and numbers taken: no two have the same timestamp.
+    /// Counts operations and reserved numbers, so that no two timestamps are equal.
     commits: u64,
 }
 
@@ -100,21 +100,21 @@ fn laws_hold() {
 }
 
 #[test]
-fn one_holds_it_until_it_is_released_and_every_token_is_larger() {
+fn a_lock_is_held_until_its_release_and_every_token_is_larger() {
     let mut story = Story::begin();
     let first = story.token("lock.try k owner ann");
     assert_eq!(story.call("lock.try k owner ben"), Reply::Nil);
     assert_eq!(story.call(&format!("lock.held k {first}")), Reply::Int(30_000));
     assert_eq!(story.call(&format!("lock.release k {}", first + 1)), Reply::Int(0));
     assert_eq!(story.call(&format!("lock.release k {first}")), Reply::Int(1));
-    assert_eq!(story.slot, None, "a lock that nobody holds takes no memory");
+    assert_eq!(story.slot, None, "a lock without holders takes no memory");
     assert_eq!(story.call(&format!("lock.release k {first}")), Reply::Int(0));
     let second = story.token("lock.try k");
     assert!(second > first, "the key was gone in between");
 }
 
 #[test]
-fn a_lease_ends_by_itself_and_what_came_too_late_changes_nothing() {
+fn a_lease_ends_by_itself_and_a_late_request_changes_nothing() {
     let mut story = Story::begin();
     let ann = story.token("lock.try k lease 1000");
     assert_eq!(story.after(999).call("lock.try k"), Reply::Nil);
@@ -131,7 +131,7 @@ fn a_lease_ends_by_itself_and_what_came_too_late_changes_nothing() {
 }
 
 #[test]
-fn those_who_share_are_let_in_together_and_a_limit_is_one() {
+fn sharers_hold_together_and_a_limit_is_obeyed() {
     let mut story = Story::begin();
     let first = story.token("lock.try k shared");
     let second = story.token("lock.try k shared owner ben lease 60000");
@@ -157,7 +157,7 @@ fn those_who_share_are_let_in_together_and_a_limit_is_one() {
 fn a_passage_is_let_in_like_a_grant_and_holds_nothing() {
     let mut story = Story::begin();
     let first = story.token("lock.pass k owner ann");
-    assert_eq!(story.slot, None, "a lock that nobody holds takes no memory");
+    assert_eq!(story.slot, None, "a lock without holders takes no memory");
     let held = story.token("lock.try k shared");
     let second = story.token("lock.pass k shared");
     assert!(first < held && held < second);
@@ -169,7 +169,7 @@ fn a_passage_is_let_in_like_a_grant_and_holds_nothing() {
 }
 
 #[test]
-fn a_block_of_tokens_is_behind_all_that_was_given_and_before_all_that_is_given_later() {
+fn a_block_of_tokens_lies_between_all_earlier_and_all_later_tokens() {
     let mut story = Story::begin();
     let before = story.token("lock.pass k");
     let first = story.token("lock.acquire k tokens 1000 owner ann");
@@ -200,7 +200,7 @@ fn tokens_of_a_century_from_now_are_exact_as_floats() {
 }
 
 #[test]
-fn a_lock_knows_who_is_in_the_way() {
+fn a_lock_lists_the_holders_that_block_a_request() {
     let mut story = Story::begin();
     let mut in_the_way = |held: &str, words: &str| {
         story.slot = None;
@@ -215,7 +215,7 @@ fn a_lock_knows_who_is_in_the_way() {
     assert!(in_the_way("shared", "lock.acquire k") && in_the_way("shared", "lock.pass k limit 2"));
     assert!(!in_the_way("shared", "lock.acquire k shared"));
     assert!(in_the_way("limit 2", "lock.acquire k shared"));
-    assert!(!in_the_way("limit 2", "lock.acquire k limit 2"), "one of several need go");
+    assert!(!in_the_way("limit 2", "lock.acquire k limit 2"), "any release suffices");
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_section_is_its_options_and_a_command() {
 }
 
 #[test]
-fn words_that_cannot_be_are_refused() {
+fn invalid_words_are_refused() {
     let longest = "x".repeat(OWNER_BYTES_MAX);
     for words in [
         "lock.try k timeout 5".to_owned(),
@@ -288,7 +288,7 @@ fn words_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn there_are_not_more_holders_than_there_can_be() {
+fn the_number_of_holders_is_bounded() {
     let mut story = Story::begin();
     for _ in 0..HOLDERS_MAX {
         story.token("lock.try k shared");
@@ -296,7 +296,7 @@ fn there_are_not_more_holders_than_there_can_be() {
     assert_eq!(story.call("lock.try k shared"), Reply::Nil);
 }
 
-/// What is told of a leader: its value and the version.
+/// Value and version in a reply about a leader.
 fn led(reply: Reply) -> (String, i64) {
     let Reply::Array(row) = reply else { panic!("{reply:?}") };
     let (Reply::Bulk(value), Reply::Int(version)) = (&row[2], &row[4]) else { panic!("{row:?}") };
@@ -307,7 +307,7 @@ fn led(reply: Reply) -> (String, i64) {
 fn a_leader_has_a_value_and_every_version_is_larger() {
     let mut story = Story::begin();
     assert_eq!(story.call("election.leader k"), Reply::Nil);
-    assert_eq!(story.call("election.observe k"), Reply::Nil, "nobody is seen as nobody");
+    assert_eq!(story.call("election.observe k"), Reply::Nil, "no leader is version 0");
     let ann = story.token("election.campaign k here owner ann");
     assert_eq!(story.call("election.campaign k there owner ben"), Reply::Nil);
     assert_eq!(led(story.call("election.leader k")), ("here".to_owned(), ann));
@@ -318,16 +318,16 @@ fn a_leader_has_a_value_and_every_version_is_larger() {
     let seen = story.call(&format!("election.observe k after {ann}"));
     assert_eq!(led(seen), ("elsewhere".to_owned(), moved));
     let Reply::Array(holders) = story.call("lock.holders k") else { panic!() };
-    assert_eq!(holders.len(), 1, "whoever leads holds the lock");
+    assert_eq!(holders.len(), 1, "the leader holds the lock");
     assert_eq!(story.call(&format!("lock.renew k {ann}")), Reply::Int(1));
     assert_eq!(led(story.call("election.leader k")), ("elsewhere".to_owned(), moved));
     assert_eq!(story.call(&format!("election.resign k {ann}")), Reply::Int(1));
-    assert_eq!(story.slot, None, "an election that nobody has won takes no memory");
-    let nobody = story.call(&format!("election.observe k after {moved}"));
+    assert_eq!(story.slot, None, "an election without a leader takes no memory");
+    let vacant = story.call(&format!("election.observe k after {moved}"));
     let row = [Reply::Nil, Reply::Nil, Reply::Nil, Reply::Int(0), Reply::Int(0)];
-    assert_eq!(nobody, Reply::Array(row.into()));
+    assert_eq!(vacant, Reply::Array(row.into()));
     let ben = story.token("election.campaign k there");
-    assert!(ben > moved, "a later leader is later than all that earlier ones have said");
+    assert!(ben > moved, "a later leader's version is above all versions of earlier ones");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The members of a set by rank, in the order of their bytes.
 //!
-//! Which members `SPOP` takes must follow from what the set contains and nothing else: replicas may
-//! have added the same members in different orders, because adds commute. A set that was never
-//! popped has no use for this.
+//! The choice of `SPOP` must follow from the contents of the set alone: replicas may have added the
+//! same members in different orders, because adds commute. A set that was never popped does not
+//! need this index.
 
 use crate::Blob;
 
@@ -61,7 +61,7 @@ impl Ranked {
         None
     }
 
-    /// The chunk that has the member if any has.
+    /// The chunk that would contain the member.
     fn chunk_of(&self, member: &Blob) -> usize {
         self.chunks.partition_point(|chunk| chunk.last().is_some_and(|last| last < member))
     }

@@ -131,7 +131,7 @@ fn what_is_popped_follows_from_the_members_alone() {
     }
     for (round, member) in members.iter().enumerate().take(2_000) {
         if round == 700 {
-            // As after a restart: what only helps is gone.
+            // As after a restart: the index, which only speeds up pops, is gone.
             other.ranked = None;
         }
         let seed = round as u64 * 77;

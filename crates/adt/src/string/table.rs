@@ -1,4 +1,4 @@
-//! The commands of strings: their words to operations and back.
+//! Commands of strings: parsing of their words into operations, and encoding.
 
 use super::{BitRange, Expiry, Only, Op, SetReply, VALUE_BYTES_MAX, too_long};
 use crate::command::commands;
@@ -34,7 +34,7 @@ fn positive_ms(value: i64, unit_ms: i64, absolute: bool, command: &str) -> Resul
     if value > 0 {
         return expiry_ms(value, unit_ms, absolute, command);
     }
-    // Redis has the same words for a time that is not positive and for one that is too large.
+    // Redis gives the same error for a time that is not positive and for one that is too large.
     Err(invalid_expiry(command))
 }
 
@@ -138,7 +138,8 @@ fn parse_setrange(args: &Args<'_>) -> Result<Command, ErrorReply> {
     one(args, Op::SetRange(at, bytes))
 }
 
-/// Bits that a string of Redis' largest size (512 MB) has: more is a mistake even for a read.
+/// Number of bits of a string of Redis' largest size (512 MB): a larger position is a mistake even
+/// for a read.
 const READ_BITS_MAX: u64 = 1 << 32;
 
 fn bit_position(args: &Args<'_>, below: u64) -> Result<u64, ErrorReply> {

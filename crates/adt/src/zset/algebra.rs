@@ -1,4 +1,4 @@
-//! Union, intersection and difference of sorted sets (and of sets, whose members count 1), and
+//! Union, intersection and difference of sorted sets (and of sets, whose members have score 1), and
 //! taking from the first of several keys.
 
 use super::{Op, Presence, Select, Value, positive_zero};
@@ -24,7 +24,7 @@ enum Aggregate {
 }
 
 impl Aggregate {
-    /// Opposite infinities sum up to 0, as Redis does it.
+    /// Combines two scores. Opposite infinities sum up to 0, as in Redis.
     fn of(self, a: f64, b: f64) -> f64 {
         match self {
             Self::Sum if (a + b).is_nan() => 0.0,
@@ -35,7 +35,7 @@ impl Aggregate {
     }
 }
 
-/// The keys after their number at word `at`, and the position of what follows them.
+/// The keys after their number at word `at`, and the position after them.
 fn counted_keys(
     args: &Args<'_>,
     at: usize,
@@ -51,15 +51,15 @@ fn counted_keys(
     Ok((args.iter_from(at + 1).take(count).map(Blob::new).collect(), at + 1 + count))
 }
 
-/// The keys after their number at word `at`, of which there is at least one, and the position of what
-/// follows them.
+/// The keys after their number at word `at`, of which there is at least one, and the position after
+/// them.
 pub(super) fn some_keys(args: &Args<'_>, at: usize) -> Result<(Vec<Blob>, usize), ErrorReply> {
     let too_few = "numkeys should be greater than 0";
     args.at_least(at, 1, too_few)?;
     counted_keys(args, at, too_few)
 }
 
-/// What is combined, and how.
+/// The operation of set algebra with its weights and aggregation.
 #[derive(Clone)]
 struct Recipe {
     algebra: Algebra,

@@ -1,4 +1,4 @@
-//! The commands of sorted sets, and how operations are written as commands.
+//! Commands of sorted sets, and the encoding of operations as commands.
 
 use super::algebra::{
     Algebra, key_and_pairs, parse_algebra, parse_end, parse_intercard, parse_mpop,
@@ -416,7 +416,7 @@ pub(super) const COMMANDS: &[CommandSpec] = commands! { "sorted-set";
         |a| parse_store(a, Algebra::Diff);
 };
 
-/// What only the log and other machines are told.
+/// Forms that only the log and other machines use.
 pub(crate) const INTERNAL: &[CommandSpec] = commands! { "sorted-set";
     ("zset.scored", -4, READ, Keys::ONE,
         "Returns the members in a range with their scores.",

@@ -1,8 +1,8 @@
 //! Sorted set: distinct members, each with a score, in order of score and then bytes.
 //!
-//! Changes of different members commute with each other. On one member, changes commute when
-//! their outcome does not depend on the order (`GT` with `GT`, the same score twice), and a change
-//! and a read commute when the member moves outside of what the read looks at: `rules.rs`.
+//! Changes of different members commute with each other. On one member, changes commute when their
+//! outcome does not depend on the order (`GT` with `GT`, the same score twice), and a change and a
+//! read commute when the member moves outside of the range that the read depends on: `rules.rs`.
 //! Replies, limits and error texts follow the Redis documentation of the `Z...` commands.
 
 mod algebra;
@@ -39,7 +39,7 @@ pub struct Value {
     order: Order,
 }
 
-/// The order follows from the scores.
+/// Compares scores only: they determine the order.
 impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
         self.scores == other.scores
@@ -52,9 +52,9 @@ pub enum Presence {
     /// All.
     #[default]
     Any,
-    /// `NX`: only those that are not there.
+    /// `NX`: only absent ones.
     Absent,
-    /// `XX`: only those that are there.
+    /// `XX`: only present ones.
     Present,
 }
 
@@ -64,9 +64,9 @@ pub enum Direction {
     /// All.
     #[default]
     Any,
-    /// `GT`: only to a higher score. A member that is not there is added.
+    /// `GT`: only to a higher score. An absent member is added.
     Raise,
-    /// `LT`: only to a lower score. A member that is not there is added.
+    /// `LT`: only to a lower score. An absent member is added.
     Lower,
 }
 
@@ -84,7 +84,7 @@ pub struct Only {
 pub enum Change {
     /// To a score.
     To(f64),
-    /// By a difference; a member that is not there counts as 0.
+    /// By a difference; an absent member counts as 0.
     By(f64),
 }
 
@@ -115,7 +115,7 @@ fn positive_zero(score: f64) -> f64 {
     score + 0.0
 }
 
-/// What can be done with a sorted set.
+/// Operations on a sorted set.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// Sets scores; answers how many members are new.
@@ -144,14 +144,14 @@ pub enum Op {
     Pop {
         /// From the high end.
         high: bool,
-        /// How many.
+        /// Most members to remove; `None` removes one.
         count: Option<u64>,
     },
-    /// The same, but answers nil if there is no member.
+    /// [`Op::Pop`], but answers nil if there is no member.
     Take {
         /// From the high end.
         high: bool,
-        /// How many at most.
+        /// Most members to take.
         count: u64,
     },
     /// The score of a member.
@@ -162,7 +162,7 @@ pub enum Op {
     Card,
     /// Number of members in a range of scores or of bytes.
     Count(Range),
-    /// How many members come before a member.
+    /// Number of members before a member.
     Rank {
         /// The member.
         member: Blob,
@@ -178,7 +178,7 @@ pub enum Op {
     /// Arbitrary members: one; or distinct ones up to a number; or, for a negative number, that
     /// many with repetitions.
     Random {
-        /// How many.
+        /// Number of members to answer.
         count: Option<i64>,
         /// Answers scores too.
         with_scores: bool,

@@ -70,7 +70,7 @@ impl Chunk {
 /// Members in order of score, then bytes. Scores are neither NaN nor negative zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
-    /// Not empty, any of them.
+    /// Chunks, none of them empty.
     chunks: Vec<Chunk>,
     /// The last key of each chunk.
     ends: Vec<u64>,
@@ -114,7 +114,7 @@ impl Order {
             self.push_chunk(0, Chunk::default());
         }
         if self.chunks[at].len() == CHUNK_MAX {
-            // Appending in order is common (times as scores): leave full chunks behind then.
+            // Appending in order is common (times as scores); full chunks are left behind then.
             let last = at + 1 == self.chunks.len() && place == CHUNK_MAX;
             let keep = if last { CHUNK_MAX } else { CHUNK_MAX / 2 };
             let mut right = Chunk::with_capacity(CHUNK_MAX);
@@ -157,7 +157,7 @@ impl Order {
         self.chunks.remove(at)
     }
 
-    /// Writes down the last key and the length of a chunk that has changed.
+    /// Updates the last key and the length of a chunk that has changed.
     fn measure(&mut self, at: usize) {
         let chunk = &self.chunks[at];
         self.lens[at] = chunk.len() as u32;
@@ -183,13 +183,13 @@ impl Order {
         }
     }
 
-    /// How many entries come before `(score, member)`.
+    /// Number of entries before `(score, member)`.
     pub fn rank(&self, score: f64, member: &[u8]) -> usize {
         let (at, place) = self.find(score, member);
         self.before_chunk(at) + place.unwrap_or_else(|place| place)
     }
 
-    /// How many entries satisfy `test`, which holds for a prefix of the order.
+    /// Number of entries that satisfy `test`, which holds for a prefix of the order.
     pub fn partition_point(&self, test: impl Fn(f64, &[u8]) -> bool) -> usize {
         let holds = |chunk: &Chunk, place: usize| {
             let (score, member) = chunk.entry(place);

@@ -138,14 +138,14 @@ impl LexRange {
     }
 }
 
-/// Which members are meant.
+/// Selection of members.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Range {
-    /// Those with scores in a range.
+    /// Members with scores in a range.
     Score(ScoreRange),
-    /// Those whose bytes are in a range (whatever their scores).
+    /// Members whose bytes are in a range (whatever their scores).
     Lex(Box<LexRange>),
-    /// Those from one rank to another, both included; negative ranks count from the end.
+    /// Members from one rank to another, both included; negative ranks count from the end.
     Rank(i64, i64),
 }
 
@@ -168,7 +168,7 @@ impl Range {
     }
 }
 
-/// What kind of range a command takes.
+/// Kind of range that a command takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
     Rank,
@@ -179,11 +179,11 @@ pub(super) enum By {
 /// Arguments of the `ZRANGE` family.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Select {
-    /// Which members.
+    /// Members to select.
     pub range: Range,
     /// Highest first. Ranks count from the highest then.
     pub rev: bool,
-    /// How many to leave out at the start, and how many to return (negative: all). Not by rank.
+    /// Number of members to skip, and number to return (negative: all). Not by rank.
     pub limit: Option<(i64, i64)>,
     /// Whether scores are returned too.
     pub with_scores: bool,
@@ -195,8 +195,8 @@ impl Select {
         Self { range: Range::Rank(0, -1), rev: false, limit: None, with_scores: true };
 
     /// Reads bounds at word `at` and the options after them. `fixed` gives the kind and direction
-    /// where the command's name says them; otherwise options do. What is `scored` has its scores
-    /// whatever the range is of, and its words do not say so.
+    /// where the command's name implies them; otherwise options do. A `scored` selection has scores
+    /// whatever its kind of range, and its words do not say so.
     pub(super) fn parse(
         args: &Args<'_>,
         at: usize,
@@ -236,9 +236,9 @@ impl Select {
         Ok(Self { range: parse_range(args, at, by, rev)?, rev, limit, with_scores })
     }
 
-    /// Writes the command that selects the same, all of it.
+    /// Writes a command that makes the same selection.
     pub fn encode(&self, key: &[u8], out: &mut ArgBuf) {
-        // `ZRANGE` has no scores with ranges of bytes.
+        // `ZRANGE` cannot answer scores for ranges of bytes.
         let scored = self.with_scores && matches!(self.range, Range::Lex(_));
         out.push(if scored { "zset.scored" } else { "zrange" }).push(key);
         self.range.encode(self.rev, out);
@@ -288,7 +288,7 @@ fn resolve_ranks(start: i64, stop: i64, len: usize) -> (usize, usize) {
 }
 
 impl Value {
-    /// First rank and number of the members in a range, where they follow each other.
+    /// First rank and number of the members in a range, if they are consecutive.
     fn slice(&self, range: &Range, rev: bool) -> Option<(usize, usize)> {
         let len = self.order.len();
         let (low, high) = match range {
@@ -323,7 +323,7 @@ impl Value {
         }
     }
 
-    /// The members that are meant, in order.
+    /// The selected members, in order.
     pub(super) fn select(&self, select: &Select) -> Vec<(Blob, f64)> {
         let (offset, limit) = match select.limit {
             None => (0, usize::MAX),

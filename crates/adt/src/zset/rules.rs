@@ -1,23 +1,23 @@
-//! Which operations on a sorted set commute.
+//! Commutativity of operations on a sorted set.
 //!
-//! Two rules carry everything, and both are stable for any number of holders:
+//! Two rules cover everything, and both are stable for any number of holders:
 //!
 //! 1. Two changes of one member commute if in *every* state their order does not matter
-//!    ([`State::same_outcome`]), or if in this state both change nothing. The second is stable: what
-//!    changes nothing here, and commutes with all other holders in every state, changes nothing in
-//!    any state that they bring about.
-//! 2. A change and a read commute if neither the old nor the new score is where the read looks. A
-//!    member's score can then only be the old one or one of those that holders set, so it stays
-//!    outside.
+//!    ([`State::same_outcome`]), or if in this state both change nothing. The second is stable: a
+//!    change without effect here that commutes with all other holders in every state has no effect
+//!    in any state that they bring about.
+//! 2. A change and a read commute if neither the old nor the new score is in the range that the
+//!    read depends on. A member's score can then only be the old one or one of those that holders
+//!    set, so it stays outside.
 //!
-//! Differences (`ZINCRBY`) could cross a boundary together, so next to reads that look at
+//! Differences (`ZINCRBY`) could cross a boundary together, so beside reads that depend on
 //! positions they never commute.
 
 use super::{Change, Direction, Only, Op, Presence, Range, Select, Value};
 use crate::{Access, Blob, DataType};
 use smallvec::SmallVec;
 
-/// What a write does with one member.
+/// Effect of a write on one member.
 #[derive(Clone, Copy, PartialEq)]
 enum Act {
     Set(Only, f64),
@@ -29,13 +29,13 @@ enum Act {
 struct Step<'a> {
     member: &'a Blob,
     act: Act,
-    /// The reply counts changes of members that are there, not only new ones.
+    /// Whether the reply counts changes of existing members, not only new ones.
     ch: bool,
 }
 
 type Steps<'a> = SmallVec<[Step<'a>; 2]>;
 
-/// Most pairs of members that are compared; larger operations just do not run together.
+/// Most pairs of members that are compared; larger operations do not run concurrently.
 const PAIRS_MAX: usize = 4096;
 
 /// Below this, sums of integers are exact whatever the order: 2^20 holders may each add
@@ -101,7 +101,7 @@ impl State<'_> {
         self.0.scores.get(member).copied()
     }
 
-    /// Whether the change changes nothing in this state.
+    /// Whether the step has no effect in this state.
     fn idle(&self, step: &Step<'_>) -> bool {
         let old = self.old(step.member);
         let outcome = match step.act {
@@ -140,7 +140,7 @@ impl State<'_> {
         true
     }
 
-    /// Two changes of one member.
+    /// Whether two changes of one member commute.
     fn pair_commutes(&self, a: &Step<'_>, a_seen: bool, b: &Step<'_>, b_seen: bool) -> bool {
         (self.idle(a) && self.idle(b))
             || (self.same_outcome(a, b)
@@ -187,7 +187,7 @@ impl State<'_> {
         }
     }
 
-    /// Changes of members beside a pop or the removal of a range.
+    /// Whether changes of members commute with a pop or the removal of a range.
     fn beside_bulk(&self, steps: &Steps<'_>, bulk: &Op) -> bool {
         if self.bulk_idle(bulk) && steps.iter().all(|step| self.idle(step)) {
             return true;
@@ -208,7 +208,7 @@ impl State<'_> {
         }
     }
 
-    /// Whether a write changes nothing that a read looks at.
+    /// Whether a write changes nothing that a read depends on.
     fn unseen(&self, write: &Op, read: &Op) -> bool {
         match steps(write) {
             Some(steps) => steps.iter().all(|s| self.idle(s) || self.step_unseen(s, read)),
@@ -251,7 +251,7 @@ impl State<'_> {
         }
     }
 
-    /// Whether a change leaves the rank of `member` as it is: as many members come before it.
+    /// Whether a change leaves the rank of `member`, the number of members before it, as it is.
     fn rank_unseen(&self, step: &Step<'_>, member: &Blob, rev: bool) -> bool {
         if step.member == member {
             return false;
@@ -309,7 +309,7 @@ fn is_beyond(place: (f64, &Blob), other: (f64, &Blob), low: bool) -> bool {
     if low { order.is_lt() } else { order.is_gt() }
 }
 
-/// Whether setting a score and another conditional setting agree in every state.
+/// Whether two conditional settings of a score give the same result in both orders, in every state.
 fn sets_agree(x: Only, s: f64, y: Only, t: f64) -> bool {
     let plain = |only: Only| only.direction == Direction::Any;
     match (x.direction, y.direction) {
@@ -317,7 +317,7 @@ fn sets_agree(x: Only, s: f64, y: Only, t: f64) -> bool {
         (Direction::Raise, Direction::Raise) | (Direction::Lower, Direction::Lower) => {
             x.presence == y.presence
         }
-        // The plain setting wins over whatever it dominates.
+        // The plain setting wins over every score that it dominates.
         (Direction::Any, Direction::Raise) if t <= s => {
             x.presence == y.presence
                 || (x.presence, y.presence) == (Presence::Any, Presence::Present)

@@ -1,9 +1,9 @@
-//! Stories of locks whose next holder is known before the release.
+//! Scenarios of locks whose next holder is known before the release.
 
 use super::*;
 
 impl Story {
-    /// The tokens of those who are next.
+    /// Tokens of the successors.
     fn successors(&self) -> Vec<u64> {
         match self.slot.as_ref().map(|record| &record.value) {
             Some(crate::record::Value::Lock(lock)) => {
@@ -26,7 +26,7 @@ fn holders(story: &mut Story) -> Vec<i64> {
     rows.iter().map(token).collect()
 }
 
-/// Ann holds the lock, and Ben is next: their tokens.
+/// Makes Ann the holder and Ben her successor; returns their tokens.
 fn ben_is_next(story: &mut Story) -> (i64, u64) {
     let ann = story.token("lock.claim k a lease 1000 owner ann");
     assert_eq!(story.call("lock.name k b lease 500 owner ben"), Reply::Int(1));
@@ -36,22 +36,22 @@ fn ben_is_next(story: &mut Story) -> (i64, u64) {
 }
 
 #[test]
-fn the_successor_has_the_lock_when_it_is_released_and_its_token_when_it_asks() {
+fn the_successor_holds_after_the_release_and_gets_its_token_on_retry() {
     let mut story = Story::begin();
     let (ann, ben) = ben_is_next(&mut story);
     assert_eq!(story.call("lock.claim k b lease 500"), Reply::Nil, "it is not released");
-    assert_eq!(holders(&mut story), [ann], "nobody sees the token before");
+    assert_eq!(holders(&mut story), [ann], "the token is not shown before");
     assert_eq!(story.call(&format!("lock.release k {ann}")), Reply::Int(1));
-    assert_eq!(story.call("lock.try k"), Reply::Nil, "it is Ben's, who has not asked again");
+    assert_eq!(story.call("lock.try k"), Reply::Nil, "Ben is the holder and has not retried yet");
     assert_eq!(story.token("lock.claim k b lease 500").unsigned_abs(), ben);
-    assert_eq!(story.after(499).call("lock.try k"), Reply::Nil, "the lease began when it asked");
+    assert_eq!(story.after(499).call("lock.try k"), Reply::Nil, "the lease began with the retry");
     assert_eq!(story.call(&format!("lock.release k {ben}")), Reply::Int(1));
     assert_eq!(story.slot, None);
     assert!(story.token("lock.try k").unsigned_abs() > ben);
 }
 
 #[test]
-fn the_successor_has_the_lock_when_the_lease_ends_for_a_lease_of_its_own() {
+fn the_successor_holds_when_the_lease_ends_for_a_lease_of_its_own() {
     let mut story = Story::begin();
     let (ann, ben) = ben_is_next(&mut story);
     let expiry = story.slot.as_ref().and_then(|record| record.expire_at_ms);
@@ -70,7 +70,7 @@ fn the_successors_token_proves_the_release() {
     let mut story = Story::begin();
     let (ann, ben) = ben_is_next(&mut story);
     assert_eq!(story.call(&format!("lock.renew k {ben} lease 2000")), Reply::Int(1));
-    assert_eq!(holders(&mut story), [ben as i64], "it puts out whoever held the lock");
+    assert_eq!(holders(&mut story), [ben as i64], "it removes the holder before it");
     assert_eq!(story.call(&format!("lock.release k {ann}")), Reply::Int(0));
     assert_eq!(story.after(1999).call("lock.try k"), Reply::Nil);
     assert_eq!(story.call(&format!("lock.release k {ben}")), Reply::Int(1));
@@ -80,7 +80,7 @@ fn the_successors_token_proves_the_release() {
 }
 
 #[test]
-fn several_are_next_one_after_the_other_and_the_token_of_a_later_one_proves_all_before() {
+fn several_successors_follow_and_a_later_token_proves_all_releases() {
     let mut story = Story::begin();
     let (ann, ben) = ben_is_next(&mut story);
     for ticket in ["c", "d", "e"] {
@@ -96,7 +96,7 @@ fn several_are_next_one_after_the_other_and_the_token_of_a_later_one_proves_all_
     assert_eq!(story.call("lock.unname k d"), Reply::Int(1));
     assert_eq!(story.call(&format!("lock.release k {}", named[1])), Reply::Int(1));
     assert_eq!(holders(&mut story), [named[3] as i64], "d has left");
-    // Leases end one after the other although nothing happens.
+    // Leases end one after the other without any operation.
     for ticket in ["f", "g"] {
         assert_eq!(story.call(&format!("lock.name k {ticket} lease 100")), Reply::Int(1));
     }
@@ -113,7 +113,7 @@ fn several_are_next_one_after_the_other_and_the_token_of_a_later_one_proves_all_
 }
 
 #[test]
-fn who_leaves_before_its_turn_is_next_no_more() {
+fn a_successor_that_leaves_before_its_turn_is_removed() {
     let mut story = Story::begin();
     let (ann, _) = ben_is_next(&mut story);
     assert_eq!(story.call("lock.unname k c"), Reply::Int(0));
@@ -125,7 +125,7 @@ fn who_leaves_before_its_turn_is_next_no_more() {
 }
 
 #[test]
-fn a_name_is_forgotten_although_its_lease_would_have_begun_but_not_one_that_was_shown() {
+fn a_stale_successor_is_forgotten_unless_its_token_was_shown() {
     let mut story = Story::begin();
     let (_, ben) = ben_is_next(&mut story);
     assert_eq!(story.call("lock.name k c lease 500"), Reply::Int(1));
@@ -138,9 +138,9 @@ fn a_name_is_forgotten_although_its_lease_would_have_begun_but_not_one_that_was_
 }
 
 #[test]
-fn only_one_who_wants_the_lock_alone_is_named_behind_one_who_said_next_as_well() {
+fn only_exclusive_requests_with_next_are_named_behind_their_kind() {
     let mut story = Story::begin();
-    assert_eq!(story.call("lock.name k b"), Reply::Int(0), "nobody holds it");
+    assert_eq!(story.call("lock.name k b"), Reply::Int(0), "the lock has no holder");
     assert_eq!(story.slot, None);
     for held in ["lock.try k", "lock.try k shared", "election.campaign k here"] {
         let token = story.token(held);
@@ -148,7 +148,7 @@ fn only_one_who_wants_the_lock_alone_is_named_behind_one_who_said_next_as_well()
         assert_eq!(story.call(&format!("lock.release k {token}")), Reply::Int(1));
     }
     let ann = story.token("lock.claim k a");
-    assert_eq!(story.call("lock.name k a"), Reply::Int(0), "nobody comes after itself");
+    assert_eq!(story.call("lock.name k a"), Reply::Int(0), "it is the holder");
     assert_eq!(story.call("lock.name k b"), Reply::Int(1));
     assert_eq!(story.call("lock.name k b"), Reply::Int(0), "it is named");
     for asks in ["lock.try k shared", "lock.pass k", "lock.claim k c"] {
@@ -159,7 +159,7 @@ fn only_one_who_wants_the_lock_alone_is_named_behind_one_who_said_next_as_well()
 }
 
 #[test]
-fn who_is_next_is_saved_with_the_lock() {
+fn successors_are_saved_with_the_lock() {
     let mut story = Story::begin();
     ben_is_next(&mut story);
     let (_, op) = decode(&ArgBuf::of(["lock.acquire", "k", "next"]).args()).unwrap();
