@@ -31,7 +31,8 @@ pub struct CommandSpec {
     pub handler: Handler,
 }
 
-/// A command table. Each row is `(name, arity, flags, keys, summary, syntax, complexity) => parser;`.
+/// A command table. Each row is `(name, arity, flags, keys, summary, syntax, complexity) =>
+/// parser;`.
 macro_rules! commands {
     ($group:literal; $(($name:literal, $arity:literal, $flags:expr, $keys:expr,
         $summary:literal, $syntax:expr, $complexity:literal) => $parse:expr;)*) => {

@@ -60,8 +60,8 @@ pub const LEASE_MS_MAX: u64 = 86_400_000;
 pub const NEAR_LEASE_MS_MAX: u64 = LEASE_MS_MAX / 4;
 /// Longest name of an owner, in bytes.
 pub const OWNER_BYTES_MAX: usize = 256;
-/// Most tokens of one grant. Each takes a microsecond of the shard's timestamps: with 4,096 a shard can
-/// make 240 such grants in a second before its timestamps run ahead of its clock.
+/// Most tokens of one grant. Each takes a microsecond of the shard's timestamps: with 4,096 a shard
+/// can make 240 such grants in a second before its timestamps run ahead of its clock.
 pub const TOKENS_MAX: u32 = 1 << 12;
 /// Default number of tokens of a kept lock: large enough that its holder seldom asks for more, and
 /// small enough that timestamps keep up with a thousand such grants in a second.

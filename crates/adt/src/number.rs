@@ -19,10 +19,10 @@ pub(crate) fn far_from_overflow(value: i64, delta: i64) -> bool {
     value.unsigned_abs() <= 1 << 62 && delta.unsigned_abs() <= 1 << 40
 }
 
-/// The sum of two numbers held as text, as text. Both must parse as floats. Decimal numbers are added
-/// exactly (0.1 + 0.2 is 0.3, as Redis' extended precision shows it) as long as 17 digits after the
-/// point and an `i128` suffice; beyond, in binary, and rounded to 17 digits after the point as Redis
-/// does. `None` if the sum is infinite or no number.
+/// The sum of two numbers held as text, as text. Both must parse as floats. Decimal numbers are
+/// added exactly (0.1 + 0.2 is 0.3, as Redis' extended precision shows it) as long as 17 digits
+/// after the point and an `i128` suffice; beyond, in binary, and rounded to 17 digits after the
+/// point as Redis does. `None` if the sum is infinite or no number.
 pub(crate) fn add_float(current: &[u8], delta: &[u8]) -> Option<String> {
     let binary = |text| parse_float(text).ok();
     let (value, by) = (binary(current)?, binary(delta)?);

@@ -1,4 +1,5 @@
-//! Random choices of one operation, from the seed that the log carries: every replica chooses alike.
+//! Random choices of one operation, from the seed that the log carries: every replica chooses
+//! alike.
 
 /// A stream of random numbers (SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom
 /// number generators", 2014).

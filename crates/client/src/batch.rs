@@ -1,4 +1,4 @@
-//! Several commands in one round trip: a pipeline of single ones, a batch that is atomic.
+//! Several commands in one round trip: a pipeline of independent ones, or an atomic batch.
 
 use crate::client::Client;
 use crate::command::{Command, FromReply};
@@ -6,7 +6,7 @@ use crate::error::{Error, Result, checked};
 use crate::retry::Attempts;
 use wire::resp::ClientReply;
 
-/// Commands that travel together, each for itself, and take effect in their order.
+/// Independent commands that are sent together and take effect in their order.
 pub struct Pipeline<'c> {
     client: &'c Client,
     commands: Vec<Command>,
@@ -63,9 +63,8 @@ impl<'c> Batch<'c> {
     ///
     /// With request numbers a batch whose reply is lost is sent again and takes effect once.
     ///
-    /// # Errors
-    /// Nothing took effect, or see [`Error::maybe_committed`]; [`Error::ReplyLost`] if the batch
-    /// took effect and its replies are not kept.
+    /// # Errors Nothing took effect, or see [`Error::maybe_committed`]; [`Error::ReplyLost`] if the
+    /// batch took effect and its replies are not kept.
     pub async fn commit(self) -> Result<Vec<Result<ClientReply>>> {
         if self.commands.is_empty() {
             return Ok(Vec::new());
@@ -87,22 +86,21 @@ impl<'c> Batch<'c> {
         }
     }
 
-    /// As [`Batch::commit`], for when only the reply of the last command is wanted.
+    /// [`Batch::commit`] for callers that need only the reply of the last command.
     ///
-    /// # Errors
-    /// As [`Batch::commit`]; also if the last command was refused.
+    /// # Errors As [`Batch::commit`]; also if the last command was refused.
     pub async fn commit_last<T: FromReply>(self) -> Result<T> {
         let last = self.commit().await?.pop().unwrap_or(Ok(ClientReply::Nil));
         T::from_reply(last?)
     }
 }
 
-/// What became of a batch: the replies of its commands, or why nothing happened.
+/// Replies of a batch's commands, or the reason why nothing took effect.
 fn decided(mut replies: Vec<ClientReply>) -> Result<Vec<Result<ClientReply>>> {
     match replies.pop() {
         Some(ClientReply::Array(items)) => Ok(items.into_iter().map(checked).collect()),
         Some(ClientReply::Error(line)) if line.starts_with("EXECABORT") => {
-            // The reason stands at the command that could not be queued.
+            // The command that could not be queued carries the reason.
             let cause = replies.into_iter().find_map(|reply| checked(reply).err());
             Err(cause.unwrap_or_else(|| Error::from_line(&line)))
         }

@@ -15,20 +15,20 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::resp::ClientReply;
 
-/// How a client is set up.
+/// Options of a client.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// When failed attempts are repeated, and until when.
+    /// Pauses between failed attempts, and the deadline for them.
     pub retry: RetryPolicy,
-    /// How long a connection may take to come about.
+    /// Longest time for opening a connection.
     pub connect_timeout: Duration,
-    /// Most transactions at one time; further ones wait.
+    /// Most concurrent transactions; further ones wait.
     pub transactions_max: usize,
     /// Whether transactions and batches carry request numbers, so that one whose reply is lost
-    /// still takes effect once. It makes the shard of the client's name take part in every
-    /// interactive transaction.
+    /// still takes effect once. Every interactive transaction then involves the shard of the
+    /// client's name.
     pub request_numbers: bool,
-    /// Whom to trust and what to show, for URLs that begin with `rediss://`.
+    /// Trusted authorities and the client's own certificate, for URLs that begin with `rediss://`.
     pub tls: Tls,
 }
 
@@ -55,14 +55,15 @@ struct Inner {
     options: Options,
     shared: tokio::sync::Mutex<Option<Mux>>,
     slots: Mutex<Vec<Slot>>,
-    /// For waits that may last, which must not keep transactions from beginning.
+    /// Slots for waits that may last long, apart so that they do not keep transactions from
+    /// beginning.
     waiting: Mutex<Vec<Slot>>,
     waiting_made: AtomicU64,
     id: u64,
     permits: Arc<Semaphore>,
 }
 
-/// A place for one transaction at a time: a connection and a name for request numbers.
+/// A connection and a name for request numbers, for one transaction at a time.
 pub(crate) struct Slot {
     pub name: String,
     number: u64,
@@ -76,23 +77,23 @@ impl Slot {
         self.number
     }
 
-    /// Appends the command that gives what follows a request number.
+    /// Appends the command that assigns a request number to the commands behind it.
     pub fn push_number(&self, number: u64, out: &mut Vec<u8>) {
         Command::new("CLIENT").arg("REQUEST").arg(self.name.as_str()).arg(number).encode(out);
     }
 }
 
-/// A slot that goes back to its client.
+/// A slot that returns to its client when dropped.
 pub(crate) struct SlotGuard {
     slot: Option<Slot>,
     client: Client,
-    /// None for a wait.
+    /// `None` for a wait.
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl SlotGuard {
-    /// Sends bytes over the slot's connection, which is opened if need be and closed if it breaks,
-    /// and waits for the replies.
+    /// Sends bytes over the slot's connection and waits for the replies. The connection is opened
+    /// if there is none, and closed if it breaks.
     pub async fn exchange(&mut self, bytes: &[u8], replies: usize) -> Result<Vec<ClientReply>> {
         self.open().await?;
         let connection = self.connection.as_mut().ok_or(Error::Ended)?;
@@ -103,7 +104,8 @@ impl SlotGuard {
         result
     }
 
-    /// The same, and the connection is closed if nobody waits for the replies any more.
+    /// [`SlotGuard::exchange`], which also closes the connection if the caller stops waiting for
+    /// the replies.
     pub async fn exchange_or_close(
         &mut self,
         bytes: &[u8],
@@ -154,8 +156,7 @@ impl Drop for SlotGuard {
 impl Client {
     /// Connects to `redis[s]://[user[:password]@]host[:port]`; `rediss` is with TLS.
     ///
-    /// # Errors
-    /// The URL is wrong, or nobody answers there.
+    /// # Errors The URL is wrong, or no server answers there.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::connect_with(url, Options::default()).await
     }
@@ -204,7 +205,7 @@ impl Client {
         Mux::open(&self.inner.address, &self.inner.options, ordered).await
     }
 
-    /// A place for a transaction, as soon as there is one.
+    /// A slot for a transaction; waits until one is free.
     pub(crate) async fn slot(&self) -> Result<SlotGuard> {
         let permits = Arc::clone(&self.inner.permits);
         let permit = permits.acquire_owned().await.map_err(|_| Error::Ended)?;
@@ -212,7 +213,7 @@ impl Client {
         Ok(SlotGuard { slot, client: self.clone(), permit: Some(permit) })
     }
 
-    /// A place for a wait that may last: there are as many as there are waits.
+    /// A slot for a wait that may last long; their number is not limited.
     pub(crate) fn waiting_slot(&self) -> SlotGuard {
         let inner = &self.inner;
         let free = inner.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -223,8 +224,8 @@ impl Client {
         SlotGuard { slot: Some(slot), client: self.clone(), permit: None }
     }
 
-    /// Sends encoded commands over the shared connection. Attempts that had no effect are
-    /// repeated, and those that may have had one if `harmless`.
+    /// Sends encoded commands over the shared connection. Attempts that had no effect are repeated;
+    /// those that may have had one only if the commands are `harmless`.
     pub(crate) async fn call(
         &self,
         bytes: &[u8],
@@ -244,11 +245,10 @@ impl Client {
         }
     }
 
-    /// Sends a command and returns its reply. Whatever had no effect for certain is repeated until
-    /// the policy's deadline.
+    /// Sends a command and returns its reply. A request that certainly had no effect is repeated
+    /// until the policy's deadline.
     ///
-    /// # Errors
-    /// The server refuses, or the connection breaks after a write was sent: see
+    /// # Errors The server refuses, or the connection breaks after a write was sent: see
     /// [`Error::maybe_committed`] and [`Client::once`].
     pub async fn send<T: FromReply>(&self, command: Command) -> Result<T> {
         let mut bytes = Vec::new();
@@ -284,8 +284,8 @@ impl Client {
         T::from_reply(self.call_once(&bytes, 1, last).await?)
     }
 
-    /// Sends encoded commands under a request number, again and again until `read` can make a
-    /// result out of their replies: they take effect once.
+    /// Sends encoded commands under a request number, so that they take effect once, and repeats
+    /// them until `read` can turn their replies into a result.
     pub(crate) async fn call_once<T>(
         &self,
         bytes: &[u8],
@@ -308,8 +308,8 @@ impl Client {
         }
     }
 
-    /// Sends encoded commands over a connection that nobody else uses, so that their order counts and
-    /// no other does. Attempts that had no effect are repeated as in [`Client::call`].
+    /// Sends encoded commands over a connection of their own, so that no other commands affect
+    /// their order. Attempts that had no effect are repeated as in [`Client::call`].
     pub(crate) async fn call_in_order(
         &self,
         bytes: &[u8],
@@ -326,16 +326,15 @@ impl Client {
         }
     }
 
-    /// Commands that are sent without waiting for replies, and take effect in that order: over a
-    /// connection of its own.
+    /// Opens a connection for commands that are sent without waiting for replies, and take effect
+    /// in that order.
     ///
-    /// # Errors
-    /// No connection comes about.
+    /// # Errors The connection cannot be opened.
     pub async fn dispatch(&self) -> Result<Dispatch> {
         Ok(Dispatch::new(self.open(true).await?))
     }
 
-    /// Commands that travel together, each for itself, and take effect in their order.
+    /// Independent commands that are sent together and take effect in their order.
     pub fn pipeline(&self) -> Pipeline<'_> {
         Pipeline::new(self)
     }

@@ -1,4 +1,4 @@
-//! Commands as they are written, and replies as the program wants them.
+//! Encoding of commands, and conversion of replies.
 
 use crate::error::{Error, Result};
 use wire::resp::ClientReply;
@@ -15,7 +15,7 @@ impl Command {
     /// A command by its name.
     pub fn new(name: &str) -> Self {
         let spec = adt::record::command(name.to_ascii_lowercase().as_bytes());
-        // What this client does not know is taken for a write, which is always safe.
+        // A command that this client does not know is treated as a write, which is always safe.
         let writes = spec.is_none_or(|spec| !spec.flags.has(adt::Flags::READ));
         Self { words: 0, body: Vec::new(), writes }.arg(name)
     }
@@ -34,7 +34,8 @@ impl Command {
     /// Adds a word.
     #[must_use]
     pub fn arg(mut self, word: impl ToArg) -> Self {
-        // The length stands before the word: write the word aside only if it has no bytes yet.
+        // The length precedes the word: write the word to a separate buffer unless its bytes are at
+        // hand.
         let mut bytes = Vec::new();
         word.write(&mut bytes);
         self.body.push(b'$');
@@ -52,13 +53,13 @@ impl Command {
         words.into_iter().fold(self, |command, word| command.arg(word))
     }
 
-    /// This command with another one's words before its own.
+    /// Puts the words of `prefix` before this command's own.
     pub(crate) fn behind(self, prefix: Self) -> Self {
         let body = [prefix.body, self.body].concat();
         Self { words: prefix.words + self.words, body, writes: self.writes }
     }
 
-    /// Whether the command may change something.
+    /// Whether the command may change data.
     pub fn writes(&self) -> bool {
         self.writes
     }
@@ -72,7 +73,7 @@ impl Command {
     }
 }
 
-/// What can be a word of a command: a key, a member, a number.
+/// Types that can be a word of a command: a key, a member, a number.
 pub trait ToArg {
     /// Appends the bytes of the word.
     fn write(&self, out: &mut Vec<u8>);
@@ -114,12 +115,11 @@ macro_rules! numbers_are_words {
 
 numbers_are_words!(i32, i64, u16, u32, u64, usize, f64);
 
-/// What a reply can be turned into.
+/// Types that a reply can be turned into.
 pub trait FromReply: Sized {
-    /// Turns a reply, which is no error, into the value.
+    /// Turns a reply, which must not be an error, into the value.
     ///
-    /// # Errors
-    /// [`Error::Type`] if the reply is of another kind.
+    /// # Errors [`Error::Type`] if the reply is of another kind.
     fn from_reply(reply: ClientReply) -> Result<Self>;
 }
 
@@ -129,7 +129,7 @@ impl FromReply for ClientReply {
     }
 }
 
-/// Any reply will do.
+/// Accepts every reply.
 impl FromReply for () {
     fn from_reply(_: ClientReply) -> Result<Self> {
         Ok(())
@@ -218,7 +218,7 @@ fn items(reply: ClientReply) -> Result<Vec<ClientReply>> {
     }
 }
 
-/// A list whose elements can be single replies. `u8` is left out so that `Vec<u8>` is a string.
+/// Lists whose elements are single replies. `u8` is left out so that `Vec<u8>` is a string.
 macro_rules! lists_from_replies {
     ($($type:ty),*) => {
         $(impl FromReply for Vec<$type> {
@@ -241,7 +241,7 @@ lists_from_replies!(
     Option<Vec<u8>>
 );
 
-/// Pairs, whether they came as a map, as pairs or flat.
+/// Pairs, whether the reply is a map, a list of pairs or a flat list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pairs<K, V>(pub Vec<(K, V)>);
 
@@ -261,7 +261,7 @@ impl<K: FromReply, V: FromReply> FromReply for Pairs<K, V> {
     }
 }
 
-/// A list of anything, element by element.
+/// A list of any elements, converted one by one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Many<T>(pub Vec<T>);
 

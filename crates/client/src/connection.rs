@@ -1,4 +1,4 @@
-//! One connection: where to, how it introduces itself, commands out, replies in.
+//! One connection: address, authentication, commands out, replies in.
 
 use crate::client::Options;
 use crate::command::Command;
@@ -14,14 +14,14 @@ use wire::resp::{ClientReply, ReplyDecoder, ReplyLimits};
 
 const READ_BYTES: usize = 16 << 10;
 
-/// Where a server is and who wants in.
+/// Address of a server, and credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     pub host: String,
     pub port: u16,
     pub user: Option<String>,
     pub password: Option<String>,
-    /// TLS is to be spoken.
+    /// Whether to use TLS.
     pub is_private: bool,
 }
 
@@ -79,7 +79,7 @@ fn decoded(text: &str) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| Error::Url("user and password must be UTF-8".into()))
 }
 
-/// The half of a connection that replies come from.
+/// Receiving half of a connection.
 pub(crate) struct Reader {
     half: Box<dyn AsyncRead + Send + Sync + Unpin>,
     decoder: ReplyDecoder,
@@ -88,8 +88,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Waits for the next reply; an error reply is a reply. Nothing is lost if the caller stops
-    /// waiting and asks again.
+    /// Waits for the next reply; an error reply is a reply. Safe to cancel: nothing is lost if the
+    /// caller stops waiting and calls again.
     pub async fn reply(&mut self) -> Result<ClientReply> {
         loop {
             let next = self.decoder.next(&self.input[self.consumed..], &ReplyLimits::default())?;
@@ -114,7 +114,7 @@ impl Reader {
     }
 }
 
-/// Connects; gives both halves, encrypted if the address says so.
+/// Connects and returns both halves, encrypted if the address requires it.
 async fn halves(
     address: &Address,
     tls: &Tls,
@@ -130,7 +130,7 @@ async fn halves(
     Ok((Box::new(half), Writer::Plain(writer)))
 }
 
-/// The half of a connection that commands go to.
+/// Sending half of a connection.
 pub(crate) enum Writer {
     Plain(OwnedWriteHalf),
     Private(WriteHalf<DuplexStream>),
@@ -145,7 +145,7 @@ impl Writer {
         Pin::new(half)
     }
 
-    /// Writes what can be written at once.
+    /// Writes as much as the connection takes without waiting.
     fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.half().poll_write(&mut Context::from_waker(Waker::noop()), bytes) {
             Poll::Ready(written) => written,
@@ -172,12 +172,12 @@ impl AsyncWrite for Writer {
     }
 }
 
-/// A connection that knows how many replies it is owed.
+/// A connection that counts its outstanding replies.
 pub(crate) struct Connection {
     pub reader: Reader,
     pub writer: Writer,
     owed: usize,
-    /// A write was begun and not finished, so that the server may have half a command.
+    /// Whether a write was begun and not finished, so that the server may have half a command.
     torn: bool,
 }
 
@@ -201,7 +201,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Sends bytes that will be answered by `replies` replies.
+    /// Sends bytes that cause `replies` replies.
     pub async fn send(&mut self, bytes: &[u8], replies: usize) -> Result<()> {
         self.torn = true;
         self.writer.write_all(bytes).await?;
@@ -210,13 +210,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends bytes if that can be done at once; the connection is of no use if not.
+    /// Sends bytes if that is possible without waiting; otherwise the connection becomes unusable.
     pub fn send_now(&mut self, bytes: &[u8], replies: usize) {
         self.torn |= self.writer.try_write(bytes).ok() != Some(bytes.len());
         self.owed += replies;
     }
 
-    /// Sends bytes and waits for their replies, passing over those that nobody waited for.
+    /// Sends bytes and waits for their replies, discarding replies to earlier requests without a
+    /// waiter.
     pub async fn exchange(&mut self, bytes: &[u8], replies: usize) -> Result<Vec<ClientReply>> {
         let passed_over = self.owed;
         self.send(bytes, replies).await?;
@@ -231,7 +232,7 @@ impl Connection {
         Ok(wanted)
     }
 
-    /// Whether the connection can be used again.
+    /// Whether the connection can be reused.
     pub fn is_whole(&self) -> bool {
         !self.torn
     }

@@ -9,8 +9,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use wire::resp::ClientReply;
 
-/// A connection of its own, over which commands are sent at once. They take effect in the order in which
-/// they are sent, on whichever shards their keys are.
+/// A connection of its own, over which commands are sent without waiting. They take effect in the
+/// order in which they are sent, whatever shards hold their keys.
 ///
 /// ```no_run
 /// # async fn example(client: client::Client) -> client::Result<()> {
@@ -30,7 +30,7 @@ use wire::resp::ClientReply;
 /// # }
 /// ```
 ///
-/// Dropping it does not take back what was sent.
+/// Dropping it does not revoke commands that were sent.
 pub struct Dispatch {
     mux: Mux,
 }
@@ -40,21 +40,19 @@ impl Dispatch {
         Self { mux }
     }
 
-    /// Sends a command: waits for room in the connection, and not for the reply.
+    /// Sends a command: waits for room in the connection, but not for the reply.
     ///
-    /// # Errors
-    /// The connection was lost before; the command was not sent.
+    /// # Errors The connection was lost before; the command was not sent.
     pub async fn send<T: FromReply>(&mut self, command: Command) -> Result<Promise<T>> {
         let mut bytes = Vec::new();
         command.encode(&mut bytes);
         Ok(Promise { replies: self.mux.begin(bytes, 1).await?, kind: PhantomData })
     }
 
-    /// Waits until everything that was sent is answered. What the answers are, their promises say: before
-    /// something that others can see and that is no command, await those.
+    /// Waits until every command that was sent has a reply. Their promises hold the results: await
+    /// those before an action outside of the store that other clients can see.
     ///
-    /// # Errors
-    /// The connection is lost.
+    /// # Errors The connection is lost.
     pub async fn wait(&mut self) -> Result<()> {
         // Replies come in the order of the commands.
         let reply = self.send::<ClientReply>(Command::new("PING")).await?;
@@ -62,9 +60,10 @@ impl Dispatch {
     }
 }
 
-/// The reply to a command that was sent. Await it; nothing is taken back if it is dropped.
+/// A future for the reply to a command. Dropping it does not revoke the command.
 ///
-/// It is not the reply, and cannot be taken for it: it has no text, no truth and no arithmetic.
+/// A promise cannot be mistaken for the reply itself: it has no text, no truth value and no
+/// arithmetic.
 ///
 /// ```compile_fail
 /// # async fn example(mut dispatch: client::Dispatch) -> client::Result<()> {

@@ -1,4 +1,4 @@
-//! Elections, which are locks whose holder has a value that everybody can follow, and barriers.
+//! Elections, which are locks whose holder has a value that every client can follow, and barriers.
 
 use crate::client::Client;
 use crate::command::{Command, FromReply, ToArg};
@@ -9,19 +9,19 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wire::resp::ClientReply;
 
-/// How long one question for what is new waits: a server that is gone shows by then.
+/// Longest wait of one request for a new version, after which a lost server is noticed.
 const OBSERVE: Duration = Duration::from_secs(60);
 
-/// Who leads.
+/// The leader of an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leader {
     /// The fencing token: larger than those of all earlier leaders.
     pub token: u64,
-    /// Its name.
+    /// Name of the leader.
     pub owner: String,
-    /// What it has proclaimed last.
+    /// Value that the leader has proclaimed last.
     pub value: Vec<u8>,
-    /// How much is left of its lease, by the server's clock.
+    /// Time left of the leader's lease, by the server's clock.
     pub left: Duration,
     /// Grows with every leader and every value.
     pub version: u64,
@@ -31,7 +31,7 @@ fn number(reply: ClientReply) -> Result<u64> {
     i64::from_reply(reply).map(|number| u64::try_from(number).unwrap_or_default())
 }
 
-/// Who leads, if anybody does, and the version of that.
+/// The leader, or its absence, with the version.
 fn leader_of(reply: ClientReply) -> Result<(Option<Leader>, u64)> {
     let items = match reply {
         ClientReply::Nil => return Ok((None, 0)),
@@ -51,7 +51,7 @@ fn leader_of(reply: ClientReply) -> Result<(Option<Leader>, u64)> {
     Ok((Some(Leader { token, owner, value, left, version }), version))
 }
 
-/// The versions of an election as they come: see [`Client::observe`].
+/// Successive versions of an election: see [`Client::observe`].
 pub struct Observation {
     client: Client,
     name: Vec<u8>,
@@ -59,12 +59,11 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// Waits until somebody leads whom, or whose value, this has not told yet, and tells it; `None` says
-    /// that nobody leads any more. What was there for a short time only may be passed over, the newest
-    /// is not. If the wait is given up nothing is lost.
+    /// Waits until the leader or its value differs from the last one returned, and returns it;
+    /// `None` says that there is no leader any more. Short-lived versions may be skipped, the
+    /// newest is not. Nothing is lost if the wait is cancelled.
     ///
-    /// # Errors
-    /// As [`Client::send`].
+    /// # Errors As [`Client::send`].
     pub async fn next(&mut self) -> Result<Option<Leader>> {
         let mut slot = self.client.waiting_slot();
         let mut out = Vec::new();
@@ -95,11 +94,10 @@ impl Observation {
 }
 
 impl Client {
-    /// Waits in turn to be elected, and proclaims a value: the leader holds a lock, whose lease is renewed.
-    /// [`LockOptions::share`] must be [`Share::Alone`].
+    /// Waits in turn to be elected, and proclaims a value: the leader holds a lock, whose lease is
+    /// renewed. [`LockOptions::share`] must be [`Share::Alone`].
     ///
-    /// # Errors
-    /// As [`Client::lock`].
+    /// # Errors As [`Client::lock`].
     pub async fn campaign(
         &self,
         name: impl ToArg,
@@ -107,7 +105,7 @@ impl Client {
         options: LockOptions,
     ) -> Result<Lock> {
         if options.share != Share::Alone {
-            return Err(Error::Refused("ERR one leads at a time".to_owned()));
+            return Err(Error::Refused("ERR an election has one leader".to_owned()));
         }
         let (mut key, mut bytes) = (Vec::new(), Vec::new());
         name.write(&mut key);
@@ -115,29 +113,28 @@ impl Client {
         self.hold(key, Some(bytes), options, 1).await
     }
 
-    /// Who leads, if anybody does.
+    /// The leader, if there is one.
     ///
-    /// # Errors
-    /// As [`Client::send`].
+    /// # Errors As [`Client::send`].
     pub async fn leader(&self, name: impl ToArg) -> Result<Option<Leader>> {
         let reply = self.send::<ClientReply>(Command::new("ELECTION.LEADER").arg(name)).await?;
         leader_of(reply).map(|(leader, _)| leader)
     }
 
-    /// Follows an election: begins with who leads now, if anybody does.
+    /// Follows an election: begins with the current leader, if there is one.
     pub fn observe(&self, name: impl ToArg) -> Observation {
         let mut bytes = Vec::new();
         name.write(&mut bytes);
         Observation { client: self.clone(), name: bytes, seen: 0 }
     }
 
-    /// Comes to a barrier, waits until so many have come, and gives the number of the generation, which is
-    /// the same to all of them and larger than those before. It has a request number: if the connection
-    /// breaks it is asked for again, and has come once. Whoever gives the wait up has not come.
+    /// Waits at a barrier until all parties have arrived, and returns the number of the generation,
+    /// which is the same to all of them and larger than those before. The request carries a request
+    /// number: it is repeated if the connection breaks, and counts as one arrival. Cancelling the
+    /// wait withdraws the arrival.
     ///
-    /// # Errors
-    /// [`Error::NotAcquired`] if not all came in time, [`Error::CommitUnknown`] if it was asked for more
-    /// than once then; otherwise as [`Client::once`].
+    /// # Errors [`Error::NotAcquired`] if not all parties arrived in time, [`Error::CommitUnknown`]
+    /// if the request had been repeated by then; otherwise as [`Client::once`].
     pub async fn barrier(
         &self,
         name: impl ToArg,
@@ -162,7 +159,7 @@ impl Client {
             Some(generation) => Ok(generation),
             None if again => {
                 let text =
-                    "not all came to the barrier in time, and it was asked for more than once";
+                    "not all parties arrived at the barrier in time, and the request was repeated";
                 Err(Error::CommitUnknown(text.to_owned()))
             }
             None => Err(Error::NotAcquired),
@@ -171,10 +168,10 @@ impl Client {
 }
 
 impl Lock {
-    /// Gives the leader, who was elected by [`Client::campaign`], another value, and tells its version.
+    /// Replaces the value of this leader, elected by [`Client::campaign`], and returns the version
+    /// of it.
     ///
-    /// # Errors
-    /// [`Error::LockLost`] if it does not lead any more; otherwise as [`Client::send`].
+    /// # Errors [`Error::LockLost`] if it no longer leads; otherwise as [`Client::send`].
     pub async fn proclaim(&self, value: impl ToArg) -> Result<u64> {
         match self.send::<i64>("ELECTION.PROCLAIM", |command| command.arg(value)).await? {
             version @ 1.. => Ok(version.unsigned_abs()),

@@ -1,29 +1,29 @@
-//! What can go wrong, with labels that say what to do about it.
+//! Errors, with labels that tell the program how to react.
 
 use wire::resp::{ClientReply, ReplyError};
 
-/// Result of everything a client does.
+/// Result of every operation of a client.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong.
+/// Error of an operation.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// The URL is none that this client understands.
+    /// The client does not understand the URL.
     #[error("{0}")]
     Url(String),
-    /// No connection came about: nothing was sent.
+    /// No connection could be opened: nothing was sent.
     #[error("cannot connect: {0}")]
     Connect(String),
-    /// The connection broke while a reply was awaited.
+    /// The connection broke while a reply was outstanding.
     #[error("the connection broke before the reply came: {0}")]
     Disconnected(String),
-    /// The server sent bytes that are no reply.
+    /// The server sent bytes that are not a reply.
     #[error("{0}")]
     Protocol(#[from] ReplyError),
     /// The transaction was aborted and had no effect; running it again may succeed.
     #[error("{0}")]
     Aborted(String),
-    /// The server has too much to do, or a shard has no leader just now; nothing happened.
+    /// The server is overloaded, or a shard has no leader at present; nothing happened.
     #[error("{0}")]
     Busy(String),
     /// The server refused a command; the text begins with the error's code.
@@ -32,51 +32,52 @@ pub enum Error {
     /// The transaction committed, but these of its deferred writes were refused.
     #[error("the transaction committed, but a write in it was refused: {0}")]
     WriteRefused(String),
-    /// The request took effect on an earlier try, and its reply is not kept.
+    /// The request took effect on an earlier attempt, and its reply is not kept.
     #[error("the request took effect, but its reply is lost")]
     ReplyLost,
-    /// The request was sent, and its outcome was lost and could not be learnt in time.
+    /// The request was sent, and its outcome was lost and could not be determined in time.
     #[error("it is unknown whether it took effect: {0}")]
     CommitUnknown(String),
-    /// The deadline passed; holds what happened on the last attempt.
+    /// The deadline passed; holds the outcome of the last attempt.
     #[error("gave up after {attempts} attempts: {last}")]
     Deadline {
-        /// How many attempts there were.
+        /// Number of attempts.
         attempts: u32,
         /// The error of the last one.
         last: Box<Error>,
     },
-    /// The reply is of another kind than asked for.
+    /// The reply is of another kind than requested.
     #[error("expected {expected}, the server answered {got}")]
     Type {
-        /// What was asked for.
+        /// Kind that was requested.
         expected: &'static str,
-        /// What came.
+        /// Kind that arrived.
         got: String,
     },
-    /// The value of a write was asked for in a transaction that promised not to.
+    /// A transaction without [`TxOptions::returning`](crate::TxOptions::returning) requested the
+    /// reply of a write.
     #[error("the transaction must be run with TxOptions::returning to see replies of writes")]
     NeedsValues,
-    /// A transaction was used after it had ended, or outlived the function it was given to.
+    /// A transaction was used after its end, or outlived the function that received it.
     #[error("the transaction has ended")]
     Ended,
     /// The lock was not free in time.
     #[error("the lock was not free in time")]
     NotAcquired,
-    /// To wait for the lock would have closed a circle of those who wait for each other; nothing happened.
-    /// Give back what you hold, and begin anew.
+    /// Waiting for the lock would have closed a deadlock cycle; nothing happened. Release the locks
+    /// that you hold, and begin anew.
     #[error("{0}")]
     Deadlock(String),
-    /// The lock is not held any more, and somebody else may hold it; a fenced command had no effect.
+    /// The lock is no longer held, and another client may hold it; a fenced command had no effect.
     #[error("{0}")]
     LockLost(String),
-    /// Ends a transaction function without effect, on the program's own wish.
+    /// The program has ended the transaction function without effect.
     #[error("cancelled: {0}")]
     Cancelled(String),
 }
 
 impl Error {
-    /// Whether nothing happened and running the same again may succeed.
+    /// Whether nothing happened and a repetition may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Aborted(_) | Self::Busy(_) | Self::Connect(_) | Self::NeedsValues => true,
@@ -85,12 +86,13 @@ impl Error {
         }
     }
 
-    /// Whether what has failed so may be sent again as it is; `harmless` is what changes nothing.
+    /// Whether a request that failed with this error may be repeated as it is. `harmless`: it
+    /// changes nothing.
     pub(crate) fn may_be_sent_again(&self, harmless: bool) -> bool {
         self.is_retryable() || (harmless && self.maybe_committed())
     }
 
-    /// Whether something may have taken effect, wholly or in part.
+    /// Whether the request may have taken effect, wholly or in part.
     pub fn maybe_committed(&self) -> bool {
         match self {
             Self::Disconnected(_)
@@ -104,7 +106,7 @@ impl Error {
         }
     }
 
-    /// Whether the server asked to be left alone for a while.
+    /// Whether the server is overloaded and asks for a pause.
     pub fn is_busy(&self) -> bool {
         match self {
             Self::Busy(_) => true,
@@ -113,7 +115,7 @@ impl Error {
         }
     }
 
-    /// An error of this client from an error reply.
+    /// Parses an error reply.
     pub(crate) fn from_line(line: &str) -> Self {
         match line.split(' ').next().unwrap_or_default() {
             "TXNABORT" => Self::Aborted(line.to_owned()),
@@ -142,7 +144,7 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// The reply itself, or the error that it is.
+/// The reply itself, or an error if it is an error reply.
 pub(crate) fn checked(reply: ClientReply) -> Result<ClientReply> {
     match reply {
         ClientReply::Error(line) => Err(Error::from_line(&line)),
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn long_replies_are_not_told_in_full() {
+    fn long_replies_are_shortened() {
         let reply = ClientReply::Bulk("é".repeat(100).as_str().into());
         let text = Error::unexpected("an integer", &reply).to_string();
         assert!(text.len() < 300 && text.ends_with("..."), "{text}");

@@ -1,8 +1,8 @@
-//! Typed views of keys. A handle is only a name: the same handle works on a client, where each
-//! call takes effect by itself, and on a transaction.
+//! Typed views of keys. A handle is only a name: the same handle works on a client, where each call
+//! takes effect by itself, and on a transaction.
 //!
-//! Calls whose reply nobody needs do not ask for it, so that they conflict with as little as
-//! possible: [`Set::add`] does not tell whether the member is new, [`Set::insert`] does.
+//! Methods that do not need a reply do not request it, so that they conflict with as little as
+//! possible: [`Set::add`] does not report whether the member is new, [`Set::insert`] does.
 
 use crate::client::Client;
 use crate::command::{Command, FromReply, Many, Pairs, ToArg};
@@ -11,7 +11,7 @@ use crate::txn::Tx;
 use std::marker::PhantomData;
 use wire::resp::ClientReply;
 
-/// What commands can be carried out on: `&Client` or `&mut Tx`.
+/// Objects that carry out commands: `&Client` or `&mut Tx`.
 pub trait Executor: Send {
     /// Carries a command out and returns its reply.
     ///
@@ -19,11 +19,10 @@ pub trait Executor: Send {
     /// As [`Client::send`] or [`Tx::send`].
     fn ask(self, command: Command) -> impl Future<Output = Result<ClientReply>> + Send;
 
-    /// Carries a write out whose reply nobody wants. In a transaction it may wait until the next
-    /// awaited command or the commit.
+    /// Carries out a write and discards its reply. In a transaction the write may wait until the
+    /// next awaited command or the commit.
     ///
-    /// # Errors
-    /// As [`Client::send`] or [`Tx::tell`].
+    /// # Errors As [`Client::send`] or [`Tx::tell`].
     fn tell(self, command: Command) -> impl Future<Output = Result<()>> + Send;
 }
 
@@ -83,7 +82,7 @@ macro_rules! handle {
     };
 }
 
-/// Methods of handles: an awaited reply, or `tell` for a write without one.
+/// Methods of handles: `ask` for an awaited reply, `tell` for a write without one.
 macro_rules! methods {
     ($($(#[$doc:meta])* $kind:ident $name:ident($($arg:ident: $type:ty),*)
         $(-> $reply:ty)? = $command:literal $(, $word:expr)*;)*) => {
@@ -120,13 +119,13 @@ impl<T: ToArg + FromReply + Send> Set<T> {
     methods! {
         /// Adds a member.
         tell add(member: impl ToArg + Send) = "SADD", member;
-        /// Adds a member and tells whether it is new.
+        /// Adds a member and returns whether it is new.
         ask insert(member: impl ToArg + Send) -> bool = "SADD", member;
         /// Removes a member.
         tell remove(member: impl ToArg + Send) = "SREM", member;
-        /// Whether something is a member.
+        /// Whether a value is a member.
         ask contains(member: impl ToArg + Send) -> bool = "SISMEMBER", member;
-        /// How many members there are.
+        /// Number of members.
         ask len() -> u64 = "SCARD";
     }
 
@@ -152,9 +151,9 @@ impl<K: ToArg + FromReply + Send, V: ToArg + FromReply + Send> Map<K, V> {
         ask get(field: impl ToArg + Send) -> Option<V> = "HGET", field;
         /// Removes a field.
         tell remove(field: impl ToArg + Send) = "HDEL", field;
-        /// Whether there is a field.
+        /// Whether a field exists.
         ask contains(field: impl ToArg + Send) -> bool = "HEXISTS", field;
-        /// How many fields there are.
+        /// Number of fields.
         ask len() -> u64 = "HLEN";
         /// Adds to a field that is a number.
         tell add(field: impl ToArg + Send, delta: i64) = "HINCRBY", field, delta;
@@ -182,9 +181,9 @@ impl<M: ToArg + FromReply + Send> SortedSet<M> {
         tell remove(member: impl ToArg + Send) = "ZREM", member;
         /// The score of a member.
         ask score(member: impl ToArg + Send) -> Option<f64> = "ZSCORE", member;
-        /// How many members have smaller scores.
+        /// Number of members with smaller scores.
         ask rank(member: impl ToArg + Send) -> Option<u64> = "ZRANK", member;
-        /// How many members there are.
+        /// Number of members.
         ask len() -> u64 = "ZCARD";
     }
 
@@ -224,7 +223,7 @@ impl<T: ToArg + FromReply + Send> List<T> {
         ask pop_front() -> Option<T> = "LPOP";
         /// The item at a position; negative positions count from the end.
         ask get(index: i64) -> Option<T> = "LINDEX", index;
-        /// How many items there are.
+        /// Number of items.
         ask len() -> u64 = "LLEN";
     }
 
@@ -246,11 +245,12 @@ impl Counter {
     methods! {
         /// Adds.
         tell add(delta: i64) = "COUNTER.ADD", delta;
-        /// Adds, if the bounds allow it, and tells whether they did.
+        /// Adds, if the bounds permit it, and returns whether they did.
         ask try_add(delta: i64) -> bool = "COUNTER.TRY", delta;
         /// The value.
         ask get() -> Option<i64> = "COUNTER.GET";
-        /// Whether the value is at least a threshold; additions that cannot change that go on.
+        /// Whether the value is at least a threshold; additions that cannot change the answer do
+        /// not conflict.
         ask at_least(threshold: i64) -> bool = "COUNTER.ATLEAST", threshold;
         /// Sets the value.
         tell set(value: i64) = "COUNTER.SET", value;

@@ -1,35 +1,36 @@
-//! Should a process keep a lock that it leaves, until somebody else wants it?
+//! Decision whether a process keeps a lock that its tasks have left, until another client wants it.
 //!
-//! If the next one who wants it is of the same process, a kept lock saves a request, C + L. If it is somebody
-//! else, the lock is recalled first, which takes them a round trip longer, C. Who it will be
-//! nobody knows; what was is counted. This is the rule of reactive locks (Lim and Agarwal, *Reactive
-//! Synchronization Algorithms for Multiprocessors*, ASPLOS 1994): what one way has wasted decides
-//! when the other one is tried, so that the sum is never much worse than the better one of the two.
+//! If the next request for the lock is of the same process, a kept lock saves a request, C + L. If
+//! it is another client's, the lock has to be recalled first, which costs that client one more
+//! round trip, C. The next requester is unknown, but past ones can be counted. The rule is that of
+//! reactive locks (Lim and Agarwal, *Reactive Synchronization Algorithms for Multiprocessors*,
+//! ASPLOS 1994): the cost that one policy has wasted decides when the other one is tried, so that
+//! the sum is never much worse than the better one of the two.
 //!
-//! A try that was in vain costs others one recall, and the next one comes later: after eight locks at
-//! first, sixty-four in the end. One that is wanted again sooner than somebody else could have had it, who
-//! was not there yet, counts for eight.
+//! A failed try costs other clients one recall, and the next try comes later: after eight locks at
+//! first, after sixty-four in the end. A lock that the process requests again sooner than any
+//! client that was not yet waiting could have had it counts for eight.
 
-/// A try in vain doubles the time to the next one, so often at most.
+/// Most doublings of the time to the next try, one for each failed try.
 const DOUBLINGS: u32 = 3;
-/// So many locks of the process come before the first try.
+/// Locks of the process before the first try.
 const LOCKS: u32 = 8;
-/// As which a lock counts that is wanted again at once.
+/// Weight of a lock that is requested again at once.
 const AT_ONCE: u32 = 8;
-/// How far those who came back may be ahead of recalls.
+/// Most that returns to a kept lock may be ahead of recalls.
 const AHEAD: u32 = 3;
 
-/// Whether a process keeps a lock: a state machine that is told what becomes of it.
+/// State machine that decides whether a process keeps a lock, from the events of that lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
     keeps: bool,
-    /// While it goes back: locks since the last try, by their weight.
+    /// While the lock is given back each time: locks since the last try, by their weight.
     seen: u32,
-    /// While it stays: those who came back beyond those who recalled it.
+    /// While the lock is kept: returns minus recalls.
     ahead: u32,
-    /// Tries in vain one after another.
+    /// Consecutive failed tries.
     in_vain: u32,
-    /// The least that it took to have the lock from the server: without waiting for others.
+    /// Shortest time that the server took to grant the lock: without waiting for other clients.
     least: u64,
 }
 
@@ -40,13 +41,13 @@ impl Default for Keep {
 }
 
 impl Keep {
-    /// Whether the lock stays with the process when it is left.
+    /// Whether the process keeps the lock when its tasks leave it.
     pub const fn keeps(self) -> bool {
         self.keeps
     }
 
-    /// The process has had the lock from the server: `away` after it gave it back it wanted the lock again,
-    /// and had it after `took`, both in the same unit.
+    /// The server has granted the lock: the process requested it `away` after it had given it back,
+    /// and received it after `took`, both in the same unit.
     pub fn granted(&mut self, away: u64, took: u64) {
         self.least = self.least.min(took);
         if self.keeps {
@@ -57,7 +58,7 @@ impl Keep {
         self.ahead = 1;
     }
 
-    /// The lock was kept, and somebody of the process entered it.
+    /// A task of the process has entered the kept lock.
     pub fn came_back(&mut self) {
         if self.keeps {
             self.ahead = (self.ahead + 1).min(AHEAD);
@@ -65,7 +66,7 @@ impl Keep {
         }
     }
 
-    /// The lock was kept, and somebody else wanted it while nobody of the process did.
+    /// Another client has recalled the kept lock while no task of the process used it.
     pub fn recalled(&mut self) {
         if self.keeps {
             self.ahead -= 1;
@@ -82,8 +83,8 @@ impl Keep {
 mod tests {
     use super::*;
 
-    /// What is sent for locks whose next user is of the same process as `same` says, in turns, and how many
-    /// of them were recalled from a process that kept them idle.
+    /// Simulates a lock whose successive users are of this process where `same` is true; returns
+    /// the number of requests, and of recalls from a process that kept it idle.
     fn course(users: impl IntoIterator<Item = bool>, away: u64) -> (u32, u32) {
         let (mut keep, mut asked, mut recalled) = (Keep::default(), 0, 0);
         let mut has = false;
@@ -91,7 +92,7 @@ mod tests {
             match (ours, has) {
                 (true, true) => keep.came_back(),
                 (true, false) => {
-                    // Nobody comes back the first time.
+                    // The first request is not a return.
                     keep.granted(if asked == 0 { u64::MAX } else { away }, 20);
                     asked += 1;
                     has = keep.keeps();
@@ -108,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_nobody_else_wants_stays_after_the_second_time_at_once_or_the_eighth() {
+    fn an_uncontended_lock_stays_after_two_quick_or_eight_slow_requests() {
         assert_eq!(course([true; 1_000], 0), (2, 0));
         assert_eq!(course([true; 1_000], 1_000), (8, 0));
     }
 
     #[test]
-    fn a_lock_that_others_want_next_goes_back_each_time_but_for_a_few_tries() {
+    fn a_contended_lock_goes_back_each_time_except_for_a_few_tries() {
         let turns = |count: usize| [true, false].into_iter().cycle().take(2 * count);
         let (asked, recalled) = course(turns(1_000), 1_000);
         assert_eq!(asked, 1_000);

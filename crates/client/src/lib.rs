@@ -11,7 +11,7 @@
 //! seen.add(&client, "ann").await?;
 //!
 //! // ... or several as one, run again until they commit. `add` does not ask for a reply, so it
-//! // waits for nobody and travels with the commit.
+//! // does not wait and travels with the commit.
 //! let new = client
 //!     .run(|mut tx| {
 //!         let (seen, visits) = (seen.clone(), visits.clone());
@@ -30,11 +30,10 @@
 //! # }
 //! ```
 //!
-//! What is retried and what is not: a transaction that was aborted had no effect and is run again
-//! by [`Client::run`], on the same connection, so that it keeps its age and cannot be passed over
-//! for ever. A commit whose reply was lost is asked for under its request number. A single write
-//! whose reply was lost is an error with [`Error::maybe_committed`], unless sent by
-//! [`Client::once`].
+//! Retries: a transaction that was aborted had no effect and is run again by [`Client::run`], on
+//! the same connection, so that it keeps its age and cannot starve. The outcome of a commit whose
+//! reply was lost is requested under its request number. A single write whose reply was lost is an
+//! error with [`Error::maybe_committed`], unless sent by [`Client::once`].
 
 mod batch;
 mod client;

@@ -1,4 +1,4 @@
-//! Locks: leases that are renewed while a guard is there, with fencing tokens.
+//! Locks: leases that are renewed as long as a guard exists, with fencing tokens.
 
 use crate::client::{Client, SlotGuard};
 use crate::command::{Command, FromReply};
@@ -13,33 +13,34 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use wire::resp::ClientReply;
 
-/// A failure to reach the server after so long a wait is the first of new ones.
+/// Duration of a wait after which a failure to reach the server counts as the first of a new
+/// series.
 pub(crate) const LONG_WAIT: Duration = Duration::from_secs(1);
 
-/// How a lock is acquired.
+/// Options of an acquisition.
 #[derive(Clone, Debug)]
 pub struct LockOptions {
-    /// How long the lock stays held if its holder is gone, and does not renew it any more.
+    /// Time for which the lock stays held if its holder is lost and no longer renews it.
     pub lease: Duration,
-    /// How long to wait for it; `None` is for ever, nought not at all.
+    /// Longest wait for the lock; `None` is for ever, zero does not wait.
     pub timeout: Option<Duration>,
-    /// Who `LOCK.HOLDERS` says has it.
+    /// Name of the holder in `LOCK.HOLDERS`.
     pub owner: String,
-    /// With whom it is held.
+    /// Other holders to admit.
     pub share: Share,
-    /// To fail with [`Error::Deadlock`] rather than to wait in a circle with other owners. It needs an
-    /// `owner` of its own for each that holds and waits.
+    /// Whether to fail with [`Error::Deadlock`] instead of waiting in a deadlock cycle with other
+    /// owners. Requires a distinct `owner` for each client or task that holds and waits by itself.
     pub detect: bool,
-    /// To let the server that the client is connected with keep the lock, and its clients have it in turn:
-    /// a hand-over among them is no message to the lock's shard. It is held alone then, without `detect`,
-    /// and only commands are fenced by it: [`Lock::require_in`] fails.
+    /// Whether the server that the client is connected to keeps the lock and passes it between its
+    /// own clients: such a hand-over needs no message to the lock's shard. The lock is then
+    /// exclusive, without `detect`, and fences only commands: [`Lock::require_in`] fails.
     pub near: bool,
-    /// To name in the log who has the lock next, while it is held: whoever is named hears of a release
-    /// before that is durable, so that a hand-over does not wait for a write. It pays where the lock is
-    /// mostly waited for, and for hand-overs among those who all say so. The lock is held alone then, not
-    /// `near`, and what it protects is to be fenced: the server does not tell whether it is held, so that
-    /// [`Lock::require_in`] fails. A cluster needs level 12 for it. Elections and retained locks are not
-    /// handed on so.
+    /// Whether to name the lock's successors in the log while it is held: a successor is notified
+    /// of a release before that is durable, so that a hand-over does not wait for a write. This
+    /// pays off where there are mostly waiters, and for hand-overs between clients that all set it.
+    /// The lock is then exclusive, not `near`, and requires fencing of the protected resource: the
+    /// server does not answer whether it is held, so that [`Lock::require_in`] fails. A cluster
+    /// needs level 12 for it. Elections and retained locks are not handed over this way.
     pub next: bool,
 }
 
@@ -59,7 +60,7 @@ impl Default for LockOptions {
 }
 
 impl LockOptions {
-    /// How much is left of the time to wait.
+    /// Time left for waiting.
     fn left(&self, begun: Instant) -> Option<Duration> {
         self.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()))
     }
@@ -68,7 +69,7 @@ impl LockOptions {
         millis(self.lease)
     }
 
-    /// What of a lease its holder relies on: clocks may differ in speed by a tenth.
+    /// The part of a lease that its holder relies on: clocks may differ in speed by a tenth.
     fn trusted(&self) -> Duration {
         self.lease.mul_f64(0.9)
     }
@@ -81,7 +82,7 @@ impl LockOptions {
         tokens: u32,
     ) -> Command {
         let at_once = self.timeout.is_some_and(|timeout| timeout.is_zero()) && value.is_none();
-        // What a server keeps is waited for, if only for a moment, and what is handed on as well.
+        // A lock that a server keeps or that has successors needs a wait, however short.
         let near = self.near && value.is_none() && tokens == 1;
         let next = self.is_handed_on(value, tokens);
         let tries = at_once && !near && !next;
@@ -102,12 +103,12 @@ impl LockOptions {
         if tokens > 1 {
             command = command.arg("TOKENS").arg(u64::from(tokens));
         }
-        // Whoever does not wait is in no circle.
+        // A request that does not wait cannot be part of a deadlock cycle.
         let detect = self.detect && (near || !at_once);
         self.shared(if detect { command.arg("DETECT") } else { command })
     }
 
-    /// Whether those who are next are named while it is held.
+    /// Whether successors are named while the lock is held.
     fn is_handed_on(&self, value: Option<&[u8]>, tokens: u32) -> bool {
         self.next && value.is_none() && tokens == 1
     }
@@ -120,7 +121,7 @@ impl LockOptions {
         }
     }
 
-    /// A transaction that is a section, so that a value that is not there is told from a wait in vain.
+    /// A transaction that is a section, so that an absent value differs from a failed wait.
     fn section(&self, name: &[u8], left: Option<Duration>, command: &Command, out: &mut Vec<u8>) {
         let mut section = Command::new("LOCK.SECTION").arg(name);
         section = section.arg("OWNER").arg(self.owner.as_str());
@@ -137,18 +138,18 @@ impl LockOptions {
     }
 }
 
-/// Never nought, which would be for ever.
+/// Milliseconds, but never 0, which would be for ever.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
-/// What its guard and the task that renews it know of a lock.
+/// State of a lock that its guard and the task that renews it share.
 pub(crate) struct Lease {
     client: Client,
     pub(crate) name: Vec<u8>,
     pub(crate) token: u64,
     pub(crate) options: LockOptions,
-    /// Until when the holder may rely on it, by this machine's clock.
+    /// Time until which the holder may rely on the lock, by this machine's clock.
     until: Mutex<Instant>,
     lost: watch::Sender<bool>,
 }
@@ -162,7 +163,7 @@ impl Lease {
         Command::new(name).arg(&self.name).arg(self.token)
     }
 
-    /// For how long the lock can be relied on, by this machine's monotonic clock.
+    /// Time for which the lock can be relied on, by this machine's monotonic clock.
     pub(crate) fn left(&self) -> Duration {
         if *self.lost.borrow() {
             return Duration::ZERO;
@@ -170,15 +171,15 @@ impl Lease {
         self.until().saturating_duration_since(Instant::now())
     }
 
-    /// The lock is not held any more.
+    /// Marks the lock as lost.
     pub(crate) fn lose(&self) {
         self.lost.send_replace(true);
     }
 
-    /// Waits until the lock must not be relied on any more.
+    /// Waits until the lock can no longer be relied on.
     pub(crate) async fn is_over(&self) {
         let mut lost = self.lost.subscribe();
-        // The sender is here, so that there is an answer.
+        // `self` keeps the sender alive, so that the wait cannot fail.
         let _ = lost.wait_for(|lost| *lost).await;
     }
 
@@ -200,7 +201,7 @@ impl Lease {
         }
     }
 
-    /// Begins the lease anew; tells whether it was held.
+    /// Restarts the lease; returns whether it was held.
     async fn renew(&self) -> Result<bool> {
         let asked = Instant::now();
         let command = self.command("LOCK.RENEW").arg("LEASE").arg(self.options.lease_ms());
@@ -242,8 +243,8 @@ impl Lease {
 /// # }
 /// ```
 ///
-/// Nobody can know for certain that it holds a lease at the very moment at which it writes: let the store
-/// judge, by [`Lock::fenced`] or by [`Lock::require_in`] a transaction.
+/// A client cannot know for certain that it holds a lease at the very moment at which it writes:
+/// let the store judge, by [`Lock::fenced`] or by [`Lock::require_in`] a transaction.
 pub struct Lock {
     pub(crate) lease: Arc<Lease>,
     keeper: JoinHandle<()>,
@@ -256,7 +257,7 @@ impl Lock {
         self.lease.token
     }
 
-    /// For how long the lock can be relied on, by this machine's monotonic clock.
+    /// Time for which the lock can be relied on, by this machine's monotonic clock.
     pub fn left(&self) -> Duration {
         self.lease.left()
     }
@@ -269,15 +270,14 @@ impl Lock {
         if self.left().is_zero() { Err(self.lease.is_lost()) } else { Ok(()) }
     }
 
-    /// Waits until the lock must not be relied on any more, which is before its lease ends.
+    /// Waits until the lock can no longer be relied on, which is before its lease ends.
     pub async fn lost(&self) {
         self.lease.is_over().await;
     }
 
-    /// Does some work, which is stopped (at the next point where it waits) if the lock is lost.
+    /// Runs a future, which is stopped (at its next await) if the lock is lost.
     ///
-    /// # Errors
-    /// [`Error::LockLost`] if it was stopped.
+    /// # Errors [`Error::LockLost`] if it was stopped.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         tokio::select! {
             done = work => Ok(done),
@@ -291,28 +291,25 @@ impl Lock {
         command.behind(self.lease.command("FENCE"))
     }
 
-    /// Carries out a command on keys of one hash slot, unless a later holder was there before.
+    /// Carries out a command on keys of one hash slot, unless the shard has seen a later holder.
     ///
-    /// # Errors
-    /// [`Error::LockLost`] if so, and nothing was changed; otherwise as [`Client::send`].
+    /// # Errors [`Error::LockLost`] if so, and nothing was changed; otherwise as [`Client::send`].
     pub async fn fenced<T: FromReply>(&self, command: Command) -> Result<T> {
         self.lease.client.send(self.fence(command)).await
     }
 
-    /// Lets a transaction take effect only if the lock is held: nobody else is granted it before the
-    /// commit.
+    /// Lets a transaction take effect only if the lock is held: no other client is granted it
+    /// before the commit.
     ///
-    /// # Errors
-    /// [`Error::LockLost`], which is to end the transaction; [`Error::Refused`] if it was taken with
-    /// [`LockOptions::next`]; otherwise as [`Tx::send`].
+    /// # Errors [`Error::LockLost`], which must end the transaction; [`Error::Refused`] if the lock
+    /// was taken with [`LockOptions::next`]; otherwise as [`Tx::send`].
     pub async fn require_in(&self, tx: &mut Tx) -> Result<()> {
         self.lease.require_in(tx).await
     }
 
-    /// Gives the lock back; tells whether it was still held.
+    /// Releases the lock; returns whether it was still held.
     ///
-    /// # Errors
-    /// As [`Client::once`]. The lock ends with its lease then.
+    /// # Errors As [`Client::once`]. The lock then ends with its lease.
     pub async fn release(mut self) -> Result<bool> {
         self.released = true;
         self.keeper.abort();
@@ -343,7 +340,7 @@ impl Drop for Lock {
             && !self.released
         {
             let lease = Arc::clone(&self.lease);
-            // If nobody hears it, the lock ends with its lease.
+            // If the message is lost, the lock ends with its lease.
             runtime.spawn(async move {
                 let _ = lease.client.send::<()>(lease.command("LOCK.RELEASE")).await;
             });
@@ -352,11 +349,11 @@ impl Drop for Lock {
 }
 
 impl Client {
-    /// Acquires a lock, and waits in turn for it. The acquisition has a request number: if the
-    /// connection breaks it is asked for again, and granted once.
+    /// Acquires a lock, and waits in turn for it. The acquisition has a request number: it is
+    /// repeated if the connection breaks, and granted once.
     ///
-    /// # Errors
-    /// [`Error::NotAcquired`] if it was not free in time; otherwise as [`Client::once`].
+    /// # Errors [`Error::NotAcquired`] if the lock was not granted in time; otherwise as
+    /// [`Client::once`].
     pub async fn lock(
         &self,
         name: impl crate::command::ToArg,
@@ -367,7 +364,7 @@ impl Client {
         self.hold(bytes, None, options, 1).await
     }
 
-    /// Acquires a lock, with a value if it is to be elected, by a grant that comes with so many tokens.
+    /// Acquires a lock, with a value for an election, by a grant with this many tokens.
     pub(crate) async fn hold(
         &self,
         name: Vec<u8>,
@@ -394,8 +391,8 @@ impl Client {
                 options: options.clone(),
                 lost: watch::Sender::new(false),
             });
-            // One that was waited for began some time after it was asked for; and what was asked for
-            // again may have been taken back, with the connection that had asked first.
+            // The lease of a grant after a wait began some time after the request; and a repeated
+            // request may have been revoked together with the connection that sent it first.
             let old = again || asked.elapsed() > options.lease - options.trusted();
             if !old || lease.renew().await? {
                 let keeper = tokio::spawn(Arc::clone(&lease).keep());
@@ -406,13 +403,14 @@ impl Client {
 }
 
 impl Client {
-    /// Carries one command out under a lock, which nobody holds afterwards, in one round trip: it waits in
-    /// turn for the lock as [`Client::lock`] does, and needs no lease. The command's keys must be of the
-    /// lock's hash slot. Asked again after a broken connection it is carried out once.
+    /// Carries one command out under a lock without holding it afterwards, in one round trip: waits
+    /// in turn for the lock as [`Client::lock`] does, and needs no lease. The command's keys must
+    /// be of the lock's hash slot. A request that is repeated after a broken connection is carried
+    /// out once.
     ///
-    /// # Errors
-    /// [`Error::NotAcquired`] if the lock was not free in time, [`Error::CommitUnknown`] if it was asked
-    /// for more than once then; otherwise as [`Client::once`].
+    /// # Errors [`Error::NotAcquired`] if the lock was not granted in time,
+    /// [`Error::CommitUnknown`] if the request had been repeated by then; otherwise as
+    /// [`Client::once`].
     pub async fn section<T: FromReply>(
         &self,
         name: impl crate::command::ToArg,
@@ -429,15 +427,15 @@ impl Client {
         match told {
             Some(reply) => T::from_reply(checked(reply)?),
             None if again => {
-                let text = "the lock was not free in time, and it was asked for more than once";
+                let text = "the lock was not free in time, and the request was repeated";
                 Err(Error::CommitUnknown(text.to_owned()))
             }
             None => Err(Error::NotAcquired),
         }
     }
 
-    /// Asks for a turn under a request number of its own until there is an answer; the commands are encoded
-    /// anew every time, since less is left of the time to wait.
+    /// Requests a turn under a request number of its own until there is a reply. The commands are
+    /// encoded anew for each attempt, since less of the time to wait is left.
     pub(crate) async fn turn<T>(
         &self,
         slot: &mut SlotGuard,
@@ -468,16 +466,16 @@ impl Client {
     }
 }
 
-/// What has come of a wait in turn.
+/// Outcome of a wait in turn.
 pub(crate) struct Turn<T> {
     pub told: T,
-    /// When it was asked for last.
+    /// Time of the last request.
     pub asked: Instant,
-    /// It was asked for more than once.
+    /// Whether the request was repeated.
     pub again: bool,
 }
 
-/// The reply of a section's command, if the section was let in.
+/// The reply of a section's command, if the section was admitted.
 fn carried_out(replies: Vec<ClientReply>) -> Result<Option<ClientReply>> {
     let mut last = ClientReply::Nil;
     for reply in replies {
@@ -490,7 +488,7 @@ fn carried_out(replies: Vec<ClientReply>) -> Result<Option<ClientReply>> {
     }
 }
 
-/// The token that was granted, if one was.
+/// The granted token, if there was a grant.
 pub(crate) fn granted(replies: Vec<ClientReply>) -> Result<Option<u64>> {
     let mut token = None;
     for reply in replies {

@@ -1,5 +1,5 @@
-//! A connection for requests in one stream, with replies in the same order: the one that everybody
-//! shares, and those of dispatches.
+//! A connection for a stream of requests, with replies in the same order: the one that all tasks of
+//! a client share, and those of dispatches.
 
 use crate::client::Options;
 use crate::command::Command;
@@ -10,11 +10,11 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, oneshot};
 use wire::resp::ClientReply;
 
-/// Requests that wait to be written.
+/// Most requests that wait to be written.
 const QUEUE_MAX: usize = 1024;
-/// Requests that wait for replies.
+/// Most requests that wait for replies.
 const IN_FLIGHT_MAX: usize = 4096;
-/// Requests that are taken at once.
+/// Most requests that are taken from the queue at once.
 const TOGETHER_MAX: usize = 256;
 
 struct Request {
@@ -23,23 +23,23 @@ struct Request {
     done: oneshot::Sender<Vec<ClientReply>>,
 }
 
-/// Somebody who waits for replies.
+/// A request that waits for replies.
 struct Waiting {
     missing: usize,
     replies: Vec<ClientReply>,
     done: oneshot::Sender<Vec<ClientReply>>,
 }
 
-/// The replies to a request, when they come; an error if the connection breaks.
+/// Receiver of the replies to a request; fails if the connection breaks.
 pub(crate) type Replies = oneshot::Receiver<Vec<ClientReply>>;
 
-/// A handle to such a connection.
+/// A handle to a shared connection.
 #[derive(Clone)]
 pub(crate) struct Mux(mpsc::Sender<Request>);
 
 impl Mux {
-    /// Connects, and lets a task of the runtime look after the connection until all handles are
-    /// gone or it breaks. Unless they are `ordered`, commands for different shards need not wait for
+    /// Connects, and lets a task of the runtime serve the connection until all handles are dropped
+    /// or it breaks. Unless they are `ordered`, commands for different shards need not wait for
     /// each other.
     pub async fn open(address: &Address, options: &Options, ordered: bool) -> Result<Self> {
         let connection = Connection::open(address, options).await?;
@@ -57,12 +57,12 @@ impl Mux {
         self.0.is_closed()
     }
 
-    /// Sends bytes that will be answered by `replies` replies.
+    /// Sends bytes that cause `replies` replies.
     pub async fn call(&self, bytes: Vec<u8>, replies: usize) -> Result<Vec<ClientReply>> {
         self.begin(bytes, replies).await?.await.map_err(|_| lost())
     }
 
-    /// The same, and does not wait for the replies.
+    /// [`Mux::call`], but without waiting for the replies.
     pub async fn begin(&self, bytes: Vec<u8>, replies: usize) -> Result<Replies> {
         let (done, answer) = oneshot::channel();
         let request = Request { bytes, replies, done };
@@ -72,13 +72,13 @@ impl Mux {
     }
 }
 
-/// The error for replies that will never come.
+/// The error for replies that will never arrive.
 pub(crate) fn lost() -> Error {
     Error::Disconnected("it was lost".into())
 }
 
-/// Serves until no handle is left or the connection breaks; then whoever waits learns of it
-/// because `done` is dropped. Nobody wants to know the reply to `first`.
+/// Serves until no handle is left or the connection breaks; then waiters are notified because
+/// `done` is dropped. The reply to `first` is discarded.
 async fn serve(mut connection: Connection, mut incoming: mpsc::Receiver<Request>, first: Vec<u8>) {
     let mut waiting: VecDeque<Waiting> = VecDeque::new();
     if !first.is_empty() {
@@ -114,7 +114,7 @@ async fn serve(mut connection: Connection, mut incoming: mpsc::Receiver<Request>
                 first.replies.push(reply);
                 first.missing -= 1;
                 if first.missing == 0 && let Some(first) = waiting.pop_front() {
-                    // Whoever asked may have stopped waiting.
+                    // The caller may have stopped waiting.
                     let _ = first.done.send(first.replies);
                 }
             }

@@ -1,14 +1,17 @@
-//! Locks that stay with the process after they are left, and that its tasks hand on among themselves.
+//! Locks that stay with the process after they are left, and that its tasks hand over among
+//! themselves.
 //!
-//! The process has a *grant* of the lock, with a block of fencing tokens. Whoever of it wants the lock has a
-//! *stay*, under a token of its own out of the block; stays follow each other in the order of their
-//! arrival, of which the server hears nothing. A task renews the grant's lease, and another one hears,
-//! over a connection that is quiet otherwise, when somebody else wants the lock. It goes back then as
-//! soon as no task wants it, or so many have been let in since that it is the others' turn; also when
-//! its tokens are used up, and when it is lost.
+//! The process has a *grant* of the lock, with a block of fencing tokens. A task that enters the
+//! lock has a *stay*, under a token of its own out of the block; stays follow each other in the
+//! order of their arrival, without any message to the server.
 //!
-//! An *adaptive* lock goes back each time as long as that is what pays ([`Keep`]). Then nobody listens
-//! for others: there may always be some.
+//! One task renews the lease of the grant, and another one is notified, over a connection that is
+//! quiet otherwise, when another client wants the lock. The process then gives it back as soon as
+//! no task waits for it, or after a limited number of further stays, so that other clients get
+//! their turn; also when its tokens are used up, and when it is lost.
+//!
+//! An *adaptive* lock is given back each time as long as that is cheaper ([`Keep`]). The process
+//! then does not listen for other clients: there may always be some.
 
 use crate::client::Client;
 use crate::command::{Command, FromReply, ToArg};
@@ -23,21 +26,21 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 use wire::resp::ClientReply;
 
-/// How a lock is kept.
+/// Options of a retained lock.
 #[derive(Clone, Debug)]
 pub struct RetainedOptions {
-    /// How long the lock stays held if this process is gone, and does not renew it any more.
+    /// Time for which the lock stays held if this process is lost and no longer renews it.
     pub lease: Duration,
-    /// How long a task waits for it; `None` is for ever.
+    /// Longest wait of a task; `None` is for ever.
     pub timeout: Option<Duration>,
-    /// Who `LOCK.HOLDERS` says has it.
+    /// Name of the holder in `LOCK.HOLDERS`.
     pub owner: String,
-    /// How many tasks are let in at most after somebody else wants the lock.
+    /// Most tasks that are admitted after another client wants the lock.
     pub cohort: u32,
-    /// For how many stays it is asked for at a time.
+    /// Number of stays, and so of tokens, in one grant.
     pub tokens: u32,
-    /// It stays only while that pays: while the next one who wants it is mostly of this process.
-    /// Otherwise it goes back as soon as no task wants it, like [`Lock`].
+    /// Whether the lock stays only while that pays off: while its next user is mostly of this
+    /// process. Otherwise it is given back as soon as no task waits for it, like [`Lock`].
     pub adaptive: bool,
 }
 
@@ -49,8 +52,8 @@ impl Default for RetainedOptions {
     }
 }
 
-/// A lock that stays with the process until somebody else wants it. Clones are the same lock; when the last
-/// one is dropped, and nobody is in, it is given back.
+/// A lock that stays with the process until another client wants it. Clones are the same lock; it
+/// is given back when the last one is dropped and no stay is left.
 ///
 /// ```no_run
 /// # async fn example(client: client::Client) -> client::Result<()> {
@@ -60,7 +63,7 @@ impl Default for RetainedOptions {
 /// let stay = kept.lock().await?;
 /// stay.fenced::<()>(Command::new("SET").arg("report").arg("done")).await?;
 /// drop(stay);
-/// // Nothing is sent for this, unless somebody else has wanted it in the meantime.
+/// // Nothing is sent for this, unless another client has wanted it in the meantime.
 /// let again = kept.lock().await?;
 /// # drop(again);
 /// # Ok(())
@@ -75,25 +78,25 @@ struct Shared {
     client: Client,
     name: Vec<u8>,
     options: RetainedOptions,
-    /// Whoever has it is in. Tasks come to it in the order of their arrival.
+    /// Mutex of the current stay. Tasks queue for it in the order of their arrival.
     door: Arc<Mutex<Room>>,
-    /// How many wait there.
+    /// Number of tasks that wait for the mutex.
     waiting: AtomicUsize,
 }
 
-/// What is behind the door.
+/// State behind the mutex.
 #[derive(Default)]
 struct Room {
     grant: Option<Grant>,
-    /// Nobody has been in since somebody left it who was followed by nobody.
+    /// Whether the lock was left without a waiting task and has not been entered since.
     idle: bool,
     keep: Keep,
-    /// When the lock was given back.
+    /// Time at which the lock was given back.
     left: Option<Instant>,
 }
 
 impl Room {
-    /// Gives the lock back, if the process has it: that is sent as it is dropped.
+    /// Gives the lock back, if the process has it: dropping the grant sends the release.
     fn give_back(&mut self) {
         if self.grant.take().is_some() {
             self.left = Some(Instant::now());
@@ -102,13 +105,13 @@ impl Room {
     }
 }
 
-/// What the process has of the lock. Dropped, it is given back.
+/// The process's grant of the lock. Dropping it gives the lock back.
 struct Grant {
     lock: Lock,
-    /// Somebody else wants it, or nobody listens for that.
+    /// Whether another client wants the lock, or no task listens for that.
     recalled: Arc<AtomicBool>,
     used: u32,
-    /// How many were let in since somebody else wants it.
+    /// Number of stays since another client wants the lock.
     let_in: u32,
 }
 
@@ -117,14 +120,14 @@ impl Grant {
         self.recalled.load(Ordering::Acquire)
     }
 
-    /// Whether nobody may be let in any more.
+    /// Whether no further stay is possible under this grant.
     fn is_over(&self, options: &RetainedOptions) -> bool {
         let others = self.is_recalled() && self.let_in >= options.cohort.max(1);
         others || self.used >= options.tokens.max(1) || self.lock.left().is_zero()
     }
 }
 
-/// Somebody who waits at the door, as long as it does.
+/// A task that waits for the mutex; counted while this value exists.
 struct Waiting<'a> {
     shared: &'a Arc<Shared>,
     let_in: bool,
@@ -144,7 +147,7 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
-        // It gave up; whoever left may have left the lock to it.
+        // The task gave up, although the last stay may have left the lock for it.
         if !self.let_in
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -162,12 +165,12 @@ impl Shared {
         self.waiting.load(Ordering::Acquire) == 0
     }
 
-    /// Whether the lock stays with the process as far as it is known.
+    /// Whether the lock is to stay with the process, as far as is known.
     fn keeps(&self, room: &Room) -> bool {
         !self.options.adaptive || room.keep.keeps()
     }
 
-    /// Gives the lock back, if it is time. Nobody is in.
+    /// Gives the lock back, if it is time. The caller holds the mutex, so there is no stay.
     fn settle(&self, room: &mut Room) {
         let none_wait = self.none_wait();
         let over = |grant: &Grant| grant.is_over(&self.options) || grant.is_recalled() && none_wait;
@@ -178,12 +181,12 @@ impl Shared {
         }
     }
 
-    /// Asks the server for the lock, within what is left of a time.
+    /// Requests the lock from the server, within the time left.
     async fn ask(self: &Arc<Self>, room: &mut Room, left: Option<Duration>) -> Result<()> {
         let (begun, away) = (Instant::now(), room.left.map(|left| left.elapsed()));
 
         let RetainedOptions { lease, ref owner, tokens, .. } = self.options;
-        // As short as can be is not at all.
+        // A zero time-out would not wait at all.
         let timeout = left.map(|left| left.max(Duration::from_millis(1)));
         let options = LockOptions { lease, timeout, owner: owner.clone(), ..Default::default() };
         let lock = self.client.hold(self.name.clone(), None, options, tokens.max(1)).await?;
@@ -193,15 +196,16 @@ impl Shared {
         room.grant = Some(Grant { lock, recalled, used: 0, let_in: 0 });
         if listens && let Some(grant) = &room.grant {
             let (weak, client) = (Arc::downgrade(self), self.client.clone());
-            // The server tells it when the lock is given back, so that it ends and leaves its connection.
+            // A release makes the server answer the listening task, which then ends and frees its
+            // connection.
             let (lease, recalled) = (Arc::clone(&grant.lock.lease), Arc::clone(&grant.recalled));
             tokio::spawn(Self::listen(weak, client, lease, recalled));
         }
         Ok(())
     }
 
-    /// Waits until somebody else wants the lock, and gives it back then when it is time. Keeps nobody from
-    /// giving it back before.
+    /// Waits until another client wants the lock, and then gives it back when it is time. Does not
+    /// prevent an earlier release.
     async fn listen(
         shared: Weak<Self>,
         client: Client,
@@ -224,7 +228,7 @@ impl Shared {
                 }
                 return door.give_back();
             }
-            // Those who have come since go first.
+            // Tasks that have arrived since go first.
             drop(door);
             tokio::task::yield_now().await;
         }
@@ -235,11 +239,11 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Waits until somebody else wants the lock; false if it is not held any more.
+/// Waits until another client wants the lock; false if it is no longer held.
 async fn hears(client: &Client, lease: &Lease) -> bool {
     let third = lease.options.lease / 3;
     while !lease.left().is_zero() {
-        // A connection that is silent for longer is not waited for.
+        // A connection that is silent for longer counts as lost.
         match tokio::time::timeout(third + third / 2, wanted(client, lease, third)).await {
             Ok(Ok(None)) => {}
             Ok(Ok(Some(count))) => return count > 0,
@@ -249,7 +253,7 @@ async fn hears(client: &Client, lease: &Lease) -> bool {
     false
 }
 
-/// How many others wait, once some do; nought if the lock is not held.
+/// Number of other waiters, once there are some; 0 if the lock is not held.
 async fn wanted(client: &Client, lease: &Lease, within: Duration) -> Result<Option<i64>> {
     let mut slot = client.waiting_slot();
     let mut out = Vec::new();
@@ -261,11 +265,11 @@ async fn wanted(client: &Client, lease: &Lease, within: Duration) -> Result<Opti
 }
 
 impl Retained {
-    /// Waits in turn for the lock: behind other tasks that use this object, and, if the process does not have
-    /// it, for the server.
+    /// Waits in turn for the lock: behind other tasks that use this object, and, if the process
+    /// does not have it, for the server.
     ///
-    /// # Errors
-    /// [`Error::NotAcquired`] if it was not free in time; otherwise as [`Client::lock`].
+    /// # Errors [`Error::NotAcquired`] if it was not granted in time; otherwise as
+    /// [`Client::lock`].
     pub async fn lock(&self) -> Result<Stay> {
         let (shared, begun) = (&self.shared, Instant::now());
         let timeout = shared.options.timeout;
@@ -298,7 +302,8 @@ impl Retained {
     }
 }
 
-/// Somebody is in a lock that the process keeps. Dropped, it is out; the lock stays, if nobody else wants it.
+/// A task's stay in a lock that the process keeps. Dropping it ends the stay; the lock remains with
+/// the process, unless another client wants it.
 pub struct Stay {
     shared: Arc<Shared>,
     door: OwnedMutexGuard<Room>,
@@ -307,12 +312,12 @@ pub struct Stay {
 }
 
 impl Stay {
-    /// The fencing token of this stay alone: larger than those of all earlier ones, and holders.
+    /// The fencing token of this stay alone: larger than those of all earlier stays and holders.
     pub fn token(&self) -> u64 {
         self.token
     }
 
-    /// For how long the lock can be relied on, by this machine's monotonic clock.
+    /// Time for which the lock can be relied on, by this machine's monotonic clock.
     pub fn left(&self) -> Duration {
         self.lease.left()
     }
@@ -325,10 +330,9 @@ impl Stay {
         if self.left().is_zero() { Err(self.lease.is_lost()) } else { Ok(()) }
     }
 
-    /// Does some work, which is stopped (at the next point where it waits) if the lock is lost.
+    /// Runs a future, which is stopped (at its next await) if the lock is lost.
     ///
-    /// # Errors
-    /// [`Error::LockLost`] if it was stopped.
+    /// # Errors [`Error::LockLost`] if it was stopped.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         tokio::select! {
             done = work => Ok(done),
@@ -336,24 +340,23 @@ impl Stay {
         }
     }
 
-    /// The command under the token of this stay, which its shard refuses if it has seen a larger one.
+    /// The command under the token of this stay, which its shard refuses if it has seen a larger
+    /// one.
     #[must_use]
     pub fn fence(&self, command: Command) -> Command {
         command.behind(Command::new("FENCE").arg(&self.lease.name).arg(self.token))
     }
 
-    /// Carries out a command on keys of one hash slot, unless a later holder was there before.
+    /// Carries out a command on keys of one hash slot, unless the shard has seen a later holder.
     ///
-    /// # Errors
-    /// [`Error::LockLost`] if so, and nothing was changed; otherwise as [`Client::send`].
+    /// # Errors [`Error::LockLost`] if so, and nothing was changed; otherwise as [`Client::send`].
     pub async fn fenced<T: FromReply>(&self, command: Command) -> Result<T> {
         self.shared.client.send(self.fence(command)).await
     }
 
     /// Lets a transaction take effect only if the process holds the lock, as [`Lock::require_in`].
     ///
-    /// # Errors
-    /// [`Error::LockLost`], which is to end the transaction; otherwise as [`Tx::send`].
+    /// # Errors [`Error::LockLost`], which must end the transaction; otherwise as [`Tx::send`].
     pub async fn require_in(&self, tx: &mut Tx) -> Result<()> {
         self.lease.require_in(tx).await
     }
@@ -366,7 +369,7 @@ impl Drop for Stay {
 }
 
 impl Client {
-    /// A lock that stays with the process; nothing is asked of the server before it is wanted.
+    /// A lock that stays with the process; the server is asked only when a task wants it.
     pub fn retained(&self, name: impl ToArg, options: RetainedOptions) -> Retained {
         let mut bytes = Vec::new();
         name.write(&mut bytes);

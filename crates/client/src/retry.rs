@@ -1,14 +1,14 @@
-//! When to try again, and when to stop.
+//! Retry policy: pauses between attempts, and the deadline.
 
 use crate::error::{Error, Result};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// When failed attempts are repeated: after a random part of a bound that doubles each time, up to
+/// Backoff of failed attempts: each pause is a random part of a bound that doubles each time, up to
 /// a cap, until a deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How long to go on trying.
+    /// Longest time to keep trying.
     pub deadline: Duration,
     /// Bound of the first pause.
     pub first_pause: Duration,
@@ -26,23 +26,23 @@ impl Default for RetryPolicy {
     }
 }
 
-/// The attempts at one thing.
+/// The attempts of one operation.
 pub(crate) struct Attempts<'a> {
     policy: &'a RetryPolicy,
     started: Instant,
     failed: u32,
 }
 
-/// A busy server is left alone for so many times the usual pause.
+/// Factor of the pause after the reply of an overloaded server.
 const BUSY_FACTOR: u32 = 8;
 
 impl<'a> Attempts<'a> {
-    /// Nothing was tried yet; the deadline begins to run.
+    /// Starts the deadline; there has been no attempt yet.
     pub fn new(policy: &'a RetryPolicy) -> Self {
         Self { policy, started: Instant::now(), failed: 0 }
     }
 
-    /// Waits before the next attempt; the last error when there is to be none.
+    /// Waits before the next attempt; returns the last error if there is to be none.
     pub async fn pause(&mut self, error: Error) -> Result<()> {
         self.failed += 1;
         let doubled = self.policy.first_pause.saturating_mul(1 << (self.failed - 1).min(16));
@@ -59,7 +59,8 @@ impl<'a> Attempts<'a> {
     }
 }
 
-/// A number from 0 to 1. Without the operating system's randomness pauses are whole.
+/// A number from 0 to 1. Without the operating system's randomness it is 1: pauses last for their
+/// bound.
 fn random_share() -> f64 {
     let mut bytes = [0; 4];
     match getrandom::fill(&mut bytes) {

@@ -1,4 +1,4 @@
-//! TLS: what a client trusts, what it shows, and the stream that comes of it.
+//! TLS: trusted authorities, the client's own certificate, and the encrypted stream.
 
 use crate::error::{Error, Result};
 use rustls::pki_types::pem::PemObject;
@@ -10,25 +10,25 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 
-/// Plain bytes that may wait on either side of a connection.
+/// Most plain bytes that may wait on either side of a connection.
 const PLAIN_BYTES: usize = 256 << 10;
-/// Plain bytes that may have come and wait until the client reads.
+/// Most plain bytes that may have arrived before the client reads them.
 const WAITING_BYTES: usize = 32 << 20;
-/// Bytes that are read at once.
+/// Most bytes that are read at once.
 const READ_BYTES: usize = 16 << 10;
-/// Where systems keep the authorities that they trust.
+/// Files in which systems keep the authorities that they trust.
 const TRUSTED: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// Whom a client trusts, and who it is itself, for URLs that begin with `rediss://`.
+/// Trusted authorities and the client's own certificate, for URLs that begin with `rediss://`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// Certificates of the authorities that may have signed the server's (PEM); those that the system
-    /// trusts if it is not said.
+    /// Certificates of the authorities that may have signed the server's (PEM); by default those
+    /// that the system trusts.
     pub ca: Option<PathBuf>,
     /// Certificate chain to show to the server (PEM); goes with `key`.
     pub cert: Option<PathBuf>,
-    /// Private key that belongs to it (PEM).
+    /// Private key of `cert` (PEM).
     pub key: Option<PathBuf>,
     /// Name that the server's certificate must be for, if not the host of the URL.
     pub server_name: Option<String>,
@@ -47,7 +47,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
 }
 
 impl Tls {
-    /// What the library needs. The files are read each time, so that new ones count.
+    /// Configuration of the TLS library. The files are read for each connection, so that new ones
+    /// take effect.
     fn config(&self) -> Result<ClientConfig> {
         let trusted = || TRUSTED.iter().map(Path::new).find(|path| path.exists());
         let ca = self.ca.as_deref().or_else(trusted);
@@ -58,7 +59,8 @@ impl Tls {
         })?;
         let mut roots = RootCertStore::empty();
         for certificate in certificates(ca)? {
-            // A system's file may hold some that the library does not take; one's own must not.
+            // The system's file may contain certificates that the library rejects; the user's file
+            // may not.
             let added = roots.add(certificate);
             if self.ca.is_some() {
                 added.map_err(|error| wrong(ca, error))?;
@@ -81,8 +83,8 @@ impl Tls {
         }
     }
 
-    /// Agrees on keys; gives the plain side of the connection. A task carries the bytes until one of
-    /// both sides is closed.
+    /// Performs the handshake; returns the plain side of the connection. A task carries the bytes
+    /// until one of both sides is closed.
     pub(crate) async fn connect(
         &self,
         host: &str,
@@ -102,14 +104,15 @@ impl Tls {
         send(&mut session, &mut stream).await?;
         let (own, other) = tokio::io::duplex(PLAIN_BYTES);
         tokio::spawn(async move {
-            // Whoever has the other side sees that it is closed, which is all that can be said.
+            // The other side sees that the stream is closed; there is no further way to report the
+            // error.
             let _ = carry(session, stream, other).await;
         });
         Ok(tokio::io::split(own))
     }
 }
 
-/// Sends what the session has for the server.
+/// Sends the session's pending bytes to the server.
 async fn send(session: &mut ClientConnection, stream: &mut TcpStream) -> Result<()> {
     let mut bytes = Vec::new();
     while session.wants_write() {
@@ -118,7 +121,7 @@ async fn send(session: &mut ClientConnection, stream: &mut TcpStream) -> Result<
     stream.write_all(&bytes).await.map_err(|error| Error::Connect(error.to_string()))
 }
 
-/// Takes in what the server has sent; gives the number of bytes, 0 at the end.
+/// Receives bytes from the server into the session; returns their number, 0 at the end.
 async fn receive(session: &mut ClientConnection, stream: &mut TcpStream) -> Result<usize> {
     let mut bytes = [0; READ_BYTES];
     let read = stream.read(&mut bytes).await;
@@ -135,7 +138,7 @@ fn take_in(session: &mut ClientConnection, mut bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Adds the plain bytes that have come.
+/// Adds the plain bytes that have arrived.
 fn take_plain(session: &mut ClientConnection, to: &mut Vec<u8>) {
     let mut piece = [0; READ_BYTES];
     while let Ok(count @ 1..) = session.reader().read(&mut piece) {
@@ -143,7 +146,7 @@ fn take_plain(session: &mut ClientConnection, to: &mut Vec<u8>) {
     }
 }
 
-/// Carries bytes both ways.
+/// Carries bytes in both directions.
 async fn carry(
     mut session: ClientConnection,
     mut stream: TcpStream,
@@ -159,7 +162,7 @@ async fn carry(
             written = to_client.write(&come), if !come.is_empty() => {
                 come.drain(..written?);
             }
-            // Whoever still sends reads later: what comes meanwhile waits here.
+            // A client that is still sending reads later: replies wait in this buffer meanwhile.
             read = stream.read(&mut encrypted), if come.len() < WAITING_BYTES => match read? {
                 0 => return Ok(()),
                 count => take_in(&mut session, &encrypted[..count])?,

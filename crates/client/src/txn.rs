@@ -1,8 +1,8 @@
 //! Interactive transactions: a function that is run until it commits, or a [`Tx`] by hand.
 //!
-//! A transaction is lazy. `TXN BEGIN` travels with the first operation whose reply is awaited,
-//! writes whose replies nobody wants travel with the next such operation or with the commit. So a
-//! transaction costs one round trip per awaited operation and one for its commit.
+//! A transaction is lazy. `TXN BEGIN` travels with the first operation whose reply is awaited;
+//! writes without a requested reply travel with the next such operation or with the commit. A
+//! transaction therefore costs one round trip per awaited operation and one for its commit.
 
 use crate::client::{Client, SlotGuard};
 use crate::command::{Command, FromReply};
@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use wire::resp::ClientReply;
 
-/// Bytes of queued writes that are sent before anything else asks for it.
+/// Bytes of queued writes above which they are sent at once.
 const QUEUED_BYTES_MAX: usize = 1 << 20;
 
-/// How a transaction is run.
+/// Options of a transaction.
 #[derive(Clone, Debug, Default)]
 pub struct TxOptions {
     readonly: bool,
@@ -27,47 +27,48 @@ pub struct TxOptions {
 }
 
 impl TxOptions {
-    /// The transaction only reads. It takes no locks, makes nobody wait and sees one instant.
+    /// Makes the transaction read-only: it takes no locks, blocks no other client and sees one
+    /// instant.
     #[must_use]
     pub fn readonly(mut self) -> Self {
         self.readonly = true;
         self
     }
 
-    /// Replies of writes are wanted before the commit. Such a write is kept from others who would
-    /// change its reply; leave this out where nobody looks at replies. A transaction function that
-    /// turns out to need it is run again with it.
+    /// Requests replies of writes before the commit. Such a write conflicts with writes of other
+    /// clients that would change its reply; leave this out where replies do not matter. A
+    /// transaction function that turns out to need it is run again with it.
     #[must_use]
     pub fn returning(mut self) -> Self {
         self.returning = true;
         self
     }
 
-    /// Whether nothing takes effect if a command is refused ([`Error::Refused`]). Otherwise the others take
-    /// effect ([`Error::WriteRefused`]). It is so for functions that are run until they commit, unless this
-    /// says otherwise, and not for [`Client::begin`].
+    /// Whether nothing takes effect if a command is refused ([`Error::Refused`]). Otherwise the
+    /// others take effect ([`Error::WriteRefused`]). The default is true for functions that are run
+    /// until they commit, and false for [`Client::begin`].
     #[must_use]
     pub fn strict(mut self, strict: bool) -> Self {
         self.strict = Some(strict);
         self
     }
 
-    /// How long the program may send nothing while others wait for what the transaction holds, if not as
-    /// the server says; zero for no limit.
+    /// Longest pause between commands while other clients wait for locks of the transaction, in
+    /// place of the server's default; zero for no limit.
     #[must_use]
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.idle = Some(timeout);
         self
     }
 
-    /// How long it may last while others wait for what it holds.
+    /// Longest duration while other clients wait for locks of the transaction.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// The command that begins it.
+    /// The `TXN BEGIN` command with these options.
     fn begin(&self) -> Command {
         let mode = match (self.readonly, self.returning) {
             (true, _) => Some("READONLY"),
@@ -85,7 +86,7 @@ impl TxOptions {
         begin
     }
 
-    /// Another retry policy than the client's.
+    /// Replaces the client's retry policy.
     #[must_use]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = Some(policy);
@@ -93,35 +94,36 @@ impl TxOptions {
     }
 }
 
-/// What the server knows of a transaction.
+/// Stage of the transaction at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Nothing was sent.
     Fresh,
-    /// It has begun.
+    /// The transaction has begun.
     Begun,
-    /// It has committed, or rolled back, or the server has dropped it.
+    /// The transaction has committed or rolled back, or the server has dropped it.
     Over,
 }
 
 struct State {
     slot: SlotGuard,
     options: TxOptions,
-    /// Request number, unless the transaction only reads or the client does without.
+    /// Request number, unless the transaction is read-only or the client does not use them.
     number: Option<u64>,
     stage: Stage,
     queued: Vec<u8>,
     queued_count: usize,
     committed: bool,
-    /// The commit was sent and its reply did not come.
+    /// Whether the commit was sent and its reply is missing.
     unknown: bool,
     failed: Option<Error>,
 }
 
-/// A transaction. It is not `Clone`, is used by `&mut`, and rolls back unless it is committed.
+/// A transaction. It is not `Clone`, is used by `&mut`, and rolls back when dropped without a
+/// commit.
 pub struct Tx {
     state: Option<Box<State>>,
-    /// Where the state goes when the function that was given the transaction is done with it.
+    /// Destination of the state when the transaction function has ended.
     home: Option<Home>,
 }
 
@@ -142,7 +144,7 @@ impl State {
         }
     }
 
-    /// Puts before what is sent next whatever must come first; the number of its replies.
+    /// Adds the commands that must precede the next ones; returns the number of their replies.
     fn preamble(&mut self, out: &mut Vec<u8>) -> usize {
         let mut replies = 0;
         if self.stage == Stage::Fresh {
@@ -171,7 +173,7 @@ impl State {
         }
     }
 
-    /// Sends what is queued and `last`, and waits for all replies: the reply of `last`, and the
+    /// Sends the queued writes and `last`, and waits for all replies: the reply of `last`, and the
     /// first error before it.
     async fn exchange(&mut self, last: Option<&Command>) -> Result<(Option<Error>, ClientReply)> {
         let mut bytes = Vec::new();
@@ -194,7 +196,7 @@ impl State {
         Ok((refused, replies.next().unwrap_or(ClientReply::Nil)))
     }
 
-    /// As [`State::exchange`], where what was queued must not have been refused.
+    /// [`State::exchange`], which fails if a queued write was refused.
     async fn exchange_all(&mut self, last: Option<&Command>) -> Result<ClientReply> {
         match self.exchange(last).await? {
             (Some(error), _) => self.fail(error),
@@ -247,7 +249,7 @@ impl State {
             return Ok(());
         }
         if self.options.readonly {
-            // Each read has confirmed those before it: there is nothing to wait for.
+            // Each read has confirmed those before it, so there is nothing to wait for.
             let mut bytes = Vec::new();
             commit.encode(&mut bytes);
             if let Some(connection) = &mut self.slot.connection {
@@ -269,11 +271,11 @@ impl State {
         }
     }
 
-    /// Takes the reply of the commit; `refused` is a write that was refused before.
+    /// Evaluates the reply of the commit; `refused` is a write that was refused before.
     fn committed_with(&mut self, refused: Option<Error>, reply: ClientReply) -> Result<()> {
         match checked(reply) {
             Err(Error::ReplyLost) => {}
-            // The reason stands at the write that was refused.
+            // The refused write carries the reason.
             Err(Error::Refused(line)) if line.starts_with("EXECABORT") => {
                 return self.fail(refused.unwrap_or(Error::Refused(line)));
             }
@@ -291,7 +293,7 @@ impl State {
         Ok(())
     }
 
-    /// Tells the server to forget the transaction, without waiting for an answer.
+    /// Sends the rollback without waiting for a reply.
     fn roll_back(&mut self) {
         if std::mem::replace(&mut self.stage, Stage::Over) == Stage::Begun
             && let Some(connection) = &mut self.slot.connection
@@ -302,8 +304,8 @@ impl State {
         }
     }
 
-    /// Learns whether a transaction whose commit reply was lost has taken effect. If not, it never
-    /// will (`TXN RESOLVE`).
+    /// Determines whether a transaction whose commit reply was lost has taken effect. If not, it
+    /// never will (`TXN RESOLVE`).
     async fn resolve(&mut self, number: u64, attempts: &mut Attempts<'_>) -> Result<bool> {
         let mut bytes = Vec::new();
         let name = self.slot.name.as_str();
@@ -343,19 +345,17 @@ impl Tx {
         T::from_reply(self.state()?.ask(command).await?)
     }
 
-    /// Adds a write whose reply nobody wants. It does not wait for anybody, and is sent with the
-    /// next awaited command or with the commit.
+    /// Adds a write and discards its reply. The write does not block, and is sent with the next
+    /// awaited command or with the commit.
     ///
-    /// # Errors
-    /// As [`Tx::send`]; that a write is refused shows when it is sent.
+    /// # Errors As [`Tx::send`]; a refusal of the write shows when it is sent.
     pub async fn tell(&mut self, command: Command) -> Result<()> {
         self.state()?.tell(command).await
     }
 
-    /// Sends what is queued and waits until the server has it.
+    /// Sends the queued writes and waits until the server has received them.
     ///
-    /// # Errors
-    /// As [`Tx::send`].
+    /// # Errors As [`Tx::send`].
     pub async fn flush(&mut self) -> Result<()> {
         let state = self.state()?;
         state.check_open()?;
@@ -373,7 +373,7 @@ impl Tx {
         self.state()?.commit().await
     }
 
-    /// Rolls back; so does dropping the transaction.
+    /// Rolls back, as dropping the transaction does.
     pub fn rollback(mut self) {
         if let Some(state) = &mut self.state {
             state.roll_back();
@@ -391,20 +391,20 @@ impl Drop for Tx {
 
 impl Client {
     /// Begins a transaction that the program commits itself. [`Client::run`] is usually better: it
-    /// repeats what was aborted.
+    /// repeats aborted transactions.
     ///
-    /// # Errors
-    /// The client's connections are closed.
+    /// # Errors The client's connections are closed.
     pub async fn begin(&self, options: TxOptions) -> Result<Tx> {
         let slot = self.slot().await?;
         Ok(Tx { state: Some(Box::new(State::new(slot, options, None))), home: None })
     }
 
     /// Runs a function as a transaction: its effects happen all at one instant or not at all, and
-    /// it is run again when it was aborted. So it must have no effects besides the transaction.
+    /// it is run again when it was aborted. It must therefore have no effects besides the
+    /// transaction.
     ///
-    /// # Errors
-    /// What the function returned; what the server refused; [`Error::Deadline`].
+    /// # Errors The error that the function returned, a refusal by the server, or
+    /// [`Error::Deadline`].
     pub async fn run<T, F, Fut>(&self, function: F) -> Result<T>
     where
         F: FnMut(Tx) -> Fut,
@@ -479,7 +479,7 @@ impl Client {
 }
 
 impl State {
-    /// Makes it a transaction that nothing was done in, on the same connection.
+    /// Resets the state to that of a fresh transaction on the same connection.
     fn restart(&mut self, number: Option<u64>) {
         self.number = number;
         self.stage = Stage::Fresh;

@@ -1,4 +1,4 @@
-//! The usual commands as methods, on clients and on transactions.
+//! Common commands as methods of clients and of transactions.
 
 use crate::client::Client;
 use crate::command::{Command, FromReply, Pairs, ToArg};
@@ -39,13 +39,13 @@ usual! {
     ask get<T>(key: impl ToArg) -> Option<T> = "GET";
     /// Sets the value of a key.
     tell set(key: impl ToArg, value: impl ToArg) -> () = "SET";
-    /// Sets the value of a key if it has none; whether it had none.
+    /// Sets the value of a key without one; returns whether it did.
     ask set_if_absent(key: impl ToArg, value: impl ToArg) -> bool = "SETNX";
     /// Removes a key.
     tell del(key: impl ToArg) -> () = "DEL";
     /// Whether a key exists.
     ask exists(key: impl ToArg) -> bool = "EXISTS";
-    /// Lets a key cease to exist after some seconds.
+    /// Lets a key expire after some seconds.
     tell expire(key: impl ToArg, seconds: u64) -> () = "EXPIRE";
     /// Adds to a number and returns the sum.
     ask incr_by(key: impl ToArg, delta: i64) -> i64 = "INCRBY";

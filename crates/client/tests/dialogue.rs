@@ -1,4 +1,4 @@
-//! What the client says, and what it makes of the answers: against a server that only recites.
+//! Dialogues of the client with a scripted server.
 
 use client::{
     Client, ClientReply, Command, Counter, Error, LockOptions, Options, RetryPolicy, Set, TxOptions,
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// One act of the server on a connection: what it expects, in words; what it answers.
+/// One step of the script of a connection: the expected words and the answer.
 #[derive(Clone, Copy)]
 enum Act {
     /// Expects commands in one go and answers.
@@ -18,17 +18,17 @@ enum Act {
 }
 
 /// Serves connections after the first (the shared one), each with the next script; returns the URL
-/// and where a broken expectation is told.
+/// and the list of failed expectations.
 async fn reciter(scripts: Vec<Vec<Act>>) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("redis://{}", listener.local_addr().expect("an address"));
     let wrong = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&wrong);
+    let failures = Arc::clone(&wrong);
     tokio::spawn(async move {
         let mut held = vec![listener.accept().await.expect("the shared connection").0];
         for script in scripts {
             let (stream, _) = listener.accept().await.expect("a connection");
-            held.extend(recite(stream, &script, &told).await);
+            held.extend(recite(stream, &script, &failures).await);
         }
         std::future::pending::<()>().await;
     });
@@ -38,7 +38,7 @@ async fn reciter(scripts: Vec<Vec<Act>>) -> (String, Arc<Mutex<Vec<String>>>) {
 async fn recite(
     mut stream: TcpStream,
     script: &[Act],
-    told: &Mutex<Vec<String>>,
+    failures: &Mutex<Vec<String>>,
 ) -> Option<TcpStream> {
     for act in script {
         let (Act::Answer(expected, _) | Act::Vanish(expected)) = act;
@@ -51,7 +51,10 @@ async fn recite(
             said = spoken(&bytes);
         }
         if said != *expected {
-            told.lock().expect("no panic").push(format!("expected {expected:?}, heard {said:?}"));
+            failures
+                .lock()
+                .expect("no panic")
+                .push(format!("expected {expected:?}, heard {said:?}"));
         }
         match act {
             Act::Answer(_, answer) => {
@@ -63,7 +66,7 @@ async fn recite(
     Some(stream)
 }
 
-/// The complete commands as words. The client's random name is left out.
+/// The complete commands as words, without the client's random name.
 fn spoken(bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let whole = text.rfind("\r\n").map_or("", |end| &text[..end]);
@@ -91,7 +94,7 @@ async fn client(url: &str) -> Client {
     Client::connect_with(url, options).await.expect("the server listens")
 }
 
-/// Reads a size and adds, in that order or the other.
+/// Adds to a counter, reads the size of a set and adds a member.
 async fn size_and_add(client: &Client) -> client::Result<u64> {
     let (set, counter) = (Set::<String>::new("s"), Counter::new("c"));
     client
@@ -141,7 +144,7 @@ async fn an_aborted_transaction_is_run_again_on_the_same_connection() {
     assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
 }
 
-/// The commit's reply is lost; what the server then says about the number decides.
+/// Loses the reply of a commit; the server's answer about the request number decides.
 async fn lost_commit(answer: &'static str, then: Vec<Act>) -> (client::Result<u64>, Vec<String>) {
     const ASK: &[&str] = &["TXN RESOLVE me0 1"];
     let broken = vec![Act::Answer(FIRST, "+OK\r\n+OK\r\n+QUEUED\r\n:7\r\n"), Act::Vanish(LAST)];
@@ -201,7 +204,7 @@ async fn reading_transactions_do_not_wait_for_their_commit() {
 }
 
 #[tokio::test]
-async fn a_refused_write_beside_a_commit_is_told() {
+async fn a_refused_write_beside_a_commit_is_reported() {
     const ALL: &[&str] = &["TXN BEGIN BLIND", "SET k", "TXN COMMIT"];
     let script = vec![Act::Answer(ALL, "+OK\r\n-ERR wrong number of arguments\r\n*0\r\n")];
     let (url, _) = reciter(vec![script]).await;
@@ -258,7 +261,7 @@ async fn a_batch_whose_reply_is_lost_is_sent_again_under_its_number() {
 }
 
 #[tokio::test]
-async fn whoever_can_be_named_says_so_and_waits_if_only_for_a_moment() {
+async fn a_lock_request_with_next_says_so_and_waits_at_least_briefly() {
     const ASK: &[&str] =
         &["CLIENT REQUEST mew0 1", "LOCK.ACQUIRE lock LEASE 30000 OWNER me TIMEOUT 1 NEXT"];
     const CAMPAIGN: &[&str] =
@@ -267,16 +270,16 @@ async fn whoever_can_be_named_says_so_and_waits_if_only_for_a_moment() {
     let (url, wrong) = reciter(vec![script]).await;
     let client = client(&url).await;
     let timeout = Some(Duration::ZERO);
-    // Whoever does not wait is in no circle, whatever it says.
+    // A request that does not wait cannot be part of a deadlock cycle, whatever its options.
     let options = LockOptions { owner: "me".to_owned(), timeout, next: true, ..Default::default() };
     let detecting = LockOptions { detect: true, ..options.clone() };
     let lock = client.lock("lock", detecting).await.expect("granted");
     assert_eq!(lock.token(), 7);
     let elected = client.campaign("jobs", "a:1", options).await.err();
     assert_eq!(elected, Some(Error::NotAcquired));
-    // The server is not asked what it would not tell.
+    // The server is not asked, because it would not answer for such a lock.
     let mut tx = client.begin(TxOptions::default()).await.expect("it says nothing yet");
-    let told = lock.require_in(&mut tx).await;
-    assert!(matches!(&told, Err(Error::Refused(line)) if line.contains("fence")), "{told:?}");
+    let refused = lock.require_in(&mut tx).await;
+    assert!(matches!(&refused, Err(Error::Refused(line)) if line.contains("fence")), "{refused:?}");
     assert_eq!(*wrong.lock().expect("no panic"), Vec::<String>::new());
 }
