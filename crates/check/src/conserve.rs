@@ -1,4 +1,4 @@
-//! Invariants that a workload promises: money is neither made nor lost, bounds hold.
+//! Invariants that a workload promises: the total of a bank is constant, and bounds hold.
 
 use crate::history::{Bank, History, Op, Outcome, Txn, Word};
 use crate::model;
@@ -6,10 +6,10 @@ use crate::value::{Value, show_word};
 use crate::verdict::{Anomaly, Verdict};
 use std::collections::BTreeMap;
 
-/// Checks that every transaction that knows all accounts at its end (from `GET`, `MGET` and the
-/// replies of increments) finds `bank.total` in them.
+/// Checks that every transaction that knows all balances at its end (from `GET`, `MGET` and the
+/// replies of increments) finds a total of `bank.total`.
 ///
-/// Transfers are transactions of `INCRBY` and `DECRBY` whose sum is zero, or read and `SET`.
+/// Transfers are transactions of `INCRBY` and `DECRBY` whose sum is zero, or that read and `SET`.
 pub fn bank(history: &History, bank: &Bank) -> Verdict {
     let mut verdict = Verdict::new("bank");
     for txn in history.txns.iter().filter(|txn| txn.outcome == Outcome::Ok) {
@@ -28,7 +28,7 @@ pub fn bank(history: &History, bank: &Bank) -> Verdict {
     verdict
 }
 
-/// Notes what an operation tells about the value of its key after it.
+/// Records what an operation reveals about the value of its key after it.
 fn learn<'a>(op: &'a Op, known: &mut BTreeMap<&'a Word, i64>) {
     let name = op.words.first().map(|name| model::lower(name)).unwrap_or_default();
     let number = |value: &Value| match value {
@@ -61,10 +61,10 @@ fn learn<'a>(op: &'a Op, known: &mut BTreeMap<&'a Word, i64>) {
 }
 
 /// Checks every counter that has bounds: no reply outside of them, and no more granted than
-/// there was. `None` if no counter has bounds.
+/// available. `None` if no counter has bounds.
 ///
-/// A counter's bounds are those of its first `COUNTER.SET ... MIN ... MAX ...`; counters that are
-/// set again are only checked for replies.
+/// A counter's bounds are those of its first `COUNTER.SET ... MIN ... MAX ...`; for counters that
+/// are set again only the replies are checked.
 pub fn bounds(history: &History) -> Option<Verdict> {
     let mut counters: BTreeMap<&Word, Counter> = BTreeMap::new();
     for txn in history.txns.iter().filter(|txn| txn.outcome != Outcome::Fail) {
@@ -96,7 +96,7 @@ pub fn bounds(history: &History) -> Option<Verdict> {
         let value = i128::from(counter.value);
         let least = counter.low.map(|low| (i128::from(low), value + counter.up_most));
         let most = counter.high.map(|high| (i128::from(high), value - counter.down_most));
-        // Even if every indefinite change that helps took effect and none that does not.
+        // Even if every helpful indefinite change took effect, and no other.
         if let Some((low, possible)) = least
             && possible - counter.down_least < low
         {
@@ -122,7 +122,8 @@ struct Counter {
     value: i64,
     low: Option<i64>,
     high: Option<i64>,
-    /// Sums of what certainly (`least`) and possibly (`most`) was added and taken away.
+    /// Sums of additions and subtractions that certainly (`least`) and possibly (`most`) took
+    /// effect.
     up_least: i128,
     up_most: i128,
     down_least: i128,

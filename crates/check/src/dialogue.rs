@@ -1,4 +1,4 @@
-//! Histories that people can read and write: a dialogue of processes with the store.
+//! Histories in a form for people: a dialogue of processes with the store.
 //!
 //! One step per line; each line happens one microsecond after the one before it.
 //!
@@ -9,12 +9,12 @@
 //! p1 > set x 2
 //! p1 !                         it failed: no effect
 //! p2 > set x 3
-//! p2 ?                         nobody knows; `p2 ? @7` if its timestamp is known
+//! p2 ?                         outcome unknown; `p2 ? @7` if its timestamp is known
 //! p3#1 > incr n                place 1 in the issue order of process 3
 //! ```
 //!
 //! Replies: `nil`, integers, floats, words, `"quoted text"`, `[a b]`, `{field value}`,
-//! `!CODE_text` for errors, `_` for a reply that nobody saw. Without replies nobody saw any.
+//! `!CODE_text` for errors, `_` for an unknown reply. Without replies all of them are unknown.
 //! `@5.2` is timestamp 5 with tie 2. `#` at the start of a line begins a comment, and
 //! `bank TOTAL key key ...` names accounts whose sum never changes.
 
@@ -27,7 +27,7 @@ const DEPTH_MAX: usize = 8;
 /// Reads a dialogue.
 ///
 /// # Errors
-/// The first line that is no step, or that does not fit the ones before it.
+/// The first line that is not a step, or that does not fit the ones before it.
 pub fn parse(text: &str) -> Result<History, HistoryError> {
     let mut events = Vec::new();
     let mut lines = Vec::new();

@@ -3,24 +3,24 @@
 use crate::history::{Outcome, Txn};
 use std::collections::VecDeque;
 
-/// Why one transaction must come before another.
+/// Reason why one transaction must precede another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// It wrote a version before the other one's version.
+    /// The first wrote a version before the second one's version.
     Ww,
-    /// The other one read what it wrote.
+    /// The second read a version that the first wrote.
     Wr,
-    /// The other one overwrote what it read.
+    /// The second overwrote a version that the first read.
     Rw,
-    /// As `Ww`, but inferred: else a reader that comes later would not have seen the second one.
+    /// As `Ww`, but inferred: otherwise a later reader would not have seen the second one.
     WwByReads,
-    /// As `WwByReads`, with the help of session or real-time order.
+    /// As `WwByReads`, using session or real-time order.
     WwByTime,
-    /// As `Rw`, inferred with the help of session or real-time order.
+    /// As `Rw`, inferred using session or real-time order.
     RwByTime,
     /// Same session, issued earlier.
     Session,
-    /// Answered before the other one was invoked.
+    /// Answered before the invocation of the second.
     Realtime,
     /// Smaller commit timestamp on a common key.
     Timestamp,
@@ -33,7 +33,7 @@ impl Kind {
     }
 }
 
-/// An edge; `note` is an index into whatever the graph's owner keeps for explanations.
+/// An edge; `note` is an index into the explanations that the graph's owner keeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     pub(crate) to: usize,
@@ -41,7 +41,7 @@ pub(crate) struct Edge {
     pub(crate) note: u32,
 }
 
-/// A graph over the nodes `0..len`. Edges are looked at through a mask of [`Kind::bit`]s.
+/// A graph over the nodes `0..len`. Edges are selected by a mask of [`Kind::bit`]s.
 #[derive(Debug)]
 pub(crate) struct Graph {
     pub(crate) edges: Vec<Vec<Edge>>,
@@ -52,7 +52,7 @@ impl Graph {
         Self { edges: vec![Vec::new(); len] }
     }
 
-    /// Adds an edge; one from a node to itself says nothing and is left out.
+    /// Adds an edge; one from a node to itself carries no information and is left out.
     pub(crate) fn add(&mut self, from: usize, to: usize, kind: Kind, note: u32) {
         if from != to {
             self.edges[from].push(Edge { to, kind, note });
@@ -118,7 +118,7 @@ impl Graph {
     }
 
     /// A shortest path from `from` to `to` inside `members` (sorted), as edges with their origin.
-    /// `from == to` asks for a cycle.
+    /// With `from == to`, a cycle.
     pub(crate) fn path(
         &self,
         from: usize,
@@ -157,7 +157,7 @@ impl Graph {
 
     /// A short cycle inside a component.
     pub(crate) fn cycle(&self, members: &[usize], mask: u16) -> Option<Vec<(usize, Edge)>> {
-        /// So many nodes are tried as a start.
+        /// Most nodes that are tried as a start.
         const STARTS_MAX: usize = 64;
         let cycles =
             members.iter().take(STARTS_MAX).filter_map(|&n| self.path(n, n, members, mask));
@@ -165,7 +165,7 @@ impl Graph {
     }
 }
 
-/// Which nodes can be reached from which.
+/// Reachability relation.
 pub(crate) struct Reach {
     words: usize,
     bits: Vec<u64>,
@@ -251,8 +251,8 @@ impl Tarjan {
 }
 
 /// Adds the real-time order among `ids`: an edge wherever one was answered before the other was
-/// invoked, except where other edges imply it. Their number is at most the number of
-/// transactions times how many were open together.
+/// invoked, except where other edges imply it. Their number is at most the number of transactions
+/// times the number of concurrently open ones.
 pub(crate) fn add_realtime(graph: &mut Graph, txns: &[Txn], ids: &[usize]) {
     for (from, to) in realtime_pairs(txns, ids) {
         graph.add(from, to, Kind::Realtime, 0);

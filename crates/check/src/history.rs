@@ -1,4 +1,4 @@
-//! Histories: what was asked, what was answered, and when.
+//! Histories: requests, answers and their times.
 //!
 //! A history file has one JSON object per line. Empty lines and lines that begin with `#` are
 //! skipped; unknown fields are ignored. Fields of an event:
@@ -33,19 +33,19 @@ use std::fmt;
 /// A command or argument.
 pub type Word = Vec<u8>;
 
-/// At most this many events are read from one history.
+/// Most events of one history.
 pub const EVENTS_MAX: usize = 20_000_000;
 
-/// What an event tells.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// The transaction is about to be sent.
     Invoke,
-    /// It committed.
+    /// The transaction committed.
     Ok,
-    /// It certainly had no effect and never will.
+    /// The transaction certainly had no effect and never will.
     Fail,
-    /// Nobody knows; it may also take effect later.
+    /// The outcome is unknown; the transaction may also take effect later.
     Info,
 }
 
@@ -69,13 +69,13 @@ impl EventKind {
 pub struct Event {
     /// Number of the session.
     pub process: u64,
-    /// What the event tells.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// When, in microseconds on the history's clock.
+    /// Time in microseconds on the history's clock.
     pub time_us: u64,
-    /// The commands; empty in a completion that does not repeat them.
+    /// Commands; empty in a completion that does not repeat them.
     pub txn: Vec<Vec<Word>>,
-    /// Replies, one per command; `None` within where a reply is not known, empty if none is.
+    /// Replies, one per command; `None` for an unknown reply, empty if none is known.
     pub replies: Vec<Option<Value>>,
     /// Commit timestamp.
     pub ts: Option<u64>,
@@ -186,14 +186,14 @@ fn word(json: &Json) -> Result<Word, String> {
     }
 }
 
-/// How a transaction ended.
+/// Outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It committed.
+    /// The transaction committed.
     Ok,
-    /// It had no effect.
+    /// The transaction had no effect.
     Fail,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Info,
 }
 
@@ -202,7 +202,7 @@ pub enum Outcome {
 pub struct Op {
     /// Command and arguments; at least one word.
     pub words: Vec<Word>,
-    /// What was answered.
+    /// The reply.
     pub reply: Option<Value>,
 }
 
@@ -224,11 +224,11 @@ pub struct Txn {
     pub id: usize,
     /// Number of the session.
     pub process: u64,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// When it was invoked, in microseconds.
+    /// Time of the invocation, in microseconds.
     pub invoke_us: u64,
-    /// When its success or failure was known, in microseconds; `None` if it never was.
+    /// Time at which its success or failure was known, in microseconds; `None` if it never was.
     pub complete_us: Option<u64>,
     /// The commands.
     pub ops: Vec<Op>,
@@ -274,7 +274,7 @@ impl fmt::Display for Txn {
 pub struct Bank {
     /// Keys of the accounts.
     pub accounts: Vec<Word>,
-    /// Their sum.
+    /// Sum of the accounts.
     pub total: i64,
 }
 
@@ -287,12 +287,12 @@ pub struct History {
     pub bank: Option<Bank>,
 }
 
-/// A history that cannot be read.
+/// An error in the input of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryError {
     /// Number of the line, from 1; 0 if the history was not read from lines.
     pub line: usize,
-    /// What is wrong and what is allowed.
+    /// Description of the error, with the permitted forms.
     pub reason: String,
 }
 
@@ -337,7 +337,7 @@ impl History {
         Ok(pairing.history)
     }
 
-    /// The events that make up this history, by time; reading them gives the same history.
+    /// The events of this history, by time; reading them gives the same history.
     pub fn to_events(&self) -> Vec<Event> {
         let mut events = Vec::new();
         for txn in &self.txns {
@@ -359,8 +359,8 @@ impl History {
             completion.tie = txn.tie;
             completion.shards.clone_from(&txn.shards);
             completion.session_seq = txn.session_seq;
-            // At one instant, what ended goes first, so that a process never has two open; but
-            // nothing ends before it began.
+            // At one instant, ends go first, so that a process never has two open transactions; but
+            // no transaction ends before its invocation.
             let rank = if at_us == txn.invoke_us { 1 } else { 0 };
             events.push((at_us, rank, txn.id, completion));
         }
@@ -388,7 +388,7 @@ impl History {
 #[derive(Default)]
 struct Pairing {
     history: History,
-    /// Open transactions by process and place in its issue order (0 if it gives none).
+    /// Open transactions by process and place in its issue order (0 without `session_seq`).
     open: BTreeMap<(u64, u64), usize>,
     /// Per process: place in the issue order of the last invocation.
     issued: BTreeMap<u64, Option<u64>>,
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_its_line() {
+    fn an_event_that_does_not_fit_is_refused_with_its_line() {
         let invoke = r#"{"process":1,"type":"invoke","time_us":10,"txn":[["get","x"]]}"#;
         let cases = [
             ("x".to_owned(), 1),

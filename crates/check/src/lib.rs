@@ -1,8 +1,9 @@
-//! Was that history allowed?
+//! Checkers of histories.
 //!
-//! A [`History`] says what clients asked and what they were answered. The checkers decide whether
-//! a strictly serializable store can have answered like that. They share no code with the store:
-//! its semantics are written down a second time, as plainly as possible, in [`model`].
+//! A [`History`] contains the requests of clients and the answers that they received. The checkers
+//! decide whether a strictly serializable store can have answered like that. They share no code
+//! with the store: its semantics are written down a second time, as plainly as possible, in
+//! [`model`].
 //!
 //! | checker | needs | finds |
 //! |---|---|---|
@@ -36,7 +37,7 @@ pub use history::{Bank, Event, EventKind, History, HistoryError, Op, Outcome, Tx
 pub use value::Value;
 pub use verdict::{ANOMALIES_MAX, Anomaly, Verdict};
 
-/// The verdict of every checker that can say something about the history.
+/// The verdict of every checker that applies to the history.
 pub fn check_all(history: &History) -> Vec<Verdict> {
     let bank = history.bank.as_ref().map(|bank| conserve::bank(history, bank));
     let verdicts = [
@@ -49,8 +50,8 @@ pub fn check_all(history: &History) -> Vec<Verdict> {
     verdicts.into_iter().flatten().collect()
 }
 
-/// Reads a history: JSON lines if its first line that says something begins with a brace, else a
-/// dialogue.
+/// Reads a history: JSON lines if the first line that is neither empty nor a comment begins with a
+/// brace, else a dialogue.
 ///
 /// # Errors
 /// The first line that cannot be read.
@@ -64,7 +65,7 @@ pub fn parse(text: &str) -> Result<History, HistoryError> {
     }
 }
 
-/// What `claret check HISTORY [--json]` prints, and whether the history is valid. The JSON form is
+/// Output of `claret check HISTORY [--json]`, and whether the history is valid. The JSON form is
 /// one document: `{"valid":bool,"transactions":n,"verdicts":[...]}`, or
 /// `{"valid":false,"error":"..."}` if the history cannot be read.
 pub fn check_main(history_text: &str, json: bool) -> (String, bool) {

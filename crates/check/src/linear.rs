@@ -11,7 +11,7 @@ use crate::value::show_word;
 use crate::verdict::{Anomaly, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Steps that [`check`] spends on one key before it gives up.
+/// Most steps that [`check`] spends on one key.
 pub const STEPS_PER_KEY_MAX: usize = 200_000;
 
 /// Result of a search.
@@ -19,18 +19,18 @@ pub const STEPS_PER_KEY_MAX: usize = 200_000;
 pub enum Found {
     /// This order explains every reply. Indefinite transactions may be left out.
     Order(Vec<usize>),
-    /// No order does. The longest explained prefix, and the transactions that could not follow.
+    /// No order does. The longest explained prefix, and the transactions that could not follow it.
     None {
         /// Transactions that can be explained, in order.
         prefix: Vec<usize>,
-        /// What was open when nothing more fitted.
+        /// Open transactions behind the longest prefix.
         stuck: Vec<usize>,
     },
     /// The bound on steps was reached.
     Undecided,
 }
 
-/// Commands that this checker looks at: registers and counters.
+/// Whether this checker covers a command: registers and counters.
 fn narrow(words: &[Word]) -> bool {
     const NAMES: [&str; 17] = [
         "get",
@@ -55,7 +55,7 @@ fn narrow(words: &[Word]) -> bool {
     NAMES.contains(&name.as_str()) && model::keys_of(words).len() == 1
 }
 
-/// Checks each key on its own whose transactions all are single commands on a register or a
+/// Checks separately each key whose transactions all are single commands on a register or a
 /// counter; linearizability is local (Herlihy and Wing, 1990). `None` if there is no such key.
 pub fn check(history: &History) -> Option<Verdict> {
     let mut keys: BTreeMap<&Word, Vec<usize>> = BTreeMap::new();
@@ -105,7 +105,7 @@ fn explain(txns: &[Txn], key: &Word, prefix: &[usize], stuck: Vec<usize>) -> Ano
 
 /// Searches an order of whole transactions that explains every reply and respects real time and
 /// dispatched sessions. Failed transactions are left out. Commands that are not modelled are
-/// taken to answer what they answered and to change nothing.
+/// assumed to answer as recorded and to change nothing.
 pub fn search(txns: &[Txn], ids: &[usize], steps_max: usize) -> Found {
     let mut open: Vec<&Txn> =
         ids.iter().map(|&id| &txns[id]).filter(|txn| txn.outcome != Outcome::Fail).collect();
@@ -165,7 +165,7 @@ fn run(model: &Model, ops: &[Op]) -> Option<Model> {
     Some(model)
 }
 
-/// The transactions that are done, by place in order of invocation: the first so many, and some.
+/// Completed transactions, by place in order of invocation: a prefix, and some beyond it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Done {
     first: usize,
@@ -185,7 +185,7 @@ impl Done {
 
 struct Choice {
     done: Done,
-    /// How many of those had an answer.
+    /// Number of completed transactions with an answer.
     definite: usize,
     model: Model,
     untried: Vec<usize>,
@@ -194,7 +194,7 @@ struct Choice {
 
 impl Choice {
     fn new(walk: &Walk<'_>, done: Done, model: Model, definite: usize) -> Self {
-        // The last one is tried first: prefer what was answered early.
+        // The last one is tried first: prefer transactions that were answered early.
         let mut untried = walk.open(&done);
         untried.sort_by_key(|&place| {
             std::cmp::Reverse((walk.txns[place].complete_us.unwrap_or(u64::MAX), place))
@@ -209,8 +209,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// What may come next: nothing that is left was answered before it was invoked, and nothing
-    /// that its session dispatched before it is left.
+    /// Transactions that may come next: no remaining one was answered before their invocation, and
+    /// no remaining one was dispatched before them in their session.
     fn open(&self, done: &Done) -> Vec<usize> {
         let mut earliest_answer_us = u64::MAX;
         let mut open = Vec::new();

@@ -1,8 +1,8 @@
-//! What measurements of the synchrony probe say, computed as plainly as possible.
+//! Statistics of the synchrony probe's measurements, computed as plainly as possible.
 //!
 //! This is the second opinion on the probe's analyses: everything is in memory, every quantile is
-//! taken from a sorted list, every pair of a call and a row of resources is found by looking at all
-//! rows. It is for small data. The answers have the names that the analyses give them, so that two
+//! taken from a sorted list, every pair of a call and a row of resources is found by scanning all
+//! rows. It is for small data. The results have the names that the analyses give them, so that two
 //! documents can be compared value by value.
 //!
 //! One rule decides ranks: the quantile p of n values is the one at rank ceil(p n), the first being
@@ -19,7 +19,7 @@ pub use slow::{
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A call, as the table `rpc` has it.
+/// A row of the table `rpc`: a call.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Row {
     /// The day since 1970.
@@ -36,7 +36,7 @@ pub struct Row {
     pub dst: u16,
     /// The round.
     pub round: u32,
-    /// When it was due, in nanoseconds since 1970.
+    /// Due time, in nanoseconds since 1970.
     pub t_sched_ns: i64,
     /// The caller's own delay.
     pub lag_ns: u32,
@@ -44,7 +44,7 @@ pub struct Row {
     pub rtt_100ns: Option<u32>,
     /// The callee's own delay in units of 100 ns.
     pub svc_100ns: Option<u32>,
-    /// When the callee had it, minus when it was due, in microseconds.
+    /// Time of arrival at the callee minus due time, in microseconds.
     pub rx_off_us: Option<i32>,
     /// The status's code.
     pub status: u8,
@@ -60,7 +60,7 @@ pub enum Latency {
 }
 
 impl Latency {
-    /// As documents have it.
+    /// Value in documents.
     pub fn told(self) -> Value {
         match self {
             Self::Ns(ns) => ns.into(),
@@ -70,12 +70,12 @@ impl Latency {
 }
 
 impl Row {
-    /// Whether a live callee was asked: it was not down or gone, and the caller sent.
+    /// Whether the call counts: the callee was neither down nor gone, and the caller sent.
     pub fn counts(&self) -> bool {
         ![4, 5, 7].contains(&self.status)
     }
 
-    /// From when the call was due until the reply.
+    /// Time from the due time of the call to the reply.
     pub fn latency(&self) -> Latency {
         match (self.status, self.rtt_100ns) {
             (0 | 3 | 6, Some(rtt)) => Latency::Ns(u64::from(self.lag_ns) + 100 * u64::from(rtt)),
@@ -89,7 +89,7 @@ pub fn quantile<T: Clone + Ord>(values: &[T], permillion: u64) -> Option<T> {
     let mut sorted = values.to_vec();
     sorted.sort();
     let mut rank = 0;
-    // The least rank that is not below p n.
+    // The least rank of at least p n.
     while rank * 1_000_000 < permillion * sorted.len() as u64 {
         rank += 1;
     }
@@ -108,7 +108,7 @@ const QUANTILES: [(&str, u64); 9] = [
     ("p99_99", 999_900),
 ];
 
-/// What is told of a list of latencies.
+/// Summary of a list of latencies.
 pub fn distribution(all: &[Latency]) -> Value {
     let replied: Vec<Latency> = all.iter().copied().filter(|one| *one != Latency::Never).collect();
     let quantiles = |values: &[Latency]| -> Map<String, Value> {
@@ -124,12 +124,12 @@ pub fn distribution(all: &[Latency]) -> Value {
     })
 }
 
-/// How many of the latencies are at most as long as a point.
+/// Number of latencies of at most a point.
 pub fn at_most(all: &[Latency], point_ns: u64) -> u64 {
     all.iter().filter(|one| **one <= Latency::Ns(point_ns)).count() as u64
 }
 
-/// Calls by what sent them: day, group, caller and round.
+/// Calls by the sending round: day, group, caller and round.
 pub type Sessions<'a> = BTreeMap<(i64, u16, u16, u32), Vec<&'a Row>>;
 
 /// The sessions of some rows.
@@ -141,12 +141,12 @@ pub fn sessions(rows: &[Row]) -> Sessions<'_> {
     sessions
 }
 
-/// Latencies of single calls, if `choose` says so.
+/// Latencies of single calls that `choose` selects.
 pub fn calls(rows: &[Row], choose: impl Fn(&Row) -> bool) -> Vec<Latency> {
     rows.iter().filter(|row| row.counts() && choose(row)).map(Row::latency).collect()
 }
 
-/// A session for which there is a row of every member, none of which the caller skipped.
+/// Whether a session has a row for every member, none of which the caller skipped.
 fn whole(session: &[&Row]) -> bool {
     let members: BTreeSet<u16> = session.iter().map(|row| row.dst).collect();
     members.len() == usize::from(session[0].size) && session.iter().all(|row| row.status != 5)
@@ -162,7 +162,7 @@ pub fn groups(sessions: &Sessions<'_>, choose: impl Fn(&Row) -> bool) -> Vec<Lat
         .collect()
 }
 
-/// For each whole session of groups of one size in which everybody counts, its latencies.
+/// For each whole session of groups of one size in which every call counts, its latencies.
 fn full(sessions: &Sessions<'_>, size: u8) -> Vec<Vec<Latency>> {
     let full = sessions.values().filter(|session| {
         session[0].size == size && whole(session) && session.iter().all(|row| row.counts())
@@ -182,7 +182,7 @@ pub fn t_of_s(sessions: &Sessions<'_>, size: u8, s: usize, eps: u64) -> Option<L
     quantile(&last, 1_000_000 - eps)
 }
 
-/// The least s so that more members are later than T in a part of the sessions at most.
+/// The least s such that more members are later than T in at most a part of the sessions.
 pub fn s_of_t(sessions: &Sessions<'_>, size: u8, t_ns: u64, eps: u64) -> usize {
     let full = full(sessions, size);
     let late = |latencies: &Vec<Latency>| {
@@ -196,7 +196,7 @@ pub fn s_of_t(sessions: &Sessions<'_>, size: u8, t_ns: u64, eps: u64) -> usize {
         .unwrap_or(usize::from(size))
 }
 
-/// One group on one day: what a caller's calls, or the calls to a callee, took.
+/// One group on one day: durations of a caller's calls, or of the calls to a callee.
 pub fn day_view(rows: &[Row], of: impl Fn(&Row) -> u16, cuts_ns: [u64; 2]) -> Value {
     let mut nodes: BTreeMap<u16, Vec<Latency>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.counts()) {
@@ -217,7 +217,7 @@ pub fn day_view(rows: &[Row], of: impl Fn(&Row) -> u16, cuts_ns: [u64; 2]) -> Va
     told.collect()
 }
 
-/// How many round trips to others are longer than some tenths of a time, but not than others.
+/// Number of round trips to other members between two numbers of tenths of a time.
 pub fn near_pause(rows: &[Row], ms: u64, tenths: (u64, u64)) -> u64 {
     let others = rows.iter().filter(|row| row.counts() && row.src != row.dst);
     let rtts = others.filter(|row| row.latency() != Latency::Never).filter_map(|row| row.rtt_100ns);

@@ -1,10 +1,10 @@
-//! Replies as the checkers see them, their JSON form, and when two of them agree.
+//! Replies in the form that the checkers use, their JSON form, and their equivalence.
 
 use serde_json::{Map, Number, Value as Json, json};
 use std::fmt;
 
-/// A reply, or a part of one. It says what was answered, not how the bytes looked: RESP2 and
-/// RESP3 forms of one answer [agree](Value::agrees).
+/// A reply, or a part of one. It represents the content, not the encoding: RESP2 and RESP3 forms of
+/// one answer [agree](Value::agrees).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// No value.
@@ -39,7 +39,7 @@ impl Value {
         matches!(self, Self::Error(_))
     }
 
-    /// Whether two replies say the same. Numbers agree with their decimal text, a map agrees with
+    /// Whether two replies are equivalent. Numbers agree with their decimal text, a map agrees with
     /// its flat list and with a list of pairs, and errors agree if their codes do.
     pub fn agrees(&self, other: &Self) -> bool {
         if self.is_aggregate() || other.is_aggregate() {
@@ -56,7 +56,7 @@ impl Value {
         if !self.is_aggregate() || !other.is_aggregate() {
             return self.agrees(other);
         }
-        // Readers are compared with every state that there was, and few have as many elements.
+        // Readers are compared with every state in the history, and few have as many elements.
         if self.scalars() != other.scalars() {
             return false;
         }
@@ -69,7 +69,7 @@ impl Value {
         scalars_agree(&sorted(self), &sorted(other))
     }
 
-    /// How many scalars there are.
+    /// Number of scalars.
     fn scalars(&self) -> usize {
         match self {
             Self::List(items) => items.iter().map(Self::scalars).sum(),
@@ -95,7 +95,7 @@ impl Value {
         out
     }
 
-    /// The bytes that stand for a scalar: text as it is, numbers in decimal.
+    /// Bytes of a scalar: text as it is, numbers in decimal.
     pub fn canonical(&self) -> Vec<u8> {
         match self {
             Self::Text(bytes) => bytes.clone(),
@@ -154,10 +154,10 @@ impl Value {
         }
     }
 
-    /// Reads what [`Value::to_json`] wrote. `true` and `false` are read as 1 and 0.
+    /// Reads the output of [`Value::to_json`]. `true` and `false` are read as 1 and 0.
     ///
     /// # Errors
-    /// A sentence that says which form is allowed.
+    /// A sentence that names the permitted forms.
     pub fn from_json(json: &Json) -> Result<Self, String> {
         match json {
             Json::Null => Ok(Self::Nil),

@@ -1,9 +1,9 @@
-//! What a checker says.
+//! Verdicts of the checkers.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// At most this many anomalies are reported by one checker; the rest are only counted.
+/// Most anomalies that one checker lists; the rest are only counted.
 pub const ANOMALIES_MAX: usize = 16;
 
 /// The answer of one checker about one history.
@@ -13,18 +13,18 @@ pub struct Verdict {
     pub checker: &'static str,
     /// Whether the checker found nothing wrong.
     pub valid: bool,
-    /// What is wrong, at most [`ANOMALIES_MAX`] entries.
+    /// Anomalies, at most [`ANOMALIES_MAX`] entries.
     pub anomalies: Vec<Anomaly>,
-    /// How much was looked at, by kind; also `anomalies` if some are not listed.
+    /// Numbers of examined items, by kind; also `anomalies` if some are not listed.
     pub counts: BTreeMap<&'static str, u64>,
 }
 
-/// One thing that cannot happen in a strictly serializable history.
+/// An observation that is impossible in a strictly serializable history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Anomaly {
-    /// Its name, where there is one as in Adya's thesis (1999) and the Elle paper (2020).
+    /// Name, where there is one as in Adya's thesis (1999) and the Elle paper (2020).
     pub kind: String,
-    /// What happened, for people; may have several lines.
+    /// Explanation for people; may have several lines.
     pub explanation: String,
     /// The transactions involved, by their number in the history.
     pub txns: Vec<usize>,
@@ -54,7 +54,7 @@ impl Verdict {
         }
     }
 
-    /// Adds `number` to the count called `name`; what stays zero is left out.
+    /// Adds `number` to the count called `name`; a count of zero is left out.
     pub fn count(&mut self, name: &'static str, number: usize) {
         if number > 0 {
             *self.counts.entry(name).or_default() += number as u64;

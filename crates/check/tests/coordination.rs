@@ -1,4 +1,4 @@
-//! Histories of a coordination service by hand: one that is right, and what is said about each way in
+//! Hand-made histories of a coordination service: a correct one, and the verdict about each way in
 //! which it could be wrong.
 
 use check::coordination::{
@@ -6,7 +6,8 @@ use check::coordination::{
     Session, Stat, check, check_together, code,
 };
 
-/// A history in the making: one client after the other asks and is answered at once.
+/// A history under construction: clients send requests one after the other and are answered at
+/// once.
 struct Story {
     history: History,
     now_us: u64,
@@ -60,7 +61,7 @@ impl Story {
         self.answer(who, zxid, answer);
     }
 
-    /// A client comes back on another connection.
+    /// A client reconnects.
     fn comes_back(&mut self, who: usize) {
         self.now_us += 10;
         let time_us = self.now_us;
@@ -68,7 +69,7 @@ impl Story {
         self.history.sessions[who].connections.push(connection);
     }
 
-    /// The kinds of everything that is wrong.
+    /// The kinds of all anomalies.
     fn wrong(&self) -> Vec<String> {
         let verdict = check(&self.history);
         assert_eq!(verdict.valid, verdict.anomalies.is_empty());
@@ -95,7 +96,7 @@ fn exists(path: &str, watch: bool) -> Request {
     Request::Exists(path.to_owned(), watch)
 }
 
-/// The stat of a node that was created by a change and not touched since.
+/// The stat of a node that was created by a change and not changed since.
 fn stat(zxid: i64, owner: i64) -> Stat {
     let (czxid, mzxid, pzxid, data_length) = (zxid, zxid, zxid, 1);
     Stat { czxid, mzxid, pzxid, owner, data_length, ..Stat::default() }
@@ -122,7 +123,7 @@ fn a_history_that_is_right_is_valid() {
 }
 
 #[test]
-fn what_a_change_or_a_read_answers_is_what_the_guide_says() {
+fn answers_of_changes_and_reads_follow_the_guide() {
     let mut story = right();
     story.write(ANN, 4, create("/a", false, false), created("/a"));
     assert_eq!(story.wrong(), ["wrong-answer"]);
@@ -168,7 +169,7 @@ fn nothing_is_older_than_what_was_known_when_it_was_asked() {
     let mut story = right();
     story.read(ANN, 2, exists("/b", false), Err(code::NO_NODE));
     assert_eq!(story.wrong(), ["stale-read", "order-of-session", "heard-backwards"]);
-    // A change of one that nobody knew of may be older.
+    // A change of a session that no other knew of may be older.
     let mut story = Story::new();
     story.ask(ANN, create("/a", false, false), Some(4));
     story.ask(BEN, create("/b", false, false), Some(3));
@@ -186,7 +187,8 @@ fn a_session_takes_effect_in_its_order_and_without_holes() {
     story.ask(ANN, create("/a", false, false), None);
     story.ask(ANN, create("/b", false, false), Some(3));
     assert_eq!(story.wrong(), ["hole-in-session"]);
-    // Over several connections: what came late came after the session had gone on elsewhere.
+    // Over several connections: the late request took effect after the session had continued
+    // elsewhere.
     let mut story = Story::new();
     story.ask(ANN, create("/a", false, false), Some(4));
     story.comes_back(ANN);
@@ -195,15 +197,15 @@ fn a_session_takes_effect_in_its_order_and_without_holes() {
 }
 
 #[test]
-fn whoever_watches_is_told_once_of_each_change_before_an_answer_shows_it() {
-    // It is told after the answer.
+fn a_watch_reports_each_change_once_before_an_answer_shows_it() {
+    // The notification comes after the answer.
     let mut story = Story::new();
     story.read(BEN, 2, exists("/a", true), Err(code::NO_NODE));
     story.write(ANN, 3, create("/a", false, false), created("/a"));
     story.read(BEN, 3, exists("/a", false), Ok(Reply::Stat(stat(3, 0))));
     story.told(BEN, 3, Happened::Created, "/a");
     assert_eq!(story.wrong(), ["untold"]);
-    // It is told twice, of something that did not happen, and of what nobody watches.
+    // Duplicate notification, one of an event that did not happen, and one without a watch.
     let mut story = right();
     story.told(BEN, 3, Happened::Created, "/a");
     assert_eq!(story.wrong(), ["told-of-nothing"]);
@@ -217,7 +219,7 @@ fn whoever_watches_is_told_once_of_each_change_before_an_answer_shows_it() {
 }
 
 #[test]
-fn who_comes_back_is_told_what_was_missed() {
+fn a_reconnecting_client_learns_of_missed_changes() {
     let comes_back = || {
         let mut story = right();
         story.comes_back(BEN);
@@ -232,7 +234,7 @@ fn who_comes_back_is_told_what_was_missed() {
     let mut story = comes_back();
     story.told(BEN, 4, Happened::Deleted, "/a");
     story.answer(BEN, 4, Ok(Reply::Done));
-    // What lasts goes on.
+    // A permanent watch remains.
     story.write(ANN, 5, create("/b", false, false), created("/b"));
     story.told(BEN, 5, Happened::Created, "/b");
     story.read(BEN, 5, Request::Ping, Ok(Reply::Done));
@@ -240,7 +242,7 @@ fn who_comes_back_is_told_what_was_missed() {
 }
 
 #[test]
-fn a_change_that_was_answered_is_there_and_one_that_nobody_asked_for_is_not() {
+fn answered_changes_are_in_the_log_and_unrequested_ones_are_not() {
     let mut story = right();
     story.ask(ANN, create("/b", false, false), None);
     story.answer(ANN, 4, created("/b"));
@@ -282,7 +284,7 @@ fn two_services() -> [Story; 2] {
     stories
 }
 
-/// What is wrong with each service, and with both together.
+/// Anomalies of each service, and of both together.
 fn wrong_together(stories: &[Story; 2], order: [i64; 2]) -> Vec<String> {
     let parts = stories.each_ref().map(|story| story.history.clone());
     let mut whole = Story::new();
@@ -301,9 +303,9 @@ fn a_session_has_one_order_at_all_services() {
 }
 
 #[test]
-fn nobody_sees_half_of_the_end_of_a_session() {
+fn no_client_sees_half_of_the_end_of_a_session() {
     let own = || Ok(Reply::Stat(stat(4, 1)));
-    // Until somebody has seen the end anywhere, the nodes may be there.
+    // Until a client has seen the end anywhere, the nodes may exist.
     let mut stories = two_services();
     stories[1].read(BEN, 6, exists("/b", false), own());
     stories[0].now_us = stories[1].now_us;
@@ -314,8 +316,9 @@ fn nobody_sees_half_of_the_end_of_a_session() {
     assert_eq!(wrong_together(&stories, [3, 4]), ["half-an-end"]);
 }
 
-/// Sessions that send ahead to two services, `/a` and `/b`: each sets both, in its own order. Which change of
-/// its service each is, in the order in which they are asked: first Ann's, then Ben's.
+/// Sessions that send requests to two services, `/a` and `/b`, without waiting: each sets both, in
+/// its own order. `order` has the number of each change at its service, in the order of sending:
+/// first Ann's, then Ben's.
 fn sent_ahead(order: [[i64; 2]; 2], overlap: bool) -> Vec<String> {
     let mut story = Story::new();
     let paths = [["/a", "/b"], ["/b", "/a"]];
@@ -325,7 +328,7 @@ fn sent_ahead(order: [[i64; 2]; 2], overlap: bool) -> Vec<String> {
         }
     }
     if overlap {
-        // All is asked before anything is answered.
+        // All requests are sent before any answer arrives.
         let connections = story.history.sessions.iter_mut().flat_map(|s| &mut s.connections);
         let asked = connections.flat_map(|connection| &mut connection.asked);
         asked.for_each(|asked| asked.time_us = 0);
@@ -350,15 +353,15 @@ fn there_is_one_order_at_all_services() {
     for overlap in [false, true] {
         assert_eq!(sent_ahead([[11, 12], [13, 14]], overlap), [""; 0], "{overlap}");
     }
-    // Each comes second where the other one has come first.
+    // Each is second where the other one was first.
     assert_eq!(sent_ahead([[12, 13], [14, 11]], true), ["no-order"]);
-    // Ben's came first, and was asked when Ann's was answered.
+    // Ben's came first, but was sent when Ann's was answered.
     assert_eq!(sent_ahead([[13, 14], [11, 12]], true), [""; 0]);
     assert!(sent_ahead([[13, 14], [11, 12]], false).contains(&"no-order".to_owned()));
 }
 
 #[test]
-fn whoever_has_begun_to_end_does_nothing_more() {
+fn a_session_that_has_begun_to_end_changes_nothing_more() {
     let mut stories = two_services();
     stories[0].write(ANN, 6, create("/c", true, false), created("/c"));
     assert_eq!(wrong_together(&stories, [3, 4])[0], "wrong-answer");

@@ -1,9 +1,9 @@
-//! The checkers against generated histories: no false alarm on valid ones, and almost nothing
-//! missed among those that were made invalid.
+//! The checkers against generated histories: no false alarm on valid ones, and almost no miss among
+//! those that were made invalid.
 //!
-//! What a mutant deserves is decided here by other means than the checkers use: exhaustive search
-//! for an order (for what clients saw), and plain simulation in timestamp order with a transitive
-//! closure over all pairs (for timestamps).
+//! The expected verdict on a mutant is determined by other means than the checkers use: exhaustive
+//! search for an order (for the observations of clients), and plain simulation in timestamp order
+//! with a transitive closure over all pairs (for timestamps).
 
 mod generate;
 
@@ -78,7 +78,7 @@ fn the_same_seed_gives_the_same_history_and_verdict() {
     assert_eq!(run(), run());
 }
 
-/// How often a checker was right about mutants.
+/// Statistics of a checker's verdicts on mutants.
 #[derive(Debug, Default)]
 struct Score {
     valid: usize,
@@ -151,7 +151,8 @@ fn replay_agrees_with_plain_simulation() {
             options.dispatch = random.percent(30);
             options.trouble = 8;
             let mut history = generate::history(&mut random, &options);
-            // Those could explain a mutant after all, and the simulation does not try.
+            // Such transactions could explain a mutant after all, and the simulation does not try
+            // them.
             history.txns.retain(|txn| txn.outcome != Outcome::Info || txn.ts.is_some());
             history = renumber(history.txns);
             if !mutate(&mut random, &mut history) {
@@ -172,7 +173,7 @@ fn replay_agrees_with_plain_simulation() {
     }
 }
 
-/// As a store writes it down that does not log reads.
+/// Removes the timestamps that a store without logged reads does not have.
 fn without_read_timestamps(history: &mut History) {
     for txn in &mut history.txns {
         if txn.ops.iter().all(|op| model::is_read(&op.words)) {
@@ -213,8 +214,8 @@ fn reads_need_no_timestamps_for_replay() {
             Found::Undecided => continue,
         };
         let Some(verdict) = check::replay::check(&history) else { continue };
-        // Timestamps can contradict an order that clients would have believed: no false alarms to
-        // count here.
+        // Timestamps can contradict an order that clients would accept: no false alarms to count
+        // here.
         if !possible {
             score.add(false, &verdict);
         }
@@ -258,7 +259,7 @@ fn linear_agrees_with_exhaustive_search() {
         if !mutate(&mut random, &mut history) {
             continue;
         }
-        // Over all keys at once, where the checker looks at each key on its own.
+        // Over all keys at once, where the checker examines each key separately.
         let ids: Vec<usize> = (0..history.txns.len()).collect();
         let found = search(&history.txns, &ids, 1_000_000);
         assert_ne!(found, Found::Undecided, "seed {seed}");
@@ -269,7 +270,7 @@ fn linear_agrees_with_exhaustive_search() {
     assert!(score.invalid > 300 && score.valid > 100, "{score:?}");
 }
 
-/// Changes something that a broken store could have got wrong; `false` if there was nothing.
+/// Introduces an error that a broken store could make; `false` if there was no opportunity.
 fn mutate(random: &mut SplitMix64, history: &mut History) -> bool {
     match random.below(7) {
         0 => swap_replies(random, history),
@@ -322,7 +323,7 @@ fn drop_write(random: &mut SplitMix64, history: &mut History) -> bool {
         return false;
     }
     let (txn, op) = *random.pick(&writes);
-    // As if the store had answered and done nothing: turn it into something harmless.
+    // The store answered without effect: turn the command into a harmless one.
     history.txns[txn].ops[op].words = vec![b"get".to_vec(), b"elsewhere".to_vec()];
     history.txns[txn].ops[op].reply = Some(Value::Nil);
     true
@@ -358,7 +359,7 @@ fn change_reply(random: &mut SplitMix64, history: &mut History) -> bool {
     !model::agree(&words, &before, reply)
 }
 
-/// Two transactions of a session change places in time, and take their timestamps along.
+/// Swaps two transactions of a session in time, with their timestamps.
 fn reorder_session(random: &mut SplitMix64, history: &mut History) -> bool {
     let first = random.below(history.txns.len());
     let process = history.txns[first].process;
@@ -376,7 +377,7 @@ fn reorder_session(random: &mut SplitMix64, history: &mut History) -> bool {
     true
 }
 
-/// A committed transaction is said to have failed.
+/// Marks a committed transaction as failed.
 fn fail(random: &mut SplitMix64, history: &mut History) -> bool {
     let id = random.below(history.txns.len());
     let txn = &mut history.txns[id];
@@ -389,7 +390,7 @@ fn fail(random: &mut SplitMix64, history: &mut History) -> bool {
     true
 }
 
-/// A transaction that does not wait for its session happens at another time, at once.
+/// Moves a transaction that does not wait for its session to another time.
 fn shift(random: &mut SplitMix64, history: &mut History) -> bool {
     let id = random.below(history.txns.len());
     let end_us = history.txns.iter().filter_map(|txn| txn.complete_us).max().unwrap_or(1);

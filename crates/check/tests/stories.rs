@@ -1,8 +1,8 @@
 //! Hand-made histories with the verdicts that they must get.
 //!
-//! A story file holds several stories. `=== name` begins one, `expect CHECKER: ...` lines say
-//! what each checker must answer (`valid`, `none` if it has nothing to say, or exactly the kinds
-//! of anomalies), and the rest is a dialogue (see `check::dialogue`).
+//! A story file holds several stories. `=== name` begins one, `expect CHECKER: ...` lines give the
+//! required answer of each checker (`valid`, `none` if it does not apply, or exactly the kinds of
+//! anomalies), and the rest is a dialogue (see `check::dialogue`).
 
 use check::{History, Verdict};
 use std::collections::{BTreeMap, BTreeSet};

@@ -63,8 +63,9 @@ impl<'c> Batch<'c> {
     ///
     /// With request numbers a batch whose reply is lost is sent again and takes effect once.
     ///
-    /// # Errors Nothing took effect, or see [`Error::maybe_committed`]; [`Error::ReplyLost`] if the
-    /// batch took effect and its replies are not kept.
+    /// # Errors
+    /// Nothing took effect, or see [`Error::maybe_committed`]; [`Error::ReplyLost`] if the batch
+    /// took effect and its replies are not kept.
     pub async fn commit(self) -> Result<Vec<Result<ClientReply>>> {
         if self.commands.is_empty() {
             return Ok(Vec::new());
@@ -88,7 +89,8 @@ impl<'c> Batch<'c> {
 
     /// [`Batch::commit`] for callers that need only the reply of the last command.
     ///
-    /// # Errors As [`Batch::commit`]; also if the last command was refused.
+    /// # Errors
+    /// As [`Batch::commit`]; also if the last command was refused.
     pub async fn commit_last<T: FromReply>(self) -> Result<T> {
         let last = self.commit().await?.pop().unwrap_or(Ok(ClientReply::Nil));
         T::from_reply(last?)

@@ -156,7 +156,8 @@ impl Drop for SlotGuard {
 impl Client {
     /// Connects to `redis[s]://[user[:password]@]host[:port]`; `rediss` is with TLS.
     ///
-    /// # Errors The URL is wrong, or no server answers there.
+    /// # Errors
+    /// The URL is wrong, or no server answers there.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::connect_with(url, Options::default()).await
     }
@@ -248,7 +249,8 @@ impl Client {
     /// Sends a command and returns its reply. A request that certainly had no effect is repeated
     /// until the policy's deadline.
     ///
-    /// # Errors The server refuses, or the connection breaks after a write was sent: see
+    /// # Errors
+    /// The server refuses, or the connection breaks after a write was sent: see
     /// [`Error::maybe_committed`] and [`Client::once`].
     pub async fn send<T: FromReply>(&self, command: Command) -> Result<T> {
         let mut bytes = Vec::new();
@@ -329,7 +331,8 @@ impl Client {
     /// Opens a connection for commands that are sent without waiting for replies, and take effect
     /// in that order.
     ///
-    /// # Errors The connection cannot be opened.
+    /// # Errors
+    /// The connection cannot be opened.
     pub async fn dispatch(&self) -> Result<Dispatch> {
         Ok(Dispatch::new(self.open(true).await?))
     }

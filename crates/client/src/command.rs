@@ -119,7 +119,8 @@ numbers_are_words!(i32, i64, u16, u32, u64, usize, f64);
 pub trait FromReply: Sized {
     /// Turns a reply, which must not be an error, into the value.
     ///
-    /// # Errors [`Error::Type`] if the reply is of another kind.
+    /// # Errors
+    /// [`Error::Type`] if the reply is of another kind.
     fn from_reply(reply: ClientReply) -> Result<Self>;
 }
 

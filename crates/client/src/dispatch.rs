@@ -42,7 +42,8 @@ impl Dispatch {
 
     /// Sends a command: waits for room in the connection, but not for the reply.
     ///
-    /// # Errors The connection was lost before; the command was not sent.
+    /// # Errors
+    /// The connection was lost before; the command was not sent.
     pub async fn send<T: FromReply>(&mut self, command: Command) -> Result<Promise<T>> {
         let mut bytes = Vec::new();
         command.encode(&mut bytes);
@@ -52,7 +53,8 @@ impl Dispatch {
     /// Waits until every command that was sent has a reply. Their promises hold the results: await
     /// those before an action outside of the store that other clients can see.
     ///
-    /// # Errors The connection is lost.
+    /// # Errors
+    /// The connection is lost.
     pub async fn wait(&mut self) -> Result<()> {
         // Replies come in the order of the commands.
         let reply = self.send::<ClientReply>(Command::new("PING")).await?;

@@ -63,7 +63,8 @@ impl Observation {
     /// `None` says that there is no leader any more. Short-lived versions may be skipped, the
     /// newest is not. Nothing is lost if the wait is cancelled.
     ///
-    /// # Errors As [`Client::send`].
+    /// # Errors
+    /// As [`Client::send`].
     pub async fn next(&mut self) -> Result<Option<Leader>> {
         let mut slot = self.client.waiting_slot();
         let mut out = Vec::new();
@@ -97,7 +98,8 @@ impl Client {
     /// Waits in turn to be elected, and proclaims a value: the leader holds a lock, whose lease is
     /// renewed. [`LockOptions::share`] must be [`Share::Alone`].
     ///
-    /// # Errors As [`Client::lock`].
+    /// # Errors
+    /// As [`Client::lock`].
     pub async fn campaign(
         &self,
         name: impl ToArg,
@@ -115,7 +117,8 @@ impl Client {
 
     /// The leader, if there is one.
     ///
-    /// # Errors As [`Client::send`].
+    /// # Errors
+    /// As [`Client::send`].
     pub async fn leader(&self, name: impl ToArg) -> Result<Option<Leader>> {
         let reply = self.send::<ClientReply>(Command::new("ELECTION.LEADER").arg(name)).await?;
         leader_of(reply).map(|(leader, _)| leader)
@@ -133,8 +136,9 @@ impl Client {
     /// number: it is repeated if the connection breaks, and counts as one arrival. Cancelling the
     /// wait withdraws the arrival.
     ///
-    /// # Errors [`Error::NotAcquired`] if not all parties arrived in time, [`Error::CommitUnknown`]
-    /// if the request had been repeated by then; otherwise as [`Client::once`].
+    /// # Errors
+    /// [`Error::NotAcquired`] if not all parties arrived in time, [`Error::CommitUnknown`] if the
+    /// request had been repeated by then; otherwise as [`Client::once`].
     pub async fn barrier(
         &self,
         name: impl ToArg,
@@ -171,7 +175,8 @@ impl Lock {
     /// Replaces the value of this leader, elected by [`Client::campaign`], and returns the version
     /// of it.
     ///
-    /// # Errors [`Error::LockLost`] if it no longer leads; otherwise as [`Client::send`].
+    /// # Errors
+    /// [`Error::LockLost`] if it no longer leads; otherwise as [`Client::send`].
     pub async fn proclaim(&self, value: impl ToArg) -> Result<u64> {
         match self.send::<i64>("ELECTION.PROCLAIM", |command| command.arg(value)).await? {
             version @ 1.. => Ok(version.unsigned_abs()),

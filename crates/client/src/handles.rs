@@ -22,7 +22,8 @@ pub trait Executor: Send {
     /// Carries out a write and discards its reply. In a transaction the write may wait until the
     /// next awaited command or the commit.
     ///
-    /// # Errors As [`Client::send`] or [`Tx::tell`].
+    /// # Errors
+    /// As [`Client::send`] or [`Tx::tell`].
     fn tell(self, command: Command) -> impl Future<Output = Result<()>> + Send;
 }
 

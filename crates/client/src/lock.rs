@@ -277,7 +277,8 @@ impl Lock {
 
     /// Runs a future, which is stopped (at its next await) if the lock is lost.
     ///
-    /// # Errors [`Error::LockLost`] if it was stopped.
+    /// # Errors
+    /// [`Error::LockLost`] if it was stopped.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         tokio::select! {
             done = work => Ok(done),
@@ -293,7 +294,8 @@ impl Lock {
 
     /// Carries out a command on keys of one hash slot, unless the shard has seen a later holder.
     ///
-    /// # Errors [`Error::LockLost`] if so, and nothing was changed; otherwise as [`Client::send`].
+    /// # Errors
+    /// [`Error::LockLost`] if so, and nothing was changed; otherwise as [`Client::send`].
     pub async fn fenced<T: FromReply>(&self, command: Command) -> Result<T> {
         self.lease.client.send(self.fence(command)).await
     }
@@ -301,15 +303,17 @@ impl Lock {
     /// Lets a transaction take effect only if the lock is held: no other client is granted it
     /// before the commit.
     ///
-    /// # Errors [`Error::LockLost`], which must end the transaction; [`Error::Refused`] if the lock
-    /// was taken with [`LockOptions::next`]; otherwise as [`Tx::send`].
+    /// # Errors
+    /// [`Error::LockLost`], which must end the transaction; [`Error::Refused`] if the lock was
+    /// taken with [`LockOptions::next`]; otherwise as [`Tx::send`].
     pub async fn require_in(&self, tx: &mut Tx) -> Result<()> {
         self.lease.require_in(tx).await
     }
 
     /// Releases the lock; returns whether it was still held.
     ///
-    /// # Errors As [`Client::once`]. The lock then ends with its lease.
+    /// # Errors
+    /// As [`Client::once`]. The lock then ends with its lease.
     pub async fn release(mut self) -> Result<bool> {
         self.released = true;
         self.keeper.abort();
@@ -352,8 +356,8 @@ impl Client {
     /// Acquires a lock, and waits in turn for it. The acquisition has a request number: it is
     /// repeated if the connection breaks, and granted once.
     ///
-    /// # Errors [`Error::NotAcquired`] if the lock was not granted in time; otherwise as
-    /// [`Client::once`].
+    /// # Errors
+    /// [`Error::NotAcquired`] if the lock was not granted in time; otherwise as [`Client::once`].
     pub async fn lock(
         &self,
         name: impl crate::command::ToArg,
@@ -408,9 +412,9 @@ impl Client {
     /// be of the lock's hash slot. A request that is repeated after a broken connection is carried
     /// out once.
     ///
-    /// # Errors [`Error::NotAcquired`] if the lock was not granted in time,
-    /// [`Error::CommitUnknown`] if the request had been repeated by then; otherwise as
-    /// [`Client::once`].
+    /// # Errors
+    /// [`Error::NotAcquired`] if the lock was not granted in time, [`Error::CommitUnknown`] if the
+    /// request had been repeated by then; otherwise as [`Client::once`].
     pub async fn section<T: FromReply>(
         &self,
         name: impl crate::command::ToArg,

@@ -268,8 +268,8 @@ impl Retained {
     /// Waits in turn for the lock: behind other tasks that use this object, and, if the process
     /// does not have it, for the server.
     ///
-    /// # Errors [`Error::NotAcquired`] if it was not granted in time; otherwise as
-    /// [`Client::lock`].
+    /// # Errors
+    /// [`Error::NotAcquired`] if it was not granted in time; otherwise as [`Client::lock`].
     pub async fn lock(&self) -> Result<Stay> {
         let (shared, begun) = (&self.shared, Instant::now());
         let timeout = shared.options.timeout;
@@ -332,7 +332,8 @@ impl Stay {
 
     /// Runs a future, which is stopped (at its next await) if the lock is lost.
     ///
-    /// # Errors [`Error::LockLost`] if it was stopped.
+    /// # Errors
+    /// [`Error::LockLost`] if it was stopped.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         tokio::select! {
             done = work => Ok(done),
@@ -349,14 +350,16 @@ impl Stay {
 
     /// Carries out a command on keys of one hash slot, unless the shard has seen a later holder.
     ///
-    /// # Errors [`Error::LockLost`] if so, and nothing was changed; otherwise as [`Client::send`].
+    /// # Errors
+    /// [`Error::LockLost`] if so, and nothing was changed; otherwise as [`Client::send`].
     pub async fn fenced<T: FromReply>(&self, command: Command) -> Result<T> {
         self.shared.client.send(self.fence(command)).await
     }
 
     /// Lets a transaction take effect only if the process holds the lock, as [`Lock::require_in`].
     ///
-    /// # Errors [`Error::LockLost`], which must end the transaction; otherwise as [`Tx::send`].
+    /// # Errors
+    /// [`Error::LockLost`], which must end the transaction; otherwise as [`Tx::send`].
     pub async fn require_in(&self, tx: &mut Tx) -> Result<()> {
         self.lease.require_in(tx).await
     }

@@ -348,14 +348,16 @@ impl Tx {
     /// Adds a write and discards its reply. The write does not block, and is sent with the next
     /// awaited command or with the commit.
     ///
-    /// # Errors As [`Tx::send`]; a refusal of the write shows when it is sent.
+    /// # Errors
+    /// As [`Tx::send`]; a refusal of the write shows when it is sent.
     pub async fn tell(&mut self, command: Command) -> Result<()> {
         self.state()?.tell(command).await
     }
 
     /// Sends the queued writes and waits until the server has received them.
     ///
-    /// # Errors As [`Tx::send`].
+    /// # Errors
+    /// As [`Tx::send`].
     pub async fn flush(&mut self) -> Result<()> {
         let state = self.state()?;
         state.check_open()?;
@@ -393,7 +395,8 @@ impl Client {
     /// Begins a transaction that the program commits itself. [`Client::run`] is usually better: it
     /// repeats aborted transactions.
     ///
-    /// # Errors The client's connections are closed.
+    /// # Errors
+    /// The client's connections are closed.
     pub async fn begin(&self, options: TxOptions) -> Result<Tx> {
         let slot = self.slot().await?;
         Ok(Tx { state: Some(Box::new(State::new(slot, options, None))), home: None })
@@ -403,8 +406,8 @@ impl Client {
     /// it is run again when it was aborted. It must therefore have no effects besides the
     /// transaction.
     ///
-    /// # Errors The error that the function returned, a refusal by the server, or
-    /// [`Error::Deadline`].
+    /// # Errors
+    /// The error that the function returned, a refusal by the server, or [`Error::Deadline`].
     pub async fn run<T, F, Fut>(&self, function: F) -> Result<T>
     where
         F: FnMut(Tx) -> Fut,

@@ -1,38 +1,39 @@
-//! Is there one order of what sessions have asked at all services together? Each service has its own order
-//! of what concerns the same things; each session has the order in which it has asked; and what was
-//! answered before something was asked comes before it. Together these must not go in a circle.
+//! Existence of one order of all requests of all sessions over all services. Each service has an
+//! order of requests about the same nodes, each session has the order of its requests, and a
+//! request comes after every request that was answered before it was sent. The union of these
+//! orders must not contain a cycle.
 
 use super::{Answer, Asked, History, Request, Zxid, code, report};
 use crate::verdict::Verdict;
 use std::collections::BTreeMap;
 
-/// What a request is about at one service at which it was carried out: the things whose order with other
-/// requests can be seen.
+/// A service that carried out a request, and the objects there that determine its order with other
+/// requests.
 pub type Concerns = (usize, Vec<Vec<u8>>);
 
-/// A request that was carried out, and where it stands.
+/// A request that was carried out, with its place.
 struct Step<'a> {
     session: i64,
     asked: &'a Asked,
-    /// When its answer was heard, if it was.
+    /// Time of its answer, if there was one.
     answered_us: Option<u64>,
     zxid: Zxid,
-    /// Several, if several services have carried it out together.
+    /// One entry for each service that took part in it.
     concerns: Vec<Concerns>,
 }
 
 impl Step<'_> {
-    /// Which change of a service it was, or after which one it was carried out there.
+    /// Number of the change at a service that it was, or after which it was carried out there.
     fn at(&self, service: usize) -> Zxid {
         let part = self.asked.parts.iter().find(|(of, _)| *of == service);
         part.map_or(self.zxid, |(_, zxid)| *zxid)
     }
 }
 
-/// What was done to a thing: its number, whether it only looked, and which step it is.
+/// An access to an object: change number, whether it only read, and the step.
 type Done = (Zxid, bool, usize);
 
-/// Who comes before whom: by number of a step, or of a moment behind all steps.
+/// Precedence graph of steps, and of moments, which have numbers behind all steps.
 #[derive(Default)]
 struct Order {
     next: Vec<Vec<usize>>,
@@ -49,7 +50,7 @@ impl Order {
         self.before[second] += 1;
     }
 
-    /// Those that are in a circle, or behind one.
+    /// Nodes in a cycle or behind one.
     fn left(&self) -> Vec<usize> {
         let mut before = self.before.clone();
         let mut free: Vec<usize> = (0..before.len()).filter(|node| before[*node] == 0).collect();
@@ -64,11 +65,11 @@ impl Order {
         (0..before.len()).filter(|node| before[*node] > 0).collect()
     }
 
-    /// A circle, if there is one.
+    /// A cycle, if there is one.
     fn circle(&self) -> Option<Vec<usize>> {
         let left = self.left();
         let is_left = |node: &usize| left.binary_search(node).is_ok();
-        // Each of them has one before it that is left as well: going back, one comes round.
+        // Each remaining node has a remaining predecessor, so walking back must enter a cycle.
         let mut previous: BTreeMap<usize, usize> = BTreeMap::new();
         for node in &left {
             for next in self.next[*node].iter().filter(|next| is_left(next)) {
@@ -88,8 +89,8 @@ impl Order {
     }
 }
 
-/// Reports a circle, if there is one. `concerns` says what a request is about, `is_certain` of a change that
-/// was not answered whether the log's place of it is its own.
+/// Reports a cycle, if there is one. `concerns` returns the objects of a request; `is_certain` says
+/// whether the log entry of an unanswered change is certainly this request's.
 pub(super) fn check(
     history: &History,
     concerns: impl Fn(&Request) -> Vec<Concerns>,
@@ -133,7 +134,7 @@ pub(super) fn check(
     report(verdict, "no-order", told.join("; then "));
 }
 
-/// The change that it is, or after which it was carried out.
+/// Number of the change that it is, or after which it was carried out.
 fn number(asked: &Asked, answered: Option<(u64, Zxid, &Answer)>) -> Option<Zxid> {
     if answered.is_some_and(|(.., answer)| *answer == Err(code::SESSION_EXPIRED)) {
         return None;
@@ -151,7 +152,7 @@ fn order(steps: &[Step<'_>]) -> Order {
             order.put(first, first + 1);
         }
     }
-    // Moments: an answer is heard, and all answers before it were.
+    // Moments: an answer was received, and so were all answers before it.
     for (moment, (_, step)) in answers.iter().enumerate() {
         order.put(*step, steps.len() + moment);
         if moment > 0 {
@@ -181,7 +182,7 @@ fn order(steps: &[Step<'_>]) -> Order {
     order
 }
 
-/// What is done to one thing: changes one after the other, and what looks at it between them.
+/// Adds the order of accesses to one object: changes one after the other, and reads between them.
 fn put_course(order: &mut Order, course: &[Done]) {
     let mut change = None;
     let mut looks = Vec::new();

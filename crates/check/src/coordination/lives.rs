@@ -1,4 +1,4 @@
-//! How long sessions live.
+//! Life spans of sessions.
 
 use super::{Heard, History, Request, Session, Zxid, code, report};
 use crate::verdict::Verdict;
@@ -6,9 +6,9 @@ use crate::verdict::Verdict;
 /// Clocks may differ in speed by less than this many percent.
 const DRIFT_PERCENT: u64 = 10;
 
-/// Reports sessions that were ended too early, or are said to have ended.
+/// Reports sessions that ended too early, and reported ends of sessions that have not ended.
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
-    // When it was first known that a change had happened.
+    // Earliest time at which each change was known to have happened.
     let mut known: Vec<(Zxid, u64)> = Vec::new();
     for heard in history.sessions.iter().flat_map(|s| &s.connections).flat_map(|c| &c.heard) {
         let (Heard::Answer { time_us, zxid, .. } | Heard::Told { time_us, zxid, .. }) = heard;
@@ -20,7 +20,7 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
         earliest = earliest.min(*time_us);
         *time_us = earliest;
     }
-    // Who has begun elsewhere ends there.
+    // A session that began at another service also ends there.
     for session in history.sessions.iter().filter(|session| !session.elsewhere) {
         let ended = history.ends.iter().filter(|(id, _)| *id == session.id);
         let ended = ended.map(|(_, zxid)| *zxid).min();
@@ -29,10 +29,10 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
             && ended.is_none()
             && !closed
         {
-            let text = format!("session {} was told at {time_us} that it had ended", session.id);
+            let text = format!("session {} learned at {time_us} that it had ended", session.id);
             report(verdict, "expired-without-end", text);
         }
-        // It may have been known earlier that it had ended, but not later than that.
+        // The end may have been known earlier, but not later.
         let Some(zxid) = ended.filter(|_| !closed) else { continue };
         let place = known.partition_point(|(seen, _)| *seen < zxid);
         let seen = known.get(place).map(|(_, time_us)| *time_us);
@@ -58,7 +58,7 @@ fn closed(session: &Session) -> bool {
     asked.into_iter().any(|asked| asked.request == Request::Close && asked.zxid.is_some())
 }
 
-/// When its client was first told that it had ended.
+/// Time of the first answer that reported the end of the session to its client.
 fn expiry_told(session: &Session) -> Option<u64> {
     let told = session.connections.iter().flat_map(|c| c.exchanges());
     let told = told.filter_map(|(_, answered)| answered);
@@ -66,11 +66,11 @@ fn expiry_told(session: &Session) -> Option<u64> {
     told.map(|(time_us, ..)| time_us).chain(session.expired_us).min()
 }
 
-/// When its server has heard of it for the last time before a change, at the earliest.
+/// Earliest possible time of the last contact with its server before a change.
 fn heard_of_us(session: &Session, before: Zxid) -> u64 {
     let mut heard_us = 0;
     for connection in &session.connections {
-        // On coming back it was heard of when that was asked, of which the time is not known here.
+        // Reconnecting is a contact at the time of the request, which is not known here.
         for (asked, answered) in connection.exchanges() {
             if answered.is_some_and(|(_, zxid, answer)| {
                 zxid < before && *answer != Err(code::SESSION_EXPIRED)

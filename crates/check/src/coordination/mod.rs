@@ -1,19 +1,20 @@
-//! Can a coordination service have answered like that? Sessions, a tree of nodes, watches, as ZooKeeper's
-//! programmer's guide promises them, and one thing more: reads are linearizable, too.
+//! Checker of the answers of a coordination service: sessions, a tree of nodes and watches, as
+//! ZooKeeper's programmer's guide promises them, and linearizable reads in addition.
 //!
-//! A [`History`] says what every session asked on each of its connections and what it heard there, in
-//! both orders. Every answer names the last change that its server had carried out (the *zxid*); so it
-//! is known which state an answer is about, and nothing has to be searched. What has to hold:
+//! A [`History`] lists the requests of every session on each of its connections and the messages
+//! received there, in both orders. Every answer names the last change that its server had carried
+//! out (the *zxid*); it is therefore known which state an answer reflects, and no search is
+//! necessary. Checked promises:
 //!
-//! | module | holds |
+//! | module | promise |
 //! |---|---|
-//! | [`replay`] | every answer is the one that the state of its zxid gives; no change happens twice, or was asked by nobody |
-//! | [`order`] | nothing is older than what somebody knew before it was asked; a session's requests take effect in its order, without holes, on all its connections together |
-//! | [`watches`] | who watches is told of each change that concerns it, once, before any answer that shows it, and of nothing else |
-//! | [`lives`] | no session is ended before its time, or said to have ended that has not |
+//! | [`replay`] | every answer is the one that the state of its zxid gives; no change happens twice or without a request |
+//! | [`order`] | no answer is older than a change that was known before the request; a session's requests take effect in its order, without holes, on all its connections together |
+//! | [`watches`] | a watch reports each change that concerns it, once, before any answer that shows it, and no other |
+//! | [`lives`] | no session ends before its time, and no end is reported of a session that has not ended |
 //!
-//! The only thing that is not seen by clients is where unanswered changes and the ends of silent
-//! sessions are in the order of changes: that is read from the log, as commit timestamps are elsewhere.
+//! Clients cannot see the places of unanswered changes and of the ends of silent sessions in the
+//! order of changes: these are read from the log, as commit timestamps are elsewhere.
 
 mod across;
 mod lives;
@@ -29,25 +30,25 @@ pub use across::Concerns;
 /// The number of a change.
 pub type Zxid = i64;
 
-/// Refusals, by ZooKeeper's numbers, that mean something to the checkers.
+/// ZooKeeper's numbers of the errors that the checkers interpret.
 pub mod code {
-    /// There is no such node.
+    /// The node does not exist.
     pub const NO_NODE: i32 = -101;
     /// The node has another version.
     pub const BAD_VERSION: i32 = -103;
     /// Ephemeral nodes have no children.
     pub const NO_CHILDREN_FOR_EPHEMERALS: i32 = -108;
-    /// There is such a node already.
+    /// The node exists already.
     pub const NODE_EXISTS: i32 = -110;
     /// The node has children.
     pub const NOT_EMPTY: i32 = -111;
     /// The session has ended.
     pub const SESSION_EXPIRED: i32 = -112;
-    /// There is no such watch.
+    /// The watch does not exist.
     pub const NO_WATCHER: i32 = -121;
-    /// An operation of a `multi` that was not tried because one before it failed.
+    /// An operation of a `multi` that was not tried because an earlier one failed.
     pub const RUNTIME_INCONSISTENCY: i32 = -2;
-    /// An operation of a `multi` that would have been carried out, but for another one.
+    /// An operation of a `multi` that would have been carried out if another one had not failed.
     pub const OK: i32 = 0;
 }
 
@@ -56,46 +57,46 @@ pub mod code {
 pub enum Change {
     /// Creates a node.
     Create {
-        /// Where; for a sequential one what its name begins with.
+        /// Path of the node; of a sequential one the beginning of it.
         path: String,
-        /// With which data.
+        /// Data of the node.
         data: String,
-        /// It ends with the session.
+        /// Whether the node ends with the session.
         ephemeral: bool,
-        /// A number that no child of its parent has had is added to its name.
+        /// Whether to append a number that no child of its parent has had.
         sequential: bool,
     },
     /// Deletes a node of this version, or of any for -1.
     Delete {
-        /// Where.
+        /// Path of the node.
         path: String,
-        /// Its version.
+        /// Required version.
         version: i32,
     },
     /// Sets the data of a node of this version, or of any for -1.
     Set {
-        /// Where.
+        /// Path of the node.
         path: String,
-        /// To what.
+        /// New data.
         data: String,
-        /// Its version.
+        /// Required version.
         version: i32,
     },
-    /// Fails unless the node has this version, or is there for -1.
+    /// Fails unless the node has this version, or exists for -1.
     Check {
-        /// Where.
+        /// Path of the node.
         path: String,
-        /// Its version.
+        /// Required version.
         version: i32,
     },
 }
 
-/// What kind of watch.
+/// Kind of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// The next change of a node's data, or its end.
     Data,
-    /// The creation of a node that is not there.
+    /// The creation of an absent node.
     Exist,
     /// The next change of a node's children, or its end.
     Child,
@@ -105,127 +106,127 @@ pub enum Kind {
     Recursive,
 }
 
-/// What a session asks.
+/// Request of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// One change.
     Change(Change),
-    /// All of them or nothing.
+    /// All of the changes or none.
     Multi(Vec<Change>),
-    /// The session ends.
+    /// Ends the session.
     Close,
-    /// Whether a node is there; whether it is watched as well.
+    /// Whether a node exists; with whether to watch it.
     Exists(String, bool),
     /// A node's data.
     Data(String, bool),
     /// The names of a node's children.
     Children(String, bool),
-    /// Nothing, but in order.
+    /// No operation, but in order.
     Ping,
-    /// Watches a path until this is taken back.
+    /// Watches a path until the watch is removed.
     Watch(String, Kind),
-    /// What a client that came back watches, since the last change that it has seen.
+    /// Watches that a reconnecting client sets again, with the last change that it has seen.
     Again(Zxid, Vec<(String, Kind)>),
-    /// Watches a path no more.
+    /// Removes the watches of a path.
     Unwatch(String),
 }
 
 impl Request {
-    /// Whether it has a place in the order of changes.
+    /// Whether the request has a place in the order of changes.
     pub fn is_write(&self) -> bool {
         matches!(self, Self::Change(_) | Self::Multi(_) | Self::Close)
     }
 }
 
-/// What there is to know of a node besides its data and its times.
+/// Metadata of a node without its times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// The change that created it.
+    /// Change that created the node.
     pub czxid: Zxid,
-    /// The change that set its data last.
+    /// Change that set the data last.
     pub mzxid: Zxid,
-    /// The change that created or deleted a child last.
+    /// Change that created or deleted a child last.
     pub pzxid: Zxid,
-    /// How often its data were set.
+    /// Number of changes of the data.
     pub version: i32,
-    /// How often children were created and deleted.
+    /// Number of creations and deletions of children.
     pub cversion: i32,
-    /// The session that it ends with; nought for others.
+    /// The session that the node ends with; 0 if there is none.
     pub owner: i64,
-    /// Bytes of its data.
+    /// Length of the data in bytes.
     pub data_length: i32,
-    /// Number of its children.
+    /// Number of children.
     pub children: i32,
 }
 
-/// An answer that is no refusal.
+/// An answer that is not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// There is nothing to say.
+    /// Success without a result.
     Done,
-    /// A node was created there.
+    /// Path of the created node.
     Created(String),
     /// A node's stat.
     Stat(Stat),
     /// A node's data and stat.
     Data(String, Stat),
-    /// The names of a node's children, in the order of the alphabet, and its stat.
+    /// Names of a node's children in alphabetical order, and its stat.
     Children(Vec<String>, Stat),
-    /// One for each operation of a `multi`.
+    /// One answer for each operation of a `multi`.
     Multi(Vec<Answer>),
 }
 
-/// An answer, or the number of a refusal.
+/// An answer, or the number of an error.
 pub type Answer = Result<Reply, i32>;
 
-/// What has happened to a node.
+/// Event at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Happened {
-    /// It was created.
+    /// The node was created.
     Created,
-    /// It was deleted.
+    /// The node was deleted.
     Deleted,
-    /// Its data were set.
+    /// The data of the node were set.
     Data,
     /// A child was created or deleted.
     Children,
 }
 
-/// A request as it was asked.
+/// A request with the time at which it was sent.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// When, in microseconds on the history's clock.
+    /// Time in microseconds on the history's clock.
     pub time_us: u64,
-    /// What.
+    /// The request.
     pub request: Request,
-    /// Where the log has it, if it is a change that is there.
+    /// Number in the log, if it is a change that the log contains.
     pub zxid: Option<Zxid>,
-    /// Where the logs of several services have it, by service, if it was carried out by several together; the
-    /// first of these numbers is its `zxid` then.
+    /// Numbers in the logs of several services that carried it out together, by service; its `zxid`
+    /// is then the first of them.
     pub parts: Vec<(usize, Zxid)>,
 }
 
-/// What came back on a connection.
+/// A message received on a connection.
 #[derive(Clone, Debug)]
 pub enum Heard {
-    /// The answer to the first request that was not answered before.
+    /// The answer to the first unanswered request.
     Answer {
-        /// When.
+        /// Time of the answer.
         time_us: u64,
-        /// The last change that is carried out.
+        /// The last change that the server had carried out.
         zxid: Zxid,
         /// The answer.
         answer: Answer,
     },
-    /// Something watched has happened.
+    /// Notification of a watch.
     Told {
-        /// When this was heard.
+        /// Time of the notification.
         time_us: u64,
-        /// Which change it was.
+        /// Number of the change.
         zxid: Zxid,
-        /// What.
+        /// Event that it reports.
         happened: Happened,
-        /// To which node.
+        /// Path of the node.
         path: String,
     },
 }
@@ -233,16 +234,16 @@ pub enum Heard {
 /// One connection of a session.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
-    /// When the session was there, in microseconds.
+    /// Time at which the session was established, in microseconds.
     pub time_us: u64,
-    /// What was asked, in order.
+    /// Requests in order.
     pub asked: Vec<Asked>,
-    /// What came back, in order.
+    /// Received messages in order.
     pub heard: Vec<Heard>,
 }
 
 impl Connection {
-    /// Each request with its time of answer, zxid and answer, if it has one.
+    /// Each request with the time, zxid and content of its answer, if there is one.
     pub fn exchanges(&self) -> impl Iterator<Item = (&Asked, Option<(u64, Zxid, &Answer)>)> {
         let mut answers = self.heard.iter().filter_map(|heard| match heard {
             Heard::Answer { time_us, zxid, answer } => Some((*time_us, *zxid, answer)),
@@ -252,52 +253,53 @@ impl Connection {
     }
 }
 
-/// A session, which began with the change whose number it has.
+/// A session; its number is that of the change with which it began.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
-    /// Its number.
+    /// Number of the session.
     pub id: i64,
-    /// For how long it may be silent, in microseconds.
+    /// Longest silence without expiry, in microseconds.
     pub timeout_us: u64,
-    /// Its connections, one after the other.
+    /// Connections of the session, one after the other.
     pub connections: Vec<Connection>,
-    /// When its client was told, on coming back, that it had ended.
+    /// Time at which a reconnecting client learned that the session had ended.
     pub expired_us: Option<u64>,
-    /// It has begun at another service, and its number is that of no change of this one.
+    /// Whether the session began at another service, so that its number is that of no change of
+    /// this one.
     pub elsewhere: bool,
-    /// It has ended because its client has asked for that, where no request says so.
+    /// Whether the client has closed the session without a request of the history.
     pub closed: bool,
 }
 
 impl Session {
-    /// The change with which it began, if that is one of this service.
+    /// The change with which the session began, if it is one of this service.
     fn began(&self) -> Zxid {
         if self.elsewhere { 0 } else { self.id }
     }
 }
 
-/// What was there at the end of the history.
+/// State of the service at the end of the history.
 #[derive(Clone, Debug, Default)]
 pub struct Last {
-    /// All nodes but the ones that are always there: path, data, the session that it ends with or 0.
+    /// All nodes except the fixed ones: path, data, and the session that it ends with or 0.
     pub nodes: Vec<(String, String, i64)>,
-    /// The sessions that have not ended.
+    /// Sessions that have not ended.
     pub sessions: Vec<i64>,
 }
 
-/// What clients of a coordination service have seen.
+/// History of the clients of a coordination service.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// All sessions whose clients know of them.
+    /// All sessions that a client knows.
     pub sessions: Vec<Session>,
-    /// Sessions that the service has ended, with the change that did it.
+    /// Sessions that the service has ended, with the number of the end.
     pub ends: Vec<(i64, Zxid)>,
-    /// Sessions that are at several services, with the change after which they may do nothing more at this
-    /// one: their ephemeral nodes are there until they end.
+    /// Sessions at several services, with the change after which they are inactive at this one:
+    /// their ephemeral nodes remain until they end.
     pub closings: Vec<(i64, Zxid)>,
-    /// Changes in the log that no session can have asked for where they are: session and change.
+    /// Changes in the log at places where no session can have requested them: session and change.
     pub strays: Vec<(i64, Zxid)>,
-    /// What was there at the end, if it was looked at.
+    /// State at the end, if it was read.
     pub last: Option<Last>,
 }
 
@@ -307,8 +309,7 @@ pub fn check(history: &History) -> Verdict {
     verdict.count("sessions", history.sessions.len());
     verdict.count("ends", history.ends.len());
     for (session, zxid) in &history.strays {
-        let text =
-            format!("change {zxid} of session {session} is in the log, and was not asked for");
+        let text = format!("change {zxid} of session {session} is in the log without a request");
         report(&mut verdict, "stray-change", text);
     }
     let replayed = replay::replay(history, &mut verdict);
@@ -318,9 +319,9 @@ pub fn check(history: &History) -> Verdict {
     verdict
 }
 
-/// The verdict about what several services have of the same sessions, each of which was checked by itself:
-/// `history` has all requests, with their places in the logs, and each service its `parts` of it; `concerns`
-/// says what a request is about.
+/// The verdict about sessions that several services have in common, after each service was checked
+/// alone: `history` has all requests, with their places in the logs, and each service its `parts`
+/// of it; `concerns` returns the objects of a request.
 pub fn check_together(
     history: &History,
     parts: &[History],

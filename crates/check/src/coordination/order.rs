@@ -1,9 +1,9 @@
-//! Real time, and the order of every session.
+//! Real-time order, and the order of each session.
 
 use super::{Answer, Asked, Heard, History, Request, Zxid, code, report};
 use crate::verdict::Verdict;
 
-/// Reports what is older than what was known, and what a session's order forbids.
+/// Reports answers that are older than known changes, and violations of a session's order.
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
     real_time(history, verdict);
     for session in &history.sessions {
@@ -12,8 +12,8 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
     }
 }
 
-/// The number of a request: where the log has it, or what its answer has shown. That a session has ended
-/// shows nothing.
+/// Number of a request: from the log, or from its answer. The answer that a session has ended
+/// reveals none.
 fn number(ask: &Asked, answered: Option<(u64, Zxid, &Answer)>) -> Option<Zxid> {
     if ask.request.is_write() && ask.zxid.is_some() {
         return ask.zxid;
@@ -22,7 +22,7 @@ fn number(ask: &Asked, answered: Option<(u64, Zxid, &Answer)>) -> Option<Zxid> {
     answered.filter(|(.., answer)| shows(answer)).map(|(_, zxid, _)| zxid)
 }
 
-/// The change that somebody knows of when he hears this.
+/// Time of a message and the last change that its receiver then knows of.
 fn known_by(heard: &Heard) -> Option<(u64, Zxid)> {
     match heard {
         Heard::Answer { answer: Err(code::SESSION_EXPIRED), .. } => None,
@@ -32,7 +32,7 @@ fn known_by(heard: &Heard) -> Option<(u64, Zxid)> {
     }
 }
 
-/// What somebody knows when something is asked, whatever is asked comes after.
+/// Checks that a request is not carried out before a change that was known when it was sent.
 fn real_time(history: &History, verdict: &mut Verdict) {
     let mut known: Vec<(u64, Zxid)> = Vec::new();
     let mut asked = Vec::new();
@@ -57,7 +57,7 @@ fn real_time(history: &History, verdict: &mut Verdict) {
         }
         if zxid < latest || (writes && zxid == latest) {
             let text = format!(
-                "session {session} asked {:?} when change {latest} was known, and it was carried \
+                "session {session} sent {:?} when change {latest} was known, and it was carried \
                  out at {zxid}",
                 ask.request
             );
@@ -66,7 +66,7 @@ fn real_time(history: &History, verdict: &mut Verdict) {
     }
 }
 
-/// A session's requests take effect in the order in which it asks them, on all its connections.
+/// Checks that the requests of a session take effect in order, on all its connections.
 fn in_order(session: &super::Session, verdict: &mut Verdict) {
     let mut before = session.began();
     for connection in &session.connections {
@@ -75,7 +75,7 @@ fn in_order(session: &super::Session, verdict: &mut Verdict) {
             let Some(zxid) = number(asked, answered) else { continue };
             if zxid < before || (writes && zxid == before) {
                 let text = format!(
-                    "session {}: {:?} was carried out at {zxid}, what it asked before at {before}",
+                    "session {}: {:?} was carried out at {zxid}, its request before at {before}",
                     session.id, asked.request
                 );
                 report(verdict, "order-of-session", text);
@@ -85,7 +85,8 @@ fn in_order(session: &super::Session, verdict: &mut Verdict) {
         let mut seen = 0;
         for (_, zxid) in connection.heard.iter().filter_map(known_by) {
             if zxid < seen {
-                let text = format!("session {}: change {zxid} was heard after {seen}", session.id);
+                let text =
+                    format!("session {}: change {zxid} was received after {seen}", session.id);
                 report(verdict, "heard-backwards", text);
             }
             seen = seen.max(zxid);
@@ -93,8 +94,8 @@ fn in_order(session: &super::Session, verdict: &mut Verdict) {
     }
 }
 
-/// What a connection has asked takes effect as far as some request, and nothing behind it does. Only requests
-/// count that were answered, or that cannot be taken for others (`is_certain`).
+/// Checks that the requests of a connection take effect up to some request, and none after it.
+/// Counts only requests that were answered, or that cannot be mistaken for others (`is_certain`).
 pub(super) fn without_holes(
     session: &super::Session,
     is_certain: impl Fn(&Request) -> bool,

@@ -1,23 +1,23 @@
-//! All changes in the order of their numbers, and between them what was read.
+//! Replay of all changes in the order of their numbers, with the reads between them.
 
 use super::tree::{Event, Tree};
 use super::{Answer, History, Request, Zxid, code, report};
 use crate::verdict::Verdict;
 use std::collections::BTreeMap;
 
-/// Which request: session, connection, place.
+/// Place of a request: session, connection, index.
 pub(super) type Place = (usize, usize, usize);
 
-/// What the replay has found out for the checks of watches.
+/// Results of the replay for the checks of watches.
 #[derive(Debug, Default)]
 pub(super) struct Replayed {
-    /// What every change has done.
+    /// Events of every change.
     pub steps: Vec<(Zxid, Vec<Event>)>,
-    /// What clients that came back had missed, by their requests.
+    /// Events that reconnecting clients had missed, by request.
     pub missed: BTreeMap<Place, Vec<Event>>,
 }
 
-/// Something that is carried out.
+/// A step of the replay.
 enum Step<'a> {
     Begin(i64),
     Closing(i64),
@@ -25,8 +25,8 @@ enum Step<'a> {
     Ask { session: i64, place: Place, request: &'a Request, answer: Option<&'a Answer> },
 }
 
-/// Everything in its order: by zxid; changes before what was read after them; reads of a session in
-/// its own order.
+/// All steps in order: by zxid; changes before the reads after them; reads of a session in its own
+/// order.
 fn steps<'a>(history: &'a History, verdict: &mut Verdict) -> Vec<(Zxid, bool, Step<'a>)> {
     let mut steps = Vec::new();
     for (s, session) in history.sessions.iter().enumerate() {
@@ -62,7 +62,7 @@ fn steps<'a>(history: &'a History, verdict: &mut Verdict) -> Vec<(Zxid, bool, St
     steps
 }
 
-/// Replays a history, and reports answers that are not those of the model.
+/// Replays a history, and reports answers that differ from the model's.
 pub(super) fn replay(history: &History, verdict: &mut Verdict) -> Replayed {
     let mut tree = Tree::new();
     history.sessions.iter().filter(|s| s.elsewhere).for_each(|session| tree.begin(session.id));
@@ -108,7 +108,7 @@ pub(super) fn replay(history: &History, verdict: &mut Verdict) -> Replayed {
     replayed
 }
 
-/// Whether a node was created under a name that a sequential one has had.
+/// Whether a node was created under a name that an earlier sequential node had.
 fn gives_again(tree: &Tree, answer: &Answer) -> bool {
     match answer {
         Ok(super::Reply::Created(path)) => tree.had_number(path),
@@ -126,7 +126,7 @@ fn wrong(
     answer: &Answer,
 ) {
     let text = format!(
-        "session {session} asked {request:?}\nand was answered {answer:?} at {zxid}\ninstead of \
+        "session {session} sent {request:?}\nand was answered {answer:?} at {zxid}\ninstead of \
          {expected:?}"
     );
     report(verdict, kind, text);
@@ -143,7 +143,7 @@ fn compare_last(history: &History, tree: &Tree, verdict: &mut Verdict) {
     for node in nodes.iter().filter(|node| !found.contains(node)) {
         report(verdict, "node-lost", format!("{node:?} is not there at the end"));
     }
-    // Sessions whose clients were never told that they had begun are nobody's.
+    // Sessions whose clients never learned of them are not compared.
     let known = |id: &&i64| history.sessions.iter().any(|session| session.id == **id);
     for id in last.sessions.iter().filter(known).filter(|id| !sessions.contains(id)) {
         report(verdict, "session-kept", format!("session {id} is there at the end, and has ended"));

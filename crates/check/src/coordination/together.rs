@@ -1,7 +1,7 @@
-//! Sessions that are at several services at once. What each of these does by itself is checked as if there
-//! were no other. What goes over all of them: a session's changes have larger numbers than those of which it
-//! had the answers, whichever service carries them out, and no holes; there is one order of everything
-//! ([`super::across`]); and nobody sees half of the end of a session.
+//! Sessions at several services at once. Each service alone is checked as if there were no other.
+//! Checks over all services: a session's changes have larger numbers than those that its client had
+//! answers from, whichever service carries them out, and there are no holes; there is one order of
+//! all requests ([`super::across`]); and no client sees half of the end of a session.
 
 use super::order::without_holes;
 use super::{Heard, History, Reply, Request, Zxid, report};
@@ -20,14 +20,13 @@ pub(super) fn check(history: &History, parts: &[History], verdict: &mut Verdict)
     }
 }
 
-/// Whether a session has asked something once only. Requests that are alike are told apart by nothing, where
-/// they were not answered.
+/// Whether a session has sent a request only once. Equal unanswered requests are indistinguishable.
 pub(super) fn is_certain(session: &super::Session, request: &Request) -> bool {
     let asked = session.connections.iter().flat_map(|connection| &connection.asked);
     asked.filter(|other| other.request == *request).nth(1).is_none()
 }
 
-/// What a session asks when it has an answer has a larger number, on all its connections.
+/// Checks that a request after an answer has a larger number, on all connections of a session.
 fn numbers_grow(session: &super::Session, verdict: &mut Verdict) {
     let mut known: Vec<(u64, Zxid)> = Vec::new();
     let exchanges = session.connections.iter().flat_map(|connection| connection.exchanges());
@@ -48,7 +47,8 @@ fn numbers_grow(session: &super::Session, verdict: &mut Verdict) {
     }
 }
 
-/// Who has seen at one service what is later than the end of a session there sees the end at all others.
+/// Checks that a client that has seen a change after a session's end at one service sees the end at
+/// all others.
 fn whole_end(session: i64, parts: &[History], verdict: &mut Verdict) {
     let ends: Vec<Option<Zxid>> = parts
         .iter()
@@ -70,7 +70,7 @@ fn whole_end(session: i64, parts: &[History], verdict: &mut Verdict) {
     }
 }
 
-/// When somebody first heard from a service of a change that is not older than this one.
+/// Earliest time at which a client received a change of a service that is not older than this one.
 fn first_seen_us(part: &History, end: Zxid) -> Option<u64> {
     let connections = part.sessions.iter().flat_map(|session| &session.connections);
     let heard = connections.flat_map(|connection| &connection.heard);

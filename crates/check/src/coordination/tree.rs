@@ -1,16 +1,16 @@
-//! The tree and who has a session, as naively as possible.
+//! Naive model of the tree and the sessions.
 
 use super::{Answer, Change, Happened, Kind, Reply, Request, Stat, Zxid, code};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Something that has happened to a node.
+/// An event and the path of its node.
 pub(super) type Event = (Happened, String);
 
 #[derive(Clone, Debug, Default)]
 struct Node {
     data: String,
     stat: Stat,
-    /// How many children it ever had.
+    /// Number of children that it ever had.
     born: i32,
 }
 
@@ -19,16 +19,16 @@ struct Node {
 pub(super) struct Tree {
     nodes: BTreeMap<String, Node>,
     sessions: BTreeSet<i64>,
-    /// Sessions that may do nothing more, and whose nodes are still there.
+    /// Sessions that are inactive, and whose nodes remain.
     closing: BTreeSet<i64>,
-    /// What sequential nodes were ever called, with the change that created their parent.
+    /// All names that sequential nodes ever had, with the change that created their parent.
     numbered: BTreeSet<(Zxid, String)>,
 }
 
-/// Nodes that are always there.
+/// Fixed nodes, which always exist.
 const FIXED: [&str; 4] = ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"];
 
-/// The path of the parent.
+/// Path of the parent.
 pub(super) fn parent(path: &str) -> &str {
     match path.rfind('/') {
         Some(0) | None => "/",
@@ -53,19 +53,19 @@ impl Tree {
         tree
     }
 
-    /// A session begins.
+    /// Begins a session.
     pub fn begin(&mut self, session: i64) {
         self.sessions.insert(session);
     }
 
-    /// All nodes that are not always there, and who has a session.
+    /// All nodes except the fixed ones, and all sessions.
     pub fn all(&self) -> (Vec<(String, String, i64)>, Vec<i64>) {
         let nodes = self.nodes.iter().filter(|(path, _)| !FIXED.contains(&path.as_str()));
         let nodes = nodes.map(|(path, node)| (path.clone(), node.data.clone(), node.stat.owner));
         (nodes.collect(), self.sessions.iter().copied().collect())
     }
 
-    /// Whether a path is one that a sequential node of the same parent had before.
+    /// Whether an earlier sequential node of the same parent had this path.
     pub fn had_number(&self, path: &str) -> bool {
         let above = self.nodes.get(parent(path)).map_or(0, |node| node.stat.czxid);
         self.numbered.contains(&(above, path.to_owned()))
@@ -86,12 +86,12 @@ impl Tree {
         let node = self.get(path)?;
         let children = self.names(path).len() as i32;
         let data_length = node.data.len() as i32;
-        // Each child that is not there any more was created and deleted.
+        // Each former child was created and deleted.
         let cversion = node.born + (node.born - children);
         Ok(Stat { children, data_length, cversion, ..node.stat })
     }
 
-    /// Carries out a change of a session: the answer, and what has happened.
+    /// Carries out a change of a session; returns the answer and the events.
     pub fn write(&mut self, session: i64, request: &Request, zxid: Zxid) -> (Answer, Vec<Event>) {
         if !self.sessions.contains(&session) {
             return (Err(code::SESSION_EXPIRED), Vec::new());
@@ -109,14 +109,14 @@ impl Tree {
         (answer, events)
     }
 
-    /// A session may do nothing more. Its ephemeral nodes stay until it ends.
+    /// Makes a session inactive. Its ephemeral nodes remain until it ends.
     pub fn close(&mut self, session: i64) {
         if self.sessions.remove(&session) {
             self.closing.insert(session);
         }
     }
 
-    /// A session ends, with its ephemeral nodes.
+    /// Ends a session, with its ephemeral nodes.
     pub fn end(&mut self, session: i64, zxid: Zxid, events: &mut Vec<Event>) {
         if !self.sessions.remove(&session) && !self.closing.remove(&session) {
             return;
@@ -226,7 +226,7 @@ impl Tree {
         Ok(Reply::Created(path))
     }
 
-    /// Answers a request that changes nothing but watches; none if that depends on those.
+    /// Answers a request that changes nothing except watches; none if the answer depends on those.
     pub fn read(&self, session: i64, request: &Request) -> Option<Answer> {
         if !self.sessions.contains(&session) {
             return Some(Err(code::SESSION_EXPIRED));
@@ -245,7 +245,7 @@ impl Tree {
         })
     }
 
-    /// What a client that comes back has missed of a node that it watches.
+    /// Event that a reconnecting client has missed at a node that it watches.
     pub fn missed(&self, path: &str, kind: Kind, since: Zxid) -> Option<Event> {
         let happened = match (kind, self.nodes.get(path)) {
             (Kind::Data, Some(node)) if node.stat.mzxid > since => Happened::Data,

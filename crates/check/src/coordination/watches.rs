@@ -1,5 +1,5 @@
-//! Who watches is told. A connection is a stream in one order: before each answer come all notices of
-//! changes that the answer may show, and nothing else.
+//! Notifications of watches. A connection is a stream in one order: the notifications of all
+//! changes that an answer may show precede the answer, and no others do.
 
 use super::replay::{Place, Replayed};
 use super::tree::{Event, parent};
@@ -9,10 +9,10 @@ use super::{
 use crate::verdict::Verdict;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A notice, and the change that it is about.
+/// A notification, and the change that it is about.
 type Notice = (Zxid, Event);
 
-/// Reports notices that are missing, late, or about nothing.
+/// Reports notifications that are missing, late or unfounded.
 pub(super) fn check(history: &History, replayed: &Replayed, verdict: &mut Verdict) {
     for (s, session) in history.sessions.iter().enumerate() {
         for (c, connection) in session.connections.iter().enumerate() {
@@ -25,13 +25,13 @@ pub(super) fn check(history: &History, replayed: &Replayed, verdict: &mut Verdic
     }
 }
 
-/// A connection as far as it was looked at.
+/// State of the check of a connection.
 struct Stream<'a> {
     replayed: &'a Replayed,
     watches: BTreeMap<String, BTreeSet<Kind>>,
-    /// How many changes were looked at.
+    /// Number of changes that were processed.
     at: usize,
-    /// What must be told before the next answer, and what was told.
+    /// Notifications that must precede the next answer, and those received.
     due: VecDeque<Notice>,
     heard: VecDeque<Notice>,
     told: usize,
@@ -53,8 +53,8 @@ impl<'a> Stream<'a> {
                     self.told += 1;
                     self.heard.push_back((*zxid, (*happened, path.clone())));
                 }
-                // That a session has ended shows nothing of what it has watched, and who watched for it may
-                // be lost.
+                // The answer that a session has ended does not depend on its watches, and
+                // notifications may have been lost.
                 Heard::Answer { answer: Err(code::SESSION_EXPIRED), .. } => return Ok(()),
                 Heard::Answer { zxid, answer, .. } => {
                     let Some(asked) = connection.asked.get(answered) else { return Ok(()) };
@@ -69,7 +69,7 @@ impl<'a> Stream<'a> {
         self.end(open)
     }
 
-    /// Changes up to this one have happened.
+    /// Processes the changes up to this one.
     fn advance(&mut self, to: Zxid) {
         let steps = &self.replayed.steps;
         if self.watches.is_empty() {
@@ -84,7 +84,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// What this session is told of an event; watches for one change end by it.
+    /// Notifications of this session for an event; one-time watches end by it.
     fn fire(&mut self, (happened, path): &Event) -> Vec<Event> {
         let mut told = Vec::new();
         let once: &[Kind] = match happened {
@@ -109,7 +109,7 @@ impl<'a> Stream<'a> {
         told
     }
 
-    /// Whether a path is watched so, or for ever; what is for one change is taken away.
+    /// Whether a path has such a watch, or a permanent one; removes a one-time watch.
     fn spend(&mut self, path: &str, once: &[Kind]) -> bool {
         let Some(kinds) = self.watches.get_mut(path) else { return false };
         let mut found = kinds.contains(&Kind::Persistent);
@@ -165,12 +165,13 @@ impl<'a> Stream<'a> {
         self.watches.entry(path.to_owned()).or_default().insert(kind);
     }
 
-    /// Before an answer, everything that is due was told, and nothing else but what comes after it.
+    /// Checks that every due notification was received before an answer, and no other except for
+    /// later changes.
     fn compare(&mut self, zxid: Zxid, request: &Request) -> Result<(), Wrong> {
         let mut due: Vec<Notice> = self.due.drain(..).collect();
         let count = self.heard.iter().take_while(|(seen, _)| *seen <= zxid).count();
         let mut heard: Vec<Notice> = self.heard.drain(..count).collect();
-        // Of one change, the order is the server's.
+        // Within one change, the server chooses the order.
         due.sort_unstable();
         heard.sort_unstable();
         if due == heard {
@@ -178,12 +179,15 @@ impl<'a> Stream<'a> {
         }
         let before = format!("before the answer at {zxid} to {request:?}");
         match due.iter().find(|notice| !heard.contains(notice)) {
-            Some(notice) => Err(("untold", format!("nothing was told of {notice:?} {before}"))),
-            None => Err(("told-of-nothing", format!("of {due:?}, {heard:?} was told {before}"))),
+            Some(notice) => Err(("untold", format!("no notification of {notice:?} {before}"))),
+            None => {
+                Err(("told-of-nothing", format!("{heard:?} was notified {before}, due is {due:?}")))
+            }
         }
     }
 
-    /// The connection ends: what was told since the last answer must have been due, in its order.
+    /// Checks the end of a connection: notifications since the last answer must have been due, in
+    /// order.
     fn end(&mut self, open: Option<&Request>) -> Result<(), Wrong> {
         let Some((last, _)) = self.heard.back().cloned() else { return Ok(()) };
         self.advance(last);
@@ -192,17 +196,17 @@ impl<'a> Stream<'a> {
             if let Some(place) = due.iter().position(|other| *other == notice) {
                 due.remove(place);
             } else if !may_be_missed(open, &notice.1) {
-                return Err(("told-of-nothing", format!("{notice:?} was told")));
+                return Err(("told-of-nothing", format!("{notice:?} was notified without reason")));
             }
         }
         match due.iter().find(|(zxid, _)| *zxid < last) {
-            Some(notice) => Err(("untold", format!("nothing was told of {notice:?}"))),
+            Some(notice) => Err(("untold", format!("no notification of {notice:?}"))),
             None => Ok(()),
         }
     }
 }
 
-/// Whether a watch that is set again ends at once because of something that was missed.
+/// Whether a watch that is set again ends at once because of a missed event.
 fn misses(missed: &[Event], path: &str, kind: Kind) -> bool {
     missed.iter().any(|(happened, of)| {
         let fits = match kind {
@@ -215,7 +219,7 @@ fn misses(missed: &[Event], path: &str, kind: Kind) -> bool {
     })
 }
 
-/// Whether a notice may come of watches that are being set again, whose answer did not come.
+/// Whether a notification may come from watches that are being set again without an answer yet.
 fn may_be_missed(open: Option<&Request>, (_, path): &Event) -> bool {
     matches!(open, Some(Request::Again(_, watches)) if watches.iter().any(|(of, _)| of == path))
 }

@@ -6,13 +6,14 @@ use crate::graph::Kind;
 use crate::history::Outcome;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a transaction saw of others' doing, and whether its reads fit its own writes.
+/// Observations of a transaction of other transactions' writes, and whether its reads fit its own
+/// writes.
 struct Seen {
     /// The list before the transaction's own appends, for each read that shows it.
     external: Vec<Vec<usize>>,
-    /// What the transaction read before it first wrote, if it then wrote.
+    /// The list that the transaction read before its first write, if it wrote.
     updated: Option<Vec<usize>>,
-    /// What a read should have shown.
+    /// Expected result of a contradictory read.
     contradiction: Option<(Vec<usize>, bool)>,
 }
 
@@ -64,7 +65,7 @@ pub(super) fn infer(builder: &mut Builder<'_>, facts: &KeyFacts) {
         before: before.copied().unwrap_or(NOTHING),
         after,
     };
-    // Elements that are committed but in no read come after everything that is.
+    // Committed elements that no read contains come after all that were read.
     let read: BTreeSet<usize> = order.iter().copied().collect();
     let mut unseen: Vec<(usize, usize)> = Vec::new();
     for view in &committed {
@@ -104,7 +105,7 @@ pub(super) fn infer(builder: &mut Builder<'_>, facts: &KeyFacts) {
     builder.verdict.count("list_keys", 1);
 }
 
-/// Checks the places that appends told against what was read, and adds those that follow.
+/// Compares the places from replies of appends with reads, and adds the elements that follow.
 fn extend_by_places(builder: &mut Builder<'_>, facts: &KeyFacts, order: &mut Vec<usize>) {
     let mut places = facts.places.clone();
     places.sort_unstable();
@@ -119,7 +120,7 @@ fn extend_by_places(builder: &mut Builder<'_>, facts: &KeyFacts, order: &mut Vec
             || read.is_some_and(|read| read != place)
         {
             let text = format!(
-                "T{} was told that {} is element {} of {}, but others saw another order",
+                "by its reply to T{}, {} is element {} of {}, but reads saw another order",
                 writer.txn,
                 builder.name(value),
                 place.wrapping_add(1),
@@ -130,8 +131,8 @@ fn extend_by_places(builder: &mut Builder<'_>, facts: &KeyFacts, order: &mut Vec
     }
 }
 
-/// The order of elements beyond a gap in `order`, as appends told it; reports places that are
-/// told twice, and gaps that nothing can fill.
+/// Order of elements beyond a gap in `order`, from replies of appends; reports places that two
+/// replies claim, and gaps that nothing can fill.
 fn later_places(
     builder: &mut Builder<'_>,
     facts: &KeyFacts,
@@ -148,7 +149,7 @@ fn later_places(
     let Some(&(last, value, writer)) = places.last() else { return Vec::new() };
     if let Some(pair) = places.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         let text = format!(
-            "T{} and T{} were told the same place in {}",
+            "the replies to T{} and T{} claim the same place in {}",
             pair[0].2,
             pair[1].2,
             builder.name(facts.key)
@@ -164,7 +165,7 @@ fn later_places(
     let gaps = (last + 1).saturating_sub(known.len());
     if gaps > fillers {
         let text = format!(
-            "T{writer} was told that {} is element {} of {}, but only {} others can precede it",
+            "by its reply to T{writer}, {} is element {} of {}, but only {} others can precede it",
             builder.name(value),
             last.wrapping_add(1),
             builder.name(facts.key),
@@ -176,7 +177,7 @@ fn later_places(
     places.windows(2).map(pair).collect()
 }
 
-/// Reports reads that no order explains; answers the longest version.
+/// Reports reads that no order explains; returns the longest version.
 fn check_reads(builder: &mut Builder<'_>, facts: &KeyFacts, views: &[&View]) -> Vec<usize> {
     let mut longest: (usize, &[usize]) = (usize::MAX, &[]);
     for view in views {
@@ -230,7 +231,7 @@ fn check_reads(builder: &mut Builder<'_>, facts: &KeyFacts, views: &[&View]) -> 
     longest.to_vec()
 }
 
-/// Adds what one read tells: it follows the last element's writer and precedes the next one's.
+/// Adds the edges from one read: it follows the last element's writer and precedes the next one's.
 fn read_edges(
     builder: &mut Builder<'_>,
     facts: &KeyFacts,

@@ -1,17 +1,18 @@
-//! Cycle oracle: was there any order at all? Looks only at what clients saw, not at timestamps.
+//! Cycle oracle: existence of any serial order. Uses only the observations of clients, not
+//! timestamps.
 //!
-//! Works on keys that are used in one of three ways, with no value written twice to a key:
-//! *lists* (`RPUSH`, `LRANGE key 0 -1`), *registers* (`SET`, `GET`, `GETSET`, `MSET`, `MGET`) and
-//! *sets* (`SADD`, `SMEMBERS`). Other reads are ignored; a key with other writes is skipped and
-//! counted. From the replies it infers which transaction must precede which (write-write,
-//! write-read, read-write dependencies), adds session and real-time order, and looks for cycles.
+//! Works on keys that are used in one of three ways, with no value written twice to a key: *lists*
+//! (`RPUSH`, `LRANGE key 0 -1`), *registers* (`SET`, `GET`, `GETSET`, `MSET`, `MGET`) and *sets*
+//! (`SADD`, `SMEMBERS`). Other reads are ignored; a key with other writes is skipped and counted.
+//! From the replies it infers which transaction must precede which (write-write, write-read,
+//! read-write dependencies), adds session and real-time order, and looks for cycles.
 //!
 //! Anomalies carry the names of Adya, "Weak Consistency" (1999), and of Kingsbury and Alvaro,
-//! "Elle" (VLDB 2020): `G0`, `G1a`, `G1b`, `G1c`, `G-single`, `G2-item`, `lost-update`,
-//! `internal`, `incompatible-order`, `duplicate-elements`, `garbage-read`, and `lost-append` where
-//! lengths told to writers do not add up; `-process` and `-realtime` are appended where session or
+//! "Elle" (VLDB 2020): `G0`, `G1a`, `G1b`, `G1c`, `G-single`, `G2-item`, `lost-update`, `internal`,
+//! `incompatible-order`, `duplicate-elements`, `garbage-read`, and `lost-append` where lengths in
+//! replies to writers do not add up; `-process` and `-realtime` are appended where session or
 //! real-time order is part of the cycle. Every anomaly reported is real. The order of writes to a
-//! register is only partly known, so that a few invalid histories pass here; replay sees them.
+//! register is only partly known, so that a few invalid histories pass here; replay detects them.
 
 mod lists;
 mod observe;
@@ -53,7 +54,7 @@ pub fn check(history: &History) -> Verdict {
     builder.search(&registers)
 }
 
-/// What an edge is about.
+/// Key and values that explain an edge.
 #[derive(Clone, Copy, Debug)]
 struct Note {
     key: usize,
@@ -61,13 +62,13 @@ struct Note {
     after: usize,
 }
 
-/// The dependency graph in the making.
+/// The dependency graph under construction.
 struct Builder<'h> {
     txns: &'h [Txn],
     names: Names,
     graph: Graph,
     notes: Vec<Note>,
-    /// Indefinite transactions that certainly took effect: somebody saw what they wrote.
+    /// Indefinite transactions that certainly took effect, because a read shows their writes.
     observed: BTreeSet<usize>,
     verdict: Verdict,
 }
@@ -106,7 +107,8 @@ impl Builder<'_> {
         self.txns[txn].outcome == Outcome::Ok
     }
 
-    /// Reports values that must not be seen: of failed transactions, of nobody, or not final.
+    /// Reports values that no read may show: of failed transactions, without a writer, or not
+    /// final.
     fn check_sources(&mut self, facts: &KeyFacts, reader: usize, read: &[usize]) {
         for value in read {
             let key = self.name(facts.key);
@@ -114,7 +116,7 @@ impl Builder<'_> {
             match facts.writers.get(value) {
                 None => self.report(
                     "garbage-read",
-                    format!("T{reader} saw {shown} in {key}, which nobody wrote"),
+                    format!("T{reader} saw {shown} in {key}, which no transaction wrote"),
                     vec![reader],
                 ),
                 Some(writer) if self.txns[writer.txn].outcome == Outcome::Fail => self.report(
@@ -130,7 +132,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Reports values that the reader itself wrote only later; `read` was before its first write.
+    /// Reports values that the reader itself wrote only later; `read` is from before its first
+    /// write.
     fn check_own_future(&mut self, facts: &KeyFacts, reader: usize, read: &[usize]) {
         let own = |value: &&usize| facts.writers.get(value).is_some_and(|w| w.txn == reader);
         if let Some(value) = read.iter().find(own) {
@@ -244,7 +247,7 @@ fn refused(op: &Op) -> bool {
     op.reply.as_ref().is_some_and(crate::value::Value::is_error)
 }
 
-/// Two words of a command without looking at case.
+/// Compares a word with a command's name, ignoring case.
 fn is(word: &Word, name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
 }

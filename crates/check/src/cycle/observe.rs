@@ -1,4 +1,4 @@
-//! What every transaction did to every key, in numbers instead of words.
+//! Accesses of every transaction to every key, in numbers instead of words.
 
 use super::{NOTHING, is, refused};
 use crate::history::{Op, Txn, Word};
@@ -6,13 +6,13 @@ use crate::model;
 use crate::value::Value;
 use std::collections::BTreeMap;
 
-/// How a key is used.
+/// Kind of use of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     List,
     Register,
     Set,
-    /// In some other way, or in several, or with values written twice.
+    /// Other or mixed use, or values written twice.
     Other,
 }
 
@@ -38,7 +38,7 @@ impl Names {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
     Write(usize),
-    /// All values that were there, in order for lists, sorted for sets.
+    /// All values present, in order for lists, sorted for sets.
     Read(Vec<usize>),
 }
 
@@ -51,7 +51,7 @@ impl Step {
     }
 }
 
-/// What one transaction did to one key.
+/// Accesses of one transaction to one key.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) txn: usize,
@@ -71,15 +71,15 @@ impl View {
     }
 }
 
-/// Who wrote a value.
+/// Writer of a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writer {
     pub(super) txn: usize,
-    /// Whether it is the transaction's last write to the key.
+    /// Whether this is the transaction's last write to the key.
     pub(super) last: bool,
 }
 
-/// Everything about one key.
+/// Facts about one key.
 #[derive(Debug)]
 pub(super) struct KeyFacts {
     pub(super) key: usize,
@@ -87,7 +87,7 @@ pub(super) struct KeyFacts {
     /// In order of transactions, failed and indefinite ones included.
     pub(super) views: Vec<View>,
     pub(super) writers: BTreeMap<usize, Writer>,
-    /// Places in a list that appends told by their reply, the list's length: (place, value).
+    /// Places in a list from replies of appends, which are the list's length: (place, value).
     pub(super) places: Vec<(usize, usize)>,
 }
 
@@ -139,7 +139,7 @@ fn find_writers(facts: &mut KeyFacts) {
     }
 }
 
-/// What a command does to each of its keys. Reads that say too little are left out.
+/// Accesses of a command to each of its keys. Reads that reveal too little are left out.
 fn accesses<'a>(op: &'a Op, names: &mut Names) -> Vec<(&'a Word, Class, Vec<Step>)> {
     let reply = op.reply.as_ref();
     let mut writes = |values: &[Word]| -> Vec<Step> {

@@ -1,9 +1,9 @@
 //! Registers with unique values: a read names its writer, but the order of writes is not shown.
 //!
-//! Reads of nothing come before every write. All else is inferred by saturation: a transaction
-//! that saw one write cannot have another write between the two. So, when R saw W1's value and W2
-//! wrote the same key: if W2 precedes R it precedes W1, and if W1 precedes W2 then so does R.
-//! Each such conclusion may allow further ones. (Biswas and Enea, "On the complexity of checking
+//! Reads of nothing come before every write. All else is inferred by saturation: a transaction that
+//! saw one write cannot have another write between the two. So, when R saw W1's value and W2 wrote
+//! the same key: if W2 precedes R it precedes W1, and if W1 precedes W2 then so does R. Each such
+//! conclusion may allow further ones. (Biswas and Enea, "On the complexity of checking
 //! transactional consistency", OOPSLA 2019, show what this decides and what remains NP-hard.)
 
 use super::observe::{KeyFacts, Step, View};
@@ -11,13 +11,13 @@ use super::{Builder, NOTHING, Note};
 use crate::graph::Kind;
 use std::collections::BTreeMap;
 
-/// With more transactions than this nothing is inferred beyond what reads show directly.
+/// Number of transactions above which nothing is inferred beyond direct evidence from reads.
 const TXNS_MAX: usize = 8_192;
 
-/// So often conclusions are drawn from conclusions.
+/// Most rounds of inference.
 const ROUNDS_MAX: usize = 12;
 
-/// Who wrote and who read one register.
+/// Writers and readers of one register.
 #[derive(Debug)]
 pub(super) struct Register {
     key: usize,
@@ -27,13 +27,13 @@ pub(super) struct Register {
     reads: Vec<(usize, usize, usize)>,
 }
 
-/// What a transaction saw and left behind.
+/// Values that a transaction saw and left behind.
 #[derive(Debug, Default)]
 struct Seen {
     /// Values read before the first write ([`NOTHING`] for no value).
     external: Vec<usize>,
     writes: Vec<usize>,
-    /// What a read should have shown.
+    /// Expected result of a contradictory read.
     contradiction: Option<usize>,
 }
 
@@ -61,7 +61,7 @@ fn look(view: &View) -> Seen {
     seen
 }
 
-/// Adds what the reads of one register show directly; answers what is left to infer from.
+/// Adds the direct evidence from reads of one register; returns the input for further inference.
 pub(super) fn infer(builder: &mut Builder<'_>, facts: &KeyFacts) -> Register {
     builder.verdict.count("register_keys", 1);
     let mut register = Register { key: facts.key, writes: Vec::new(), reads: Vec::new() };
@@ -118,8 +118,8 @@ fn check_reads(builder: &mut Builder<'_>, facts: &KeyFacts, view: &View, seen: &
     }
 }
 
-/// Draws conclusions until there are no new ones, from edges of `mask`; adds them as the kinds
-/// `ww` and `rw`. Stops when there is a cycle, because then everything follows.
+/// Draws conclusions until there are no new ones, from edges of `mask`; adds them as the kinds `ww`
+/// and `rw`. Stops at a cycle, from which everything would follow.
 pub(super) fn saturate(
     builder: &mut Builder<'_>,
     registers: &[Register],

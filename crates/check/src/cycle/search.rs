@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 const WW: u16 = Kind::Ww.bit();
 const WR: u16 = Kind::Wr.bit();
-/// What is inferred from a read counts as an anti-dependency: if it were wrong there would be one.
+/// Edges inferred from a read count as anti-dependencies: if one were wrong there would be an
+/// anti-dependency.
 const RW: u16 = Kind::Rw.bit() | Kind::WwByReads.bit();
 const RW_BY_TIME: u16 = Kind::WwByTime.bit() | Kind::RwByTime.bit();
 const SESSION: u16 = Kind::Session.bit();
@@ -14,7 +15,7 @@ const REALTIME: u16 = Kind::Realtime.bit();
 /// Dependencies that need neither session nor real-time order.
 pub(super) const DIRECT: u16 = WW | WR | RW;
 
-/// So many read-write edges of a component are tried as the only one of a cycle.
+/// Most read-write edges of a component that are tried as the only one of a cycle.
 const SINGLES_MAX: usize = 2_000;
 
 type Cycle = Vec<(usize, Edge)>;

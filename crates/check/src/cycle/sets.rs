@@ -7,8 +7,8 @@ use crate::graph::Kind;
 /// Keys with more reads times writes than this are skipped.
 const PAIRS_MAX: usize = 4_000_000;
 
-/// The set before the transaction's own additions, for each read that shows it, and a member that
-/// a read should have or should not have shown.
+/// The set before the transaction's own additions, for each read that shows it, and a member that a
+/// read contains or lacks wrongly.
 fn look(view: &View) -> (Vec<Vec<usize>>, Option<usize>) {
     let mut external = Vec::new();
     let mut wrong = None;
@@ -90,7 +90,7 @@ fn read_edges(builder: &mut Builder<'_>, facts: &KeyFacts, reader: usize, read: 
     let missing = |(txn, _): &&(usize, usize)| {
         facts.writers.iter().any(|(value, writer)| writer.txn == *txn && !read.contains(value))
     };
-    // Only transactions that write the key several times can be seen in part.
+    // Only transactions that write the key several times can be partly visible.
     let several = |txn: usize| facts.views.iter().any(|v| v.txn == txn && v.writes().count() > 1);
     if let Some(&(txn, value)) = partial.iter().filter(|(txn, _)| several(*txn)).find(missing) {
         let text = format!(

@@ -1,23 +1,23 @@
-//! Who was granted a lock, and when.
+//! Grants of locks, their holders and times.
 
 use super::{Act, History, Outcome, Token, What, report};
 use crate::verdict::Verdict;
 use std::collections::BTreeMap;
 
-/// A grant that somebody was told, or a section, which holds nothing when it is over.
+/// A grant that a client received, or a section, which holds nothing after its end.
 struct Grant<'a> {
     token: Token,
-    /// The last one of a block of tokens that begins with it.
+    /// Last token of the block that begins with `token`.
     last: Token,
     act: &'a Act,
     shared: bool,
-    /// How many share it at most, this one included; nought is any number.
+    /// Most holders that share it, this one included; 0 is any number.
     limit: usize,
-    /// Nobody else may be let in before, in microseconds.
+    /// Time before which no other client may be granted the lock, in microseconds.
     until_us: u64,
 }
 
-/// Reports tokens that do not grow, and grants while somebody else must have held the lock.
+/// Reports tokens that do not grow, and grants while another client must have held the lock.
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for (lock, grants) in granted(history) {
         verdict.count("grants", grants.len());
@@ -60,7 +60,7 @@ fn granted(history: &History) -> BTreeMap<&str, Vec<Grant<'_>>> {
         for place in 0..grants.len() {
             let (before, grant) = grants.split_at(place);
             let grant = &grant[0];
-            // Nobody was let in before those were over who cannot hold it together with somebody else.
+            // A grant follows the end of all earlier grants that exclude other holders.
             let apart = before.iter().filter(|one| !(one.shared && grant.shared));
             let apart = apart.filter(|one| !may_be_old(history, lock, one));
             let over_us = apart.map(|one| one.until_us).max().unwrap_or(0);
@@ -72,7 +72,8 @@ fn granted(history: &History) -> BTreeMap<&str, Vec<Grant<'_>>> {
     locks
 }
 
-/// Until when a grant holds at least, whose lease begins no earlier than this, and anew with each renewal.
+/// Time until which a grant holds at least; its lease begins no earlier than `begins_us`, and again
+/// with each renewal.
 fn held_until_us(history: &History, grant: &Act, granted: Token, begins_us: u64) -> u64 {
     let What::Acquire { lock: own, lease_us, again, next, .. } = &grant.what else { return 0 };
     let least_us = lease_us.saturating_sub(history.clocks_us);
@@ -101,10 +102,10 @@ fn held_until_us(history: &History, grant: &Act, granted: Token, begins_us: u64)
     lease_end_us.min(given_back_us)
 }
 
-/// Whether somebody was let in by a server that may not have known yet that the lock was not its own any
-/// more. If it was taken away, the server hears of it when its own lease ends at the latest, which is twice
-/// that of its clients and a second. If a clock leapt its lease may have ended early; but it lets in only
-/// whom it can promise a whole lease.
+/// Whether a server granted the lock that may not have known yet that it had lost it. If the lock
+/// was broken, the server learns of it at the latest when its own lease ends, which is twice that
+/// of its clients and a second. If a clock leapt, its lease may have ended early; but it grants the
+/// lock only to clients to which it can promise a whole lease.
 fn may_be_old(history: &History, lock: &str, grant: &Grant<'_>) -> bool {
     let What::Acquire { near: true, lease_us, .. } = grant.act.what else { return false };
     let unheard_us = 2 * lease_us + 1_000_000 + history.clocks_us;
@@ -116,7 +117,7 @@ fn may_be_old(history: &History, lock: &str, grant: &Grant<'_>) -> bool {
     history.clocks_us > lease_us || history.acts.iter().any(broken)
 }
 
-/// Whether their tokens are in the order of the grants, as far as that is known.
+/// Whether the tokens of two grants are in the order of the grants, as far as that is known.
 fn in_order(lock: &str, one: &Grant<'_>, other: &Grant<'_>, verdict: &mut Verdict) -> bool {
     if other.token <= one.last {
         let text = format!(
@@ -141,7 +142,8 @@ fn in_order(lock: &str, one: &Grant<'_>, other: &Grant<'_>, verdict: &mut Verdic
     false
 }
 
-/// Sections whose tokens nobody was told: one that was asked when a grant was known is behind it.
+/// Checks sections without a known token: a section that was requested after a grant was known is
+/// behind it.
 fn nameless_apart(history: &History, lock: &str, grants: &[Grant<'_>], verdict: &mut Verdict) {
     for act in history.acts.iter().filter(|act| act.outcome == Outcome::Done) {
         let What::Section { lock: of, shared, .. } = &act.what else { continue };
@@ -159,7 +161,8 @@ fn nameless_apart(history: &History, lock: &str, grants: &[Grant<'_>], verdict: 
     }
 }
 
-/// Whoever holds longer than another one was granted was there when that was let in, for tokens grow.
+/// Checks limits: a holder that holds longer than a later grant held when that was granted, because
+/// tokens grow.
 fn within_limits(history: &History, lock: &str, grants: &[Grant<'_>], verdict: &mut Verdict) {
     for (place, one) in grants.iter().enumerate().filter(|(_, one)| one.limit > 0) {
         verdict.count("grants with a limit", 1);
@@ -176,7 +179,7 @@ fn within_limits(history: &History, lock: &str, grants: &[Grant<'_>], verdict: &
     }
 }
 
-/// The other one was granted later, for tokens grow.
+/// Checks that a grant follows the end of another one. It was granted later, because tokens grow.
 fn apart(lock: &str, one: &Grant<'_>, other: &Grant<'_>, verdict: &mut Verdict) {
     if one.shared && other.shared || other.act.ended_us >= one.until_us {
         return;

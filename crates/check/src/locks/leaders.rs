@@ -1,30 +1,30 @@
-//! Who was said to lead, with which value.
+//! Leaders of elections and their values.
 
 use super::{Act, History, Led, Outcome, Token, What, report};
 use crate::verdict::Verdict;
 use std::collections::BTreeMap;
 
-/// Something that somebody has said, or would have said if it had been elected.
+/// A value that a client has proclaimed, or would have proclaimed if elected.
 struct Said<'a> {
     act: &'a Act,
-    /// Unless nobody knows.
+    /// Token of the proclamation; `None` if it is unknown.
     token: Option<Token>,
     version: Option<Token>,
 }
 
-/// What concerns the leaders by one lock.
+/// Facts about the leaders of one lock.
 #[derive(Default)]
 struct Election<'a> {
     said: BTreeMap<&'a str, Said<'a>>,
     told: Vec<(&'a Act, Token, Option<&'a Led>)>,
     proclaimed: Vec<(&'a Act, Token)>,
-    /// When somebody knew of a token, or of a version.
+    /// Times at which a token, or a version, was known.
     tokens: Vec<(u64, Token)>,
     versions: Vec<(u64, Token)>,
 }
 
-/// Reports leaders who were not elected or have not said what is told of them, and what is older than
-/// what was known.
+/// Reports leaders that were not elected or have not proclaimed the reported value, and reports
+/// that are older than known versions.
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for (lock, election) in &mut elections(history) {
         verdict.count("leaders told", election.told.iter().filter(|told| told.2.is_some()).count());
@@ -93,20 +93,20 @@ impl Election<'_> {
         for (act, seen, led) in &self.told {
             let version = led.map_or(0, |led| led.version);
             if version == *seen {
-                let text = format!("{} has seen {seen} of {lock}, and was told it again", act.who);
+                let text = format!("{} has seen {seen} of {lock}, and received it again", act.who);
                 report(verdict, "leader-told-again", text);
             }
             let Some(led) = led else { continue };
             let before = known(&self.versions, act.asked_us);
             if led.version < before {
                 let text = format!(
-                    "{} asked at {} and was told that {led:?} leads by {lock}; {before} was known before",
+                    "{} asked at {} and learned that {led:?} leads by {lock}; {before} was known before",
                     act.who, act.asked_us
                 );
                 report(verdict, "leader-goes-back", text);
             }
             if let Some(why) = self.unfounded(act, led) {
-                let text = format!("{} was told that {led:?} leads by {lock}, {why}", act.who);
+                let text = format!("{} learned that {led:?} leads by {lock}, {why}", act.who);
                 report(verdict, "leader-from-nowhere", text);
             }
         }
@@ -114,7 +114,7 @@ impl Election<'_> {
             let newest = known(&self.tokens, act.asked_us);
             if newest > *token {
                 let text = format!(
-                    "{} has said something by {lock} under {token}, when {newest} was known",
+                    "{} has proclaimed a value of {lock} under {token}, when {newest} was known",
                     act.who
                 );
                 report(verdict, "late-proclamation", text);
@@ -122,20 +122,22 @@ impl Election<'_> {
         }
     }
 
-    /// Why nobody can have been told this.
+    /// Reason why this report is impossible.
     fn unfounded(&self, told: &Act, led: &Led) -> Option<&'static str> {
-        let Some(said) = self.said.get(led.value.as_str()) else { return Some("who never was") };
+        let Some(said) = self.said.get(led.value.as_str()) else {
+            return Some("whose value was never proclaimed");
+        };
         let elected = matches!(said.act.what, What::Acquire { .. });
         if said.act.failed() {
             Some("which was refused")
         } else if said.token.is_some_and(|token| token != led.token) {
-            Some("which somebody else has said")
+            Some("which another leader has proclaimed")
         } else if said.version.is_some_and(|version| version != led.version) {
             Some("and it has another version")
         } else if elected != (led.version == led.token) || led.version < led.token {
-            Some("and its version is none of it")
+            Some("and its version is not one of this grant")
         } else if told.precedes(said.act) {
-            Some("before it was said")
+            Some("before it was proclaimed")
         } else {
             None
         }

@@ -1,10 +1,11 @@
-//! Who has gone on from a barrier, with whom.
+//! Barriers and their generations.
 
 use super::{Act, History, Outcome, Token, What, report};
 use crate::verdict::Verdict;
 use std::collections::BTreeMap;
 
-/// Reports those who went on before enough had come, too many together, and numbers that do not grow.
+/// Reports clients that passed before enough had arrived, generations that are too large, and
+/// numbers that do not grow.
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
     let mut barriers: BTreeMap<&str, Vec<&Act>> = BTreeMap::new();
     for act in &history.acts {
@@ -25,13 +26,14 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
             enough(barrier, *generation, those, &acts, verdict);
             let begun_us = those.iter().map(|act| act.asked_us).max().unwrap_or_default();
             let ended_us = those.iter().map(|act| act.ended_us).min().unwrap_or_default();
-            // Tokens grow with time: the smaller one cannot have begun when the larger one was over.
+            // Tokens grow with time: the smaller one cannot have begun after the end of the larger
+            // one.
             if let Some((earlier, begun_before_us)) = before
                 && begun_before_us > ended_us
             {
                 let text = format!(
-                    "{generation} had gone on from {barrier} by {ended_us}, and of {earlier} somebody \
-                     came at {begun_before_us}"
+                    "{generation} had passed {barrier} by {ended_us}, and a client of {earlier} \
+                     arrived at {begun_before_us}"
                 );
                 report(verdict, "generation-falls", text);
             }
@@ -40,11 +42,12 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
     }
 }
 
-/// Whether as many had come as went on: those who were told so, and those of whom nobody knows.
+/// Whether enough clients had arrived: those that were released in this generation, and those with
+/// an unknown outcome.
 fn enough(barrier: &str, generation: Token, those: &[&Act], all: &[&Act], verdict: &mut Verdict) {
     let What::Meet { parties, .. } = &those[0].what else { return };
     if those.len() > *parties {
-        let text = format!("{} have gone on from {barrier} in {generation}", those.len());
+        let text = format!("{} have passed {barrier} in {generation}", those.len());
         report(verdict, "too-many-met", text);
     }
     let first_us = those.iter().map(|act| act.ended_us).min().unwrap_or_default();
@@ -56,8 +59,8 @@ fn enough(barrier: &str, generation: Token, those: &[&Act], all: &[&Act], verdic
     let came = all.iter().filter(may_be).filter(|act| act.asked_us <= first_us).count();
     if came < *parties {
         let text = format!(
-            "{} was told at {first_us} that {generation} goes on from {barrier}: {came} of {parties} can \
-             have come by then",
+            "{} learned at {first_us} that {generation} passes {barrier}: {came} of {parties} can have \
+             arrived by then",
             those[0].who
         );
         report(verdict, "gone-on-early", text);

@@ -1,20 +1,21 @@
-//! Has a lock service kept its promises? Locks with leases and fencing tokens, places that are
-//! written to under them, leaders with values, and barriers.
+//! Checker of a lock service: locks with leases and fencing tokens, places that are written under
+//! them, leaders with values, and barriers.
 //!
-//! No lock can promise that its holder still holds it when it writes: it may have stood still for longer
-//! than its lease (Kleppmann, "How to do distributed locking", 2016). What can be promised is judged here:
+//! No lock can promise that its holder still holds it when it writes: the holder may have been
+//! paused for longer than its lease (Kleppmann, "How to do distributed locking", 2016). Promises
+//! that are checked:
 //!
-//! | module | holds |
+//! | module | promise |
 //! |---|---|
-//! | [`grants`] | tokens of a lock grow with its grants, none is given twice, those of a block included, and nobody else is let in before a lease can have ended or was given back, for a section either |
-//! | [`places`] | nothing is accepted under a token after something under a larger one was, in whatever order one looks: the order in which it took effect, real time, reads, what is there at the end |
-//! | [`leaders`] | who is said to lead has been elected and has said that, and nobody is told of something older than was known before |
-//! | [`meetings`] | nobody goes on from a barrier before so many have come, not more than so many go on together, and generations have growing numbers |
+//! | [`grants`] | tokens of a lock grow with its grants, none is issued twice, those of a block included, and no other client is granted the lock, nor admitted to a section, before the lease can have ended or was released |
+//! | [`places`] | no write is accepted under a token after one under a larger token, in any order: the order of effects, real time, reads, the final contents |
+//! | [`leaders`] | a reported leader has been elected and has proclaimed the reported value, and no report is older than a version that was known before |
+//! | [`meetings`] | no client passes a barrier before enough parties have arrived, no generation is too large, and generations have growing numbers |
 //!
-//! A [`History`] has what clients did, each act with its time. Every value is written once only, so that
-//! whoever sees one knows by whom it was written, and under which token. Each place is a *journal*, to
-//! which values are added, and a *register*, which has the last one; the journal at the end shows in which
-//! order writes took effect, and whether one whose answer was lost did.
+//! A [`History`] has the actions of clients with their times. Every value is written only once, so
+//! that a read value identifies its writer and the token. Each place is a *journal*, to which
+//! values are added, and a *register*, which has the last one; the final journal shows the order in
+//! which writes took effect, and whether one whose answer was lost did.
 
 mod grants;
 mod leaders;
@@ -26,183 +27,184 @@ mod tests;
 use crate::verdict::{Anomaly, Verdict};
 use std::collections::BTreeMap;
 
-/// The number that comes with a grant.
+/// The number of a grant.
 pub type Token = u64;
 
-/// What somebody does.
+/// Action of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Asks for a lock and waits for it.
+    /// Requests a lock and waits for it.
     Acquire {
-        /// Which one.
+        /// Name of the lock.
         lock: String,
-        /// For how long, in microseconds.
+        /// Lease, in microseconds.
         lease_us: u64,
-        /// With others who share it.
+        /// Whether other holders share it.
         shared: bool,
-        /// With so many in all at most, who all say so; nought is any number.
+        /// Most holders in all, each of which sets the same limit; 0 is any number.
         limit: usize,
-        /// It was asked more than once, under one request number: what was granted may have been taken
-        /// back since, and counts from the next renewal on.
+        /// Whether the request was repeated under one request number: its grant may have been
+        /// revoked since, and counts from the next renewal on.
         again: bool,
-        /// It does not wait.
+        /// Whether it does not wait.
         tries: bool,
-        /// How many tokens are granted, of which the first one is told.
+        /// Number of granted tokens, of which the client receives the first.
         tokens: u64,
-        /// A server was to keep the lock for its clients, and lets them in by what it knows: who was let in
-        /// after the lock had been taken away, or when clocks had leapt, may have a token that is old.
+        /// Whether a server was to keep the lock for its clients. It grants the lock by its own
+        /// knowledge: a client that it admitted after the lock had been broken, or after clocks had
+        /// leapt, may have an old token.
         near: bool,
-        /// Who is next may hear of the release before that is durable, and put out with its token whoever has
-        /// released the lock: a release that is refused was one nevertheless.
+        /// Whether a successor may learn of a release before it is durable, and remove the
+        /// releasing holder with its token: a refused release was then a release nevertheless.
         next: bool,
-        /// What it says as soon as it is elected, if that is what it wants; said by nobody else.
+        /// Value to proclaim upon election, unique to this request; `None` for a plain lock.
         value: Option<String>,
     },
-    /// Says something as a leader.
+    /// Proclaims a value as a leader.
     Proclaim {
-        /// Which lock it leads by.
+        /// Lock of the election.
         lock: String,
-        /// The grant.
+        /// Token of the grant.
         token: Token,
-        /// What, said by nobody else.
+        /// The value, unique to this request.
         value: String,
     },
-    /// Waits to hear who leads, if that is something else than it has seen.
+    /// Waits for a leader or value other than the last seen.
     Observe {
-        /// By which lock.
+        /// Lock of the election.
         lock: String,
-        /// The version that it has seen; nought is that nobody leads.
+        /// The version that was seen; 0 means no leader.
         seen: Token,
     },
-    /// Comes to a barrier.
+    /// Waits at a barrier.
     Meet {
-        /// Which one.
+        /// Name of the barrier.
         barrier: String,
-        /// How many go on together.
+        /// Number of parties.
         parties: usize,
-        /// It was asked more than once, under one request number.
+        /// Whether the request was repeated under one request number.
         again: bool,
     },
-    /// Writes a value while it has the lock, which it asks for, waits for and gives back with it in one.
+    /// Writes a value under a lock, which is acquired and released in the same request.
     Section {
-        /// Which lock.
+        /// Name of the lock.
         lock: String,
-        /// With others who share it.
+        /// Whether other holders share it.
         shared: bool,
-        /// With so many in all at most, who all say so; nought is any number.
+        /// Most holders in all, each of which sets the same limit; 0 is any number.
         limit: usize,
-        /// It was asked more than once, under one request number.
+        /// Whether the request was repeated under one request number.
         again: bool,
-        /// Where.
+        /// Name of the place.
         place: String,
-        /// What, written by nobody else.
+        /// The value, unique to this request.
         value: String,
-        /// Into the register.
+        /// Whether it is written into the register.
         register: bool,
-        /// At the end of the journal.
+        /// Whether it is appended to the journal.
         journal: bool,
     },
-    /// Begins the lease anew.
+    /// Restarts the lease.
     Renew {
-        /// Of which lock.
+        /// Name of the lock.
         lock: String,
-        /// The grant.
+        /// Token of the grant.
         token: Token,
     },
-    /// Waits until somebody else wants the lock. What is answered promises nothing.
+    /// Waits until another client wants the lock. The answer promises nothing.
     Listen {
-        /// Which one.
+        /// Name of the lock.
         lock: String,
-        /// The grant.
+        /// Token of the grant.
         token: Token,
     },
-    /// Gives a lock back.
+    /// Releases a lock.
     Release {
-        /// Which one.
+        /// Name of the lock.
         lock: String,
-        /// The grant.
+        /// Token of the grant.
         token: Token,
     },
-    /// Takes a lock away from whoever holds it.
+    /// Breaks a lock, whichever client holds it.
     Break {
-        /// Which one.
+        /// Name of the lock.
         lock: String,
     },
-    /// Writes a value under a token, which the store compares with the largest that it has seen, or in a
-    /// transaction that has found the lock to be held with it.
+    /// Writes a value under a token, which the store compares with the largest that it has seen, or
+    /// in a transaction that has found the lock held with that token.
     Write {
-        /// Where.
+        /// Name of the place.
         place: String,
         /// The lock that guards the place.
         lock: String,
         /// The token.
         token: Token,
-        /// What, written by nobody else.
+        /// The value, unique to this request.
         value: String,
-        /// Into the register.
+        /// Whether it is written into the register.
         register: bool,
-        /// At the end of the journal.
+        /// Whether it is appended to the journal.
         journal: bool,
     },
-    /// Looks.
+    /// Reads a place.
     Read {
-        /// Where.
+        /// Name of the place.
         place: String,
-        /// Under a token of a lock, which counts as seen then.
+        /// A lock's token to read under, which then counts as seen.
         fence: Option<(String, Token)>,
-        /// At the journal, else at the register.
+        /// Whether it reads the journal or the register.
         journal: bool,
     },
 }
 
-/// What came of it.
+/// Outcome of an action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nobody knows: it may have taken effect, and may still.
+    /// Unknown: it may have taken effect, and still may.
     #[default]
     Unknown,
-    /// It had no effect: the lock was not to be had or not held, or the server could do nothing.
+    /// No effect: the lock was unavailable or not held, or the server could do nothing.
     Refused,
-    /// It had no effect, for the server has seen a larger token.
+    /// No effect, because the server has seen a larger token.
     Fenced,
-    /// It was done.
+    /// Success.
     Done,
-    /// The lock was granted; or a section was carried out under this token; or what was said as a leader has
-    /// this version; or this generation has gone on from a barrier.
+    /// Number of a grant or of a completed section, version of a proclaimed value, or number of a
+    /// barrier's generation.
     Granted(Token),
-    /// Who leads, if anybody does.
+    /// The leader, if there is one.
     Led(Option<Led>),
-    /// What was read: all of a journal, or the one value of a register, if there is one.
+    /// The values read: all of a journal, or the one value of a register, if there is one.
     Read(Vec<String>),
 }
 
-/// Somebody leads.
+/// A leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Led {
-    /// The grant.
+    /// Token of its grant.
     pub token: Token,
-    /// What it has said last.
+    /// Value that it has proclaimed last.
     pub value: String,
-    /// The version of that.
+    /// Version of the value.
     pub version: Token,
 }
 
-/// One act of one client.
+/// One action of one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Act {
-    /// Who.
+    /// The client.
     pub who: u64,
-    /// When it was asked, in microseconds on the history's clock.
+    /// Time of the request, in microseconds on the history's clock.
     pub asked_us: u64,
-    /// When the answer was there; the largest number if there was none.
+    /// Time of the answer; the largest number if there was none.
     pub ended_us: u64,
-    /// What.
+    /// The action.
     pub what: What,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What is there at the end.
+/// Contents of a place at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The last value of the register.
@@ -211,15 +213,15 @@ pub struct Place {
     pub journal: Vec<String>,
 }
 
-/// Everything that was done with locks and with what they guard.
+/// All actions on locks and on the places that they guard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// All acts, in whichever order.
+    /// All actions, in any order.
     pub acts: Vec<Act>,
-    /// Every place at the end, if that is known.
+    /// Contents of every place at the end, if known.
     pub last: Option<BTreeMap<String, Place>>,
-    /// By how much a lease may seem too short: the clocks that leases are counted on were no further from
-    /// each other, nor from themselves at another time, in microseconds.
+    /// Error in the measurement of a lease, in microseconds: the largest difference between any two
+    /// of the clocks that leases are counted on, or between two times of one clock.
     pub clocks_us: u64,
 }
 
@@ -238,7 +240,7 @@ fn report(verdict: &mut Verdict, kind: &'static str, text: String) {
 }
 
 impl Act {
-    /// Whether it was over before another one was asked.
+    /// Whether it ended before the other one was requested.
     fn precedes(&self, other: &Self) -> bool {
         self.ended_us < other.asked_us
     }

@@ -1,21 +1,21 @@
-//! What was written under which token.
+//! Writes and their tokens.
 
 use super::{Act, History, Outcome, Place, Token, What, report};
 use crate::verdict::Verdict;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A write with its token and where it went.
+/// A write with its token and destination.
 #[derive(Clone, Copy)]
 struct Write<'a> {
     act: &'a Act,
-    /// Unless it is a section's, and not known.
+    /// `None` for a section whose token is not known.
     token: Option<Token>,
     value: &'a str,
     register: bool,
     journal: bool,
 }
 
-/// What concerns one place.
+/// Facts about one place.
 #[derive(Default)]
 struct Guarded<'a> {
     lock: &'a str,
@@ -23,11 +23,11 @@ struct Guarded<'a> {
     /// Reads of the journal and of the register.
     journals: Vec<(&'a Act, &'a [String])>,
     registers: Vec<(&'a Act, Option<&'a str>)>,
-    /// Whatever came with a token and was let through.
+    /// Requests with a token that were accepted.
     admitted: Vec<(&'a Act, Token)>,
 }
 
-/// Reports what was accepted under an old token, and what was refused for no reason.
+/// Reports writes that were accepted under an old token, and refusals without a reason.
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for (place, guarded) in &guarded(history) {
         verdict.count("writes", guarded.writes.len());
@@ -73,7 +73,7 @@ fn guarded(history: &History) -> BTreeMap<&str, Guarded<'_>> {
     places
 }
 
-/// The token of a section, if it is known.
+/// Token of a section, if it is known.
 fn token_of(section: &Act) -> Option<Token> {
     match section.outcome {
         Outcome::Granted(token) => Some(token),
@@ -93,7 +93,7 @@ impl<'a> Guarded<'a> {
         self.admitted.extend(token.filter(|_| act.done()).map(|token| (act, token)));
     }
 
-    /// The values that somebody has seen, which must all have been written, and not refused.
+    /// Values that were read, all of which must have been written and not refused.
     fn seen(
         &self,
         place: &str,
@@ -108,7 +108,7 @@ impl<'a> Guarded<'a> {
         }
         for value in &seen {
             let failed = match self.writes.get(value) {
-                None => "was written by nobody",
+                None => "was never written",
                 Some(write) if write.act.failed() => "was refused",
                 Some(_) => continue,
             };
@@ -117,7 +117,7 @@ impl<'a> Guarded<'a> {
         seen
     }
 
-    /// Whatever was asked after something under a larger token was answered must be refused.
+    /// Reports accepted requests that were sent after the answer to a request under a larger token.
     fn real_time(&self, place: &str, seen: &BTreeSet<&str>, verdict: &mut Verdict) {
         let taken = |write: &&Write<'_>| write.act.done() || seen.contains(write.value);
         let writes = self.writes.values().filter(taken);
@@ -137,7 +137,7 @@ impl<'a> Guarded<'a> {
         }
     }
 
-    /// A journal is in the order in which writes took effect.
+    /// Checks that the journal is in the order in which writes took effect.
     fn check_journal(&self, place: &str, last: Option<&Place>, verdict: &mut Verdict) {
         let longest = self.journals.iter().map(|(_, values)| *values).max_by_key(|v| v.len());
         let whole = last.map(|last| &last.journal[..]).or(longest).unwrap_or_default();
@@ -173,7 +173,7 @@ impl<'a> Guarded<'a> {
         }
         let mut before: Option<Write<'_>> = None;
         for write in whole.iter().filter_map(|value| self.writes.get(value.as_str())) {
-            // Of those so far the one that was asked last comes before it.
+            // Of the writes so far, the one that was requested last comes before it.
             if let Some(before) = before.filter(|before| write.act.precedes(before.act)) {
                 let text = format!(
                     "{} was written to {place} by {}; {} was asked at {} and is in front of it",
@@ -185,7 +185,7 @@ impl<'a> Guarded<'a> {
         }
     }
 
-    /// What was written is there for everybody who looks afterwards, and for nobody who looked before.
+    /// Checks that a write is visible to every later read, and to no earlier one.
     fn check_seen(
         &self,
         place: &str,
@@ -197,7 +197,7 @@ impl<'a> Guarded<'a> {
         let lost = |(act, values): &&(&Act, &[String])| write.act.precedes(act) && !has(values);
         if let Some((act, _)) = self.journals.iter().find(lost) {
             let text = format!(
-                "{} was written to {place} by {}, and {} did not see it who looked at {}",
+                "{} was written to {place} by {}, and {}, reading at {}, did not see it",
                 write.value, write.act.ended_us, act.who, act.asked_us
             );
             report(verdict, "lost-write", text);
@@ -209,14 +209,15 @@ impl<'a> Guarded<'a> {
         }
         let early = |(act, values): &&(&Act, &[String])| act.precedes(write.act) && has(values);
         if let Some((act, _)) = self.journals.iter().find(early) {
-            let text = format!("{} saw {} in {place} before it was asked", act.who, write.value);
+            let text =
+                format!("{} saw {} in {place} before it was requested", act.who, write.value);
             report(verdict, "seen-early", text);
         }
     }
 
-    /// The tokens of a register do not go back, for whoever looks after somebody wrote or looked.
+    /// Checks that the tokens of a register do not decrease from a write or read to a later read.
     fn check_register(&self, place: &str, last: Option<&Place>, verdict: &mut Verdict) {
-        // Nought is smaller than all tokens; that of a section may not be known.
+        // 0 is smaller than all tokens; the token of a section may be unknown.
         let token = |value: Option<&str>| {
             value.and_then(|value| self.writes.get(value)).map_or(Some(0), |write| write.token)
         };
@@ -237,7 +238,7 @@ impl<'a> Guarded<'a> {
             }
             if let Some(token) = token(value).filter(|token| *token < largest) {
                 let text = format!(
-                    "{place} was {value:?} for somebody who looked at {asked_us}, which is of token \
+                    "{place} was {value:?} in a read at {asked_us}, which is of token \
                      {token}; token {largest} was known by then"
                 );
                 report(verdict, "register-goes-back", text);
@@ -246,12 +247,12 @@ impl<'a> Guarded<'a> {
     }
 }
 
-/// Who was told that a larger token was seen: somebody must have shown one.
+/// Checks refusals because of a larger token: a client must have presented one.
 fn founded(history: &History, verdict: &mut Verdict) {
     let shown = |act: &'_ Act| match &act.what {
         What::Write { lock, token, .. } => Some((lock.clone(), *token)),
         What::Read { fence, .. } => fence.clone(),
-        // One that nobody was told may be any.
+        // A token that no client received may have any value.
         What::Section { lock, .. } if !act.failed() => {
             Some((lock.clone(), token_of(act).unwrap_or(Token::MAX)))
         }
@@ -266,7 +267,8 @@ fn founded(history: &History, verdict: &mut Verdict) {
         };
         if !all.iter().any(larger) {
             let text = format!(
-                "{} was refused at {} under token {token} of {lock}, and nobody had shown a larger one",
+                "{} was refused at {} under token {token} of {lock}, and no client had \
+                 presented a larger one",
                 act.who, act.ended_us
             );
             report(verdict, "fenced-for-nothing", text);

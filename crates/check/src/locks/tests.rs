@@ -1,15 +1,15 @@
-//! Stories of locks that the judge has to tell apart.
+//! Scenarios of locks that the checker has to distinguish.
 
 use super::*;
 
-/// Acts that follow each other, one begins when the one before it has ended.
+/// Consecutive actions: each begins at the end of the one before it.
 #[derive(Clone, Default)]
 struct Story {
     history: History,
     now_us: u64,
 }
 
-/// How the lock `k` is asked for.
+/// Request for the lock `k`.
 struct Asked {
     shared: bool,
     limit: usize,
@@ -40,7 +40,8 @@ fn acquire(Asked { shared, limit, again, tokens, near, next, value }: Asked) -> 
 }
 
 impl Story {
-    /// An act of so many microseconds; without an answer it lasts for ever, and others go on.
+    /// An action of `lasts_us` microseconds; without an answer it never ends, and other clients
+    /// continue.
     fn act(mut self, who: u64, lasts_us: u64, what: What, outcome: Outcome) -> Self {
         let asked_us = self.now_us;
         self.now_us += lasts_us;
@@ -64,7 +65,7 @@ impl Story {
         self.act(who, 10, what, Outcome::Granted(token))
     }
 
-    /// A grant that is shared with so many at most.
+    /// A grant that is shared with a limit.
     fn one_of(self, limit: usize, who: u64, token: Token) -> Self {
         let what = acquire(Asked { shared: true, limit, ..Asked::default() });
         self.act(who, 10, what, Outcome::Granted(token))
@@ -76,13 +77,13 @@ impl Story {
         self.act(who, 10, what, Outcome::Granted(token))
     }
 
-    /// Let in by a server that keeps the lock.
+    /// A grant by a server that keeps the lock.
     fn near(self, who: u64, token: Token) -> Self {
         let what = acquire(Asked { near: true, ..Asked::default() });
         self.act(who, 10, what, Outcome::Granted(token))
     }
 
-    /// A section that writes a value, of which its client is told the token, or that it is done.
+    /// A section that writes a value, whose client receives the token, or only success.
     fn section(self, who: u64, value: &str, outcome: Outcome) -> Self {
         let what = What::Section {
             lock: "k".to_owned(),
@@ -143,7 +144,7 @@ fn kinds(verdict: &Verdict) -> Vec<&str> {
 use Outcome::{Done, Fenced, Refused, Unknown};
 
 #[test]
-fn one_after_the_other_is_as_it_should_be() {
+fn exclusive_grants_one_after_the_other_are_valid() {
     let story = Story::default().grant(1, 5).write(5, "a", Done).release(1, 5, Done);
     let story = story.grant(2, 7).write(5, "late", Refused).write(7, "b", Done);
     let story = story.write(5, "later", Fenced).read(true, &["a", "b"]).read(false, &["b"]);
@@ -153,7 +154,7 @@ fn one_after_the_other_is_as_it_should_be() {
 }
 
 #[test]
-fn tokens_grow_and_are_given_once() {
+fn tokens_grow_and_are_issued_once() {
     let twice = Story::default().grant(1, 5).release(1, 5, Done).grant(2, 5).verdict();
     assert_eq!(kinds(&twice), ["token-twice"]);
     let falls = Story::default().grant(1, 5).wait(5000).grant(2, 4).verdict();
@@ -161,7 +162,7 @@ fn tokens_grow_and_are_given_once() {
 }
 
 #[test]
-fn who_was_let_in_by_a_server_is_held_to_the_same_unless_the_lock_was_taken_away() {
+fn grants_by_a_server_obey_the_same_rules_unless_the_lock_was_broken() {
     assert_eq!(kinds(&Story::default().near(1, 5).near(2, 6).verdict()), ["two-holders"]);
     assert_eq!(
         kinds(&Story::default().near(1, 5).wait(500).grant(2, 7).verdict()),
@@ -172,13 +173,14 @@ fn who_was_let_in_by_a_server_is_held_to_the_same_unless_the_lock_was_taken_away
     let broken = What::Break { lock: "k".into() };
     let taken = Story::default().near(3, 4).act(9, 10, broken, Done).grant(2, 7).near(1, 5);
     assert!(taken.release(1, 5, Done).verdict().valid, "the server may not know it yet");
-    // So it may when its clock has leapt, and renew it meanwhile, whoever has the lock by then.
+    // A server whose clock has leapt may grant it too, and renew it meanwhile, whichever client has
+    // the lock by then.
     let late = Story::default().near(1, 5).section(2, "a", Done).renew(1, 5);
     let mut story = late.wait(10);
     assert_eq!(kinds(&story.clone().ends(&["a"])), ["two-holders"]);
     story.history.clocks_us = 5_000;
     assert!(story.ends(&["a"]).valid);
-    // What is accepted under the old token is judged nevertheless.
+    // Accepted writes under the old token are checked nevertheless.
     let broken = What::Break { lock: "k".into() };
     let taken = Story::default().act(9, 10, broken, Done).grant(2, 7).write(7, "b", Done);
     let late = taken.near(1, 5).write(5, "a", Done).ends(&["b", "a"]);
@@ -186,8 +188,9 @@ fn who_was_let_in_by_a_server_is_held_to_the_same_unless_the_lock_was_taken_away
 }
 
 #[test]
-fn a_lease_begins_when_whoever_was_in_front_has_left() {
-    // Ben asked when Ann had it, and was told when she gave it back: his lease is a whole one from then.
+fn a_lease_begins_when_the_holder_before_has_left() {
+    // Ben requested it when Ann had it, and received it when she released it: his lease is a whole
+    // one from then.
     let mut story = Story::default().grant(1, 5).wait(700);
     let ben = story.history.acts[0].clone();
     story = story.release(1, 5, Done).wait(900);
@@ -199,20 +202,20 @@ fn a_lease_begins_when_whoever_was_in_front_has_left() {
 }
 
 #[test]
-fn nobody_is_let_in_before_the_lease_can_have_ended() {
+fn no_client_is_granted_before_the_lease_can_have_ended() {
     let held = Story::default().grant(1, 5).wait(500);
     assert_eq!(kinds(&held.grant(2, 7).verdict()), ["two-holders"]);
     assert!(Story::default().grant(1, 5).wait(1000).grant(2, 7).verdict().valid);
     let renewed = Story::default().grant(1, 5).wait(800).renew(1, 5).wait(800);
     assert_eq!(kinds(&renewed.grant(2, 7).verdict()), ["two-holders"]);
-    // Clocks may be apart by as much.
+    // Clocks may differ by this much.
     let mut story = Story::default().grant(1, 5).wait(500).grant(2, 7);
     story.history.clocks_us = 500;
     assert!(story.verdict().valid);
 }
 
 #[test]
-fn whoever_may_have_lost_the_lock_is_in_nobodys_way() {
+fn a_holder_that_may_have_lost_the_lock_blocks_no_other() {
     for outcome in [Done, Unknown] {
         assert!(Story::default().grant(1, 5).release(1, 5, outcome).grant(2, 7).verdict().valid);
     }
@@ -223,7 +226,7 @@ fn whoever_may_have_lost_the_lock_is_in_nobodys_way() {
     assert!(
         Story::default().grant_as(1, 5, true, false).grant_as(2, 7, true, false).verdict().valid
     );
-    // It was asked twice, and believed before it was renewed.
+    // The request was repeated, and the grant believed before its renewal.
     assert!(Story::default().grant_as(1, 5, false, true).grant(2, 7).verdict().valid);
     let renewed = Story::default().grant_as(1, 5, false, true).renew(1, 5).grant(2, 7).verdict();
     assert_eq!(kinds(&renewed), ["two-holders"]);
@@ -238,7 +241,7 @@ fn an_old_token_is_refused_as_soon_as_a_larger_one_was_let_through() {
     );
     let after_read = Story::default().show(7).write(5, "a", Done);
     assert_eq!(kinds(&after_read.ends(&["a"])), ["old-token"]);
-    // Nobody knows what became of it, but for somebody who has seen it.
+    // The outcome is unknown, except to a client that has read the value.
     let unknown = || Story::default().write(7, "b", Done).write(5, "a", Unknown);
     assert!(unknown().ends(&["b"]).valid);
     assert!(kinds(&unknown().ends(&["b", "a"])).contains(&"old-token"));
@@ -252,7 +255,7 @@ fn writes_at_the_same_time_are_in_the_order_of_their_tokens() {
 }
 
 #[test]
-fn what_was_acknowledged_is_there_and_what_was_refused_is_not() {
+fn acknowledged_writes_are_visible_and_refused_ones_are_not() {
     let lost = Story::default().write(5, "a", Done).write(5, "b", Done).ends(&["b"]);
     assert_eq!(kinds(&lost), ["lost-write"]);
     let unseen = Story::default().write(5, "a", Done).read(true, &[]).ends(&["a"]);
@@ -263,8 +266,8 @@ fn what_was_acknowledged_is_there_and_what_was_refused_is_not() {
         .write(8, "c", Done)
         .ends(&["a", "b", "c"]);
     assert!(kinds(&back).contains(&"seen-from-nowhere"));
-    let nobody = Story::default().read(false, &["x"]).verdict();
-    assert_eq!(kinds(&nobody), ["seen-from-nowhere"]);
+    let unwritten = Story::default().read(false, &["x"]).verdict();
+    assert_eq!(kinds(&unwritten), ["seen-from-nowhere"]);
     let moved = Story::default().write(5, "a", Done).write(5, "b", Done).ends(&["b", "a"]);
     assert_eq!(kinds(&moved), ["out-of-order"]);
     let twice = Story::default().write(5, "a", Done).ends(&["a", "a"]);
@@ -272,7 +275,7 @@ fn what_was_acknowledged_is_there_and_what_was_refused_is_not() {
 }
 
 #[test]
-fn a_register_does_not_go_back_for_whoever_looks_later() {
+fn a_register_does_not_go_back_for_later_reads() {
     let story = Story::default().write(5, "a", Unknown).write(7, "b", Unknown);
     let story = story.read(false, &["b"]).read(false, &["a"]);
     assert_eq!(kinds(&story.ends(&["a", "b"])), ["register-goes-back"]);
@@ -281,7 +284,7 @@ fn a_register_does_not_go_back_for_whoever_looks_later() {
 }
 
 #[test]
-fn nobody_is_refused_for_nothing() {
+fn no_write_is_refused_without_reason() {
     let alone = Story::default().write(5, "a", Fenced).ends(&[]);
     assert_eq!(kinds(&alone), ["fenced-for-nothing"]);
     assert!(Story::default().write(7, "b", Unknown).write(5, "a", Fenced).ends(&[]).valid);
@@ -353,7 +356,7 @@ impl Story {
 }
 
 #[test]
-fn leaders_are_told_forward_and_as_they_have_said() {
+fn leaders_are_reported_in_order_and_with_their_values() {
     let granted = Outcome::Granted;
     let led = || {
         let story = Story::default().campaign(1, "a", granted(5));
@@ -363,12 +366,12 @@ fn leaders_are_told_forward_and_as_they_have_said() {
     let good = good.campaign(2, "c", granted(9));
     let good = good.told(0, Some((9, "c", 9))).proclaim(9, "d", Outcome::Unknown);
     assert!(good.told(9, Some((9, "d", 12))).kinds().is_empty());
-    // One that was not answered may have been elected.
+    // A request without an answer may have been elected.
     let unknown = Story::default().campaign(1, "a", Outcome::Unknown);
     assert!(unknown.told(0, Some((5, "a", 5))).kinds().is_empty());
     assert_eq!(led().told(0, Some((5, "a", 5))).kinds(), ["leader-goes-back"]);
     assert_eq!(led().told(7, Some((5, "b", 7))).kinds(), ["leader-told-again"]);
-    assert_eq!(led().told(0, None).kinds(), ["leader-told-again"], "nobody was seen");
+    assert_eq!(led().told(0, None).kinds(), ["leader-told-again"], "no leader was seen before");
     for wrong in [(5, "x", 9), (6, "b", 7), (5, "b", 8), (5, "a", 9)] {
         assert_eq!(led().told(0, Some(wrong)).kinds(), ["leader-from-nowhere"], "{wrong:?}");
     }
@@ -381,18 +384,18 @@ fn leaders_are_told_forward_and_as_they_have_said() {
 }
 
 #[test]
-fn nobody_goes_on_from_a_barrier_alone() {
+fn no_client_passes_a_barrier_alone() {
     let granted = Outcome::Granted;
     let pair = || Story::default().meet(1, 50, granted(5)).meet(2, 40, granted(5));
     assert!(pair().kinds().is_empty());
     let next = pair().wait(100).meet(1, 50, granted(9)).meet(2, 40, granted(9));
     assert!(next.kinds().is_empty());
-    // One of whom nobody knows may have been the other one.
+    // A client with an unknown outcome may have been the other party.
     let unknown = Story::default().meet(1, 0, Outcome::Unknown).meet(2, 50, granted(5));
     assert!(unknown.kinds().is_empty());
     assert_eq!(Story::default().meet(1, 50, granted(5)).kinds(), ["gone-on-early"]);
     let refused = Story::default().meet(1, 10, Outcome::Refused).meet(2, 50, granted(5));
-    assert_eq!(refused.kinds(), ["gone-on-early"], "who was told that the time was over");
+    assert_eq!(refused.kinds(), ["gone-on-early"], "the time-out was reported");
     let early = Story::default().meet(1, 5, granted(5)).wait(100).meet(2, 5, granted(5));
     assert_eq!(early.kinds(), ["gone-on-early"]);
     assert_eq!(pair().meet(3, 30, granted(5)).kinds(), ["too-many-met"]);
@@ -418,7 +421,7 @@ fn a_block_of_tokens_is_between_those_of_other_grants() {
 }
 
 #[test]
-fn no_more_hold_a_lock_at_a_time_than_they_have_said() {
+fn no_more_clients_hold_a_lock_at_a_time_than_its_limit() {
     let two = || Story::default().one_of(2, 1, 10).one_of(2, 2, 11);
     assert!(two().ends(&[]).valid);
     let three = two().one_of(2, 3, 12).ends(&[]);

@@ -1,8 +1,8 @@
 //! Bags of numbers, known only by their summary.
 //!
-//! `BAG.ADD key number [number ...]` answers `OK`; `BAG.COUNT key` how many numbers there are,
-//! `BAG.SUM`, `BAG.MIN` and `BAG.MAX` exact decimal fractions. Numbers have up to nine digits
-//! after the point. Mean and variance are not modelled.
+//! `BAG.ADD key number [number ...]` answers `OK`; `BAG.COUNT key` the number of numbers,
+//! `BAG.SUM`, `BAG.MIN` and `BAG.MAX` exact decimal fractions. Numbers have up to nine digits after
+//! the point. Mean and variance are not modelled.
 
 use super::{Done, Held, Model, Reply, count, error, wrong_arity};
 use crate::history::Word;

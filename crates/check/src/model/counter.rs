@@ -18,7 +18,7 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// Adds if the bounds allow it.
+    /// Adds if the bounds permit it.
     fn add(&mut self, delta: i64) -> bool {
         let new = self.value + i128::from(delta);
         let low = self.min.is_some_and(|min| new < i128::from(min));

@@ -19,7 +19,7 @@ fn find<'a>(hash: &'a Hash, field: &Word) -> Option<&'a Word> {
     hash.iter().find(|(name, _)| name == field).map(|(_, value)| value)
 }
 
-/// Sets a field; answers whether it is new.
+/// Sets a field; returns whether it is new.
 fn put(hash: &mut Hash, field: &Word, value: &Word) -> bool {
     let new = find(hash, field).is_none();
     hash.retain(|(name, _)| name != field);

@@ -1,9 +1,9 @@
-//! Naive reference models of the data types: what every reply must be if commands run one by one.
+//! Naive reference models of the data types: the required replies when commands run one by one.
 //!
 //! Everything is written in the most obvious way: sorted or unsorted vectors, linear search, no
 //! shared code with the product. The semantics are those of the Redis command documentation and,
-//! for `COUNTER`, `TOPK`, `BAG` and `LOG`, of this project's own data types. A command that is
-//! not modelled, or is used with options that are not, is *unknown*: [`Model::try_apply`] says so
+//! for `COUNTER`, `TOPK`, `BAG` and `LOG`, of this project's own data types. A command that is not
+//! modelled, or is used with options that are not, is *unknown*: [`Model::try_apply`] says so
 //! instead of guessing.
 
 mod bag;
@@ -22,7 +22,7 @@ use crate::history::Word;
 pub use crate::value::Value as Reply;
 use std::collections::BTreeMap;
 
-/// What a key holds.
+/// Value of a key.
 #[derive(Clone, Debug, PartialEq)]
 enum Held {
     Text(Word),
@@ -36,14 +36,14 @@ enum Held {
     Log(log::Log),
 }
 
-/// A whole store, as plain as can be.
+/// A whole store in its plainest form.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
     keys: BTreeMap<Word, Held>,
 }
 
 impl Model {
-    /// Whether two stores hold the same. What has no order has none here either.
+    /// Whether two stores have the same contents, disregarding order where the type has none.
     pub fn is_like(&self, other: &Self) -> bool {
         self.keys.len() == other.keys.len()
             && self.keys.iter().zip(&other.keys).all(|((key, a), (twin, b))| {
@@ -85,8 +85,8 @@ impl Model {
         Some(done.unwrap_or_else(|error| error))
     }
 
-    /// As [`Model::try_apply`], for a command that was answered so, if anybody has seen it: where a
-    /// command leaves the store a choice, the model makes the same one if it is allowed. `None`
+    /// As [`Model::try_apply`], for a command with the reply `seen`, if it is known: where a
+    /// command leaves the store a choice, the model makes the same one if it is permitted. `None`
     /// also if the choice is not known.
     pub fn try_follow(&mut self, words: &[Word], seen: Option<&Reply>) -> Option<Reply> {
         match words {
@@ -97,14 +97,14 @@ impl Model {
         }
     }
 
-    /// Forgets a key, as if it had never been written.
+    /// Removes a key, as if it had never been written.
     pub fn forget(&mut self, key: &[u8]) {
         self.keys.remove(key);
     }
 
     /// Takes a value of one type out, lets `work` read or change it, and puts it back. `open` and
-    /// `close` convert; `close` answers `None` for a value that does not exist any more. A key of
-    /// another type answers `WRONGTYPE`, an error changes nothing.
+    /// `close` convert; `close` answers `None` for a value that ceases to exist. A key of another
+    /// type answers `WRONGTYPE`, an error changes nothing.
     fn with<T>(
         &mut self,
         key: &Word,
@@ -159,12 +159,12 @@ pub fn is_read(words: &[Word]) -> bool {
     })
 }
 
-/// Whether a write that was answered so changed nothing: a store need not log it.
+/// Whether a write with this reply changed nothing: a store need not log it.
 pub fn is_idle(words: &[Word], reply: &Reply) -> bool {
     let name = words.first().map(|name| lower(name)).unwrap_or_default();
     match name.as_str() {
         "set" => {
-            // With `GET`, nil is what was there before.
+            // With `GET`, nil is the old value.
             let has = |option| words.iter().skip(3).any(|word| lower(word) == option);
             *reply == Reply::Nil && has("nx") && !has("get")
         }
@@ -174,7 +174,7 @@ pub fn is_idle(words: &[Word], reply: &Reply) -> bool {
     }
 }
 
-/// Whether two replies to this command say the same; collections without order are compared
+/// Whether two replies to this command are equivalent; collections without order are compared
 /// without order, and ids that contain a commit timestamp not at all.
 pub fn agree(words: &[Word], expected: &Reply, actual: &Reply) -> bool {
     let name = words.first().map(|name| lower(name)).unwrap_or_default();

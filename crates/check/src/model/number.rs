@@ -2,12 +2,12 @@
 
 use super::{Reply, error};
 
-/// An integer as Redis reads it: decimal, no sign but `-`, no leading zeros.
+/// An integer as Redis reads it: decimal, no sign except `-`, no leading zeros.
 pub(super) fn int(word: &[u8]) -> Result<i64, Reply> {
     parse(word).ok_or_else(|| error("ERR value is not an integer or out of range"))
 }
 
-/// As [`int`], without a ready-made error.
+/// As [`int`], without an error text.
 pub(super) fn parse(word: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(word).ok()?;
     let number: i64 = text.parse().ok()?;
@@ -22,7 +22,7 @@ pub(super) fn float(word: &[u8]) -> Result<f64, Reply> {
     if number.is_nan() { Err(bad()) } else { Ok(number) }
 }
 
-/// A sum that must fit.
+/// A sum, or an error on overflow.
 pub(super) fn sum(a: i64, b: i64) -> Result<i64, Reply> {
     a.checked_add(b).ok_or_else(|| error("ERR increment or decrement would overflow"))
 }

@@ -1,7 +1,7 @@
 //! Sets: a list of distinct members.
 //!
-//! `SPOP` takes any member. Which one it was, only the reply tells: the model follows it if the
-//! member was there, and answers otherwise what it could have been.
+//! `SPOP` takes any member. Only the reply reveals which one: the model follows it if the member
+//! was in the set, and otherwise answers a possible one.
 
 use super::{Done, Held, Model, Reply, count, texts, truth, wrong_arity};
 use crate::history::Word;
@@ -46,7 +46,7 @@ pub(super) fn apply(model: &mut Model, name: &str, key: &Word, args: &[Word]) ->
     })
 }
 
-/// `SPOP` of one member, which was answered so; `None` if that was not seen and several members
+/// `SPOP` of one member with the reply `seen`; `None` if the reply is unknown and several members
 /// could have been taken.
 pub(super) fn pop(model: &mut Model, key: &Word, seen: Option<&Reply>) -> Option<Done> {
     let several = matches!(model.keys.get(key), Some(Held::Set(set)) if set.len() > 1);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::dialogue;
 
-/// Every reply in the dialogue must be the model's.
+/// Checks that every reply in the dialogue is the model's.
 fn holds(text: &str) {
     let mut model = Model::default();
     for txn in dialogue::parse(text).unwrap().txns {
@@ -46,7 +46,7 @@ fn any_member_may_be_drawn_but_no_other() {
     }
     let mut model = Model::default();
     model.try_apply(&add);
-    assert_eq!(model.try_follow(&draw, None), None, "nobody saw which one it was");
+    assert_eq!(model.try_follow(&draw, None), None, "the member is unknown");
     model.try_follow(&draw, Some(&Reply::text("a")));
     assert_eq!(model.try_follow(&draw, None), Some(Reply::text("b")), "there is only one left");
 }
@@ -174,7 +174,7 @@ fn a_type_refuses_the_operations_of_another() {
 }
 
 #[test]
-fn what_is_not_modelled_is_said_so() {
+fn a_command_that_is_not_modelled_is_reported() {
     for text in ["object encoding x", "set x 1 ex 5", "zadd z gt 1 a", "zrange z 0 1 rev", "ping"] {
         let words: Vec<Word> = text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
         let mut model = Model::default();
@@ -194,6 +194,6 @@ fn keys_and_reads_are_known() {
     assert_eq!(keys_of(&words("zadd a 1 b")), [b"a"]);
     assert!(is_read(&words("LRANGE a 0 1")) && !is_read(&words("getset a b")));
     assert!(is_idle(&words("SET a b NX"), &Reply::Nil));
-    // It was absent before, and is there now.
+    // Absent before, present now.
     assert!(!is_idle(&words("SET a b NX GET"), &Reply::Nil));
 }

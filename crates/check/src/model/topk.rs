@@ -1,15 +1,15 @@
 //! The k best items: each keeps its largest score, and only the first k by score remain.
 //!
 //! `TOPK.INIT key capacity` creates, `TOPK.PUT key item score [item score ...]` answers `OK`,
-//! `TOPK.BEST key [count] [WITHSCORES]` the best items, best first, `TOPK.COUNT key` how many are
-//! kept, `TOPK.RANKOF key item` how many are better, `TOPK.CAPACITY key` how many are kept at
-//! most. Among equal scores the larger item counts as better.
+//! `TOPK.BEST key [count] [WITHSCORES]` the best items, best first, `TOPK.COUNT key` the number of
+//! kept items, `TOPK.RANKOF key item` the number of better items, `TOPK.CAPACITY key` the largest
+//! number of kept items. Among equal scores the larger item counts as better.
 
 use super::number::{float, int};
 use super::{Done, Held, Model, Reply, count, error, lower, wrong_arity};
 use crate::history::Word;
 
-/// How many items are kept if nobody says otherwise.
+/// Default number of items to keep.
 const CAPACITY: usize = 10;
 
 /// The largest capacity.

@@ -19,7 +19,7 @@ fn score(zset: &Zset, member: &Word) -> Option<f64> {
     zset.iter().find(|(_, name)| name == member).map(|(score, _)| *score)
 }
 
-/// Sets a score; answers whether the member is new.
+/// Sets a score; returns whether the member is new.
 fn put(zset: &mut Zset, score: f64, member: &Word) -> bool {
     let before = zset.len();
     zset.retain(|(_, name)| name != member);
@@ -71,7 +71,7 @@ pub(super) fn apply(model: &mut Model, name: &str, key: &Word, args: &[Word]) ->
     })
 }
 
-/// Whether scores are asked for; `None` for options that are not modelled.
+/// Whether scores are requested; `None` for options that are not modelled.
 fn with_scores(options: &[Word]) -> Option<bool> {
     match options {
         [] => Some(false),

@@ -1,4 +1,4 @@
-//! Says what is wrong with a reply, and what it would fit.
+//! Explanations of wrong replies: the error, and the states that the reply would fit.
 
 use super::{Mismatch, Replay};
 use crate::history::{History, Outcome, Word};
@@ -60,8 +60,8 @@ fn words(words: &[Word]) -> String {
     words.iter().map(|word| show_word(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// A transaction of `outcome` that wrote to the same key a value which the reply has and the
-/// expected one has not.
+/// A transaction of `outcome` that wrote to the same key a value that the reply contains and the
+/// expected one does not.
 pub(super) fn writer_of(
     history: &History,
     outcome: Outcome,
@@ -86,8 +86,8 @@ pub(super) fn writer_of(
     None
 }
 
-/// The nearest place in the order at which the reply would be right: before the transaction at
-/// that place (earlier than it is, `true`) or after it (`false`).
+/// The nearest place in the order at which the reply would be right: before the transaction at that
+/// place (earlier than its own, `true`) or after it (`false`).
 fn fitting_place(replay: &Replay<'_>, mismatch: &Mismatch) -> Option<(usize, bool)> {
     let reader = &replay.txns[replay.order[mismatch.place]];
     let command = &reader.ops[mismatch.op];

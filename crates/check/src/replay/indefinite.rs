@@ -1,9 +1,9 @@
-//! Places for indefinite transactions that somebody must have seen.
+//! Places for indefinite transactions whose effects were observed.
 //!
-//! When a reply cannot be explained, those of the open indefinite transactions that write the
-//! key are tried: any few of them just before the observer, and up to [`DEEP_MAX`] of them at any
-//! earlier places. Only transactions on connected keys are replayed for that. If a later reply
-//! shows that the choice was wrong, the next one is taken.
+//! When a reply cannot be explained, the open indefinite transactions that write the key are tried:
+//! any few of them just before the observer, and up to [`DEEP_MAX`] of them at any earlier places.
+//! Only transactions on connected keys are replayed for that. If a later reply refutes the choice,
+//! the next one is taken.
 
 use super::{Mismatch, Replay, State, writes};
 use crate::history::{Op, Outcome, Txn, Word};
@@ -11,26 +11,26 @@ use crate::model;
 use crate::value::Value;
 use std::collections::BTreeSet;
 
-/// How many transactions all searches in one history may replay.
+/// Most transactions that all searches in one history may replay.
 pub(super) const STEPS_MAX: usize = 30_000_000;
 
-/// So many candidates are tried together just before the observer; all subsets of them.
+/// Most candidates that are tried together just before the observer; all subsets of them.
 const TOGETHER_MAX: usize = 8;
 
-/// So many transactions are given earlier places because of one reply.
+/// Most transactions that are moved to earlier places because of one reply.
 const DEEP_MAX: usize = 4;
 
-/// When so many explanations are known, deeper ones are not looked for.
+/// Number of explanations above which deeper ones are not searched for.
 const OPTIONS_MAX: usize = 24;
 
-/// So many unfinished arrangements are followed at each depth.
+/// Most unfinished arrangements that are followed at each depth.
 const UNFINISHED_MAX: usize = 48;
 
-/// A transaction with its place in the whole order; one that is to be inserted goes before the
-/// one that has this place now.
+/// A transaction with its place in the whole order; an inserted one goes before the present owner
+/// of the place.
 pub(super) type Placed = (usize, usize);
 
-/// What an arrangement explains.
+/// Extent of an arrangement's explanation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Explains {
     /// Everything including the observer.
@@ -43,10 +43,10 @@ enum Explains {
 /// The search for one mismatch.
 struct Search<'a, 'h> {
     replay: &'a Replay<'h>,
-    /// Keys of the observer and the candidates, and what commands connect with them.
+    /// Keys of the observer and the candidates, and all keys that commands connect with them.
     keys: BTreeSet<Word>,
     steps_left: usize,
-    /// What all arrangements begin with, and what it leads to.
+    /// Common beginning of all arrangements, and its result.
     beginning: Vec<usize>,
     state: State<'h>,
     /// Arrangements that explain everything up to the observer.
@@ -54,12 +54,11 @@ struct Search<'a, 'h> {
 }
 
 impl Replay<'_> {
-    /// What could be inserted so that the reply at `mismatch` and all before it are explained,
-    /// likeliest first.
+    /// Insertions that explain the reply at `mismatch` and all before it, likeliest first.
     pub(super) fn options(&mut self, mismatch: &Mismatch) -> Vec<Vec<Placed>> {
         let (named, all) = self.candidates(mismatch);
         let found = self.options_among(mismatch, &named);
-        // A number in a reply may be that of a command by chance.
+        // A number in a reply may equal that of a command by chance.
         if found.is_empty() && all.len() > named.len() {
             return self.options_among(mismatch, &all);
         }
@@ -86,7 +85,8 @@ impl Replay<'_> {
                 options.push(option);
             }
         }
-        // Few are likelier than many, and what somebody saw is likelier than what nobody did; the
+        // Few are likelier than many, and observed ones likelier than unobserved ones; the sort is
+        // stable, so that earlier findings stay in front.
         // sort keeps what was found first in front.
         options.sort_by_key(|option| {
             (option.len(), option.iter().filter(|(id, _)| !self.was_seen(*id)).count())
@@ -94,13 +94,13 @@ impl Replay<'_> {
         options
     }
 
-    /// Whether any reply has something in it that a transaction has written.
+    /// Whether any reply contains a value that a transaction has written.
     fn was_seen(&self, id: usize) -> bool {
         let written = self.txns[id].ops.iter().filter(|op| !model::is_read(&op.words));
         written.flat_map(|op| op.words.iter().skip(2)).any(|word| self.seen.contains(word))
     }
 
-    /// Inserts what [`Replay::options`] found.
+    /// Inserts a result of [`Replay::options`].
     pub(super) fn insert(&mut self, chosen: &[Placed]) {
         for (inserted, &(id, place)) in chosen.iter().enumerate() {
             self.order.insert(place + inserted, id);
@@ -108,8 +108,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Loose transactions that write a key of the reply and may precede it: those that wrote a value
-    /// that the reply has and should not have, if there are any, and all of them.
+    /// Loose transactions that write a key of the reply and may precede it: those that wrote a
+    /// value that the reply contains wrongly, if there are any, and all of them.
     fn candidates(&self, mismatch: &Mismatch) -> (Vec<usize>, Vec<usize>) {
         let observer = &self.txns[self.order[mismatch.place]];
         let op = &observer.ops[mismatch.op];
@@ -137,7 +137,7 @@ impl Replay<'_> {
         if named.is_empty() { (all.clone(), all) } else { (named, all) }
     }
 
-    /// The keys of the mismatch and of `chosen`, and all that commands connect with them.
+    /// The keys of the mismatch and of `chosen`, and all keys that commands connect with them.
     fn connected(&self, chosen: &[usize], mismatch: &Mismatch) -> BTreeSet<Word> {
         let observer = &self.txns[self.order[mismatch.place]];
         let mut keys: BTreeSet<Word> =
@@ -201,7 +201,7 @@ impl Search<'_, '_> {
         self.deep(&sequence, &candidates, DEEP_MAX);
     }
 
-    /// Replays what comes before the first place of any candidate, once for all arrangements.
+    /// Replays the sequence up to the first place of any candidate, once for all arrangements.
     fn begin(&mut self, sequence: &[Placed], candidates: &[(usize, (usize, usize))]) {
         let first = candidates.iter().map(|(_, (first, _))| *first).min().unwrap_or(0);
         let before = sequence.iter().take_while(|(_, place)| *place < first);
@@ -243,7 +243,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// One candidate at any place, latest first; then further ones where that alone is not enough.
+    /// One candidate at any place, latest first; then further ones where one is not enough.
     fn deep(&mut self, sequence: &[Placed], candidates: &[(usize, (usize, usize))], depth: usize) {
         let mut unfinished = Vec::new();
         for (i, (id, bounds)) in candidates.iter().enumerate() {
@@ -292,7 +292,7 @@ fn gap(sequence: &[Placed], at: usize, (first, last): (usize, usize)) -> Option<
     let place = sequence[at].1.min(last);
     let after_previous = match at.checked_sub(1) {
         None => true,
-        // What is to be inserted has the place of the one that it goes before.
+        // An insertion has the place of the transaction that it goes before.
         Some(previous) => sequence[previous].1 < place || sequence[previous].1 == sequence[at].1,
     };
     (first <= place && after_previous).then_some(place)

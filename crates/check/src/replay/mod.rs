@@ -1,21 +1,20 @@
-//! Replay oracle: run the transactions one by one in commit order through the models, and compare
+//! Replay oracle: runs the transactions one by one in commit order through the models, and compares
 //! every reply.
 //!
 //! For every key, transactions took effect in order of their commit timestamps; together with
 //! real-time order and the sessions' issue order that gives one order of all transactions, or a
 //! contradiction, which is reported. Transactions run whole, so a torn one shows as a wrong reply.
-//! Timestamps only lead to the order, and what counts is that one exists. Two commuting writes may
-//! have timestamps that differ from real time, or from the order in which a reader has found them, by
-//! way of other keys, as long as nobody can tell; they change places then, and the replies decide
-//! whether that was right.
-//! A transaction that reads only comes after the writers of its timestamp; one without a timestamp
-//! is placed by what it saw (see `reads`).
+//! Timestamps only lead to the order; the criterion is that one exists. Two commuting writes may
+//! have timestamps that differ from real time, or from the order that a reader has inferred by way
+//! of other keys, as long as no reply reveals it; they then change places, and the replies decide
+//! whether that was right. A read-only transaction comes after the writers of its timestamp; one
+//! without a timestamp is placed by its observations (see `reads`).
 //!
 //! Indefinite transactions with a timestamp took effect there. Without one they are left out until
 //! a reply cannot be explained without them; then a place is searched, latest first (see
 //! `indefinite`). An accepted history is always explained by a complete order; with indefinite
-//! transactions that interact, a valid history could be refused, so give timestamps where the
-//! log knows them.
+//! transactions that interact, a valid history could be refused, so give timestamps where the log
+//! has them.
 
 mod explain;
 mod indefinite;
@@ -29,7 +28,7 @@ use crate::verdict::{Anomaly, Verdict};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// So many transactions are given another place than their timestamps say.
+/// Most transactions that are moved to another place than that of their timestamps.
 const SWAPS_MAX: usize = 64;
 
 /// Replays a history by its commit timestamps. `None` if it has none.
@@ -39,12 +38,12 @@ pub fn check(history: &History) -> Option<Verdict> {
         return Some(first);
     }
     let mut changed = roomy(history);
-    // By the one that comes before now; they do not change places once more.
+    // By the one that is now in front; a pair does not change places twice.
     let mut swapped: BTreeSet<(usize, usize)> = BTreeSet::new();
     for swaps in 1..=SWAPS_MAX {
         let Some((a, b)) = contradictions.swappable(&changed.txns, &swapped) else { break };
         swapped.insert((b, a));
-        // Others of their sessions may stand between them, of one of the two.
+        // Transactions of the session of either may stand between them.
         let mut best: Option<(History, Contradictions)> = None;
         for moves_ahead in [true, false] {
             let tried = change_places(&changed, (a, b), (moves_ahead, swaps as u64));
@@ -62,10 +61,10 @@ pub fn check(history: &History) -> Option<Verdict> {
     Some(first)
 }
 
-/// Room between any two places with one timestamp, for those that are moved there.
+/// Room between any two places with one timestamp, for moved transactions.
 const ROOM: u64 = 4 * SWAPS_MAX as u64;
 
-/// The same with room between all places.
+/// The history with room between all places.
 fn roomy(history: &History) -> History {
     let mut roomy = history.clone();
     for txn in &mut roomy.txns {
@@ -74,8 +73,8 @@ fn roomy(history: &History) -> History {
     roomy
 }
 
-/// The first of two writers comes after the second: that one moves ahead, or the first one moves back.
-/// Nobody is `away` from the other yet.
+/// Moves the first of two writers behind the second: the second moves ahead, or the first moves
+/// back. `away` is a distance between ties that no transaction has from the other one yet.
 fn change_places(
     history: &History,
     (a, b): (usize, usize),
@@ -93,11 +92,11 @@ fn change_places(
     changed
 }
 
-/// What stands against the order of the timestamps.
+/// Contradictions of the order of the timestamps.
 #[derive(Default)]
 struct Contradictions {
     cycles: Vec<Cycle>,
-    /// Writers of which a reader has seen the second and not the first, which comes before it.
+    /// Writers of which a reader has seen the second and not the first, which precedes it.
     overtaken: Vec<(usize, usize)>,
 }
 
@@ -121,7 +120,7 @@ impl Contradictions {
     }
 }
 
-/// One replay; and the contradictions, if there are some between timestamps and what was seen.
+/// Replays once; also returns the contradictions between timestamps and observations, if any.
 fn attempt(history: &History) -> Option<(Verdict, Contradictions)> {
     let txns = &history.txns;
     let stamped = |txn: &&Txn| txn.outcome == Outcome::Ok && txn.ts.is_some();
@@ -167,7 +166,8 @@ fn writes(txn: &Txn) -> bool {
     txn.ops.iter().any(|op| !model::is_read(&op.words) && !nothing(op))
 }
 
-/// In a dispatched session, what was issued before a failure was known fails too.
+/// Reports transactions of a dispatched session that were issued before a failure was known and did
+/// not fail.
 fn check_suffixes(txns: &[Txn], verdict: &mut Verdict) {
     // Per session: the failed transaction whose failure was known last.
     let mut failed: BTreeMap<u64, &Txn> = BTreeMap::new();
@@ -202,7 +202,7 @@ fn stamp(txn: &Txn) -> (u64, bool, u64) {
     (txn.ts.unwrap_or_default(), !writes(txn), txn.tie.unwrap_or_default())
 }
 
-/// So often a reader without timestamp is moved to a later place, where it has several.
+/// Most moves of readers without timestamp to a later place, where they have several.
 const MOVES_MAX: usize = 500;
 
 /// One order that respects timestamps per key, real time and sessions; reports a contradiction.
@@ -252,16 +252,16 @@ fn order(
 
 type Cycle = Vec<(usize, Edge)>;
 
-/// A cycle of each component.
+/// One cycle of each component.
 fn cycles(graph: &Graph) -> Vec<Cycle> {
     let mask = ORDER.iter().fold(0, |mask, kind| mask | kind.bit());
     let components = graph.components(mask);
     components.iter().filter_map(|members| graph.cycle(members, mask)).collect()
 }
 
-/// Moves readers that have another place out of the cycles; answers whether anything changed.
-/// Where several could move one is guessed; after that, cycles are only taken to be real if they
-/// have no such readers.
+/// Moves readers with a further place out of the cycles; returns whether anything changed. Where
+/// several could move one is guessed; after that, a cycle counts as real only without such
+/// readers.
 fn make_way(cycles: &[Cycle], seats: &mut Vec<reads::Seat>, guessed: &mut bool) -> bool {
     let mut changed = false;
     for cycle in cycles {
@@ -282,8 +282,8 @@ fn make_way(cycles: &[Cycle], seats: &mut Vec<reads::Seat>, guessed: &mut bool) 
     changed
 }
 
-/// Whether two writers, of which the first has the smaller timestamp, may have it the other way round:
-/// that one was not answered before the other was invoked, and they commute.
+/// Whether two writers, of which the first has the smaller timestamp, may have the reverse order:
+/// the first was not answered before the second was invoked, and they commute.
 fn may_swap(txns: &[Txn], a: usize, b: usize) -> bool {
     let concurrent = !txns[a].precedes(&txns[b]) && txns[a].process != txns[b].process;
     let (of_a, of_b) = (keys(&txns[a]), keys(&txns[b]));
@@ -295,8 +295,8 @@ fn keys(txn: &Txn) -> BTreeSet<&Word> {
     txn.ops.iter().flat_map(|op| model::keys_of(&op.words)).collect()
 }
 
-/// Whether what two transactions do to a key leads to the same, replies included, in either order. (That
-/// is tried on a key that is absent; the replay has the last word.)
+/// Whether the accesses of two transactions to a key have the same results, replies included, in
+/// either order. (The test starts from an absent key; the replay decides finally.)
 fn commute(txns: &[Txn], key: &Word, a: usize, b: usize) -> bool {
     let run = |ids: [usize; 2]| {
         let mut model = Model::default();
@@ -313,7 +313,7 @@ fn commute(txns: &[Txn], key: &Word, a: usize, b: usize) -> bool {
     one.is_like(&other) && answered == replies
 }
 
-/// What the order of everything respects.
+/// Kinds of edges that the total order respects.
 const ORDER: [Kind; 3] = [Kind::Timestamp, Kind::Session, Kind::Realtime];
 
 fn report_cycle(txns: &[Txn], cycle: &Cycle, verdict: &mut Verdict) {
@@ -321,7 +321,7 @@ fn report_cycle(txns: &[Txn], cycle: &Cycle, verdict: &mut Verdict) {
     let name = match (has(Kind::Realtime), has(Kind::Session)) {
         (true, _) => "realtime-order",
         (false, true) => "session-order",
-        // Timestamps alone never go round in a circle: a reader saw one thing and not another.
+        // Timestamps alone never form a cycle: a reader saw one write and not another.
         (false, false) => "torn-read",
     };
     let steps: Vec<String> = cycle.iter().map(|(from, edge)| step(txns, *from, edge)).collect();
@@ -347,7 +347,7 @@ fn only_reads(txn: &Txn, key: &Word) -> bool {
     txn.ops.iter().all(|op| !model::keys_of(&op.words).contains(&key) || model::is_read(&op.words))
 }
 
-/// Reports writers of one key that no timestamp orders.
+/// Reports writers of one key with equal timestamps and ties.
 fn report_shared(txns: &[Txn], key: &Word, ids: &[usize], verdict: &mut Verdict) {
     let writers: Vec<&Txn> =
         ids.iter().map(|&id| &txns[id]).filter(|txn| !only_reads(txn, key)).collect();
@@ -381,7 +381,7 @@ fn add_timestamps(graph: &mut Graph, txns: &[Txn], key: &Word, ids: &[usize]) {
     }
 }
 
-/// Topological order; among what is free, the smallest timestamp first.
+/// Topological order; among free transactions, the smallest timestamp first.
 fn sort(txns: &[Txn], placed: &[usize], graph: &Graph) -> Vec<usize> {
     let mut incoming = vec![0_usize; txns.len()];
     for edge in placed.iter().flat_map(|&id| &graph.edges[id]) {
@@ -403,15 +403,15 @@ fn sort(txns: &[Txn], placed: &[usize], graph: &Graph) -> Vec<usize> {
     sorted
 }
 
-/// The transactions in the order in which they are replayed.
+/// The transactions in replay order.
 struct Replay<'h> {
     txns: &'h [Txn],
     order: Vec<usize>,
     /// Indefinite transactions without a place.
     loose: Vec<usize>,
-    /// Whatever any reply has in it.
+    /// All words of all replies.
     seen: BTreeSet<Word>,
-    /// How many model steps the search for places may still take.
+    /// Number of model steps that the search for places may still take.
     steps_left: usize,
 }
 
@@ -419,7 +419,7 @@ struct Replay<'h> {
 struct Branch {
     order: Vec<usize>,
     loose: Vec<usize>,
-    /// What else could be inserted there, likeliest first.
+    /// Further insertions at that place, likeliest first.
     options: Vec<Vec<indefinite::Placed>>,
 }
 
@@ -428,7 +428,7 @@ struct Branch {
 struct Mismatch {
     /// Place in the order.
     place: usize,
-    /// Which command of the transaction.
+    /// Index of the command in the transaction.
     op: usize,
     expected: Value,
 }
@@ -445,7 +445,7 @@ impl<'h> Replay<'h> {
         let words = |reply: &Value| -> Vec<Word> {
             reply.flat().iter().map(|value| value.canonical()).collect()
         };
-        // It matters only where there is a choice.
+        // Needed only where there is a choice.
         let seen = replies.filter(|_| !loose.is_empty()).flat_map(words).collect();
         Self { txns, order, loose, seen, steps_left: indefinite::STEPS_MAX }
     }
@@ -489,14 +489,14 @@ fn replay(
     state.run(txns, order, wanted).map(|()| state.counts)
 }
 
-/// What the transactions that were replayed so far have led to.
+/// Result of the transactions that were replayed so far.
 #[derive(Clone, Debug, Default)]
 struct State<'h> {
     model: Model,
-    /// Keys that a command touched which is not modelled: they are not compared any more.
+    /// Keys that an unmodelled command touched: they are no longer compared.
     unknown: BTreeSet<&'h Word>,
     counts: Counts,
-    /// How many transactions that were.
+    /// Number of transactions that were replayed.
     place: usize,
 }
 
@@ -521,7 +521,7 @@ impl<'h> State<'h> {
         Ok(())
     }
 
-    /// Runs a command; the reply that it should have had, if it had another one.
+    /// Runs a command; returns the expected reply if it differs from the recorded one.
     fn follow(&mut self, op: &'h Op) -> Result<(), Value> {
         let keys = model::keys_of(&op.words);
         if keys.iter().any(|key| self.unknown.contains(key)) {

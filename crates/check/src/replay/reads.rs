@@ -1,11 +1,11 @@
 //! Places for reads without a commit timestamp.
 //!
-//! A store need not log what only reads, so such a transaction has no timestamp. On each of its
-//! keys it must have seen what the first p writers of that key left, for a p that real time and
-//! its session allow. With unique values there is one run of such p; then the reader comes after
-//! the writer before the run and before the one after it, like any other in the order of
-//! everything, and a contradiction shows as a cycle. Where the same state comes back there are
-//! several runs: the first is taken, and a cycle through its end is a reason to take the next one.
+//! A store need not log read-only transactions, so they have no timestamp. On each of its keys such
+//! a transaction must have seen the state that the first p writers of that key left, for a p that
+//! real time and its session permit. With unique values there is one run of such p; then the reader
+//! comes after the writer before the run and before the one after it, like any other in the total
+//! order, and a contradiction shows as a cycle. Where the same state recurs there are several runs:
+//! the first is taken, and a cycle through its end is a reason to take the next one.
 
 use super::{explain, stamp};
 use crate::graph::{Graph, Kind};
@@ -15,27 +15,27 @@ use crate::value::{Value, show_word};
 use crate::verdict::{Anomaly, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Edge notes: why a `Kind::Timestamp` edge is there.
+/// Edge notes: reasons for a `Kind::Timestamp` edge.
 pub(super) const BY_TIMESTAMP: u32 = 0;
 /// The reader saw what the writer wrote.
 pub(super) const SEEN: u32 = 1;
 /// The reader did not see what the writer wrote.
 pub(super) const UNSEEN: u32 = 2;
 
-/// So many later writers may be seen without an earlier one.
+/// Most later writers that may be seen without an earlier one.
 const OVERTAKEN_MAX: usize = 16;
 
-/// What a reader was told about one key.
+/// Commands and replies of a reader about one key.
 type Told = Vec<(Vec<Word>, Value)>;
 
-/// A reader of one key and the places that it may have there.
+/// A reader of one key and its possible places there.
 struct Reader {
     id: usize,
     told: Told,
-    /// It has seen at least, and at most, so many of the key's writers.
+    /// Least and largest number of the key's writers that it has seen.
     low: usize,
     high: usize,
-    /// First and last of consecutive places that explain what it was told.
+    /// First and last of consecutive places that explain its replies.
     runs: Vec<(usize, usize)>,
     open: Option<usize>,
 }
@@ -43,7 +43,7 @@ struct Reader {
 /// The writers of one key, by timestamp.
 struct Line<'h> {
     key: &'h Word,
-    /// Transactions without a place may have written to it.
+    /// Whether transactions without a place may have written the key.
     uncertain: bool,
     writers: Vec<usize>,
 }
@@ -52,7 +52,7 @@ struct Line<'h> {
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) reader: usize,
-    /// Last writer that it saw and first one that it did not see, for each run.
+    /// Last writer that it saw and first writer that it did not see, for each run.
     runs: Vec<(Option<usize>, Option<usize>)>,
     current: usize,
 }
@@ -65,7 +65,7 @@ impl Seat {
         unseen.iter().for_each(|&w| graph.add(self.reader, w, Kind::Timestamp, UNSEEN));
     }
 
-    /// Whether the reader is here to come before `writer` and could come later instead.
+    /// Whether this seat puts the reader before `writer` and a later one is possible.
     pub(super) fn can_yield(&self, reader: usize, writer: usize) -> bool {
         self.reader == reader
             && self.runs[self.current].1 == Some(writer)
@@ -78,10 +78,10 @@ impl Seat {
     }
 }
 
-/// Finds the places of readers among the writers, and reports readers that fit nowhere. Those that
-/// cannot be judged (an indefinite transaction may have written what they saw, or commands are not
-/// modelled) get no seat and are counted. Of some that fit nowhere it can be told which writer they have
-/// not seen, and which they have that comes after it.
+/// Finds the places of readers among the writers, and reports readers without a possible place.
+/// Readers that cannot be judged (an indefinite transaction may have written the values that they
+/// saw, or commands are not modelled) get no seat and are counted. For some readers without a place
+/// the cause is known: a writer that they have not seen, and a later one that they have.
 pub(super) fn seats(
     history: &History,
     placed: &[usize],
@@ -159,7 +159,8 @@ fn written(txn: &Txn) -> BTreeSet<&Word> {
     writes.flat_map(|op| model::keys_of(&op.words)).collect()
 }
 
-/// What a transaction was told about each key; `None` if a command concerns several keys together.
+/// Commands and replies of a transaction by key; `None` if a command concerns several keys
+/// together.
 fn by_key(txn: &Txn) -> Option<BTreeMap<&Word, Told>> {
     let mut keys: BTreeMap<&Word, Told> = BTreeMap::new();
     for op in &txn.ops {
@@ -183,8 +184,8 @@ fn is_mget(op: &Op) -> bool {
     model::lower(&op.words[0]) == "mget"
 }
 
-/// Goes along the writers of one key and finds the runs of each reader; `false` with readers for
-/// which not all is modelled.
+/// Walks along the writers of one key and finds the runs of each reader; `false` with readers that
+/// are not fully modelled.
 fn sweep(txns: &[Txn], line: &Line<'_>, mut readers: Vec<Reader>) -> Vec<(Reader, bool)> {
     readers.sort_by_key(|reader| reader.low);
     let mut coming = readers.into_iter().peekable();
@@ -217,13 +218,13 @@ fn sweep(txns: &[Txn], line: &Line<'_>, mut readers: Vec<Reader>) -> Vec<(Reader
         let Some(&writer) = line.writers.get(count) else { break };
         known &= apply(&mut model, &txns[writer], line);
     }
-    // Real time and session leave no place at all to these.
+    // Real time and session leave no place for these.
     done.extend(active.into_iter().chain(coming).map(|reader| (reader, known)));
     done
 }
 
-/// Runs what a transaction does to one key; `false` if that is not modelled, or was answered
-/// otherwise where transactions without a place may have written before.
+/// Runs a transaction's commands on one key; `false` if they are not modelled, or if the reply
+/// differs where transactions without a place may have written before.
 fn apply(model: &mut Model, txn: &Txn, line: &Line<'_>) -> bool {
     let on_key = |op: &&Op| model::keys_of(&op.words).contains(&line.key);
     txn.ops.iter().filter(on_key).all(|op| {
@@ -235,7 +236,7 @@ fn apply(model: &mut Model, txn: &Txn, line: &Line<'_>) -> bool {
     })
 }
 
-/// Whether this state gives those answers.
+/// Whether this state gives those replies.
 fn explains(model: &Model, told: &Told) -> bool {
     let mut model = model.clone();
     told.iter().all(|(words, reply)| {
@@ -245,7 +246,8 @@ fn explains(model: &Model, told: &Told) -> bool {
     })
 }
 
-/// Finds how many writers each reader must and can have seen, from real time and sessions.
+/// Finds the bounds on the number of writers that each reader has seen, from real time and
+/// sessions.
 fn bounded(txns: &[Txn], line: &Line<'_>, readers: Vec<(usize, Told)>) -> Vec<Reader> {
     let places = line.writers.iter().enumerate();
     // By time of the answer: the largest place so far. By time of invocation: the smallest from
@@ -291,7 +293,7 @@ fn bounded(txns: &[Txn], line: &Line<'_>, readers: Vec<(usize, Told)>) -> Vec<Re
     readers.into_iter().map(bound).collect()
 }
 
-/// Says why a reader fits nowhere.
+/// The anomaly of a reader without a possible place.
 fn nowhere(history: &History, line: &Line<'_>, reader: &Reader) -> Anomaly {
     let txns = &history.txns;
     let txn = &txns[reader.id];
@@ -307,7 +309,7 @@ fn nowhere(history: &History, line: &Line<'_>, reader: &Reader) -> Anomaly {
     }
     let replies: Vec<String> = reader.told.iter().map(|(_, reply)| reply.to_string()).collect();
     let mut text = format!(
-        "T{} was told {} about {}, which fits no moment between its invocation and its answer",
+        "T{} read {} from {}, which fits no moment between its invocation and its answer",
         reader.id,
         replies.join(" and "),
         show_word(line.key)

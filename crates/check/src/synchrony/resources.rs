@@ -1,27 +1,27 @@
-//! Calls beside what their callees were busy with.
+//! Calls beside the resource use of their callees.
 
 use super::{Latency, Row, quantile};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A second of a host, as the table `res` has it.
+/// A row of the table `res`: a second of a host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HostRow {
     /// The day since 1970.
     pub day: i64,
     /// The host.
     pub node: u16,
-    /// When, on its own clock.
+    /// Time on the host's own clock.
     pub t_ns: i64,
-    /// Its metrics.
+    /// Metrics of the host.
     pub metrics: BTreeMap<String, i64>,
 }
 
 /// A call and the row of its callee.
 pub type Pair<'a> = (&'a Row, &'a HostRow);
 
-/// Finds the row of each call that was answered in time: the nearest of the callee on that day, of
-/// two as near the earlier, within two seconds.
+/// Finds the row of each call that was answered in time: the nearest row of the callee on that day
+/// within two seconds, of two equally near rows the earlier.
 pub fn pairs<'a>(rows: &'a [Row], hosts: &'a [HostRow]) -> Vec<Pair<'a>> {
     let ok = rows.iter().filter(|row| row.status == 0);
     ok.filter_map(|row| {
@@ -33,7 +33,7 @@ pub fn pairs<'a>(rows: &'a [Row], hosts: &'a [HostRow]) -> Vec<Pair<'a>> {
     .collect()
 }
 
-/// How pairing went.
+/// Statistics of the pairing.
 pub fn pairing(rows: &[Row], pairs: &[Pair<'_>]) -> Value {
     let ok = rows.iter().filter(|row| row.status == 0).count();
     json!({"ok_calls": ok, "paired": pairs.len()})
@@ -51,7 +51,7 @@ fn pearson(x: &[f64], y: &[f64]) -> Option<f64> {
     (sums.1 > 0.0 && sums.2 > 0.0).then(|| sums.0 / (sums.1.sqrt() * sums.2.sqrt()))
 }
 
-/// Ranks from 1; equal values have the mean of theirs.
+/// Ranks from 1; equal values have the mean of their ranks.
 fn ranks(values: &[u32]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -86,7 +86,7 @@ fn spearman(pairs: &[(f64, i64)]) -> Option<f64> {
     pearson(&ranks(&rows), &ranks(&columns))
 }
 
-/// What latency goes with: for each metric, over all pairs and over those of high latency.
+/// Correlations with latency: for each metric, over all pairs and over those of high latency.
 pub fn correlations(rows: &[Row], pairs: &[Pair<'_>], metric: &str) -> Value {
     let mut high_from = BTreeMap::new();
     for workload in 0..5_u8 {
@@ -115,7 +115,7 @@ pub fn correlations(rows: &[Row], pairs: &[Pair<'_>], metric: &str) -> Value {
     json!({"metric": metric, "all": all, "high": coefficients(&chosen(&high))})
 }
 
-/// Times in which calls were later than a level, a minute of rest apart.
+/// Times in which calls were later than a level, separated by a minute of rest.
 pub fn episodes(rows: &[Row], pairs: &[Pair<'_>], level_ns: u64) -> Value {
     let mut late: Vec<&Row> =
         rows.iter().filter(|row| row.counts() && row.latency() > Latency::Ns(level_ns)).collect();

@@ -1,10 +1,10 @@
-//! Who is slow, who says so, and whether observers agree.
+//! Slow nodes, in the view of each observer, and the agreement of observers.
 
 use super::{Latency, Row, quantile};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an observer compares, and how.
+/// Quantity and threshold by which an observer compares.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
     /// `seed`, `remote`, `service` or `action`.
@@ -13,7 +13,7 @@ pub struct Watch {
     pub quantile: u64,
     /// Tenths of the factor: 20 is twice.
     pub tenths: u64,
-    /// What `action` asks for besides, in nanoseconds.
+    /// Additional margin that `action` requires, in nanoseconds.
     pub floor_ns: u64,
 }
 
@@ -29,7 +29,7 @@ impl Watch {
         enough && u128::from(value) * 10 >= u128::from(least) * u128::from(self.tenths)
     }
 
-    /// What is slow in the eyes of an observer, from its calls.
+    /// Nodes that are slow in the view of an observer, from its calls.
     fn slow(&self, observer: u16, rows: &[&Row]) -> BTreeSet<u16> {
         let mut values: BTreeMap<u16, Vec<Latency>> = BTreeMap::new();
         for row in rows.iter().filter(|row| row.counts()) {
@@ -76,7 +76,7 @@ pub fn slow_sets(rows: &[Row], watch: &Watch) -> Value {
     .collect()
 }
 
-/// How many observers call how many slow, in groups of one size.
+/// Histogram of the number of nodes that an observer calls slow, in groups of one size.
 pub fn slow_histogram(rows: &[Row], watch: &Watch, size: u8) -> Value {
     let sets = sets(rows, watch);
     let of_size: Vec<&BTreeSet<u16>> =
@@ -87,7 +87,7 @@ pub fn slow_histogram(rows: &[Row], watch: &Watch, size: u8) -> Value {
     json!({"observer_days": of_size.len(), "counts": counts})
 }
 
-/// How alike the sets of two observers of one group are.
+/// Similarity of the sets of two observers of one group.
 pub fn jaccard(rows: &[Row], watch: &Watch) -> Value {
     let sets = sets(rows, watch);
     let mut found = Vec::new();
@@ -122,7 +122,7 @@ pub fn jaccard(rows: &[Row], watch: &Watch) -> Value {
     })
 }
 
-/// The same for every factor and quantile, in the order of the analyses.
+/// [`slow_histogram`] for every factor and quantile, in the order of the analyses.
 pub fn sensitivity(rows: &[Row], floor_ns: u64, size: u8) -> Value {
     let mut told = Vec::new();
     for variant in ["seed", "remote", "service", "action"] {
@@ -148,8 +148,8 @@ pub fn sensitivity(rows: &[Row], floor_ns: u64, size: u8) -> Value {
 const WINDOW_NS: i64 = 600 * 1_000_000_000;
 const DAY_NS: i64 = 86_400 * 1_000_000_000;
 
-/// For each node, in how many windows of ten minutes observers looked at it, and in how many most
-/// of them called it slow.
+/// For each node, the number of windows of ten minutes in which it had observers, and of those in
+/// which most observers called it slow.
 pub fn slow_timeline(rows: &[Row], floor_ns: u64) -> Value {
     let watch = Watch::plain("action", floor_ns);
     let mut windows: BTreeMap<(i64, i64, u16, u16), Vec<&Row>> = BTreeMap::new();
@@ -195,8 +195,8 @@ fn variance(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n
 }
 
-/// For each day and group, which parts of the variance of ln p90 belong to callees, links and
-/// observers, after twenty rounds of taking medians out.
+/// For each day and group, the parts of the variance of ln p90 that belong to callees, links and
+/// observers, after twenty rounds of subtracting medians.
 pub fn node_or_link(rows: &[Row]) -> Value {
     let mut cells: BTreeMap<(i64, u16), ByPair> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.counts()) {

@@ -30,7 +30,7 @@ impl SplitMix64 {
     }
 }
 
-/// What the transactions do.
+/// Commands of the transactions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Workload {
     Lists,
@@ -51,7 +51,7 @@ pub struct Options {
     pub keys: usize,
     /// Failed and indefinite transactions, in percent each.
     pub trouble: u64,
-    /// Whether indefinite transactions that took effect tell their timestamp.
+    /// Whether indefinite transactions that took effect have a known timestamp.
     pub stamp_indefinite: bool,
     /// Whether some sessions dispatch without waiting.
     pub dispatch: bool,
@@ -188,7 +188,7 @@ const EVERYTHING: &str = "set rK V; get rK; getset rK V; setnx rK V; append rK V
     bag.add bK D 0.D; bag.count bK; bag.sum bK; log.append gK V; log.tail gK D; \
     counter.atleast cK D; topk.best tK D withscores; bag.max bK; get hK; sadd lK V";
 
-/// Whether some command of the history reads what it is said to read: the generator is alive.
+/// Number of values in the replies of the history's reads: a check that the generator works.
 pub fn observed_values(history: &History) -> usize {
     let ops = history.txns.iter().flat_map(|txn| &txn.ops);
     let read = ops.filter(|op| model::is_read(&op.words));
