@@ -1,4 +1,4 @@
-//! Connections as tasks, each in a closed loop, and the clock that tells them what counts.
+//! Connections as tasks, each in a closed loop, and the clock that decides which requests count.
 
 use crate::rpc::Connection;
 use bench::ops::{KEYS, VALUE, WARMUP_NS, key};
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// What all connections share; they are tasks of one thread.
+/// State that all connections share; they are tasks of one thread.
 struct Shared {
     start: Instant,
     rng: RefCell<Rng>,
@@ -23,7 +23,7 @@ impl Shared {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Reads keys, or sets them, for as long as it is let.
+    /// Reads or sets keys until it is stopped.
     async fn hammer(&self, mut connection: Connection, reads: bool) -> Result<(), String> {
         loop {
             let number = self.rng.borrow_mut().below(KEYS);
@@ -53,10 +53,10 @@ async fn read(connection: &mut Connection, number: u64) -> Result<(), String> {
     }
 }
 
-/// Opens the connections, spread over the machines, and runs what was asked for.
+/// Opens the connections, spread over the machines, and runs the requested commands.
 ///
 /// # Errors
-/// A machine cannot be reached, or an answer is not what it should be.
+/// A machine cannot be reached, or an answer is wrong.
 pub async fn run(
     load: &Load<'_>,
     machines: &[SocketAddr],
@@ -91,7 +91,7 @@ pub async fn run(
     Ok(sample)
 }
 
-/// Lets the connections work for this long. They end only when something is wrong.
+/// Lets the connections work for this long. They end only on an error.
 async fn work(tasks: &mut JoinSet<Result<(), String>>, span: Duration) -> Result<(), String> {
     tokio::select! {
         () = tokio::time::sleep(span) => Ok(()),
@@ -99,7 +99,7 @@ async fn work(tasks: &mut JoinSet<Result<(), String>>, span: Duration) -> Result
     }
 }
 
-/// Puts every key once; each connection has its share of them.
+/// Puts every key once; each connection puts its share.
 async fn fill(connections: Vec<Connection>) -> Result<(), String> {
     let count = connections.len();
     let mut tasks = JoinSet::new();

@@ -1,8 +1,8 @@
-//! The load that is put on etcd by `claret bench ops --vs etcd`, and the sessions with it that
-//! `claret bench locks` and `claret bench smoke` have.
+//! Load generator for etcd, used by `claret bench ops --vs etcd`, and its sessions for `claret
+//! bench locks` and `claret bench smoke`.
 //!
-//! It is a program of its own because etcd speaks gRPC, whose libraries nobody should have to build
-//! who wants a server. One thread drives all connections, as for the other side of the comparison.
+//! It is a program of its own because etcd speaks gRPC, whose libraries a build of the server
+//! should not need. One thread drives all connections, as for the other side of the comparison.
 
 mod load;
 mod messages;
@@ -26,29 +26,29 @@ use std::process::ExitCode;
 #[derive(Parser, Debug)]
 #[command(name = "claret-etcd-load", version)]
 enum Options {
-    /// A closed loop of requests; prints one JSON document with what came of it.
+    /// A closed loop of requests; prints one JSON document with the results.
     Ops(OpsOptions),
-    /// Sessions that do what they are told: a line when they have begun, then, for each line of JSON
-    /// with a task, one with what came of it.
+    /// Sessions that carry out tasks: prints a line when they have begun, then, for each line of
+    /// JSON with a task, one with its result.
     Tasks(TasksOptions),
 }
 
 #[derive(Args, Debug)]
 struct OpsOptions {
-    /// What every connection does over and over: GET (a linearizable Range of one key) or SET (a
-    /// Put); or FILL, which puts every key once.
+    /// Request that every connection repeats: GET (a linearizable Range of one key) or SET (a Put);
+    /// or FILL, which puts every key once.
     #[arg(long, value_parser = ["GET", "SET", "FILL"])]
     command: String,
-    /// Where the members listen for clients, separated by commas; connections go round over them.
+    /// Client addresses of the members, separated by commas; connections are spread over them.
     #[arg(long, value_delimiter = ',', required = true)]
     machines: Vec<SocketAddr>,
-    /// Connections.
+    /// Number of connections.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     clients: u32,
     /// Measured seconds, after a warm-up.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
-    /// Where random choices begin.
+    /// Seed of random choices.
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Processes whose processor time is counted as the server's, separated by commas.
@@ -58,7 +58,7 @@ struct OpsOptions {
 
 #[derive(Args, Debug)]
 struct TasksOptions {
-    /// Where each session connects, separated by commas.
+    /// Address of each session's member, separated by commas.
     #[arg(long, value_delimiter = ',', required = true)]
     machines: Vec<SocketAddr>,
 }

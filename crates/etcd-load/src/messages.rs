@@ -1,13 +1,13 @@
-//! Messages of etcd, by hand from its `rpc.proto`: fields that nobody here looks at are left out, and
-//! the decoder skips them.
+//! Messages of etcd, written by hand from its `rpc.proto`: unused fields are left out, and the
+//! decoder skips them.
 
 use prost::Message;
 
-/// A request with the one answer to it.
+/// A request with its answer.
 pub trait Call: Message + 'static {
-    /// What is answered.
+    /// Type of the answer.
     type Answer: Message + Default + 'static;
-    /// The name of the call.
+    /// Path of the call.
     const PATH: &'static str;
 }
 
@@ -29,10 +29,10 @@ calls! {
     LeaseRevokeRequest => LeaseRevokeResponse at "Lease/LeaseRevoke",
 }
 
-/// What every answer begins with.
+/// Header of every answer.
 #[derive(Clone, PartialEq, Message)]
 pub struct Header {
-    /// The last change that the store has made, which is that of the request if it has made one.
+    /// Revision of the store, which is that of the request if it has changed the store.
     #[prost(int64, tag = "3")]
     pub revision: i64,
 }
@@ -48,18 +48,18 @@ pub struct PutRequest {
     /// The key.
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
-    /// What it gets.
+    /// New value.
     #[prost(bytes = "vec", tag = "2")]
     pub value: Vec<u8>,
-    /// The lease that it ends with; nought for none.
+    /// The lease that the key ends with; 0 for none.
     #[prost(int64, tag = "3")]
     pub lease: i64,
 }
 
-/// The key is set, and on the disks of a majority.
+/// Confirms that the key is set, and on the disks of a majority.
 #[derive(Clone, PartialEq, Message)]
 pub struct PutResponse {
-    /// When.
+    /// Header with the revision.
     #[prost(message, optional, tag = "1")]
     pub header: Option<Header>,
 }
@@ -70,36 +70,36 @@ pub struct RangeRequest {
     /// The key, or the first one.
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
-    /// The first key that is not read any more; empty for one key only.
+    /// End of the range, exclusive; empty for one key only.
     #[prost(bytes = "vec", tag = "2")]
     pub end: Vec<u8>,
-    /// So many at most; nought for all.
+    /// Most keys to return; 0 for all.
     #[prost(int64, tag = "3")]
     pub limit: i64,
-    /// 1 for growing, 2 for falling order.
+    /// 1 for ascending, 2 for descending order.
     #[prost(int32, tag = "5")]
     pub order: i32,
-    /// By what: 2 for the revision at which a key was created.
+    /// Sort key: 2 for the revision at which a key was created.
     #[prost(int32, tag = "6")]
     pub target: i32,
-    /// What this member has will do, whatever the others know. Never set here.
+    /// Whether to read the member's own state without asking the others. Never set here.
     #[prost(bool, tag = "7")]
     pub serializable: bool,
-    /// Without values.
+    /// Whether to leave out values.
     #[prost(bool, tag = "8")]
     pub keys_only: bool,
-    /// None that was created later than at this revision; nought for all.
+    /// Latest revision of creation; 0 for any.
     #[prost(int64, tag = "13")]
     pub created_max: i64,
 }
 
-/// What was read.
+/// Result of a read.
 #[derive(Clone, PartialEq, Message)]
 pub struct RangeResponse {
-    /// When.
+    /// Header with the revision.
     #[prost(message, optional, tag = "1")]
     pub header: Option<Header>,
-    /// The keys with their values that were there.
+    /// The keys with their values.
     #[prost(message, repeated, tag = "2")]
     pub pairs: Vec<KeyValue>,
 }
@@ -110,10 +110,10 @@ pub struct KeyValue {
     /// The key.
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
-    /// The change that created it.
+    /// Revision at which it was created.
     #[prost(int64, tag = "2")]
     pub created: i64,
-    /// What it has.
+    /// Value of the key.
     #[prost(bytes = "vec", tag = "5")]
     pub value: Vec<u8>,
 }
@@ -126,50 +126,50 @@ pub struct DeleteRequest {
     pub key: Vec<u8>,
 }
 
-/// What was deleted.
+/// Result of a delete.
 #[derive(Clone, PartialEq, Message)]
 pub struct DeleteResponse {
-    /// When.
+    /// Header with the revision.
     #[prost(message, optional, tag = "1")]
     pub header: Option<Header>,
-    /// How many keys.
+    /// Number of deleted keys.
     #[prost(int64, tag = "2")]
     pub deleted: i64,
 }
 
-/// Does some requests if what is compared is so, and others if not.
+/// Does some requests if all comparisons hold, and others if not.
 #[derive(Clone, PartialEq, Message)]
 pub struct TxnRequest {
-    /// What is compared.
+    /// The comparisons.
     #[prost(message, repeated, tag = "1")]
     pub compare: Vec<Compare>,
-    /// If all is so.
+    /// Requests if all comparisons hold.
     #[prost(message, repeated, tag = "2")]
     pub then: Vec<Part>,
-    /// If not.
+    /// Requests if not.
     #[prost(message, repeated, tag = "3")]
     pub otherwise: Vec<Part>,
 }
 
-/// Whether a key's revision is what it should be.
+/// Comparison of a key's revision.
 #[derive(Clone, PartialEq, Message)]
 pub struct Compare {
-    /// 0 for equal.
+    /// Operator: 0 for equal.
     #[prost(int32, tag = "1")]
     pub result: i32,
-    /// 1 for the revision at which it was created.
+    /// Compared field: 1 for the revision at which the key was created.
     #[prost(int32, tag = "2")]
     pub target: i32,
     /// The key.
     #[prost(bytes = "vec", tag = "3")]
     pub key: Vec<u8>,
-    /// The revision; nought if there is no such key.
+    /// The revision; 0 if there is no such key.
     #[prost(int64, optional, tag = "5")]
     pub created: Option<i64>,
 }
 
 impl Compare {
-    /// Whether there is no such key.
+    /// A comparison that holds if there is no such key.
     pub fn absent(key: Vec<u8>) -> Self {
         Self { result: 0, target: 1, key, created: Some(0) }
     }
@@ -186,24 +186,24 @@ pub struct Part {
     pub put: Option<PutRequest>,
 }
 
-/// What a transaction has done.
+/// Result of a transaction.
 #[derive(Clone, PartialEq, Message)]
 pub struct TxnResponse {
-    /// When.
+    /// Header with the revision.
     #[prost(message, optional, tag = "1")]
     pub header: Option<Header>,
-    /// Whether all that was compared was so.
+    /// Whether all comparisons held.
     #[prost(bool, tag = "2")]
     pub succeeded: bool,
-    /// By request, what came of it.
+    /// Result of each request.
     #[prost(message, repeated, tag = "3")]
     pub parts: Vec<PartResponse>,
 }
 
-/// What came of a request of a transaction.
+/// Result of a request of a transaction.
 #[derive(Clone, PartialEq, Message)]
 pub struct PartResponse {
-    /// Of a read.
+    /// Result of a read.
     #[prost(message, optional, tag = "1")]
     pub range: Option<RangeResponse>,
 }
@@ -211,15 +211,15 @@ pub struct PartResponse {
 /// Begins a lease.
 #[derive(Clone, PartialEq, Message)]
 pub struct LeaseGrantRequest {
-    /// So many seconds without a sign of life.
+    /// Seconds without a keep-alive after which it ends.
     #[prost(int64, tag = "1")]
     pub ttl_s: i64,
 }
 
-/// A lease has begun.
+/// Confirms that a lease has begun.
 #[derive(Clone, PartialEq, Message)]
 pub struct LeaseGrantResponse {
-    /// Its number.
+    /// Number of the lease.
     #[prost(int64, tag = "2")]
     pub lease: i64,
 }
@@ -227,22 +227,22 @@ pub struct LeaseGrantResponse {
 /// Ends a lease, and its keys with it.
 #[derive(Clone, PartialEq, Message)]
 pub struct LeaseRevokeRequest {
-    /// Its number.
+    /// Number of the lease.
     #[prost(int64, tag = "1")]
     pub lease: i64,
 }
 
-/// It has ended.
+/// Confirms that a lease has ended.
 #[derive(Clone, PartialEq, Message)]
 pub struct LeaseRevokeResponse {}
 
 /// Begins a watch or ends it.
 #[derive(Clone, PartialEq, Message)]
 pub struct WatchRequest {
-    /// Which to begin.
+    /// Watch to begin.
     #[prost(message, optional, tag = "1")]
     pub create: Option<WatchCreate>,
-    /// Which to end.
+    /// Watch to end.
     #[prost(message, optional, tag = "2")]
     pub cancel: Option<WatchCancel>,
 }
@@ -250,13 +250,13 @@ pub struct WatchRequest {
 /// A watch.
 #[derive(Clone, PartialEq, Message)]
 pub struct WatchCreate {
-    /// On this key.
+    /// Key to watch.
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
-    /// From this change on.
+    /// First revision of interest.
     #[prost(int64, tag = "3")]
     pub from: i64,
-    /// What it is told by.
+    /// Number of the watch, which identifies its events.
     #[prost(int64, tag = "7")]
     pub watch: i64,
 }
@@ -264,24 +264,24 @@ pub struct WatchCreate {
 /// The end of a watch.
 #[derive(Clone, PartialEq, Message)]
 pub struct WatchCancel {
-    /// Which.
+    /// Number of the watch.
     #[prost(int64, tag = "1")]
     pub watch: i64,
 }
 
-/// What is said on a stream of watches.
+/// Message on a stream of watches.
 #[derive(Clone, PartialEq, Message)]
 pub struct WatchResponse {
-    /// Of this watch.
+    /// Number of the watch.
     #[prost(int64, tag = "2")]
     pub watch: i64,
-    /// That it was ended.
+    /// Whether the watch was ended.
     #[prost(bool, tag = "4")]
     pub canceled: bool,
-    /// The changes from which on is known what has happened, if the watch began before.
+    /// Earliest revision that the server still has, if the watch began before it.
     #[prost(int64, tag = "5")]
     pub compacted: i64,
-    /// Changes.
+    /// Events of the watch.
     #[prost(message, repeated, tag = "11")]
     pub events: Vec<Event>,
 }
@@ -294,8 +294,7 @@ pub struct Event {
     pub kind: i32,
 }
 
-/// The first key behind all that begin with this prefix, which must not end with the last byte that
-/// there is.
+/// The first key behind all that begin with this prefix, which must not end with the byte 255.
 pub fn behind(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     if let Some(last) = end.last_mut() {
@@ -316,14 +315,14 @@ mod tests {
             RangeRequest { key: b"k".to_vec(), serializable: true, ..RangeRequest::default() };
         assert_eq!(range.encode_to_vec(), b"\x0a\x01k\x38\x01");
         let absent = Compare::absent(b"k".to_vec());
-        assert_eq!(absent.encode_to_vec(), b"\x10\x01\x1a\x01k\x28\x00", "the nought is said");
+        assert_eq!(absent.encode_to_vec(), b"\x10\x01\x1a\x01k\x28\x00", "the 0 is encoded");
         let watch = WatchCreate { key: b"k".to_vec(), from: 8, watch: 3 };
         let request = WatchRequest { create: Some(watch), cancel: None };
         assert_eq!(request.encode_to_vec(), b"\x0a\x07\x0a\x01k\x18\x08\x38\x03");
     }
 
     #[test]
-    fn answers_are_read_past_what_nobody_looks_at() {
+    fn unused_fields_of_answers_are_skipped() {
         // A header, a pair with its revisions, and the number of pairs.
         let bytes = b"\x0a\x02\x18\x07\x12\x0a\x0a\x01k\x10\x05\x20\x01\x2a\x01v\x20\x01";
         let response = RangeResponse::decode(&bytes[..]).expect("valid");

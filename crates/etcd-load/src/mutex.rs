@@ -1,15 +1,15 @@
 //! The lock of etcd's client library (`concurrency.Mutex`), request by request.
 //!
-//! Whoever wants the lock writes a key of its own below a prefix, if it is not there, and reads in the
-//! same transaction which key below it is the oldest. If that is its own, it has the lock. Else it
-//! looks for the youngest key that is older than its own, waits until that is deleted, and looks
-//! again, until there is none; then it looks whether its own is still there. It gives the lock back by
-//! deleting its key. The token is the revision at which the key was created.
+//! A client that wants the lock writes a key of its own below a prefix, if the key does not exist,
+//! and reads in the same transaction which key below the prefix is the oldest. If that is its own,
+//! it has the lock. Otherwise it looks for the youngest key that is older than its own, waits until
+//! that is deleted, and looks again, until there is none; then it checks whether its own key still
+//! exists. It releases the lock by deleting its key. The token is the revision at which the key was
+//! created.
 //!
 //! It watches from the revision of the read in which it saw the key, as the library does. That
-//! revision is never above the store's latest one, so the server takes the watch for one that has
-//! something to catch up on, and serves it in a loop that wakes every 100 ms: which is what a
-//! hand-off takes at worst.
+//! revision is never above the store's latest one, so the server treats the watch as one that has
+//! to catch up, and serves it in a loop that wakes every 100 ms: a hand-over takes up to that long.
 //!
 //! In the library a key is named after its session's lease. Here a client can have several requests
 //! at a time, as a program with several sessions does, so the request's number is in the name too.
@@ -22,22 +22,22 @@ use bench::coordination::locker::{Locker, Told};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Growing, falling, and by the revision at which keys were created.
+/// Values for ascending and descending order, and for sorting by the revision of creation.
 const GROWING: i32 = 1;
 const FALLING: i32 = 2;
 const BY_CREATION: i32 = 2;
 
-/// A locker by the library's way.
+/// A locker that follows the library.
 pub struct Mutex<'a> {
     sessions: &'a mut Sessions,
     prefix: String,
-    /// By request, its session.
+    /// Session of each request.
     clients: BTreeMap<usize, usize>,
     said: Vec<Said>,
 }
 
 impl<'a> Mutex<'a> {
-    /// A lock that nobody has used.
+    /// A lock that was never used.
     pub fn new(sessions: &'a mut Sessions, node: &str) -> Self {
         let prefix = format!("{node}/");
         Self { sessions, prefix, clients: BTreeMap::new(), said: Vec::new() }
@@ -87,7 +87,7 @@ impl Locker for Mutex<'_> {
     }
 }
 
-/// Takes the lock; gives its token.
+/// Takes the lock; returns its token.
 async fn lock(session: &Session, prefix: &[u8], key: Vec<u8>) -> Result<i64, String> {
     let below = RangeRequest {
         key: prefix.to_vec(),
@@ -102,7 +102,7 @@ async fn lock(session: &Session, prefix: &[u8], key: Vec<u8>) -> Result<i64, Str
     let compare = vec![Compare::absent(key.clone())];
     let done = session.write(TxnRequest { compare, then, otherwise: Vec::new() }).await?;
     if !done.succeeded {
-        return Err("a key that nobody else makes was there".to_owned());
+        return Err("a key with a unique name existed already".to_owned());
     }
     let own = revision(&done.header);
     let ranges = done.parts.iter().find_map(|part| part.range.as_ref());
@@ -118,7 +118,7 @@ async fn lock(session: &Session, prefix: &[u8], key: Vec<u8>) -> Result<i64, Str
     }
     let found = session.read(RangeRequest { key, ..RangeRequest::default() }).await?;
     if found.pairs.is_empty() {
-        return Err("a key has ended while its session lived".to_owned());
+        return Err("a key has ended before its session".to_owned());
     }
     Ok(own)
 }

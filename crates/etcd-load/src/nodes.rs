@@ -1,19 +1,18 @@
-//! Nodes of ZooKeeper's kind as keys of etcd, so that the recipes that are written for nodes run on
-//! it as they are.
-//!
+//! Nodes in ZooKeeper's style as keys of etcd, so that the recipes written for nodes run on it
+//! unchanged.
 //! | node | key |
 //! |---|---|
-//! | its path | the key; children of a node are the keys that begin with its path and a slash |
-//! | the number in a sequential name | the revision at which the key was created; the key itself ends with something else |
-//! | it ends with its session | the key has the session's lease |
-//! | it is created if it is not there | a transaction that compares the revision of its creation with nought |
-//! | asking whether it is there, and watching it | a read, and a watch from the revision behind that read on |
+//! | path | the key; children of a node are the keys that begin with its path and a slash |
+//! | number in a sequential name | the revision at which the key was created; the key itself ends with something else |
+//! | end with its session | the key has the session's lease |
+//! | creation if it does not exist | a transaction that compares the revision of its creation with 0 |
+//! | test for existence with a watch | a read, and a watch from the revision after that read |
 //!
-//! What ZooKeeper promises beyond that is not there: requests of a session are not carried out in
-//! the order in which they were sent, and a watch on a node that is not there is not set. One thing
-//! that recipes rely on is made up for: a create that has been overtaken by a delete of the same
-//! session is undone, and answered as if it had come first. Else a try of somebody who has had the
-//! lock and given it back would take it for nobody.
+//! Further promises of ZooKeeper are not kept: requests of a session are not carried out in the
+//! order in which they were sent, and a watch on an absent node is not set. Recipes rely on one of
+//! them, which is emulated: a create that a delete of the same session has overtaken is undone, and
+//! answered as if it had come first. Otherwise a late try of a client that has held and released
+//! the lock would take it without an owner.
 
 use crate::messages::{
     Compare, DeleteRequest, Part, PutRequest, RangeRequest, TxnRequest, behind, revision,
@@ -29,30 +28,30 @@ use wire::jute::{
     Ask, Change, Code, Create, Event, Happened, Lasts, Read, Reply, Stat, Write, Zxid,
 };
 
-/// Between the name of a sequential node and what makes its key its own.
+/// Separates the name of a sequential node from the suffix that makes its key unique.
 const UNIQUE: u8 = b'~';
 
-/// What came of a request: the store's revision, and the answer.
+/// Result of a request: the store's revision, and the answer.
 type Done = Result<(i64, Result<Reply, Code>), String>;
 
-/// The keys of sequential nodes by their paths, as far as anybody was told those.
+/// Keys of sequential nodes by their paths, as far as clients have learned those.
 type Names = Rc<RefCell<BTreeMap<Vec<u8>, Vec<u8>>>>;
 
-/// When a session has asked last for the end of a node, by the number of that request.
+/// Number of the last request of a session to delete a node.
 type Ends = Rc<RefCell<BTreeMap<(usize, Vec<u8>), u64>>>;
 
-/// Sessions that have keys for nodes.
+/// Sessions that use keys as nodes.
 pub struct Keys<'a> {
     sessions: &'a mut Sessions,
     names: Names,
     ends: Ends,
-    /// So many things were asked for.
+    /// Number of requests so far.
     asked: u64,
     said: Vec<Said>,
 }
 
 impl<'a> Keys<'a> {
-    /// Over these sessions, which may have sequential nodes already.
+    /// Uses these sessions, which may have sequential nodes already.
     pub fn new(sessions: &'a mut Sessions) -> Self {
         let (names, ends) = (Names::default(), Ends::default());
         Self { sessions, names, ends, asked: 0, said: Vec::new() }
@@ -86,7 +85,7 @@ impl Nodes for Keys<'_> {
                     exists(&own, session, &names, &path, watch.then_some(say)).await?
                 }
                 Ask::Read { read, .. } => read_only(&own, &names, read).await?,
-                other => return Err(format!("etcd knows nothing like {other:?}")),
+                other => return Err(format!("etcd has no equivalent of {other:?}")),
             };
             let zxid = Zxid(revision);
             Ok(Said::Heard(Heard::Answer(Answer { session, tag, zxid, result })))
@@ -156,11 +155,11 @@ async fn write(session: &Session, names: &Names, unique: u64, change: Change) ->
             let done = session.write(request).await?;
             Ok((revision(&done.header), Ok(Reply::Stat(Stat::default()))))
         }
-        other => Err(format!("etcd knows nothing like {other:?}")),
+        other => Err(format!("etcd has no equivalent of {other:?}")),
     }
 }
 
-/// What has come of a session's request with this number, in the order in which it has asked.
+/// Result of a session's request with this number, in the order of its requests.
 async fn in_order(
     session: &Session,
     ends: &Ends,
@@ -209,12 +208,11 @@ async fn read_only(session: &Session, names: &Names, read: Read) -> Done {
             }
             Ok((revision(&found.header), Ok(Reply::Children(children, None))))
         }
-        other => Err(format!("etcd knows nothing like {other:?}")),
+        other => Err(format!("etcd has no equivalent of {other:?}")),
     }
 }
 
-/// Whether a node is there; where to say so, if it is and somebody wants to be told what happens to
-/// it.
+/// Whether a node exists; `say` receives the event of its deletion, if it exists.
 async fn exists(
     session: &Session,
     number: usize,
@@ -234,7 +232,7 @@ async fn exists(
         let event = Event { happened: Happened::Deleted, path: path.into() };
         tokio::task::spawn_local(async move {
             if changed.await.is_ok() {
-                // Nobody listens any more when everything ends.
+                // At the end of the run the receiver is gone.
                 let _ = say.send(Ok(Said::Heard(Heard::Event { session: number, event })));
             }
         });

@@ -1,9 +1,9 @@
 //! Calls of etcd over one connection of HTTP/2, and its stream of watches.
 //!
-//! The connection is used as it is, without the queue, the
-//! balancer and the reconnecting of a ready-made channel: what the generator spends, the servers on
-//! the same machine lack. For the same reason a request is known as a whole before its first byte
-//! is sent: it then takes one packet, which etcd reads at once, and not two.
+//! The connection is used directly, without the queue, the balancer and the reconnection of a
+//! ready-made channel, because the processor time of the generator is missing to the servers on the
+//! same machine. For the same reason a request is complete before its first byte is sent: it then
+//! takes one packet, which etcd reads at once, and not two.
 
 use crate::messages::{Call, PutRequest, RangeRequest, WatchRequest, WatchResponse};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -28,7 +28,7 @@ use tonic::{Request, Status};
 use tower_service::Service;
 
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
-/// What precedes a message: whether it is packed, which none is here, and its length.
+/// Bytes before a message: whether it is compressed, which no message here is, and its length.
 const HEAD_BYTES: usize = 5;
 /// Room for one message; tonic would allocate 8 KiB for each.
 const BUFFER_BYTES: usize = 256;
@@ -64,7 +64,7 @@ fn broken(error: h2::Error) -> Status {
     Status::unavailable(error.to_string())
 }
 
-/// What follows the head of a response.
+/// Body of a response.
 struct Answer(RecvStream);
 
 impl http_body::Body for Answer {
@@ -88,18 +88,18 @@ impl http_body::Body for Answer {
     }
 }
 
-/// One TCP connection to a member; whoever clones it shares it.
+/// One TCP connection to a member; clones share it.
 #[derive(Clone)]
 pub struct Connection {
     grpc: Grpc<Plain>,
     sender: SendRequest<Bytes>,
     origin: String,
-    /// Bytes of messages in both directions, without what HTTP/2 adds.
+    /// Bytes of messages in both directions, without the overhead of HTTP/2.
     bytes: Rc<Cell<u64>>,
 }
 
 impl Connection {
-    /// Connects. A task of the runtime moves the bytes from now on.
+    /// Connects. A task of the runtime then moves the bytes.
     ///
     /// # Errors
     /// The member cannot be reached, or does not speak HTTP/2.
@@ -107,12 +107,12 @@ impl Connection {
         let told = |error: &dyn std::fmt::Display| format!("{machine}: {error}");
         let stream = TcpStream::connect(machine).await.map_err(|error| told(&error))?;
         stream.set_nodelay(true).map_err(|error| told(&error))?;
-        // etcd answers in very many small frames when it is asked for very much at a time.
+        // etcd answers in very many small frames when a large window is granted.
         let mut settings = h2::client::Builder::new();
         settings.data_frame_budget(usize::MAX);
         let handshake = settings.handshake::<_, Bytes>(stream).await;
         let (sender, connection) = handshake.map_err(|error| told(&error))?;
-        // When it breaks, the request that is waiting says so.
+        // When it breaks, the waiting request reports the error.
         tokio::spawn(async move { drop(connection.await) });
         let origin = format!("http://{machine}");
         let uri: Uri = origin.parse().map_err(|error| told(&error))?;
@@ -120,7 +120,7 @@ impl Connection {
         Ok(Self { grpc, sender, origin, bytes: Rc::default() })
     }
 
-    /// Bytes of all messages so far, without what HTTP/2 adds to them.
+    /// Bytes of all messages so far, without the overhead of HTTP/2.
     pub fn bytes(&self) -> u64 {
         self.bytes.get()
     }
@@ -128,24 +128,24 @@ impl Connection {
     /// Sets a key.
     ///
     /// # Errors
-    /// What etcd or the connection says.
+    /// An error of etcd or of the connection.
     pub async fn put(&mut self, key: Vec<u8>, value: Vec<u8>) -> Result<(), Status> {
         self.call(PutRequest { key, value, lease: 0 }).await.map(|_| ())
     }
 
-    /// Reads a key, linearizably: the member asks the leader how far it must be.
+    /// Reads a key, linearizably: the member asks the leader for the commit index to wait for.
     ///
     /// # Errors
-    /// What etcd or the connection says.
+    /// An error of etcd or of the connection.
     pub async fn get(&mut self, key: Vec<u8>) -> Result<Option<Vec<u8>>, Status> {
         let response = self.call(RangeRequest { key, ..RangeRequest::default() }).await?;
         Ok(response.pairs.into_iter().next().map(|pair| pair.value))
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// What etcd or the connection says.
+    /// An error of etcd or of the connection.
     pub async fn call<Q: Call>(&mut self, request: Q) -> Result<Q::Answer, Status> {
         self.grpc.ready().await?;
         let path = PathAndQuery::from_static(Q::PATH);
@@ -160,7 +160,7 @@ impl Connection {
     /// Begins a stream of watches.
     ///
     /// # Errors
-    /// What the connection says.
+    /// An error of the connection.
     pub async fn watches(&self) -> Result<(Watcher, Watched), Status> {
         let head = http::Request::post(format!("{}{WATCH}", self.origin))
             .header("content-type", "application/grpc")
@@ -175,7 +175,7 @@ impl Connection {
     }
 }
 
-/// The end of a stream of watches at which they are asked for.
+/// Sending end of a stream of watches.
 pub struct Watcher {
     stream: SendStream<Bytes>,
     bytes: Rc<Cell<u64>>,
@@ -196,7 +196,7 @@ impl Watcher {
     }
 }
 
-/// The end at which they are heard.
+/// Receiving end of a stream of watches.
 pub struct Watched {
     answer: Option<ResponseFuture>,
     body: Option<RecvStream>,
@@ -228,8 +228,8 @@ impl Watched {
     }
 }
 
-/// The first message of these bytes, if it is there as a whole. Whoever has sent it is the etcd that
-/// this program was started for: how long it says that a message is, is believed.
+/// The first message of these bytes, if it is complete. The sender is the etcd that this program
+/// was started for: its message lengths are trusted.
 fn message(input: &mut BytesMut) -> Option<Bytes> {
     let head = input.get(1..HEAD_BYTES)?;
     let len = u32::from_be_bytes(head.try_into().ok()?) as usize;
@@ -240,7 +240,7 @@ fn message(input: &mut BytesMut) -> Option<Bytes> {
     Some(input.split_to(len).freeze())
 }
 
-/// Messages to bytes and back, with small buffers.
+/// Codec for messages, with small buffers.
 struct Prost<M>(PhantomData<fn(M)>);
 
 impl<Q, A> Codec for Prost<(Q, A)>
@@ -276,7 +276,7 @@ impl<Q: Message> Encoder for Prost<Q> {
 }
 
 impl<A: Message + Default> Decoder for Prost<A> {
-    /// A message and how many bytes it had.
+    /// A message and its length in bytes.
     type Item = (A, usize);
     type Error = Status;
 

@@ -1,5 +1,5 @@
-//! Sessions with etcd: a connection, a lease and a stream of watches each, and the loop in which all
-//! of them are served by one thread.
+//! Sessions with etcd: a connection, a lease and a stream of watches each, and the loop in which
+//! one thread serves them all.
 
 use crate::messages::{
     Call, LeaseGrantRequest, LeaseRevokeRequest, WatchCancel, WatchCreate, WatchRequest,
@@ -19,19 +19,20 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
-/// A lease longer than any run, in which nobody dies: it needs no signs of life.
+/// Duration of a lease: longer than any run, in which no client fails, so that it needs no
+/// keep-alives.
 const LEASE_S: i64 = 86_400;
 
-/// What a task has to say.
+/// Event from a task.
 #[derive(Debug)]
 pub enum Said {
-    /// About nodes.
+    /// Event of nodes.
     Heard(Heard),
-    /// About a lock.
+    /// Event of a lock.
     Told(Told),
 }
 
-/// Where tasks say it; an error ends everything.
+/// Sender of events; an error ends the run.
 pub type Say = UnboundedSender<Result<Said, String>>;
 
 /// One session.
@@ -40,7 +41,7 @@ pub struct Session {
     /// The lease that its keys end with.
     pub lease: i64,
     watcher: RefCell<Watcher>,
-    /// Who waits for a watch, by its number.
+    /// Receivers of watches by their number.
     watches: RefCell<BTreeMap<i64, oneshot::Sender<()>>>,
     last_watch: Cell<i64>,
     counts: Cell<Counts>,
@@ -63,25 +64,25 @@ impl Session {
         let own = Rc::clone(&session);
         tokio::task::spawn_local(async move {
             let Err(why) = own.hear(watched).await;
-            // Nobody listens any more when everything ends.
+            // At the end of the run the receiver is gone.
             let _ = say.send(Err(why));
         });
         Ok(session)
     }
 
-    /// Asks for something that changes something, if it is not refused.
+    /// Sends a request that may change data.
     ///
     /// # Errors
-    /// What etcd or the connection says.
+    /// An error of etcd or of the connection.
     pub async fn write<Q: Call>(&self, request: Q) -> Result<Q::Answer, String> {
         self.count(|counts| counts.writes += 1);
         self.call(request).await
     }
 
-    /// Asks for something that changes nothing.
+    /// Sends a request that changes nothing.
     ///
     /// # Errors
-    /// What etcd or the connection says.
+    /// An error of etcd or of the connection.
     pub async fn read<Q: Call>(&self, request: Q) -> Result<Q::Answer, String> {
         self.count(|counts| counts.reads += 1);
         self.call(request).await
@@ -93,7 +94,7 @@ impl Session {
         answer.map_err(|status| format!("etcd answered: {status}"))
     }
 
-    /// Watches a key from a change on: the receiver is told the first one that there is.
+    /// Watches a key from a revision on: the receiver is notified of the first change.
     ///
     /// # Errors
     /// The connection is gone.
@@ -120,7 +121,7 @@ impl Session {
             if said.events.is_empty() {
                 continue;
             }
-            // It was for the first change only.
+            // The watch was for the first change only.
             let Some(sender) = self.watches.borrow_mut().remove(&said.watch) else { continue };
             let _ = sender.send(());
             let cancel = Some(WatchCancel { watch: said.watch });
@@ -140,13 +141,13 @@ impl Session {
 /// All sessions with the loop that serves them.
 pub struct Sessions {
     timers: Timers,
-    /// The kernel's timer as something that can be read, when it has fired: the runtime's own
-    /// timers are late by up to a millisecond.
+    /// The kernel's timer, which becomes readable when it fires: the runtime's own timers are late
+    /// by up to a millisecond.
     timer: Receiver,
     all: Vec<Rc<Session>>,
     say: Say,
     said: UnboundedReceiver<Result<Said, String>>,
-    // Tasks before what runs them.
+    // Tasks, dropped before the runtime that runs them.
     tasks: LocalSet,
     runtime: Runtime,
 }
@@ -155,7 +156,7 @@ impl Sessions {
     /// Begins a session at each of these members.
     ///
     /// # Errors
-    /// One cannot be reached.
+    /// A member cannot be reached.
     pub fn begin(machines: &[SocketAddr]) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (timers, tasks) = (Timers::new()?, LocalSet::new());
@@ -175,41 +176,41 @@ impl Sessions {
         Ok(Self { timers, timer, all, say, said, tasks, runtime })
     }
 
-    /// Nanoseconds on the clock that all moments are told by.
+    /// Nanoseconds on the clock of all times.
     pub fn now_ns(&self) -> u64 {
         self.timers.now_ns()
     }
 
-    /// How many there are.
+    /// Number of sessions.
     pub fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// One of them.
+    /// Session with this number.
     pub fn session(&self, number: usize) -> Rc<Session> {
         Rc::clone(&self.all[number])
     }
 
-    /// Lets [`Heard::Due`] be said at a moment.
+    /// Schedules [`Heard::Due`] at a time.
     pub fn remind(&mut self, at_ns: u64, what: usize) {
         self.timers.add(at_ns, what);
     }
 
-    /// Does something from the next wait on, and says what came of it.
+    /// Starts a task with the next wait, whose result is an event.
     pub fn spawn(&self, task: impl Future<Output = Result<Said, String>> + 'static) {
         let say = self.say.clone();
         self.tasks.spawn_local(async move {
-            // Nobody listens any more when everything ends.
+            // At the end of the run the receiver is gone.
             let _ = say.send(task.await);
         });
     }
 
-    /// Where tasks say more than one thing.
+    /// Sender for tasks with several events.
     pub fn say(&self) -> Say {
         self.say.clone()
     }
 
-    /// Goes on until something is said, at most until a moment.
+    /// Runs until there is an event, or until a deadline.
     ///
     /// # Errors
     /// A task has failed.
@@ -229,7 +230,7 @@ impl Sessions {
         out.extend(is_due.map(|what| Said::Heard(Heard::Due(what))));
         let (timer, said, at_once) = (&self.timer, &mut self.said, is_due.is_some());
         let first = self.tasks.block_on(&self.runtime, async {
-            // What was asked for is sent, whether there is something to wait for or not.
+            // Requests are sent even if there is nothing to wait for.
             tokio::task::yield_now().await;
             if at_once {
                 return Ok(None);
@@ -247,7 +248,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// What was sent and received so far.
+    /// Numbers of messages and bytes sent and received so far.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for session in &self.all {
@@ -260,10 +261,10 @@ impl Sessions {
         sum
     }
 
-    /// Ends all leases, and with them their keys.
+    /// Ends all leases, and their keys with them.
     ///
     /// # Errors
-    /// What etcd or a connection says.
+    /// An error of etcd or of a connection.
     pub fn close(self) -> io::Result<()> {
         let all = self.all;
         let ended = self.tasks.block_on(&self.runtime, async move {
@@ -281,7 +282,7 @@ async fn fired(timer: &Receiver) -> io::Result<()> {
     loop {
         timer.readable().await?;
         match timer.try_read(&mut [0; 8]) {
-            // It was set again since.
+            // The timer was set again since.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             read => return read.map(|_| ()),
         }

@@ -29,7 +29,7 @@ fn puts_and_reads_are_answered_and_counted() {
 #[test]
 fn a_member_that_is_not_there_is_an_error_with_its_address() {
     let program = Path::new(env!("CARGO_BIN_EXE_claret-etcd-load"));
-    // Nobody listens on port 1.
+    // No server listens on port 1.
     let words = ["ops", "--command", "GET", "--machines", "127.0.0.1:1"];
     let done = std::process::Command::new(program).args(words).output().unwrap();
     let said = String::from_utf8_lossy(&done.stderr);

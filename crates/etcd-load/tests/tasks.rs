@@ -1,4 +1,4 @@
-//! Sessions that do what they are told, against a real etcd with one member.
+//! Sessions that carry out tasks, against a real etcd with one member.
 
 use bench::coordination::args::ETCD_MUTEX;
 use bench::coordination::generator::{Arrivals, Load};
@@ -7,7 +7,7 @@ use bench::etcd;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The program, with so many sessions at one member.
+/// The program, with its sessions at one member.
 struct Program {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -40,7 +40,7 @@ impl Program {
         serde_json::from_str(&self.line()).unwrap()
     }
 
-    /// Tells it nothing more; gives what it says about that.
+    /// Closes its input; returns whether it succeeded, and its error output.
     fn end(mut self) -> (bool, String) {
         drop(self.stdin.take());
         let done = self.child.wait_with_output().unwrap();
@@ -49,7 +49,7 @@ impl Program {
 }
 
 #[test]
-fn nobody_overlaps_with_any_way_to_lock_and_everybody_gets_it() {
+fn every_kind_of_lock_excludes_others_and_is_granted_to_all() {
     let dir = tempfile::tempdir().unwrap();
     let server = etcd::start(1, dir.path()).unwrap();
     let mut program = Program::start(&server.address().to_string(), 3);
@@ -70,20 +70,20 @@ fn nobody_overlaps_with_any_way_to_lock_and_everybody_gets_it() {
         let task = Task::Lock { way, node, poll_ns: 5_000_000, ephemeral: true, load };
         let outcome = program.carry_out(&task).outcome().unwrap();
         assert_eq!((&outcome.wrong, outcome.unfinished()), (&None, 0), "{task:?}");
-        // Each has a key of its own made and deleted, at least.
+        // Each client has created and deleted a key of its own, at least.
         assert!(outcome.counts.writes >= 24 && outcome.counts.bytes > 0, "{outcome:?}");
-        // They are answered. Tries that are under way when all is done are not waited for.
+        // Each of these has an answer. Tries that are in progress at the end are not waited for.
         assert!(outcome.counts.heard >= 24, "{outcome:?}");
     }
     assert_eq!(program.end(), (true, String::new()));
 }
 
 #[test]
-fn a_try_that_is_overtaken_by_its_own_release_takes_the_lock_for_nobody() {
+fn a_try_that_its_own_release_overtakes_takes_no_lock() {
     let dir = tempfile::tempdir().unwrap();
     let server = etcd::start(1, dir.path()).unwrap();
     let mut program = Program::start(&server.address().to_string(), 3);
-    // Each request has many tries under way when one of them is good, and leaves at once.
+    // Each request has many tries in progress when one of them succeeds, and leaves at once.
     let load = Load {
         requests: 60,
         clients: 3,
@@ -102,24 +102,24 @@ fn a_try_that_is_overtaken_by_its_own_release_takes_the_lock_for_nobody() {
 }
 
 #[test]
-fn every_operation_of_the_smoke_test_is_done_so_often_as_asked() {
+fn every_operation_of_the_smoke_test_is_done_as_often_as_requested() {
     let dir = tempfile::tempdir().unwrap();
     let server = etcd::start(1, dir.path()).unwrap();
     let mut program = Program::start(&server.address().to_string(), 1);
     let base = "/smoke".to_owned();
     program.carry_out(&Task::Make { node: base.clone() });
-    // More at a time than HTTP/2 has room for in one window.
+    // More at a time than fit one window of HTTP/2.
     for (count, outstanding) in [(5, 1), (3_000, usize::MAX)] {
         for operation in 0..OPERATIONS.len() - 1 {
             let task =
                 Task::Operation { base: base.clone(), operation, count, outstanding, data: 25 };
             let timed = program.carry_out(&task).timed().unwrap();
-            // The deletes of ephemeral nodes come with the notifications of those who watch them.
+            // Deletes of ephemeral nodes come with the notifications of their watchers.
             assert_eq!(timed.len(), if operation == OPERATIONS.len() - 2 { 2 } else { 1 });
             assert!(timed.iter().all(|(_, timed)| timed.latency_ns.len() == count), "{operation}");
         }
     }
-    // What is made twice is refused, which ends the program with a reason.
+    // Creating a node twice is refused, which ends the program with a reason.
     let again = serde_json::to_string(&Task::Make { node: base }).unwrap();
     writeln!(program.stdin.as_mut().unwrap(), "{again}").unwrap();
     let (succeeded, said) = program.end();

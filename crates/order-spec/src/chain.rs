@@ -1,46 +1,49 @@
-//! `chain`: the order is handed from leader to leader, one operation after the other, as in the published
-//! protocol; what that leaves open when leaders change is closed here.
+//! `chain`: the order is handed from leader to leader, one operation after the other, as in the
+//! published protocol; this specification closes the gaps that the protocol leaves when leaders
+//! change.
 //!
-//! An operation is written to its shard's log. When the operation before it has told its *chain* (the
-//! places of the operations up to that one, each with the term of the leader that has given it), it gets
-//! the next place after both that and the shard's clock, goes into the log a second time with its place,
-//! and is handed on at once: that nobody waits for the second write is what makes the protocol as fast as
-//! it is, and what makes changes of leaders hard. A new leader that finds operations without places asks
-//! the shards of all later ones of their sessions which places of its shard they have heard of, and gives
-//! none before all have answered, but to operations of others that conflict with none of them. Who answers
-//! promises, durably, to take no chain of that session any more in which somebody of that shard speaks in
-//! an earlier term, and tells what is in the durable part of its log.
+//! An operation is written to its shard's log. When the operation before it has sent its *chain*
+//! (the places of the operations up to that one, each with the term of the leader that assigned
+//! it), the operation gets the next place after both the end of the chain and the shard's clock,
+//! goes into the log a second time with its place, and is handed on at once. Not waiting for the
+//! second write makes the protocol fast, and makes changes of leaders hard.
+//!
+//! A new leader that finds operations without places asks the shards of all later operations of
+//! their sessions which places of its shard they know. Before all have answered, it assigns places
+//! only to operations of other sessions that conflict with none of them. A shard that answers
+//! promises, durably, to accept no chain of that session any more in which an earlier term of the
+//! asking shard has assigned a place, and sends the chains in the durable part of its log.
 
 use crate::clients::Time;
 use crate::story::{Op, OpId, Ops, bit};
 use crate::world::{Fact, Facts, Protocol, Scene};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A rule that is broken.
+/// A deliberately broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mutant {
-    /// Nothing is handed on: an operation gets its place when it is durable.
+    /// Nothing is handed on early: an operation gets its place when it is durable.
     NoHandOff,
     /// The first operation of a session hands on before it is durable.
     EarlyFirst,
-    /// A new leader asks nobody.
+    /// A new leader asks no other shard.
     NoQuestions,
-    /// Chains are taken from whoever sends them.
+    /// Chains are accepted from leaders of any term.
     NoTerms,
-    /// What was heard before a promise is still taken after it.
+    /// Chains received before a promise are still accepted after it.
     OldChains,
-    /// That an operation is refused is not written down.
+    /// The refusal of an operation is not logged.
     VolatileReject,
 }
 
 /// The protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Chained {
-    /// What is wrong with it, if anything is.
+    /// The broken rule, if any.
     pub mutant: Option<Mutant>,
 }
 
-/// An operation has a place, says the leader of its shard in some term.
+/// Place of an operation, as assigned by the leader of its shard in some term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Link {
     op: OpId,
@@ -48,21 +51,21 @@ pub struct Link {
     term: u8,
 }
 
-/// Places from the first operation of a session that had no answer up to some operation.
+/// Places from the first unanswered operation of a session up to some operation.
 pub type Chain = Vec<Link>;
 
-/// What shards tell each other.
+/// Messages between shards.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Word {
-    /// The last operation of the chain has its place.
+pub enum Message {
+    /// Chain whose last operation has its place.
     HandedOn(Chain),
-    /// A new leader of a shard asks about a session.
+    /// Question of a new leader of a shard about a session.
     Asks(Question),
-    /// A shard answers such a question: the chains it knows up to operations of the other shard.
+    /// Answer of a shard: the chains it knows up to operations of the asking shard.
     Knows(u8, Question, Vec<Chain>),
 }
 
-/// What a new leader asks.
+/// Question of a new leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Question {
     shard: u8,
@@ -75,33 +78,34 @@ pub struct Question {
 pub enum Entry {
     /// An operation has arrived.
     Content(OpId),
-    /// The last operation of the chain has its place.
+    /// Chain whose last operation has its place.
     Order(Chain),
     /// An operation will not take effect.
     Reject(OpId),
-    /// No chain of this session is taken in which the shard speaks in a term before this one.
+    /// Promise to accept no chain of this session in which the shard assigned a place in an earlier
+    /// term.
     Promise(Question),
 }
 
-/// What a leader knows beyond the log.
+/// State of a leader besides the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mind {
     clock: Time,
     /// Chains that were handed on to operations of this shard.
     heard: BTreeSet<Chain>,
     rejected: Ops,
-    /// In a term that is not the first: who has answered, about which session.
+    /// In a term other than the first: answers by shard and session.
     answers: BTreeMap<(u8, u8), Vec<Chain>>,
-    /// So many records were carried out.
+    /// Number of records that were carried out.
     done: usize,
     lists: BTreeMap<u8, Vec<OpId>>,
-    /// Operations that were refused and that is not written down (a broken rule).
+    /// Operations that were refused without a log record (a broken rule).
     refused: Ops,
 }
 
 type Leader = crate::world::Leader<Chained>;
 
-/// Since which term of a shard chains of a session are taken, after these records.
+/// First term of a shard whose chains of a session are accepted, after these records.
 fn promised<'a>(entries: impl Iterator<Item = &'a Entry>, shard: u8, client: u8) -> u8 {
     let promises = entries.filter_map(|entry| match entry {
         Entry::Promise(to) if (to.shard, to.client) == (shard, client) => Some(to.term),
@@ -122,7 +126,7 @@ impl Leader {
         })
     }
 
-    /// Those without places that an earlier leader has left.
+    /// Operations without places that an earlier leader has left.
     fn inherited(&self) -> impl Iterator<Item = OpId> + '_ {
         let earlier = |at: usize| self.log[at].0 < self.term;
         self.pending().into_iter().filter(move |(at, _)| earlier(*at)).map(|(_, op)| op)
@@ -139,7 +143,7 @@ impl Leader {
 }
 
 impl Chained {
-    /// The protocol with something wrong.
+    /// The protocol with a broken rule.
     pub fn broken(mutant: Mutant) -> Self {
         Self { mutant: Some(mutant) }
     }
@@ -148,8 +152,8 @@ impl Chained {
         self.mutant == Some(mutant)
     }
 
-    /// Whether a leader takes a chain: nobody in it speaks in a term that this shard has promised to
-    /// ignore.
+    /// Whether a leader accepts a chain: none of its places was assigned in a term that this shard
+    /// has promised to ignore.
     fn takes(&self, scene: &Scene, leader: &Leader, chain: &Chain) -> bool {
         let in_time = |link: &Link| {
             let Op { shard, client, .. } = *scene.story.op(link.op);
@@ -158,7 +162,7 @@ impl Chained {
         self.is(Mutant::NoTerms) || chain.iter().all(in_time)
     }
 
-    /// The shards that may have heard of places that earlier leaders have given, by session.
+    /// Shards that may have received places that earlier leaders assigned, by session.
     fn to_be_asked(scene: &Scene, leader: &Leader) -> BTreeSet<(u8, u8)> {
         let later = |op: OpId| {
             let client = scene.story.op(op).client;
@@ -169,13 +173,13 @@ impl Chained {
         asked.filter(|(shard, _)| *shard != leader.shard).collect()
     }
 
-    /// Whether a leader knows all places that earlier ones have handed on.
+    /// Whether a leader knows all places that earlier leaders have handed on.
     fn has_recovered(&self, scene: &Scene, leader: &Leader) -> bool {
         let answered = |asked| leader.mind.answers.contains_key(asked);
         self.is(Mutant::NoQuestions) || Self::to_be_asked(scene, leader).iter().all(answered)
     }
 
-    /// Whether an operation can have a place although that is not so.
+    /// Whether an operation can have a place before the leader knows them all.
     fn is_out_of_the_way(&self, scene: &Scene, leader: &Leader, op: OpId) -> bool {
         let conflicts = |other| scene.story.op(op).conflicts(scene.story.op(other));
         self.predecessor(scene, op).is_none() && !leader.inherited().any(conflicts)
@@ -184,11 +188,11 @@ impl Chained {
     fn ask(scene: &Scene, leader: &Leader, facts: &mut Facts<Self>) {
         let (shard, term) = (leader.shard, leader.term);
         for (_, client) in Self::to_be_asked(scene, leader) {
-            facts.insert(Fact::Says(Word::Asks(Question { shard, term, client })));
+            facts.insert(Fact::Sent(Message::Asks(Question { shard, term, client })));
         }
     }
 
-    /// Operations whose place an earlier leader has handed on get that place, before any other one.
+    /// Gives operations whose place an earlier leader has handed on that place, before any other.
     fn place_as_before(&self, leader: &mut Leader) {
         let answers = leader.mind.answers.values().flatten();
         let mut known: Vec<Chain> = answers.cloned().collect();
@@ -203,13 +207,13 @@ impl Chained {
         }
     }
 
-    /// The operation that one waits for.
+    /// The predecessor whose chain an operation waits for.
     fn predecessor(&self, scene: &Scene, op: OpId) -> Option<OpId> {
         let issued = scene.clients.issued(op).filter(|_| !self.is(Mutant::NoHandOff));
         issued?.predecessor()
     }
 
-    /// Gives one operation its place, or notes that it has failed; tells whether there was one.
+    /// Assigns a place to one operation, or records its failure; returns whether there was one.
     fn place_next(&self, scene: &Scene, leader: &mut Leader) -> bool {
         for (at, op) in leader.pending() {
             if at >= leader.durable {
@@ -223,7 +227,8 @@ impl Chained {
                 leader.write(Entry::Reject(op));
                 return true;
             }
-            // What was heard before a promise counts no more either, unless something rests on it.
+            // A chain received before a promise no longer counts either, unless an operation rests
+            // on it.
             let is_of = |chain: &&Chain| {
                 let taken = self.takes(scene, leader, chain) || self.is(Mutant::OldChains);
                 chain.last().is_some_and(|link| link.op == before) && taken
@@ -244,11 +249,11 @@ impl Chained {
         leader.write(Entry::Order(chain));
     }
 
-    /// Hands on what has a place: at once, because its content is durable and the places before it are
-    /// known; the first operation of a chain has nothing but the record of its place.
+    /// Hands on operations with a place: at once, because their contents are durable and the places
+    /// before them are known; the first operation of a chain has only the record of its place.
     ///
-    /// Whoever has promised something to a shard has told it, too, which of its places it knows: those
-    /// hold in the shard's new term as they did before.
+    /// A shard that has promised to ignore earlier terms of another shard has also sent the places
+    /// that it knows from them: those hold in the new term as they did before.
     fn hand_on(&self, scene: &Scene, leader: &Leader, facts: &mut Facts<Self>) {
         let known = |of, client| promised(leader.durable_entries(), of, client);
         for (at, entry) in leader.entries().enumerate() {
@@ -260,12 +265,12 @@ impl Chained {
                     let term = if own { leader.term } else { link.term.max(known(of, client)) };
                     Link { term, ..*link }
                 });
-                facts.insert(Fact::Says(Word::HandedOn(chain.collect())));
+                facts.insert(Fact::Sent(Message::HandedOn(chain.collect())));
             }
         }
     }
 
-    /// What is durable takes effect, in the order of the log.
+    /// Carries out the durable operations, in the order of the log.
     fn carry_out(scene: &Scene, leader: &mut Leader, facts: &mut Facts<Self>) {
         for at in leader.mind.done..leader.durable {
             if let Entry::Order(chain) = &leader.log[at].1
@@ -281,7 +286,7 @@ impl Chained {
         leader.mind.done = leader.durable;
     }
 
-    /// All chains up to operations that somebody asks about, in the first records of a log.
+    /// All chains up to the operations that a question is about, in the first records of a log.
     fn known_of(scene: &Scene, log: &[(u8, Entry)], question: Question) -> Vec<Chain> {
         let is_of = |link: &Link| {
             let op = scene.story.op(link.op);
@@ -299,7 +304,7 @@ impl Chained {
 
 impl Protocol for Chained {
     type Entry = Entry;
-    type Word = Word;
+    type Message = Message;
     type Mind = Mind;
 
     fn knows(&self, leader: &Leader, op: OpId) -> bool {
@@ -312,7 +317,7 @@ impl Protocol for Chained {
     }
 
     fn arrive(&self, scene: &Scene, leader: &mut Leader, _: &mut Facts<Self>, op: OpId) {
-        // Nothing is before the first one: it gets its place at once.
+        // The first operation has no predecessor: it gets its place at once.
         let free = self.has_recovered(scene, leader) || self.is_out_of_the_way(scene, leader, op);
         match self.predecessor(scene, op).is_none() && free {
             true => self.place(leader, op, Vec::new()),
@@ -334,7 +339,7 @@ impl Protocol for Chained {
             Entry::Reject(op) => Some(Fact::Rejected(op)),
             Entry::Promise(question) => {
                 let known = Self::known_of(scene, &leader.log[..at], question);
-                Some(Fact::Says(Word::Knows(leader.shard, question, known)))
+                Some(Fact::Sent(Message::Knows(leader.shard, question, known)))
             }
             Entry::Content(_) | Entry::Order(_) => None,
         });
@@ -348,7 +353,7 @@ impl Protocol for Chained {
         leader.mind.clock = times.max().unwrap_or(0);
     }
 
-    fn concerns(&self, scene: &Scene, leader: &Leader, fact: &Fact<Word>) -> bool {
+    fn concerns(&self, scene: &Scene, leader: &Leader, fact: &Fact<Message>) -> bool {
         let waits = |about: OpId| {
             let after = |op: &OpId| {
                 let issued = scene.clients.issued(*op);
@@ -358,7 +363,7 @@ impl Protocol for Chained {
             elsewhere && leader.pending().iter().any(|(_, op)| after(op))
         };
         match fact {
-            Fact::Says(Word::HandedOn(chain)) => {
+            Fact::Sent(Message::HandedOn(chain)) => {
                 let last = |chain: &Chain| chain.last().map_or(0, |link| link.op);
                 let counts = |heard: &&Chain| self.takes(scene, leader, heard);
                 let mut heard = leader.mind.heard.iter().filter(counts);
@@ -366,13 +371,13 @@ impl Protocol for Chained {
                 is_new && waits(last(chain)) && self.takes(scene, leader, chain)
             }
             Fact::Rejected(op) => leader.mind.rejected & bit(*op) == 0 && waits(*op),
-            Fact::Says(Word::Asks(Question { shard, term, client })) => {
+            Fact::Sent(Message::Asks(Question { shard, term, client })) => {
                 let later =
                     scene.story.of_client(*client).any(|op| scene.shard_of(op) == leader.shard);
                 let heard = promised(leader.entries(), *shard, *client) >= *term;
                 *shard != leader.shard && later && !heard
             }
-            Fact::Says(Word::Knows(from, to, _)) => {
+            Fact::Sent(Message::Knows(from, to, _)) => {
                 let is_new = !leader.mind.answers.contains_key(&(*from, to.client));
                 is_new && (to.shard, to.term) == (leader.shard, leader.term)
             }
@@ -380,11 +385,11 @@ impl Protocol for Chained {
         }
     }
 
-    fn hear(&self, leader: &mut Leader, fact: Fact<Word>) {
+    fn hear(&self, leader: &mut Leader, fact: Fact<Message>) {
         match fact {
-            Fact::Says(Word::HandedOn(chain)) => drop(leader.mind.heard.insert(chain)),
-            Fact::Says(Word::Asks(question)) => leader.write(Entry::Promise(question)),
-            Fact::Says(Word::Knows(from, to, chains)) => {
+            Fact::Sent(Message::HandedOn(chain)) => drop(leader.mind.heard.insert(chain)),
+            Fact::Sent(Message::Asks(question)) => leader.write(Entry::Promise(question)),
+            Fact::Sent(Message::Knows(from, to, chains)) => {
                 leader.mind.answers.insert((from, to.client), chains);
             }
             Fact::Rejected(op) => leader.mind.rejected |= bit(op),

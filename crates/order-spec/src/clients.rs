@@ -1,4 +1,4 @@
-//! Clients, and the gateways that they are connected to: the same for every protocol.
+//! Clients and their gateways, common to all protocols.
 
 use crate::judge::Seen;
 use crate::story::{OpId, Ops, Story, bit, each};
@@ -6,14 +6,14 @@ use crate::story::{OpId, Ops, Story, bit, each};
 /// A timestamp.
 pub type Time = u8;
 
-/// An operation that was issued.
+/// State of an operation when it was issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Issued {
-    /// Its client's earlier operations that had no answer.
+    /// The client's earlier operations without an answer.
     pub window: Ops,
-    /// The last place of those that had.
+    /// Last place of its earlier operations with an answer.
     pub floor: Time,
-    /// What had been answered by then, to anybody.
+    /// Operations of any client that had been answered by then.
     pub before: Ops,
 }
 
@@ -24,14 +24,14 @@ impl Issued {
     }
 }
 
-/// What a client was told.
+/// Answer to an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Told {
-    /// Nothing yet.
+    /// None yet.
     Nothing,
-    /// It took effect, at this place.
+    /// The operation took effect, at this place.
     Done(Time),
-    /// It did not, and never will.
+    /// The operation did not take effect, and never will.
     Failed,
 }
 
@@ -43,27 +43,27 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Nothing was issued.
+    /// Clients that have issued nothing.
     pub fn new(story: &Story) -> Self {
         Self { issued: vec![None; story.ops.len()], told: vec![Told::Nothing; story.ops.len()] }
     }
 
-    /// How an operation was issued, if it was.
+    /// State in which an operation was issued, if it was.
     pub fn issued(&self, op: OpId) -> Option<Issued> {
         self.issued[usize::from(op)]
     }
 
-    /// What was said of an operation.
+    /// The answer to an operation.
     pub fn told(&self, op: OpId) -> Told {
         self.told[usize::from(op)]
     }
 
-    /// Whether everybody was told about everything.
+    /// Whether every operation has been answered.
     pub fn are_answered(&self) -> bool {
         self.told.iter().all(|told| *told != Told::Nothing)
     }
 
-    /// Whether everything took effect.
+    /// Whether every operation took effect.
     pub fn are_done(&self) -> bool {
         self.told.iter().all(|told| matches!(told, Told::Done(_)))
     }
@@ -74,13 +74,14 @@ impl Clients {
         (!story.op(next).waits || self.open(story, client) == 0).then_some(next)
     }
 
-    /// What a client has issued and was not told about.
+    /// Operations of a client that were issued and not answered.
     fn open(&self, story: &Story, client: u8) -> Ops {
         let open = |op: &OpId| self.issued(*op).is_some() && self.told(*op) == Told::Nothing;
         story.of_client(client).filter(open).fold(0, |all, op| all | bit(op))
     }
 
-    /// A client issues what it may. Without `floors` it forgets what it was told before.
+    /// Issues operations of a client as far as possible. Without `floors` it forgets earlier
+    /// places.
     pub fn issue(&mut self, story: &Story, client: u8, floors: bool) {
         let all = 0..self.told.len() as OpId;
         let is_done = |op: &OpId| matches!(self.told(*op), Told::Done(_));
@@ -99,24 +100,24 @@ impl Clients {
         }
     }
 
-    /// Whether a client waits to be told about an operation.
+    /// Whether a client waits for the answer to an operation.
     pub fn is_open(&self, op: OpId) -> bool {
         self.issued(op).is_some() && self.told(op) == Told::Nothing
     }
 
-    /// Whether everything that was issued before an operation, and was open then, was told about.
+    /// Whether all operations of the window have been answered.
     pub fn is_first(&self, op: OpId) -> bool {
         let window = self.issued(op).map_or(0, |issued| issued.window);
         each(window).all(|earlier| self.told(earlier) != Told::Nothing)
     }
 
-    /// A client takes a reply.
+    /// Delivers a reply to a client.
     pub fn succeed(&mut self, op: OpId, time: Time) {
         self.told[usize::from(op)] = Told::Done(time);
     }
 
-    /// A client hears that an operation has failed. Whatever was issued while it was open fails with
-    /// it.
+    /// Delivers the failure of an operation to a client. All operations that were issued while it
+    /// was open fail with it.
     pub fn fail(&mut self, story: &Story, op: OpId) {
         for other in story.of_client(story.op(op).client) {
             let with_it = self.issued(other).is_some_and(|i| i.window & bit(op) != 0);
@@ -126,13 +127,13 @@ impl Clients {
         }
     }
 
-    /// The operations that have another one in their window.
+    /// Operations whose window contains this one.
     pub fn behind(&self, op: OpId) -> impl Iterator<Item = OpId> {
         let all = 0..self.told.len() as OpId;
         all.filter(move |other| self.issued(*other).is_some_and(|i| i.window & bit(op) != 0))
     }
 
-    /// What is to be judged, with the results that anybody was told or will be.
+    /// Observations for the judge, with the results that clients have received or will receive.
     pub fn seen(&self, results: Vec<(OpId, Vec<OpId>)>) -> Seen {
         let mut seen = Seen { results, ..Seen::default() };
         for (op, told) in (0..).zip(&self.told) {

@@ -1,74 +1,75 @@
-//! `constant`: an operation's place follows from durable proposals, and nothing is handed along a chain.
+//! `constant`: an operation's place follows from durable proposals, and nothing is handed along a
+//! chain.
 //!
-//! An earlier leader may have given places above everything that a new one knows of. So a new leader lets
-//! nobody in that conflicts with what it has inherited until that has its place.
+//! An earlier leader may have assigned places above all that a new one knows of. A new leader
+//! therefore admits no operation that conflicts with inherited ones until those have their places.
 
 use crate::clients::{Issued, Time};
 use crate::story::{OpId, Ops, bit, each};
 use crate::world::{Fact, Facts, Protocol, Scene};
 use std::collections::BTreeMap;
 
-/// A rule that is broken.
+/// A deliberately broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mutant {
-    /// Nobody waits until others have said that what comes before is closed.
+    /// An operation does not wait until other shards have closed its predecessors.
     NoClosed,
-    /// A clock is not advanced to the final times that it has given.
+    /// A clock is not advanced to the final times that it has assigned.
     NoClockAdvance,
     /// Earlier operations of the same list whose place is not final yet are ignored.
     IgnoreOpen,
     /// Earlier operations of the same list that are not durable yet are ignored.
     IgnoreUndurable,
-    /// Proposals are told before they are durable.
+    /// Proposals are sent before they are durable.
     EarlyExport,
-    /// That an operation is refused is not written down.
+    /// The refusal of an operation is not logged.
     VolatileReject,
-    /// A new leader lets everybody in, whatever it has inherited.
+    /// A new leader admits every operation, whatever it has inherited.
     NoHold,
-    /// Clients take replies as they come.
+    /// Clients accept replies in any order.
     NoReturnOrder,
-    /// What was returned already says nothing about what is issued next.
+    /// Places of answered operations are no lower bound for operations that are issued next.
     NoFloor,
 }
 
 /// The protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Constant {
-    /// What is wrong with it, if anything is.
+    /// The broken rule, if any.
     pub mutant: Option<Mutant>,
 }
 
-/// What shards tell each other.
+/// Messages between shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Word {
-    /// An operation's place is not before this time: durable.
+pub enum Message {
+    /// Lower bound of an operation's place: durable.
     Proposed(OpId, Time),
-    /// An operation has its place, and nobody gets one before it any more.
+    /// An operation has its final place, and no other operation gets an earlier one.
     Closed(OpId),
 }
 
 /// A record of a shard's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Entry {
-    /// An operation's place is not before this time.
+    /// Lower bound of an operation's place.
     Propose(OpId, Time),
     /// An operation will not take effect.
     Reject(OpId),
 }
 
-/// What a leader knows beyond the log.
+/// State of a leader besides the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mind {
     clock: Time,
-    /// What others have told.
+    /// Proposals of other shards.
     proposals: BTreeMap<OpId, Time>,
     rejected: Ops,
     elsewhere_closed: Ops,
-    /// What follows from it.
+    /// Final places that follow from them.
     finals: BTreeMap<OpId, Time>,
     failed: Ops,
     closed: Ops,
-    /// What was in the log when this leader began.
+    /// Operations in the log when this leader began.
     inherited: Ops,
     lists: BTreeMap<u8, Vec<OpId>>,
 }
@@ -94,7 +95,7 @@ impl Leader {
 }
 
 impl Constant {
-    /// The protocol with something wrong.
+    /// The protocol with a broken rule.
     pub fn broken(mutant: Mutant) -> Self {
         Self { mutant: Some(mutant) }
     }
@@ -108,7 +109,7 @@ impl Constant {
         each(window).any(|op| leader.mind.rejected & bit(op) != 0 || here(op))
     }
 
-    /// The place of an operation, once its own proposal is durable and all before it are known.
+    /// The place of an operation, once its own proposal is durable and all predecessors are known.
     fn place(&self, leader: &Leader, op: OpId, time: Time, issued: Issued) -> Option<Time> {
         let durable = |op: OpId| leader.proposal(op).filter(|(index, _)| *index < leader.durable);
         durable(op)?;
@@ -121,7 +122,7 @@ impl Constant {
         Some(time.max(place + 1))
     }
 
-    /// Whether nothing that may yet get an earlier place can matter for the operation.
+    /// Whether no operation that may yet get an earlier place can matter for this one.
     fn may_close(&self, scene: &Scene, leader: &Leader, op: OpId) -> bool {
         let own = (leader.mind.finals[&op], op);
         let client = scene.story.op(op).client;
@@ -141,7 +142,7 @@ impl Constant {
         })
     }
 
-    /// Whether an operation and everything before it in its session is closed.
+    /// Whether an operation and its predecessors in its session are closed.
     fn is_ready(&self, scene: &Scene, leader: &Leader, op: OpId) -> bool {
         let window = scene.clients.issued(op).map_or(0, |issued| issued.window);
         let closed = leader.mind.closed | leader.mind.elsewhere_closed;
@@ -152,7 +153,7 @@ impl Constant {
         leader.mind.closed |= bit(op);
         let list = leader.mind.lists.entry(scene.story.op(op).key).or_default();
         facts.insert(Fact::Reply(op, leader.mind.finals[&op], list.clone()));
-        facts.insert(Fact::Says(Word::Closed(op)));
+        facts.insert(Fact::Sent(Message::Closed(op)));
         if !scene.story.op(op).reads {
             list.push(op);
         }
@@ -161,7 +162,7 @@ impl Constant {
 
 impl Protocol for Constant {
     type Entry = Entry;
-    type Word = Word;
+    type Message = Message;
     type Mind = Mind;
 
     fn knows(&self, leader: &Leader, op: OpId) -> bool {
@@ -205,7 +206,7 @@ impl Protocol for Constant {
 
     fn export(&self, _: &Scene, leader: &Leader, facts: &mut Facts<Self>, at: usize) {
         facts.extend(match leader.log[at].1 {
-            Entry::Propose(op, time) => Some(Fact::Says(Word::Proposed(op, time))),
+            Entry::Propose(op, time) => Some(Fact::Sent(Message::Proposed(op, time))),
             Entry::Reject(op) => Some(Fact::Rejected(op)),
         });
     }
@@ -219,10 +220,10 @@ impl Protocol for Constant {
         leader.mind.inherited = leader.live().iter().fold(0, |all, (op, _)| all | bit(*op));
     }
 
-    fn concerns(&self, scene: &Scene, leader: &Leader, fact: &Fact<Word>) -> bool {
+    fn concerns(&self, scene: &Scene, leader: &Leader, fact: &Fact<Message>) -> bool {
         let (about, known) = match fact {
-            Fact::Says(Word::Proposed(op, _)) => (*op, leader.mind.proposals.contains_key(op)),
-            Fact::Says(Word::Closed(op)) => (*op, leader.mind.elsewhere_closed & bit(*op) != 0),
+            Fact::Sent(Message::Proposed(op, _)) => (*op, leader.mind.proposals.contains_key(op)),
+            Fact::Sent(Message::Closed(op)) => (*op, leader.mind.elsewhere_closed & bit(*op) != 0),
             Fact::Rejected(op) => (*op, leader.mind.rejected & bit(*op) != 0),
             Fact::Reply(..) => return false,
         };
@@ -232,10 +233,10 @@ impl Protocol for Constant {
         !known && scene.shard_of(about) != leader.shard && leader.live().iter().any(waits)
     }
 
-    fn hear(&self, leader: &mut Leader, fact: Fact<Word>) {
+    fn hear(&self, leader: &mut Leader, fact: Fact<Message>) {
         match fact {
-            Fact::Says(Word::Proposed(op, time)) => drop(leader.mind.proposals.insert(op, time)),
-            Fact::Says(Word::Closed(op)) => leader.mind.elsewhere_closed |= bit(op),
+            Fact::Sent(Message::Proposed(op, time)) => drop(leader.mind.proposals.insert(op, time)),
+            Fact::Sent(Message::Closed(op)) => leader.mind.elsewhere_closed |= bit(op),
             Fact::Rejected(op) => leader.mind.rejected |= bit(op),
             Fact::Reply(..) => {}
         }
@@ -272,7 +273,7 @@ impl Protocol for Constant {
         !self.is(Mutant::NoReturnOrder)
     }
 
-    fn says_floors(&self) -> bool {
+    fn sends_floors(&self) -> bool {
         !self.is(Mutant::NoFloor)
     }
 }

@@ -1,19 +1,20 @@
-//! What must be true in every state, whatever the protocol.
+//! Invariants of every state, common to all protocols.
 
 use crate::story::{OpId, Ops, Story, bit, each};
 
-/// What is known of the operations in some state.
+/// Observations of the operations in some state.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// For each operation the results that anybody was told or will be: what the list was before.
+    /// For each operation the results that clients have received or will receive: the list before
+    /// it.
     pub results: Vec<(OpId, Vec<OpId>)>,
-    /// Operations that are said to have failed.
+    /// Operations reported as failed.
     pub failed: Ops,
-    /// For each operation that was issued: what had been answered by then, to anybody.
+    /// For each issued operation: the operations of any client that had been answered by then.
     pub before: Vec<(OpId, Ops)>,
 }
 
-/// What is wrong with what was seen, if anything is.
+/// The violated invariant, if any.
 pub fn judge(story: &Story, seen: &Seen) -> Option<&'static str> {
     let mut results: Vec<Option<&[OpId]>> = vec![None; story.ops.len()];
     let mut took_effect: Ops = 0;
@@ -27,14 +28,14 @@ pub fn judge(story: &Story, seen: &Seen) -> Option<&'static str> {
         took_effect |= list.iter().fold(0, |all, op| all | bit(*op));
     }
     if took_effect & seen.failed != 0 {
-        return Some("what is said to have failed has an effect");
+        return Some("a failed operation has an effect");
     }
     is_cyclic(story, seen, &results, took_effect).then_some("no order of all operations")
 }
 
 /// Whether the results, the orders of issue and real time contradict each other.
 fn is_cyclic(story: &Story, seen: &Seen, results: &[Option<&[OpId]>], took_effect: Ops) -> bool {
-    // For each operation those that come before it.
+    // The predecessors of each operation.
     let mut before: Vec<Ops> = vec![0; story.ops.len()];
     for (op, list) in results.iter().enumerate().filter_map(|(op, list)| Some((op, (*list)?))) {
         let own = op as OpId;
@@ -98,6 +99,6 @@ mod tests {
         assert!(judge(&story, &seen(&[(0, &[]), (0, &[1])])).is_some());
         let mut failed = seen(&[(0, &[1])]);
         failed.failed = bit(1);
-        assert_eq!(judge(&story, &failed), Some("what is said to have failed has an effect"));
+        assert_eq!(judge(&story, &failed), Some("a failed operation has an effect"));
     }
 }

@@ -1,25 +1,25 @@
-//! How operations are ordered across shards: a specification that is small enough to be checked in every
-//! possible course. See `docs/internals/order.md`.
+//! Order of operations across shards: a specification that is small enough for checking all its
+//! executions. See `docs/internals/order.md`.
 //!
-//! Some clients issue a few operations without waiting for replies. Messages may be late, come twice
-//! and overtake each other; leaders may change at any moment, and a deposed one may go on for a while
-//! without noticing. [`constant::Constant`] and [`chain::Chained`] say what shards do then, and
-//! [`judge`] says what must be true of every state:
+//! Some clients issue a few operations without waiting for replies. Messages may be late,
+//! duplicated and reordered; leaders may change at any moment, and a deposed one may go on for a
+//! while without noticing. [`constant::Constant`] and [`chain::Chained`] define the behaviour of
+//! shards, and [`judge`] the invariants of every state:
 //!
-//! - nobody is told two different results;
-//! - there is one order of all operations that agrees with all results, with the order in which each
-//!   client has issued its own, and with real time;
-//! - an operation that is said to have failed has no effect;
-//! - nothing waits for ever.
+//! - no client receives two different results of an operation;
+//! - there is one order of all operations that agrees with all results, with the order in which
+//!   each client has issued its own, and with real time;
+//! - an operation reported as failed has no effect;
+//! - no operation waits for ever.
 //!
-//! Every operation appends its name to a list and returns what the list was before, or only reads the
-//! list: nothing tells more about the order.
+//! Every operation appends its name to a list and returns the list before that, or only reads the
+//! list: no other operations reveal more about the order.
 //!
-//! Each rule of a protocol that must not be weakened is weakened by a `Mutant`, and the tests hold that a
-//! course is found in which that goes wrong.
+//! For each rule of a protocol that must not be weakened there is a `Mutant` that weakens it, and
+//! the tests require an execution in which that violates an invariant.
 //!
-//! [`successor`] is about a lock, whose next holder is named in the log before the release: what
-//! clients may rely on if a leader tells whoever is next at once, and is lost with the release.
+//! [`successor`] specifies a lock whose next holder is named in the log before the release: the
+//! guarantees for clients if a leader notifies the successor at once, and is lost with the release.
 //!
 //! The state space is searched by the library `stateright`.
 

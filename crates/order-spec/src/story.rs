@@ -1,4 +1,4 @@
-//! Who issues what in a story.
+//! Stories: the operations of clients, and possible failures.
 
 use std::fmt;
 
@@ -13,52 +13,52 @@ pub fn each(ops: Ops) -> impl Iterator<Item = OpId> {
     (0..Ops::BITS as OpId).filter(move |op| ops & bit(*op) != 0)
 }
 
-/// A set of one.
+/// A set of one operation.
 pub fn bit(op: OpId) -> Ops {
     1 << op
 }
 
-/// What a client does.
+/// Operation of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// Who issues it.
+    /// Client that issues it.
     pub client: u8,
     /// The shard that has the list.
     pub shard: u8,
     /// The list.
     pub key: u8,
-    /// It does not append.
+    /// Whether it only reads.
     pub reads: bool,
-    /// It is issued when all earlier ones of the client are answered, and not before.
+    /// Whether it is issued only when all earlier ones of the client are answered.
     pub waits: bool,
 }
 
 impl Op {
-    /// Whether the order of two operations shows.
+    /// Whether the order of two operations is visible.
     pub fn conflicts(&self, other: &Self) -> bool {
         (self.shard, self.key) == (other.shard, other.key) && !(self.reads && other.reads)
     }
 }
 
-/// What clients do, and what may go wrong.
+/// Operations of the clients, and numbers of possible failures.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Story {
     /// Each client's operations in the order in which they are issued, one client after the other.
     pub ops: Vec<Op>,
-    /// Operations are issued one by one and not all at once that may be.
+    /// Whether operations are issued one by one instead of all possible ones at once.
     pub one_by_one: bool,
-    /// How often a leader may change.
+    /// Most changes of leaders.
     pub changes: u8,
-    /// How often somebody may lose patience with an operation that does not arrive.
+    /// Most operations that are asked about because they do not arrive.
     pub questions: u8,
 }
 
 impl Story {
-    /// A story in short: for each client its operations. `a` appends to a list of shard A, `A` reads it;
-    /// `a2` is another list of the same shard; `;` waits for all replies before.
+    /// A story in short form: for each client its operations. `a` appends to a list of shard A, `A`
+    /// reads it; `a2` is another list of the same shard; `;` waits for all replies before.
     ///
     /// # Panics
-    /// If it is no story.
+    /// If the text is not a story.
     pub fn of(clients: &[&str]) -> Self {
         let mut story = Self::default();
         for (client, text) in clients.iter().enumerate() {
@@ -80,17 +80,17 @@ impl Story {
         story
     }
 
-    /// Up to so many changes of leaders.
+    /// Allows this many changes of leaders.
     pub fn changes(self, changes: u8) -> Self {
         Self { changes, ..self }
     }
 
-    /// Up to so many operations that are given up if they have not arrived.
+    /// Allows this many operations to be asked about and refused if they have not arrived.
     pub fn questions(self, questions: u8) -> Self {
         Self { questions, ..self }
     }
 
-    /// Everybody issues one operation after the other, with any time between.
+    /// Lets every client issue one operation after the other, with any time between.
     pub fn one_by_one(self) -> Self {
         Self { one_by_one: true, ..self }
     }
@@ -105,18 +105,18 @@ impl Story {
         (0..self.ops.len() as OpId).filter(move |op| self.op(*op).client == client)
     }
 
-    /// How many clients there are.
+    /// Number of clients.
     pub fn clients(&self) -> u8 {
         self.ops.iter().map(|op| op.client + 1).max().unwrap_or(0)
     }
 
-    /// How many shards there are.
+    /// Number of shards.
     pub fn shards(&self) -> u8 {
         self.ops.iter().map(|op| op.shard + 1).max().unwrap_or(0)
     }
 }
 
-/// As [`Story::of`] reads it, and what may go wrong.
+/// The form that [`Story::of`] reads, and the possible failures.
 impl fmt::Display for Story {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for client in 0..self.clients() {

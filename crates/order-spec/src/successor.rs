@@ -1,30 +1,32 @@
-//! The next holder of a lock is in the log before the release, and may be told when that comes.
+//! Successors of a lock: the next holder is named in the log before the release, and may be
+//! notified when the release arrives.
 //!
-//! One shard, one lock. While the lock is held, the leader names the first of those who wait, by a
-//! record. If the naming is durable when the release comes, whoever is named is told its token at
-//! once: *early*, before the release is durable. So a leader may be lost that has told somebody,
-//! and the release with it. See `docs/adr/0018-named-successor.md`.
+//! One shard, one lock. While the lock is held, the leader names the first waiter, by a record. If
+//! that record is durable when the release arrives, the successor receives its token at once:
+//! *early*, before the release is durable. A leader may therefore be lost after it has notified the
+//! successor, and the release with it. See `docs/adr/0018-named-successor.md`.
 //!
-//! In some stories two are named, and the second may be told before the release of the first is
-//! durable, if all that is on its way passes the lock to those whose namings are.
+//! In some stories there are two successors, and the second may be notified before the release of
+//! the first is durable, if all records in flight pass the lock to successors whose naming is
+//! durable.
 //!
-//! **When a tenure ends.** What somebody was told is over for it when it sends its release, and for
-//! everybody when a record is durable that takes the lock from it: its lease has ended, or the lock
-//! is deleted. If it was told early, such a record counts only if it was written after that: its
-//! lease begins when it is told, and no time that has passed before is part of it
-//! ([`Entry::knew`]). Whoever is told what is durable has a lease that began with a record, and may
-//! be told late that it has held the lock for a while.
+//! **End of a tenure.** A client's tenure ends for itself when it sends its release, and for all
+//! others when a record is durable that takes the lock from it: its lease has ended, or the lock is
+//! deleted. If the client was notified early, such a record counts only if it was written after
+//! that: its lease begins with the notification, and no earlier time is part of it
+//! ([`Entry::knew`]). A client that is notified of a durable grant has a lease that began with a
+//! record, and may learn late that it has held the lock for a while.
 //!
-//! **Who takes back a grant.** Whoever leaves without having been told is taken out by a record.
-//! Two rules of that are not obvious, and were found by going through all courses:
+//! **Revoking a grant.** A client that leaves without having been notified is removed by a record.
+//! Two rules for that are not obvious, and were found by checking all executions:
 //!
-//! - What an earlier leader has written is not taken back. It may have told somebody: another copy
-//!   of the request, over a connection that is newer than the one of whoever leaves. The lease ends
-//!   it.
-//! - Nobody is told what a record in the log takes back, durable or not. Whoever has left may have
-//!   asked again by the time the grant is durable, under the same ticket.
+//! - A record of an earlier leader is not revoked. That leader may have notified a client: another
+//!   copy of the request, over a newer connection than that of the copy that leaves. The lease ends
+//!   such a grant.
+//! - No client is notified of a grant that a record in the log revokes, durable or not. The client
+//!   that has left may have asked again by the time the grant is durable, under the same ticket.
 //!
-//! A leader that is deposed writes what is lost in any case. So only what it tells matters.
+//! The records of a deposed leader are lost in any case. Only its notifications matter.
 
 mod leader;
 mod lock;
@@ -39,105 +41,105 @@ pub use story::Story;
 use state::bit;
 use stateright::{Model, Property};
 
-/// Whoever was told a token is alone until its tenure ends.
+/// A client that received a token is alone until its tenure ends.
 pub const ALONE: &str = "one holder at a time";
-/// Tokens grow in the order of tenures, and each is one client's.
+/// Tokens grow in the order of tenures, and each belongs to one client.
 pub const TOKENS: &str = "tokens grow";
-/// Whoever holds the lock is not refused.
-pub const KEPT: &str = "no lock is lost for nothing";
-/// What is guarded by the lock is written in the order of tokens.
+/// A holder of the lock is not refused.
+pub const KEPT: &str = "no lock is lost without reason";
+/// Writes to the protected resource are in the order of tokens.
 pub const GUARDED: &str = "writes in the order of tokens";
-/// Whoever waits is told in the end.
-pub const TOLD: &str = "nobody waits for ever";
+/// Every waiter is notified in the end.
+pub const TOLD: &str = "no client waits for ever";
 
-/// A rule that is broken.
+/// A deliberately broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// A leader tells early without knowing that there is no later one.
+    /// A leader notifies early without knowing that there is no later leader.
     TellWithoutLease,
-    /// A leader tells early although the naming is not durable.
+    /// A leader notifies early although the naming is not durable.
     TellBeforeNamed,
-    /// A leader tells early although something else about the lock is on its way.
+    /// A leader notifies early although another record about the lock is in flight.
     TellBehindOthers,
     /// The token of a successor proves nothing.
     NoProof,
     /// The token of a second successor proves nothing.
     ProveFirst,
-    /// Who is named is known to the leader that has named it, and to no later one.
+    /// The naming of a successor is known to the leader that wrote it, and to no later one.
     ForgetNamed,
-    /// When the lease of the holder ends, the lock is free, whoever is named.
+    /// When the lease of the holder ends, the lock becomes free despite successors.
     EndForgets,
-    /// The answer of an earlier leader is taken for the request that was asked again. This does no
-    /// harm: what it says is not taken back.
+    /// The answer of an earlier leader is accepted for a repeated request. This does no harm: such
+    /// an answer is not revoked.
     AnyAsking,
-    /// Whoever leaves takes back what an earlier leader has written.
+    /// A client that leaves revokes the record of an earlier leader.
     TakeBackInherited,
-    /// Whoever leaves takes back what another copy of its request was told.
+    /// A client that leaves revokes a grant of which another copy of its request was notified.
     TakeBackTold,
-    /// Somebody is told what a record that is on its way takes back.
+    /// A client is notified of a grant that a record in flight revokes.
     TellTakenBack,
-    /// Nobody asks for the token where the lock guards something.
+    /// The protected resource does not check the token.
     NoFence,
 }
 
-/// Something happens.
+/// A step of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A client's request comes to the newest leader.
+    /// A client's request arrives at the newest leader.
     Ask(ClientId),
-    /// It comes to a deposed leader.
+    /// A client's request arrives at a deposed leader.
     AskOld(ClientId),
     /// A client loses its connection and asks over another one.
     Reconnect(ClientId),
-    /// The gateway that has not noticed asks the newest leader.
+    /// The gateway of the lost connection, which has not noticed, asks the newest leader.
     AskForLost(ClientId),
-    /// It notices.
+    /// The gateway of the lost connection notices.
     LeaveForLost(ClientId),
-    /// The leader loses the connection to the gateway of somebody who waits, which asks again.
+    /// The leader loses the connection to the gateway of a waiter, which asks again.
     Drop(ClientId),
-    /// A client leaves, and the leader hears so if it was asked.
+    /// A client leaves, and the leader that it has asked learns of it.
     GiveUp(ClientId),
     /// A client takes an answer.
     Take(Answer),
-    /// A client writes where the lock guards something.
+    /// A client writes to the protected resource.
     Write(ClientId),
-    /// A client's renewal comes to the newest leader.
+    /// A client's renewal arrives at the newest leader.
     Renew(ClientId),
     /// A client sends its release.
     SendRelease(ClientId),
-    /// The release comes to the newest leader.
+    /// The release arrives at the newest leader.
     Release(ClientId),
-    /// The release comes to a deposed leader.
+    /// The release arrives at a deposed leader.
     ReleaseAtOld(ClientId),
     /// The lease of the holder ends.
     EndLease,
-    /// Somebody deletes the lock.
+    /// The lock is deleted.
     Break,
-    /// The next record is durable.
+    /// The next record becomes durable.
     Durable,
-    /// A deposed leader hears so.
+    /// A deposed leader learns that its next record is durable.
     OldDurable,
-    /// There is a new leader, which has so many of the records that were not durable.
+    /// A new leader takes over, with this many of the records that were not durable.
     Depose(usize),
 }
 
-/// What is asked for beyond what is promised, to see where it is missing.
+/// Guarantees beyond the promised ones, to find executions that violate them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// A release in time is never refused, even if the next holder had to prove it.
     ReleaseIsKnown,
-    /// Nobody waits for the end of a lease that nobody uses.
+    /// No client waits for the end of a lease that is not in use.
     NoIdleLease,
 }
 
 /// The protocol in a story.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// What may happen.
+    /// Possible events.
     pub story: Story,
-    /// Which rules are broken.
+    /// The broken rules.
     pub broken: &'static [Mutant],
-    /// What else is asked for.
+    /// Additional guarantee to check.
     pub wish: Option<Wish>,
 }
 
@@ -147,13 +149,13 @@ impl Spec {
         self.broken.contains(&mutant)
     }
 
-    /// Whether a client listens to an answer.
+    /// Whether a client accepts an answer.
     fn hears(&self, client: &Client, answer: &Answer) -> bool {
         let ignores = !self.is(Mutant::AnyAsking) && answer.asking != client.asking;
         client.phase == Phase::Waits && !ignores && answer.asking >= client.since
     }
 
-    /// A client is let out of the queue of the leader, if it is there.
+    /// Removes a client from the leader's queue, if it is there.
     fn leave(&self, state: &mut State, turn: (ClientId, u8)) {
         if state.leader.leave(turn) {
             state.leader.work(self, &state.book);
@@ -332,7 +334,7 @@ impl Spec {
         let leader = &state.leader;
         let mut may = |may: bool, action| actions.extend(may.then_some(action));
         let lock = leader.lock_in_log(self);
-        // The lease of somebody who does not know of it ends in any case, sooner or later.
+        // The lease of a client that does not know of its grant ends in any case, sooner or later.
         let abandons = |held: Held| {
             let client = &state.clients[usize::from(held.client)];
             let other = client.token().is_some_and(|token| token != held.token);
@@ -382,7 +384,7 @@ impl Model for Spec {
         state.left.spend(action);
         self.client_step(&mut state, action);
         self.shard_step(&mut state, action);
-        // What nobody listens to any more makes no difference.
+        // Answers that no client accepts any more make no difference.
         let State { clients, book, .. } = &mut state;
         book.answers.retain(|answer| self.hears(&clients[usize::from(answer.client)], answer));
         Some(state)

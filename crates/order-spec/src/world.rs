@@ -1,9 +1,9 @@
-//! Shards with their logs and leaders, and whatever may happen to them: the same for every protocol.
+//! Shards with their logs and leaders, and all possible events, common to all protocols.
 //!
-//! What a shard does with a message it does at once and as a whole, as the product does. Replication is
-//! left out: a shard has a log of which a growing part is durable, and a new leader has all of that and
-//! any part of the rest. Whoever is told something may be told it at any later time, by whoever has said
-//! it before: that covers messages that are late, repeated or asked for.
+//! A shard handles a message at once and as a whole, as the product does. Replication is left out:
+//! a shard has a log of which a growing part is durable, and a new leader has all of that and any
+//! part of the rest. A message may be delivered at any time after it was sent, any number of times:
+//! that covers messages that are late, repeated or requested.
 
 use crate::clients::{Clients, Time};
 use crate::judge::judge;
@@ -13,64 +13,64 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// The property that there is one order of all operations which agrees with all that was seen.
+/// Property: there is one order of all operations that agrees with all observations.
 pub const ORDER: &str = "one order";
 
-/// What a state is made of.
+/// Bounds of the types that a state consists of.
 pub trait Data: Clone + Debug + Ord + Hash + Send + Sync + 'static {}
 impl<T: Clone + Debug + Ord + Hash + Send + Sync + 'static> Data for T {}
 
-/// What shards do.
+/// Behaviour of shards.
 pub trait Protocol: Data {
     /// A record of a shard's log.
     type Entry: Data;
-    /// What shards tell each other, besides what everybody is told.
-    type Word: Data;
-    /// What a leader knows beyond the log.
+    /// Messages between shards, besides replies and failures.
+    type Message: Data;
+    /// State of a leader besides the log.
     type Mind: Data + Default;
 
     /// Whether an operation has arrived, or was refused.
     fn knows(&self, leader: &Leader<Self>, op: OpId) -> bool;
-    /// Whether an operation that arrives is let in already.
+    /// Whether an arriving operation is admitted already.
     fn lets_in(&self, _: &Scene, _: &Leader<Self>, _: OpId) -> bool {
         true
     }
-    /// Whether an operation is one of those that a new leader has no patience for.
+    /// Whether a new leader asks at once about missing predecessors of an operation.
     fn hurries(&self, _: &Leader<Self>, _: OpId) -> bool {
         false
     }
-    /// An operation arrives.
+    /// Handles the arrival of an operation.
     fn arrive(&self, scene: &Scene, leader: &mut Leader<Self>, facts: &mut Facts<Self>, op: OpId);
-    /// Somebody has waited long for an operation that has not arrived.
+    /// Handles a question about an operation that has not arrived for a long time.
     fn refuse(&self, leader: &mut Leader<Self>, facts: &mut Facts<Self>, op: OpId);
-    /// The record is durable, says the leader: what it says may be told.
+    /// Sends the messages that a record permits once this leader knows that it is durable.
     fn export(&self, scene: &Scene, leader: &Leader<Self>, facts: &mut Facts<Self>, at: usize);
-    /// A leader begins, with its part of the log.
+    /// Starts a leader with its part of the log.
     fn begin(&self, leader: &mut Leader<Self>, facts: &mut Facts<Self>);
-    /// Whether a fact is of use to a leader that does not know it.
-    fn concerns(&self, scene: &Scene, leader: &Leader<Self>, fact: &Fact<Self::Word>) -> bool;
-    /// A leader is told something that concerns it.
-    fn hear(&self, leader: &mut Leader<Self>, fact: Fact<Self::Word>);
-    /// A leader does everything that can be done now.
+    /// Whether a message is of use to a leader that does not know it.
+    fn concerns(&self, scene: &Scene, leader: &Leader<Self>, fact: &Fact<Self::Message>) -> bool;
+    /// Delivers a message to a leader that it concerns.
+    fn hear(&self, leader: &mut Leader<Self>, fact: Fact<Self::Message>);
+    /// Lets a leader do all possible work.
     fn work(&self, scene: &Scene, leader: &mut Leader<Self>, facts: &mut Facts<Self>);
 
-    /// Whether clients take replies in the order of issue.
+    /// Whether clients accept replies in the order of issue.
     fn replies_in_order(&self) -> bool {
         true
     }
 
-    /// Whether clients say what they were told before.
-    fn says_floors(&self) -> bool {
+    /// Whether clients send the places that they know.
+    fn sends_floors(&self) -> bool {
         true
     }
 }
 
-/// Who uses the shards, and how.
+/// Story and clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
-    /// What is done.
+    /// The story.
     pub story: &'a Story,
-    /// How far it has come.
+    /// Progress of the clients.
     pub clients: &'a Clients,
 }
 
@@ -81,32 +81,32 @@ impl Scene<'_> {
     }
 }
 
-/// Something that was said, and may reach whom it concerns at any time from then on.
+/// A message that was sent, and may reach its receivers at any time from then on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fact<W> {
     /// An operation will not take effect: durable.
     Rejected(OpId),
-    /// The reply: the place, and what the list was.
+    /// The reply: the place, and the list before.
     Reply(OpId, Time, Vec<OpId>),
-    /// Shards tell each other.
-    Says(W),
+    /// A message between shards.
+    Sent(W),
 }
 
-/// All that was said.
-pub type Facts<P> = BTreeSet<Fact<<P as Protocol>::Word>>;
+/// All messages that were sent.
+pub type Facts<P> = BTreeSet<Fact<<P as Protocol>::Message>>;
 
-/// A shard, as it is at a leader.
+/// A shard, from the view of a leader.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Leader<P: Protocol> {
-    /// Which shard it is.
+    /// Number of the shard.
     pub shard: u8,
-    /// Which of its leaders.
+    /// Term of the leader.
     pub term: u8,
     /// Records, each with the term of the leader that wrote it.
     pub log: Vec<(u8, P::Entry)>,
-    /// So much of the log is durable, as far as this leader knows.
+    /// Length of the durable part of the log, as far as this leader knows.
     pub durable: usize,
-    /// What it knows beyond the log.
+    /// State besides the log.
     pub mind: P::Mind,
 }
 
@@ -120,24 +120,24 @@ impl<P: Protocol> Leader<P> {
         self.log.iter().map(|(_, entry)| entry)
     }
 
-    /// Those that are durable.
+    /// The durable records.
     pub fn durable_entries(&self) -> impl Iterator<Item = &P::Entry> {
         self.log[..self.durable].iter().map(|(_, entry)| entry)
     }
 
-    /// Puts a record into the log.
+    /// Appends a record to the log.
     pub fn write(&mut self, entry: P::Entry) {
         self.log.push((self.term, entry));
     }
 }
 
-/// Everybody at some moment.
+/// State of all parts at some moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State<P: Protocol> {
     clients: Clients,
     facts: Facts<P>,
     leaders: Vec<Leader<P>>,
-    /// Those that do not know that they are deposed.
+    /// Leaders that do not know that they are deposed.
     deposed: Vec<Option<Leader<P>>>,
     changes: u8,
     questions: u8,
@@ -160,33 +160,33 @@ impl<P: Protocol> State<P> {
     }
 }
 
-/// Something happens; `W` is what shards tell each other.
+/// A step of an execution; `W` is the type of messages between shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<W> {
-    /// A client issues what it may.
+    /// A client issues operations as far as possible.
     Issue(u8),
     /// An operation arrives at the leader of its shard.
     Arrive(OpId),
-    /// The next record of a shard's log is durable.
+    /// The next record of a shard's log becomes durable.
     Durable(u8),
-    /// A deposed leader hears so.
+    /// A deposed leader learns that its next record is durable.
     OldDurable(u8),
-    /// A leader, or a deposed one, is told something.
+    /// A leader, or a deposed one, receives a message.
     Hear(u8, bool, Fact<W>),
-    /// A shard has a new leader, which has so many records.
+    /// A shard has a new leader, which has this many records.
     Depose(u8, usize),
-    /// Somebody has waited long for an operation, and asks its shard.
+    /// A gateway has waited long for an operation, and asks its shard.
     Ask(OpId),
-    /// A client takes a reply, or hears that something has failed.
+    /// A client receives a reply, or a failure.
     Answer(OpId),
 }
 
-/// A protocol, and a story in which it is used.
+/// A protocol in a story.
 #[derive(Clone, Debug)]
 pub struct Spec<P> {
-    /// What is done.
+    /// The story.
     pub story: Story,
-    /// What shards do.
+    /// The protocol.
     pub protocol: P,
 }
 
@@ -200,7 +200,7 @@ impl<P: Protocol> Spec<P> {
         state.clients.issued(op).is_some() && !arrived
     }
 
-    /// Whether somebody waits for an operation that has not arrived.
+    /// Whether a gateway waits for an operation that has not arrived.
     fn may_ask(&self, state: &State<P>, op: OpId) -> bool {
         let waits = |behind: OpId| {
             let leader = self.leader_of(state, behind);
@@ -222,7 +222,7 @@ impl<P: Protocol> Spec<P> {
         state.clients.is_open(op) && (rejected || in_turn && state.reply(op).is_some())
     }
 
-    /// Something happens to a leader, or to a deposed one, which then does all that it can.
+    /// Changes a leader, or a deposed one, which then does all possible work.
     fn with_leader(
         &self,
         state: &mut State<P>,
@@ -249,7 +249,7 @@ impl<P: Protocol> Spec<P> {
         });
     }
 
-    fn shard_actions(&self, state: &State<P>, shard: u8, actions: &mut Vec<Action<P::Word>>) {
+    fn shard_actions(&self, state: &State<P>, shard: u8, actions: &mut Vec<Action<P::Message>>) {
         let leader = &state.leaders[usize::from(shard)];
         if leader.durable < leader.log.len() {
             actions.push(Action::Durable(shard));
@@ -277,7 +277,7 @@ impl<P: Protocol> Spec<P> {
 
 impl<P: Protocol> Model for Spec<P> {
     type State = State<P>;
-    type Action = Action<P::Word>;
+    type Action = Action<P::Message>;
 
     fn init_states(&self) -> Vec<State<P>> {
         let shards = 0..self.story.shards();
@@ -291,7 +291,7 @@ impl<P: Protocol> Model for Spec<P> {
         }]
     }
 
-    fn actions(&self, state: &State<P>, actions: &mut Vec<Action<P::Word>>) {
+    fn actions(&self, state: &State<P>, actions: &mut Vec<Action<P::Message>>) {
         let clients = 0..self.story.clients();
         let issues = |client: &u8| state.clients.next_of(&self.story, *client).is_some();
         actions.extend(clients.filter(issues).map(Action::Issue));
@@ -303,12 +303,12 @@ impl<P: Protocol> Model for Spec<P> {
         (0..self.story.shards()).for_each(|shard| self.shard_actions(state, shard, actions));
     }
 
-    fn next_state(&self, last: &State<P>, action: Action<P::Word>) -> Option<State<P>> {
+    fn next_state(&self, last: &State<P>, action: Action<P::Message>) -> Option<State<P>> {
         let mut state = last.clone();
         let current = |op: OpId| (self.story.op(op).shard, false);
         match action {
             Action::Issue(client) => {
-                state.clients.issue(&self.story, client, self.protocol.says_floors());
+                state.clients.issue(&self.story, client, self.protocol.sends_floors());
             }
             Action::Arrive(op) => {
                 self.with_leader(&mut state, current(op), |scene, leader, facts| {
@@ -349,7 +349,7 @@ impl<P: Protocol> Model for Spec<P> {
             Property::always(ORDER, |spec: &Self, state: &State<P>| {
                 judge(&spec.story, &state.clients.seen(state.results())).is_none()
             }),
-            Property::always("nobody waits for ever", |spec: &Self, state: &State<P>| {
+            Property::always("no client waits for ever", |spec: &Self, state: &State<P>| {
                 let mut actions = Vec::new();
                 spec.actions(state, &mut actions);
                 !actions.is_empty() || state.clients.are_answered()

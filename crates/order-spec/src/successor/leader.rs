@@ -1,4 +1,4 @@
-//! What a leader does.
+//! Behaviour of a leader.
 
 use super::lock::{ClientId, Entry, Held, Lock, Record, Token, Tokens};
 use super::state::{Book, bit};
@@ -7,31 +7,31 @@ use super::{Mutant, Spec};
 /// A leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Leader {
-    /// Which one.
+    /// Term of the leader.
     pub term: u8,
-    /// So many entries are durable, as far as it knows.
+    /// Number of entries that it knows to be durable.
     pub durable: Token,
-    /// What these say.
+    /// State of the lock after the durable entries.
     pub lock: Lock,
     /// Entries that are not durable.
     pub tail: Vec<Entry>,
-    /// Who waits, and with which number it has asked, in the order of arrival.
+    /// Waiters with the number of their request, in the order of arrival.
     pub turns: Vec<(ClientId, u8)>,
-    /// Tokens that this leader has told somebody.
+    /// Tokens that this leader has delivered.
     told: Tokens,
-    /// Clients, a bit each, that have left here and may have something in the log.
+    /// Clients, a bit each, that have left here and may have records in the log.
     left: u8,
 }
 
 impl Leader {
-    /// Somebody holds the lock from the beginning.
+    /// Makes client 0 the holder from the beginning.
     pub fn begin_held(&mut self) {
         self.lock.holder = Some(Held { client: 0, token: 0, term: 0 });
         self.durable = 1;
         self.told = bit(0);
     }
 
-    /// The next leader, which has so many of the entries that are not durable.
+    /// The next leader, which has this many of the entries that are not durable.
     pub fn next(&self, spec: &Spec, kept: usize) -> Self {
         let mut lock = self.lock;
         if spec.is(Mutant::ForgetNamed) {
@@ -46,7 +46,7 @@ impl Leader {
         self.durable + self.tail.len() as Token
     }
 
-    /// What the whole log says.
+    /// State of the lock after the whole log.
     pub fn lock_in_log(&self, spec: &Spec) -> Lock {
         let mut lock = self.lock;
         for (at, entry) in (self.durable..).zip(&self.tail) {
@@ -55,7 +55,7 @@ impl Leader {
         lock
     }
 
-    /// Whether somebody waits, who has asked with this number.
+    /// Whether a client waits with this request number.
     pub fn has(&self, turn: (ClientId, u8)) -> bool {
         self.turns.contains(&turn)
     }
@@ -64,13 +64,13 @@ impl Leader {
         self.turns.iter().any(|turn| turn.0 == client)
     }
 
-    /// Somebody begins to wait.
+    /// Adds a waiter.
     pub fn queue(&mut self, turn: (ClientId, u8)) {
         self.turns.push(turn);
         self.left &= !(1 << turn.0);
     }
 
-    /// Somebody leaves; whether it was there.
+    /// Removes a waiter; returns whether there was one.
     pub fn leave(&mut self, turn: (ClientId, u8)) -> bool {
         let was_here = self.has(turn);
         self.turns.retain(|other| *other != turn);
@@ -78,7 +78,7 @@ impl Leader {
         was_here
     }
 
-    /// Whether this leader has put a release into the log that is on its way.
+    /// Whether a release of this leader is in flight.
     pub fn has_release(&self, token: Token) -> bool {
         self.tail.iter().any(|entry| {
             let is = matches!(entry.record, Record::Release { token: of, .. } if of == token);
@@ -95,8 +95,8 @@ impl Leader {
         self.tail.push(Entry { term: self.term, record, knew });
     }
 
-    /// Whether everything on its way passes the lock to somebody whose naming is durable, or names
-    /// somebody.
+    /// Whether every record in flight passes the lock to a client whose naming is durable, or names
+    /// a successor.
     fn only_passes(&self, spec: &Spec) -> bool {
         let mut lock = self.lock;
         (self.durable..).zip(&self.tail).all(|(at, entry)| {
@@ -116,7 +116,7 @@ impl Leader {
         self.lock.next.contains(&Some(held))
     }
 
-    /// Who may be told at once if this token is released.
+    /// The client that may be notified at once if this token is released.
     pub fn early(&self, spec: &Spec, token: Token, has_lease: bool) -> Option<Held> {
         let is_name = |entry: &Entry| matches!(entry.record, Record::Name(_));
         let mut lock = self.lock;
@@ -137,10 +137,10 @@ impl Leader {
         next.filter(|_| leads && is_free && is_holders)
     }
 
-    /// A release comes.
+    /// Handles a release.
     pub fn release(&mut self, spec: &Spec, book: &mut Book, token: Token, has_lease: bool) {
         let early = self.early(spec, token, has_lease);
-        // What the release alone does.
+        // Result of the release alone.
         self.write(Record::Release { token, next: None }, book);
         let holder = self.lock_in_log(spec).holder;
         let first = self.turns.first().map(|turn| turn.0);
@@ -164,12 +164,12 @@ impl Leader {
         }
     }
 
-    /// Whether nothing in the log takes from somebody what it has.
+    /// Whether no record in the log revokes this grant.
     fn keeps(&self, spec: &Spec, held: Held) -> bool {
         self.lock_in_log(spec).of(held.client) == Some(held)
     }
 
-    /// The next entry is durable, says this leader: the entry, and whether it did what it was for.
+    /// Makes the next entry durable at this leader; returns it, and whether it took effect.
     pub fn advance(&mut self, spec: &Spec, book: &mut Book) -> (Entry, bool) {
         let entry = self.tail.remove(0);
         let is_done = self.lock.apply(spec, self.term, self.durable, entry);
@@ -183,14 +183,14 @@ impl Leader {
         (entry, is_done)
     }
 
-    /// Whether what is held may be taken back, since nobody can have heard of it.
+    /// Whether a grant may be revoked because no client can have learned of it.
     fn takes_back(&self, spec: &Spec, held: Held) -> bool {
         let is_own = held.term == self.term || spec.is(Mutant::TakeBackInherited);
         let was_told = self.told & bit(held.token) != 0 && !spec.is(Mutant::TakeBackTold);
         is_own && !was_told
     }
 
-    /// Takes back what was given to those who have left.
+    /// Revokes grants of clients that have left.
     fn take_back(&mut self, spec: &Spec, book: &Book) {
         for client in 0..3 {
             if self.left & 1 << client == 0 || self.waits(client) {
@@ -198,7 +198,7 @@ impl Leader {
             }
             let held = self.lock_in_log(spec).of(client);
             if held.is_some_and(|held| self.takes_back(spec, held)) {
-                // What is on its way is taken back when it has come.
+                // A grant in flight is revoked once it is durable.
                 if held.map(|held| held.token) != self.lock.of(client).map(|held| held.token) {
                     continue;
                 }
@@ -208,7 +208,7 @@ impl Leader {
         }
     }
 
-    /// The leader does everything that can be done now.
+    /// Lets the leader do all possible work.
     pub fn work(&mut self, spec: &Spec, book: &Book) {
         self.take_back(spec, book);
         let Some(first) = self.turns.first().map(|turn| turn.0) else { return };
@@ -226,7 +226,7 @@ impl Leader {
         self.name(spec, book, holder);
     }
 
-    /// Those who wait are named, as far as there is room.
+    /// Names waiters as successors, as far as there is room.
     fn name(&mut self, spec: &Spec, book: &Book, holder: ClientId) {
         let is_name = |entry: &Entry| matches!(entry.record, Record::Name(_));
         let is_full = |lock: Lock| lock.named() >= spec.story.successors();

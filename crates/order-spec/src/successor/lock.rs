@@ -1,8 +1,8 @@
-//! What the log says of the lock.
+//! State of the lock in the log.
 
 use super::{Mutant, Spec};
 
-/// A client, which is the ticket of its request as well.
+/// Number of a client, which is also the ticket of its request.
 pub type ClientId = u8;
 
 /// A place in the log.
@@ -11,91 +11,91 @@ pub type Token = u8;
 /// Several tokens, a bit each.
 pub type Tokens = u16;
 
-/// A token, and whose it is.
+/// A token with its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
-    /// Whose.
+    /// Owner of the token.
     pub client: ClientId,
-    /// The place of the record that gave it.
+    /// Place of the record that granted it.
     pub token: Token,
-    /// The leader that has written that record.
+    /// Term of the leader that wrote the record.
     pub term: u8,
 }
 
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Record {
-    /// A client is next.
+    /// Names a client as the next successor.
     Name(ClientId),
-    /// Somebody lets go, and the next one is let in, in one entry.
+    /// Releases the lock and grants it to the next client, in one entry.
     Release {
-        /// Whose token.
+        /// Token that is released.
         token: Token,
-        /// Who is let in, if somebody waits.
+        /// Client that is granted the lock, if there is a waiter.
         next: Option<ClientId>,
     },
-    /// A client wants the lock.
+    /// Requests the lock for a client.
     Claim(ClientId),
-    /// Somebody renews its lease, or asks whether it holds the lock.
+    /// Renews a lease, or asks whether the token holds the lock.
     Renew(Token),
-    /// A client that was told nothing is gone.
+    /// Removes a client that left without having been notified.
     Unname(ClientId),
-    /// The lease of the holder has ended.
+    /// Ends the lease of the holder.
     EndLease,
-    /// The lock is deleted.
+    /// Deletes the lock.
     Break,
 }
 
 /// An entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// The leader that has written it.
+    /// Term of the leader that wrote it.
     pub term: u8,
-    /// What it says.
+    /// The record.
     pub record: Record,
-    /// Tokens that had been told early when it was written, for the judge: only these may rely on a
-    /// lease that has ended with this entry.
+    /// Tokens that had been delivered early when it was written, for the judge: only these clients
+    /// may rely on a lease that ends with this entry.
     pub knew: Tokens,
 }
 
 /// The lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Lock {
-    /// Who holds it.
+    /// The holder.
     pub holder: Option<Held>,
-    /// Who is next, whatever happens, and who comes after.
+    /// The successors in order.
     pub next: [Option<Held>; 2],
 }
 
 impl Lock {
-    /// The holder and those who are next.
+    /// The holder and the successors.
     pub fn holders(&self) -> impl Iterator<Item = Held> {
         self.holder.into_iter().chain(self.next.into_iter().flatten())
     }
 
-    /// What a client has, if anything.
+    /// Grant of a client, if it has one.
     pub fn of(&self, client: ClientId) -> Option<Held> {
         self.holders().find(|held| held.client == client)
     }
 
-    /// How many are next.
+    /// Number of successors.
     pub fn named(&self) -> usize {
         self.next.iter().flatten().count()
     }
 
-    /// The first of those who are next is that no more.
+    /// Removes and returns the first successor.
     fn shift(&mut self) -> Option<Held> {
         let [first, second] = self.next;
         self.next = [second, None];
         first
     }
 
-    /// The holder is out, and the next one is in.
+    /// Makes the first successor the holder.
     fn pass(&mut self) {
         self.holder = self.shift();
     }
 
-    /// Whether somebody holds the lock with this token, which one who is next proves by having it.
+    /// Whether the lock is held with this token. The token of a successor proves that it is.
     fn prove(&mut self, spec: &Spec, token: Token) -> bool {
         let is = |held: Option<Held>| held.is_some_and(|held| held.token == token);
         let at = self.next.into_iter().position(is).filter(|_| !spec.is(Mutant::NoProof));
@@ -129,7 +129,7 @@ impl Lock {
         held.client == client
     }
 
-    /// An entry takes effect at a leader; whether it does what it was written for.
+    /// Carries out an entry at a leader; returns whether it has its intended effect.
     pub fn apply(&mut self, spec: &Spec, leader: u8, at: Token, entry: Entry) -> bool {
         let term = entry.term;
         match entry.record {

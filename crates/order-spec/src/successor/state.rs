@@ -1,57 +1,57 @@
-//! Clients, what they were told, and everybody at some moment.
+//! Clients, the answers to them, and the whole state.
 
 use super::leader::Leader;
 use super::lock::{ClientId, Token, Tokens};
 use super::story::Story;
 use std::collections::BTreeSet;
 
-/// What goes wrong.
+/// Violation of a guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// Somebody was told a token that is smaller than one of an earlier tenure.
+    /// A client received a token that is smaller than one of an earlier tenure.
     Disorder,
-    /// Somebody who holds the lock was refused.
+    /// A holder of the lock was refused.
     Refused,
-    /// Something was written behind what has a larger token.
+    /// A write was accepted behind one with a larger token.
     Overwritten,
 }
 
 /// An answer on its way to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Answer {
-    /// Whose.
+    /// Receiver of the answer.
     pub client: ClientId,
-    /// Which of its askings is answered.
+    /// Number of the answered request.
     pub asking: u8,
-    /// What it says.
+    /// Token that it grants.
     pub token: Token,
-    /// It was told early, and the tenure was over in the log by then.
+    /// Whether it was sent early, when the tenure had already ended in the log.
     pub is_late: bool,
 }
 
-/// What was said, and what ended.
+/// Answers that were sent, and tenures that ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Book {
-    /// Answers that may still be taken.
+    /// Answers that can still be delivered.
     pub answers: BTreeSet<Answer>,
-    /// All tokens that each client was told.
+    /// All tokens that were sent to each client.
     pub told: [Tokens; 3],
-    /// Tokens that were told early.
+    /// Tokens that were sent early.
     pub early: Tokens,
-    /// Tokens that were taken from their holders by something durable.
+    /// Tokens that a durable record took from their holders.
     pub ended: Tokens,
-    /// Tokens of which a release is durable.
+    /// Tokens with a durable release.
     pub released: Tokens,
-    /// The largest token that somebody has begun with.
+    /// The largest token with which a tenure has begun.
     pub largest: Option<Token>,
-    /// The largest token that was seen at the place that is guarded.
+    /// The largest token that the protected resource has seen.
     pub seen: Option<Token>,
-    /// What is wrong.
+    /// The violation, if any.
     pub fault: Option<Fault>,
 }
 
 impl Book {
-    /// A leader tells somebody.
+    /// Sends an answer of a leader.
     pub fn tell(&mut self, (client, asking): (ClientId, u8), token: Token, early: bool) {
         let is_late = early && self.ended & bit(token) != 0;
         self.answers.insert(Answer { client, asking, token, is_late });
@@ -62,38 +62,39 @@ impl Book {
     }
 }
 
-/// A set of one.
+/// A set of one token.
 pub(super) fn bit(token: Token) -> Tokens {
     1 << token
 }
 
-/// How far a client has come.
+/// Progress of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// It has not been answered.
+    /// Without an answer.
     Waits,
-    /// It was told a token.
+    /// Has received a token.
     Holds(Token),
-    /// It has sent its release.
+    /// Has sent its release.
     Releases(Token),
-    /// It has left without an answer.
+    /// Has left without an answer.
     Gone,
 }
 
 /// A client, and the gateways that ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Client {
-    /// How far it has come.
+    /// Progress of the client.
     pub phase: Phase,
-    /// The number of the last asking.
+    /// Number of its last request.
     pub asking: u8,
-    /// The first asking over the connection that it has now.
+    /// Number of the first request over its present connection.
     pub since: u8,
-    /// The leader that was asked last.
+    /// Term of the leader that it asked last.
     pub at: Option<u8>,
-    /// A gateway to which the connection is lost still asks: its number, and whom it has asked.
+    /// Gateway of a lost connection that still asks: request number, and term of the leader that it
+    /// asked.
     pub copy: Option<(u8, Option<u8>)>,
-    /// It has written where the lock guards something.
+    /// Whether it has written to the protected resource.
     pub wrote: bool,
 }
 
@@ -102,7 +103,7 @@ impl Client {
         Self { phase, asking: 0, since: 0, at: None, copy: None, wrote: false }
     }
 
-    /// The token with which the client comes.
+    /// Token that the client presents.
     pub fn token(&self) -> Option<Token> {
         match self.phase {
             Phase::Holds(token) | Phase::Releases(token) => Some(token),
@@ -111,27 +112,27 @@ impl Client {
     }
 }
 
-/// Everybody at some moment.
+/// State of all parts at some moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     pub(super) clients: Vec<Client>,
     pub(super) leader: Leader,
-    /// The one before, which does not know that it is deposed, and how much of its log the next one
-    /// has as well.
+    /// The previous leader, which does not know that it is deposed, and the length of its log that
+    /// the new one has as well.
     pub(super) deposed: Option<(Leader, Token)>,
     pub(super) book: Book,
-    /// What may still go wrong.
+    /// Failures that are still possible.
     pub(super) left: Story,
 }
 
 impl State {
-    /// Whether a client was told that it holds the lock, and may rely on that.
+    /// Whether a client has learned that it holds the lock, and may rely on that.
     pub fn is_in_tenure(&self, client: ClientId) -> bool {
         let phase = self.clients[usize::from(client)].phase;
         matches!(phase, Phase::Holds(token) if self.book.ended & bit(token) == 0)
     }
 
-    /// Whether a client is done.
+    /// Whether a client has finished.
     pub fn is_done(&self, client: &Client) -> bool {
         match client.phase {
             Phase::Releases(token) => self.book.released & bit(token) != 0,
@@ -146,7 +147,7 @@ impl State {
         clients.filter(|client| self.is_in_tenure(*client)).count() <= 1
     }
 
-    /// Whether tokens grow, and no token is two clients'.
+    /// Whether tokens grow, and no token belongs to two clients.
     pub fn tokens_grow(&self) -> bool {
         let [ann, ben, cem] = self.book.told;
         self.book.fault != Some(Fault::Disorder) && ann & ben | ann & cem | ben & cem == 0

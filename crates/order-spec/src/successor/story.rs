@@ -1,39 +1,40 @@
-//! What may happen.
+//! Stories: clients and possible failures.
 
 use super::Action;
 use std::fmt;
 
-/// Who wants the lock, and how often something may go wrong.
+/// Clients of the lock, and numbers of possible failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Story {
-    /// How many clients want the lock.
+    /// Number of clients that want the lock.
     pub clients: u8,
-    /// The first of them has it from the beginning.
+    /// Whether the first of them holds it from the beginning.
     pub is_held: bool,
-    /// Each writes once where the lock guards something, and that may be late.
+    /// Whether each writes once to the protected resource, possibly late.
     pub writes: bool,
-    /// The next one is named behind a release that is not durable, and not when it is.
+    /// Whether the next successor is named behind a release that is not durable, not after it is.
     pub names_at_once: bool,
-    /// Two are named, and the second may be told before the release of the first is durable.
+    /// Whether there are two successors, of which the second may be notified before the release of
+    /// the first is durable.
     pub chain: bool,
-    /// How often the leader may change.
+    /// Most changes of leaders.
     pub changes: u8,
-    /// How often the lease may end of somebody who is there.
+    /// Most ends of a lease whose client is present.
     pub ends: u8,
-    /// How often the lock may be deleted.
+    /// Most deletions of the lock.
     pub breaks: u8,
-    /// How many clients may leave.
+    /// Most clients that leave.
     pub leaves: u8,
-    /// How often the leader may lose the connection to a gateway.
+    /// Most losses of the leader's connection to a gateway.
     pub drops: u8,
-    /// How often a client may lose its connection and ask over another one.
+    /// Most losses of a client's connection after which it asks over another one.
     pub copies: u8,
-    /// How many renewals there may be.
+    /// Most renewals.
     pub renewals: u8,
 }
 
 impl Story {
-    /// So many clients, of which the first has the lock, and nothing goes wrong.
+    /// This many clients, of which the first holds the lock, without failures.
     pub const fn of(clients: u8) -> Self {
         Self {
             clients,
@@ -51,12 +52,12 @@ impl Story {
         }
     }
 
-    /// How many are named at most.
+    /// Most successors at a time.
     pub(super) fn successors(&self) -> usize {
         if self.chain { 2 } else { 1 }
     }
 
-    /// Something has happened.
+    /// Counts a failure that has happened.
     pub(super) fn spend(&mut self, action: Action) {
         let left = match action {
             Action::Depose(_) => &mut self.changes,
@@ -88,7 +89,7 @@ impl fmt::Display for Story {
             (self.changes, "changes of leaders"),
             (self.ends, "ends of leases"),
             (self.breaks, "deletions"),
-            (self.leaves, "who leave"),
+            (self.leaves, "clients that leave"),
             (self.drops, "lost gateways"),
             (self.copies, "lost clients"),
             (self.renewals, "renewals"),

@@ -4,7 +4,8 @@ use super::{breaks, holds};
 use order_spec::chain::{Chained, Mutant};
 use order_spec::story::Story;
 
-/// Whoever sees the end of a pipeline sees its middle, although a leader in the middle was lost.
+/// A reader that sees the end of a pipeline sees its middle, although a leader in the middle was
+/// lost.
 fn read_backwards() -> Story {
     Story::of(&["b a b2", "B2 ; A"]).changes(1)
 }
@@ -47,17 +48,17 @@ fn a_new_leader_must_ask_which_places_were_handed_on() {
 }
 
 #[test]
-fn a_deposed_leader_must_not_be_listened_to() {
+fn a_deposed_leader_must_be_ignored() {
     breaks(Chained::broken(Mutant::NoTerms), read_backwards());
 }
 
 #[test]
-fn what_a_deposed_leader_has_said_before_a_promise_does_not_count_after_it() {
+fn chains_from_before_a_promise_do_not_count_after_it() {
     breaks(Chained::broken(Mutant::OldChains), read_backwards());
 }
 
 #[test]
-fn a_refusal_must_be_written_down() {
+fn a_refusal_must_be_logged() {
     breaks(
         Chained::broken(Mutant::VolatileReject),
         Story::of(&["a b", "A"]).changes(1).questions(1),

@@ -4,7 +4,7 @@ use super::{breaks, holds};
 use order_spec::constant::{Constant, Mutant};
 use order_spec::story::Story;
 
-/// A broken rule does harm where the whole protocol does none.
+/// Checks that a broken rule does harm where the whole protocol does none.
 fn breaks_only(mutant: Mutant, story: Story) {
     holds(Constant::default(), story.clone());
     breaks(Constant::broken(mutant), story);
@@ -44,37 +44,37 @@ fn leaders_change_twice() {
 }
 
 #[test]
-fn nobody_may_leave_out_waiting_for_what_is_closed() {
+fn operations_must_wait_until_predecessors_are_closed() {
     breaks_only(Mutant::NoClosed, Story::of(&["a b c", "C", "B", "a2"]));
 }
 
 #[test]
-fn clocks_must_not_stay_behind_the_places_that_were_given() {
+fn clocks_must_not_stay_behind_assigned_places() {
     breaks_only(Mutant::NoClockAdvance, Story::of(&["a b", "b ; a"]).changes(1));
 }
 
 #[test]
-fn what_is_open_must_not_be_ignored() {
+fn open_operations_must_not_be_ignored() {
     breaks_only(Mutant::IgnoreOpen, Story::of(&["a b", "c b a"]));
 }
 
 #[test]
-fn what_is_not_durable_must_not_be_ignored() {
+fn operations_that_are_not_durable_must_not_be_ignored() {
     breaks_only(Mutant::IgnoreUndurable, Story::of(&["a b", "B ; A"]).changes(1));
 }
 
 #[test]
-fn proposals_must_not_be_told_before_they_are_durable() {
+fn proposals_must_not_be_sent_before_they_are_durable() {
     breaks_only(Mutant::EarlyExport, Story::of(&["a b", "A"]).changes(1).questions(1));
 }
 
 #[test]
-fn a_refusal_must_be_written_down() {
+fn a_refusal_must_be_logged() {
     breaks_only(Mutant::VolatileReject, Story::of(&["a b", "A"]).changes(1).questions(1));
 }
 
 #[test]
-fn a_new_leader_must_not_let_others_in_front_of_what_it_inherits() {
+fn a_new_leader_must_not_admit_operations_before_inherited_ones() {
     breaks_only(Mutant::NoHold, Story::of(&["a b", "B ; A"]).changes(1));
 }
 

@@ -1,6 +1,6 @@
-//! Every course of the protocols in small stories, and what becomes of it when a rule is broken.
+//! All executions of the protocols in small stories, and the effects of broken rules.
 
-// Whoever wants to know how many states there are, and how a rule breaks, runs these with --nocapture.
+// Run with --nocapture to see the number of states, and the execution in which a rule breaks.
 #![allow(clippy::print_stdout)]
 
 mod chain;
@@ -11,16 +11,16 @@ use order_spec::story::Story;
 use order_spec::world::{ORDER, Protocol, Spec};
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// Goes through every course.
+/// Checks all executions.
 fn holds<P: Protocol>(protocol: P, story: Story) {
     let checker = Spec { story: story.clone(), protocol }.checker().threads(2).spawn_bfs().join();
     checker.assert_properties();
     println!("{:>9} states: {story}", checker.unique_state_count());
 }
 
-/// Finds a course in which a broken rule leaves no one order of what happened. Every rule that can be
-/// broken here is there for that order; that somebody waits for ever would be another harm, and not this
-/// proof.
+/// Finds an execution in which a broken rule leaves no single order of all operations. Every rule
+/// that is broken here serves that order; an operation that waits for ever would be another harm,
+/// and no proof of this one.
 fn breaks<P: Protocol>(protocol: P, story: Story) {
     let name = format!("{protocol:?}");
     let checker = Spec { story: story.clone(), protocol }.checker().threads(2);

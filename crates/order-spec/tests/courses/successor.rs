@@ -8,7 +8,7 @@ const TWO: Story = Story::of(2);
 /// Ann has the lock, Ben and Cem want it.
 const THREE: Story = Story::of(3);
 
-/// A leader may be lost with what it has told.
+/// A leader may be lost after it has sent notifications.
 const CHANGE: Story = Story { changes: 1, ..THREE };
 /// And a lease may end.
 const LEASE: Story = Story { changes: 1, ends: 1, ..THREE };
@@ -18,12 +18,12 @@ const DELETED: Story = Story { changes: 1, breaks: 1, ..THREE };
 const GATEWAY: Story = Story { changes: 1, drops: 1, ..THREE };
 /// And a client may ask over another connection while the gateway of the first asks as well.
 const COPY: Story = Story { changes: 1, copies: 1, ..THREE };
-/// And somebody may leave.
+/// And a client may leave.
 const LEAVES: Story = Story { changes: 1, leaves: 1, ..THREE };
-/// And two may be named, and both be told before anything is durable.
+/// And there may be two successors, both notified before anything is durable.
 const CHAIN: Story = Story { changes: 1, chain: true, ..THREE };
 
-/// Goes through every course, although something is broken.
+/// Checks all executions, despite broken rules.
 fn holds_with(broken: &'static [Mutant], wish: Option<Wish>, story: Story) {
     let checker = Spec { story, broken, wish }.checker().threads(2).spawn_bfs().join();
     checker.assert_properties();
@@ -32,12 +32,12 @@ fn holds_with(broken: &'static [Mutant], wish: Option<Wish>, story: Story) {
     println!("{:>9} states: {story}{what}{wish}", checker.unique_state_count());
 }
 
-/// Goes through every course.
+/// Checks all executions.
 fn holds(story: Story) {
     holds_with(&[], None, story);
 }
 
-/// Finds a short course in which something does not hold.
+/// Finds a short execution that violates a property.
 fn finds(spec: Spec, property: &'static str) {
     let name = spec.wish.map_or(format!("{:?}", spec.broken), |wish| format!("{wish:?}"));
     let story = spec.story;
@@ -49,7 +49,7 @@ fn finds(spec: Spec, property: &'static str) {
     println!("{name} breaks \"{property}\": {:?}", course.into_actions());
 }
 
-/// A broken rule does harm in a story in which the whole protocol does none.
+/// Checks that a broken rule does harm in a story in which the whole protocol does none.
 fn breaks(broken: &'static [Mutant], property: &'static str, story: Story) {
     finds(Spec { story, broken, wish: None }, property);
 }
@@ -63,7 +63,7 @@ fn nothing_goes_wrong() {
 }
 
 #[test]
-fn leaders_are_lost_with_what_they_have_told() {
+fn leaders_are_lost_with_their_notifications() {
     holds(CHANGE);
     holds(LEASE);
     holds(DELETED);
@@ -102,7 +102,7 @@ fn requests_have_copies() {
 }
 
 #[test]
-fn only_a_leader_with_a_lease_tells_early() {
+fn only_a_leader_with_a_lease_notifies_early() {
     breaks(&[Mutant::TellWithoutLease], ALONE, LEASE);
     breaks(&[Mutant::TellWithoutLease], ALONE, DELETED);
 }
@@ -114,45 +114,45 @@ fn the_token_of_a_successor_proves_the_release() {
 }
 
 #[test]
-fn a_new_leader_must_know_who_is_named() {
+fn a_new_leader_must_know_the_successors() {
     breaks(&[Mutant::ForgetNamed], ALONE, CHANGE);
 }
 
 #[test]
-fn whoever_is_named_is_next_when_a_lease_ends() {
+fn a_successor_is_next_when_a_lease_ends() {
     breaks(&[Mutant::EndForgets], ALONE, LEASE);
 }
 
 #[test]
-fn nobody_is_told_early_before_the_naming_is_durable() {
+fn no_client_is_notified_early_before_its_naming_is_durable() {
     breaks(&[Mutant::TellBeforeNamed], ALONE, CHANGE);
     breaks(&[Mutant::TellBeforeNamed], TOKENS, CHANGE);
 }
 
 #[test]
-fn nobody_is_told_early_behind_something_else() {
+fn no_client_is_notified_early_behind_other_records() {
     breaks(&[Mutant::TellBehindOthers], ALONE, GATEWAY);
     breaks(&[Mutant::TellBehindOthers], ALONE, DELETED);
 }
 
 #[test]
-fn nobody_is_told_what_is_being_taken_back() {
+fn no_client_is_notified_of_a_grant_that_is_being_revoked() {
     breaks(&[Mutant::TellTakenBack], ALONE, Story { drops: 1, ..THREE });
 }
 
 #[test]
-fn what_an_earlier_leader_has_written_is_not_taken_back() {
+fn records_of_an_earlier_leader_are_not_revoked() {
     breaks(&[Mutant::TakeBackInherited], ALONE, GATEWAY);
     breaks(&[Mutant::TakeBackInherited], ALONE, COPY);
 }
 
 #[test]
-fn what_another_copy_was_told_is_not_taken_back() {
+fn a_grant_that_another_copy_received_is_not_revoked() {
     breaks(&[Mutant::TakeBackTold], ALONE, COPY);
 }
 
-/// What was told by an earlier leader is not taken back by a later one. So it does no harm if it is
-/// taken for the answer to a request that was asked again.
+/// Answers of an earlier leader are not revoked by a later one. Accepting such an answer for a
+/// repeated request therefore does no harm.
 #[test]
 fn any_asking_may_be_answered() {
     const ANY: &[Mutant] = &[Mutant::AnyAsking];
@@ -163,11 +163,11 @@ fn any_asking_may_be_answered() {
 }
 
 #[test]
-fn what_is_guarded_asks_for_the_token() {
+fn the_protected_resource_checks_the_token() {
     breaks(&[Mutant::NoFence], GUARDED, Story { writes: true, ends: 1, ..TWO });
 }
 
-/// Ann has released in time; the release is lost, and Ben, who was told, has released as well
+/// Ann has released in time; the release is lost, and Ben, who was notified, has released as well
 /// before she asks again.
 #[test]
 fn a_release_may_be_refused_that_the_next_holder_has_proved() {
@@ -175,7 +175,7 @@ fn a_release_may_be_refused_that_the_next_holder_has_proved() {
     finds(Spec { story: Story { changes: 1, ..TWO }, broken: &[], wish }, KEPT);
 }
 
-/// Nobody waits for a lease that nobody uses, unless somebody leaves or a request has copies.
+/// No client waits for an unused lease, unless a client leaves or a request has copies.
 #[test]
 fn idle_leases_are_waited_for_when_somebody_leaves_or_a_copy_is_let_in() {
     let wish = Some(Wish::NoIdleLease);
