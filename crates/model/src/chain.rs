@@ -1,22 +1,22 @@
-//! The papers' Markov chain for "wait for all of n replies", and why a sum does.
+//! The papers' Markov chain for "wait for all of n replies", and a proof that a sum suffices.
 //!
-//! Time goes in steps. A state says how many steps each reply still needs; all count down
-//! together, and when none needs any, n new replies are asked for. A round lasts as long as its
-//! slowest reply plus the step that asks, so the chain is at its origin once in every E\[max\] + 1
-//! steps. Nothing is random but the start of a round: the chain says on (R + 1)^n states what
-//! E\[max\] = sum over x of (1 - product of `F_i(x)`) says in n R steps. It is kept because the
-//! papers state it, and because the two were written apart and must agree.
+//! Time goes in steps. A state has the number of steps that each reply still needs; all count down
+//! together, and when none needs any, n new requests are sent. A round lasts as long as its slowest
+//! reply plus the step that sends the requests, so the chain is at its origin once in every
+//! E\[max\] + 1 steps. Only the start of a round is random: on (R + 1)^n states the chain gives the
+//! same result as E\[max\] = sum over x of (1 - product of `F_i(x)`) does in n R steps. It is kept
+//! because the papers state it, and because two separate implementations must agree.
 
 use crate::law::{Invalid, Law};
 
-/// States of a chain.
+/// Most states of a chain.
 pub const STATES_MAX: usize = 1_000_000;
 
 /// The probabilities of 0, 1, 2, ... steps of `step_ms`, each time rounded up, until all but
 /// `left_out` is covered; that rest is given to the last step.
 ///
 /// # Errors
-/// The step is not above zero, or the law needs more than [`STATES_MAX`] of them.
+/// The step is not above zero, or the distribution needs more than [`STATES_MAX`] of them.
 pub fn in_steps(law: &Law, step_ms: f64, left_out: f64) -> Result<Vec<f64>, Invalid> {
     let step_ms = crate::law::positive("a step", step_ms)?;
     let last = (law.quantile(1.0 - left_out.clamp(1e-12, 1.0)) / step_ms - 1e-9).ceil().max(0.0);
@@ -24,7 +24,7 @@ pub fn in_steps(law: &Law, step_ms: f64, left_out: f64) -> Result<Vec<f64>, Inva
         return Err(Invalid(format!("more than {STATES_MAX} steps of {step_ms} ms")));
     }
     let last = last as usize;
-    // What falls on the end of a step belongs to it, although the product may be rounded.
+    // A time at the end of a step belongs to it, although the product may be rounded.
     let cdf = |step: usize| {
         if step == last { 1.0 } else { law.cdf(step as f64 * step_ms * (1.0 + 1e-12)) }
     };
@@ -89,7 +89,7 @@ impl Countdown {
         state - running.map(|(_, place)| place).sum::<usize>()
     }
 
-    /// How often the chain is in each state; the origin, where nothing is waited for, is first.
+    /// Stationary probability of each state; the origin, where no reply is outstanding, is first.
     pub fn stationary(&self) -> Vec<f64> {
         let start = |state| -> f64 {
             let steps = self.remaining(state).zip(&self.replies);
@@ -109,7 +109,7 @@ impl Countdown {
         visits.iter().map(|visits| visits / total).collect()
     }
 
-    /// The mean of the slowest reply, in steps, by how rarely the chain is at its origin.
+    /// The mean of the slowest reply, in steps, from the stationary probability of the origin.
     pub fn mean_of_slowest(&self) -> f64 {
         1.0 / self.stationary()[0] - 1.0
     }

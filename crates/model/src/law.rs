@@ -1,30 +1,31 @@
-//! Laws of random times: a round trip, a log write, a client that comes late.
+//! Distributions of random times: a round trip, a log write, a client's lateness.
 //!
-//! Everything else asks a law three things: how likely is it to be over by `t`, when is it over
-//! with probability `p`, and how long does it take on average. Laws are never sampled here. All
-//! times are milliseconds and none is negative.
+//! All other modules ask a distribution for three things: the probability that the time is at most
+//! `t`, the time that is not exceeded with probability `p`, and the mean. Distributions are never
+//! sampled here. All times are milliseconds and none is negative.
 
 use crate::numeric::{erf, mean_of_complement};
 use serde::Serialize;
 use std::fmt;
 
-/// Values of an empirical law.
+/// Most values of an empirical distribution.
 pub const SAMPLES_MAX: usize = 1_000_000;
 
-/// Points of a law that is computed from others.
+/// Points of a distribution that is computed from others.
 const TABLE_POINTS: usize = 2_048;
 
-/// Probability that is left out at the end of laws that have none.
+/// Probability that is cut off at the end of unbounded distributions.
 const TAIL: f64 = 1e-12;
 
-/// Pieces into which the range of a law is cut, besides the places where it jumps or bends.
+/// Pieces into which the range of a distribution is cut, besides the places where it jumps or
+/// bends.
 const PIECES: usize = 1_024;
 
 /// Jumps up to which every one of them bounds a piece; with more, an integral is as exact as its
 /// pieces are small.
 const EXACT_JUMPS_MAX: usize = 4_096;
 
-/// Why something cannot be predicted from what was given.
+/// Reason why the input does not permit a prediction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid(pub(crate) String);
 
@@ -36,7 +37,7 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// Refuses what is not a time: below zero, infinite or not a number.
+/// Refuses numbers that are not times: below zero, infinite or not a number.
 pub(crate) fn time(what: &str, ms: f64) -> Result<f64, Invalid> {
     if ms.is_finite() && ms >= 0.0 {
         return Ok(ms);
@@ -44,7 +45,7 @@ pub(crate) fn time(what: &str, ms: f64) -> Result<f64, Invalid> {
     Err(Invalid(format!("{what} must be a number of milliseconds, zero or more, not {ms}")))
 }
 
-/// Refuses what is not a time above zero.
+/// Refuses numbers that are not times above zero.
 pub(crate) fn positive(what: &str, ms: f64) -> Result<f64, Invalid> {
     if time(what, ms)? > 0.0 {
         return Ok(ms);
@@ -52,7 +53,7 @@ pub(crate) fn positive(what: &str, ms: f64) -> Result<f64, Invalid> {
     Err(Invalid(format!("{what} must be above zero")))
 }
 
-/// The law of a time. Made by the functions that check their arguments.
+/// Distribution of a time. Created by functions that check their arguments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Law(Kind);
@@ -69,7 +70,7 @@ enum Kind {
     Tabulated(Table),
 }
 
-/// Values in growing order, each with the probability of itself and everything below it.
+/// Values in growing order, each with the probability of a time up to it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Steps {
     #[serde(skip)]
@@ -80,7 +81,7 @@ struct Steps {
     mean_ms: f64,
 }
 
-/// A distribution function between whose points one goes straight.
+/// A distribution function that is linear between its points.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Table {
     start_ms: f64,
@@ -92,7 +93,7 @@ struct Table {
 }
 
 impl Law {
-    /// Always the same time.
+    /// A constant time.
     ///
     /// # Errors
     /// `ms` is not a time.
@@ -105,7 +106,7 @@ impl Law {
         Self(Kind::Constant { ms: 0.0 })
     }
 
-    /// Every time from `low_ms` to `high_ms` alike.
+    /// A time that is uniformly distributed from `low_ms` to `high_ms`.
     ///
     /// # Errors
     /// Either is not a time, or they are in the wrong order.
@@ -122,7 +123,7 @@ impl Law {
         Ok(Self(Kind::Uniform { low_ms, high_ms }))
     }
 
-    /// Without memory.
+    /// An exponentially distributed time.
     ///
     /// # Errors
     /// `mean_ms` is not a time.
@@ -133,7 +134,7 @@ impl Law {
         Ok(Self(Kind::Exponential { mean_ms }))
     }
 
-    /// A bell, of which only what is not negative counts: its mean lies above `centre_ms`.
+    /// A normally distributed time, truncated at zero: its mean lies above `centre_ms`.
     ///
     /// # Errors
     /// Either is not a time.
@@ -145,7 +146,7 @@ impl Law {
         Ok(Self(Kind::Normal { centre_ms, deviation_ms }))
     }
 
-    /// What was measured: every sample as likely as the others.
+    /// An empirical distribution: all samples are equally likely.
     ///
     /// # Errors
     /// There is none, more than [`SAMPLES_MAX`], or one that is not a time.
@@ -156,8 +157,9 @@ impl Law {
 
     /// Values with weights, in any order. Weights need not sum up to one.
     ///
-    /// # Errors There is none, more than [`SAMPLES_MAX`], or one that is not a time; a weight is
-    /// not above zero.
+    /// # Errors
+    /// There is none, more than [`SAMPLES_MAX`], or one that is not a time; a weight is not above
+    /// zero.
     pub fn histogram(bars: &[(f64, f64)]) -> Result<Self, Invalid> {
         if bars.is_empty() || bars.len() > SAMPLES_MAX {
             let found = bars.len();
@@ -191,7 +193,7 @@ impl Law {
         Ok(Self(Kind::Empirical(steps)))
     }
 
-    /// This time, and `by_ms` more.
+    /// This time plus `by_ms`.
     ///
     /// # Errors
     /// `by_ms` is not a time.
@@ -211,8 +213,8 @@ impl Law {
         })
     }
 
-    /// This time and another that does not depend on it, one after the other. Exact if one of them
-    /// is constant, else on a grid of 2,048 points.
+    /// The sum of this time and an independent other one. Exact if one of them is constant, else on
+    /// a grid of 2,048 points.
     pub fn plus(&self, other: &Self) -> Self {
         match (&self.0, &other.0) {
             (Kind::Constant { ms }, _) => other.clone().later(*ms),
@@ -221,7 +223,8 @@ impl Law {
         }
     }
 
-    /// The same law of a time that is `factor` as long: 0.5 makes a one-way delay of a round trip.
+    /// The distribution of the time multiplied by `factor`: 0.5 makes a one-way delay of a round
+    /// trip.
     ///
     /// # Errors
     /// `factor` is negative or not a number.
@@ -230,12 +233,12 @@ impl Law {
         Ok(Self(self.0.scaled(factor)))
     }
 
-    /// The average, in milliseconds.
+    /// The mean, in milliseconds.
     pub fn mean_ms(&self) -> f64 {
         self.0.mean_ms()
     }
 
-    /// The mean square distance from the average, in square milliseconds.
+    /// The variance, in square milliseconds.
     pub fn variance(&self) -> f64 {
         let mean = self.mean_ms();
         // The square of a time is above t^2 as often as the time is above t.
@@ -243,23 +246,23 @@ impl Law {
         (square - mean * mean).max(0.0)
     }
 
-    /// How likely the time is not above `t_ms`.
+    /// Probability that the time is at most `t_ms`.
     pub fn cdf(&self, t_ms: f64) -> f64 {
         self.0.cdf(t_ms)
     }
 
-    /// The time that is not exceeded with probability `p`; `p` is taken to be within 0 and 1, and
-    /// what has no end ends at 1 - 10^-12.
+    /// The time that is not exceeded with probability `p`; `p` is clamped to 0 and 1, and an
+    /// unbounded distribution ends at 1 - 10^-12.
     pub fn quantile(&self, p: f64) -> f64 {
         self.0.quantile(p.clamp(0.0, 1.0))
     }
 
-    /// Whether the time is always the same.
+    /// Whether the time is constant.
     pub fn is_constant(&self) -> bool {
         matches!(self.0, Kind::Constant { .. })
     }
 
-    /// A law with the distribution function `cdf`, which must grow from 0 below `start_ms` to 1 at
+    /// The distribution with the function `cdf`, which must grow from 0 below `start_ms` to 1 at
     /// `end_ms`, and with this mean.
     pub(crate) fn tabulated(
         start_ms: f64,
@@ -272,7 +275,8 @@ impl Law {
         Self(Kind::Tabulated(Table { start_ms, step_ms, cdf: points.collect(), mean_ms }))
     }
 
-    /// Where integrals over this law are cut: its ends, its jumps, and evenly between them.
+    /// Bounds of the pieces for integrals over this distribution: its ends, its jumps, and evenly
+    /// between them.
     pub(crate) fn pieces(&self) -> Vec<f64> {
         pieces(std::slice::from_ref(self))
     }
@@ -369,7 +373,7 @@ impl Kind {
         }
     }
 
-    /// Where the distribution function jumps or bends.
+    /// Places where the distribution function jumps or bends.
     fn bends(&self, by_ms: f64, into: &mut Vec<f64>) {
         match self {
             Self::Constant { ms } => into.push(by_ms + ms),
@@ -412,12 +416,12 @@ fn bell(z: f64) -> f64 {
     0.5 * (1.0 + erf(z / std::f64::consts::SQRT_2))
 }
 
-/// Cuts the ranges of some laws into pieces on each of which none of them jumps, from zero on.
+/// Cuts the ranges of some distributions into pieces without jumps inside, from zero on.
 pub(crate) fn pieces(laws: &[Law]) -> Vec<f64> {
     let mut cuts = vec![0.0];
     laws.iter().for_each(|law| law.0.bends(0.0, &mut cuts));
     let high = cuts.iter().copied().fold(0.0, f64::max);
-    // Most of what is unbounded lies near its beginning: cut there more finely.
+    // Most of an unbounded distribution lies near its beginning: cut there more finely.
     let typical = laws.iter().map(|law| law.quantile(0.999)).fold(0.0, f64::max);
     for piece in 1..PIECES {
         let part = piece as f64 / PIECES as f64;
@@ -428,7 +432,7 @@ pub(crate) fn pieces(laws: &[Law]) -> Vec<f64> {
     cuts
 }
 
-/// The law of a sum: for each point, the other law's distribution function averaged over equally
+/// The distribution of a sum: for each point, the other distribution function averaged over equally
 /// likely values of the first.
 fn convolve(a: &Law, b: &Law) -> Law {
     let slices = TABLE_POINTS / 4;
@@ -500,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused_and_why_is_said() {
+    fn numbers_that_are_no_times_are_refused_with_the_reason() {
         let wrong = [
             Law::constant(-1.0),
             Law::constant(f64::NAN),

@@ -1,20 +1,20 @@
-//! What latency should we expect?
+//! Predictions of latency.
 //!
 //! A coordination service is slow for reasons that can be counted: round trips between client and
-//! leader, round trips to a quorum, log writes, and the time for which one lock is occupied by
-//! others. This crate does the counting, so that a measurement has a prediction beside it, and a
-//! choice has a reason.
+//! leader, round trips to a quorum, log writes, and the time for which other clients occupy a lock.
+//! This crate counts them, so that a measurement has a prediction beside it, and a choice has a
+//! reason.
 //!
-//! | module | question |
+//! | module | prediction |
 //! |---|---|
-//! | [`law`] | how long does one thing take? |
-//! | [`order`] | how long until some of several replies are there? |
-//! | [`chain`] | the same, as the papers put it |
-//! | [`operation`] | how long does a read, a write, a barrier take? |
-//! | [`queue`] | how long does one wait for a server, in order and at random? |
-//! | [`turns`], [`tries`] | how long for a lock that is taken in turn, or by whoever tries first? |
-//! | [`lock`] | what does a lock algorithm cost, here and under this load? |
-//! | [`recommend`] | which one should it be, and why? |
+//! | [`law`] | duration of a single step |
+//! | [`order`] | time until some of several replies have arrived |
+//! | [`chain`] | time until all replies have arrived, by the papers' method |
+//! | [`operation`] | duration of a read, a write, a barrier |
+//! | [`queue`] | wait for a server, in order of arrival and in random order |
+//! | [`turns`], [`tries`] | wait for a lock that is taken in turn, or by the first successful try |
+//! | [`lock`] | costs of a lock algorithm in a setting, under a load |
+//! | [`recommend`] | the best algorithm, with reasons |
 //!
 //! All times are milliseconds. The crate is pure: numbers in, numbers out; nothing is sampled.
 

@@ -1,11 +1,10 @@
-//! Lock algorithms: what one costs on a given network, under a given load.
+//! Lock algorithms: the costs of each on a given network, under a given load.
 //!
-//! C is the round trip between client and leader, L what ordering and committing an entry takes
+//! C is the round trip between client and leader, L the time for ordering and committing an entry
 //! there, A one more server round trip if sessions are at a follower, W = C + L + A a write, p the
-//! poll interval, k how many wait. A lock is *occupied* for its service and for the hand-off to
-//! the next one, X = s + H; it is stable while X is shorter than the mean time between requests.
-//! That is the main correction of the papers, in which only s counts.
-//!
+//! poll interval, k the number of waiters. A lock is *occupied* for its service and for the
+//! hand-off to the next holder, X = s + H; it is stable while X is shorter than the mean time
+//! between requests. That is the main correction of the papers, in which only s counts.
 //! | algorithm | acquire, free | hand-off H |
 //! |---|---|---|
 //! | sync queue | W + C | W |
@@ -21,13 +20,12 @@
 //! | cohort of b | c | ((b - 1) c + W) / b |
 //! | retained, by its user; by others | 0; W + C | 0; W |
 //! | fused | W for everything | L |
-//!
-//! Waits are those of [`crate::turns`] and [`crate::tries`], which say how and what is
-//! approximate. Further approximations: round trips that vary enter the waits in turn by 32
-//! equally likely values, and waits for TAS by their means. TAS with watch leaves out that whoever
-//! was told in vain looks again: its mean is good to a quarter where the lock is stable, and a
-//! warning where it is not. Cohorts and retained locks take each request for local, or for its
-//! user's, by chance.
+//! Waits are those of [`crate::turns`] and [`crate::tries`], where the approximations are
+//! described. Further approximations: varying round trips enter the waits in turn by 32 equally
+//! likely values, and waits for TAS by their means. TAS with watch ignores that a client whose
+//! notified try fails looks again: its mean is accurate to a quarter where the lock is stable, and
+//! a warning where it is not. For cohorts and retained locks, each request is local, or its user's,
+//! at random.
 
 use crate::law::{Invalid, Law, positive, time};
 use crate::operation::{Operation, Timing};
@@ -35,54 +33,55 @@ use crate::tries::{Retry, Tries, Trying};
 use crate::turns::{Notice, Turns, Waits};
 use serde::Serialize;
 
-/// From this load on a lock is critical: its mean is that of a very long run.
+/// Load above which a lock is critical: its mean is that of a very long run.
 pub const CRITICAL_LOAD: f64 = 0.95;
 
-/// Members of a cohort.
+/// Most members of a cohort.
 pub const COHORT_MAX: u32 = 1_000_000;
 
-/// Values by which a varying hand-off is represented.
+/// Number of values that represent a varying hand-off.
 const HAND_OFFS: usize = 32;
 
-/// Values by which waits are represented where they are added to a varying round trip.
+/// Number of values that represent waits in a sum with a varying round trip.
 const WAIT_VALUES: usize = 512;
 
-/// A way to take a lock.
+/// Lock algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
-    /// The papers': sequential nodes, each client watching the one before its own. Unsafe: a node
-    /// that goes may be that of somebody who has died waiting.
+    /// The papers' algorithm: sequential nodes, each client watching the one before its own.
+    /// Unsafe: a deleted node may be that of a waiter that has died.
     SyncQueue,
-    /// The same as clients really do it: list again after the watch.
+    /// [`Self::SyncQueue`] as real clients do it: list again after the watch.
     SyncQueueRelist,
-    /// Sequential nodes, listed again and again.
+    /// Sequential nodes, polled by listing.
     AsyncQueue,
-    /// Create the node, again after every failure.
+    /// Create the node; retry after every failure.
     SyncTas,
-    /// Create the node again and again, without waiting for replies.
+    /// Create the node repeatedly, without waiting for replies.
     AsyncTas,
     /// Create the node; watch it when that fails.
     TasWatch,
-    /// Sequential nodes, listed once; whoever waits is told of each that comes and goes, by a watch that
-    /// lasts, and so knows when its own is the first.
+    /// Sequential nodes, listed once; a permanent watch notifies each waiter of nodes that are
+    /// created and deleted, so that it knows when its own is the first.
     AsyncQueueWatch,
     /// The server keeps the queue; the release and the next grant are one log entry.
     Grant,
-    /// As grant, but the next one begins before the grant is committed; its effects wait for that.
+    /// As grant, but the next holder begins before the grant is committed; its effects wait for
+    /// that.
     Tentative,
-    /// As grant, but who is next is committed while the lock is held, so that a release needs no
-    /// log write before it is passed on. That it is committed by then is taken for granted.
+    /// As grant, but the successor is committed while the lock is held, so that a hand-over needs
+    /// no log write after the release. The model assumes that it is committed by then.
     Successor,
-    /// A gateway near the clients holds the lock for a number of them before it lets it go.
+    /// A gateway near the clients holds the lock for a number of them before it releases it.
     Cohort,
     /// A client keeps the lock until another one asks for it.
     Retained,
-    /// Lock, operations and release in one request, carried out by the server.
+    /// Acquisition, operations and release in one request, carried out by the server.
     Fused,
 }
 
-/// How near a lock is to the point from which on its queue grows for ever.
+/// Distance of a lock from overload, where its queue grows for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -90,7 +89,7 @@ pub enum State {
     Stable,
     /// Occupied for nearly all the time: latencies settle only after very many requests.
     Critical,
-    /// Asked for faster than it can be handed over: every request waits longer than the one before.
+    /// Requested faster than it can be handed over: every request waits longer than the one before.
     Overloaded,
 }
 
@@ -103,15 +102,15 @@ pub struct Setting {
     pub interarrival_ms: f64,
     /// Mean of the exponential time in the critical section.
     pub service_ms: f64,
-    /// Time between polls, and between tries that wait for no reply.
+    /// Time between polls, and between tries that do not wait for replies.
     pub poll_ms: f64,
     /// Round trip between a client and a gateway near it, for cohorts.
     pub near_rtt_ms: f64,
-    /// How many of a cohort have the lock before the gateway lets it go.
+    /// Holders of a cohort before the gateway releases the lock.
     pub cohort: u32,
-    /// The part of requests that come from whoever had the lock last, for retained locks.
+    /// Part of the requests that come from the last holder, for retained locks.
     pub same_user: f64,
-    /// Predict the first requests of a run, too, of which the first finds the lock free.
+    /// Number of requests of a run to predict as well, of which the first finds the lock free.
     pub requests: Option<u32>,
 }
 
@@ -120,37 +119,38 @@ pub struct Setting {
 pub struct Run {
     /// Requests of the run.
     pub requests: u32,
-    /// Their mean latency.
+    /// Mean latency of the requests.
     pub mean_ms: f64,
-    /// What 99 % of them do not exceed; absent for TAS, whose order in a run is not followed.
+    /// Latency that 99 % of them do not exceed; absent for TAS, whose order in a run is not
+    /// modelled.
     pub p99_ms: Option<f64>,
 }
 
-/// What to expect of an algorithm.
+/// Prediction for an algorithm.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// Which one.
+    /// The algorithm.
     pub algorithm: Algorithm,
     /// Mean latency of a request that finds the lock free.
     pub free_ms: f64,
-    /// Mean hand-off with one request waiting: from leaving to the next one's entering.
+    /// Mean hand-off with one waiter: from the release to the entry of the next holder.
     pub hand_off_ms: f64,
-    /// Mean time for which a request occupies the lock when many wait.
+    /// Mean time for which a request occupies the lock under many waiters.
     pub occupancy_ms: f64,
-    /// The part of its time for which the lock is occupied then; above one, more than it has.
+    /// Part of its time for which the lock is then occupied; above one, it is overloaded.
     pub load: f64,
-    /// What that means.
+    /// State that follows from the load.
     pub state: State,
-    /// By how much each request waits longer than the one before; overloaded locks only.
+    /// Growth of the wait from each request to the next; overloaded locks only.
     pub growth_ms_per_request: Option<f64>,
     /// Mean latency in the long run, if there is one.
     pub mean_ms: Option<f64>,
-    /// What 99 % of latencies do not exceed in the long run.
+    /// Latency that 99 % of requests do not exceed in the long run.
     pub p99_ms: Option<f64>,
-    /// The run, if one was asked for.
+    /// The run, if one was requested.
     pub run: Option<Run>,
-    /// Messages to and from clients per acquisition, each way counting; absent if waits grow and
-    /// no run was asked for.
+    /// Messages to and from clients per acquisition, each direction counting; absent if waits grow
+    /// and no run was requested.
     pub messages: Option<f64>,
     /// Log entries per acquisition, refused tries included.
     pub quorum_writes: Option<f64>,
@@ -159,31 +159,31 @@ pub struct Prediction {
 /// Costs of one acquisition and its release.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// Messages to and from clients, each way counting.
+    /// Messages to and from clients, each direction counting.
     pub messages: f64,
     /// Log entries, refused tries included.
     pub quorum_writes: f64,
 }
 
-/// What is known of how long requests wait.
+/// Statistics of waits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wait {
-    /// Mean wait for others.
+    /// Mean time of waiting for other holders.
     pub mean_ms: f64,
-    /// How likely a request waits at all.
+    /// Probability that a request waits.
     pub contended: f64,
-    /// How many wait at a release.
+    /// Number of waiters at a release.
     pub waiting: f64,
 }
 
-/// Means that formulas are made of.
+/// Means that enter the formulas.
 struct Means {
     client_ms: f64,
     write_ms: f64,
 }
 
 impl Algorithm {
-    /// All of them, the papers' first.
+    /// All algorithms, the papers' first.
     pub const ALL: [Self; 13] = [
         Self::SyncQueue,
         Self::SyncQueueRelist,
@@ -200,7 +200,7 @@ impl Algorithm {
         Self::Fused,
     ];
 
-    /// Its name on the command line and in documents.
+    /// Name on the command line and in documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SyncQueue => "sync-queue",
@@ -224,7 +224,7 @@ impl Algorithm {
         Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }
 
-    /// Whether it can be built of nodes, versions and watches, by clients alone.
+    /// Whether clients can build it of nodes, versions and watches alone.
     pub const fn needs_nodes_only(self) -> bool {
         matches!(
             self,
@@ -249,15 +249,15 @@ impl State {
     }
 }
 
-/// How an algorithm hands the lock over.
+/// Method of handing the lock over.
 enum Way {
     InTurn(Turns),
     ByTrying(Tries),
 }
 
 impl Setting {
-    /// Nothing special: this network, this load, polls every 10 ms, a gateway
-    /// 1 ms away, cohorts of 16, no user who dominates, no run.
+    /// Default setting: this network, this load, polls every 10 ms, a gateway 1 ms away, cohorts of
+    /// 16, no dominant user, no run.
     pub const fn new(timing: Timing, interarrival_ms: f64, service_ms: f64) -> Self {
         Self {
             timing,
@@ -295,7 +295,7 @@ impl Setting {
     /// The latency of an acquisition of a free lock.
     ///
     /// # Errors
-    /// Something in the setting is not possible.
+    /// The setting is impossible.
     pub fn free(&self, algorithm: Algorithm) -> Result<Law, Invalid> {
         let write = self.timing.latency(Operation::Write)?;
         Ok(match algorithm {
@@ -312,7 +312,7 @@ impl Setting {
         })
     }
 
-    /// What is added to the service until the next one enters, without late notice.
+    /// Additions to the service until the next holder enters, without late notice.
     fn overheads(&self, algorithm: Algorithm) -> Result<Vec<(f64, f64)>, Invalid> {
         let write = self.timing.latency(Operation::Write)?;
         Ok(match algorithm {
@@ -356,10 +356,10 @@ impl Setting {
         Ok(Way::InTurn(Turns { interarrival_ms, service_ms, overheads, notice }))
     }
 
-    /// The mean hand-off if `waiting` requests wait, one at least.
+    /// The mean hand-off under `waiting` requests, at least one.
     ///
     /// # Errors
-    /// Something in the setting is not possible.
+    /// The setting is impossible.
     pub fn hand_off_ms(&self, algorithm: Algorithm, waiting: usize) -> Result<f64, Invalid> {
         self.check()?;
         Ok(match self.way(algorithm)? {
@@ -368,10 +368,10 @@ impl Setting {
         })
     }
 
-    /// What to expect of an algorithm.
+    /// The prediction for an algorithm.
     ///
     /// # Errors
-    /// Something in the setting is not possible.
+    /// The setting is impossible.
     pub fn predict(&self, algorithm: Algorithm) -> Result<Prediction, Invalid> {
         let hand_off_ms = self.hand_off_ms(algorithm, 1)?;
         let free = self.free(algorithm)?;
@@ -452,22 +452,23 @@ impl Setting {
         }
         Ok(settled.or(run).map(|Trying { wait_ms, waiting }| Wait {
             mean_ms: wait_ms,
-            // Who comes while the lock is taken fails at first.
+            // A request that arrives while the lock is taken fails at first.
             contended: prediction.load.min(1.0),
             waiting,
         }))
     }
 
-    /// What an acquisition and its release send and write, with waits like this.
+    /// Messages and log entries of an acquisition and its release, given the waits.
     ///
     /// # Errors
-    /// Something in the setting is not possible.
+    /// The setting is impossible.
     pub fn cost(&self, algorithm: Algorithm, wait: &Wait) -> Result<Cost, Invalid> {
         let means = self.means()?;
         let contended = wait.contended;
-        // Whoever does not wait for replies has sent on until the good one is there.
+        // A client that does not wait for replies continues to send until the successful one
+        // arrives.
         let rounds = |latency_ms: f64| (latency_ms / self.poll_ms + 0.5).max(1.0);
-        // The release and the next grant are one entry, if there is somebody to be granted.
+        // The release and the next grant are one entry, if there is a waiter.
         let granted = Cost { messages: 4.0, quorum_writes: 2.0 - contended };
         Ok(match algorithm {
             Algorithm::SyncQueue => Cost { messages: 6.0 + 3.0 * contended, quorum_writes: 2.0 },
@@ -481,13 +482,14 @@ impl Setting {
             Algorithm::SyncTas => of_tries(1.0 + wait.mean_ms / means.write_ms),
             Algorithm::AsyncTas => of_tries(rounds(wait.mean_ms + means.write_ms)),
             Algorithm::TasWatch => {
-                // Those who wait try once when they come and once for every release.
+                // Each waiter tries once at its arrival and once for every release.
                 let tries = of_tries(1.0 + contended + (wait.waiting - 1.0).max(0.0));
                 let watches = 2.0 * contended + wait.waiting;
                 Cost { messages: tries.messages + watches, ..tries }
             }
             Algorithm::AsyncQueueWatch => {
-                // It hears of its own node, and of who comes and goes while it waits.
+                // A client is notified of its own node, and of nodes that are created and deleted
+                // while it waits.
                 Cost { messages: 11.0 + 2.0 * wait.waiting, quorum_writes: 2.0 }
             }
             Algorithm::Grant | Algorithm::Successor => granted,
@@ -505,18 +507,18 @@ impl Setting {
     }
 }
 
-/// So many tries, and a release; every one of them is a write.
+/// Cost of this many tries, and a release; every one of them is a write.
 fn of_tries(tries: f64) -> Cost {
     Cost { messages: 2.0 * tries + 2.0, quorum_writes: tries + 1.0 }
 }
 
-/// Nothing for whoever had the lock last, and `others_ms` for others.
+/// Zero for the last holder, and `others_ms` for other clients.
 fn by_user(same_user: f64, others_ms: f64) -> Vec<(f64, f64)> {
     let both = [(0.0, same_user), (others_ms, 1.0 - same_user)];
     both.into_iter().filter(|(_, part)| *part > 0.0).collect()
 }
 
-/// A few equally likely values with the mean and the variance of a law.
+/// A few equally likely values with the mean and the variance of a distribution.
 fn values(law: &Law) -> Vec<(f64, f64)> {
     if law.is_constant() {
         return vec![(law.mean_ms(), 1.0)];
@@ -525,7 +527,7 @@ fn values(law: &Law) -> Vec<(f64, f64)> {
     let middles: Vec<f64> = (0..HAND_OFFS).map(|i| law.quantile((i as f64 + 0.5) * part)).collect();
     let mean = middles.iter().sum::<f64>() * part;
     let variance = middles.iter().map(|ms| (ms - mean).powi(2)).sum::<f64>() * part;
-    // The middles leave out how far the ends reach.
+    // The middles of the intervals understate the variance at the ends.
     let stretch = if variance > 0.0 { (law.variance() / variance).sqrt() } else { 1.0 };
     let stretched = |ms: f64| (law.mean_ms() + (ms - mean) * stretch).max(0.0);
     middles.into_iter().map(|ms| (stretched(ms), part)).collect()
@@ -576,8 +578,8 @@ mod tests {
     }
 
     #[test]
-    fn the_more_wait_the_shorter_the_gap_of_test_and_set() {
-        // So rare that no new request comes into a gap.
+    fn the_more_waiters_the_shorter_the_gap_of_test_and_set() {
+        // So rare that no new request arrives in a gap.
         let setting = setting(100.0, 0.0, 1e9, 1e6);
         for waiting in [1, 2, 5, 20] {
             let of = |algorithm| setting.hand_off_ms(algorithm, waiting).unwrap();
@@ -599,7 +601,7 @@ mod tests {
         assert_eq!(overloaded.state, State::Overloaded);
         assert!((overloaded.growth_ms_per_request.unwrap() - 11.0).abs() < 1e-9);
         assert_eq!((overloaded.mean_ms, overloaded.messages), (None, None));
-        // Listing again is too much for this spacing, however short the service.
+        // Listing again is too slow for this rate, however short the service.
         let relist = setting(100.0, 0.0, 200.0, 1.0).predict(Algorithm::SyncQueueRelist).unwrap();
         assert_eq!(relist.state, State::Overloaded);
     }
@@ -621,7 +623,7 @@ mod tests {
         varying.timing.client_rtt = Law::exponential(20.0).unwrap();
         let mean = |setting: &Setting| setting.predict(Algorithm::Grant).unwrap().mean_ms.unwrap();
         let (s, h) = (1.0, 21.0);
-        // The square of the hand-off grows by its variance.
+        // The mean square of the hand-off grows by its variance.
         let square = 2.0 * s * s + 2.0 * s * h + h * h + 400.0;
         let wait = crate::queue::mg1_wait_ms(50.0, s + h, square).unwrap();
         assert!((mean(&varying) - 21.0 - wait).abs() < 0.03 * wait, "{}", mean(&varying));
@@ -631,11 +633,11 @@ mod tests {
     }
 
     #[test]
-    fn those_who_try_write_and_those_who_wait_in_turn_do_not() {
+    fn tries_are_writes_and_waits_in_turn_are_not() {
         let setting = setting(100.0, 0.0, 200.0, 50.0);
         let writes = |one| setting.predict(one).unwrap().quorum_writes.unwrap();
         assert!(writes(Algorithm::Grant) < 2.0);
-        // A release that somebody waits for takes the next grant along.
+        // A release with a waiter includes the next grant.
         let wait = |contended| Wait { mean_ms: 100.0, contended, waiting: 3.0 };
         for (contended, entries) in [(0.0, 2.0), (1.0, 1.0)] {
             let cost = setting.cost(Algorithm::Grant, &wait(contended)).unwrap();

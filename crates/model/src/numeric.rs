@@ -1,4 +1,4 @@
-//! The little numerical analysis that the formulas need.
+//! Numerical analysis for the formulas.
 
 /// The error function, to about fourteen digits: its power series where that converges fast, and
 /// Lentz's continued fraction of the complement elsewhere (Press et al., Numerical Recipes).
@@ -25,8 +25,8 @@ pub fn erf(x: f64) -> f64 {
     1.0 - scale / 2.0 / tail
 }
 
-/// The integral of `f` over all pieces, by Gauss's rule with two points in each: no end of a piece
-/// is ever looked at, so that jumps between pieces do no harm.
+/// The integral of `f` over all pieces, by Gauss's rule with two points in each: the ends of pieces
+/// are never evaluated, so that jumps between pieces do no harm.
 pub fn mean_of_complement(pieces: &[f64], f: impl Fn(f64) -> f64) -> f64 {
     let offset = 0.5 / 3f64.sqrt();
     let of_piece = |ends: &[f64]| {
@@ -36,8 +36,8 @@ pub fn mean_of_complement(pieces: &[f64], f: impl Fn(f64) -> f64) -> f64 {
     pieces.windows(2).map(of_piece).sum()
 }
 
-/// The first place from `low` to `high` at which `holds`, which holds from there on; `high` if
-/// there is none. By bisection, to the precision of the numbers.
+/// The first place from `low` to `high` at which `holds` becomes true for good; `high` if there is
+/// none. By bisection, to the precision of the numbers.
 pub fn first_above(mut low: f64, mut high: f64, holds: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..200 {
         let middle = 0.5 * (low + high);
@@ -53,8 +53,7 @@ pub fn first_above(mut low: f64, mut high: f64, holds: impl Fn(f64) -> bool) -> 
     high
 }
 
-/// The probabilities of 0, 1, 2, ... events when `mean` are expected, until what is left is
-/// negligible.
+/// The probabilities of 0, 1, 2, ... events when `mean` are expected, until the rest is negligible.
 pub fn poisson(mean: f64) -> Vec<f64> {
     // Begin at the most likely number: for a large mean the probability of none underflows.
     let top = mean.floor();

@@ -4,18 +4,18 @@ use crate::law::{Invalid, Law, positive};
 use crate::order::{Fastest, Follower, REPLIES_MAX, commit};
 use serde::Serialize;
 
-/// Where a session is connected.
+/// Server that a session is connected to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attachment {
-    /// To the server that orders writes.
+    /// The server that orders writes.
     #[default]
     Leader,
-    /// To another one, which sends writes on to the leader.
+    /// Another server, which forwards writes to the leader.
     Follower,
 }
 
-/// How far things are from each other, and how slow the disks.
+/// Distances in the network, and the speed of the disks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Timing {
     /// Round trip between a client and its server.
@@ -24,66 +24,66 @@ pub struct Timing {
     pub server_rtt: Law,
     /// One durable log write.
     pub disk: Law,
-    /// Servers of the ensemble.
+    /// Number of servers of the ensemble.
     pub servers: usize,
-    /// Where sessions are connected.
+    /// Servers that sessions are connected to.
     pub attachment: Attachment,
 }
 
-/// What a session asks for.
+/// Operation of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// A read, which the session's server answers from what it has.
+    /// A read, which the session's server answers from its own state.
     Read,
     /// A write.
     Write,
-    /// A write that is refused, such as creating what is there. Where refusals are ordered with
+    /// A write that is refused, such as creating an existing node. Where refusals are ordered with
     /// the writes, as in `ZooKeeper`, it costs the same.
     FailingWrite,
     /// Catching up with the leader before a read.
     Sync,
     /// A write and then a read, one after the other.
     WriteThenRead,
-    /// A write and a read that is sent at once behind it.
+    /// A write and a read that is sent immediately behind it.
     WriteAndRead,
 }
 
-/// What a pipeline takes.
+/// Duration of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Pipelined {
-    /// From the first request to the last reply, on average.
+    /// Mean time from the first request to the last reply.
     pub elapsed_ms: f64,
-    /// That, for each operation.
+    /// The elapsed time per operation.
     pub per_operation_ms: f64,
-    /// How many operations are on their way at a time (Little's law).
+    /// Number of operations in flight (Little's law).
     pub in_flight: f64,
 }
 
-/// One who comes to a barrier.
+/// A party of a barrier.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Party {
-    /// How late it comes, from the moment at which the first may come.
+    /// Lateness, from the earliest possible arrival of a party.
     pub late: Law,
-    /// Its round trip to the leader.
+    /// Round trip of the party to the leader.
     pub rtt: Law,
 }
 
-/// What a barrier takes, from the moment at which the first may come.
+/// Durations of a barrier, from the earliest possible arrival of a party.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Barrier {
-    /// Until the last party has come and that is durable.
+    /// Until the last party has arrived and that is durable.
     pub open_ms: f64,
-    /// Until a party goes on, on average over the parties.
+    /// Until a party is released, on average over the parties.
     pub mean_ms: f64,
-    /// Until all parties go on. Too long by a little if round trips differ at random, since who
-    /// comes last need not be who hears of it last.
+    /// Until all parties are released. Slightly too long if round trips differ at random, since the
+    /// last party to arrive need not be the last to be notified.
     pub last_ms: f64,
 }
 
 impl Timing {
-    /// The same times always: round trips of clients and servers, log writes; three servers,
-    /// sessions at the leader.
+    /// Constant times: round trips of clients and servers, log writes; three servers, sessions at
+    /// the leader.
     ///
     /// # Errors
     /// One of them is not a time.
@@ -97,7 +97,7 @@ impl Timing {
         })
     }
 
-    /// When the leader has committed an entry, from the moment at which it has it.
+    /// Time from the arrival of an entry at the leader to its commit.
     ///
     /// # Errors
     /// There are no servers, or too many.
@@ -138,8 +138,8 @@ impl Timing {
         Ok(self.client_rtt.mean_ms() + followers * self.server_rtt.mean_ms() + commit_ms)
     }
 
-    /// `count` operations that are all sent before the first reply is waited for, to a service
-    /// that does `operations_per_s` of them when it is busy.
+    /// `count` operations that are all sent before the first reply, to a service that does
+    /// `operations_per_s` of them when it is busy.
     ///
     /// # Errors
     /// As for [`Timing::commit`]; there are no operations, or the rate is not above zero.
@@ -160,12 +160,12 @@ impl Timing {
     }
 }
 
-/// What a barrier for these parties takes, whose opening is committed after a time with the law
-/// `commit`: whoever comes last opens it, and the news travels back. Entering and leaving are the
-/// same.
+/// Durations of a barrier for these parties, whose opening is committed after a time with the
+/// distribution `commit`: the last party opens it, and the notifications travel back. Entering and
+/// leaving are alike.
 ///
 /// # Errors
-/// There are no parties, or more than replies can be waited for.
+/// There are no parties, or more than [`REPLIES_MAX`](crate::order::REPLIES_MAX).
 pub fn barrier(parties: &[Party], commit: &Law) -> Result<Barrier, Invalid> {
     let halves = parties.iter().map(|party| party.rtt.scaled(0.5));
     let halves = halves.collect::<Result<Vec<Law>, Invalid>>()?;
@@ -176,9 +176,9 @@ pub fn barrier(parties: &[Party], commit: &Law) -> Result<Barrier, Invalid> {
     Ok(Barrier { open_ms, mean_ms: open_ms + back_ms, last_ms })
 }
 
-/// How many may poll, every `interval_ms` each, before they are more than a service can answer that
-/// does `operations_per_s`. Beyond that polls come late, everything else with them, and a lock that
-/// is polled for collapses.
+/// Most pollers, each with a period of `interval_ms`, that a service can answer that does
+/// `operations_per_s`. Beyond that polls are late, and so is everything else, and a lock that is
+/// polled for collapses.
 pub fn pollers_max(interval_ms: f64, operations_per_s: f64) -> f64 {
     interval_ms * operations_per_s / 1_000.0
 }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_barrier_waits_for_whoever_comes_last() {
+    fn a_barrier_waits_for_the_last_party() {
         let party = |late: Law, rtt: f64| Party { late, rtt: Law::constant(rtt).unwrap() };
         let commit = Law::constant(7.0).unwrap();
         let parties = [party(Law::zero(), 10.0), party(Law::zero(), 30.0)];

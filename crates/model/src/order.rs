@@ -1,8 +1,8 @@
 //! Waiting for some of several replies: for all of them, for the fastest, for a majority.
 //!
-//! How many of several independent replies have come by a moment has the Poisson-binomial law. It
-//! is computed by going through the replies one by one, in n^2 steps for each moment, exactly and
-//! for any laws, equal or not. The mean is the integral of its complement.
+//! The number of independent replies that have arrived by some time has the Poisson-binomial
+//! distribution. It is computed reply by reply, in n^2 steps for each time, exactly and for any
+//! distributions, equal or not. The mean is the integral of its complement.
 //!
 //! A committed entry is on the disks of a majority, of which the leader's own disk is one: the
 //! papers' "fastest majority of the replies" forgets that disk, and their "cost of consensus", the
@@ -12,10 +12,10 @@ use crate::law::{Invalid, Law, pieces};
 use crate::numeric::{first_above, mean_of_complement};
 use serde::Serialize;
 
-/// Replies that can be waited for.
+/// Most replies to wait for.
 pub const REPLIES_MAX: usize = 1_000;
 
-/// The moment at which a given number of independent replies has come.
+/// The time at which a given number of independent replies has arrived.
 #[derive(Clone, Debug)]
 pub struct Fastest {
     laws: Vec<Law>,
@@ -23,7 +23,7 @@ pub struct Fastest {
 }
 
 impl Fastest {
-    /// The moment of the `needed`-th of the replies that come after times with these laws.
+    /// The time of the `needed`-th of the replies with these distributions.
     ///
     /// # Errors
     /// There are no replies, more than [`REPLIES_MAX`], or `needed` is not among them.
@@ -33,12 +33,14 @@ impl Fastest {
             return Err(Invalid(format!("1 to {REPLIES_MAX} replies, not {replies}")));
         }
         if !(1..=replies).contains(&needed) {
-            return Err(Invalid(format!("of {replies} replies one cannot wait for {needed}")));
+            return Err(Invalid(format!(
+                "it is impossible to wait for {needed} of {replies} replies"
+            )));
         }
         Ok(Self { laws, needed })
     }
 
-    /// The moment of the last of the replies.
+    /// The time of the last of the replies.
     ///
     /// # Errors
     /// As for [`Fastest::new`].
@@ -47,9 +49,9 @@ impl Fastest {
         Self::new(laws, needed.max(1))
     }
 
-    /// How likely enough replies have come after `t_ms`.
+    /// Probability that enough replies have arrived after `t_ms`.
     pub fn cdf(&self, t_ms: f64) -> f64 {
-        // chance[j]: exactly j replies of those looked at; the last place stands for "enough".
+        // chance[j]: exactly j of the replies so far; the last place stands for "enough".
         let mut chance = vec![0.0; self.needed + 1];
         chance[0] = 1.0;
         for law in &self.laws {
@@ -63,24 +65,24 @@ impl Fastest {
         chance[self.needed].min(1.0)
     }
 
-    /// The average, in milliseconds.
+    /// The mean, in milliseconds.
     pub fn mean_ms(&self) -> f64 {
         mean_of_complement(&pieces(&self.laws), |t| 1.0 - self.cdf(t))
     }
 
-    /// The time after which enough replies have come with probability `p`.
+    /// The time after which enough replies have arrived with probability `p`.
     pub fn quantile(&self, p: f64) -> f64 {
         let high = self.laws.iter().map(|law| law.quantile(1.0)).fold(0.0, f64::max);
         first_above(-f64::MIN_POSITIVE, high, |t| self.cdf(t) >= p.min(1.0 - 1e-12)).max(0.0)
     }
 
-    /// The law of that moment, to go on with: exact if every reply takes a constant time, else on
-    /// a grid.
+    /// The distribution of that time, for further use: exact if every reply takes a constant time,
+    /// else on a grid.
     pub fn law(&self) -> Law {
         if self.laws.iter().all(Law::is_constant) {
             let mut times: Vec<f64> = self.laws.iter().map(Law::mean_ms).collect();
             times.sort_by(f64::total_cmp);
-            // Every law has been checked, so its mean is a time.
+            // Every distribution has been checked, so its mean is a time.
             return Law::constant(times[self.needed - 1]).unwrap_or(Law::zero());
         }
         let (start, end) = (self.quantile(0.0), self.quantile(1.0 - 1e-9));
@@ -88,25 +90,25 @@ impl Fastest {
     }
 }
 
-/// What a server of a replicated log is like, as its leader sees it.
+/// A server of a replicated log, from its leader's view.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Follower {
     /// Round trip between the leader and this server.
     pub rtt: Law,
-    /// What this server takes for one durable log write.
+    /// One durable log write of this server.
     pub disk: Law,
 }
 
-/// How many of `servers` make a majority.
+/// The number of servers in a majority of `servers`.
 pub const fn majority(servers: usize) -> usize {
     servers / 2 + 1
 }
 
-/// When an entry is committed, from the moment at which the leader has it: the leader's own write
-/// counts, and a follower's reply takes its round trip and its write.
+/// Time from the arrival of an entry at the leader to its commit: the leader's own write counts,
+/// and a follower's reply takes its round trip and its write.
 ///
 /// # Errors
-/// There are more servers than replies can be waited for.
+/// There are more servers than [`REPLIES_MAX`].
 pub fn commit(leader_disk: &Law, followers: &[Follower]) -> Result<Fastest, Invalid> {
     let replies = followers.iter().map(|follower| follower.rtt.plus(&follower.disk));
     let laws: Vec<Law> = std::iter::once(leader_disk.clone()).chain(replies).collect();
@@ -114,8 +116,8 @@ pub fn commit(leader_disk: &Law, followers: &[Follower]) -> Result<Fastest, Inva
     Fastest::new(laws, needed)
 }
 
-/// When a transaction is committed in two phases, each of which waits for every participant.
-/// The mean is twice that of the slowest reply, which is more than twice the mean reply.
+/// Duration of a commit in two phases, each of which waits for every participant. The mean is twice
+/// that of the slowest reply, which is more than twice the mean reply.
 ///
 /// # Errors
 /// As for [`Fastest::new`].
@@ -163,7 +165,7 @@ mod tests {
             near(fastest.quantile(0.5), expected);
             assert!(fastest.law().is_constant());
         }
-        // The faster of two exponentials has the sum of their rates; the slower has what is left.
+        // The faster of two exponentials has the sum of their rates; the slower has the rest.
         let pair = vec![Law::exponential(2.0).unwrap(), Law::exponential(6.0).unwrap()];
         near(Fastest::new(pair.clone(), 1).unwrap().mean_ms(), 1.5);
         near(Fastest::all(pair).unwrap().mean_ms(), 2.0 + 6.0 - 1.5);

@@ -1,9 +1,9 @@
-//! Waiting for one server: in order of arrival, and picked at random.
+//! Waiting for one server: in order of arrival, and in random order.
 //!
-//! A queue for a lock serves in order of arrival (FIFO). Those that try again and again (test and
-//! set) are served in random order (SIRO). With equal hand-offs the *mean* waits are equal, which
-//! is all that the papers look at; the variance and the tail are not: whoever is unlucky in a
-//! random order can be unlucky for long, while half of all waits become shorter.
+//! A queue for a lock serves in order of arrival (FIFO). Clients that retry (test and set) are
+//! served in random order (SIRO). With equal hand-offs the *mean* waits are equal, which is all
+//! that the papers consider; the variance and the tail are not: in a random order an unlucky client
+//! can be unlucky for long, while half of all waits become shorter.
 //!
 //! References: Kleinrock, Queueing Systems (1975), for FIFO and M/G/1; Flatto, The waiting time
 //! distribution for the random order service M/M/1 queue (1997), for the tail of SIRO.
@@ -11,14 +11,13 @@
 use crate::law::{Invalid, positive, time};
 use crate::numeric::{first_above, poisson};
 
-/// Waiting customers that the numeric method for random order tells apart, at least.
+/// Least number of waiting customers that the numeric method for random order distinguishes.
 const WAITING_MIN: usize = 600;
 
-/// Steps times waiting customers that the numeric method may take.
+/// Most steps times waiting customers of the numeric method.
 const WORK_MAX: usize = 400_000_000;
 
-/// A server with exponential service to which customers come at random (Poisson), both times in
-/// milliseconds.
+/// A server with exponential service and Poisson arrivals, both times in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mm1 {
     arrivals_per_ms: f64,
@@ -29,7 +28,7 @@ pub struct Mm1 {
 #[derive(Clone, Debug)]
 pub struct RandomOrder {
     events_per_ms: f64,
-    /// How likely a customer still waits after 0, 1, 2, ... events.
+    /// Probability that a customer still waits after 0, 1, 2, ... events.
     waits: Vec<f64>,
 }
 
@@ -37,8 +36,7 @@ impl Mm1 {
     /// One customer every `interarrival_ms` on average, each taking `service_ms` on average.
     ///
     /// # Errors
-    /// Either is not above zero, or the server is asked for all its time or more: then waits grow
-    /// for ever.
+    /// Either is not above zero, or the load is one or more: then waits grow for ever.
     pub fn new(interarrival_ms: f64, service_ms: f64) -> Result<Self, Invalid> {
         let interarrival_ms = positive("the time between arrivals", interarrival_ms)?;
         let service_ms = positive("the service time", service_ms)?;
@@ -52,7 +50,7 @@ impl Mm1 {
     }
 
     /// The part of its time for which the server is busy: service over interarrival, which the
-    /// papers have upside down.
+    /// papers invert.
     pub fn load(&self) -> f64 {
         self.arrivals_per_ms / self.services_per_ms
     }
@@ -86,9 +84,9 @@ impl Mm1 {
         ((rho / (1.0 - p)).ln() / (self.services_per_ms * (1.0 - rho))).max(0.0)
     }
 
-    /// How fast the tail of the wait in random order falls at `t_ms`: the local rate of decay, per
-    /// millisecond, of Flatto's asymptotic formula. It is late: at half load it is a quarter too
-    /// high after twenty service times. For probabilities use [`Mm1::random_order`].
+    /// Local rate of decay of the tail of the wait in random order at `t_ms`, per millisecond, by
+    /// Flatto's asymptotic formula. It converges late: at half load it is a quarter too high after
+    /// twenty service times. For probabilities use [`Mm1::random_order`].
     pub fn decay_siro(&self, t_ms: f64) -> f64 {
         let (mu, rho) = (self.services_per_ms, self.load());
         let slow = (std::f64::consts::PI / 2.0).powf(2.0 / 3.0) * rho.powf(1.0 / 6.0);
@@ -98,11 +96,11 @@ impl Mm1 {
 
     /// The waits in random order up to `t_ms`, by a numeric method.
     ///
-    /// One customer is followed. With n waiting, itself among them, arrivals make it n + 1, and a
-    /// service ends the wait with probability 1 / n and leaves n - 1 else. Both together happen at
-    /// a constant rate, so the chance of still waiting after each number of *events* is computed
-    /// backwards once, and any moment is a Poisson mixture of them (uniformization). More waiting
-    /// customers than occur with any likelihood are taken for one fewer.
+    /// One customer is followed. With n waiting, itself among them, an arrival makes it n + 1, and
+    /// a service ends the wait with probability 1 / n and leaves n - 1 otherwise. Both together
+    /// happen at a constant rate, so the probability of still waiting after each number of *events*
+    /// is computed backwards once, and any time is a Poisson mixture of them (uniformization). More
+    /// waiting customers than are at all likely count as one fewer.
     ///
     /// # Errors
     /// The load is so near to one, or `t_ms` so late, that this would take more than some seconds.
@@ -117,7 +115,7 @@ impl Mm1 {
         }
         let (up, down) =
             (self.arrivals_per_ms / events_per_ms, 1.0 - self.arrivals_per_ms / events_per_ms);
-        // Who finds n - 1 others waiting and one in service waits with n.
+        // A customer that finds n - 1 others waiting and one in service waits with n.
         let found: Vec<f64> = (1..=waiting).map(|n| (1.0 - rho) * rho.powi(n as i32)).collect();
         let mut still = vec![1.0; waiting];
         let mut waits = Vec::with_capacity(events + 1);
@@ -155,17 +153,17 @@ impl Mm1 {
 }
 
 impl RandomOrder {
-    /// How likely a wait is longer than `t_ms`, which must not be above what the waits have been
-    /// computed for: later, zero is returned.
+    /// Probability that a wait is longer than `t_ms`, which must not exceed the time that was
+    /// computed for: beyond it, zero is returned.
     pub fn tail(&self, t_ms: f64) -> f64 {
         let events = poisson(self.events_per_ms * t_ms.max(0.0));
         events.iter().zip(&self.waits).map(|(chance, wait)| chance * wait).sum()
     }
 }
 
-/// The mean wait for a server whose service has any law (Pollaczek and Khinchine), in
-/// milliseconds; `None` if the server is asked for all its time or more. `square` is the mean
-/// square of the service, in square milliseconds.
+/// The mean wait for a server with any distribution of service (Pollaczek and Khinchine), in
+/// milliseconds; `None` if the load is one or more. `square` is the mean square of the service, in
+/// square milliseconds.
 pub fn mg1_wait_ms(interarrival_ms: f64, mean_ms: f64, square: f64) -> Option<f64> {
     let rho = mean_ms / interarrival_ms;
     (rho < 1.0).then(|| square / interarrival_ms / (2.0 * (1.0 - rho)))
@@ -238,7 +236,7 @@ mod tests {
     fn the_tail_falls_as_flatto_says_when_it_is_late() {
         let queue = Mm1::new(2.0, 1.0).unwrap();
         let order = queue.random_order(130.0).unwrap();
-        // Rates over the twentieth after each moment, as they were computed elsewhere.
+        // Rates over the twentieth after each time, as computed elsewhere.
         let computed = |t: f64| (order.tail(t) / order.tail(1.05 * t)).ln() / (0.05 * t);
         let known = [(20.0, 0.222, 0.287), (40.0, 0.179, 0.207), (80.0, 0.148, 0.160)];
         for (t, numeric, formula) in known.into_iter().chain([(120.0, 0.134, 0.141)]) {

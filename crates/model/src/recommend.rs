@@ -1,59 +1,59 @@
-//! Which lock algorithm should it be, and why?
+//! Recommendation of a lock algorithm, with reasons.
 //!
-//! Every algorithm that can be had is predicted; the best comes first, each with the sentences
-//! that a person would want: how it hands over, how busy that keeps the lock, where its limit is,
-//! and what it asks for in return.
+//! Every available algorithm is predicted; the best comes first, each with the sentences that
+//! explain it: the hand-over, the load of the lock that results, the limit of its rate, and its
+//! price.
 
 use crate::law::Invalid;
 use crate::lock::{Algorithm, Prediction, Setting, State};
 use serde::Serialize;
 
-/// What is to be small.
+/// Quantity to minimize.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Matters {
     /// The mean latency.
     #[default]
     Mean,
-    /// What the slowest hundredth gets.
+    /// Latency of the slowest hundredth.
     P99,
     /// Log entries and messages per acquisition.
     ServerLoad,
 }
 
-/// What can be had.
+/// Available means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Available {
-    /// The service itself knows locks. If not, there are nodes, versions and watches.
+    /// Whether the service has locks of its own. If not, there are nodes, versions and watches.
     pub native: bool,
-    /// There is a gateway near the clients that may hold a lock for them.
+    /// Whether a gateway near the clients may hold a lock for them.
     pub gateway: bool,
-    /// Everything that is done under the lock is done in the store, and refuses an old token.
+    /// Whether all operations under the lock are in the store, which refuses old tokens.
     pub fenced: bool,
     /// The critical section consists of operations on the store, and is known beforehand.
     pub section_in_store: bool,
-    /// What no service has yet is of interest, too.
+    /// Whether to include algorithms that no service has yet.
     pub designs: bool,
 }
 
-/// An algorithm with its place and its reasons.
+/// An algorithm with its rank and its reasons.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Choice {
-    /// What to expect of it.
+    /// Prediction for the algorithm.
     pub prediction: Prediction,
-    /// Whether it keeps the lock to one holder, whoever dies.
+    /// Whether the lock has at most one holder even if clients die.
     pub safe: bool,
     /// Requests per second up to which it is stable.
     pub limit_per_s: Option<f64>,
-    /// Why it has its place, in sentences.
+    /// Reasons for its rank, in sentences.
     pub why: Vec<String>,
 }
 
-/// All algorithms that can be had, the best first: safe ones before others, stable before critical
-/// before overloaded, and among these the one with less of what matters.
+/// All available algorithms, the best first: safe ones before others, stable before critical before
+/// overloaded, and among these the one with less of the quantity to minimize.
 ///
 /// # Errors
-/// Something in the setting is not possible.
+/// The setting is impossible.
 pub fn rank(
     setting: &Setting,
     available: Available,
@@ -87,24 +87,24 @@ pub fn rank(
 fn can_be_had(algorithm: Algorithm, setting: &Setting, available: Available) -> bool {
     match algorithm {
         Algorithm::Grant => available.native,
-        // Whether the lock is held cannot be asked then.
+        // It is then impossible to ask whether the lock is held.
         Algorithm::Successor => available.native && available.fenced,
         Algorithm::Tentative => available.native && available.designs && available.fenced,
         Algorithm::Cohort => available.native && available.gateway,
-        // Without a user who comes again the lock would be recalled every time.
+        // Without repeated requests of one user the lock would be recalled every time.
         Algorithm::Retained => available.native && setting.same_user > 0.0,
         Algorithm::Fused => available.native && available.section_in_store,
         _ => true,
     }
 }
 
-/// The papers' queue believes a watch that also fires when somebody dies who waits.
+/// The papers' queue trusts a watch that also fires when a waiter dies.
 const fn is_safe(algorithm: Algorithm) -> bool {
     !matches!(algorithm, Algorithm::SyncQueue)
 }
 
-/// What decides, the most important first. What cannot be known counts as very much; an overloaded
-/// lock is the worse, the faster its waits grow.
+/// Criteria, the most important first. An unknown value counts as very large; an overloaded lock is
+/// the worse, the faster its waits grow.
 fn measures(prediction: &Prediction, matters: Matters) -> [f64; 4] {
     let large = |value: Option<f64>| value.unwrap_or(f64::INFINITY);
     let growth = prediction.growth_ms_per_request.unwrap_or(0.0);
@@ -126,7 +126,7 @@ fn reasons(setting: &Setting, prediction: &Prediction, best: Option<&Prediction>
     why
 }
 
-/// Milliseconds for people.
+/// Milliseconds in readable form.
 fn ms(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0} ms"),
@@ -137,21 +137,25 @@ fn ms(value: f64) -> String {
 
 fn hand_over(prediction: &Prediction) -> String {
     let how = match prediction.algorithm {
-        Algorithm::SyncQueue => "the next in the queue is told, and believes it",
-        Algorithm::SyncQueueRelist => "the next in the queue is told, and lists again to be sure",
+        Algorithm::SyncQueue => "the next in the queue is notified, and trusts that",
+        Algorithm::SyncQueueRelist => {
+            "the next in the queue is notified, and lists again to be sure"
+        }
         Algorithm::AsyncQueue => "the next in the queue sees it with its next poll",
-        Algorithm::SyncTas => "whoever's next try comes first has the lock",
-        Algorithm::AsyncTas => "whoever's next try comes first has the lock; tries do not wait",
-        Algorithm::TasWatch => "all who wait are told and try, and one of them has the lock",
+        Algorithm::SyncTas => "the first try after the release gets the lock",
+        Algorithm::AsyncTas => "the first try after the release gets the lock; tries do not wait",
+        Algorithm::TasWatch => "all waiters are notified and try, and one of them gets the lock",
         Algorithm::AsyncQueueWatch => {
-            "the next in the queue is told who goes, and knows that it is the first"
+            "the next in the queue is notified of deleted nodes, and knows that it is the first"
         }
         Algorithm::Grant => "the release and the next grant are one log entry",
         Algorithm::Tentative => "the next one begins when the release reaches the leader",
         Algorithm::Successor => "the next one is known before the release, which is only passed on",
         Algorithm::Cohort => "the gateway passes the lock on among its clients",
-        Algorithm::Retained => "the last user has the lock still; others have it recalled",
-        Algorithm::Fused => "nobody holds the lock: the server does the whole section in its turn",
+        Algorithm::Retained => "the last user still has the lock; other clients have it recalled",
+        Algorithm::Fused => {
+            "no client holds the lock: the server carries out the whole section in its turn"
+        }
     };
     let (free, hand_off) = (ms(prediction.free_ms), ms(prediction.hand_off_ms));
     format!("{how}: {free} when it is free, {hand_off} from one holder to the next")
@@ -195,37 +199,37 @@ fn beside(prediction: &Prediction, best: &Prediction) -> Option<String> {
     Some(mean + &tail)
 }
 
-/// What an algorithm asks for in return.
+/// Price of an algorithm.
 const fn in_return(algorithm: Algorithm) -> Option<&'static str> {
     match algorithm {
         Algorithm::SyncQueue => Some(
-            "unsafe: when somebody in the middle of the queue dies, whoever is behind enters \
+            "unsafe: when a client in the middle of the queue dies, the one behind it enters \
              although the lock is held",
         ),
-        Algorithm::AsyncQueue => Some("everybody who waits lists the whole queue with every poll"),
+        Algorithm::AsyncQueue => Some("every waiter lists the whole queue with every poll"),
         Algorithm::SyncTas => Some(
-            "in no order: who is near the leader wins more often; every try is a write, also those \
-             that fail",
+            "in no order: clients near the leader win more often; every try is a write, even if it \
+             fails",
         ),
         Algorithm::AsyncTas => Some(
-            "in no order: who is near the leader wins more often; everybody who waits writes with \
-             every poll, and enough of them stop the service",
+            "in no order: clients near the leader win more often; every waiter writes with every \
+             poll, and enough of them stop the service",
         ),
-        Algorithm::TasWatch => Some("every release wakes everybody who waits"),
-        Algorithm::AsyncQueueWatch => {
-            Some("everybody who waits is told of all who come and go; needs ZooKeeper 3.6")
-        }
+        Algorithm::TasWatch => Some("every release wakes all waiters"),
+        Algorithm::AsyncQueueWatch => Some(
+            "every waiter is notified of all nodes that are created and deleted; needs ZooKeeper 3.6",
+        ),
         Algorithm::Tentative => {
-            Some("what is done under the lock counts only when the grant has been committed")
+            Some("operations under the lock take effect only when the grant has been committed")
         }
         Algorithm::Cohort => Some(
             "others wait until a cohort has had its turns; if the gateway is lost, a lease has to \
              end first",
         ),
-        Algorithm::Retained => Some("a user who is gone must be recalled, which takes a lease"),
+        Algorithm::Retained => Some("a lock of a lost user must be recalled, which takes a lease"),
         Algorithm::Successor => Some(
-            "a release that was passed on may be lost with the leader: what the lock guards must \
-             refuse old tokens",
+            "a release that was passed on may be lost with the leader: the protected resource \
+             must refuse old tokens",
         ),
         Algorithm::SyncQueueRelist | Algorithm::Grant | Algorithm::Fused => None,
     }

@@ -1,19 +1,21 @@
-//! Locks that are taken by whoever tries first (test and set): how long a request tries.
+//! Locks that are taken by the first successful try (test and set): the duration of the tries of a
+//! request.
 //!
-//! After a release the lock stays free until somebody's next try, and the more there are who try,
-//! the sooner that is: the time for which a request occupies the lock depends on k, how many wait.
-//! So the papers' formula, in which the lock is as good as a queue, does not hold. Seen at the
-//! moments of release, k is a Markov chain all the same. A gap of free lock follows, which the
-//! next try ends, or a new request that comes before it; then the lock is taken for a constant
-//! time and an exponential service, while more requests come. The chain goes down by one at most,
-//! so its stationary law follows from counting, upwards, how often each k is crossed.
+//! After a release the lock stays free until the next try of a waiter, and the more waiters there
+//! are, the sooner that is: the time for which a request occupies the lock depends on k, the number
+//! of waiters. The papers' formula, in which the lock is as good as a queue, therefore does not
+//! hold. Observed at the times of release, k is still a Markov chain. A gap in which the lock is
+//! free follows, until the next try, or an earlier new request; then the lock is taken for a
+//! constant time and an exponential service, while more requests arrive. The chain goes down by one
+//! at most, so its stationary distribution follows from counting, upwards, the crossings of each k.
 //!
-//! Tries of one request are a period apart, and are taken to fall anywhere in it. There is one
-//! correction. Where the period is the round trip that also is part of the occupancy, and services
-//! are short, the lock is free again one period later: the next winner is who tries next after the
-//! last one in the period. Tries just ahead of that point are dense, as nobody there has won for a
-//! whole turn, and tries just behind it are few. With sigma the part of its way on which the point
-//! wins (gap over gap plus service), they are 1 / (1 - sigma / 2) times as dense as on average.
+//! Tries of one request are a period apart, and are assumed to be uniformly distributed in it.
+//! There is one correction. Where the period is the round trip that is also part of the occupancy,
+//! and services are short, the lock is free again one period later: the next winner is the request
+//! that tries next after the last winner in the period. Tries just ahead of that point are dense,
+//! as none there has won for a whole turn, and tries just behind it are few. With sigma the part of
+//! its way on which the point wins (gap over gap plus service), they are 1 / (1 - sigma / 2) times
+//! as dense as on average.
 
 mod tail;
 
@@ -22,74 +24,74 @@ use crate::numeric::{mean_of_complement, poisson};
 use crate::turns::check_run;
 use serde::Serialize;
 
-/// Waiting requests up to which a settled lock is followed.
+/// Most waiters of a settled lock that are modelled.
 const WAITING_MAX: usize = 3_000;
 
-/// Probability that is left out where a lock settles.
+/// Probability below which a lock counts as settled.
 const NEGLIGIBLE: f64 = 1e-11;
 
-/// When a request tries again.
+/// Time of the next try of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Retry {
-    /// When the last try has failed, each of which takes `period_ms`.
+    /// After the failure of the last try, each of which takes `period_ms`.
     Failed {
         /// Time between two tries.
         period_ms: f64,
     },
-    /// Again and again, without waiting for replies.
+    /// Periodically, without waiting for replies.
     Timed {
         /// Time between two tries.
         period_ms: f64,
     },
-    /// When it is told that the lock is free, as all others are.
+    /// When it is notified, with all others, that the lock is free.
     Told {
-        /// From the release to the tries that follow it.
+        /// Time from the release to the tries that follow it.
         delay_ms: f64,
         /// The part of that which is a round trip of the client.
         rtt_ms: f64,
     },
 }
 
-/// A lock that is taken by whoever tries first, with requests that come at random.
+/// A lock that is taken by the first try, with Poisson arrivals of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Tries {
     /// Mean time between two requests.
     pub interarrival_ms: f64,
     /// Mean of the exponential time for which a lock is held.
     pub service_ms: f64,
-    /// What is added to it from the try that wins to the release.
+    /// Time from the winning try to the release besides the service.
     pub overhead_ms: f64,
-    /// When requests try again.
+    /// Time of the next try of a request.
     pub retry: Retry,
 }
 
-/// What those who try have to expect.
+/// Prediction for requests that try.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trying {
     /// Mean time from a request's first try to the one that wins.
     pub wait_ms: f64,
-    /// How many are waiting when the lock is released, on average.
+    /// Mean number of waiters at a release.
     pub waiting: f64,
 }
 
-/// Chances of 0, 1, 2, ... requests while the lock is taken, and of that many or more.
+/// Probabilities of 0, 1, 2, ... requests while the lock is taken, and of that many or more.
 struct Arrivals {
     chance: Vec<f64>,
     at_least: Vec<f64>,
 }
 
 impl Retry {
-    /// How many tries fall into a period just after a release, as if they fell anywhere.
+    /// Number of tries in a period just after a release, as if they were uniformly distributed.
     fn rivals(&self, waiting: usize, service_ms: f64) -> f64 {
         let Self::Failed { period_ms } = *self else { return waiting as f64 };
-        // The one that has come last: its tries pass the release once, and a second time if the
-        // service is longer than a period; those that come before the release are passed over.
+        // The latest request: its tries pass the release once, and a second time if the service is
+        // longer than a period; tries before the release do not count.
         let services = service_ms / period_ms;
         let second = if services > 0.0 { 1.0 / (1.0 / services).exp_m1() } else { 0.0 };
         let fresh = (1.0 + second) / (1.0 + services);
         let mut rivals = waiting as f64;
-        // The larger sigma, the smaller the gap, and that makes sigma smaller: this settles.
+        // The larger sigma, the smaller the gap, and that makes sigma smaller: this converges.
         for _ in 0..60 {
             let gap = period_ms / (rivals + 1.0);
             let sigma = gap / (gap + service_ms);
@@ -100,20 +102,19 @@ impl Retry {
 }
 
 impl Tries {
-    /// The mean gap after a release with `waiting` requests: how long the lock is free until one
-    /// of them tries, or a new one comes. Zero if nobody waits: then the lock is free, too, but
-    /// nobody is late.
+    /// The mean gap after a release with `waiting` requests: the time until one of them tries, or a
+    /// new one arrives. Zero without waiters: the lock is then free too, but no request is late.
     pub fn gap_ms(&self, waiting: usize) -> f64 {
         self.interarrival_ms * self.overtaken(waiting)
     }
 
-    /// The mean time for which a request occupies the lock if `waiting` others were there at the
+    /// The mean time for which a request occupies the lock if `waiting` others were present at the
     /// release before.
     pub fn occupancy_ms(&self, waiting: usize) -> f64 {
         self.gap_ms(waiting) + self.overhead_ms + self.service_ms
     }
 
-    /// The part of its time for which a lock with very many waiting requests is busy with each.
+    /// The load of a lock with very many waiters.
     pub fn load(&self) -> f64 {
         let gap_ms = match self.retry {
             Retry::Told { .. } => self.gap_ms(2),
@@ -122,8 +123,8 @@ impl Tries {
         (gap_ms + self.overhead_ms + self.service_ms) / self.interarrival_ms
     }
 
-    /// How likely a new request takes the lock before any of `waiting` tries again. That is also
-    /// the mean gap in interarrival times, as the gap ends with the first.
+    /// Probability that a new request takes the lock before any of `waiting` tries again. It is
+    /// also the mean gap in interarrival times, as the gap ends with the first.
     fn overtaken(&self, waiting: usize) -> f64 {
         if waiting == 0 {
             return 0.0;
@@ -131,8 +132,8 @@ impl Tries {
         match self.retry {
             Retry::Told { delay_ms, rtt_ms } => self.overtaken_told(waiting, delay_ms, rtt_ms),
             Retry::Failed { period_ms } | Retry::Timed { period_ms } => {
-                // With v for the chance that nobody has tried in a part of the period, and one
-                // rival more: the integral over v of exp(-the part / interarrival).
+                // With v for the probability that no rival has tried in a part of the period, and
+                // one rival more: the integral over v of exp(-the part / interarrival).
                 let root = 1.0 / (self.retry.rivals(waiting, self.service_ms) + 1.0);
                 let periods = period_ms / self.interarrival_ms;
                 let cuts: Vec<f64> = (0..=32).map(|i| f64::from(i) / 32.0).collect();
@@ -142,8 +143,9 @@ impl Tries {
         }
     }
 
-    /// Who has failed looks at the node before it waits to be told. If that look finds the lock
-    /// free, the next try is one round trip later, and may come before those who were told.
+    /// [`Self::overtaken`] for notified clients. A failed request reads the node before it waits
+    /// for the notification. If that read finds the lock free, the next try is one round trip
+    /// later, and may precede those of notified clients.
     fn overtaken_told(&self, waiting: usize, delay_ms: f64, rtt_ms: f64) -> f64 {
         let in_arrivals = |ms: f64| ms / self.interarrival_ms;
         let rtt = in_arrivals(rtt_ms.min(delay_ms));
@@ -153,7 +155,7 @@ impl Tries {
         if waiting > 1 {
             return told;
         }
-        // One alone: most likely it has come within the last look, and nobody is told.
+        // A single waiter: most likely it has arrived within the last read, and is not notified.
         let look = in_arrivals(delay_ms);
         let looks = if look > 0.0 { 1.0 + (-look).exp_m1() / look } else { 0.0 };
         let looking = delay_ms / (delay_ms + self.service_ms);
@@ -182,14 +184,14 @@ impl Tries {
     }
 
     /// The wait that is not exceeded with probability `p`, in the long run; `None` if the lock does
-    /// not settle, or only after so long that it is not worth while. Approximate: a gap is taken to
-    /// be as long as it likes (exponential), and everybody who waits to be as likely to end it.
+    /// not settle, or only after so long that the computation is not worth while. Approximate: gaps
+    /// are assumed to be exponential, and all waiters equally likely to end them.
     pub fn quantile(&self, p: f64) -> Option<f64> {
         tail::quantile(self, p)
     }
 
-    /// How many wait at a release, in the long run; `None` if the lock does not settle, or with too
-    /// many waiting.
+    /// Distribution of the number of waiters at a release, in the long run; `None` if the lock does
+    /// not settle, or with too many waiters.
     pub(crate) fn stationary(&self) -> Option<Vec<f64>> {
         if self.load() >= 1.0 {
             return None;
@@ -221,18 +223,19 @@ impl Tries {
         None
     }
 
-    /// What to expect in the long run; `None` if the lock does not settle.
+    /// The prediction for the long run; `None` if the lock does not settle.
     pub fn settled(&self) -> Option<Trying> {
         let stationary = self.stationary()?;
         let waiting: f64 = stationary.iter().enumerate().map(|(k, chance)| k as f64 * chance).sum();
-        // Those who are there at a release have come during the stay of the one who leaves
+        // The waiters at a release have arrived during the stay of the request that leaves
         // (Little).
         let stay_ms = waiting * self.interarrival_ms;
         Some(Trying { wait_ms: (stay_ms - self.overhead_ms - self.service_ms).max(0.0), waiting })
     }
 
-    /// What the first `requests` have to expect, taken together, if the first finds the lock free.
-    /// Whoever wins, the sum of all waits is that of all releases less that of all arrivals.
+    /// The prediction for the first `requests` together, if the first finds the lock free.
+    /// Whichever request wins, the sum of all waits is that of all releases less that of all
+    /// arrivals.
     ///
     /// # Errors
     /// There are no requests, or more than a run may have.
@@ -261,9 +264,9 @@ impl Tries {
     }
 }
 
-/// How many wait at the next release.
+/// Distribution of the number of waiters at the next release.
 fn after_one(waiting: &[f64], overtaken: &[f64], arrivals: &[f64]) -> Vec<f64> {
-    // Who takes the lock waits no more; a new request that does has never waited.
+    // The request that takes the lock waits no longer; a new request that does has never waited.
     let mut others = vec![0.0; waiting.len()];
     others[0] += waiting[0];
     for k in 1..waiting.len() {

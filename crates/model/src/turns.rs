@@ -1,70 +1,72 @@
-//! Locks that are taken in turn: how long a request waits for those before it.
+//! Locks that are taken in turn: the time for which a request waits for those before it.
 //!
-//! Let U be how much later the request before has left than this one could have entered. Whoever
-//! comes to a free lock (U <= 0) does not wait; whoever is told in time waits U; but clients that
-//! must look for themselves notice late, and how late depends on U ([`Notice`]). So the wait is a
-//! function z(U), and with V the time for which a request occupies the lock and A the time to the
-//! next arrival,
+//! Let U be the time by which the release of the request before exceeds this one's earliest
+//! possible entry. A request that finds the lock free (U <= 0) does not wait; one that is notified
+//! in time waits U; but clients that must poll notice late, by a time that depends on U
+//! ([`Notice`]). The wait is therefore a function z(U), and with V the time for which a request
+//! occupies the lock and A the time to the next arrival,
 //!
 //! U' = z(U) + V - A.
 //!
 //! For z(U) = max(U, 0) this is Lindley's recursion of the queue M/G/1, and the mean is that of
 //! Pollaczek and Khinchine. For the others, crossings of each level are counted in the long run:
-//! what goes down through x at rate 1 goes up through it when a request arrives below. With
-//! Poisson arrivals and V = constant + exponential that is a Volterra equation which is solved from
-//! zero upwards in one pass. For a run of some requests that starts with a free lock, the recursion
-//! itself is carried out on a grid: then overloaded locks have an answer, too.
+//! the rate of crossings down through x equals that of crossings up through it, which happen when a
+//! request arrives below. With Poisson arrivals and V = constant + exponential that is a Volterra
+//! equation which is solved from zero upwards in one pass. For a run of some requests that starts
+//! with a free lock, the recursion itself is carried out on a grid: then overloaded locks have an
+//! answer, too.
 
 use crate::law::Invalid;
 use serde::Serialize;
 
-/// Requests of a run.
+/// Most requests of a run.
 pub const RUN_MAX: u32 = 10_000;
 
 /// Cells per mean occupancy.
 const CELLS: f64 = 256.0;
 
-/// Cells in all. Where waits are so long that more were needed, cells are made wider.
+/// Most cells. Where waits are so long that more were needed, cells are made wider.
 const CELLS_MAX: f64 = 2_000_000.0;
 
 /// Probability below which the end of a grid is cut off.
 const NEGLIGIBLE: f64 = 1e-13;
 
-/// How the next one in turn learns that the lock is free.
+/// Means by which the next request learns that the lock is free.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Notice {
-    /// It is told, as soon as it is.
+    /// A notification, without delay.
     Told,
-    /// It looks once; if it is not its turn it looks at the one before it, and is told when that
-    /// leaves. If it finds that one gone it looks once more.
+    /// One read; if it is not first, it watches its predecessor, and is notified when that leaves.
+    /// If it finds the predecessor gone, it reads once more.
     Reads {
         /// Time that a read takes.
         rtt_ms: f64,
-        /// Whether it looks once more when it is told, before it believes that it is its turn.
+        /// Whether it reads once more after the notification, before it enters.
         again: bool,
     },
-    /// It looks again and again.
+    /// Periodic reads.
     Polls {
-        /// Time between two looks.
+        /// Time between two reads.
         interval_ms: f64,
     },
 }
 
-/// A lock that is taken in turn by requests that come at random.
+/// A lock that is taken in turn, with Poisson arrivals of requests.
 #[derive(Clone, Debug)]
 pub struct Turns {
     /// Mean time between two requests.
     pub interarrival_ms: f64,
     /// Mean of the exponential time for which a lock is held.
     pub service_ms: f64,
-    /// What is added to it until the next one can have the lock: times and their probabilities.
+    /// Time from the end of service until the next request can have the lock: times and their
+    /// probabilities.
     pub overheads: Vec<(f64, f64)>,
-    /// How the next one learns of it.
+    /// Means by which the next request learns of it.
     pub notice: Notice,
 }
 
-/// The law of a wait.
+/// The distribution of a wait.
 #[derive(Clone, Debug)]
 pub struct Waits {
     /// Waits in growing order, with their probabilities.
@@ -89,7 +91,8 @@ impl Notice {
         }
     }
 
-    /// Where the wait may fall although the turn comes later, or jump often: cells end there.
+    /// Distance between the places where the wait may fall although the turn comes later, or jumps
+    /// often: cells end there.
     fn jump_ms(&self) -> Option<f64> {
         match *self {
             Self::Told => None,
@@ -98,7 +101,7 @@ impl Notice {
         }
     }
 
-    /// How much later than the release a request notices that has waited long, on average.
+    /// Mean delay from a release until a request that has waited long notices it.
     pub fn delay_ms(&self) -> f64 {
         match *self {
             Self::Told | Self::Reads { again: false, .. } => 0.0,
@@ -114,12 +117,12 @@ impl Waits {
         Self { bars }
     }
 
-    /// The average, in milliseconds.
+    /// The mean, in milliseconds.
     pub fn mean_ms(&self) -> f64 {
         self.bars.iter().map(|(ms, chance)| ms * chance).sum()
     }
 
-    /// How likely a request does not wait at all.
+    /// Probability that a request does not wait.
     pub fn none(&self) -> f64 {
         let bars = self.bars.iter().take_while(|(ms, _)| *ms <= 0.0);
         bars.map(|(_, chance)| chance).sum()
@@ -136,16 +139,16 @@ impl Waits {
     }
 }
 
-/// What has been found below a level, of one overhead and of a range of cells.
+/// Sums below a level, for one overhead and a range of cells.
 struct Below {
     overhead: f64,
     chance: f64,
     side: std::ops::Range<usize>,
-    /// Mass that jumps over the level for sure.
+    /// Mass that certainly jumps over the level.
     surely: f64,
-    /// Mass that does if its service is long enough, times the chance of that.
+    /// Mass that does so if its service is long enough, times the probability of that.
     perhaps: f64,
-    /// The first cell that has not begun to jump less than surely.
+    /// First cell whose jump over the level is still certain.
     next: usize,
 }
 
@@ -156,14 +159,14 @@ impl Turns {
         self.service_ms + overhead + self.notice.delay_ms()
     }
 
-    /// The waits in the long run; `None` if requests come as fast as the lock can be handed over,
+    /// The waits in the long run; `None` if requests arrive as fast as the lock can be handed over,
     /// or faster.
     pub fn settled(&self) -> Option<Waits> {
         let load = self.occupancy_ms() / self.interarrival_ms;
         if load >= 1.0 {
             return None;
         }
-        // The tail falls by e over about E[V^2] / (2 (1 - load) interarrival): go on for forty.
+        // The tail falls by e over about E[V^2] / (2 (1 - load) interarrival): continue for forty.
         if load <= 0.0 {
             return Some(Waits::new(vec![(0.0, 1.0)]));
         }
@@ -183,20 +186,20 @@ impl Turns {
         Some(self.crossings(cell, (range / cell) as usize))
     }
 
-    /// Solves for the density of U above zero, in cells, relative to the chance of U <= 0.
+    /// Solves for the density of U above zero, in cells, relative to the probability of U <= 0.
     fn crossings(&self, cell: f64, cells: usize) -> Waits {
         let rate = 1.0 / self.interarrival_ms;
         let s = self.service_ms;
         let fall = |past: f64| if s > 0.0 { (-past / s).exp() } else { 0.0 };
-        // How likely a service is longer than `past`, which is negative before the overhead is
-        // over, on average over the cell that the request comes from.
+        // Probability that a service is longer than `past`, which is negative before the overhead
+        // is over, averaged over the cell that the request comes from.
         let longer = |past: f64| {
             let (low, high) = (past - cell / 2.0, past + cell / 2.0);
             let sure = high.min(0.0) - low.min(0.0);
             (sure + s * (fall(low.max(0.0)) - fall(high.max(0.0)))) / cell
         };
         let middle = |i: usize| (i as f64 + 0.5) * cell;
-        // Where waits fall, those on either side are followed apart: each side's only grow.
+        // Where waits fall, the two sides are followed separately: each side's only grow.
         let fallen = match self.notice {
             Notice::Reads { rtt_ms, again: false } => ((rtt_ms / cell).round() as usize).min(cells),
             _ => 0,
@@ -266,13 +269,13 @@ impl Turns {
         Ok(Waits::new(sum.into_iter().enumerate().map(bar).collect()))
     }
 
-    /// From how late turns come to how long requests wait.
+    /// Turns the distribution of lateness into that of waits.
     fn notices(&self, late: &[f64], cell: f64) -> Vec<f64> {
         if self.notice == Notice::Told {
             return late.to_vec();
         }
-        // A point of the grid stands for what is nearer to it than to the others, and the wait may
-        // jump there. What is a little late is in part among what is not late at all.
+        // A point of the grid stands for its neighbourhood, and the wait may jump there. A small
+        // lateness is partly at the point of zero.
         let mut waits = vec![0.0];
         let slightly = late.get(1).map_or(0.0, |next| (next / 2.0).min(late[0]));
         let halves = late.iter().enumerate().skip(1).flat_map(|(i, chance)| {
@@ -285,7 +288,7 @@ impl Turns {
         waits
     }
 
-    /// The width of cells near `wanted` such that waits jump between cells.
+    /// The width of cells near `wanted` with jumps of the wait between cells.
     fn cell(&self, wanted: f64) -> f64 {
         match self.notice.jump_ms() {
             Some(jump) if jump > wanted => jump / (jump / wanted).ceil(),
@@ -293,7 +296,8 @@ impl Turns {
         }
     }
 
-    /// From how long a request waits to how late the turn of the next one comes.
+    /// Turns the distribution of the wait of a request into that of the lateness of the next one's
+    /// turn.
     fn next(&self, waits: &[f64], cell: f64) -> Vec<f64> {
         let mut left = Vec::with_capacity(waits.len() + 1_024);
         for &(overhead, part) in &self.overheads {
@@ -317,7 +321,7 @@ pub(crate) fn check_run(requests: u32) -> Result<(), Invalid> {
     Err(Invalid(format!("a run has 1 to {RUN_MAX} requests, not {requests}")))
 }
 
-/// Adds `chance` at a place between two cells, so that the mean is kept.
+/// Adds `chance` at a place between two cells, preserving the mean.
 fn put(cells: &mut Vec<f64>, place: f64, chance: f64) {
     let below = place as usize;
     let part = place - below as f64;
@@ -328,8 +332,8 @@ fn put(cells: &mut Vec<f64>, place: f64, chance: f64) {
     cells[below + 1] += chance * part;
 }
 
-/// The chances of an exponential time on a grid, each point getting what is near it in proportion:
-/// of zero, of one, and the ratio from there on. The mean is exact; `mean` is in cells.
+/// The probabilities of an exponential time on a grid, divided between neighbouring points in
+/// proportion: of zero, of one, and the ratio from there on. The mean is exact; `mean` is in cells.
 fn exponential(mean: f64) -> (f64, f64, f64) {
     let ratio = if mean > 0.0 { (-1.0 / mean).exp() } else { 0.0 };
     (1.0 - mean * (1.0 - ratio), mean * (1.0 - ratio).powi(2), ratio)
@@ -350,7 +354,7 @@ fn later(cells: &mut Vec<f64>, mean: f64) {
     }
 }
 
-/// Subtracts an exponential time; what would be negative is zero.
+/// Subtracts an exponential time; negative results become zero.
 fn earlier(cells: &[f64], mean: f64) -> Vec<f64> {
     let (none, one, ratio) = exponential(mean);
     let mut earlier = vec![0.0; cells.len()];
@@ -378,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_waits_as_pollaczek_and_khinchine_say() {
+    fn notified_requests_wait_as_pollaczek_and_khinchine_say() {
         for (interarrival, s, h) in [
             (500.0, 1.0, 101.0),
             (200.0, 50.0, 101.0),
@@ -418,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn late_notice_costs_its_delay_where_nobody_finds_the_lock_free() {
+    fn late_notice_costs_its_delay_where_the_lock_is_never_found_free() {
         let interval_ms = 30.0;
         let told = turns(200.0, 50.0, 120.0 + interval_ms / 2.0, Notice::Told).settled().unwrap();
         let polls = turns(200.0, 50.0, 120.0, Notice::Polls { interval_ms }).settled().unwrap();

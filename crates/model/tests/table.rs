@@ -1,9 +1,9 @@
-//! Predictions of locks beside what simulations give: our own, event by event, and a table of means
-//! that another program has computed for the same recipes.
+//! Predictions for locks beside simulations: our own, event by event, and a table of means that
+//! another program has computed for the same recipes.
 //!
 //! A simulated mean of a thousand requests scatters, near the limit of the lock's capacity by half
-//! of itself. A tolerance is therefore the accuracy that is claimed, plus what the scatter
-//! explains: three standard errors, the scatter being that of our own runs.
+//! of itself. A tolerance is therefore the claimed accuracy plus the part that the scatter
+//! explains: three standard errors, with the scatter of our own runs.
 
 mod world;
 
@@ -126,7 +126,8 @@ fn what_recipes_add_to_granting_in_turn_is_met_without_scatter() {
 
 #[test]
 fn the_slowest_hundredth_is_that_of_long_simulations() {
-    // Stable points only, and of TAS those whose tries are in no order: see the model's words.
+    // Stable points only, and of TAS those with tries in no order: see the documentation of the
+    // model.
     let places = [0, 4, 6].map(|place| ROWS[place]);
     for row in &places {
         for (algorithm, recipe, _) in COLUMNS {

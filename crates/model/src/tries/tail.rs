@@ -1,8 +1,8 @@
-//! How long the unlucky try: one waiting request is followed until it wins.
+//! Tail of the waits: one waiting request is followed until it wins.
 //!
 //! Time goes in steps. The lock is free, taken (a constant time, kept as a line of steps) or in
-//! service; with it goes how many wait, the one that is followed among them. It may come at any
-//! moment, so it begins where the lock is at a random moment of its long run.
+//! service; the state includes the number of waiters, the followed one among them. The request may
+//! arrive at any time, so it begins with the lock at a random moment of its long run.
 
 use super::{Tries, after_one};
 use crate::numeric::poisson;
@@ -11,20 +11,20 @@ use std::collections::VecDeque;
 /// Steps of the constant time.
 const STEPS: f64 = 24.0;
 
-/// States times steps that are worth while.
+/// Most states times steps of a computation that is worth while.
 const WORK_MAX: usize = 300_000_000;
 
-/// Probability of more waiting requests than are told apart.
+/// Probability of more waiters than are distinguished.
 const NEGLIGIBLE: f64 = 1e-6;
 
-/// Where the followed request may be: probabilities by how many wait, itself included.
+/// States of the followed request: probabilities by number of waiters, itself included.
 struct Followed<'a> {
     tries: &'a Tries,
     step_ms: f64,
-    /// For each number of waiting requests: how likely a free lock is taken in a step, and how
-    /// likely by a new request.
+    /// For each number of waiters: probability that a free lock is taken in a step, and that a new
+    /// request takes it.
     gaps: Vec<(f64, f64)>,
-    /// Requests that come while the lock is taken.
+    /// Requests that arrive while the lock is taken.
     arrivals: Vec<f64>,
     free: Vec<f64>,
     taken: VecDeque<Vec<f64>>,
@@ -49,7 +49,7 @@ pub fn quantile(tries: &Tries, p: f64) -> Option<f64> {
         let before = waiting;
         waiting -= followed.step();
         if waiting <= left {
-            // Between two steps one goes straight.
+            // Linear between two steps.
             let part = (before - left) / (before - waiting);
             return Some((steps as f64 + part) * followed.step_ms);
         }
@@ -88,12 +88,12 @@ impl<'a> Followed<'a> {
         self.free.len() * (self.arrivals.len() + 3)
     }
 
-    /// Lets the request come at a random moment of a lock that is seen at its releases; returns how
-    /// likely it waits at all.
+    /// Lets the request arrive at a random moment of a lock whose state is known at its releases;
+    /// returns the probability that it waits.
     fn arrive(&mut self, released: &[f64]) -> f64 {
         let per_ms = 1.0 / self.tries.interarrival_ms;
         let overtaken: Vec<f64> = self.gaps.iter().map(|(_, overtaken)| *overtaken).collect();
-        // Whoever comes while the lock is free wins at once.
+        // A request that arrives while the lock is free wins at once.
         let others = after_one(released, &overtaken, &[1.0]);
         let line = self.taken.len().max(1) as f64;
         for place in &mut self.taken {
@@ -113,7 +113,7 @@ impl<'a> Followed<'a> {
         parts.flatten().sum()
     }
 
-    /// One step; returns how likely the request has won in it.
+    /// Advances one step; returns the probability that the request has won in it.
     fn step(&mut self) -> f64 {
         let mut won = 0.0;
         let mut taken = vec![0.0; self.free.len()];
@@ -145,7 +145,7 @@ impl<'a> Followed<'a> {
     }
 }
 
-/// Adds the followed request to `others` who wait, with this chance.
+/// Adds the followed request to `others`, the waiters, with this probability.
 fn join(into: &mut [f64], others: &[f64], chance: f64) {
     let last = into.len() - 1;
     for (k, other) in others.iter().enumerate() {
@@ -153,7 +153,7 @@ fn join(into: &mut [f64], others: &[f64], chance: f64) {
     }
 }
 
-/// One request more, with this chance.
+/// Adds one request, with this probability.
 fn more(waiting: &mut [f64], chance: f64) {
     for k in (1..waiting.len()).rev() {
         let comes = waiting[k - 1] * chance;

@@ -1,5 +1,5 @@
-//! A lock, its clients and the delays between them, event by event: what the formulas are about,
-//! written down a second time and without them. Seeded, so that a run can be repeated.
+//! A lock, its clients and the delays between them, event by event: the subject of the formulas,
+//! implemented a second time and without them. Seeded, so that a run can be repeated.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -7,17 +7,17 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 /// How clients take the lock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Recipe {
-    /// The server keeps the queue and tells the next one.
+    /// The server keeps the queue and notifies the next client.
     Grant,
-    /// Sequential nodes; the next one is told, and believes it at once or lists again.
+    /// Sequential nodes; the next client is notified, and enters at once or lists again.
     SyncQueue { again: bool },
-    /// Sequential nodes; everybody lists again and again.
+    /// Sequential nodes; all clients poll by listing.
     AsyncQueue,
-    /// Everybody tries to create the node; the next try follows the reply.
+    /// All clients try to create the node; the next try follows the reply.
     SyncTas,
-    /// Everybody tries again and again.
+    /// All clients try periodically.
     AsyncTas,
-    /// Whoever has failed watches the node.
+    /// A client whose try has failed watches the node.
     WatchTas,
 }
 
@@ -32,7 +32,7 @@ pub struct Times {
     pub interarrival: f64,
 }
 
-/// Something arrives at the leader.
+/// Arrival at the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Create,
@@ -72,9 +72,9 @@ struct World {
     recipe: Recipe,
     times: Times,
     events: BinaryHeap<Reverse<(u64, Event, usize)>>,
-    /// Who wants the lock and has a node, by the order of nodes.
+    /// Requests with a node, in the order of nodes.
     queue: BTreeSet<usize>,
-    /// Who is told when a node goes.
+    /// Requests to notify when a node is deleted.
     watchers: BTreeMap<usize, Vec<usize>>,
     holder: Option<usize>,
     issued: Vec<u64>,
@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    /// Whose node is before that of `id` for somebody who reads.
+    /// Request whose node precedes that of `id` for a reader at this time.
     fn before(&self, id: usize) -> Option<usize> {
         self.queue.range(..id).next_back().copied()
     }
